@@ -1,0 +1,1 @@
+"""Identity: canonical form and hashes, unique subgraphs, samples, splits."""

@@ -1,0 +1,1 @@
+"""From a catalogue of models to subgraphs: specs, example inputs, traced graphs, cuts, variants."""

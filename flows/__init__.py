@@ -1,0 +1,1 @@
+"""The Prefect flows and the command line; the only room that imports Prefect."""

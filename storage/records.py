@@ -1,0 +1,168 @@
+"""Rows of the dataset as typed records: what rooms hand to each other, and what Parquet holds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
+
+import torch
+
+from storage.graph import Graph
+from storage.graph_json import from_json, to_json
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """`torch.float32` → "float32"."""
+    return str(dtype).removeprefix("torch.")
+
+
+def dtype_of(name: str) -> torch.dtype:
+    """ "float32" → `torch.float32`. Raises ValueError on anything that is not a dtype."""
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"{name!r} is not a torch dtype")
+    return dtype
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input of a subgraph: shape in elements, stride in elements, and how its values are drawn.
+
+    Values come uniformly from [low, high] if `low` is given, else from a normal distribution of `mean` and `std`.
+    `role` is "input", "parameter" or "buffer".
+    """
+
+    name: str
+    role: str
+    dtype: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    symbolic_shape: tuple[str, ...] | None = None
+    low: float | None = None
+    high: float | None = None
+    mean: float | None = None
+    std: float | None = None
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """From one element of the `inputs` column."""
+        values = {f.name: row[f.name] for f in fields(cls)}
+        for name in ("shape", "stride", "symbolic_shape"):
+            values[name] = None if values[name] is None else tuple(values[name])
+        return cls(**values)
+
+    def to_row(self) -> dict[str, Any]:
+        """As one element of the `inputs` column."""
+        return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output of a subgraph: dtype, shape and stride in elements."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a subgraph stood: ops `[start, end)` of the graph of a model (`timm:resnet18`, or `…#2` for its third
+    graph)."""
+
+    model: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class TracedGraph:
+    """One graph that dynamo captured from a model, before it is cut.
+
+    `kernels[n]` are the numbers of the TorchInductor kernels that op n needs (`extraction.lowering.kernels_by_op`);
+    `kernels` is None where TorchInductor cannot lower the graph, and `lowering_error` says why.
+    """
+
+    model: str
+    index: int
+    graph: Graph
+    inputs: tuple[Input, ...]
+    kernels: tuple[tuple[int, ...], ...] | None = None
+    lowering_error: str = ""
+
+    @property
+    def source(self) -> str:
+        """The model's name, with `#n` for its graphs after the first."""
+        return f"{self.model}#{self.index}" if self.index else self.model
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A subgraph with concrete inputs: one row of the `subgraphs` table. Hashes are empty until dedup sets them."""
+
+    category: str
+    graph: Graph
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    sources: tuple[Source, ...] = ()
+    kernels: int | None = None
+    code: str = ""
+    variant_hash: str = ""
+    graph_hash: str = ""
+    family_hash: str = ""
+    occurrences: int = 1
+
+    def with_changes(self, **changes: Any) -> Self:
+        """A copy with these fields changed."""
+        return replace(self, **changes)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """From a row of the `subgraphs` table (`Table.to_pylist()`). Raises GraphError on a malformed graph."""
+        return cls(
+            category=row["category"],
+            graph=from_json(row["graph"]),
+            inputs=tuple(Input.from_row(r) for r in row["inputs"]),
+            outputs=tuple(Output(r["dtype"], tuple(r["shape"]), tuple(r["stride"])) for r in row["outputs"]),
+            sources=tuple(Source(**r) for r in row["sources"]),
+            **{k: row[k] for k in ("kernels", "code", "variant_hash", "graph_hash", "family_hash", "occurrences")},
+        )
+
+    def to_row(self) -> dict[str, Any]:
+        """As a row of the `subgraphs` table."""
+        return {
+            "category": self.category,
+            "op_sequence": self.graph.op_sequence,
+            "graph": to_json(self.graph),
+            "inputs": [i.to_row() for i in self.inputs],
+            "outputs": [{k: _plain(v) for k, v in vars(o).items()} for o in self.outputs],
+            "sources": [vars(s) for s in self.sources],
+            **{
+                k: getattr(self, k)
+                for k in ("kernels", "code", "variant_hash", "graph_hash", "family_hash", "occurrences")
+            },
+        }
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A task: all variants of one family in one category."""
+
+    sample: str
+    family_hash: str
+    category: str
+    split: str
+    variants: tuple[Variant, ...]
+    rarity: float = 0.0
+    reason: str = ""
+
+    def to_row(self) -> dict[str, Any]:
+        """As a row of the `samples` table; variants by hash."""
+        return {
+            **{k: getattr(self, k) for k in ("sample", "family_hash", "category", "split", "rarity", "reason")},
+            "variants": [v.variant_hash for v in self.variants],
+            "op_sequence": self.variants[0].graph.op_sequence,
+        }
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
