@@ -5,7 +5,7 @@ Values are numbered: inputs first, then the result of each op in order. An op's 
 `RUN_DEVICE`, the device on which the graph is run.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,21 +109,32 @@ class Cut:
     outputs: tuple[int, ...]
 
 
-def cut(graph: Graph, start: int, end: int) -> Cut:
+def last_uses(graph: Graph) -> list[int]:
+    """For each value the number of the last op that reads it: −1 for none, the op count if the graph returns it."""
+    last = [-1] * (graph.inputs + len(graph.ops))
+    for number, op in enumerate(graph.ops):
+        for ref in refs((op.args, op.kwargs)):
+            last[ref.index] = number
+    for ref in refs(graph.output):
+        last[ref.index] = len(graph.ops)
+    return last
+
+
+def cut(graph: Graph, start: int, end: int, last: Sequence[int] | None = None) -> Cut:
     """The subgraph of ops `[start, end)`: inputs are what it reads, in order of first use; outputs are what is read
     later or returned (its last value if nothing is). Its output is always a tuple.
 
+    `last` is `last_uses(graph)`; who cuts one graph often passes it, and a cut costs its own length.
     Raises ValueError on an empty or outlying range.
     """
     if not 0 <= start < end <= len(graph.ops):
         raise ValueError(f"no ops in [{start}, {end}) of a graph of {len(graph.ops)}")
-    first, last = graph.inputs + start, graph.inputs + end
+    first, beyond = graph.inputs + start, graph.inputs + end
     ops = graph.ops[start:end]
     inputs = list(dict.fromkeys(r.index for op in ops for r in refs((op.args, op.kwargs)) if r.index < first))
-    later = {r.index for op in graph.ops[end:] for r in refs((op.args, op.kwargs))}
-    later.update(r.index for r in refs(graph.output))
-    outputs = [number for number in range(first, last) if number in later] or [last - 1]
-    renumbered = {old: Ref(new) for new, old in enumerate([*inputs, *range(first, last)])}
+    last = last_uses(graph) if last is None else last
+    outputs = [number for number in range(first, beyond) if last[number] >= end] or [beyond - 1]
+    renumbered = {old: Ref(new) for new, old in enumerate([*inputs, *range(first, beyond)])}
 
     def renumber(ref: Ref) -> Ref:
         return renumbered[ref.index]

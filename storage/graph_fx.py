@@ -7,6 +7,7 @@ from torch import fx
 
 from storage import targets
 from storage.graph import RUN_DEVICE, Graph, GraphError, Op, Ref, RunDevice, Value, map_refs
+from storage.graph_check import check
 
 
 def from_fx(graph: fx.Graph) -> Graph:
@@ -35,11 +36,13 @@ def from_fx(graph: fx.Graph) -> Graph:
             raise GraphError(f"node {node.name} is a {node.op} of {node.target!r}, which a graph record does not hold")
         args = tuple(_from_fx_value(a, numbers) for a in node.args)
         kwargs = {key: _from_fx_value(v, numbers, key) for key, v in node.kwargs.items()}
-        if target == targets.GETATTR and (len(args) < 2 or args[1] not in targets.ATTRIBUTES):
-            raise GraphError(f"the graph reads attribute {args[1:2]!r}, which is outside the allowlist")
+        if kind == "method" and target == "to" and len(args) > 1 and isinstance(args[1], str):
+            args = (args[0], RUN_DEVICE, *args[2:])
         ops.append(Op(kind, target, args, kwargs))
         numbers[node] = Ref(len(numbers))
-    return Graph(len(placeholders), tuple(ops), output)
+    result = Graph(len(placeholders), tuple(ops), output)
+    check(result)
+    return result
 
 
 _CONSTANTS = (bool, int, float, complex, str, torch.dtype, torch.layout, torch.memory_format)
@@ -67,15 +70,15 @@ def _from_fx_value(value: Any, numbers: dict[fx.Node, Ref], key: str = "") -> Va
 def to_fx(graph: Graph, device: torch.device | str) -> fx.Graph:
     """The fx graph of a record, device constants set to `device`; names are `in_0…` and `tmp_0…`.
 
-    Raises TargetError on targets outside the allowlist, GraphError on references out of order.
+    Raises TargetError on targets outside the allowlist, GraphError on a graph that is not well formed: torch.fx writes
+    Python source from it, keywords and attribute names included.
     """
+    check(graph)
     device = torch.device(device)
     result = fx.Graph()
     values: list[fx.Node] = [result.placeholder(f"in_{i}") for i in range(graph.inputs)]
 
     def node_of(ref: Ref) -> fx.Node:
-        if not 0 <= ref.index < len(values):
-            raise GraphError(f"an op refers to value {ref.index} before it exists")
         return values[ref.index]
 
     for number, op in enumerate(graph.ops):
@@ -85,10 +88,7 @@ def to_fx(graph: Graph, device: torch.device | str) -> fx.Graph:
         if op.kind == "method":
             node = result.create_node("call_method", targets.check_method(op.target), args, kwargs, name)
         else:
-            target = targets.resolve(op.target)
-            if target is getattr and (len(op.args) != 2 or op.args[1] not in targets.ATTRIBUTES):
-                raise GraphError(f"the record reads attribute {op.args[1:]!r}, which is outside the allowlist")
-            node = result.create_node("call_function", target, args, kwargs, name)
+            node = result.create_node("call_function", targets.resolve(op.target), args, kwargs, name)
         values.append(node)
     result.output(_to_fx_value(map_refs(graph.output, node_of), device))
     return result

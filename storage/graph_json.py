@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from storage.graph import RUN_DEVICE, Graph, GraphError, Op, Ref, RunDevice, Value, refs
+from storage.graph import RUN_DEVICE, Graph, GraphError, Op, Ref, RunDevice, Value
+from storage.graph_check import check
 
 FORMAT = 1
 
@@ -24,7 +25,7 @@ def from_json(text: str) -> Graph:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise GraphError(f"the graph is not JSON: {error}") from None
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
+    if not isinstance(record, dict) or type(record.get("format")) is not int or record["format"] != FORMAT:
         raise GraphError(f"the graph record is not of format {FORMAT}; rebuild the dataset with this version")
     try:
         inputs = record["inputs"]
@@ -39,18 +40,8 @@ def from_json(text: str) -> Graph:
         graph = Graph(inputs, tuple(ops), _decode(record["output"]))
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise GraphError(f"the graph record is malformed: {error!r}") from None
-    _check_order(graph)
+    check(graph)
     return graph
-
-
-def _check_order(graph: Graph) -> None:
-    if type(graph.inputs) is not int or graph.inputs < 0:
-        raise GraphError("the graph record has no valid input count")
-    for number, op in enumerate(graph.ops):
-        if any(not 0 <= ref.index < graph.inputs + number for ref in refs((op.args, op.kwargs))):
-            raise GraphError(f"op {number} of the graph record refers to a value that does not exist yet")
-    if any(not 0 <= ref.index < graph.inputs + len(graph.ops) for ref in refs(graph.output)):
-        raise GraphError("the output of the graph record refers to a value that does not exist")
 
 
 def _encode(value: Value) -> Any:
@@ -81,6 +72,10 @@ def _encode(value: Value) -> Any:
 
 
 _TORCH_CONSTANTS = {"dtype": torch.dtype, "layout": torch.layout, "memory_format": torch.memory_format}
+_BY_NAME = {
+    tag: {name: value for name, value in vars(torch).items() if isinstance(value, kind)}
+    for tag, kind in _TORCH_CONSTANTS.items()
+}
 
 
 def _decode(data: Any) -> Value:
@@ -107,8 +102,6 @@ def _decode(data: Any) -> Value:
         return RUN_DEVICE
     if tag == "ellipsis":
         return Ellipsis
-    if tag in _TORCH_CONSTANTS:
-        constant = getattr(torch, str(content), None)
-        if isinstance(constant, _TORCH_CONSTANTS[tag]):
-            return constant
+    if tag in _BY_NAME and isinstance(content, str) and content in _BY_NAME[tag]:
+        return _BY_NAME[tag][content]
     raise GraphError(f"malformed value in a graph record: {str(data)[:80]}")

@@ -17,7 +17,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 def dtype_of(name: str) -> torch.dtype:
     """ "float32" → `torch.float32`. Raises ValueError on anything that is not a dtype."""
-    dtype = getattr(torch, name, None)
+    dtype = vars(torch).get(name)
     if not isinstance(dtype, torch.dtype):
         raise ValueError(f"{name!r} is not a torch dtype")
     return dtype

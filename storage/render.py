@@ -20,12 +20,13 @@ def value_name(number: int, inputs: int) -> str:
 def render(graph: Graph, class_name: str = "GraphModule") -> str:
     """Source of a module whose `forward` computes the graph, one op a line, names `in_0…` and `tmp_0…`."""
     names = ", ".join(f"in_{i}" for i in range(graph.inputs))
-    lines = ["import torch", "", "", f"class {class_name}(torch.nn.Module):"]
+    lines = ["", "", f"class {class_name}(torch.nn.Module):"]
     lines.append(f"    def forward(self, {names}):" if names else "    def forward(self):")
     for number, op in enumerate(graph.ops):
         lines += [f"        {line}" for line in _statements(f"tmp_{number}", op, graph.inputs)]
     lines.append(f"        return {_value(graph.output, graph.inputs)}")
-    return "\n".join(lines) + "\n"
+    used = {name for name in ("math", "operator") if any(f" = {name}." in line for line in lines)}
+    return "\n".join([*(f"import {name}" for name in sorted(used | {"torch"})), *lines]) + "\n"
 
 
 def _statements(name: str, op: Op, inputs: int) -> list[str]:
@@ -36,7 +37,8 @@ def _statements(name: str, op: Op, inputs: int) -> list[str]:
     if module == "operator" and not op.kwargs:
         symbol = function.removeprefix("i")
         if function in _INFIX and len(args) == 2:
-            return [f"{name} = {args[0]} {_INFIX[function]} {args[1]}"]
+            left, right = (f"({text})" if text.startswith("-") else text for text in args)
+            return [f"{name} = {left} {_INFIX[function]} {right}"]
         if function in _PREFIX and len(args) == 1:
             return [f"{name} = {_PREFIX[function]}{args[0]}"]
         if function == "getitem":
@@ -57,7 +59,9 @@ def _arguments(args: list[str], op: Op, inputs: int) -> str:
 
 def _index(value: Value, inputs: int) -> str:
     if isinstance(value, tuple) and value:
-        return ", ".join(_index(v, inputs) for v in value) + ("," if len(value) == 1 else "")
+        # Inside a subscript only its own tuple is written without parentheses.
+        items = (_value(v, inputs) if isinstance(v, tuple) else _index(v, inputs) for v in value)
+        return ", ".join(items) + ("," if len(value) == 1 else "")
     if isinstance(value, slice):
         start, stop = ("" if v is None else _value(v, inputs) for v in (value.start, value.stop))
         return f"{start}:{stop}" + ("" if value.step is None else f":{_value(value.step, inputs)}")

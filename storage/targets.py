@@ -1,7 +1,8 @@
 """The allowlist of what a stored graph may call: qualified name ↔ callable.
 
 A graph record names its targets; only names in this table become callables, by table lookup and never by walking
-attributes that the record chooses. What reads files, wraps raw memory or calls back into Python is left out.
+attributes that the record chooses. What reads or writes files, wraps raw memory, trusts indices unchecked (sparse
+tensors, `segment_reduce`, `ctc_loss`), takes packed or quantised weights, or calls back into Python is left out.
 """
 
 import builtins
@@ -23,13 +24,21 @@ class TargetError(PassNetError):
 
 _DENIED_FUNCTIONS = frozenset(
     """from_file frombuffer boolean_dispatch handle_torch_function has_torch_function has_torch_function_unary
-    has_torch_function_variadic assert_int_or_pair cudnn_is_acceptable""".split()
+    has_torch_function_variadic assert_int_or_pair from_numpy resize_as_ resize_as_sparse_ segment_reduce ctc_loss
+    choose_qparams_optimized empty_quantized dsmm hsmm hspmm smm saddmm spmm sspaddmm save load""".split()
+)
+# Back ends' own entry points, sparse and quantised tensors: their kernels trust what they are given.
+_DENIED_PREFIXES = re.compile(
+    r"_*(cudnn|miopen|mkldnn|to_mkldnn|fbgemm|quantized|quantize_|sparse|to_sparse|nested|ctc_loss|segment_reduce"
+    r"|cslt|coalesce|q_|is_vulkan|reshape_alias|sparse_|efficientzero|thnn_fused|weight_int|make_per_)\w*"
 )
 _DENIED_METHODS = frozenset(
     """apply_ as_subclass backward const_data_ptr data_ptr from_file ipu is_shared map2_ map_ module_load mtia new numpy
     pin_memory record_stream register_hook register_post_accumulate_grad_hook reinforce resize_ resize_as_
     resize_as_sparse_ retain_grad set_ share_memory_ storage storage_type tolist untyped_storage xpu""".split()
 )
+AUGMENTED = frozenset("iadd iand ifloordiv ilshift imatmul imod imul ior ipow irshift isub itruediv ixor".split())
+"""Operators that assign to their first operand; rendered as statements."""
 _OPERATORS = """abs add and_ concat contains eq floordiv ge getitem gt iadd iand ifloordiv ilshift imatmul imod imul
     index invert ior ipow irshift is_ is_not isub itruediv ixor le lshift lt matmul mod mul ne neg not_ or_ pos pow
     rshift setitem sub truediv truth xor""".split()
@@ -42,6 +51,14 @@ GETATTR = "builtins.getattr"
 ATTRIBUTES = frozenset("T mT H mH real imag shape dtype device ndim data is_cuda requires_grad layout itemsize".split())
 """Attributes that a stored `getattr` may read."""
 
+# Types and string arguments that an ATen overload may have: no files, storages, streams or containers of anything.
+_ATEN_TYPES = re.compile(
+    r"(Optional\[|List\[)*(Tensor|int|float|bool|complex|number|Device|SymInt|Generator)\]*"
+)
+_ATEN_STRINGS = frozenset(
+    """norm reduce rounding_mode mode approximate interpolation side padding ord indexing equation pad_mode UPLO driver
+    padding_side activation assert_msg algorithm""".split()
+)
 _ATEN = re.compile(r"torch\.ops\.(aten|prims)\.([a-zA-Z_]\w*)\.([a-zA-Z_]\w*)")
 
 
@@ -53,7 +70,7 @@ def functions() -> dict[str, Callable]:
     def scan(prefix: str, module: object, names: list[str]) -> None:
         for name in names:
             value = getattr(module, name, None)
-            if callable(value) and not isinstance(value, type) and name not in _DENIED_FUNCTIONS:
+            if callable(value) and not isinstance(value, type) and not _is_denied(name):
                 table.setdefault(f"{prefix}.{name}", value)
 
     def public(module: object) -> list[str]:
@@ -94,20 +111,32 @@ def methods() -> frozenset[str]:
     return frozenset(
         name
         for name in dir(torch.Tensor)
-        if not name.startswith("_") and name not in _DENIED_METHODS and callable(getattr(torch.Tensor, name))
+        if not name.startswith("_") and not _is_denied(name) and callable(getattr(torch.Tensor, name))
     )
 
 
 def _aten_match(name: str) -> re.Match | None:
     match = _ATEN.fullmatch(name)
-    return match if match and match[2] not in _DENIED_FUNCTIONS | _DENIED_METHODS else None
+    return match if match and not _is_denied(match[2]) else None
+
+
+def _is_denied(name: str) -> bool:
+    return name in _DENIED_FUNCTIONS or name in _DENIED_METHODS or _DENIED_PREFIXES.fullmatch(name) is not None
+
+
+def _is_safe_overload(overload: torch._ops.OpOverload) -> bool:
+    values = [*overload._schema.arguments, *overload._schema.returns]
+    return any("Tensor" in str(value.type) for value in values) and all(
+        _ATEN_TYPES.fullmatch(str(value.type)) or ("str" in str(value.type) and value.name in _ATEN_STRINGS)
+        for value in values
+    )
 
 
 def name_of(target: Callable) -> str:
     """The qualified name under which `target` is stored. Raises TargetError if it is not in the allowlist."""
     if isinstance(target, torch._ops.OpOverload):
         name = f"torch.ops.{target}"
-        if _aten_match(name):
+        if _aten_match(name) and _is_safe_overload(target):
             return name
     name = _names().get(id(target))
     if name is None:
@@ -125,7 +154,7 @@ def resolve(name: str) -> Callable:
     if match:
         packet = getattr(getattr(torch.ops, match[1]), match[2], None)
         overload = getattr(packet, match[3], None) if packet is not None else None
-        if isinstance(overload, torch._ops.OpOverload):
+        if isinstance(overload, torch._ops.OpOverload) and _is_safe_overload(overload):
             return overload
     raise TargetError(f"target {name!r} is not in the allowlist, or torch {torch.__version__} does not have it")
 

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Set PassNet up in .venv on first use, then run one thing in it. Needs Python 3.11 or later and nothing else.
+
+    python3 run.py quickstart [OPTIONS]     the main job: build a dataset, evaluate authors on it, publish the results
+    python3 run.py test [PYTEST OPTIONS]    the tests
+    python3 run.py lint                     ruff's checks
+    python3 run.py passnet COMMAND ...      any other `passnet` command
+    python3 run.py setup                    the environment alone
+
+PASSNET_VENV names another directory than .venv.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+VENV = Path(os.environ.get("PASSNET_VENV", ROOT / ".venv"))
+BIN = VENV / "bin"
+
+
+def main(arguments: list[str]) -> int:
+    if sys.version_info < (3, 11):
+        print(f"PassNet needs Python 3.11 or later; this is {sys.version.split()[0]}", file=sys.stderr)
+        return 1
+    command, *rest = arguments or ["help"]
+    commands = {
+        "setup": [],
+        "quickstart": [BIN / "passnet", "quickstart", *rest],
+        "passnet": [BIN / "passnet", *rest],
+        "test": [BIN / "python", "-m", "pytest", *rest],
+        "lint": [BIN / "ruff", "check", *(rest or ["."])],
+    }
+    if command not in commands:
+        print(__doc__)
+        return 0 if command in ("help", "-h", "--help") else 2
+    try:
+        set_up()
+        return subprocess.call(commands[command], cwd=ROOT) if commands[command] else 0
+    except subprocess.CalledProcessError as error:
+        print(f"setting up {VENV} failed (exit {error.returncode}): see the lines above; "
+              "the package registry must be reachable, and 8 GB of disk free", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def set_up() -> None:
+    """Make the environment, unless it is already as pyproject.toml and constraints.txt say."""
+    wanted = hashlib.sha256(b"".join((ROOT / n).read_bytes() for n in ("pyproject.toml", "constraints.txt"))).hexdigest()
+    stamp = VENV / "passnet-setup"
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    print(f"setting up {VENV} (about 6 GB, a minute or two; once)", file=sys.stderr, flush=True)
+    if not (BIN / "python").exists():
+        venv.create(VENV, with_pip=True)
+    python = str(BIN / "python")
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", "constraints.txt"]
+    what = ["-c", "constraints.txt", "-e", ".[pipeline,dev]"]
+    subprocess.run([*pip, "uv"], cwd=ROOT, check=True)
+    fast = [str(BIN / "uv"), "pip", "install", "--quiet", "--python", python, *what]
+    if subprocess.call(fast, cwd=ROOT) != 0:  # a registry that only pip is configured for
+        subprocess.run([*pip, *what[2:]], cwd=ROOT, check=True)
+    stamp.write_text(wanted)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

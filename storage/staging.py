@@ -1,0 +1,140 @@
+"""Making a directory that appears whole or not at all: locks, staging, links, flushing, what a full disk says."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from storage.errors import PassNetError
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR)
+
+
+@contextlib.contextmanager
+def locked(directory: Path, name: str = ".lock") -> Iterator[None]:
+    """Hold a lock file in `directory`, waiting for whoever holds it; the kernel frees it with its holder.
+
+    Raises PassNetError when it cannot be made.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        file = (directory / name).open("a")
+    except OSError as error:
+        raise explained(error, directory, 0) from error
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def staging(directory: Path) -> Iterator[Path]:
+    """An empty directory on the file system of `directory`, removed at the end with what is left in it.
+
+    Staging directories of publishers that were killed are removed first. Raises PassNetError in place of any OSError.
+    """
+    try:
+        with locked(directory):
+            _remove_dead(directory / ".staging")
+            place, lock = _claim(directory / ".staging")
+    except OSError as error:
+        raise explained(error, directory, 0) from error
+    try:
+        (place / "version").mkdir()
+        yield place / "version"
+    except OSError as error:
+        raise explained(error, directory, _bytes_below(place)) from error
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        lock.close()
+
+
+def explained(error: OSError, directory: Path, written: int) -> PassNetError:
+    """What an OSError while publishing below `directory` means to a user."""
+    if error.errno in FULL:
+        free = shutil.disk_usage(directory).free
+        return PassNetError(
+            f"no room in {directory} ({os.strerror(error.errno)}): the new version needs more than "
+            f"{_megabytes(written)}, {_megabytes(free)} are free: free some, or choose another --data; "
+            "nothing was published"
+        )
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    if error.errno in REFUSED:
+        return PassNetError(f"cannot write to {directory} ({reason}): choose another --data or fix its permissions")
+    where = f" at {error.filename}" if error.filename else ""
+    return PassNetError(f"publishing to {directory} failed{where} ({reason}): check the disk and run it again")
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Make `target` the same file as `source`, replacing it; a copy where the file system has no hard links."""
+    twin = target.with_name(target.name + ".link")
+    try:
+        os.link(source, twin)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP):
+            raise
+        shutil.copyfile(source, twin)
+    twin.replace(target)
+
+
+def flush_tree(root: Path) -> None:
+    """Write every file and directory below `root`, and `root`, through to the disk."""
+    for directory, _, names in os.walk(root, topdown=False):
+        for name in names:
+            flush(Path(directory, name))
+        flush(Path(directory))
+
+
+def flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_read_only(path: Path) -> None:
+    """Versions share files by hard links, so a change in one would be a change in all."""
+    path.chmod(path.stat().st_mode & ~0o222)
+
+
+def _claim(parent: Path) -> tuple[Path, IO[str]]:
+    parent.mkdir(exist_ok=True)
+    place = Path(tempfile.mkdtemp(dir=parent))
+    lock = (place / "lock").open("w")
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return place, lock
+
+
+def _remove_dead(parent: Path) -> None:
+    """Remove staging directories that nobody holds; call it with the store locked, so that none is just being made."""
+    for place in parent.iterdir() if parent.is_dir() else ():
+        try:
+            lock = (place / "lock").open("a")
+        except FileNotFoundError:
+            shutil.rmtree(place, ignore_errors=True)
+            continue
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _bytes_below(root: Path) -> int:
+    sizes = 0
+    for directory, _, names in os.walk(root):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                sizes += Path(directory, name).stat().st_size
+    return sizes
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"

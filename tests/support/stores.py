@@ -1,0 +1,59 @@
+"""Small versions to test with, and what can be done to them."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pyarrow as pa
+
+from storage.schema import SUBGRAPHS
+from storage.versions import Store, Version
+
+ROOT = Path(__file__).parents[2]
+NOTHING = {"parameters": {}, "summary": {}}
+
+
+def subgraphs(*names: str) -> pa.Table:
+    rows = [{"variant_hash": name, "inputs": [{"name": "in_0", "shape": [1, 2]}], "kernels": 1} for name in names]
+    return pa.Table.from_pylist(rows, SUBGRAPHS)
+
+
+def build(store: Store, *names: str, parent: Version | None = None) -> Version:
+    tables = {("fusible", "train"): subgraphs(*names), ("fusible", "eval"): subgraphs()}
+    return store.publish(tables, kind="build", parent=parent, **NOTHING)[0]
+
+
+def names(version: Version, split: str | None = "train") -> list[str]:
+    return version.table("fusible", split).column("variant_hash").to_pylist()
+
+
+def shard(version: Version, config: str = "fusible", split: str = "train") -> Path:
+    (path,) = (version.path / "data" / config).glob(f"{split}-*.parquet")
+    return path
+
+
+def on_disk(store: Store) -> list[str]:
+    """What a user of the data directory sees, and what publishers left behind."""
+    versions = store.root / "versions"
+    return sorted(path.name for path in [*versions.glob("*"), *versions.glob(".staging/*")] if path.name[0] != ".")
+
+
+def damage(path: Path, how: str) -> None:
+    path.chmod(0o644)
+    data = bytearray(path.read_bytes())
+    if how == "missing":
+        path.unlink()
+    elif how == "truncated":
+        path.write_bytes(data[: len(data) // 2])
+    else:
+        data[200:300] = bytes(byte ^ 0xFF for byte in data[200:300])
+        path.write_bytes(data)
+
+
+def python(code: str, *arguments: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **(env or {})}, capture_output=True, text=True, timeout=120
+    )
