@@ -66,7 +66,7 @@ def is_context(op: Op) -> bool:
 
 
 def is_random(op: Op) -> bool:
-    """Whether the op draws random numbers, or might: dropout counts unless `training` is the constant False or p = 0."""
+    """Whether the op draws random numbers, or might: dropout does unless `training` is the constant False or p = 0."""
     name = base_name(op)
     if name in _RANDOM:
         return True

@@ -47,14 +47,13 @@ _CONTEXTS = {  # entries and exits of autocast regions are nodes of dynamo's gra
     "torch.amp.autocast_mode._enter_autocast": torch.amp.autocast_mode._enter_autocast,
     "torch.amp.autocast_mode._exit_autocast": torch.amp.autocast_mode._exit_autocast,
 }
+_PRIVATE = ["_weight_norm"]  # what torch.nn.utils.parametrizations.weight_norm computes
 GETATTR = "builtins.getattr"
 ATTRIBUTES = frozenset("T mT H mH real imag shape dtype device ndim data is_cuda requires_grad layout itemsize".split())
 """Attributes that a stored `getattr` may read."""
 
 # Types and string arguments that an ATen overload may have: no files, storages, streams or containers of anything.
-_ATEN_TYPES = re.compile(
-    r"(Optional\[|List\[)*(Tensor|int|float|bool|complex|number|Device|SymInt|Generator)\]*"
-)
+_ATEN_TYPES = re.compile(r"(Optional\[|List\[)*(Tensor|int|float|bool|complex|number|Device|SymInt|Generator)\]*")
 _ATEN_STRINGS = frozenset(
     """norm reduce rounding_mode mode approximate interpolation side padding ord indexing equation pad_mode UPLO driver
     padding_side activation assert_msg algorithm""".split()
@@ -81,6 +80,7 @@ def functions() -> dict[str, Callable]:
     scan("torch.nn.functional", F, own)
     scan("torch", torch, public(torch._C._VariableFunctions))
     scan("torch", torch, sorted(torch.functional.__all__))
+    scan("torch", torch, _PRIVATE)
     for namespace in ("special", "linalg", "fft"):
         module = getattr(torch, namespace)
         scan(f"torch.{namespace}", module, [n for n in public(module) if _is_function(getattr(module, n))])

@@ -1,0 +1,131 @@
+"""What eager does with a graph, found out on fake tensors: layouts, aliases, writes and launches of every op."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from storage.errors import PassNetError
+from storage.graph import Graph
+from storage.graph_fx import to_module
+from storage.records import Input, dtype_name, dtype_of
+
+
+class FactsError(PassNetError):
+    """Eager itself does not run this graph on fake tensors; the message carries its reason."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A tensor's dtype, shape and stride in elements, offset into its storage, and which storage that is."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+    storage: int
+
+    def as_input(self, name: str) -> Input:
+        """As the description of an input."""
+        return Input(name, "input", self.dtype, self.shape, self.stride)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Facts about the values of one graph, by value number, and about its ops, by op number.
+
+    `values` holds a Layout for a tensor, a tuple for a tuple or list of values, None for anything else.
+    `launches` counts the library calls of an op that run something on the device, views and allocations excluded.
+    `reads` and `writes` are the storages that an op touches.
+    """
+
+    values: tuple[Any, ...]
+    launches: tuple[int, ...]
+    reads: tuple[frozenset[int], ...]
+    writes: tuple[frozenset[int], ...]
+
+
+def facts(graph: Graph, inputs: Sequence[Input]) -> Facts:
+    """Runs the graph on fake CPU tensors and notes what happens. Raises FactsError where that fails."""
+    try:
+        with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
+            arguments = [torch.empty_strided(i.shape, i.stride, dtype=dtype_of(i.dtype)) for i in inputs]
+            observer = _Observer(to_module(graph, "cpu"))
+            observer.run(*arguments)
+    except Exception as error:  # any op of any model may fail on fake tensors; the errors share no type
+        lines = str(error).strip().splitlines() or [""]
+        raise FactsError(f"the graph does not run on fake tensors: {type(error).__name__}: {lines[0]}") from error
+    return Facts(tuple(observer.values), tuple(observer.launches), tuple(observer.reads), tuple(observer.writes))
+
+
+_FREE = {"alias", "detach", "_unsafe_view", "lift_fresh", "empty", "empty_like", "empty_strided", "new_empty"}
+
+
+@dataclass
+class _Counter(TorchDispatchMode):
+    """Counts launches, and the storages that are written to, of what runs while it is active."""
+
+    launches: int = 0
+    writes: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        schema = func._schema
+        view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+        if not view and func._schema.name.removeprefix("aten::") not in _FREE:
+            self.launches += 1
+        for number, argument in enumerate(schema.arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                value = args[number] if number < len(args) else kwargs.get(argument.name)
+                self.writes.update(_storage(t) for t in tree_leaves(value) if isinstance(t, torch.Tensor))
+        return result
+
+
+class _Observer(fx.Interpreter):
+    """Runs a module op by op and keeps its facts."""
+
+    def run(self, *args: Any) -> Any:
+        self.values: list[Any] = []
+        self.launches: list[int] = []
+        self.reads: list[frozenset[int]] = []
+        self.writes: list[frozenset[int]] = []
+        self.alive: list[Any] = []  # a freed storage's number could come back for another one
+        return super().run(*args)
+
+    def run_node(self, node: fx.Node) -> Any:
+        if node.op == "output":
+            return super().run_node(node)
+        if node.op == "placeholder":
+            result = super().run_node(node)
+        else:
+            used = [self.env[n] for n in node.all_input_nodes]
+            with _Counter() as counter:
+                result = super().run_node(node)
+            self.launches.append(counter.launches)
+            self.reads.append(frozenset(_storage(t) for t in tree_leaves(used) if isinstance(t, torch.Tensor)))
+            self.writes.append(frozenset(counter.writes))
+        self.alive.append(result)
+        self.values.append(_describe(result))
+        return result
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _describe(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        layout = (tuple(value.shape), tuple(value.stride()), value.storage_offset())
+        return Layout(dtype_name(value.dtype), *layout, _storage(value))
+    if isinstance(value, tuple | list):
+        return tuple(_describe(v) for v in value)
+    return None

@@ -1,0 +1,78 @@
+"""Index expressions: from TorchInductor's symbolic form to Python integer arithmetic."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import sympy
+from torch._inductor.virtualized import V
+from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+
+from agent.slots import slot
+from storage.errors import PassNetError
+
+Ranges = Mapping[sympy.Symbol, int]
+"""Symbol → how many values it takes, from zero."""
+
+
+class Unsupported(PassNetError):
+    """Something in a loop body that this author does not write."""
+
+
+def simplified(expression: sympy.Expr, ranges: Ranges) -> sympy.Expr:
+    """The expression without the divisions and remainders that the symbols' ranges make redundant."""
+    sizes = V.graph.sizevars
+    return sizes.combine_modular_indexing_pairs(sizes.simplify_with_ranges(sympy.expand(expression), dict(ranges)))
+
+
+def digits(flat: sympy.Expr, sizes: Sequence[int]) -> list[sympy.Expr]:
+    """The coordinates, in a box of these sizes, of a flat row-major position."""
+    coordinates = []
+    stride = 1
+    for size in reversed(sizes):
+        coordinates.append(sympy.S.Zero if size == 1 else ModularIndexing(flat, stride, size))
+        stride *= size
+    return coordinates[::-1]
+
+
+def text(expression: sympy.Expr, ranges: Ranges, name: Callable[[sympy.Symbol], str]) -> str:
+    """The expression as source; its integers are slots. Raises Unsupported on what the source cannot say."""
+
+    def atom(e: sympy.Expr) -> str:
+        written = write(e)
+        return written if e.is_Symbol or (e.is_Integer and e >= 0) else f"({written})"
+
+    def nonnegative(e: sympy.Expr) -> str:
+        known = {s: ValueRanges(0, ranges[s] - 1) for s in e.free_symbols if s in ranges}
+        if len(known) < len(e.free_symbols) or not bound_sympy(e, known).lower >= 0:
+            raise Unsupported(f"an index divides {e}, which may be negative")
+        return atom(e)
+
+    def write(e: sympy.Expr) -> str:
+        if e.is_Integer:
+            return slot(int(e))
+        if e.is_Symbol:
+            return name(e)
+        if e.is_Add:
+            first, *rest = e.as_ordered_terms()
+            return write(first) + "".join(_signed(term, write) for term in rest)
+        if e.is_Mul:
+            return " * ".join(atom(factor) for factor in reversed(e.as_ordered_factors()))
+        if e.is_Pow and e.exp.is_Integer and e.exp > 0:
+            return " * ".join([atom(e.base)] * int(e.exp))
+        if isinstance(e, Identity):
+            return write(e.args[0])
+        if isinstance(e, FloorDiv):
+            return f"{nonnegative(e.args[0])} // {atom(e.args[1])}"
+        if isinstance(e, ModularIndexing):
+            base, divisor, modulus = e.args
+            divided = nonnegative(base) if divisor == 1 else f"{nonnegative(base)} // {atom(divisor)}"
+            return f"{divided} % {atom(modulus)}"
+        raise Unsupported(f"an index contains {type(e).__name__}")
+
+    return write(expression)
+
+
+def _signed(term: sympy.Expr, write: Callable[[sympy.Expr], str]) -> str:
+    if term.could_extract_minus_sign():
+        return f" - {write(-term)}"
+    return f" + {write(term)}"

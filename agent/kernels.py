@@ -1,0 +1,165 @@
+"""From TorchInductor's schedule to kernels as values: what each kernel computes, reads and writes, on which buffers."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+from torch._inductor import ir
+from torch._inductor.scheduler import BaseSchedulerNode, FusedSchedulerNode, SchedulerNode
+from torch._inductor.virtualized import V
+
+from agent.index import Unsupported, digits
+from agent.values import COLUMN, ROW, Body, Capture, Store, Value
+from extraction.lowering import Kernel, Lowered
+
+INDEX_LIMIT = 2**31
+"""Indices are 32-bit integers: buffers of more elements are left to eager."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory that kernels read or write: elements from `offset` on of `base`, an input or an allocation."""
+
+    base: str
+    offset: int
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class KernelBody:
+    """One kernel: its values over `rows` × `columns`, the stores that are needed, and the ops that it computes."""
+
+    rows: int
+    columns: int
+    stores: tuple[Store, ...]
+    ops: tuple[int, ...]
+
+    def values(self) -> list[Value]:
+        """All values that the stores need, operands first."""
+        return reachable(store.value for store in self.stores)
+
+    def loads(self) -> set[str]:
+        """Names of the buffers that it reads."""
+        return {v.detail[0] for v in self.values() if v.op == "load"}
+
+
+def reachable(roots: Iterable[Value]) -> list[Value]:
+    """Values and all their operands, operands first."""
+    found: dict[int, Value] = {}
+    stack = list(roots)
+    while stack:
+        value = stack.pop()
+        if value.number not in found:
+            found[value.number] = value
+            stack.extend(value.args)
+    return [found[number] for number in sorted(found)]
+
+
+def kernel_bodies(result: Lowered, buffers: dict[str, Buffer], needed: Iterable[str]) -> list[KernelBody]:
+    """The kernels that compute the needed bases (and write to inputs), in order; the rest of the schedule is dropped.
+
+    Raises Unsupported on library calls and on loop bodies that this author does not write.
+    """
+    captured = []
+    for kernel in result.kernels:
+        if kernel.kind == "extern":
+            raise Unsupported(f"TorchInductor calls a library for {_extern_name(kernel.node)}")
+        if kernel.kind == "generated":
+            captured.append((kernel, *_capture(kernel, buffers)))
+    needed = set(needed)
+    bodies = []
+    for kernel, rows, columns, body in reversed(captured):
+        stores = tuple(s for s in body.stores if buffers[s.buffer].base in needed)
+        if stores:
+            bodies.append(KernelBody(rows, columns, stores, kernel.ops))
+            needed |= {buffers[name].base for name in bodies[-1].loads()}
+    return bodies[::-1]
+
+
+def _extern_name(node: BaseSchedulerNode) -> str:
+    return str(getattr(node.node, "python_kernel_name", None) or type(node.node).__name__)
+
+
+def _capture(kernel: Kernel, buffers: dict[str, Buffer]) -> tuple[int, int, Body]:
+    node = kernel.node
+    if type(node) not in (SchedulerNode, FusedSchedulerNode):
+        raise Unsupported(f"TorchInductor's {type(node).__name__}")
+    rows, columns = (int(n) for n in node.group[1])
+    if rows * columns == 0:
+        raise Unsupported("empty tensors")
+    if max(rows * columns, *(_length(n) for n in node.get_nodes())) >= INDEX_LIMIT:
+        raise Unsupported("tensors of 2^31 elements or more")
+    body = Body({ROW: rows, COLUMN: columns})
+    dtypes = {name: buffer.dtype for name, buffer in buffers.items()}
+    handler = Capture(body, dtypes)
+    for part in node.get_nodes():
+        if not isinstance(part, SchedulerNode) or part.is_template():
+            raise Unsupported(f"TorchInductor's {type(part).__name__}")
+        coordinates = _coordinates(part, rows, columns)
+        with V.set_ops_handler(handler):
+            part._body(*coordinates)
+    return rows, columns, body
+
+
+def _length(part: SchedulerNode) -> int:
+    layouts = (output.node.get_layout() for output in part.get_outputs())
+    return max((int(layout.storage_size()) for layout in layouts), default=0)
+
+
+def _coordinates(part: SchedulerNode, rows: int, columns: int) -> list[list[sympy.Expr]]:
+    """The loop variables of one scheduled node in terms of the kernel's row and column."""
+    outer, inner = ([int(s) for s in sizes] for sizes in part._body.sizes)
+    if part.is_reduction():
+        if (math.prod(outer), math.prod(inner)) != (rows, columns):
+            raise Unsupported("reductions of different sizes in one kernel")
+        return [digits(ROW, outer), digits(COLUMN, inner)]
+    length = math.prod(outer)
+    if length == rows:
+        return [digits(ROW, outer), []]
+    if length != rows * columns:
+        raise Unsupported("loops of different lengths in one kernel")
+    return [_split_digits(outer, rows, columns), []]
+
+
+def _split_digits(sizes: list[int], rows: int, columns: int) -> list[sympy.Expr]:
+    """Coordinates in a box whose leading sizes make up the rows and whose trailing ones the columns; a size in the
+    middle may be split between them."""
+    before = 1
+    for position, size in enumerate(sizes):
+        if before * size >= rows:
+            part, rest = rows // before, before * size // rows
+            if before * part == rows and rows * rest == before * size:
+                leading = digits(ROW, [*sizes[:position], part])
+                trailing = digits(COLUMN, [rest, *sizes[position + 1 :]])
+                return [*leading[:-1], leading[-1] * rest + trailing[0], *trailing[1:]]
+            break
+        before *= size
+    return digits(ROW * columns + COLUMN, sizes)
+
+
+def region_buffers(result: Lowered) -> dict[str, Buffer]:
+    """Every buffer of the schedule by TorchInductor's name, views of a joint allocation and writes to inputs resolved.
+
+    Raises Unsupported where a kernel reads a constant tensor.
+    """
+    graph = result.lowering
+    buffers = {}
+    for name in [*graph.graph_inputs, *graph.name_to_buffer]:
+        buffer = graph.get_buffer(name)
+        if isinstance(buffer, ir.IRNode) and buffer.maybe_get_layout() is not None:
+            base, offset = _resolve(buffer)
+            buffers[name] = Buffer(base, offset, buffer.get_dtype())
+    return buffers
+
+
+def _resolve(buffer: Any) -> tuple[str, int]:
+    layout = buffer.maybe_get_layout()
+    if isinstance(layout, ir.NonOwningLayout):
+        base, offset = _resolve(V.graph.get_buffer(layout.view.get_name()))
+        return base, offset + int(layout.view.get_layout().offset)
+    if isinstance(layout, ir.MutationLayoutSHOULDREMOVE):
+        return _resolve(layout.get_buffer())
+    return buffer.get_name(), 0

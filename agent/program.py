@@ -1,0 +1,181 @@
+"""One region of one variant as a host program: what to allocate, which kernels to launch, what to return."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._inductor import config as inductor_config
+from torch._inductor import ir
+
+from agent.emit import KernelSource, emit
+from agent.facts import Facts, Layout, facts
+from agent.index import Unsupported
+from agent.kernels import INDEX_LIMIT, Buffer, kernel_bodies, region_buffers
+from agent.tuning import Limits, choose
+from extraction.lowering import Lowered, lowered
+from storage.graph import Graph
+from storage.records import Input
+
+_EAGER_LIKE = {
+    "emulate_precision_casts": True,  # eager rounds after every op, TorchInductor would keep float32 between ops
+    "comprehensive_padding": False,  # padded strides are not eager's
+    "split_reductions": False,  # one kernel a reduction: rows are many, launches are what costs
+    "triton.mix_order_reduction": False,
+}
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """A buffer that the program allocates."""
+
+    name: str
+    shape: Shape
+    stride: Shape
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel and the names of what its pointers are."""
+
+    kernel: KernelSource
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Returned:
+    """A value that the program returns: `name` itself, or the view (shape, stride, offset) of it."""
+
+    name: str
+    view: tuple[Shape, Shape, int] | None = None
+
+
+@dataclass(frozen=True)
+class Program:
+    """Inputs are `in_0…`; the key is the dtype, shape and stride of each, which everything here relies on."""
+
+    key: tuple[tuple[torch.dtype, Shape, Shape], ...]
+    allocations: tuple[Allocation, ...]
+    launches: tuple[Launch, ...]
+    returned: tuple[Returned, ...]
+
+
+def program(graph: Graph, inputs: Sequence[Input], limits: Limits) -> Program:
+    """Lowers a region and writes its kernels.
+
+    Raises Unsupported, LoweringError or FactsError where that is not possible with generated kernels alone.
+    """
+    known = facts(graph, inputs)
+    if any(math.prod(i.shape) >= INDEX_LIMIT for i in inputs):
+        raise Unsupported("tensors of 2^31 elements or more")
+    with inductor_config.patch(_EAGER_LIKE), lowered(graph, inputs) as result:
+        return _Builder(graph, known, result, limits).build()
+
+
+class _Builder:
+    def __init__(self, graph: Graph, known: Facts, result: Lowered, limits: Limits) -> None:
+        self.graph, self.known, self.result, self.limits = graph, known, result, limits
+        self.inputs: list[Layout] = list(known.values[: graph.inputs])
+        self.names = {name: f"in_{n}" for n, name in enumerate(result.lowering.graph_input_names)}
+        self.buffers = region_buffers(result)
+        self.allocations: list[Allocation] = []
+
+    def build(self) -> Program:
+        written = self._written_inputs()
+        outputs = [self.known.values[ref.index] for ref in self.graph.output]
+        made = [
+            self._made(output, node) for output, node in zip(outputs, self.result.lowering.graph_outputs, strict=True)
+        ]
+        needed = {buffer.base for buffer in made if buffer} | {self._base_of_input(n) for n in written}
+        bodies = kernel_bodies(self.result, self.buffers, needed)
+        returned = tuple(
+            self._return(output, buffer) if buffer else self._alias(output)
+            for output, buffer in zip(outputs, made, strict=True)
+        )
+        launches = []
+        for body in bodies:
+            kernel = emit(body, self.buffers, choose(body, self.limits))
+            launches.append(Launch(kernel, tuple(self._name(base) for base in kernel.pointers)))
+        key = tuple((getattr(torch, i.dtype), i.shape, i.stride) for i in self.inputs)
+        return Program(key, tuple(self.allocations), tuple(launches), returned)
+
+    def _base_of_input(self, number: int) -> str:
+        return self.result.lowering.graph_input_names[number]
+
+    def _written_inputs(self) -> list[int]:
+        """Inputs that eager writes to in place. Raises Unsupported where another input shares their memory."""
+        writes = frozenset().union(*self.known.writes)
+        numbers = [n for n, layout in enumerate(self.inputs) if layout.storage in writes]
+        storages = [layout.storage for layout in self.inputs]
+        if any(storages.count(self.inputs[n].storage) > 1 for n in numbers):
+            raise Unsupported("writes in place to one of several inputs that share memory")
+        return numbers
+
+    def _made(self, output: Layout, node: Any) -> Buffer | None:
+        """The buffer that holds an output; None where eager returns (a view of) an input."""
+        if any(layout.storage == output.storage for layout in self.inputs):
+            return None
+        layout = node.maybe_get_layout() if isinstance(node, ir.IRNode) else None
+        if layout is None:
+            raise Unsupported(f"an output that is {type(node).__name__}")
+        buffer = self.buffers[node.get_name()]
+        if buffer.base in self.names:
+            raise Unsupported("TorchInductor returns an input where eager returns a copy")
+        shape, stride = (tuple(int(n) for n in numbers) for numbers in (layout.size, layout.stride))
+        if shape != output.shape or _essential(shape, stride) != _essential(output.shape, output.stride):
+            raise Unsupported(f"TorchInductor lays an output out with strides {stride}, eager with {output.stride}")
+        inner = int(layout.offset) if isinstance(node, ir.ReinterpretView) else 0
+        return Buffer(buffer.base, buffer.offset + inner, buffer.dtype)
+
+    def _alias(self, output: Layout) -> Returned:
+        number = next(n for n, layout in enumerate(self.inputs) if layout.storage == output.storage)
+        source = self.inputs[number]
+        offset = output.offset - source.offset
+        if (output.dtype, output.shape, output.stride, offset) == (source.dtype, source.shape, source.stride, 0):
+            return Returned(f"in_{number}")
+        raise Unsupported("returns a view of an input that it writes to")
+
+    def _return(self, output: Layout, buffer: Buffer) -> Returned:
+        whole = buffer.offset == 0 and _length(output.shape, output.stride) == self._storage_length(buffer.base)
+        if buffer.base not in self.names and whole and _dense(output.shape, output.stride):
+            self._allocate(buffer.base, f"out_{len(self.allocations)}", output.shape, output.stride)
+        name = self._name(buffer.base)
+        allocation = next(a for a in self.allocations if a.name == name)
+        if buffer.offset == 0 and (allocation.shape, allocation.stride) == (output.shape, output.stride):
+            return Returned(name)
+        return Returned(name, (output.shape, output.stride, buffer.offset))
+
+    def _layout(self, base: str) -> tuple[Shape, Shape]:
+        layout = self.result.lowering.get_buffer(base).get_layout()
+        return tuple(int(n) for n in layout.size), tuple(int(n) for n in layout.stride)
+
+    def _storage_length(self, base: str) -> int:
+        return _length(*self._layout(base))
+
+    def _allocate(self, base: str, name: str, shape: Shape, stride: Shape) -> None:
+        self.names[base] = name
+        self.allocations.append(Allocation(name, shape, stride, self.buffers[base].dtype))
+
+    def _name(self, base: str) -> str:
+        if base not in self.names:
+            if base not in self.result.lowering.name_to_buffer:
+                raise Unsupported("a kernel that reads a constant tensor")
+            self._allocate(base, f"buffer_{len(self.allocations)}", *self._layout(base))
+        return self.names[base]
+
+
+def _essential(shape: Shape, stride: Shape) -> list[int]:
+    """Strides that matter: those of dimensions with more than one element."""
+    return [s for n, s in zip(shape, stride, strict=True) if n > 1]
+
+
+def _length(shape: Shape, stride: Shape) -> int:
+    return 1 + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
+
+
+def _dense(shape: Shape, stride: Shape) -> bool:
+    return _length(shape, stride) == math.prod(shape) and all(s > 0 for s in _essential(shape, stride))

@@ -1,0 +1,163 @@
+"""Which ops of a graph a pass can replace together: maximal convex groups of ops that need no library call."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from agent.facts import Facts, Layout
+from storage.graph import Graph, Op, Ref, map_refs, refs
+
+
+@dataclass(frozen=True)
+class Region:
+    """Ops of a graph that are replaced together, and the same as a graph of its own.
+
+    `ops` are op numbers in order; `inputs` and `outputs` are value numbers of the whole graph, in order of first use
+    and of definition.
+    """
+
+    ops: tuple[int, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    graph: Graph
+
+
+def regions(graph: Graph, known: Facts, excluded: Collection[int]) -> list[Region]:
+    """The maximal convex connected groups of ops outside `excluded` whose boundary values are tensors, in order.
+
+    Ops that only view a boundary value for others to use stay outside. A group that eager runs without any launch is
+    left out.
+    """
+    before = _dependencies(graph, known)
+    supported = _supported(graph, known, excluded)
+    found = []
+    for ops in _components(graph, _levels(before, supported), supported, before):
+        region = region_of(graph, _without_input_views(graph, known, ops))
+        if region and _has_tensor_boundary(region, known) and sum(known.launches[op] for op in region.ops):
+            found.append(region)
+    return found
+
+
+def region_of(graph: Graph, ops: Collection[int]) -> Region | None:
+    """The region of these ops; None if there are none or nothing reads their results."""
+    ops = sorted(ops)
+    inside = {graph.inputs + op for op in ops}
+    used = dict.fromkeys(r.index for op in ops for r in refs((graph.ops[op].args, graph.ops[op].kwargs)))
+    inputs = [number for number in used if number not in inside]
+    outputs = sorted(inside & _read_outside(graph, ops))
+    if not outputs:
+        return None
+    renumbered = {old: Ref(new) for new, old in enumerate([*inputs, *(graph.inputs + op for op in ops)])}
+
+    def renumber(ref: Ref) -> Ref:
+        return renumbered[ref.index]
+
+    kept = (graph.ops[op] for op in ops)
+    new_ops = tuple(Op(o.kind, o.target, map_refs(o.args, renumber), map_refs(o.kwargs, renumber)) for o in kept)
+    output = tuple(renumbered[number] for number in outputs)
+    return Region(tuple(ops), tuple(inputs), tuple(outputs), Graph(len(inputs), new_ops, output))
+
+
+def _read_outside(graph: Graph, ops: Collection[int]) -> set[int]:
+    inside = set(ops)
+    read = {r.index for r in refs(graph.output)}
+    for number, op in enumerate(graph.ops):
+        if number not in inside:
+            read.update(r.index for r in refs((op.args, op.kwargs)))
+    return read
+
+
+def _dependencies(graph: Graph, known: Facts) -> list[set[int]]:
+    """For each op the earlier ops that must run before it: what it reads, and the order around writes in place."""
+    before: list[set[int]] = []
+    written = set().union(*known.writes) if known.writes else set()
+    touched: dict[int, list[int]] = {}
+    wrote: dict[int, int] = {}
+    for number, op in enumerate(graph.ops):
+        needs = {r.index - graph.inputs for r in refs((op.args, op.kwargs)) if r.index >= graph.inputs}
+        for storage in known.reads[number] & written:
+            if storage in known.writes[number]:
+                needs.update(touched.get(storage, ()))
+                wrote[storage] = number
+            elif storage in wrote:
+                needs.add(wrote[storage])
+            touched.setdefault(storage, []).append(number)
+        before.append(needs)
+    return before
+
+
+def _supported(graph: Graph, known: Facts, excluded: Collection[int]) -> list[bool]:
+    supported: list[bool] = []
+    for number, op in enumerate(graph.ops):
+        used = list(refs((op.args, op.kwargs)))
+        # A call without operands is no op of a traced pattern: it would run while the pattern is traced.
+        fine = bool(used) and number not in excluded and isinstance(known.values[graph.inputs + number], Layout | tuple)
+        for ref in used:
+            value = known.values[ref.index]
+            fine = fine and value is not None
+            if isinstance(value, tuple) and ref.index >= graph.inputs:
+                fine = fine and supported[ref.index - graph.inputs]
+        supported.append(fine)
+    return supported
+
+
+def _levels(before: list[set[int]], supported: list[bool]) -> list[int]:
+    """A level for each op such that supported ops of one level never depend on each other through unsupported ones.
+
+    Levels grow by one wherever a path changes between supported and unsupported; an op then moves to the latest level
+    that its users allow, so that it joins the group that needs it.
+    """
+    levels = []
+    for number, needs in enumerate(before):
+        steps = (levels[n] + (supported[n] != supported[number]) for n in needs)
+        levels.append(max(steps, default=0))
+    latest: dict[int, int] = {}
+    for number in reversed(range(len(before))):
+        if supported[number] and number in latest:
+            levels[number] = max(levels[number], latest[number])
+        for needed in before[number]:
+            allowed = levels[number] - (supported[needed] != supported[number])
+            latest[needed] = min(latest.get(needed, allowed), allowed)
+    return levels
+
+
+def _components(graph: Graph, levels: list[int], supported: list[bool], before: list[set[int]]) -> list[set[int]]:
+    """Supported ops of one level that are connected, in order of their first op."""
+    group: dict[int, set[int]] = {}
+    for number, needs in enumerate(before):
+        if not supported[number]:
+            continue
+        merged = {number}
+        for needed in needs:
+            if supported[needed] and levels[needed] == levels[number]:
+                merged |= group[needed]
+        for member in merged:
+            group[member] = merged
+    unique = {id(ops): ops for ops in group.values()}
+    return sorted(unique.values(), key=min)
+
+
+def _without_input_views(graph: Graph, known: Facts, ops: set[int]) -> set[int]:
+    """`ops` less those whose result shares memory with an input of the group and is read outside of it."""
+    ops = set(ops)
+    while True:
+        read = _read_outside(graph, ops)
+        own = {s for op in ops for s in known.writes[op]}
+        for op in sorted(ops):
+            result = known.values[graph.inputs + op]
+            outer = {
+                known.values[r.index].storage
+                for other in ops
+                for r in refs((graph.ops[other].args, graph.ops[other].kwargs))
+                if r.index - graph.inputs not in ops and isinstance(known.values[r.index], Layout)
+            }
+            shares = isinstance(result, Layout) and result.storage in outer and result.storage not in own
+            if shares and graph.inputs + op in read:
+                ops.remove(op)
+                break
+        else:
+            return ops
+
+
+def _has_tensor_boundary(region: Region, known: Facts) -> bool:
+    boundary = [known.values[number] for number in region.inputs + region.outputs]
+    return bool(region.inputs) and all(isinstance(value, Layout) for value in boundary)

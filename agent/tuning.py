@@ -1,0 +1,60 @@
+"""Launch configurations of kernels. A simple rule today; the place where a search would go."""
+
+from dataclasses import dataclass
+
+from agent.kernels import KernelBody
+from agent.values import COLUMN, ROW
+
+PROCESSORS = 132
+"""Multiprocessors of the GPU that blocks are spread over (an H200's; others differ little in what follows)."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How a kernel is launched: rows and columns a program, and warps. `loops` if it sweeps its columns in steps."""
+
+    row_block: int
+    column_block: int
+    warps: int
+    loops: bool
+
+    def programs(self, rows: int) -> int:
+        """Programs that cover these rows."""
+        return -(-rows // self.row_block)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """`persistent` is the longest row, in elements, that one program holds whole."""
+
+    persistent: int = 8192
+
+
+def choose(kernel: KernelBody, limits: Limits) -> Tuning:
+    """A configuration by the size of the kernel alone."""
+    if kernel.columns == 1:
+        block = 1024 if kernel.rows >= 2**18 else 512 if kernel.rows >= 2**16 else 256
+        return Tuning(min(block, _power_of_two(kernel.rows)), 1, 4, False)
+    wide = _power_of_two(kernel.columns)
+    across = _reads_across(kernel)
+    loops = wide > (limits.persistent // 16 if across else limits.persistent)
+    column_block = min(wide, 64 if across else 2048, limits.persistent) if loops else wide
+    row_block = _power_of_two(kernel.rows)
+    row_block = min(row_block, max(32 if across else 1, 1024 // column_block))
+    while row_block > (16 if across else 1) and -(-kernel.rows // row_block) < 2 * PROCESSORS:
+        row_block //= 2
+    warps = max(1, min(16, row_block * column_block // 256))
+    return Tuning(row_block, column_block, warps, loops)
+
+
+def _reads_across(kernel: KernelBody) -> bool:
+    """Whether neighbouring rows, not neighbouring columns, are neighbours in memory."""
+    indices = [v.index for v in kernel.values() if v.op == "load" and v.by_row and v.by_column]
+    along = sum(index.coeff(COLUMN) == 1 for index in indices)
+    across = sum(index.coeff(ROW) == 1 for index in indices)
+    return across > along
+
+
+def _power_of_two(n: int) -> int:
+    """The smallest power of two that is at least n."""
+    return 1 << (n - 1).bit_length()

@@ -1,0 +1,107 @@
+"""Which families are for evaluation: those that together cover the op transitions of the corpus, rare ones first.
+
+Coverage with weights is submodular, so the greedy choice is within 1 − 1/e of the best (Nemhauser, Wolsey and Fisher
+1978), and gains only fall, so they are recomputed lazily (Minoux 1978). A transition that is covered already counts
+half as much each time, which spreads what is left over everything.
+"""
+
+import hashlib
+import heapq
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+Transition = tuple[str, str]
+
+KEPT = "eval: the family was in eval in an earlier version"
+NOT_CHOSEN = "train: eval covers its op transitions with other families, or is full"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A family in one category, with the transitions of its op sequence."""
+
+    category: str
+    family: str
+    transitions: frozenset[Transition]
+
+
+def transitions(sequence: Sequence[str]) -> list[Transition]:
+    """Neighbouring pairs of ops; for one op alone, the pair of nothing and the op."""
+    return list(pairwise(sequence)) if len(sequence) > 1 else [("", op) for op in sequence]
+
+
+def bits(counted: Iterable[tuple[Sequence[str], int]]) -> dict[Transition, float]:
+    """For each transition −log2 of its frequency in op sequences that stand so many times in the corpus.
+
+    Pairs are counted among pairs, single ops among single ops.
+    """
+    counts: Counter[Transition] = Counter()
+    for sequence, times in counted:
+        for transition in transitions(sequence):
+            counts[transition] += times
+    totals = {single: sum(n for t, n in counts.items() if (t[0] == "") is single) for single in (True, False)}
+    return {t: -math.log2(n / totals[t[0] == ""]) for t, n in counts.items()}
+
+
+def choose(
+    candidates: Sequence[Candidate],
+    weights: Mapping[Transition, float],
+    quotas: Mapping[str, int],
+    share: float,
+    earlier: Collection[str],
+    seed: int,
+) -> dict[str, str]:
+    """The families for evaluation, each with the reason.
+
+    Categories are served in the order of `quotas`. A category gives at most its quota, and at most `share` of its
+    families (but one of two), unless families of `earlier` are more: they always stay. A family counts in every
+    category in which it stands, and is not chosen where one of them is full. Ties fall by a hash of seed and family.
+    """
+    places: dict[str, list[str]] = {}
+    for candidate in candidates:
+        places.setdefault(candidate.family, []).append(candidate.category)
+    sizes = Counter(candidate.category for candidate in candidates)
+    room = {c: min(quotas.get(c, 0), max(int(share * n), 1) if n > 1 else 0) for c, n in sizes.items()}
+    chosen = {family: KEPT for family in places if family in earlier}
+    for family in chosen:
+        for category in places[family]:
+            room[category] -= 1
+    for category in quotas:
+        own = [c for c in candidates if c.category == category]
+        covered = Counter(t for c in own if c.family in chosen for t in c.transitions)
+        queue = [(-_gain(c, weights, covered), _tie(seed, c.family), c) for c in own if c.family not in chosen]
+        queue = [(gain, tie, number, c) for number, (gain, tie, c) in enumerate(queue)]
+        heapq.heapify(queue)
+        while queue and room[category] > 0:
+            old, tie, number, candidate = heapq.heappop(queue)
+            gain = -_gain(candidate, weights, covered)
+            if gain > old:
+                heapq.heappush(queue, (gain, tie, number, candidate))
+            elif all(room[place] > 0 for place in places[candidate.family]):
+                chosen[candidate.family] = _reason(candidate, weights, covered)
+                covered.update(candidate.transitions)
+                for place in places[candidate.family]:
+                    room[place] -= 1
+    return chosen
+
+
+def _gain(candidate: Candidate, weights: Mapping[Transition, float], covered: Mapping[Transition, int]) -> float:
+    return math.fsum(weights[t] * 0.5 ** min(covered[t], 1000) for t in candidate.transitions)
+
+
+def _tie(seed: int, family: str) -> str:
+    return hashlib.sha256(f"{seed}:{family}".encode()).hexdigest()
+
+
+def _reason(candidate: Candidate, weights: Mapping[Transition, float], covered: Mapping[Transition, int]) -> str:
+    new = [t for t in candidate.transitions if not covered[t]]
+    rarest = max(new or candidate.transitions, key=lambda t: (weights[t], t))
+    what = " → ".join(op for op in rarest if op)
+    how_rare = f"{what}, one in {2 ** weights[rarest]:.0f}"
+    if new:
+        plural = "transition" if len(new) == 1 else "transitions"
+        return f"eval: first in {candidate.category} to cover {len(new)} op {plural}, the rarest {how_rare}"
+    return f"eval: covers again what few in {candidate.category} cover, the rarest {how_rare}"

@@ -1,0 +1,116 @@
+"""Catalogues: which models to trace, one entry a line. Reading one checks everything and imports no model library's
+models."""
+
+import re
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from extraction import sources
+from storage.errors import PassNetError
+
+QUICKSTART = "quickstart.txt"
+"""The packaged catalogue: a convolutional, a transformer and a hybrid side of timm, six modalities of transformers."""
+
+NOT_THERE_YET = (
+    "is not there yet; use quickstart, timm, transformers, or a list file of timm: and transformers: entries"
+)
+
+
+@dataclass(frozen=True, order=True)
+class Entry:
+    """One model of a catalogue. `text` is its canonical line; parsing that gives the entry again."""
+
+    text: str
+    source: str
+    name: str
+    revision: str = ""
+
+
+def parse_entry(line: str) -> Entry:
+    """The entry that a line such as `timm:resnet18` or `hub:org/name@main` names.
+
+    Raises PassNetError saying what is wrong and what is expected. Whether the model exists is not asked here.
+    """
+    source, colon, name = line.strip().partition(":")
+    expected = f"expected one of {', '.join(e.form for e in sources.FORMS.values())}"
+    if not colon or source not in sources.FORMS:
+        what = f"{source!r} is not a source" if colon else f"{line.strip()!r} does not name a source"
+        raise PassNetError(f"{what}; {expected}")
+    form = sources.FORMS[source]
+    match = re.fullmatch(form.pattern, name.strip())
+    if not match:
+        raise PassNetError(f"{name.strip()!r} is not a name of source {source}; expected {form.form}")
+    found = match.groupdict()
+    revision = found.get("revision") or ""
+    return Entry(f"{source}:{match[0]}", source, found["name"], revision)
+
+
+def read_catalog(catalog: str, limit: int | None = None) -> list[Entry]:
+    """The entries of a catalogue, without duplicates, in its order, at most `limit` of them.
+
+    `catalog` is `quickstart`, `timm` (its whole registry), `transformers` (the base model of every model type), or the
+    path of a list file. Raises PassNetError for any other name, and for each bad line of a file with its number; all
+    lines are checked before this returns.
+    """
+    if limit is not None and limit < 1:
+        raise PassNetError(f"--limit {limit} leaves no model to trace; give a number of 1 or more")
+    if catalog == "quickstart":
+        lines = resources.files("extraction").joinpath(QUICKSTART).read_text("utf-8").splitlines()
+        entries = _parse_lines(lines, "the quickstart catalogue")
+    elif catalog in sources.SOURCES:
+        entries = [parse_entry(f"{catalog}:{name}") for name in _all_names(catalog)]
+    elif catalog in sources.FORMS:
+        raise PassNetError(f"the catalogue {catalog!r} {NOT_THERE_YET}")
+    else:
+        entries = _read_file(Path(catalog))
+    unique = list(dict.fromkeys(entries))
+    return unique[:limit]
+
+
+def _all_names(source: str) -> list[str]:
+    try:
+        return sources.SOURCES[source].names()
+    except ImportError as error:
+        raise PassNetError(
+            f"the catalogue {source!r} needs the package {sources.SOURCES[source].library} ({error}); "
+            "install passnet with its pipeline extra"
+        ) from error
+
+
+def _read_file(path: Path) -> list[Entry]:
+    if path.is_dir():
+        raise PassNetError(f"{path} is a directory, and reading models from directories {NOT_THERE_YET}")
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except FileNotFoundError:
+        choices = ", ".join(["quickstart", *sources.SOURCES])
+        raise PassNetError(
+            f"there is no catalogue {str(path)!r}; choose {choices}, or give the path of a list file"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise PassNetError(f"the catalogue file {path} cannot be read: {error}") from None
+    entries = _parse_lines(lines, str(path))
+    if not entries:
+        raise PassNetError(f"the catalogue file {path} has no entries; write one a line, such as timm:resnet18")
+    return entries
+
+
+def _parse_lines(lines: list[str], where: str) -> list[Entry]:
+    entries, problems = [], []
+    for number, line in enumerate(lines, 1):
+        text = line.partition("#")[0].strip()
+        if not text:
+            continue
+        try:
+            entry = parse_entry(text)
+            if entry.source not in sources.SOURCES:
+                raise PassNetError(f"source {entry.source} {NOT_THERE_YET}")
+        except PassNetError as error:
+            problems.append(f"{where}, line {number}: {error}")
+        else:
+            entries.append(entry)
+    if problems:
+        more = f" ({len(problems) - 1} more bad lines)" if len(problems) > 1 else ""
+        raise PassNetError(problems[0] + more)
+    return entries

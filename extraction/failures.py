@@ -1,0 +1,69 @@
+"""Why a model could not be traced: the closed set of categories, and what each exception means."""
+
+import re
+
+from storage.errors import PassNetError
+
+CATEGORIES = (
+    "config",  # the configuration does not make a model
+    "unsupported_input",  # no example inputs for this model, or it refuses those that were made
+    "graph_break",  # no graph of plain tensor operations comes out
+    "data_dependent",  # control flow or shapes that depend on tensor values
+    "missing_dependency",  # an optional package is not installed
+    "remote_code",  # needs code from the Hub, which is never executed
+    "gated",  # the Hub refuses access
+    "not_found",  # no such model
+    "timeout",
+    "out_of_memory",
+    "crashed",  # the process ended by itself
+    "internal",  # a fault of PassNet, or of a library below it
+)
+
+MAX_MESSAGE = 500
+"""Characters of a message that are kept."""
+
+
+class ModelError(PassNetError):
+    """A model that cannot be traced, with its category."""
+
+    def __init__(self, category: str, message: str) -> None:
+        if category not in CATEGORIES:
+            raise ValueError(f"{category!r} is not one of {CATEGORIES}")
+        super().__init__(message)
+        self.category = category
+
+
+OUT_OF_MEMORY = (
+    r"MemoryError|can't allocate memory|out of memory|Cannot allocate memory|not enough memory|std::bad_alloc"
+)
+"""What libraries say when an allocation fails."""
+
+
+def classify_end(end: str, code: int, log: str) -> tuple[str, str]:
+    """The category of a worker that ended without an answer.
+
+    `end` is "timeout", "signal" or "exit", `code` the signal's number or the exit code, `log` the end of what it
+    printed.
+    """
+    last = log.strip().splitlines()[-1:] or ["it printed nothing"]
+    said = last[0].strip()[:MAX_MESSAGE]
+    if end == "timeout":
+        return "timeout", f"stopped after {code} s"
+    if re.search(OUT_OF_MEMORY, log) or (end == "signal" and code == 9):
+        return "out_of_memory", f"killed when memory ran out; last output: {said}"
+    how = f"signal {code}" if end == "signal" else f"exit code {code}"
+    return "crashed", f"the process ended by itself with {how}; last output: {said}"
+
+
+def first_line(error: BaseException) -> str:
+    """`Type: first line of the message that says something`, cut to MAX_MESSAGE characters.
+
+    A dynamo error's explanation follows its title, which alone says little.
+    """
+    lines = [line.strip() for line in str(error).splitlines()]
+    said = next((line for line in lines if line), "")
+    explained = next((line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")), "")
+    said = f"{said}: {explained}" if explained else said
+    if isinstance(error, PassNetError):
+        return said[:MAX_MESSAGE]
+    return f"{type(error).__name__}: {said}".removesuffix(": ")[:MAX_MESSAGE]

@@ -1,0 +1,56 @@
+"""The sources of models, in one table: how an entry is written, and what makes a spec and a model of it.
+
+A source is added here: a form for its entries, and a module with the functions of `Source`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from extraction import timm_source, transformers_source
+
+Config = dict[str, Any]
+"""What a model is built from: plain JSON data."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How an entry's name is written: `form` for people, `pattern` with a group `name` and perhaps `revision`."""
+
+    form: str
+    pattern: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source that models can be built from.
+
+    `library`: the package whose version its graphs depend on. `names()`: all models that it has. `config(name)`: what
+    the model of that name is built from, without building it. `normalise(config)`: that, reduced to what can change
+    the graph. `build(config)`: the model, on the current default device. `inputs(model, config)`: example inputs, by
+    parameter name. All raise `extraction.failures.ModelError`.
+    """
+
+    library: str
+    names: Callable[[], list[str]]
+    config: Callable[[str], Config]
+    normalise: Callable[[Config], Config]
+    build: Callable[[Config], torch.nn.Module]
+    inputs: Callable[[torch.nn.Module, Config], Mapping[str, Any]]
+
+
+FORMS = {
+    "timm": Form("timm:NAME", r"(?P<name>[\w.\-]+)"),
+    "transformers": Form("transformers:MODEL_TYPE[/CLASS]", r"(?P<name>[\w.\-]+(/[A-Za-z]\w*)?)"),
+    "hub": Form("hub:ORG/NAME[@REVISION]", r"(?P<name>[\w.\-]+(/[\w.\-]+)?)(@(?P<revision>[\w./\-]+))?"),
+    "dir": Form("dir:PATH", r"(?P<name>.+)"),
+}
+
+SOURCES = {
+    module.LIBRARY: Source(
+        module.LIBRARY, module.names, module.config, module.normalise, module.build, module.example_inputs
+    )
+    for module in (timm_source, transformers_source)
+}

@@ -1,0 +1,156 @@
+"""Models of transformers' auto classes, built from default configs. The library is imported by the functions that need
+it: importing it takes seconds."""
+
+import difflib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from extraction import example_inputs as examples
+from extraction.failures import ModelError
+
+LIBRARY = "transformers"
+
+MAX_LAYERS = 2
+"""Layers that are kept of a stack of equal ones: further layers repeat the same subgraphs."""
+
+MAX_LAYER_TYPES = 8
+"""Layers that are kept at most where the first `MAX_LAYERS` do not show every kind of layer."""
+
+IRRELEVANT = frozenset(
+    """_name_or_path _out_features _out_indices _commit_hash _attn_implementation_autoset architectures auto_map chunk_size_feed_forward dtype
+    finetuning_task gradient_checkpointing id2label initializer_factor initializer_range label2id
+    out_features out_indices output_attentions output_hidden_states prefix problem_type return_dict stage_names task_specific_params tokenizer_class
+    torch_dtype transformers_version use_cache""".split()
+)
+"""Fields that cannot change the graph of a forward pass in evaluation mode."""
+
+IRRELEVANT_TOKENS = frozenset(
+    """begin_suppress_tokens bos_token_id cls_token_id decoder_start_token_id eos_token_id forced_bos_token_id
+    forced_eos_token_id mask_token_id sep_token_id suppress_tokens unk_token_id""".split()
+)
+"""Tokens that generation and tokenizers use. `pad_token_id` is not among them: embeddings carry it as a constant."""
+
+LAYER_COUNTS = frozenset(
+    """decoder_layers encoder_layers n_layer n_layers num_decoder_layers num_encoder_layers num_hidden_layers
+    num_layers""".split()
+)
+"""Fields that say how many layers a stack has."""
+
+
+def names() -> list[str]:
+    """Every model type that has a base model."""
+    return sorted(_base_classes())
+
+
+def config(name: str) -> dict[str, Any]:
+    """The default config of `MODEL_TYPE` or `MODEL_TYPE/CLASS`, with the class under "class".
+
+    Raises ModelError ("not_found") for an unknown type or class; where a type has no default config, what its class
+    raises.
+    """
+    import transformers
+
+    model_type, _, wanted = name.partition("/")
+    bases = _base_classes()
+    if model_type not in bases:
+        raise ModelError("not_found", f"transformers has no model type {model_type!r}{_close(model_type, bases)}")
+    known = _classes(model_type)
+    if wanted and wanted not in known:
+        raise ModelError("not_found", f"{wanted!r} is not a class of model type {model_type}{_close(wanted, known)}")
+    with _quiet():
+        default = transformers.CONFIG_MAPPING[model_type]()
+    fields = json.loads(default.to_json_string(use_diff=False))
+    return {**fields, "model_type": model_type, "class": wanted or bases[model_type]}
+
+
+def normalise(config: dict[str, Any]) -> dict[str, Any]:
+    """The config without what cannot change the graph, and with at most a few layers of each stack.
+
+    Dropped, in nested configs too: `IRRELEVANT` and `IRRELEVANT_TOKENS`; of the label maps their number is kept, and
+    that only for task heads. Each of `LAYER_COUNTS` becomes at most `MAX_LAYERS`, or as many as it takes to meet each
+    of the config's `layer_types`; lists with one element a layer are cut to match.
+    """
+    base = config["class"] == _base_classes().get(config["model_type"])
+    labels = {} if base else {"num_labels": len(config.get("id2label") or {})}
+    return {**_reduce(config), **labels}
+
+
+def build(config: dict[str, Any]) -> torch.nn.Module:
+    """The model with random weights. Raises what transformers raises on a config that makes no model."""
+    import transformers
+
+    fields = {key: value for key, value in config.items() if key != "class"}
+    parsed = transformers.CONFIG_MAPPING[config["model_type"]].from_dict(fields)
+    parsed.use_cache = False
+    model_class = getattr(transformers, config["class"])
+    # Mixtures of experts by plain batched products: the default calls a kernel that only this library has.
+    experts = {"experts_implementation": "batched_mm"} if model_class._can_set_experts_implementation() else {}
+    return model_class._from_config(parsed, **experts)
+
+
+def example_inputs(model: torch.nn.Module, config: dict[str, Any]) -> dict[str, Any]:
+    """Example inputs by the modalities in the model's signature, see `extraction.example_inputs`."""
+    return examples.by_signature(model, config)
+
+
+def _reduce(config: dict[str, Any]) -> dict[str, Any]:
+    kept = {
+        key: _reduce(value) if isinstance(value, dict) else value
+        for key, value in config.items()
+        if key not in IRRELEVANT and key not in IRRELEVANT_TOKENS
+    }
+    counts = {key: value for key, value in kept.items() if key in LAYER_COUNTS and isinstance(value, int)}
+    layers = _layers_to_keep(kept.get("layer_types"))
+    for key, value in kept.items():
+        if key in counts:
+            kept[key] = min(value, layers)
+        elif isinstance(value, list) and len(value) > layers and len(value) in counts.values():
+            kept[key] = value[:layers]
+    return kept
+
+
+def _layers_to_keep(layer_types: list[str] | None) -> int:
+    if not layer_types:
+        return MAX_LAYERS
+    last_new = max(layer_types.index(kind) for kind in set(layer_types))
+    return min(max(MAX_LAYERS, last_new + 1), MAX_LAYER_TYPES)
+
+
+def _base_classes() -> dict[str, str]:
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+
+    return {key: value if isinstance(value, str) else value[0] for key, value in MODEL_MAPPING_NAMES.items()}
+
+
+def _classes(model_type: str) -> list[str]:
+    """All classes of a model type that some auto class can make, base first."""
+    from transformers.models.auto import modeling_auto
+
+    tables = [modeling_auto.MODEL_MAPPING_NAMES] + [
+        table for name, table in sorted(vars(modeling_auto).items()) if name.endswith("_MAPPING_NAMES")
+    ]
+    found = [table[model_type] for table in tables if model_type in table]
+    names = [name for value in found for name in ([value] if isinstance(value, str) else value)]
+    return list(dict.fromkeys(names))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No warnings about what is unusual in a default config: nothing that a user can change."""
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+def _close(name: str, choices: Any) -> str:
+    close = difflib.get_close_matches(name, list(choices), n=3)
+    return f"; did you mean {', '.join(close)}?" if close else ""

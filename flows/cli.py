@@ -1,0 +1,312 @@
+"""The command line: thin over the flows and the rooms.
+
+Progress goes to standard error, results to standard output, as text or (`--json`) as one JSON document. Exit status:
+0 done, 1 failed with one line that says what and what to do, 2 usage, 130 interrupted.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flows import DEFAULT_DATA
+from storage.errors import PassNetError
+from storage.schema import CATEGORIES
+
+# Commands import what they need: `passnet --help` should not wait for torch.
+
+
+class Group(click.Group):
+    """A command group whose expected failures are one line and exit status 1."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except PassNetError as error:
+            _fail(str(error), 1)
+        except KeyboardInterrupt:
+            _fail("interrupted; run the same command again to go on where it stopped", 130)
+
+
+def _fail(message: str, status: int) -> None:
+    click.echo(f"passnet: {' '.join(message.split())}", err=True)
+    sys.exit(status)
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="passnet")
+def main() -> None:
+    """Build datasets of tensor subgraphs from real models, and benchmark compiler passes on them."""
+    handler = logging.StreamHandler()  # standard error
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logger = logging.getLogger("passnet")
+    logger.handlers[:] = [handler]
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+def data_option(function: Callable) -> Callable:
+    return click.option(
+        "--data", default=DEFAULT_DATA, show_default=True, type=click.Path(path_type=Path), help="Data directory."
+    )(function)
+
+
+def version_option(function: Callable) -> Callable:
+    return click.option("--version", "version", default=None, metavar="V", help="Dataset version [default: latest].")(
+        function
+    )
+
+
+def json_option(function: Callable) -> Callable:
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")(function)
+
+
+def device_option(function: Callable) -> Callable:
+    return click.option(
+        "--device", default="auto", show_default=True, help="cuda, cuda:1, cpu, or auto: the GPU if there is one."
+    )(function)
+
+
+def protocol_option(function: Callable) -> Callable:
+    return click.option(
+        "--protocol",
+        type=click.Choice(["passnet", "paper"]),
+        default="passnet",
+        show_default=True,
+        help="paper: time as the reference harness does, with the manual seed inside the clock.",
+    )(function)
+
+
+def author_option(default: str | None) -> Callable:
+    return click.option(
+        "--author",
+        default=default,
+        required=default is None,
+        show_default=default is not None,
+        help="distill, eager, inductor or llm; several separated by commas.",
+    )
+
+
+def emit(document: dict[str, Any], as_json: bool, text: Callable[[dict[str, Any]], str]) -> None:
+    click.echo(json.dumps(document, indent=2) if as_json else text(document))
+
+
+def workers_option(function: Callable) -> Callable:
+    return click.option(
+        "--workers", type=click.IntRange(1), default=None, help="Models traced at a time [default: one a core]."
+    )(function)
+
+
+def limit_option(text: str, default: int | None = None) -> Callable:
+    return click.option("--limit", type=click.IntRange(1), default=default, show_default=default is not None, help=text)
+
+
+@main.command()
+@data_option
+@workers_option
+@device_option
+@author_option("eager,inductor,distill")
+@limit_option("Evaluation samples to benchmark.", 9)
+@json_option
+def quickstart(data: Path, workers: int | None, device: str, author: str, limit: int, as_json: bool) -> None:
+    """The whole job on a built-in catalogue: build a version, evaluate authors, publish the results.
+
+    Interrupted, it goes on where it stopped when it is run again.
+    """
+    from flows.build_dataset import build_dataset
+    from flows.evaluate_model import evaluate_model
+    from flows.tables import quickstart_text
+
+    built = build_dataset.fn(catalog="quickstart", workers=workers, data=str(data))
+    evaluated = evaluate_model.fn(author=author, data=str(data), limit=limit, device=device)
+    emit({"build": built, "evaluate": evaluated}, as_json, quickstart_text)
+
+
+@main.command()
+@click.option(
+    "--catalog",
+    default="quickstart",
+    show_default=True,
+    help="quickstart, timm, transformers, or a list file (one entry a line: timm:NAME, transformers:TYPE[/CLASS]).",
+)
+@limit_option("Take the first N entries only.")
+@workers_option
+@data_option
+@json_option
+def build(catalog: str, limit: int | None, workers: int | None, data: Path, as_json: bool) -> None:
+    """Trace the models of a catalogue and publish their subgraphs as a dataset version.
+
+    Finished shards are kept: run again after an interruption, it goes on where it stopped; run again after success,
+    it traces nothing and publishes nothing new.
+    """
+    from flows.build_dataset import build_dataset
+    from flows.tables import build_text
+
+    emit(build_dataset.fn(catalog=catalog, limit=limit, workers=workers, data=str(data)), as_json, build_text)
+
+
+@main.command()
+@data_option
+@version_option
+@click.option("--split", type=click.Choice(["train", "eval"]), default="eval", show_default=True)
+@click.option("--category", type=click.Choice(CATEGORIES), default=None, help="Samples of one category only.")
+@author_option(None)
+@click.option("--model", default=None, help="For llm: the model's id.")
+@click.option("--attempts", type=click.IntRange(1), default=1, show_default=True, help="Attempts per sample.")
+@limit_option("Evaluate at most N samples, categories taking turns.")
+@device_option
+@protocol_option
+@click.option("--rerun", is_flag=True, help="Measure again what an earlier run has measured.")
+@json_option
+def evaluate(as_json: bool, data: Path, **parameters: Any) -> None:
+    """Let authors write passes for samples, benchmark them, and publish a version with results and scores."""
+    from flows.evaluate_model import evaluate_model
+    from flows.tables import evaluate_text
+
+    emit(evaluate_model.fn(data=str(data), **parameters), as_json, evaluate_text)
+
+
+@main.command()
+@click.option("--repo", required=True, metavar="ORG/NAME", help="Dataset repository on the Hub (HF_ENDPOINT's).")
+@data_option
+@version_option
+@click.option("--private", is_flag=True, help="Create the repository as a private one.")
+@json_option
+def push(repo: str, data: Path, version: str | None, private: bool, as_json: bool) -> None:
+    """Publish a version to the Hugging Face Hub: one commit and one tag; unchanged shards are not sent again.
+
+    The token comes from HF_TOKEN or from `hf auth login`.
+    """
+    from flows.push_splits import push_splits
+
+    done = push_splits.fn(repo=repo, data=str(data), version=version, private=private)
+    emit(done, as_json, lambda d: f"{d['url']} is at {d['tag']} ({d['uploaded']} files sent, {d['skipped']} unchanged)")
+
+
+@main.command()
+@click.argument("sample")
+@click.option("--passes", type=click.Path(path_type=Path), default=None, help="Pass directory, for --compiler pass.")
+@click.option(
+    "--compiler",
+    default=None,
+    help="pass, eager, inductor, inductor-direct, inductor-max-autotune, "
+    "cudagraphs [default: pass if --passes is given, else eager].",
+)
+@data_option
+@version_option
+@device_option
+@protocol_option
+@json_option
+def bench(sample: str, as_json: bool, **parameters: Any) -> None:
+    """Benchmark one sample: its id, or a prefix that fits only it."""
+    from flows.bench_sample import bench_sample
+    from flows.tables import bench_text
+
+    emit(bench_sample(sample, **parameters), as_json, bench_text)
+
+
+@main.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@json_option
+def check(directory: Path, as_json: bool) -> None:
+    """Check a pass directory against the static policy; exit 1 if there are findings."""
+    from passbench.policy import check_dir
+
+    findings = [f._asdict() for f in check_dir(directory)]
+    lines = [f"{f['file']}:{f['line']}: {f['rule']}: {f['message']}" for f in findings]
+    emit({"findings": findings}, as_json, lambda d: "\n".join(lines) or f"{directory}: no findings")
+    if findings:
+        sys.exit(1)
+
+
+@main.command()
+@click.argument("run")
+@data_option
+@version_option
+@json_option
+def score(run: str, data: Path, version: str | None, as_json: bool) -> None:
+    """The t-table and aggregate score of a run: its id, a prefix of it, or "latest" for all of the version."""
+    from flows.report import SCORE_COLUMNS, find_runs
+    from flows.tables import score_text
+    from storage.versions import Store
+
+    opened = Store(data).open(version)
+    runs = find_runs(opened, run)
+    rows = [{c: s[c] for c in [*SCORE_COLUMNS, "pi"]} for s in opened.table("scores").to_pylist() if s["run"] in runs]
+    emit({"version": opened.name, "scores": rows}, as_json, score_text)
+
+
+@main.command()
+@click.argument("run")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Directory for the page and its files.")
+@data_option
+@version_option
+@json_option
+def report(run: str, out: Path, data: Path, version: str | None, as_json: bool) -> None:
+    """Write a run as a page, with its curves as PNG and its tables as CSV."""
+    from flows.report import write_report
+    from storage.versions import Store
+
+    page = write_report(Store(data).open(version), run, out)
+    emit({"page": str(page)}, as_json, lambda d: d["page"])
+
+
+@main.command("import")
+@click.argument("directory", type=click.Path(path_type=Path))
+def import_(directory: Path) -> None:
+    """Import sample directories in PassNet's layout (not there yet)."""
+    raise PassNetError("import of PassNet's layout is not there yet; build from a catalogue with `passnet build`")
+
+
+@main.command()
+@click.argument("sample")
+@click.argument("directory", type=click.Path(path_type=Path))
+def export(sample: str, directory: Path) -> None:
+    """Export a sample to PassNet's layout (not there yet)."""
+    raise PassNetError("export to PassNet's layout is not there yet; read the `code` column with load_dataset instead")
+
+
+@main.command()
+@data_option
+@json_option
+def versions(data: Path, as_json: bool) -> None:
+    """List the versions of the dataset."""
+    from flows.tables import versions_text
+    from storage.versions import Store
+
+    rows = []
+    for version in Store(data).versions():
+        m = version.manifest
+        counts: dict[str, int] = {}
+        for shard in m.shards:
+            counts[shard.config] = counts.get(shard.config, 0) + shard.rows
+        rows.append(
+            {
+                "version": m.name,
+                "parent": m.parent,
+                "kind": m.kind,
+                "created": m.created,
+                "rows": counts,
+                "path": str(version.path),
+            }
+        )
+    emit({"versions": rows}, as_json, versions_text)
+
+
+@main.command()
+@click.argument("v1")
+@click.argument("v2")
+@data_option
+@json_option
+def diff(v1: str, v2: str, data: Path, as_json: bool) -> None:
+    """What changed between two versions: rows added and removed by config, and scores side by side."""
+    from flows.diff import diff_versions
+    from flows.tables import diff_text
+    from storage.versions import Store
+
+    store = Store(data)
+    emit(diff_versions(store.open(v1), store.open(v2)), as_json, diff_text)

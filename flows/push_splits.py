@@ -1,0 +1,22 @@
+"""Publish a version to the Hugging Face Hub."""
+
+from dataclasses import asdict
+
+from prefect import flow
+
+from flows import DEFAULT_DATA
+from flows.engine import say
+from storage.hub import push
+from storage.versions import Store
+
+
+@flow(name="push-splits")
+def push_splits(repo: str, data: str = DEFAULT_DATA, version: str | None = None, private: bool = False) -> dict:
+    """Push a version (the latest by default) to the dataset repository `repo`, as one commit and one tag.
+
+    Unchanged shards are not sent again; pushing what is there already does nothing. The token comes from HF_TOKEN or
+    the Hub client's login. Raises PassNetError that says what to do when the Hub refuses.
+    """
+    opened = Store(data).open(version)
+    say(f"pushing {opened.name} to {repo}")
+    return asdict(push(opened, repo, private=private, progress=say))

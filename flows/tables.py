@@ -1,0 +1,118 @@
+"""The command line's answers as text."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def _render(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    console = Console(width=110, force_terminal=False, color_system=None)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get().rstrip()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def build_text(built: dict) -> str:
+    """What `build` did, and where the version is."""
+    rows = [
+        ("models traced", f"{built['traced']} of {built['models']}"),
+        ("graphs", built["graphs"]),
+        *((f"subgraphs, {category}", count) for category, count in built["subgraphs"].items()),
+        ("duplicates removed", built["duplicates"]),
+        *((f"dropped: {cause}", count) for cause, count in built["dropped"].items()),
+        *((f"samples, {split}", count) for split, count in built["samples"].items()),
+    ]
+    note = "" if built["created"] else "\nNothing new: this version holds it all."
+    failures = "".join(f"\n  {model}: {why}" for model, why in built["failures"].items())
+    failed = f"\nFailed models:{failures}" if failures else ""
+    return _render(f"Dataset {built['version']}", ("what", "count"), rows) + f"{failed}\n{built['path']}{note}"
+
+
+def evaluate_text(done: dict) -> str:
+    """Each author's scores over the samples, and where the version with the results is."""
+    columns = ("author", "samples", "variants", "ok", "ES_-5", "ES_0", "AS e2e", "AS device")
+    rows = [
+        (
+            r["author"], r["samples"], r["variants"], r["ok"],
+            r["es"]["-5"], r["es"]["0"], r["aggregate"]["e2e"], r["aggregate"]["device"],
+        )
+        for r in done["runs"]
+    ]  # fmt: skip
+    title = f"Results in {done['version']}, measured on {done['device']}"
+    note = "" if done["times_meaningful"] else "\nNo GPU ran: statuses are real, times and scores are not meaningful."
+    failures = "".join(
+        f"\n  {run['author']}: {count} x {status}: {reason}"
+        for run in done["runs"]
+        for status, reason, count in run["failures"]
+    )
+    failed = f"\nFailures:{failures}" if failures else ""
+    return _render(title, columns, rows) + failed + note + f"\n{done['path']}"
+
+
+def quickstart_text(done: dict) -> str:
+    """The closing tables of the main job."""
+    return build_text(done["build"]) + "\n\n" + evaluate_text(done["evaluate"])
+
+
+def bench_text(done: dict) -> str:
+    """One sample's results by variant."""
+    columns = ("variant", "inputs", "status", "t_min", "e2e", "device", "eager us", "reason")
+    rows = [
+        (
+            v["id"][:12], v["inputs"], v["status"], v["t_min"], v["speedup_e2e"], v["speedup_device"], v["eager_us"],
+            (v["reason"] or "")[:160],
+        )
+        for v in done["variants"]
+    ]  # fmt: skip
+    note = "" if done["times_meaningful"] else "\nNo GPU ran: times are not meaningful."
+    scores = f"\nAS {_cell(done['AS']['e2e'])} (e2e), {_cell(done['AS']['device'])} (device)"
+    return _render(f"{done['sample']} with {done['compiler']} on {done['device']}", columns, rows) + scores + note
+
+
+def score_text(done: dict) -> str:
+    """The t-tables of runs, one table a run and clock."""
+    columns = ("t", "S_t", "ES_t", "alpha", "beta", "lambda", "eta", "gamma", "pi", "N")
+    blocks = []
+    for run, clock in sorted({(s["run"], s["clock"]) for s in done["scores"]}):
+        rows = [s for s in done["scores"] if (s["run"], s["clock"]) == (run, clock)]
+        cells = [
+            [s["t"], *(s[c] for c in ("s_t", "es_t", "alpha", "beta", "lam", "eta", "gamma")),
+             " ".join(f"{p:.2f}" for p in s["pi"]), s["n"]]
+            for s in sorted(rows, key=lambda s: s["t"])
+        ]  # fmt: skip
+        blocks.append(_render(f"{run} ({clock}): AS {_cell(rows[0]['aggregate'])}", columns, cells))
+    return "\n\n".join(blocks)
+
+
+def versions_text(done: dict) -> str:
+    """The versions of a data directory."""
+    rows = [
+        (v["version"], v["kind"], v["parent"], v["created"], " ".join(f"{c}:{n}" for c, n in v["rows"].items() if n))
+        for v in done["versions"]
+    ]
+    if not rows:
+        return "no versions yet: run `passnet build`"
+    return _render("Versions", ("version", "kind", "parent", "created", "rows"), rows)
+
+
+def diff_text(done: dict) -> str:
+    """Two versions side by side."""
+    rows = [(config, d["added"], d["removed"], d["rows"]) for config, d in done["configs"].items()]
+    text = _render(f"{done['old']} → {done['new']}", ("config", "added", "removed", "rows now"), rows)
+    if done["scores"]:
+        scores = [(run, s["old"], s["new"]) for run, s in sorted(done["scores"].items())]
+        text += "\n" + _render("AS (e2e)", ("run", done["old"], done["new"]), scores)
+    return text

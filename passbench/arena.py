@@ -1,0 +1,143 @@
+"""Memory that parent and child share: inputs are laid out in it, outputs come back in it.
+
+On the CPU it is a memfd, mapped by both; on CUDA one allocation, opened through CUDA IPC. Every tensor made from it
+has a storage of its own, as tensors have in a user's program: compilers look at storages to find aliases.
+"""
+
+import fcntl
+import mmap
+import os
+
+import torch
+
+from passbench.wire import TensorAt
+
+ALIGNMENT = 512  # bytes; what CUDA's caching allocator gives
+_SEAL_SHRINK = 0x2  # F_SEAL_SHRINK: a child that cuts the file short would crash the parent
+_SEAL_SEAL = 0x1
+
+
+def extent(shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
+    """Elements of memory that a tensor of this shape and stride reaches over; 0 if it has none."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+
+
+def contiguous_stride(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides, in elements."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def size_of(tensor: TensorAt) -> int:
+    """Bytes that a tensor of the arena takes, its padding included."""
+    size = extent(tensor.shape, tensor.stride) * tensor.dtype.itemsize
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+class CpuArena:
+    """A memfd mapped into this process. `size` in bytes; `fd` None makes a new one."""
+
+    def __init__(self, size: int, fd: int | None = None) -> None:
+        self.owner = fd is None
+        if fd is None:
+            fd = os.memfd_create("passnet-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            os.ftruncate(fd, size)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEAL_SHRINK | _SEAL_SEAL)
+        self.fd, self.size = fd, size
+        self._map = mmap.mmap(fd, size)
+        self.bytes = torch.frombuffer(self._map, dtype=torch.uint8)
+
+    @property
+    def handle(self) -> tuple:
+        """What the child opens; `fd` must have been passed to it at its start."""
+        return ("cpu", self.fd, self.size)
+
+    def raw(self, offset: int, size: int) -> torch.Tensor:
+        """`size` bytes at `offset`, with a storage of their own."""
+        if size == 0:
+            return torch.empty(0, dtype=torch.uint8)
+        return torch.frombuffer(self._map, dtype=torch.uint8, count=size, offset=offset)
+
+    def grow(self, size: int) -> None:
+        """Enlarge the file and map it anew; tensors of the old mapping stay valid. For the owner."""
+        os.ftruncate(self.fd, size)
+        self.size = size
+        self._map = mmap.mmap(self.fd, size)
+        self.bytes = torch.frombuffer(self._map, dtype=torch.uint8)
+
+    def close(self) -> None:
+        """Close the file; mappings end with their last tensor."""
+        if self.owner:
+            os.close(self.fd)
+
+
+class _CudaPointer:
+    """Device memory under another's ownership, for `torch.as_tensor`."""
+
+    def __init__(self, pointer: int, size: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (size,), "typestr": "|u1", "data": (pointer, False), "version": 2, "strides": None,
+        }  # fmt: skip
+
+
+class CudaArena:
+    """One CUDA allocation of `size` bytes; `storage` given: another process's, already opened."""
+
+    fd = None
+
+    def __init__(self, size: int, device: torch.device, storage: torch.UntypedStorage | None = None) -> None:
+        self.size, self.device = size, device
+        if storage is None:
+            # Its own pool, for CUDA IPC exports the whole block: nothing of the parent's may lie beside the arena.
+            self._pool = torch.cuda.MemPool()
+            with torch.cuda.use_mem_pool(self._pool, device):
+                self.bytes = torch.empty(max(size, 32 << 20), dtype=torch.uint8, device=device)
+        else:
+            self.bytes = torch.empty(0, dtype=torch.uint8, device=device).set_(storage)
+
+    @property
+    def handle(self) -> tuple:
+        """What the child opens; a fresh one for every child."""
+        return ("cuda", self.size, str(self.device), self.bytes.untyped_storage()._share_cuda_())
+
+    def raw(self, offset: int, size: int) -> torch.Tensor:
+        """`size` bytes at `offset`, with a storage of their own."""
+        if size == 0:
+            return torch.empty(0, dtype=torch.uint8, device=self.device)
+        return torch.as_tensor(_CudaPointer(self.bytes.data_ptr() + offset, size), device=self.device)
+
+    def grow(self, size: int) -> None:
+        """Replace the allocation by a larger one. For the owner."""
+        self.__init__(size, self.device)
+
+    def close(self) -> None:
+        """Let go of the allocation."""
+        self.bytes = None
+
+
+Arena = CpuArena | CudaArena
+
+
+def make(size: int, device: torch.device) -> Arena:
+    """A new arena of at least `size` bytes on the device."""
+    return CudaArena(size, device) if device.type == "cuda" else CpuArena(size)
+
+
+def open_handle(handle: tuple) -> Arena:
+    """The arena that another process made."""
+    if handle[0] == "cpu":
+        return CpuArena(handle[2], fd=handle[1])
+    _, size, device, shared = handle
+    return CudaArena(size, torch.device(device), torch.UntypedStorage._new_shared_cuda(*shared))
+
+
+def tensor_at(arena: Arena, at: TensorAt) -> torch.Tensor:
+    """The tensor at its place in the arena: no view of another, alone in its storage."""
+    raw = arena.raw(at.offset, extent(at.shape, at.stride) * at.dtype.itemsize)
+    empty = torch.empty(0, dtype=at.dtype, device=raw.device)
+    return empty.set_(raw.untyped_storage(), 0, at.shape, at.stride)

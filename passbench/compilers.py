@@ -1,0 +1,106 @@
+"""Compilers by name: a module in, a callable out. Used in the child.
+
+"pass" is `passbench.rewrite`; the others are baselines. What compiles lazily compiles on its first call, which the
+worker knows as such.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import fx
+
+NAMES = ("pass", "eager", "inductor", "inductor-direct", "inductor-max-autotune", "cudagraphs")
+"""Compilers that `bench` knows."""
+
+
+class CompileError(Exception):
+    """The compiler cannot handle the module, or cannot work on this device; the message says which and why."""
+
+
+def build(name: str, module: fx.GraphModule, device: torch.device) -> Callable:
+    """The callable of a baseline; it takes the module's inputs. Raises CompileError where the device rules it out."""
+    if name == "eager":
+        return module.forward
+    if name == "inductor":
+        return torch.compile(module)
+    if name == "inductor-max-autotune":
+        # Without CUDA graphs, whose outputs the next call overwrites; "cudagraphs" is a baseline of its own.
+        return torch.compile(module, mode="max-autotune-no-cudagraphs")
+    if name == "inductor-direct":
+        return _Direct(module)
+    if name == "cudagraphs":
+        if device.type != "cuda":
+            raise CompileError("cudagraphs needs an NVIDIA GPU; use --device cuda")
+        return _CudaGraph(_Direct(module))
+    raise CompileError(f"compiler {name!r} is unknown; there are {', '.join(NAMES)}")
+
+
+def is_compile_failure(error: BaseException) -> bool:
+    """Whether an exception of a first call comes from compilation: of dynamo, TorchInductor or Triton."""
+    seen: BaseException | None = error
+    while seen is not None:
+        origin = type(seen).__module__ or ""
+        if isinstance(seen, CompileError) or origin.startswith(_COMPILER_MODULES):
+            return True
+        seen = seen.__cause__
+    return False
+
+
+_COMPILER_MODULES = (
+    "torch._dynamo", "torch._inductor", "torch._functorch", "triton.compiler", "triton.runtime.errors",
+)  # fmt: skip
+
+
+class _Direct:
+    """TorchInductor's artefact for the first call's inputs, called without dynamo's guards."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        self._module = module
+        self._compiled: Callable | None = None
+
+    def __call__(self, *inputs: torch.Tensor | int) -> object:
+        if self._compiled is None:
+            self._compiled = torch._inductor.compile(self._module, list(inputs))
+        return self._compiled(*inputs)
+
+
+class _CudaGraph:
+    """A CUDA graph of a callable. Inputs are copied into its own, weights too, since every call brings fresh ones at
+    fresh addresses; outputs are cloned, since the next call overwrites the graph's."""
+
+    def __init__(self, function: Callable) -> None:
+        self._function = function
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, *inputs: torch.Tensor | int) -> object:
+        if self._graph is None:
+            self._capture(inputs)
+        for own, given in zip(self._inputs, inputs, strict=True):
+            if isinstance(own, torch.Tensor):
+                own.copy_(given)
+        self._graph.replay()
+        return _cloned(self._outputs)
+
+    def _capture(self, inputs: tuple) -> None:
+        own = [torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=x.device).copy_(x)
+               if isinstance(x, torch.Tensor) else x for x in inputs]  # fmt: skip
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):  # compiles, tunes and fills workspaces, none of which a capture may do
+                self._function(*own)
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._outputs = self._function(*own)
+        self._inputs, self._graph = own, graph
+
+
+def _cloned(value: object) -> object:
+    if isinstance(value, torch.Tensor):
+        return value.clone()
+    if isinstance(value, tuple | list):
+        return type(value)(_cloned(v) for v in value)
+    if isinstance(value, dict):
+        return {key: _cloned(v) for key, v in value.items()}
+    return value

@@ -1,0 +1,198 @@
+"""The pass contract: what a pass directory holds, read by the parent as text and imported by the child.
+
+`sorted_output_pass_rule_names.json` lists module names in the order in which they apply. Each module `NAME.py` has
+`pattern(...)`, `replacement_args(...)` with the same parameters, and `replacement_func()`. Other `.py` files are
+helpers that the modules import by name.
+"""
+
+import importlib
+import inspect
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+
+from storage.errors import PassNetError
+
+NAMES_FILE = "sorted_output_pass_rule_names.json"
+MAX_FILE_BYTES = 1 << 20
+
+
+class ContractError(PassNetError):
+    """A pass directory that does not follow the contract: says which file and what to do."""
+
+
+@dataclass(frozen=True)
+class PassFiles:
+    """The text of a pass directory: module names in order, and `.py` files and the list by name.
+
+    `others` are further files; they are neither read nor given to the child.
+    """
+
+    names: tuple[str, ...]
+    files: dict[str, str]
+    others: tuple[str, ...]
+
+    @property
+    def modules(self) -> dict[str, str]:
+        """Module name → source, helpers among them."""
+        return {name.removesuffix(".py"): text for name, text in self.files.items() if name.endswith(".py")}
+
+
+def read_pass_dir(directory: str | Path) -> PassFiles:
+    """Read a pass directory once, as text; nothing in it is imported.
+
+    Raises ContractError if the list is missing or malformed, names a module that is not there, or a file is too large
+    or not UTF-8.
+    """
+    directory = Path(directory)
+    if not directory.is_dir():
+        raise ContractError(f"{directory} is not a directory; a pass is a directory with {NAMES_FILE}")
+    files: dict[str, str] = {}
+    others: list[str] = []
+    for path in sorted(directory.iterdir()):
+        if path.name == "__pycache__":
+            continue
+        if path.is_file() and (path.suffix == ".py" or path.name == NAMES_FILE):
+            files[path.name] = _read(path)
+        else:
+            others.append(path.name)
+    if NAMES_FILE not in files:
+        raise ContractError(
+            f"{directory / NAMES_FILE} is missing; write a JSON list of the pass's module names, in order"
+        )
+    names = _names(directory / NAMES_FILE, files[NAMES_FILE])
+    for name in names:
+        if f"{name}.py" not in files:
+            raise ContractError(f"{NAMES_FILE} names {name!r}, but {directory / name}.py does not exist")
+    return PassFiles(names, files, tuple(others))
+
+
+def _read(path: Path) -> str:
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise ContractError(f"{path} is larger than {MAX_FILE_BYTES} bytes; a pass is source code")
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ContractError(f"{path} is not UTF-8: {error}") from None
+
+
+def _names(path: Path, text: str) -> tuple[str, ...]:
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ContractError(f"{path} is not JSON: {error}") from None
+    if not isinstance(names, list) or not all(isinstance(n, str) and n.isidentifier() for n in names):
+        raise ContractError(f'{path} must be a JSON list of module names, such as ["fuse_add_relu"]')
+    if not names:
+        raise ContractError(f"{path} names no module; list at least one")
+    if len(set(names)) != len(names):
+        raise ContractError(f"{path} names a module twice; list each once")
+    return tuple(names)
+
+
+def write_pass_dir(files: dict[str, str], directory: Path) -> None:
+    """Write a pass's files into a new directory."""
+    directory.mkdir(parents=True)
+    for name, text in files.items():
+        (directory / name).write_text(text, "utf-8")
+
+
+@dataclass(frozen=True)
+class PassRule:
+    """One imported module of a pass."""
+
+    name: str
+    pattern: Callable
+    replacement_args: Callable
+    replacement: Callable
+    parameters: tuple[str, ...]
+
+
+class Picked:
+    """Stands for a parameter in `replacement_args`, which may hand it on and nothing else."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+def load_rules(directory: Path, names: tuple[str, ...]) -> list[PassRule]:
+    """Import a pass's modules, in order. Executes pass code: for the child alone.
+
+    Raises ContractError on a module that cannot be imported or does not follow the contract.
+    """
+    path = str(directory)
+    if path not in sys.path:
+        sys.path.append(path)  # at the end: a pass cannot stand in for a library
+    return [_rule(_import(name), name) for name in names]
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except BaseException as error:  # a pass can raise anything while it is imported, SystemExit too
+        raise ContractError(f"{name}.py cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _rule(module: ModuleType, name: str) -> PassRule:
+    functions = {}
+    for needed in ("pattern", "replacement_args", "replacement_func"):
+        function = getattr(module, needed, None)
+        if not isinstance(function, FunctionType):
+            raise ContractError(f"{name}.py has no function {needed}(); the contract needs it")
+        functions[needed] = function
+    parameters = _parameters(functions["pattern"], name)
+    if _parameters(functions["replacement_args"], name) != parameters:
+        raise ContractError(
+            f"{name}.py: replacement_args must have pattern's parameters, ({', '.join(parameters)}), in that order"
+        )
+    if _parameters(functions["replacement_func"], name):
+        raise ContractError(f"{name}.py: replacement_func takes no arguments")
+    replacement = functions["replacement_func"]()
+    if not isinstance(replacement, FunctionType):
+        raise ContractError(f"{name}.py: replacement_func() must return a function, not {type(replacement).__name__}")
+    return PassRule(name, functions["pattern"], functions["replacement_args"], replacement, parameters)
+
+
+def _parameters(function: FunctionType, name: str) -> tuple[str, ...]:
+    parameters = inspect.signature(function).parameters.values()
+    for parameter in parameters:
+        if parameter.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD or parameter.default is not parameter.empty:
+            raise ContractError(
+                f"{name}.py: parameter {parameter} of {function.__name__} must be plain, without default"
+            )
+    return tuple(parameter.name for parameter in parameters)
+
+
+def picked_args(rule: PassRule) -> tuple:
+    """What `replacement_args` hands to the replacement: a tuple of `Picked` parameters and literals.
+
+    Raises ContractError if it returns anything else.
+    """
+    values = rule.replacement_args(*(Picked(name) for name in rule.parameters))
+    if not isinstance(values, tuple | list):
+        raise ContractError(f"{rule.name}.py: replacement_args must return a tuple, not {type(values).__name__}")
+    for value in values:
+        _check_picked(value, rule.name)
+    return tuple(values)
+
+
+_LITERALS = (bool, int, float, str, torch.dtype, torch.device, torch.memory_format)
+
+
+def _check_picked(value: Any, name: str) -> None:
+    if isinstance(value, tuple | list):
+        for item in value:
+            _check_picked(item, name)
+    elif value is not None and not isinstance(value, (Picked, *_LITERALS)):
+        raise ContractError(
+            f"{name}.py: replacement_args may return its parameters and literals, not {type(value).__name__}"
+        )

@@ -1,0 +1,118 @@
+"""What PassBench says about one variant: a row of `storage.schema.RESULTS`, typed."""
+
+import platform
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import triton
+
+STATUSES = ("ok", "wrong", "runtime_error", "compile_error", "no_match", "rejected", "timeout")
+ERROR_CODES = {"wrong": 1, "runtime_error": 2, "compile_error": 3}
+"""Error codes of DESIGN section 5, Score; other failures are never tolerated and have none."""
+
+EAGER_FAILED = "eager failed"
+"""Start of the reason of a variant on which eager itself fails: it says nothing about the pass, has no error code
+and enters no score."""
+
+
+class Finding(NamedTuple):
+    """A breach of the static policy: rule name, file, line, and what to write instead."""
+
+    rule: str
+    file: str
+    line: int
+    message: str
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Medians and interquartile ranges over batches, in microseconds a call.
+
+    `clock` is "e2e" (the parent's clock, synchronisation included) or "device" (CUDA events in the child, a
+    cross-check). `calls` were timed on each side; `repeats` rounds came before because of noise; `noisy` says that
+    IQR/median stayed above the limit.
+    """
+
+    clock: str
+    eager_us: float
+    candidate_us: float
+    eager_iqr_us: float
+    candidate_iqr_us: float
+    calls: int
+    repeats: int
+    noisy: bool
+
+    @property
+    def speedup(self) -> float:
+        """Eager time over candidate time."""
+        return self.eager_us / self.candidate_us
+
+
+@dataclass(frozen=True)
+class VariantResult:
+    """One variant under one compiler; fields as the columns of `storage.schema.RESULTS`."""
+
+    sample: str
+    category: str
+    variant_hash: str
+    compiler: str
+    status: str
+    reason: str = ""
+    error_code: int | None = None
+    t_min: int | None = None
+    max_abs_error: float | None = None
+    timings: tuple[Timing, ...] = ()
+    times_meaningful: bool = False
+    findings: tuple[Finding, ...] = ()
+    layers: tuple[str, ...] = ()
+    matches: int | None = None
+    pass_files: tuple[tuple[str, str], ...] = ()
+    device: str = ""
+    protocol: str = ""
+    seconds: float = 0.0
+
+    def speedup(self, clock: str) -> float | None:
+        """Eager time over candidate time by "e2e" or "device" clock, None where it was not measured."""
+        return next((t.speedup for t in self.timings if t.clock == clock), None)
+
+    def to_row(self, *, run: str, author: str, model: str = "", attempt: int = 0) -> dict[str, Any]:
+        """A row of `storage.schema.RESULTS`."""
+        fields = {name: getattr(self, name) for name in _PLAIN}
+        return {
+            "run": run,
+            "author": author,
+            "model": model,
+            "attempt": attempt,
+            **fields,
+            "speedup_e2e": self.speedup("e2e"),
+            "speedup_device": self.speedup("device"),
+            "timings": [asdict(t) for t in self.timings],
+            "findings": [f._asdict() for f in self.findings],
+            "layers": list(self.layers),
+            "pass_files": [{"path": path, "content": content} for path, content in self.pass_files],
+            "libraries": libraries(),
+        }
+
+
+_PLAIN = (
+    "sample", "category", "variant_hash", "compiler", "status", "error_code", "reason", "t_min", "max_abs_error",
+    "times_meaningful", "matches", "device", "protocol", "seconds",
+)  # fmt: skip
+
+
+def libraries() -> dict[str, str]:
+    """Versions that the figures depend on."""
+    versions = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+        "numpy": np.__version__,
+    }
+    return versions | ({"cuda": torch.version.cuda} if torch.version.cuda else {})
+
+
+def device_name(device: torch.device) -> str:
+    """ "cpu", or the GPU's name."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"

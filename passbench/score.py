@@ -1,0 +1,208 @@
+"""Scores of a run: S_t, ES_t, the aggregate score, fast_p and pass@k (DESIGN section 5, Score).
+
+Failures without an error code (no match, refused, timed out) are never tolerated: they count as incorrect at every t
+with factor b. pi_c is the share of code c among *all* failures, so these make up what the three shares leave of 1,
+and gamma_t = b^(sum_c pi_c [t < c] + (1 - sum_c pi_c)): they behave as errors of an infinite code. With that the
+aggregate formula equals the geometric mean over samples exactly.
+
+Variants on which eager itself failed say nothing about a pass and are left out.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from passbench.result import EAGER_FAILED
+
+B = 0.1
+"""What an incorrect sample counts as."""
+
+LEVELS = range(-10, 5)
+"""Levels t of a score table."""
+
+CODES = (1, 2, 3)
+_LAST_CORRECTNESS_LEVEL = 1  # for t >= 1 correctness is that at t = 1
+_AGREEMENT = 1e-9
+
+_WEIGHTS = {
+    **dict.fromkeys(range(-10, -5), 0.001),
+    **dict.fromkeys(range(-5, -2), 1.0),
+    **{t: 0.8 ** (t + 3) for t in range(-2, 4)},
+    4: 0.001,
+}
+"""Weights of the aggregate score by level, not normalised."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What scoring needs to know of one variant under one compiler by one clock.
+
+    `speedup`: eager over candidate, None where it was not measured. `t_min`: smallest level at which it agrees with
+    eager, None if it does at none. `error_code`: 1 accuracy, 2 runtime, 3 compilation; None: no error, or one that is
+    never tolerated.
+    """
+
+    speedup: float | None
+    t_min: int | None
+    error_code: int | None = None
+
+    def correct(self, t: int) -> bool:
+        """Whether it ran and agrees with eager at level t."""
+        return self.t_min is not None and self.speedup is not None and self.t_min <= min(t, _LAST_CORRECTNESS_LEVEL)
+
+    def code(self, t: int) -> int | None:
+        """The error code at a level at which it is not correct: 1 if it only is not accurate enough."""
+        return 1 if self.t_min is not None and self.error_code is None else self.error_code
+
+
+def speedup_score(alpha: float, beta: float, lam: float, eta: float, p: float = 0.0, b: float = B) -> float:
+    """S_t = alpha^lam * beta^(lam * eta * p) * b^(1 - lam).
+
+    `alpha`: geometric mean of correct speedups; `beta`: of those below 1; `lam`: fraction of samples that are correct;
+    `eta`: fraction of those below 1; `p`: penalty of slowdowns; `b`: what an incorrect sample counts as.
+    """
+    return alpha**lam * beta ** (lam * eta * p) * b ** (1 - lam)
+
+
+def error_aware_speedup_score(alpha: float, beta: float, lam: float, eta: float, gamma: float, p: float = 0.0) -> float:
+    """ES_t = alpha^lam * beta^(lam * eta * p) * gamma^(1 - lam): `speedup_score` with gamma_t in place of b."""
+    return speedup_score(alpha, beta, lam, eta, p, gamma)
+
+
+def error_factor(pi: Sequence[float], t: int, b: float = B) -> float:
+    """gamma_t from the shares of codes 1, 2, 3 among all failures; what they leave of 1 is never tolerated."""
+    intolerable = max(0.0, 1.0 - sum(pi))
+    return b ** (sum(share for code, share in zip(CODES, pi, strict=True) if t < code) + intolerable)
+
+
+def rectified_speedup(outcome: Outcome, t: int, p: float = 0.0, b: float = B) -> float:
+    """One sample's factor of S_t: its speedup s if correct and s >= 1, s^(p + 1) if correct and s < 1, else b."""
+    if not outcome.correct(t):
+        return b
+    s = outcome.speedup
+    return s if s >= 1 else s ** (p + 1)
+
+
+def error_aware_rectified_speedup(outcome: Outcome, t: int, p: float = 0.0, b: float = B) -> float:
+    """One sample's factor of ES_t: as `rectified_speedup`, but 1 for an error that level t tolerates."""
+    code = outcome.code(t)
+    if not outcome.correct(t) and code is not None and t >= code:
+        return 1.0
+    return rectified_speedup(outcome, t, p, b)
+
+
+@dataclass(frozen=True)
+class Level:
+    """One line of the score table; names as in DESIGN section 5."""
+
+    t: int
+    s_t: float
+    es_t: float
+    alpha: float
+    beta: float
+    lam: float
+    eta: float
+    gamma: float
+    pi: tuple[float, float, float]
+    n: int
+
+
+def level(outcomes: Sequence[Outcome], t: int, p: float = 0.0, b: float = B) -> Level:
+    """Scores at one level, by the aggregate formulas and as geometric means over samples.
+
+    Raises ValueError without outcomes, ArithmeticError if the two ways differ by more than 1e-9 relative.
+    """
+    n = len(outcomes)
+    if n == 0:
+        raise ValueError("a score needs at least one outcome")
+    speedups = [o.speedup for o in outcomes if o.correct(t)]
+    slow = [s for s in speedups if s < 1]
+    failures = [o.code(t) for o in outcomes if not o.correct(t)]
+    alpha, beta = geometric_mean(speedups), geometric_mean(slow)
+    lam = len(speedups) / n
+    eta = len(slow) / len(speedups) if speedups else 0.0
+    pi = tuple(failures.count(code) / len(failures) if failures else 0.0 for code in CODES)
+    gamma = error_factor(pi, t, b) if failures else b
+    s_t = speedup_score(alpha, beta, lam, eta, p, b)
+    es_t = error_aware_speedup_score(alpha, beta, lam, eta, gamma, p)
+    _agree("S", t, s_t, geometric_mean([rectified_speedup(o, t, p, b) for o in outcomes]))
+    _agree("ES", t, es_t, geometric_mean([error_aware_rectified_speedup(o, t, p, b) for o in outcomes]))
+    return Level(t, s_t, es_t, alpha, beta, lam, eta, gamma, pi, n)
+
+
+def _agree(name: str, t: int, aggregate: float, by_sample: float) -> None:
+    if not math.isclose(aggregate, by_sample, rel_tol=_AGREEMENT):
+        raise ArithmeticError(f"{name}_{t} is {aggregate!r} by the formula but {by_sample!r} over samples")
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """The geometric mean of positive values; 1 of none."""
+    return math.exp(math.fsum(map(math.log, values)) / len(values)) if values else 1.0
+
+
+def score_table(outcomes: Sequence[Outcome], p: float = 0.0, b: float = B) -> list[Level]:
+    """Scores at every level from -10 to 4."""
+    return [level(outcomes, t, p, b) for t in LEVELS]
+
+
+def aggregate(table: Iterable[Level]) -> float:
+    """AS = exp(sum_t w_t ln ES_t), weights normalised to sum to 1 (DESIGN section 5)."""
+    total = math.fsum(_WEIGHTS.values())
+    return math.exp(math.fsum(_WEIGHTS[line.t] * math.log(line.es_t) for line in table) / total)
+
+
+def fast_p(outcomes: Sequence[Outcome], p: float = 1.0, t: int = -5) -> float:
+    """Share of outcomes that are correct at level t and faster than p times eager."""
+    return sum(o.correct(t) and o.speedup > p for o in outcomes) / len(outcomes)
+
+
+def pass_at_k(attempts: int, correct: int, k: int) -> float:
+    """Chance that k of `attempts` attempts, drawn without replacement, hold one of the `correct` ones.
+
+    Raises ValueError unless 0 <= correct <= attempts and 1 <= k <= attempts.
+    """
+    if not (0 <= correct <= attempts and 1 <= k <= attempts):
+        raise ValueError(f"pass@{k} of {correct} correct in {attempts} attempts is not defined")
+    return 1.0 - math.comb(attempts - correct, k) / math.comb(attempts, k)
+
+
+def outcomes_of(rows: Iterable[Mapping[str, Any]], clock: str = "e2e") -> list[Outcome]:
+    """Outcomes of rows of the results table by clock "e2e" or "device"; every attempt counts, but for rows on which
+    eager failed."""
+    return [
+        Outcome(row[f"speedup_{clock}"], row["t_min"] if row["status"] == "ok" else None, row["error_code"])
+        for row in rows
+        if not (row["status"] == "runtime_error" and row["reason"].startswith(EAGER_FAILED))
+    ]
+
+
+def _measured(rows: Iterable[Mapping[str, Any]], clock: str) -> list[Outcome]:
+    """Outcomes to score by a clock; none where a correct one was not measured by it, as on the CPU by "device"."""
+    outcomes = outcomes_of(rows, clock)
+    if any(o.t_min is not None and o.speedup is None for o in outcomes):
+        return []
+    if clock == "device" and all(o.speedup is None for o in outcomes):
+        return []
+    return outcomes
+
+
+def score_rows(
+    rows: Sequence[Mapping[str, Any]], *, run: str, author: str, clock: str = "e2e", p: float = 0.0, b: float = B
+) -> list[dict[str, Any]]:
+    """Rows of `storage.schema.SCORES` for one run's rows of the results table by one clock, "e2e" or "device".
+
+    Empty where nothing can be scored by that clock: no device times on the CPU, or eager failed on every variant.
+    """
+    outcomes = _measured(rows, clock)
+    if not outcomes:
+        return []
+    table = score_table(outcomes, p, b)
+    shared = {"run": run, "author": author, "clock": clock, "aggregate": aggregate(table)}
+    return [{**shared, **vars(line), "pi": list(line.pi)} for line in table]
+
+
+def aggregate_score(rows: Sequence[Mapping[str, Any]], clock: str = "e2e") -> float | None:
+    """AS of rows of the results table by one clock, None where nothing can be scored by it."""
+    outcomes = _measured(rows, clock)
+    return aggregate(score_table(outcomes)) if outcomes else None

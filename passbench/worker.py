@@ -1,0 +1,342 @@
+"""The child's main: rebuilds graphs, imports the pass, calls, and answers with fixed-size structs.
+
+It is started by `passbench.process` with its file descriptors and limits as arguments. It knows no seeds of inputs,
+no reference outputs and no clock. Nothing that it says is believed without a look at the outputs.
+"""
+
+import fcntl
+import gc
+import os
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from passbench import arena, compilers
+from passbench.contract import ContractError, PassRule, load_rules, read_pass_dir
+from passbench.rewrite import apply_pass
+from passbench.wire import (
+    DTYPES,
+    MAX_DIMS,
+    MAX_OUTPUTS,
+    CallSpec,
+    Code,
+    Collect,
+    Command,
+    Describe,
+    Go,
+    Kind,
+    Load,
+    Open,
+    OutputMeta,
+    Reply,
+    Run,
+    Stage,
+    TensorAt,
+    encode_reply,
+    read_command,
+)
+from storage.graph_fx import to_module
+from storage.graph_json import from_json
+
+_F_SETSIG = 10
+_SCALARS = {int: (Kind.INT, torch.int64), float: (Kind.FLOAT, torch.float64), bool: (Kind.BOOL, torch.bool)}
+
+
+@dataclass(frozen=True)
+class Start:
+    """A worker's arguments: descriptors of commands, replies and the parent's lifeline; device and limits."""
+
+    commands: int
+    replies: int
+    lifeline: int
+    device: str
+    threads: int
+    memory_bytes: int | None
+    file_bytes: int
+
+
+class BadOutput(Exception):
+    """An output that is not what eager's is."""
+
+
+class CallFailed(Exception):
+    """A call of the code under test raised; `index` says which."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        self.index = index
+
+
+class Worker:
+    """Handles commands one by one; state lasts from one `Load` to the next."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._arena: arena.Arena | None = None
+        self._rules: dict[str, list[PassRule]] = {}
+        self._call: Callable | None = None
+        self._called = False
+        self._staged: list[list[torch.Tensor | int]] = []
+        self._staging: Stage | None = None
+        self._results: list[Any] = []
+        self._handlers: dict[type, Callable[[Any], Reply]] = {
+            Open: self._open,
+            Load: self._load,
+            Describe: self._describe,
+            Run: self._run,
+            Stage: self._stage,
+            Go: self._go,
+            Collect: self._collect,
+        }
+
+    def handle(self, command: Command) -> Reply:
+        """Do what a command says. Whatever the code under test raises becomes a reply; our own faults do too."""
+        try:
+            return self._handlers[type(command)](command)
+        except CallFailed as failed:
+            cause = failed.__cause__
+            compiling = not self._called and compilers.is_compile_failure(cause)
+            code = Code.COMPILE_ERROR if compiling else Code.RUNTIME_ERROR
+            return Reply(code, failed.index, text=_explain(cause))
+        except BadOutput as error:
+            return Reply(Code.BAD_OUTPUT, text=str(error))
+        except (ContractError, compilers.CompileError) as error:
+            return Reply(Code.COMPILE_ERROR, text=str(error))
+        except BaseException as error:  # pass code raises what it likes, SystemExit too; the parent must hear of it
+            return Reply(Code.RUNTIME_ERROR, text=_explain(error))
+
+    def _open(self, command: Open) -> Reply:
+        self._forget()
+        self._arena = arena.open_handle(command.handle)
+        return Reply(Code.OK)
+
+    def _forget(self) -> None:
+        self._staged, self._results, self._staging = [], [], None
+
+    def _load(self, command: Load) -> Reply:
+        self._forget()
+        self._called = False
+        module = to_module(from_json(command.graph), self.device)
+        if command.compiler != "pass":
+            if command.compiler != "eager":  # importing dynamo takes seconds, which only those need who compile
+                torch._dynamo.reset()
+            self._call = compilers.build(command.compiler, module, self.device)
+            return Reply(Code.OK)
+        applied = apply_pass(module.graph, self._pass_rules(command.pass_dir))
+        if applied.total == 0:
+            return Reply(Code.NO_MATCH, text=applied.diagnosis())
+        module.recompile()
+        self._call = module.forward
+        return Reply(Code.OK, count=applied.total)
+
+    def _pass_rules(self, directory: str) -> list[PassRule]:
+        if directory not in self._rules:
+            names = read_pass_dir(directory).names
+            self._rules[directory] = load_rules(Path(directory), names)
+        return self._rules[directory]
+
+    def _describe(self, command: Describe) -> Reply:
+        inputs = self._inputs(command.call)
+        outputs = flatten(self._invoke(inputs, 0, command.seed))
+        if len(outputs) > MAX_OUTPUTS:
+            raise BadOutput(f"{len(outputs)} outputs; PassBench handles up to {MAX_OUTPUTS}")
+        return Reply(Code.OK, outputs=tuple(_meta(value, inputs, n) for n, value in enumerate(outputs)))
+
+    def _run(self, command: Run) -> Reply:
+        self._forget()
+        # Makes torch fill every fresh allocation with NaN, so that nothing correct can be found in old memory.
+        torch.use_deterministic_algorithms(command.fill, warn_only=True)
+        try:
+            for index, call in enumerate(command.calls):
+                inputs = self._inputs(call)
+                self._copy_out(self._invoke(inputs, index, command.seed + index), inputs, call, command.outputs)
+        finally:
+            torch.use_deterministic_algorithms(False)
+        return Reply(Code.OK)
+
+    def _stage(self, command: Stage) -> Reply:
+        self._forget()
+        self._staging = command
+        self._staged = [self._inputs(call) for call in command.calls]
+        torch.manual_seed(command.seed)
+        self._synchronize()
+        return Reply(Code.OK)
+
+    def _go(self, command: Go) -> Reply:
+        if command.empty:
+            return Reply(Code.OK)
+        self._results = results = []
+        call, synchronize, staged, seed = self._call, self._synchronize, self._staged, command.seed
+        events = [_event_pair() for _ in staged] if command.events else None
+        gc.disable()
+        try:
+            for index, inputs in enumerate(staged):
+                try:
+                    if seed is not None:
+                        torch.manual_seed(seed)
+                    if events:
+                        events[index][0].record()
+                    results.append(call(*inputs))
+                    if events:
+                        events[index][1].record()
+                    synchronize()
+                except BaseException as error:  # as in `handle`
+                    raise CallFailed(index) from error
+        finally:
+            gc.enable()
+        if not events:
+            return Reply(Code.OK)
+        times = sorted(start.elapsed_time(end) * 1000 for start, end in events)
+        return Reply(Code.OK, device_us=times[len(times) // 2])
+
+    def _collect(self, command: Collect) -> Reply:
+        stage, results, staged = self._staging, self._results, self._staged
+        for call, value, inputs in zip(stage.calls, results, staged, strict=True):
+            self._copy_out(value, inputs, call, stage.outputs)
+        self._forget()
+        return Reply(Code.OK)
+
+    def _invoke(self, inputs: list, index: int, seed: int) -> Any:
+        torch.manual_seed(seed)  # for random operations in the graph; inputs were drawn by the parent
+        try:
+            value = self._call(*inputs)
+            self._synchronize()
+        except BaseException as error:  # as in `handle`
+            raise CallFailed(index) from error
+        self._called = True
+        return value
+
+    def _inputs(self, call: CallSpec) -> list[torch.Tensor | int]:
+        return [arena.tensor_at(self._arena, x) if isinstance(x, TensorAt) else x for x in call.inputs]
+
+    def _copy_out(self, value: Any, inputs: list, call: CallSpec, expected: tuple[OutputMeta, ...]) -> None:
+        outputs = flatten(value)
+        if len(outputs) != len(expected):
+            raise BadOutput(f"{len(outputs)} outputs, where eager has {len(expected)}")
+        for number, (output, meta, slot) in enumerate(zip(outputs, expected, call.outputs, strict=True)):
+            _check(output, inputs, number, meta)
+            if slot is not None:
+                arena.tensor_at(self._arena, slot).copy_(torch.as_tensor(output))
+        self._synchronize()
+
+    def _synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+
+def flatten(value: Any) -> list[Any]:
+    """Tensors and numbers of a module's result, depth first; dicts by their order."""
+    if isinstance(value, tuple | list):
+        return [leaf for item in value for leaf in flatten(item)]
+    if isinstance(value, dict):
+        return [leaf for item in value.values() for leaf in flatten(item)]
+    return [value]
+
+
+def _meta(value: Any, inputs: list, number: int) -> OutputMeta:
+    if value is None:
+        return OutputMeta(Kind.NONE, torch.bool, (), (), -1)
+    if type(value) in _SCALARS:
+        kind, dtype = _SCALARS[type(value)]
+        return OutputMeta(kind, dtype, (), (), -1)
+    if type(value) is not torch.Tensor or value.layout is not torch.strided or value.dtype not in DTYPES:
+        raise BadOutput(f"output {number} is a {type(value).__name__} that PassBench cannot compare")
+    if value.dim() > MAX_DIMS:
+        raise BadOutput(f"output {number} has {value.dim()} dimensions; PassBench handles up to {MAX_DIMS}")
+    return OutputMeta(Kind.TENSOR, value.dtype, tuple(value.shape), value.stride(), _alias(value, inputs))
+
+
+def _alias(value: torch.Tensor, inputs: list) -> int:
+    """The number of the input whose storage `value` shares, -1 for none; each input has a storage of its own."""
+    if value.numel() == 0:
+        return -1
+    start = value.untyped_storage().data_ptr()
+    for number, x in enumerate(inputs):
+        if isinstance(x, torch.Tensor) and x.numel() and x.untyped_storage().data_ptr() == start:
+            return number
+    return -1
+
+
+def _check(output: Any, inputs: list, number: int, meta: OutputMeta) -> None:
+    if meta.kind is not Kind.TENSOR:
+        kind = Kind.NONE if output is None else _SCALARS.get(type(output), (None, None))[0]
+        if kind is not meta.kind:
+            raise BadOutput(f"output {number} is a {type(output).__name__}, where eager has a {meta.kind.name.lower()}")
+        return
+    if type(output) is not torch.Tensor:
+        raise BadOutput(f"output {number} is a {type(output).__name__}, not a torch.Tensor")
+    found = (output.dtype, tuple(output.shape))
+    if found != (meta.dtype, meta.shape):
+        raise BadOutput(
+            f"output {number} is {found[0]} {list(found[1])}, where eager has {meta.dtype} {list(meta.shape)}"
+        )
+    shared = _alias(output, inputs)
+    if shared not in (-1, meta.aliases):
+        raise BadOutput(f"output {number} shares memory with input {shared}, which eager's does not")
+
+
+def _event_pair() -> tuple[torch.cuda.Event, torch.cuda.Event]:
+    return torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+
+
+def _explain(error: BaseException | None) -> str:
+    chain: list[str] = []
+    while error is not None and len(chain) < 4:
+        chain.append(f"{type(error).__name__}: {error}".strip())
+        error = error.__cause__
+    return "\ncaused by ".join(chain)
+
+
+def _limit(start: Start) -> None:
+    """Resource limits, and death with the parent: SIGKILL once its end of the lifeline closes."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (start.file_bytes, start.file_bytes))
+    if start.memory_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (start.memory_bytes, start.memory_bytes))
+    fcntl.fcntl(start.lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(start.lifeline, _F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(start.lifeline, fcntl.F_SETFL, fcntl.fcntl(start.lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def main(start: Start) -> None:
+    """Serve commands until the parent closes its end."""
+    _limit(start)
+    device = torch.device(start.device)
+    torch.set_num_threads(start.threads)
+    torch.set_grad_enabled(False)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        torch.cuda.synchronize()
+    else:
+        _untimed_autotuning()
+    worker = Worker(device)
+    gc.freeze()  # collections between calls need not look at torch itself
+    for nonce, command in _commands(start.commands):
+        reply = worker.handle(command)
+        _write(start.replies, encode_reply(nonce, reply))
+
+
+def _commands(fd: int) -> Iterator[tuple[int, Command]]:
+    while (received := read_command(fd)) is not None:
+        yield received
+
+
+def _write(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def _untimed_autotuning() -> None:
+    """Without a GPU Triton has no benchmarker: each configuration is tried once, and the first one kept."""
+    from triton.runtime.autotuner import Autotuner
+
+    def try_once(kernel_call: Callable, quantiles: tuple[float, ...]) -> list[float]:
+        kernel_call()
+        return [1.0 for _ in quantiles]
+
+    Autotuner.do_bench = property(lambda self: try_once)

@@ -1,0 +1,124 @@
+"""Runs passes under the Triton interpreter in a process of its own: a request a line in, an answer a line out.
+
+A request is JSON: the pass directory, a variant's row, and how many draws. The answer lists what is wrong, or nothing.
+"""
+
+import importlib.util
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+
+os.environ["TRITON_INTERPRET"] = "1"
+
+import numpy as np
+import torch
+import triton.language as tl
+from triton.runtime import interpreter
+
+from passbench.contract import PassRule
+from passbench.inputs import CORRECTNESS, make_inputs
+from passbench.rewrite import apply_pass
+from storage.graph_fx import to_fx
+from storage.records import Variant
+
+ATOL = 1e-5
+RTOL = {torch.float32: 1.3e-6, torch.float16: 1e-3, torch.bfloat16: 1.6e-2, torch.float64: 1e-7}
+"""Tolerances of DESIGN.md, section 5, at t = -5."""
+
+
+def round_bfloat16_to_nearest() -> None:
+    """The interpreter truncates float32 to bfloat16 where a GPU rounds to nearest even; this makes it round."""
+    truncating = interpreter.InterpreterBuilder.cast_impl
+
+    def cast_impl(self, src, dst_type):
+        if (src.dtype.scalar, dst_type.scalar) != (tl.float32, tl.bfloat16):
+            return truncating(self, src, dst_type)
+        bits = np.ascontiguousarray(src.data).view(np.uint32).astype(np.uint64)
+        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+        data = np.where(np.isnan(src.data), 0x7FC0, rounded).astype(np.uint16)
+        return interpreter.TensorHandle(data, dst_type.scalar)
+
+    interpreter.InterpreterBuilder.cast_impl = cast_impl
+
+
+def rules_of(directory: Path) -> list[PassRule]:
+    """The pass's modules, imported under names of their own."""
+    names = json.loads((directory / "sorted_output_pass_rule_names.json").read_text())
+    rules = []
+    for name in names:
+        spec = importlib.util.spec_from_file_location(f"{directory.name}_{name}", directory / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        code = module.pattern.__code__
+        parameters = code.co_varnames[: code.co_argcount]
+        functions = module.pattern, module.replacement_args, module.replacement_func()
+        rules.append(PassRule(name, *functions, parameters))
+    return rules
+
+
+def problems(directory: Path, variant: Variant, draws: int) -> list[str]:
+    """What differs from eager: no match, outputs, their layouts and aliases, or inputs written over."""
+    graph = to_fx(variant.graph, "cpu")
+    applied = apply_pass(graph, rules_of(directory))
+    if not applied.total:
+        return [applied.diagnosis()]
+    candidate = torch.fx.GraphModule(torch.nn.Module(), graph)
+    eager = torch.fx.GraphModule(torch.nn.Module(), to_fx(variant.graph, "cpu"))
+    found = []
+    for draw in range(draws):
+        how = CORRECTNESS[draw % len(CORRECTNESS)]
+        drawn = [make_inputs(variant.inputs, 7, draw, "cpu", how) for _ in range(2)]
+        with torch.no_grad():
+            expected, actual = eager(*drawn[0]), candidate(*drawn[1])
+        pairs = zip(_tuple(expected), _tuple(actual), strict=True)
+        for number, (want, have) in enumerate(pairs):
+            found += [f"draw {draw}, output {number}: {text}" for text in _difference(want, have)]
+            shares = [any(_same_memory(v, i) for i in inputs) for v, inputs in zip((want, have), drawn, strict=True)]
+            if shares[0] != shares[1]:
+                found.append(f"draw {draw}, output {number}: aliases an input in one of both only")
+        for number, (want, have) in enumerate(zip(*drawn, strict=True)):
+            found += [f"draw {draw}, input {number} afterwards: {text}" for text in _difference(want, have)]
+    return found
+
+
+def _tuple(value):
+    return value if isinstance(value, tuple | list) else (value,)
+
+
+def _same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+
+
+def _difference(want: torch.Tensor, have: torch.Tensor) -> list[str]:
+    layouts = [(t.dtype, tuple(t.shape), t.stride()) for t in (want, have)]
+    if layouts[0] != layouts[1]:
+        return [f"layout {layouts[1]}, eager's is {layouts[0]}"]
+    if want.dtype not in RTOL:
+        return [] if torch.equal(want, have) else ["values differ"]
+    close = torch.isclose(have.double(), want.double(), rtol=RTOL[want.dtype], atol=ATOL, equal_nan=True)
+    if close.all():
+        return []
+    worst = (have.double() - want.double()).abs().nan_to_num().max().item()
+    return [f"{(~close).sum().item()} of {close.numel()} elements differ, by {worst:.3g} at most"]
+
+
+def main() -> None:
+    """Answers requests until standard input ends."""
+    torch.set_num_threads(1)
+    round_bfloat16_to_nearest()
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            found = problems(Path(request["directory"]), Variant.from_row(request["variant"]), request["draws"])
+        except Exception:
+            found = [traceback.format_exc()]
+        answers.write(json.dumps(found) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

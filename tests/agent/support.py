@@ -1,0 +1,73 @@
+"""Variants from plain functions, and a client of the interpreter process."""
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from storage.graph_fx import from_fx
+from storage.records import Input, Sample, Variant, dtype_name
+
+ROOT = Path(__file__).resolve().parents[2]
+HALVES = ("float16", "bfloat16")
+FLOATS = ("float32", *HALVES)
+
+
+def tensor(*shape: int, dtype: str = "float32", stride: tuple[int, ...] | None = None, **fields) -> Input:
+    """An input, contiguous unless `stride` is given."""
+    if stride is None:
+        stride = torch.empty(shape, device="meta").stride()
+    return Input("x", fields.pop("role", "input"), dtype, tuple(shape), tuple(stride), **fields)
+
+
+def variant(function: Callable, *inputs: Input) -> Variant:
+    """The variant of a function traced with fx; in-place operators are kept as dynamo keeps them."""
+    from passbench.pattern import _Tracer
+
+    graph = _Tracer().trace(function)
+    graph.eliminate_dead_code()
+    return Variant("fusible", from_fx(graph), inputs, ())
+
+
+def sample(*variants: Variant) -> Sample:
+    """A sample of these variants."""
+    return Sample("fusible-test", "f" * 12, "fusible", "eval", variants)
+
+
+def in_dtype(inputs: tuple[Input, ...], dtype: str) -> tuple[Input, ...]:
+    """The inputs with their float32 tensors in another dtype."""
+    return tuple(
+        Input(**{**vars(i), "dtype": dtype}) if i.dtype == dtype_name(torch.float32) else i for i in inputs
+    )
+
+
+class Interpreter:
+    """A process that runs passes under the Triton interpreter."""
+
+    def __init__(self) -> None:
+        environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "tests.agent.interpreter"]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, text=True, stdin=pipe, stdout=pipe)
+
+    def problems(self, directory: Path, one: Variant, draws: int = 2) -> list[str]:
+        """What differs from eager in one variant under the pass in `directory`."""
+        request = {"directory": str(directory), "variant": one.to_row(), "draws": draws}
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def close(self) -> None:
+        """Ends the process."""
+        self.process.stdin.close()
+        self.process.wait(20)
+
+
+def parameters(function: Callable) -> int:
+    """How many inputs a function takes."""
+    return len(inspect.signature(function).parameters)

@@ -1,0 +1,97 @@
+"""Worker tasks that behave badly, each in its own way. Run by test_pool through the warm server."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+def run(payload: dict[str, Any]) -> Iterator[Any]:
+    """Does what `payload["do"]` names."""
+    yield from globals()[f"do_{payload['do']}"](payload)
+
+
+def do_answer(payload: dict[str, Any]) -> Iterator[Any]:
+    yield {"number": payload["number"], "pid": os.getpid()}
+
+
+def do_loop(_: dict[str, Any]) -> Iterator[Any]:
+    while True:
+        pass
+    yield
+
+
+def do_answer_then_loop(payload: dict[str, Any]) -> Iterator[Any]:
+    yield "first"
+    yield from do_loop(payload)
+
+
+def do_segfault(_: dict[str, Any]) -> Iterator[Any]:
+    print("about to read address 0", flush=True)
+    yield ctypes.string_at(0)
+
+
+def do_killed(_: dict[str, Any]) -> Iterator[Any]:
+    yield os.kill(os.getpid(), signal.SIGKILL)
+
+
+def do_exit(_: dict[str, Any]) -> Iterator[Any]:
+    sys.exit(3)
+    yield
+
+
+def do_os_exit(_: dict[str, Any]) -> Iterator[Any]:
+    yield "said before"
+    os._exit(0)
+
+
+def do_raise(_: dict[str, Any]) -> Iterator[Any]:
+    raise ValueError("no such luck")
+    yield
+
+
+def do_memory(_: dict[str, Any]) -> Iterator[Any]:
+    hoard = []
+    while True:
+        hoard.append(bytearray(4 << 20))
+    yield
+
+
+def do_print(_: dict[str, Any]) -> Iterator[Any]:
+    for _ in range(2_000):
+        os.write(1, b"x" * 10_000 + b"\n")
+    print("the last line")
+    yield "printed"
+
+
+def do_close(_: dict[str, Any]) -> Iterator[Any]:
+    os.close(1)
+    os.close(2)
+    time.sleep(0.2)
+    yield "closed"
+
+
+def do_big_answer(payload: dict[str, Any]) -> Iterator[Any]:
+    yield "y" * payload["size"]
+
+
+def do_children(_: dict[str, Any]) -> Iterator[Any]:
+    """Leaves a child in its session, one in a session of its own, and one whose parent is gone."""
+    children = [subprocess.Popen(["sleep", "600"]), subprocess.Popen(["sleep", "600"], start_new_session=True)]
+    lost = subprocess.run(["sh", "-c", "setsid sleep 600 >/dev/null 2>&1 & echo $!"], capture_output=True, text=True)
+    yield [child.pid for child in children] + [int(lost.stdout)]
+
+
+def do_write(_: dict[str, Any]) -> Iterator[Any]:
+    Path("left-behind").write_text("something")
+    yield [str(Path.cwd()), os.environ["TMPDIR"]]
+
+
+def refuse() -> None:
+    """A preparation that fails."""
+    raise RuntimeError("no library today")

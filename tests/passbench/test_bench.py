@@ -1,0 +1,200 @@
+"""Passes and baselines through both processes, as rows."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+import torch
+import torch.nn.functional as F
+
+from passbench.bench import Bench
+from passbench.compilers import NAMES
+from passbench.result import EAGER_FAILED
+from passbench.score import score_rows
+from passbench.settings import Settings
+from storage.errors import PassNetError
+from storage.schema import RESULTS, SCORES
+from tests.passbench.samples import PASSES, add_relu_sample, sample, spec, variant
+
+CPU_SETTINGS = Settings(draws=2, calls=2, batch=2, warmup=1, seed=1)
+LAYERS = {"two_processes", "empty_environment", "resource_limits", "fresh_inputs", "poisoned_outputs", "parent_clock"}
+
+
+@pytest.fixture(scope="module")
+def bench():
+    with Bench("cpu", CPU_SETTINGS) as one:
+        yield one
+
+
+def run(bench: Bench, name: str, what=None):
+    results = list(bench.run(what or add_relu_sample((3, 40)), "pass", PASSES / name))
+    rows = [r.to_row(run="r", author="a", attempt=1) for r in results]
+    table = pa.Table.from_pylist(rows, RESULTS)
+    assert table.num_rows == len(rows) and all(row.keys() == set(RESULTS.names) for row in rows)
+    return results
+
+
+def test_a_good_pass_over_dtypes_shapes_and_strides(bench):
+    half = add_relu_sample((3, 40), dtype="float16").variants
+    strided = spec("x", 8, 4, stride=(1, 8))
+    broadcast = variant(lambda x, y: (torch.relu(x + y),), strided, spec("y", 8, 4, stride=(1, 8)), name="strided")
+    what = sample(*add_relu_sample((3, 40), (1000,)).variants, *half, broadcast)
+    lines = []
+    results = list(bench.run(what, "pass", PASSES / "add_relu", progress=lines.append))
+    for result in results:
+        assert (result.status, result.error_code, result.matches) == ("ok", None, 1), result.reason
+        assert result.t_min == -10 and result.max_abs_error == 0.0
+        assert result.times_meaningful is False
+        assert set(result.layers) >= LAYERS | {"static_policy"}
+        (timing,) = result.timings
+        assert timing.clock == "e2e" and timing.calls == 2 and result.speedup("e2e") > 0
+    assert [r.variant_hash for r in results] == ["v0", "v1", "v0", "strided"]
+    assert lines[-1] == "fusible-test 4/4: ok"
+    row = results[0].to_row(run="r", author="a", attempt=1)
+    assert {f["path"] for f in row["pass_files"]} == {"fuse_add_relu.py", "sorted_output_pass_rule_names.json"}
+    scores = score_rows([r.to_row(run="r", author="a") for r in results], run="r", author="a")
+    assert pa.Table.from_pylist(scores, SCORES).num_rows == 15
+
+
+def test_layer_norm_is_close_but_not_equal(bench):
+    def f(x, w, b):
+        return (F.layer_norm(x, (48,), w, b, 1e-5),)
+
+    inputs = (spec("x", 5, 48), spec("w", 48, role="parameter"), spec("b", 48, role="parameter"))
+    (result,) = run(bench, "layer_norm", sample(variant(f, *inputs)))
+    assert result.status == "ok"
+    assert -10 < result.t_min <= -4 and 0 < result.max_abs_error < 1e-4
+
+
+def test_two_outputs_and_an_in_place_operator_and_a_shared_autotuned_helper(bench):
+    def both(x, y):
+        total = x + y
+        return torch.relu(total) * 2, total
+
+    (result,) = run(bench, "two_outputs", sample(variant(both, spec("x", 50), spec("y", 50))))
+    assert (result.status, result.t_min) == ("ok", -10), result.reason
+
+    def in_place(x, y):
+        x += y
+        return (x,)
+
+    (result,) = run(bench, "in_place", sample(variant(in_place, spec("x", 50), spec("y", 50))))
+    assert (result.status, result.t_min) == ("ok", -10), result.reason
+
+    def activations(x, y):
+        return torch.relu(x + y), torch.sigmoid(y + x)
+
+    (result,) = run(bench, "shared_helper", sample(variant(activations, spec("x", 300), spec("y", 300))))
+    assert (result.status, result.matches) == ("ok", 2), result.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "code", "reason"),
+    [
+        ("wrong", "wrong", 1, "differs from eager at every level: output 0["),
+        ("raises", "runtime_error", 2, "ValueError: this pass does not work"),
+        ("wrong_shape", "runtime_error", 2, "output 0 is torch.float32 [120], where eager has torch.float32 [3, 40]"),
+        ("unwritten", "runtime_error", 2, "NaN where eager has none"),
+        ("writes_input", "wrong", 1, "writes over its input x"),
+        ("aliases", "runtime_error", 2, "output 0 shares memory with input 0"),
+        ("no_match", "no_match", None, "expected operator.mul, found operator.add"),
+    ],
+)
+def test_a_bad_pass_leaves_a_record(bench, name, status, code, reason):
+    what = sample(variant(lambda x, y: (torch.relu(x + y),), spec("x", 3, 40), spec("y", 3, 40)))
+    (result,) = run(bench, name, what)
+    assert (result.status, result.error_code) == (status, code), result.reason
+    assert reason in result.reason
+    assert result.t_min is None and result.timings == ()
+
+
+def test_a_refused_pass_starts_no_process(bench):
+    (result,) = run(bench, "operators")
+    assert (result.status, result.error_code, result.layers) == ("rejected", None, ("static_policy",))
+    assert result.reason.startswith("tensor_operator: host_operators.py:")
+    assert result.to_row(run="r", author="a")["findings"][0]["rule"] == "tensor_operator"
+
+
+def test_a_malformed_pass_is_a_compile_error(bench, tmp_path):
+    results = list(bench.run(add_relu_sample((2,), (3,)), "pass", tmp_path))
+    assert [(r.status, r.error_code) for r in results] == [("compile_error", 3)] * 2
+    assert "is missing" in results[0].reason
+
+
+def test_after_a_hang_the_next_variant_has_a_fresh_worker(bench, monkeypatch):
+    monkeypatch.setattr(bench, "settings", replace(bench.settings, first_call_timeout=1.5))
+    other = variant(lambda x: (torch.tanh(x),), spec("x", 4), name="other")
+    first, second = run(bench, "hangs", sample(*add_relu_sample((2, 3)).variants, other))
+    assert (first.status, first.error_code, first.reason) == ("timeout", None, "no answer within 1.5 s")
+    assert second.status == "no_match"
+
+
+def test_eager_against_itself_with_every_kind_of_output_and_input(bench):
+    def f(x, n, index, flag):
+        y = x.reshape(n, -1)
+        return y, y.size(1), (x[index], flag.logical_not()), {"sum": x.sum(), "dtype": None}
+
+    inputs = (
+        spec("x", 4, 6, dtype="float64"),
+        spec("n", dtype="int", low=2.0, high=2.0),
+        spec("index", 3, dtype="int64", low=0, high=3),
+        spec("flag", 5, dtype="bool"),
+    )
+    (result,) = bench.run(sample(variant(f, *inputs)), "eager")
+    assert (result.status, result.t_min, result.matches) == ("ok", -10, None), result.reason
+    assert "static_policy" not in result.layers and result.pass_files == ()
+
+
+def test_where_eager_fails_nothing_is_scored(bench):
+    bad = variant(lambda x, y: (x @ y,), spec("x", 2, 3), spec("y", 2, 3), name="bad")
+    huge = variant(lambda x: (x + 1,), spec("x", 1 << 40), name="huge")
+    results = list(bench.run(sample(bad, huge, *add_relu_sample((2,)).variants), "eager"))
+    assert [r.status for r in results] == ["runtime_error", "runtime_error", "ok"]
+    assert all(r.error_code is None and r.reason.startswith(EAGER_FAILED) for r in results[:2])
+    assert "arena_bytes" in results[1].reason
+    rows = [r.to_row(run="r", author="a") for r in results]
+    assert {s["n"] for s in score_rows(rows, run="r", author="a")} == {1}
+
+
+def test_what_needs_a_gpu_says_so(bench):
+    (result,) = bench.run(add_relu_sample((2,)), "cudagraphs")
+    assert (result.status, result.error_code) == ("compile_error", 3)
+    assert "needs an NVIDIA GPU" in result.reason
+
+
+def test_random_operations_see_the_same_seed_on_both_sides(bench):
+    def f(x):
+        return (F.dropout(x, 0.5, True),)
+
+    (result,) = bench.run(sample(variant(f, spec("x", 1000))), "eager")
+    assert (result.status, result.t_min) == ("ok", -10), result.reason
+
+
+def test_the_paper_protocol_is_recorded(bench, monkeypatch):
+    monkeypatch.setattr(bench, "settings", replace(bench.settings, protocol="paper"))
+    (result,) = bench.run(add_relu_sample((2,)), "eager")
+    assert (result.status, result.protocol) == ("ok", "paper")
+
+
+def test_unknown_compilers_and_devices():
+    with Bench("cpu", CPU_SETTINGS) as one:
+        with pytest.raises(PassNetError, match="unknown"):
+            next(one.run(add_relu_sample((2,)), "gcc"))
+        with pytest.raises(PassNetError, match="needs a pass directory"):
+            next(one.run(add_relu_sample((2,)), "pass"))
+    with pytest.raises(PassNetError, match="not supported"):
+        Bench("meta")
+    if not torch.cuda.is_available():
+        with pytest.raises(PassNetError, match="no NVIDIA GPU"):
+            Bench("cuda")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("compiler", NAMES)
+def test_every_compiler_on_a_gpu(compiler):
+    with Bench("cuda", Settings(calls=20, warmup=5)) as one:
+        results = list(one.run(add_relu_sample((3, 40), (64, 256)), compiler, PASSES / "add_relu"))
+    for result in results:
+        assert (result.status, result.t_min) == ("ok", -10), result.reason
+        assert result.times_meaningful and {t.clock for t in result.timings} == {"e2e", "device"}
+        assert result.speedup("e2e") > 0 and result.speedup("device") > 0

@@ -1,0 +1,100 @@
+import json
+
+import pytest
+
+from passbench.contract import NAMES_FILE, ContractError, Picked, load_rules, picked_args, read_pass_dir
+from tests.passbench.samples import PASSES
+
+GOOD = """
+import torch
+def pattern(x):
+    return torch.relu(x)
+def replacement_args(x):
+    return (x, 1.0, ("a", x))
+def f(x, scale, route):
+    return x
+def replacement_func():
+    return f
+"""
+
+
+def write(directory, files, names=("rule",)):
+    directory.mkdir(exist_ok=True)
+    (directory / NAMES_FILE).write_text(names if isinstance(names, str) else json.dumps(names))
+    for name, text in files.items():
+        (directory / name).write_text(text)
+    return directory
+
+
+def test_reads_text_and_lists_what_it_does_not_read(tmp_path):
+    directory = write(tmp_path / "p", {"rule.py": GOOD, "helper.py": "", "notes.md": "hello"})
+    (directory / "__pycache__").mkdir()
+    files = read_pass_dir(directory)
+    assert files.names == ("rule",)
+    assert files.modules.keys() == {"rule", "helper"}
+    assert files.others == ("notes.md",)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("[", "is not JSON"),
+        ("{}", "must be a JSON list"),
+        ('["a b"]', "must be a JSON list"),
+        ("[]", "names no module"),
+        ('["rule", "rule"]', "twice"),
+        ('["other"]', "does not exist"),
+    ],
+)
+def test_a_malformed_list_says_what_to_do(tmp_path, names, message):
+    with pytest.raises(ContractError, match=message):
+        read_pass_dir(write(tmp_path / "p", {"rule.py": GOOD}, names))
+
+
+def test_missing_directory_list_and_encoding(tmp_path):
+    with pytest.raises(ContractError, match="not a directory"):
+        read_pass_dir(tmp_path / "nowhere")
+    with pytest.raises(ContractError, match=f"{NAMES_FILE} is missing"):
+        read_pass_dir(tmp_path)
+    directory = write(tmp_path / "p", {})
+    (directory / "rule.py").write_bytes(b"\xff\xfe")
+    with pytest.raises(ContractError, match="UTF-8"):
+        read_pass_dir(directory)
+
+
+def test_rules_are_imported_and_pick(tmp_path):
+    (rule,) = load_rules(write(tmp_path / "p", {"contract_good.py": GOOD}), ("contract_good",))
+    assert rule.parameters == ("x",)
+    picked, scale, (route, again) = picked_args(rule)
+    assert isinstance(picked, Picked) and picked.name == "x" and scale == 1.0 and route == "a" and again.name == "x"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("def pattern(x)", "def patern(x)", "no function pattern"),
+        ("def replacement_args(x)", "def replacement_args(y)", "pattern's parameters"),
+        ("def pattern(x)", "def pattern(x=1)", "without default"),
+        ("def replacement_func()", "def replacement_func(x)", "takes no arguments"),
+        ("return f", "return 3", "must return a function"),
+        ("import torch", "import torch\nraise SystemExit(3)", "cannot be imported: SystemExit"),
+    ],
+)
+def test_malformed_modules(tmp_path, request, old, new, message):
+    name = f"contract_{abs(hash(request.node.name))}"
+    directory = write(tmp_path / "p", {f"{name}.py": GOOD.replace(old, new)})
+    with pytest.raises(ContractError, match=message):
+        load_rules(directory, (name,))
+
+
+def test_replacement_args_may_only_pick(tmp_path):
+    name = "contract_computes"
+    text = GOOD.replace('return (x, 1.0, ("a", x))', "return (object(),)")
+    (rule,) = load_rules(write(tmp_path / "p", {f"{name}.py": text}), (name,))
+    with pytest.raises(ContractError, match="may return its parameters and literals"):
+        picked_args(rule)
+
+
+def test_fixtures_follow_the_contract():
+    for directory in PASSES.iterdir():
+        assert read_pass_dir(directory).names

@@ -1,0 +1,142 @@
+import math
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from passbench.score import (
+    CODES,
+    LEVELS,
+    B,
+    Outcome,
+    aggregate,
+    aggregate_score,
+    error_aware_rectified_speedup,
+    error_aware_speedup_score,
+    error_factor,
+    fast_p,
+    geometric_mean,
+    level,
+    pass_at_k,
+    rectified_speedup,
+    score_rows,
+    score_table,
+    speedup_score,
+)
+from storage.schema import SCORES
+
+SPEEDUPS = st.floats(0.01, 100)
+OUTCOMES = st.one_of(
+    st.builds(Outcome, SPEEDUPS, st.integers(-10, 1)),
+    st.builds(Outcome, st.none(), st.none(), st.sampled_from([*CODES, None])),
+)
+SETS = st.lists(OUTCOMES, min_size=1, max_size=40)
+
+
+@given(SETS, st.sampled_from(LEVELS), st.floats(0, 2), st.floats(0.01, 1))
+@settings(deadline=None)
+def test_both_ways_of_computing_agree(outcomes, t, p, b):
+    line = level(outcomes, t, p, b)  # raises if they do not
+    assert line.s_t == pytest.approx(geometric_mean([rectified_speedup(o, t, p, b) for o in outcomes]))
+    assert line.es_t == pytest.approx(geometric_mean([error_aware_rectified_speedup(o, t, p, b) for o in outcomes]))
+
+
+@given(SETS, st.floats(0, 2))
+@settings(deadline=None)
+def test_es_is_s_without_tolerance_and_never_falls_with_t(outcomes, p):
+    table = score_table(outcomes, p)
+    assert [line.t for line in table] == list(LEVELS)
+    for line in table:
+        if line.t <= 0:
+            assert line.es_t == pytest.approx(line.s_t)
+        assert line.es_t >= line.s_t * (1 - 1e-12)
+        assert 0 <= line.lam <= 1 and 0 <= line.eta <= 1 and sum(line.pi) <= 1 + 1e-12
+        assert B <= line.gamma * (1 + 1e-12) <= 1 + 1e-9
+    assert [line.lam for line in table] == sorted(line.lam for line in table)
+
+
+@given(st.lists(SPEEDUPS, min_size=1, max_size=20))
+@settings(deadline=None)
+def test_with_everything_correct_the_score_is_the_geometric_mean(speedups):
+    outcomes = [Outcome(s, -10) for s in speedups]
+    for line in score_table(outcomes):
+        assert line.s_t == pytest.approx(geometric_mean(speedups))
+    assert aggregate(score_table(outcomes)) == pytest.approx(geometric_mean(speedups))
+
+
+@given(SETS, st.sampled_from(LEVELS))
+@settings(deadline=None)
+def test_a_larger_penalty_never_helps(outcomes, t):
+    assert level(outcomes, t, p=1).s_t <= level(outcomes, t, p=0).s_t * (1 + 1e-12)
+    assert level(outcomes, t, b=0.05).s_t <= level(outcomes, t, b=0.1).s_t * (1 + 1e-12)
+
+
+def test_by_hand():
+    outcomes = [Outcome(2.0, -5), Outcome(0.5, -3), Outcome(None, None, 2), Outcome(None, None, None)]
+    line = level(outcomes, -5)
+    assert (line.alpha, line.beta, line.lam, line.eta) == (2.0, 1.0, 0.25, 0.0)
+    assert line.pi == (1 / 3, 1 / 3, 0.0)  # not accurate enough at -5; crashed; the third has no code
+    assert line.s_t == pytest.approx((2 * 0.1 * 0.1 * 0.1) ** 0.25)
+    line = level(outcomes, 2, p=1)
+    assert (line.lam, line.eta, line.pi) == (0.5, 0.5, (0.0, 0.5, 0.0))
+    assert line.gamma == pytest.approx(0.1**0.5)  # the crash is tolerated at 2, what has no code never is
+    assert line.es_t == pytest.approx((2 * 0.5**2 * 1 * 0.1) ** 0.25)
+
+
+def test_never_tolerated_failures_count_at_every_level():
+    for line in score_table([Outcome(None, None, None), Outcome(1.0, -10)]):
+        assert line.es_t == pytest.approx(0.1**0.5)
+    assert score_table([Outcome(None, None, 3)])[-1].es_t == 1.0
+
+
+def test_public_formulas():
+    assert speedup_score(2.0, 0.5, 0.5, 0.5, 1.0, 0.1) == pytest.approx(2**0.5 * 0.5**0.25 * 0.1**0.5)
+    assert error_aware_speedup_score(2.0, 0.5, 0.5, 0.5, 1.0, 1.0) == pytest.approx(2**0.5 * 0.5**0.25)
+    assert error_factor((0.5, 0.25, 0.25), 1) == pytest.approx(0.1**0.5)
+    assert error_factor((0.0, 0.0, 0.0), 4) == pytest.approx(0.1)
+
+
+def test_aggregate_weights():
+    ones = score_table([Outcome(1.0, -10)])
+    assert aggregate(ones) == pytest.approx(1.0)
+    total = 0.001 * 6 + 3 + sum(0.8**k for k in range(1, 7))
+    only_at_1 = score_table([Outcome(1.0, 1)])  # 0.1 below level 1, by weight
+    below = 0.001 * 5 + 3 + 0.8 + 0.64 + 0.512
+    assert aggregate(only_at_1) == pytest.approx(math.exp(math.log(0.1) * below / total))
+
+
+def test_fast_p_and_pass_at_k():
+    outcomes = [Outcome(2.0, -5), Outcome(1.1, -5), Outcome(3.0, 0), Outcome(None, None, 1)]
+    assert fast_p(outcomes) == 0.5
+    assert fast_p(outcomes, p=1.5, t=0) == 0.5
+    assert pass_at_k(5, 0, 3) == 0.0
+    assert pass_at_k(5, 5, 1) == 1.0
+    assert pass_at_k(4, 1, 2) == pytest.approx(0.5)
+    with pytest.raises(ValueError):
+        pass_at_k(2, 1, 3)
+
+
+def row(status: str, **changes: object) -> dict:
+    return {"status": status, "reason": "", "t_min": None, "error_code": None, "author": "a"} | {
+        "speedup_e2e": None,
+        "speedup_device": None,
+        **changes,
+    }
+
+
+def test_score_rows_have_the_schema_and_leave_out_what_eager_cannot_do():
+    rows = [
+        row("ok", t_min=-7, speedup_e2e=2.0),
+        row("runtime_error", reason="eager failed: no such kernel"),
+        row("rejected"),
+    ]
+    scores = score_rows(rows, run="r", author="a", clock="e2e")
+    table = pa.Table.from_pylist(scores, SCORES)
+    assert table.num_rows == len(LEVELS)
+    assert {s["n"] for s in scores} == {2}
+    assert scores[0].keys() == set(SCORES.names)
+    assert scores[0]["aggregate"] == aggregate_score(rows)
+    assert score_rows(rows, run="r", author="a", clock="device") == []
+    assert score_rows(rows[1:2], run="r", author="a") == []
+    assert aggregate_score(rows[1:2]) is None

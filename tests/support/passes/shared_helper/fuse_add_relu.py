@@ -1,0 +1,14 @@
+import torch
+from add_activation import add_activation
+
+
+def pattern(x, y):
+    return torch.relu(x + y)
+
+
+def replacement_args(x, y):
+    return (x, y, "relu")
+
+
+def replacement_func():
+    return add_activation
