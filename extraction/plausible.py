@@ -29,6 +29,8 @@ def with_ranges(graph: Graph, inputs: Sequence[Input]) -> tuple[Input, ...]:
         hints = drawn_from(info, ANY, needs[number])
         if hints["low"] is None and each.role == "parameter":
             hints = _of_parameter(each)
+        elif each.role == "buffer" and needs[number].low > 0 and needs[number].high == math.inf:
+            hints = {"low": 0.5, "high": 1.5, "mean": None, "std": None}  # a running variance after training
         hinted.append(replace(each, **hints))
     return tuple(hinted)
 

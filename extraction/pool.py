@@ -93,31 +93,29 @@ def run_tasks(
                 yield _reply(next(replies), running)
 
 
-class _server:
-    """The server process; leaving the block closes its input, at which it kills its workers and ends."""
-
-    def __init__(self, settings: Settings, log: IO[bytes]) -> None:
-        path = os.pathsep.join(dict.fromkeys(os.path.abspath(entry) for entry in sys.path))
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "extraction.pool_server", json.dumps(asdict(settings))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": path, "TMPDIR": settings.scratch},
-        )
-
-    def __enter__(self) -> subprocess.Popen:
-        return self.process
-
-    def __exit__(self, *_: object) -> None:
+@contextlib.contextmanager
+def _server(settings: Settings, log: IO[bytes]) -> Iterator[subprocess.Popen]:
+    """The server process; it ends with the block, and its workers with it."""
+    path = os.pathsep.join(dict.fromkeys(os.path.abspath(entry) for entry in sys.path))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "extraction.pool_server", json.dumps(asdict(settings))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        env={**os.environ, **ENVIRONMENT, "PYTHONPATH": path, "TMPDIR": settings.scratch},
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
-        self.process.stdout.close()
+            process.stdin.close()
+        process.stdout.close()
         try:
-            self.process.wait(5)
-        except subprocess.TimeoutExpired:  # still importing
-            self.process.kill()
-            self.process.wait()
+            process.wait(5)
+        except subprocess.TimeoutExpired:  # stuck in an import; it has no workers then
+            process.kill()
+            process.wait()
 
 
 def _send(server: subprocess.Popen, message: dict[str, Any], log: IO[bytes]) -> None:

@@ -106,6 +106,7 @@ class Server:
                     self._handle(key.fd, key.data)
                 self._stop_late_ones()
         finally:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it has been heard
             for worker in self.workers.values():
                 worker.kill()
             _kill_orphans(set())

@@ -45,7 +45,8 @@ def build(config: dict[str, Any]) -> torch.nn.Module:
     """The model with random weights; no pretrained weights are looked up."""
     import timm
 
-    return timm.create_model(config["architecture"], pretrained=False, pretrained_cfg=config)
+    overlay = {key: value for key, value in config.items() if key != "architecture"}
+    return timm.create_model(config["architecture"], pretrained=False, pretrained_cfg_overlay=overlay)
 
 
 def example_inputs(model: torch.nn.Module, config: dict[str, Any]) -> dict[str, torch.Tensor]:

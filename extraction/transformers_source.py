@@ -21,12 +21,13 @@ MAX_LAYER_TYPES = 8
 """Layers that are kept at most where the first `MAX_LAYERS` do not show every kind of layer."""
 
 IRRELEVANT = frozenset(
-    """_name_or_path _out_features _out_indices _commit_hash _attn_implementation_autoset architectures auto_map chunk_size_feed_forward dtype
-    finetuning_task gradient_checkpointing id2label initializer_factor initializer_range label2id
-    out_features out_indices output_attentions output_hidden_states prefix problem_type return_dict stage_names task_specific_params tokenizer_class
-    torch_dtype transformers_version use_cache""".split()
+    """_attn_implementation_autoset _commit_hash _name_or_path _out_features _out_indices architectures auto_map
+    chunk_size_feed_forward dtype finetuning_task gradient_checkpointing id2label initializer_factor initializer_range
+    label2id out_features out_indices output_attentions output_hidden_states prefix problem_type return_dict
+    stage_names task_specific_params tokenizer_class torch_dtype transformers_version use_cache""".split()
 )
-"""Fields that cannot change the graph of a forward pass in evaluation mode."""
+"""Fields that cannot change the graph of a forward pass in evaluation mode: names, storage, training, and what of its
+stages a backbone hands out."""
 
 IRRELEVANT_TOKENS = frozenset(
     """begin_suppress_tokens bos_token_id cls_token_id decoder_start_token_id eos_token_id forced_bos_token_id

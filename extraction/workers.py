@@ -1,6 +1,7 @@
 """Traces the models of a catalogue, each in a killable worker, and says for each what came of it."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -47,14 +48,15 @@ def trace_all(
         for (first, spec), *_ in groups.values():
             yield {"model": first.text, "spec": spec.to_json()}
 
-    replies = run_tasks(_TASK, payloads(), workers=workers, timeout_s=timeout_s, memory_mb=memory_mb, prepare=_PREPARE)
-    for reply in replies:
-        spec = Spec.from_json(reply.payload["spec"])
-        (first, _), *others = groups[spec.config_hash]
-        outcome = outcome_of(first, spec, reply)
-        yield outcome
-        for entry, _ in others:
-            yield _shared(outcome, entry)
+    limits = {"workers": workers, "timeout_s": timeout_s, "memory_mb": memory_mb}
+    with closing(run_tasks(_TASK, payloads(), prepare=_PREPARE, **limits)) as replies:
+        for reply in replies:
+            spec = Spec.from_json(reply.payload["spec"])
+            (first, _), *others = groups[spec.config_hash]
+            outcome = outcome_of(first, spec, reply)
+            yield outcome
+            for entry, _ in others:
+                yield _shared(outcome, entry)
     yield from failed
 
 

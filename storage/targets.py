@@ -25,7 +25,7 @@ class TargetError(PassNetError):
 _DENIED_FUNCTIONS = frozenset(
     """from_file frombuffer boolean_dispatch handle_torch_function has_torch_function has_torch_function_unary
     has_torch_function_variadic assert_int_or_pair from_numpy resize_as_ resize_as_sparse_ segment_reduce ctc_loss
-    choose_qparams_optimized empty_quantized dsmm hsmm hspmm smm saddmm spmm sspaddmm save load""".split()
+    choose_qparams_optimized empty_quantized dsmm hsmm hspmm smm saddmm spmm sspaddmm save load set_data""".split()
 )
 # Back ends' own entry points, sparse and quantised tensors: their kernels trust what they are given.
 _DENIED_PREFIXES = re.compile(

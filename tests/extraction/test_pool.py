@@ -127,19 +127,32 @@ for reply in run_tasks(TASK, payloads, **LIMITS):
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_signal_to_the_parent_ends_everything_without_noise(number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("number", "to_all"),
+    [(signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGKILL, False)],
+)
+def test_a_signal_to_the_parent_ends_everything_without_noise(number: signal.Signals, to_all: bool) -> None:
+    """Ctrl-C in a terminal reaches the parent and the server; `kill` the parent alone."""
     process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", SCRIPT],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     assert process.stdout.readline() == "imported\n"
     processes = [int(pid) for pid in process.stdout.readline().split()]
     assert len(processes) >= 2
-    process.send_signal(number)
+    if to_all:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
     output, errors = process.communicate(timeout=10)
     assert wait_until_dead(processes) == []
     assert "imported" not in output  # nothing imports the caller's main module again
     assert errors.count("Traceback") == (number == signal.SIGINT)  # Python's own, of the script
+    assert ("KeyboardInterrupt" in errors) == (number == signal.SIGINT)
 
 
 def test_it_works_in_a_thread() -> None:

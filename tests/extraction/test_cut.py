@@ -1,0 +1,232 @@
+from collections import Counter
+
+import pytest
+import torch
+
+from extraction.cut import cut_corpus, cut_range, fusible_ranges, prepare
+from extraction.propagate import outputs_of, propagate
+from storage.effects import writes
+from storage.graph import Graph, Op, Ref
+from storage.graph_fx import to_module
+from storage.records import Input, TracedGraph, Variant
+from tests.support.graphs import corpus, drawn
+
+
+def _traced(
+    ops: list[Op], *, inputs: int = 1, kernels: list[tuple[int, ...]] | None = None, roles: str = ""
+) -> TracedGraph:
+    """Over 4×4 inputs; the graph returns its last value."""
+    names = {"p": "parameter", "b": "buffer"}
+    records = tuple(
+        Input(f"x{n}", names.get(roles[n : n + 1], "input"), "float32", (4, 4), (4, 1), mean=0.0, std=1.0)
+        for n in range(inputs)
+    )
+    graph = Graph(inputs, tuple(ops), (Ref(inputs + len(ops) - 1),))
+    return TracedGraph("test:made", 0, graph, records, None if kernels is None else tuple(kernels))
+
+
+def _call(target: str, *args: object, **kwargs: object) -> Op:
+    return Op("function", target, args, kwargs)
+
+
+def _method(target: str, *args: object) -> Op:
+    return Op("method", target, args, {})
+
+
+RELU, EXP, TANH = "torch.relu", "torch.exp", "torch.tanh"
+
+
+def _ranges(traced: TracedGraph) -> list[tuple[int, int]]:
+    return list(fusible_ranges(prepare(traced)))
+
+
+def test_a_plateau_ends_at_the_next_kernel() -> None:
+    chain = [_call(name, Ref(n)) for n, name in enumerate((RELU, EXP, TANH, RELU, EXP))]
+    assert _ranges(_traced(chain, kernels=[(0,), (0,), (1,), (1,), (1,)])) == [(0, 2), (2, 5)]
+    assert _ranges(_traced(chain, kernels=[(0,), (0, 1), (1,), (1,), (2,)])) == [(1, 4)]
+    assert _ranges(_traced(chain, kernels=[(0,), (1,), (2,), (3,), (4,)])) == []
+
+
+def test_free_ops_come_along_but_not_at_the_end() -> None:
+    ops = [_call(RELU, Ref(0)), _method("view", Ref(1), 16), _call(EXP, Ref(2)), _method("view", Ref(3), 4, 4)]
+    assert _ranges(_traced(ops, kernels=[(0,), (), (0,), ()])) == [(0, 3)]
+
+
+def test_an_op_and_views_of_it_are_nothing_to_fuse() -> None:
+    ops = [_call("torch.matmul", Ref(0), Ref(0)), _method("view", Ref(1), 16), _method("view", Ref(2), 4, 4)]
+    assert _ranges(_traced(ops, kernels=[(0,), (1,), (1,)])) == []
+
+
+def test_plateaus_are_at_most_64_ops() -> None:
+    ops = [_call(RELU, Ref(n)) for n in range(100)]
+    assert _ranges(_traced(ops, kernels=[(0,)] * 100)) == [(0, 64), (64, 100)]
+
+
+def test_ranges_of_real_graphs() -> None:
+    attention, convolution, embedding = (prepare(traced) for traced in corpus())
+    assert [list(p.traced.graph.op_sequence[s:e]) for p in (attention,) for s, e in fusible_ranges(p)] == [
+        ["operator.add", "torch.nn.functional.layer_norm"]
+    ] * 3
+    assert list(fusible_ranges(convolution)) == [(1, 3), (4, 7), (8, 10), (11, 14)]
+    assert len(list(fusible_ranges(embedding))) >= 3
+
+
+def test_subgraphs_compute_alone_what_they_compute_in_their_model() -> None:
+    """Every subgraph of the real graphs, on the values that it has there, in-place ops included."""
+    result = cut_corpus(corpus())
+    assert {v.category for v in result.variants} == {"sole_op", "fusible", "typical"}
+    for traced in corpus():
+        for variant in (v for v in result.variants if v.sources[0].model == traced.model):
+            start, end = variant.sources[0].start, variant.sources[0].end
+            before = _values(traced, start)
+            part = [before[n] for n in _inputs_of(traced, start, end)]
+            with torch.no_grad():
+                outputs = to_module(variant.graph, "cpu").forward(*(t.clone() for t in part))
+            after = _values(traced, end)
+            expected = [after[n] for n in _outputs_of(traced, start, end)]
+            assert len(outputs) == len(expected)
+            assert all(torch.equal(a, b) for a, b in zip(outputs, expected, strict=True)), variant.sources
+
+
+def _values(traced: TracedGraph, end: int) -> list:
+    """All values after ops `[0, end)` ran."""
+    numbers = range(traced.graph.inputs + end)
+    graph = Graph(traced.graph.inputs, traced.graph.ops[:end], tuple(Ref(n) for n in numbers))
+    with torch.no_grad():
+        return list(to_module(graph, "cpu").forward(*drawn(traced.inputs)))
+
+
+def _inputs_of(traced: TracedGraph, start: int, end: int) -> tuple[int, ...]:
+    from storage.graph import cut
+
+    return cut(traced.graph, start, end).inputs
+
+
+def _outputs_of(traced: TracedGraph, start: int, end: int) -> tuple[int, ...]:
+    from storage.graph import cut
+
+    return cut(traced.graph, start, end).outputs
+
+
+def test_every_variant_propagates_and_runs_on_drawn_values() -> None:
+    for variant in cut_corpus(corpus()).variants:
+        assert outputs_of(variant.graph, propagate(variant.graph, variant.inputs)) == variant.outputs
+        with torch.no_grad():
+            outputs = to_module(variant.graph, "cpu").forward(*drawn(variant.inputs))
+        assert all(torch.isfinite(out).all() for out in outputs if out.is_floating_point()), variant
+
+
+def test_roles_ranges_kernels_and_sources() -> None:
+    variants = cut_corpus(corpus()).variants
+    norm = next(v for v in variants if v.graph.op_sequence == ["torch.nn.functional.batch_norm"])
+    assert [i.role for i in norm.inputs] == ["input", "buffer", "buffer", "parameter", "parameter"]
+    assert norm.inputs[2].low == 0.5
+    tables = [v for v in variants if v.graph.op_sequence == ["torch.nn.functional.embedding"]]
+    assert sorted(i.high for v in tables for i in v.inputs if i.dtype == "int64") == [1.0, 6.0]
+    root = next(v for v in variants if v.graph.op_sequence == ["torch.rsqrt"])
+    assert root.inputs[0].low > 0
+    pair = next(v for v in variants if v.category == "fusible")
+    assert (pair.kernels, pair.occurrences) == (1, 1)
+    assert pair.sources[0].model.startswith("test:")
+
+
+def _dropped(traced: TracedGraph) -> Counter[str]:
+    return cut_corpus([traced]).dropped
+
+
+@pytest.mark.parametrize(
+    ("op", "cause"),
+    [
+        (_call("torch.nn.functional.dropout", Ref(0), 0.5, True), "op: randomness"),
+        (_call("torch.rand_like", Ref(0)), "op: randomness"),
+        (_method("bernoulli_", Ref(0)), "op: randomness"),
+        (_call("torch.amp.autocast_mode._exit_autocast", Ref(0)), "op: context"),
+    ],
+)
+def test_random_and_context_ops_are_left_out(op: Op, cause: str) -> None:
+    if "autocast" in op.target:
+        enter = _call("torch.amp.autocast_mode._enter_autocast", "cpu", torch.bfloat16, True, None)
+        ops = [enter, _call(RELU, Ref(0)), _call(op.target, Ref(1)), _call(RELU, Ref(0))]
+        traced = _traced(ops, kernels=[(), (0,), (), (1,)])
+        assert _dropped(traced)["op: under autocast"] == 1
+    else:
+        traced = _traced([_call(RELU, Ref(0)), op, _call(RELU, Ref(1))], kernels=[(0,)] * 3)
+    result = cut_corpus([traced])
+    assert result.dropped[cause] >= 1
+    assert all(v.graph.op_sequence == [RELU] for v in result.variants)
+
+
+def test_dropout_in_evaluation_is_free() -> None:
+    ops = [_call(RELU, Ref(0)), _call("torch.nn.functional.dropout", Ref(1), 0.5, False), _call(EXP, Ref(2))]
+    traced = _traced(ops, kernels=[(0,), (), (0,)])
+    assert _ranges(traced) == [(0, 3)]
+    assert not any(key.startswith("op:") for key in _dropped(traced))
+
+
+def _sole(traced: TracedGraph, op: int) -> Variant | str:
+    return cut_range(prepare(traced), "sole_op", op, op + 1)
+
+
+def test_changes_that_others_see_are_not_cut() -> None:
+    own = _traced([_call(EXP, Ref(0)), _call(RELU, Ref(1)), _method("relu_", Ref(1)), _call(TANH, Ref(3))])
+    assert isinstance(_sole(own, 2), Variant)
+    read_later = _traced([_call(EXP, Ref(0)), _method("relu_", Ref(1)), _call("operator.add", Ref(1), Ref(2))])
+    assert "read outside later" in _sole(read_later, 1)
+    through_a_view = _traced(
+        [_call(EXP, Ref(0)), _method("view", Ref(1), 16), _method("relu_", Ref(2)), _call(TANH, Ref(1))]
+    )
+    assert "read outside later" in _sole(through_a_view, 2)
+    for role in ("", "p", "b"):
+        assert "of the model" in _sole(_traced([_method("relu_", Ref(0))], roles=role), 0)
+    two_names = _traced(
+        [_call(EXP, Ref(0)), _method("view", Ref(1), 4, 4), _call("torch.add", Ref(1), Ref(2), out=Ref(1))]
+    )
+    assert "two names" in _sole(two_names, 2)
+
+
+def test_a_change_within_the_range_is_its_own_affair() -> None:
+    ops = [_call(EXP, Ref(0)), _method("relu_", Ref(1)), _call("operator.add", Ref(1), Ref(2))]
+    variant = cut_range(prepare(_traced(ops)), "fusible", 0, 3)
+    assert not isinstance(variant, Variant)  # no kernels are known: not fusible
+    variant = cut_range(prepare(_traced(ops, kernels=[(0,)] * 3)), "fusible", 0, 3)
+    assert isinstance(variant, Variant)
+    assert any(writes(op) for op in variant.graph.ops)
+
+
+def _split() -> list[Op]:
+    return [
+        _call(EXP, Ref(0)),
+        _method("chunk", Ref(1), 2),
+        _call("operator.getitem", Ref(2), 0),
+        _call("operator.getitem", Ref(2), 1),
+        _call(RELU, Ref(3)),
+        _call("operator.mul", Ref(5), Ref(4)),
+    ]
+
+
+def test_tuples_do_not_cross_the_border() -> None:
+    ready = prepare(_traced(_split(), kernels=[(0,), (), (), (), (0,), (0,)]))
+    extended = cut_range(ready, "sole_op", 0, 2)
+    assert extended.sources[0].end == 4
+    assert len(extended.outputs) == 2
+    shrunk = cut_range(ready, "fusible", 2, 6)
+    assert (shrunk.sources[0].start, shrunk.sources[0].end) == (4, 6)
+    assert cut_range(ready, "typical", 2, 6) == "something other than a tensor crosses the border"
+
+
+def test_multiple_results_of_one_op() -> None:
+    ops = [_call("torch.max", Ref(0), 1), _call("operator.getitem", Ref(1), 0), _call(RELU, Ref(2))]
+    variants = cut_corpus([_traced(ops)]).variants
+    assert [v.graph.op_sequence for v in variants] == [["torch.max", "operator.getitem"], [RELU]]
+
+
+def test_a_graph_that_does_not_propagate_is_counted() -> None:
+    result = cut_corpus([_traced([_method("view", Ref(0), 5)])])
+    assert result.variants == ()
+    assert result.dropped == {"graph: shape or argument": 1}
+
+
+def test_a_graph_that_inductor_cannot_lower_still_has_ops() -> None:
+    result = cut_corpus([_traced([_call(RELU, Ref(0))])])
+    assert [(v.category, v.kernels) for v in result.variants] == [("sole_op", None)]
+    assert result.dropped == {"fusible: graph without kernel counts": 1}
