@@ -36,7 +36,6 @@ class Bench:
     def __init__(self, device: str | torch.device = "cpu", settings: Settings | None = None) -> None:
         self.device = _checked(device)
         self.settings = (settings or Settings()).resolved(self.device)
-        self._seed = secrets.randbits(32) if self.settings.seed is None else self.settings.seed
         self._scratch = Path(tempfile.mkdtemp(prefix="passbench-"))
         self._eager = self._side("reference")
         self._warm: dict[str, Side] = {}
@@ -125,7 +124,8 @@ class Bench:
                     progress(f"{where}: {stage}")
 
             begin = time.monotonic()
-            outcome = Trial(variant, self._eager, side, self.settings, self._seed, report).run(compiler, pass_dir)
+            seed = secrets.randbits(62) if self.settings.seed is None else self.settings.seed
+            outcome = Trial(variant, self._eager, side, self.settings, seed, report).run(compiler, pass_dir)
             compared = outcome.comparison
             report(outcome.status)
             yield replace(

@@ -7,7 +7,7 @@ variable has one kind, the largest of what is assigned to it, and kinds flow thr
 import ast
 
 from passbench import policy_names as names
-from passbench.policy_expressions import Expressions
+from passbench.policy_calls import Calls
 from passbench.policy_scope import RETURN, Kind, Scope, open_scope, parameters
 from passbench.policy_source import Module, Report
 
@@ -18,7 +18,7 @@ _ANNOTATION_PARTS = (
 )  # fmt: skip
 
 
-class HostChecker(Expressions):
+class HostChecker(Calls):
     """Checks the host code of all modules of a pass."""
 
     def __init__(self, modules: dict[str, Module], rules: tuple[str, ...], report: Report) -> None:

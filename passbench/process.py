@@ -27,7 +27,16 @@ _BOOT = (
     "main(Start(**{start!r}))\n"
 )  # fmt: skip
 _PATH = "/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin"
-_KEPT = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LD_LIBRARY_PATH", "CC", "CXX", "CUDA_HOME")
+_KEPT = (
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "LD_LIBRARY_PATH",
+    "CC",
+    "CXX",
+    "CUDA_HOME",
+    "TRITON_LIBCUDA_PATH",
+)
+_SIGNALS = {s.value: s.name for s in signal.Signals}
 _TAIL_BYTES = 2048
 _FILE_BYTES = 4 << 30
 
@@ -108,6 +117,11 @@ class Process:
         reply = self._receive(nonce, deadline, limit)
         return reply, time.perf_counter_ns() - begin
 
+    def give_up(self, reason: str) -> WorkerDied:
+        """Kill the child for good; the error to raise."""
+        self.kill()
+        return WorkerDied(reason)
+
     @property
     def alive(self) -> bool:
         return self._alive
@@ -119,6 +133,7 @@ class Process:
         self._alive = False
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._popen.pid, signal.SIGKILL)
+        self._popen.kill()  # it may have left its group
         self._popen.wait()
         for fd in (self._commands, self._replies, self._lifeline, self._pidfd):
             os.close(fd)
@@ -143,8 +158,7 @@ class Process:
                 return reply
             text, outputs = wire.decode_detail(self._read(wire.DETAIL_BYTES, deadline, limit))
         except wire.ProtocolError as error:
-            self.kill()
-            raise WorkerDied(str(error)) from None
+            raise self.give_up(str(error)) from None
         return Reply(reply.code, reply.index, reply.count, reply.device_us, text, outputs)
 
     def _read(self, size: int, deadline: float, limit: float) -> bytes:
@@ -166,7 +180,7 @@ class Process:
     def _died(self) -> WorkerDied:
         self.kill()
         code = self._popen.returncode
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        how = f"signal {_SIGNALS.get(-code, -code)}" if code < 0 else f"exit status {code}"
         tail = wire.clean_text(b"".join(self._tail)[-_TAIL_BYTES:])
         return WorkerDied(f"the worker process ended ({how})" + (f"; its last output: {tail}" if tail else ""))
 

@@ -46,7 +46,7 @@ class Side:
         if self._opened != self.arena.size:
             reply = self._process.ask(Open(self.arena.handle), self.settings.load_timeout)
             if reply.code is not Code.OK:
-                raise RuntimeError(f"the worker cannot open shared memory: {reply.text}")
+                raise self._process.give_up(f"the worker cannot open shared memory: {reply.text}")
             self._opened = self.arena.size
         return self._process.timed(command, timeout)
 

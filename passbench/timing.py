@@ -7,12 +7,12 @@ import numpy as np
 
 from passbench.result import Timing
 
-_LEAST_US = 0.001  # an exchange can come out at or below the empty one on a CPU that does next to nothing
+LEAST_US = 0.001  # an exchange can come out at or below the empty one on a CPU that does next to nothing
 
 
 def per_call_us(exchange_ns: int, empty_ns: float, calls: int) -> float:
     """Microseconds a call of a batch: the exchange less an empty one, over its calls."""
-    return max((exchange_ns - empty_ns) / calls / 1000, _LEAST_US)
+    return max((exchange_ns - empty_ns) / calls / 1000, LEAST_US)
 
 
 def median_iqr(values: Sequence[float]) -> tuple[float, float]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 LEVELS = range(-10, 2)
@@ -150,7 +151,7 @@ class Comparison:
         value = float(excess.flatten()[flat])
         if value > self._worst_excess:
             self._worst_excess = value
-            index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), expected.shape))
+            index = tuple(int(i) for i in np.unravel_index(flat, tuple(expected.shape)))
             self.worst = Worst(draw, output, index, _text(expected[index]), _text(actual[index]))
 
 

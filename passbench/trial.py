@@ -16,7 +16,7 @@ from passbench.process import WorkerDied, WorkerTimeout
 from passbench.result import EAGER_FAILED, ERROR_CODES, Timing
 from passbench.settings import Settings
 from passbench.side import Side
-from passbench.timing import Round, per_call_us, summarise
+from passbench.timing import LEAST_US, Round, per_call_us, summarise
 from passbench.tolerance import Comparison
 from passbench.wire import Code, Collect, Command, Describe, Go, Load, OutputMeta, Reply, Run, Stage, TensorAt
 from storage.graph_json import to_json
@@ -94,8 +94,7 @@ class Trial:
             self._time()
         except Failed as failed:
             outcome.status, outcome.reason, outcome.error_code = failed.status, failed.reason, failed.error_code
-            if failed.status != "wrong":
-                self.comparison.t_min = None
+            self.comparison.t_min = None
         if self.compared:
             outcome.comparison = self.comparison
         return outcome
@@ -115,6 +114,7 @@ class Trial:
     def _describe(self) -> None:
         self._fits(())
         layout = self._draw(1, (), Distribution.NORMAL)
+        self._hand_over(self.eager, layout)
         reply = self._ask(self.eager, Describe(layout.calls[0], 0), self.settings.first_call_timeout)
         self.outputs = reply.outputs
         self._fits(self.outputs)
@@ -127,20 +127,23 @@ class Trial:
             raise Failed("runtime_error", reason, eager=True)
 
     def _draw(self, calls: int, outputs: tuple[OutputMeta, ...], how: Distribution) -> Layout:
-        """Lay out a batch, draw fresh inputs, and put them and poisoned outputs into both arenas."""
+        """Lay out a batch and draw fresh inputs in private; `_hand_over` gives them to a side."""
         layout = lay.lay_out(self.variant.inputs, outputs, calls, self.rng)
         if layout.middle > self.private.numel():
             self.private = torch.empty(layout.middle, dtype=torch.uint8, device=self.private.device)
         lay.draw(self.private, layout, self.variant.inputs, self.seed, self.draws, how)
         self.draws += calls
-        inputs = slice(layout.start, layout.middle)
         for side in (self.eager, self.candidate):
             side.reserve(layout.end)
-            side.memory[inputs].copy_(self.private[inputs])
-            for call in layout.calls:
-                lay.poison(side.memory, call.outputs)
-        self._synchronize()
         return layout
+
+    def _hand_over(self, side: Side, layout: Layout) -> None:
+        """Put the drawn inputs and poisoned outputs into a side's arena."""
+        inputs = slice(layout.start, layout.middle)
+        side.memory[inputs].copy_(self.private[inputs])
+        for call in layout.calls:
+            lay.poison(side.memory, call.outputs)
+        self._synchronize()
 
     def _synchronize(self) -> None:
         if self.private.device.type == "cuda":
@@ -170,8 +173,10 @@ class Trial:
             layout = self._draw(1, self.outputs, CORRECTNESS[number % len(CORRECTNESS)])
             timeout = self.settings.first_call_timeout if number == 0 else self.settings.call_timeout
             run = Run(layout.calls, self.outputs, self.rng.getrandbits(32), fill)
+            self._hand_over(self.eager, layout)
             self._ask(self.eager, run, timeout)
             self.inputs_written |= self._written(self.eager, layout)
+            self._hand_over(self.candidate, layout)
             self._ask(self.candidate, run, timeout)
             written = self._written(self.candidate, layout) - self.inputs_written
             if written:
@@ -271,9 +276,10 @@ class Trial:
         times: dict[Side, float] = {}
         for side in order:
             self._ask(side, Stage(layout.calls, self.outputs, seed), timeout)
+            self._hand_over(side, layout)  # only now: nothing can be computed ahead of the clock
             reply, nanoseconds = self._timed(side, go, timeout)
             host = per_call_us(nanoseconds, self.empty_ns[side], calls)
-            times[side] = reply.device_us if clock == "device" else host
+            times[side] = max(reply.device_us, LEAST_US) if clock == "device" else host
             self._spoil_inputs(side, layout)
             self._ask(side, Collect(), timeout)
         self._compare(layout)

@@ -203,7 +203,7 @@ def encode_reply(nonce: int, reply: Reply) -> bytes:
 def decode_header(data: bytes, nonce: int) -> tuple[Reply, bool]:
     """A reply without its detail, and whether the detail follows. Raises ProtocolError on anything else."""
     found, code, detail, index, count, device_us = _HEADER.unpack(data)
-    if found != nonce or code not in Code._value2member_map_ or detail > 1:
+    if found != nonce or code not in Code._value2member_map_ or detail > 1 or not 0 <= device_us < 1e12:
         raise ProtocolError("the worker answered out of turn or with an unknown code")
     return Reply(Code(code), index, min(count, 1 << 30), device_us), bool(detail)
 

@@ -11,6 +11,17 @@ from storage.records import Input, Sample, Variant
 
 PASSES = Path(__file__).parents[1] / "support" / "passes"
 
+BAD_PASSES = {
+    "wrong": ("wrong", 1, "differs from eager at every level: output 0["),
+    "raises": ("runtime_error", 2, "ValueError: this pass does not work"),
+    "wrong_shape": ("runtime_error", 2, "output 0 is torch.float32 [120], where eager has torch.float32 [3, 40]"),
+    "unwritten": ("runtime_error", 2, "NaN where eager has none"),
+    "writes_input": ("wrong", 1, "writes over its input x"),
+    "aliases": ("runtime_error", 2, "output 0 shares memory with input 0"),
+    "no_match": ("no_match", None, "expected operator.mul, found operator.add"),
+}
+"""Passes for `relu(x + y)` on 3 x 40 that must fail: name → status, error code, part of the reason."""
+
 
 def spec(name: str, *shape: int, dtype: str = "float32", **changes: object) -> Input:
     """A contiguous input."""

@@ -1,6 +1,7 @@
 """A child that misbehaves, without the static policy in front: what the process boundary alone stops."""
 
 import json
+import os
 import struct
 import time
 from dataclasses import replace
@@ -109,6 +110,25 @@ time.sleep(600)
 """
     with pytest.raises(WorkerDied, match="out of turn"):
         load(side, tmp_path, "forges", code)
+
+
+def test_a_worker_dies_with_its_parent(tmp_path):
+    read, write = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        one = Side(CPU, SETTINGS, tmp_path)
+        one.ask(Go(empty=True), 60)
+        os.write(write, str(one._process._popen.pid).encode())
+        os._exit(0)
+    os.waitpid(parent, 0)
+    worker = Path(f"/proc/{int(os.read(read, 64))}/status")
+    for fd in (read, write):
+        os.close(fd)
+    for _ in range(50):
+        if not worker.exists() or "zombie" in worker.read_text():
+            return
+        time.sleep(0.1)
+    pytest.fail("the worker outlived its parent")
 
 
 def test_replies_round_trip_and_nonsense_is_refused():

@@ -104,3 +104,10 @@ def test_empty_outputs_agree_and_mismatched_ones_are_an_error():
         Comparison().add(torch.ones(2), torch.ones(2, 1), 0, 0)
     with pytest.raises(ValueError):
         Comparison().add(torch.ones(2), torch.ones(2).double(), 0, 0)
+
+
+def test_an_output_without_dimensions():
+    comparison = Comparison()
+    comparison.add(torch.tensor(2.0), torch.tensor(1.0), 0, 0)
+    assert comparison.t_min == 0
+    assert str(comparison.worst) == "output 0 of draw 0: expected 1, got 2"
