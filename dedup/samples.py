@@ -1,6 +1,6 @@
 """Variants → samples: one task a family and category, with its split."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 
 from dedup.splits import NOT_CHOSEN, Candidate, bits, choose, transitions
 from storage.records import Sample, Variant
@@ -19,13 +19,14 @@ def make_samples(
     eval_typical: int = EVAL_TYPICAL,
     eval_sole_op: int = EVAL_SOLE_OP,
     max_share: float = MAX_EVAL_SHARE,
-    earlier_eval: Collection[str] = (),
+    earlier_eval: Mapping[str, str] | None = None,
     seed: int = 0,
 ) -> list[Sample]:
     """The samples of unique variants, by category and family hash, each in train or eval.
 
-    `earlier_eval` are family hashes that were in eval in an earlier version: they stay there. No family is in both
-    splits, also not in different categories. Raises ValueError on a variant without hashes.
+    `earlier_eval` are the families that were in eval in an earlier version, by hash, with their reasons: they stay
+    there, for the same reason. No family is in both splits, also not in different categories. Raises ValueError on a
+    variant without hashes.
     """
     families: dict[tuple[str, str], list[Variant]] = {}
     for variant in variants:
@@ -38,7 +39,7 @@ def make_samples(
     weights = bits((sequences[key], sum(v.occurrences for v in families[key])) for key in keys)
     candidates = [Candidate(*key, frozenset(transitions(sequences[key]))) for key in keys]
     quotas = {"fusible": eval_fusible, "typical": eval_typical, "sole_op": eval_sole_op}
-    chosen = choose(candidates, weights, quotas, max_share, frozenset(earlier_eval), seed)
+    chosen = choose(candidates, weights, quotas, max_share, earlier_eval or {}, seed)
     samples = []
     for category, family in keys:
         passed = transitions(sequences[category, family])

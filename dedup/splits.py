@@ -9,13 +9,12 @@ import hashlib
 import heapq
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 Transition = tuple[str, str]
 
-KEPT = "eval: the family was in eval in an earlier version"
 NOT_CHOSEN = "train: eval covers its op transitions with other families, or is full"
 
 
@@ -51,7 +50,7 @@ def choose(
     weights: Mapping[Transition, float],
     quotas: Mapping[str, int],
     share: float,
-    earlier: Collection[str],
+    earlier: Mapping[str, str],
     seed: int,
 ) -> dict[str, str]:
     """The families for evaluation, each with the reason.
@@ -65,7 +64,7 @@ def choose(
         places.setdefault(candidate.family, []).append(candidate.category)
     sizes = Counter(candidate.category for candidate in candidates)
     room = {c: min(quotas.get(c, 0), max(int(share * n), 1) if n > 1 else 0) for c, n in sizes.items()}
-    chosen = {family: KEPT for family in places if family in earlier}
+    chosen = {family: earlier[family] for family in places if family in earlier}
     for family in chosen:
         for category in places[family]:
             room[category] -= 1

@@ -117,10 +117,10 @@ def trace_shard(traces: TraceStore, outcomes: Iterator[tuple[int, Outcome]], tot
     traces.add(shard)
 
 
-def eval_families(version: Version | None) -> set[str]:
-    """Families of a version's evaluation samples: once in eval, always in eval."""
-    table = version.table("samples", "eval", columns=["family_hash"]) if version else None
-    return set(table["family_hash"].to_pylist()) if table is not None else set()
+def eval_families(version: Version | None) -> dict[str, str]:
+    """Families of a version's evaluation samples, with the reasons: once in eval, always in eval."""
+    rows = version.table("samples", "eval", columns=["family_hash", "reason"]).to_pylist() if version else []
+    return {row["family_hash"]: row["reason"] for row in rows}
 
 
 def dataset_tables(

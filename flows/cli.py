@@ -81,14 +81,8 @@ def protocol_option(function: Callable) -> Callable:
     )(function)
 
 
-def author_option(default: str | None) -> Callable:
-    return click.option(
-        "--author",
-        default=default,
-        required=default is None,
-        show_default=default is not None,
-        help="distill, eager, inductor or llm; several separated by commas.",
-    )
+def author_option(**settings: Any) -> Callable:
+    return click.option("--author", **settings, help="distill, eager, inductor or llm; several separated by commas.")
 
 
 def emit(document: dict[str, Any], as_json: bool, text: Callable[[dict[str, Any]], str]) -> None:
@@ -109,7 +103,7 @@ def limit_option(text: str, default: int | None = None) -> Callable:
 @data_option
 @workers_option
 @device_option
-@author_option("eager,inductor,distill")
+@author_option(default="eager,inductor,distill", show_default=True)
 @limit_option("Evaluation samples to benchmark.", 9)
 @json_option
 def quickstart(data: Path, workers: int | None, device: str, author: str, limit: int, as_json: bool) -> None:
@@ -154,7 +148,7 @@ def build(catalog: str, limit: int | None, workers: int | None, data: Path, as_j
 @version_option
 @click.option("--split", type=click.Choice(["train", "eval"]), default="eval", show_default=True)
 @click.option("--category", type=click.Choice(CATEGORIES), default=None, help="Samples of one category only.")
-@author_option(None)
+@author_option(required=True)
 @click.option("--model", default=None, help="For llm: the model's id.")
 @click.option("--attempts", type=click.IntRange(1), default=1, show_default=True, help="Attempts per sample.")
 @limit_option("Evaluate at most N samples, categories taking turns.")

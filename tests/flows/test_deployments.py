@@ -11,8 +11,8 @@ def test_all_three_deployments_run_to_completion(data_dir, tmp_path):
     with prefect_server(tmp_path) as prefect, HubServer() as hub:
         prefect.environment |= {
             "PASSNET_DATA": str(data_dir),
-            "HF_ENDPOINT": hub.url,
-            "HF_TOKEN": hub.token,
+            "HF_ENDPOINT": hub.endpoint,
+            "HF_TOKEN": "hf_owner",
             "HF_HUB_OFFLINE": "0",
         }
         assert prefect("work-pool", "create", "local", "--type", "process").returncode == 0
@@ -36,11 +36,11 @@ def test_all_three_deployments_run_to_completion(data_dir, tmp_path):
             assert latest.manifest.flow_run
             assert set(latest.table("results")["author"].to_pylist()) == {"eager"}
 
-            pushed = run("push-splits", "repo=org/passnet")
+            pushed = run("push-splits", "repo=owner/passnet")
             assert pushed.returncode == 0, pushed.stdout + log.read_text()[-3000:]
-            assert "v2" in hub.tags("org/passnet")
+            assert "v2" in hub.repo("owner/passnet").tags
 
-            catalog = latest.manifest.parameters and Store(data_dir).open("v1").manifest.parameters["catalog"]
+            catalog = Store(data_dir).open("v1").manifest.parameters["catalog"]
             rebuilt = run("build-dataset", f'catalog="{catalog}"')
             assert rebuilt.returncode == 0, rebuilt.stdout + log.read_text()[-3000:]
             assert Store(data_dir).latest().name == "v2", "a rebuild of the same catalogue publishes nothing new"

@@ -1,0 +1,147 @@
+"""Builds: what a version holds, doing nothing twice, going on after a kill, and failing without loss."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from datasets import load_dataset
+
+from flows.build_dataset import build_dataset, shard_sizes
+from storage.errors import PassNetError
+from storage.graph_fx import from_fx, to_fx
+from storage.graph_json import from_json, to_json
+from storage.schema import CATEGORIES
+from storage.versions import Store
+from tests.flows.commands import PASSNET, error_line, passnet
+
+
+def files(directory: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in directory.rglob("*") if path.is_file()}
+
+
+def test_a_version_holds_all_categories_and_loads_as_a_dataset(built):
+    version = Store(built).latest()
+    version.verify()
+    for category in CATEGORIES:
+        rows = load_dataset(str(version.path), category, split="train")
+        assert len(rows) > 0
+        assert {r["category"] for r in rows} == {category}
+    assert version.table("models")["status"].to_pylist() == ["traced", "traced"]
+
+
+def test_variants_are_unique_and_no_family_is_in_both_splits(built):
+    version = Store(built).latest()
+    families = {"train": set(), "eval": set()}
+    for category in CATEGORIES:
+        hashes = version.table(category)["variant_hash"].to_pylist()
+        assert len(hashes) == len(set(hashes))
+        for split in families:
+            families[split] |= set(version.table(category, split)["family_hash"].to_pylist())
+    assert families["eval"]
+    assert not families["train"] & families["eval"]
+    samples = version.table("samples").to_pylist()
+    assert {s["family_hash"] for s in samples if s["split"] == "eval"} == families["eval"]
+
+
+def test_every_stored_graph_makes_the_round_trip_and_its_source_compiles(built):
+    version = Store(built).latest()
+    for category in CATEGORIES:
+        for row in version.table(category, columns=["graph", "code"]).to_pylist():
+            graph = from_json(row["graph"])
+            assert to_json(graph) == row["graph"]
+            assert to_json(from_fx(to_fx(graph, "cpu"))) == row["graph"]
+            compile(row["code"], "<code>", "exec")
+
+
+def test_a_second_build_traces_nothing_and_publishes_nothing(data_dir, built):
+    catalog = built.parent / "catalog.txt"
+    before = files(data_dir)
+    done = passnet("build", "--catalog", catalog, "--data", data_dir)
+    assert done.returncode == 0, done.stderr
+    assert "0 to trace" in done.stderr
+    assert "Nothing new" in done.stdout
+    assert files(data_dir).keys() - {str(data_dir / "versions" / ".lock")} == before.keys() - {
+        str(data_dir / "versions" / ".lock")
+    }
+    assert [v.name for v in Store(data_dir).versions()] == ["v1"]
+
+
+def test_one_new_model_traces_one_model_and_keeps_the_eval_families(data_dir, built, tmp_path):
+    catalog = tmp_path / "more.txt"
+    catalog.write_text((built.parent / "catalog.txt").read_text() + "timm:resnet14t\n")
+    done = passnet("build", "--catalog", catalog, "--data", data_dir)
+    assert done.returncode == 0, done.stderr
+    assert "1 to trace" in done.stderr
+    old, new = (Store(data_dir).open(name) for name in ("v1", "v2"))
+    before, after = (set(v.table("samples", "eval")["family_hash"].to_pylist()) for v in (old, new))
+    assert before <= after
+    assert new.manifest.parent == "v1"
+
+
+def test_a_killed_build_goes_on_where_it_stopped(tmp_path):
+    catalog, data = tmp_path / "catalog.txt", tmp_path / "data"
+    catalog.write_text("timm:resnet10t\ntransformers:bert\ntimm:resnet14t\ntimm:resnet18\n")
+    process = subprocess.Popen(
+        [PASSNET, "build", "--catalog", str(catalog), "--data", str(data), "--workers", "1"],
+        stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 200
+    while not list(data.glob("traces/*/*.parquet")):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert Store(data).latest() is None, "nothing is published by half a build"
+    done = passnet("build", "--catalog", catalog, "--data", data)
+    assert done.returncode == 0, done.stderr
+    assert "4 models" in done.stderr and "4 to trace" not in done.stderr
+    assert Store(data).latest().table("models").num_rows == 4
+
+
+def test_shards_cover_the_catalogue():
+    for models in (0, 1, 2, 7, 20, 1000, 100_000):
+        sizes = shard_sizes(models)
+        assert sum(sizes) == models
+        assert all(0 < size <= 100 for size in sizes)
+
+
+@pytest.mark.parametrize(
+    ("catalog", "said"),
+    [
+        ("timm:resnet10t\nnonsense here\n", "catalog.txt"),
+        ("timm:no_such_model\n", "not_found"),
+        ("", "no entries"),
+    ],
+)
+def test_a_bad_catalogue_is_one_clear_line_and_publishes_nothing(tmp_path, catalog, said):
+    path = tmp_path / "catalog.txt"
+    path.write_text(catalog)
+    line = error_line(passnet("build", "--catalog", path, "--data", tmp_path / "data"))
+    assert said in line
+    assert Store(tmp_path / "data").latest() is None
+
+
+def test_an_unknown_model_costs_itself_alone(data_dir, tmp_path):
+    catalog = tmp_path / "some.txt"
+    catalog.write_text("timm:resnet10t\ntimm:resnet10x\n")
+    built = build_dataset.fn(catalog=str(catalog), data=str(data_dir))
+    assert built["traced"] == 1
+    (failed,) = (r for r in Store(data_dir).latest().table("models").to_pylist() if r["status"] == "failed")
+    assert failed["error_category"] == "not_found"
+    assert "resnet10t" in failed["message"], "close names are suggested"
+
+
+def test_a_data_directory_that_cannot_be_written_is_one_clear_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    line = error_line(passnet("build", "--data", tmp_path / "file" / "data", "--limit", 1))
+    assert "--data" in line
+
+
+def test_a_corrupt_shard_of_traces_is_named(data_dir, built):
+    (shard, *_) = data_dir.glob("traces/*/*.parquet")
+    shard.write_bytes(shard.read_bytes()[:100])
+    with pytest.raises(PassNetError, match=shard.name):
+        build_dataset.fn(catalog=str(built.parent / "catalog.txt"), data=str(data_dir))

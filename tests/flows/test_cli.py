@@ -1,0 +1,55 @@
+"""The command line's manners: help, usage errors, and commands that are not there yet."""
+
+import pytest
+
+from storage.versions import Store
+from tests.flows.commands import error_line, passnet, passnet_json
+from tests.support.hub_server import HubServer
+
+COMMANDS = "build evaluate push bench check score report import export versions diff quickstart".split()
+
+
+def test_help_lists_every_command():
+    done = passnet("--help")
+    assert done.returncode == 0
+    assert all(f"\n  {command} " in done.stdout for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command):
+    done = passnet(command, "--help")
+    assert done.returncode == 0 and "Usage: passnet" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [["nosuch"], ["build", "--limit", "0"], ["evaluate"], ["bench"]])
+def test_wrong_usage_exits_with_2(arguments):
+    assert passnet(*arguments).returncode == 2
+
+
+@pytest.mark.parametrize("arguments", [["import", "somewhere"], ["export", "sample", "somewhere"]])
+def test_what_is_not_there_yet_says_so(arguments):
+    assert "not there yet" in error_line(passnet(*arguments))
+
+
+def test_push_and_push_again(data_dir):
+    with HubServer({"secret-token": "owner"}) as hub:
+        environment = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": "secret-token", "HF_HUB_OFFLINE": "0"}
+        first = passnet_json("push", "--repo", "owner/passnet", "--data", data_dir, **environment)
+        assert first["tag"] == "v1" and first["uploaded"] > 0
+        again = passnet_json("push", "--repo", "owner/passnet", "--data", data_dir, **environment)
+        assert again["uploaded"] == 0 and again["revision"] == first["revision"]
+        refused = passnet(
+            "push", "--repo", "owner/passnet", "--data", data_dir, **(environment | {"HF_TOKEN": "wrong"})
+        )
+        assert "wrong" not in error_line(refused).split("HF_TOKEN")[0]
+
+
+def test_a_corrupt_shard_is_not_pushed(data_dir):
+    version = Store(data_dir).latest()
+    (shard, *_) = version.path.glob("data/fusible/*.parquet")
+    shard.chmod(0o644)
+    shard.write_bytes(shard.read_bytes()[:-10])
+    with HubServer({"secret-token": "owner"}) as hub:
+        environment = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": "secret-token", "HF_HUB_OFFLINE": "0"}
+        line = error_line(passnet("push", "--repo", "owner/passnet", "--data", data_dir, **environment))
+    assert shard.name in line and "corrupt" in line
