@@ -6,12 +6,15 @@ see (`dedup.memory`). Inputs are numbered as they are met. Ops that neither lead
 dropped, and so are inputs that nothing reads: they are no part of what the subgraph computes.
 """
 
+import hashlib
 import heapq
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dedup.memory import Order, order
 from dedup.signatures import normalised
 from storage.graph import Graph, Op, Ref, map_refs, refs
+from storage.graph_json import to_json
 
 
 @dataclass(frozen=True)
@@ -74,12 +77,28 @@ def _traverse(graph: Graph, constraints: Order) -> tuple[list[int], list[int]]:
         walk(ref.index)
         for op in constraints.at_end[ref.index]:
             walk(graph.inputs + op)
-    for number in [*inputs, *(i for i in range(graph.inputs) if i not in inputs)]:
+    for number in list(inputs):
         for op in constraints.final[number]:
             walk(graph.inputs + op)
+    hidden = {op for changes in constraints.final for op in changes} - entered
+    for op in sorted(hidden, key=_digests(graph, constraints, inputs).__getitem__) if len(hidden) > 1 else hidden:
+        walk(graph.inputs + op)
     for op in constraints.contexts:
         walk(graph.inputs + op)
     return list(inputs), list(ops)
+
+
+def _digests(graph: Graph, constraints: Order, inputs: Mapping[int, None]) -> list[str]:
+    """For each op a hash of everything that leads to it (Merkle 1987). It orders changes of inputs that no output leads
+    to; among equal ones the order makes no difference to what is computed."""
+    numbers = {value: number for number, value in enumerate(inputs)}
+    digests = [f"input {numbers.get(value, '')}" for value in range(graph.inputs)]
+    for op, seen in zip(graph.ops, constraints.after, strict=True):
+        args, kwargs = (map_refs(part, lambda ref: digests[ref.index]) for part in (op.args, op.kwargs))
+        changes = tuple(digests[graph.inputs + earlier] for earlier in seen)
+        text = to_json(Graph(0, (Op(op.kind, op.target, args, kwargs),), changes))
+        digests.append(hashlib.sha256(text.encode()).hexdigest())
+    return digests[graph.inputs :]
 
 
 def _in_running_order(graph: Graph, constraints: Order, ops: list[int]) -> list[int]:

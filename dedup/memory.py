@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from storage.effects import base_name, is_context, is_random, writes
-from storage.graph import Graph, Op, refs
+from storage.graph import Graph, refs
 
 _FRESH = frozenset(
     """add sub rsub mul truediv div floordiv floor_divide mod remainder fmod pow neg abs matmul mm bmm addmm baddbmm
@@ -92,7 +92,9 @@ def order(graph: Graph) -> Order:
         arguments = list(dict.fromkeys(r.index for r in refs((op.args, op.kwargs))))
         written = [r.index for r in writes(op)]
         result = pieces.new()
-        if arguments and not _is_fresh(op, written):
+        if written:  # what an in-place op returns is what it changed; what it reads is another matter
+            pieces.join([*written, result])
+        elif arguments and base_name(op) not in _FRESH:
             pieces.join([*arguments, result])
         touched = dict.fromkeys(pieces.find(a) for a in arguments)
         changes = {pieces.find(w) for w in written}
@@ -116,9 +118,3 @@ def _touch(piece: _Piece, op: int, changes: bool, seen: dict[int, None], before:
         piece.changed, piece.readers = {op: None}, []
     else:
         piece.readers.append(op)
-
-
-def _is_fresh(op: Op, written: list[int]) -> bool:
-    if written or "out" in op.kwargs:
-        return False
-    return base_name(op) in _FRESH

@@ -12,7 +12,8 @@ from storage.graph import Op, Ref, Value, refs
 # All tensor operands have one dtype.
 _ONE_DTYPE = frozenset(
     """linear bilinear matmul imatmul mm bmm mv dot addmm addmv baddbmm addbmm einsum grid_sample grid_sampler cdist
-    conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell""".split()
+    conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d lstm gru rnn_tanh rnn_relu
+    lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell""".split()
 )
 # Positions and names of the parameters and statistics of normalisations.
 _NORMS = {

@@ -6,22 +6,16 @@ import torch
 from extraction.cut import cut_corpus, cut_range, fusible_ranges, prepare
 from extraction.propagate import outputs_of, propagate
 from storage.effects import writes
-from storage.graph import Graph, Op, Ref
+from storage.graph import Graph, Op, Ref, cut
 from storage.graph_fx import to_module
 from storage.records import Input, TracedGraph, Variant
 from tests.support.graphs import corpus, drawn
 
 
-def _traced(
-    ops: list[Op], *, inputs: int = 1, kernels: list[tuple[int, ...]] | None = None, roles: str = ""
-) -> TracedGraph:
-    """Over 4×4 inputs; the graph returns its last value."""
-    names = {"p": "parameter", "b": "buffer"}
-    records = tuple(
-        Input(f"x{n}", names.get(roles[n : n + 1], "input"), "float32", (4, 4), (4, 1), mean=0.0, std=1.0)
-        for n in range(inputs)
-    )
-    graph = Graph(inputs, tuple(ops), (Ref(inputs + len(ops) - 1),))
+def _traced(ops: list[Op], kernels: list[tuple[int, ...]] | None = None, role: str = "input") -> TracedGraph:
+    """Over one 4×4 input; the graph returns its last value."""
+    records = (Input("x", role, "float32", (4, 4), (4, 1), mean=0.0, std=1.0),)
+    graph = Graph(1, tuple(ops), (Ref(len(ops)),))
     return TracedGraph("test:made", 0, graph, records, None if kernels is None else tuple(kernels))
 
 
@@ -64,9 +58,8 @@ def test_plateaus_are_at_most_64_ops() -> None:
 
 def test_ranges_of_real_graphs() -> None:
     attention, convolution, embedding = (prepare(traced) for traced in corpus())
-    assert [list(p.traced.graph.op_sequence[s:e]) for p in (attention,) for s, e in fusible_ranges(p)] == [
-        ["operator.add", "torch.nn.functional.layer_norm"]
-    ] * 3
+    found = [attention.traced.graph.op_sequence[start:end] for start, end in fusible_ranges(attention)]
+    assert found == [["operator.add", "torch.nn.functional.layer_norm"]] * 3
     assert list(fusible_ranges(convolution)) == [(1, 3), (4, 7), (8, 10), (11, 14)]
     assert len(list(fusible_ranges(embedding))) >= 3
 
@@ -79,11 +72,11 @@ def test_subgraphs_compute_alone_what_they_compute_in_their_model() -> None:
         for variant in (v for v in result.variants if v.sources[0].model == traced.model):
             start, end = variant.sources[0].start, variant.sources[0].end
             before = _values(traced, start)
-            part = [before[n] for n in _inputs_of(traced, start, end)]
+            part = cut(traced.graph, start, end)
             with torch.no_grad():
-                outputs = to_module(variant.graph, "cpu").forward(*(t.clone() for t in part))
+                outputs = to_module(variant.graph, "cpu").forward(*(before[n].clone() for n in part.inputs))
             after = _values(traced, end)
-            expected = [after[n] for n in _outputs_of(traced, start, end)]
+            expected = [after[n] for n in part.outputs]
             assert len(outputs) == len(expected)
             assert all(torch.equal(a, b) for a, b in zip(outputs, expected, strict=True)), variant.sources
 
@@ -94,18 +87,6 @@ def _values(traced: TracedGraph, end: int) -> list:
     graph = Graph(traced.graph.inputs, traced.graph.ops[:end], tuple(Ref(n) for n in numbers))
     with torch.no_grad():
         return list(to_module(graph, "cpu").forward(*drawn(traced.inputs)))
-
-
-def _inputs_of(traced: TracedGraph, start: int, end: int) -> tuple[int, ...]:
-    from storage.graph import cut
-
-    return cut(traced.graph, start, end).inputs
-
-
-def _outputs_of(traced: TracedGraph, start: int, end: int) -> tuple[int, ...]:
-    from storage.graph import cut
-
-    return cut(traced.graph, start, end).outputs
 
 
 def test_every_variant_propagates_and_runs_on_drawn_values() -> None:
@@ -176,8 +157,8 @@ def test_changes_that_others_see_are_not_cut() -> None:
         [_call(EXP, Ref(0)), _method("view", Ref(1), 16), _method("relu_", Ref(2)), _call(TANH, Ref(1))]
     )
     assert "read outside later" in _sole(through_a_view, 2)
-    for role in ("", "p", "b"):
-        assert "of the model" in _sole(_traced([_method("relu_", Ref(0))], roles=role), 0)
+    for role in ("input", "parameter", "buffer"):
+        assert "of the model" in _sole(_traced([_method("relu_", Ref(0))], role=role), 0)
     two_names = _traced(
         [_call(EXP, Ref(0)), _method("view", Ref(1), 4, 4), _call("torch.add", Ref(1), Ref(2), out=Ref(1))]
     )

@@ -1,4 +1,6 @@
+import random
 import time
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +25,7 @@ def test_no_pair_repeats_in_the_end(given_: list[list[int]]) -> None:
     seen: set[tuple[int, int]] = set()
     for sequence in grammar.sequences:
         previous = None
-        for pair in zip(sequence, sequence[1:], strict=False):
+        for pair in pairwise(sequence):
             assert pair not in seen or pair == previous  # an overlapping run
             seen.add(pair)
             previous = pair
@@ -46,7 +48,7 @@ def test_repeats_are_disjoint_and_repeat(given_: list[list[str | None]]) -> None
     found = repeats(given_, shortest=2, longest=8)
     for text in range(len(given_)):
         own = [r for r in found if r.text == text]
-        assert all(a.end <= b.start for a, b in zip(own, own[1:], strict=False))
+        assert all(a.end <= b.start for a, b in pairwise(own))
     for repeat in found:
         tokens = given_[repeat.text][repeat.start : repeat.end]
         assert 2 <= len(tokens) <= 8
@@ -88,8 +90,6 @@ def test_nothing_repeats() -> None:
 
 
 def test_time_grows_with_the_text() -> None:
-    import random
-
     source = random.Random(0)
     blocks = [[source.randrange(80) for _ in range(source.randrange(5, 50))] for _ in range(100)]
 
