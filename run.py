@@ -41,8 +41,11 @@ def main(arguments: list[str]) -> int:
         set_up()
         return subprocess.call(commands[command], cwd=ROOT) if commands[command] else 0
     except subprocess.CalledProcessError as error:
-        print(f"setting up {VENV} failed (exit {error.returncode}): see the lines above; "
-              "the package registry must be reachable, and 8 GB of disk free", file=sys.stderr)
+        print(
+            f"setting up {VENV} failed (exit {error.returncode}): see the lines above; "
+            "the package registry must be reachable, and 8 GB of disk free",
+            file=sys.stderr,
+        )
         return 1
     except KeyboardInterrupt:
         return 130
@@ -50,7 +53,9 @@ def main(arguments: list[str]) -> int:
 
 def set_up() -> None:
     """Make the environment, unless it is already as pyproject.toml and constraints.txt say."""
-    wanted = hashlib.sha256(b"".join((ROOT / n).read_bytes() for n in ("pyproject.toml", "constraints.txt"))).hexdigest()
+    wanted = hashlib.sha256(
+        b"".join((ROOT / n).read_bytes() for n in ("pyproject.toml", "constraints.txt"))
+    ).hexdigest()
     stamp = VENV / "passnet-setup"
     if stamp.exists() and stamp.read_text() == wanted:
         return

@@ -140,9 +140,10 @@ def _wrapper(function: str, graph: Graph, cases: Sequence[Case], kernels: _Kerne
     table, bodies = [], []
     for number, entries in enumerate(routes.values()):
         body, names, rows = merge([text for _, text in entries], _plan_name, always="[")
-        bodies.append(f"    {', '.join(names)}{',' if len(names) == 1 else ''} = plan\n{body}")
+        unpacked = f"    {', '.join(names)}{',' if len(names) == 1 else ''} = plan\n" if names else ""
+        bodies.append(unpacked + body)
         for (key, _), row in zip(entries, rows, strict=True):
-            plan = f"({', '.join(row)},)"
+            plan = f"({', '.join(row)},)" if row else "()"
             table.append(f"    {key}: {plan if len(routes) == 1 else f'({number}, {plan})'},\n")
     looked_up = ", ".join(
         f"{n}.dtype, {n}.shape, {n}.stride()" for n in (value_name(i, graph.inputs) for i in range(graph.inputs))
@@ -177,7 +178,8 @@ def _body(program: Program, kernels: _Kernels) -> str:
             arguments.append(f"BLOCK={slot(tuning.row_block)}")
         else:
             arguments += [f"ROWS={slot(tuning.row_block)}", f"COLUMNS={slot(tuning.column_block)}"]
-        arguments.append(f"num_warps={slot(tuning.warps)}")
+        # Contracted, a rounding between two ops of a half type would be skipped, and eager does not skip it.
+        arguments += [f"num_warps={slot(tuning.warps)}", "enable_fp_fusion=False"]
         lines.append(f"{name}[{slot(f'({launch.kernel.programs},)')}]({', '.join(arguments)})")
     lines.append(f"return {', '.join(_returned(r) for r in program.returned)}")
     return "".join(f"    {line}\n" for line in lines)
@@ -187,6 +189,8 @@ def _returned(value: Returned) -> str:
     if value.view is None:
         return value.name
     shape, stride, offset = value.view
+    if value.relative:
+        return f"{value.name}.as_strided({slot(shape)}, {slot(stride)}, {value.name}.storage_offset() + {slot(offset)})"
     return f"{value.name}.as_strided({slot(shape)}, {slot(stride)}, {slot(offset)})"
 
 

@@ -18,12 +18,19 @@ from extraction.lowering import Lowered, lowered
 from storage.graph import Graph
 from storage.records import Input
 
-_EAGER_LIKE = {
-    "emulate_precision_casts": True,  # eager rounds after every op, TorchInductor would keep float32 between ops
-    "comprehensive_padding": False,  # padded strides are not eager's
-    "split_reductions": False,  # one kernel a reduction: rows are many, launches are what costs
+_LOWERING = {
+    # eager rounds after every op and has no padded strides
+    "emulate_precision_casts": True,
+    "comprehensive_padding": False,
+    # launches are what costs: few kernels, even if some of their accesses are strided
+    "force_pointwise_cat": True,
+    "split_reductions": False,
+    "unroll_reductions_threshold": 1,
     "triton.mix_order_reduction": False,
+    "triton.tiling_prevents_pointwise_fusion": False,
+    "triton.tiling_prevents_reduction_fusion": False,
 }
+"""TorchInductor's options while a region is lowered."""
 
 Shape = tuple[int, ...]
 
@@ -48,20 +55,31 @@ class Launch:
 
 @dataclass(frozen=True)
 class Returned:
-    """A value that the program returns: `name` itself, or the view (shape, stride, offset) of it."""
+    """A value that the program returns: `name` itself, or the view (shape, stride, offset) of it; the offset counts
+    from the storage's start, or from the first element of `name` if it is `relative`."""
 
     name: str
     view: tuple[Shape, Shape, int] | None = None
+    relative: bool = False
 
 
 @dataclass(frozen=True)
 class Program:
-    """Inputs are `in_0…`; the key is the dtype, shape and stride of each, which everything here relies on."""
+    """Inputs are `in_0…`; the key is the dtype, shape and stride of each, which everything here relies on.
+
+    `replaced` is how many launches eager needs for the same.
+    """
 
     key: tuple[tuple[torch.dtype, Shape, Shape], ...]
     allocations: tuple[Allocation, ...]
     launches: tuple[Launch, ...]
     returned: tuple[Returned, ...]
+    replaced: int
+
+    @property
+    def saving(self) -> int:
+        """Launches that the program saves."""
+        return self.replaced - len(self.launches)
 
 
 def program(graph: Graph, inputs: Sequence[Input], limits: Limits) -> Program:
@@ -72,7 +90,7 @@ def program(graph: Graph, inputs: Sequence[Input], limits: Limits) -> Program:
     known = facts(graph, inputs)
     if any(math.prod(i.shape) >= INDEX_LIMIT for i in inputs):
         raise Unsupported("tensors of 2^31 elements or more")
-    with inductor_config.patch(_EAGER_LIKE), lowered(graph, inputs) as result:
+    with inductor_config.patch(_LOWERING), lowered(graph, inputs) as result:
         return _Builder(graph, known, result, limits).build()
 
 
@@ -101,7 +119,7 @@ class _Builder:
             kernel = emit(body, self.buffers, choose(body, self.limits))
             launches.append(Launch(kernel, tuple(self._name(base) for base in kernel.pointers)))
         key = tuple((getattr(torch, i.dtype), i.shape, i.stride) for i in self.inputs)
-        return Program(key, tuple(self.allocations), tuple(launches), returned)
+        return Program(key, tuple(self.allocations), tuple(launches), returned, sum(self.known.launches))
 
     def _base_of_input(self, number: int) -> str:
         return self.result.lowering.graph_input_names[number]
@@ -128,8 +146,7 @@ class _Builder:
         shape, stride = (tuple(int(n) for n in numbers) for numbers in (layout.size, layout.stride))
         if shape != output.shape or _essential(shape, stride) != _essential(output.shape, output.stride):
             raise Unsupported(f"TorchInductor lays an output out with strides {stride}, eager with {output.stride}")
-        inner = int(layout.offset) if isinstance(node, ir.ReinterpretView) else 0
-        return Buffer(buffer.base, buffer.offset + inner, buffer.dtype)
+        return Buffer(buffer.base, buffer.offset + int(layout.offset), buffer.dtype)
 
     def _alias(self, output: Layout) -> Returned:
         number = next(n for n, layout in enumerate(self.inputs) if layout.storage == output.storage)
@@ -137,7 +154,7 @@ class _Builder:
         offset = output.offset - source.offset
         if (output.dtype, output.shape, output.stride, offset) == (source.dtype, source.shape, source.stride, 0):
             return Returned(f"in_{number}")
-        raise Unsupported("returns a view of an input that it writes to")
+        return Returned(f"in_{number}", (output.shape, output.stride, offset), relative=True)
 
     def _return(self, output: Layout, buffer: Buffer) -> Returned:
         whole = buffer.offset == 0 and _length(output.shape, output.stride) == self._storage_length(buffer.base)

@@ -103,7 +103,26 @@ class Capture(DefaultHandler):
         first = 1 if name == "where" else 0
         if name not in TO_BOOL:
             args = args[:first] + tuple(self._promoted(a, dtype) for a in args[first:])
+        if name == "add" and (contracted := self._normalisation(args)):
+            return contracted
         return self.body.value(name, args, dtype, half=half)
+
+    def _normalisation(self, args: tuple[Value, ...]) -> Value | None:
+        """`(x - mean) * rsqrt(var + eps) * w + b` rounded as in eager's CUDA kernels, which contract it.
+
+        Batch norm is `fma(w * (x - mean), r, b)` there, bit for bit; layer norm `fma((x - mean) * r, w, b)`. A last bit
+        of difference would not matter by itself, but a half type or a TF32 convolution behind it magnifies it.
+        """
+        scaled, shift = args
+        if scaled.op != "mul" or scaled.args[0].op != "mul":
+            return None
+        (centred, inverse), weight = scaled.args[0].args, scaled.args[1]
+        if (centred.op, inverse.op) != ("sub", "rsqrt"):
+            return None
+        if inverse.depth:
+            return self.body.value("fma", (scaled.args[0], weight, shift), shift.dtype)
+        product = self.body.value("mul", (weight, centred), centred.dtype)
+        return self.body.value("fma", (product, inverse, shift), shift.dtype)
 
     def _promoted(self, value: Value, dtype: torch.dtype) -> Value:
         """Bools and integers become numbers of the operation's type; literals need no conversion."""
@@ -156,7 +175,10 @@ class Capture(DefaultHandler):
     def _to(self, x: Value, dtype: torch.dtype) -> Value:
         if dtype not in _DTYPES:
             raise Unsupported(f"conversion to {dtype}")
+        if dtype in HALF and x.op == "constant":
+            return self.constant(x.detail, torch.float32)  # eager keeps scalar operands in float32
         if dtype in HALF:
+            x = self._cube_in_half(x, dtype)
             exact = x.half == dtype or x.dtype == torch.bool
             as_float = x if x.dtype.is_floating_point else self.body.value("cast", (x,), torch.float32, half=dtype)
             if exact:
@@ -168,6 +190,16 @@ class Capture(DefaultHandler):
             zero = self.constant(0, x.dtype)
             return self.body.value("ne", (x, zero), torch.bool)
         return self.body.value("cast", (x,), dtype)
+
+    def _cube_in_half(self, x: Value, dtype: torch.dtype) -> Value:
+        """`x ** 3` of a half type is rounded after each product by eager's CUDA kernel."""
+        if x.op != "mul" or x.args[0].op != "mul":
+            return x
+        (first, second), third = x.args[0].args, x.args[1]
+        if not first is second is third or first.half != dtype:
+            return x
+        square = self.body.value("narrow", (x.args[0],), torch.float32, detail=dtype, half=dtype)
+        return self.body.value("mul", (square, third), torch.float32)
 
     def trunc_to_int(self, x: Value, dtype: torch.dtype) -> Value:
         return self.body.value("cast", (x,), dtype)

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from passbench import arena, compilers
+from passbench import arena, compilers, interpreter
 from passbench.contract import ContractError, PassRule, load_rules, read_pass_dir
 from passbench.rewrite import apply_pass
 from passbench.wire import (
@@ -313,7 +313,9 @@ def main(start: Start) -> None:
         torch.cuda.set_device(device)
         torch.cuda.synchronize()
     else:
-        _untimed_autotuning()
+        interpreter.untimed_autotuning()
+        if "TRITON_INTERPRET" in os.environ:
+            interpreter.round_bfloat16_to_nearest()
     worker = Worker(device)
     gc.freeze()  # collections between calls need not look at torch itself
     for nonce, command in _commands(start.commands):
@@ -329,14 +331,3 @@ def _commands(fd: int) -> Iterator[tuple[int, Command]]:
 def _write(fd: int, data: bytes) -> None:
     while data:
         data = data[os.write(fd, data) :]
-
-
-def _untimed_autotuning() -> None:
-    """Without a GPU Triton has no benchmarker: each configuration is tried once, and the first one kept."""
-    from triton.runtime.autotuner import Autotuner
-
-    def try_once(kernel_call: Callable, quantiles: tuple[float, ...]) -> list[float]:
-        kernel_call()
-        return [1.0 for _ in quantiles]
-
-    Autotuner.do_bench = property(lambda self: try_once)

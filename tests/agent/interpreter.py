@@ -12,13 +12,11 @@ from pathlib import Path
 
 os.environ["TRITON_INTERPRET"] = "1"
 
-import numpy as np
 import torch
-import triton.language as tl
-from triton.runtime import interpreter
 
 from passbench.contract import PassRule
 from passbench.inputs import CORRECTNESS, make_inputs
+from passbench.interpreter import round_bfloat16_to_nearest
 from passbench.rewrite import apply_pass
 from storage.graph_fx import to_fx
 from storage.records import Variant
@@ -26,21 +24,6 @@ from storage.records import Variant
 ATOL = 1e-5
 RTOL = {torch.float32: 1.3e-6, torch.float16: 1e-3, torch.bfloat16: 1.6e-2, torch.float64: 1e-7}
 """Tolerances of DESIGN.md, section 5, at t = -5."""
-
-
-def round_bfloat16_to_nearest() -> None:
-    """The interpreter truncates float32 to bfloat16 where a GPU rounds to nearest even; this makes it round."""
-    truncating = interpreter.InterpreterBuilder.cast_impl
-
-    def cast_impl(self, src, dst_type):
-        if (src.dtype.scalar, dst_type.scalar) != (tl.float32, tl.bfloat16):
-            return truncating(self, src, dst_type)
-        bits = np.ascontiguousarray(src.data).view(np.uint32).astype(np.uint64)
-        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-        data = np.where(np.isnan(src.data), 0x7FC0, rounded).astype(np.uint16)
-        return interpreter.TensorHandle(data, dst_type.scalar)
-
-    interpreter.InterpreterBuilder.cast_impl = cast_impl
 
 
 def rules_of(directory: Path) -> list[PassRule]:

@@ -1,6 +1,5 @@
 """Variants from plain functions, and a client of the interpreter process."""
 
-import inspect
 import json
 import os
 import subprocess
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from passbench.pattern import trace_pattern
 from storage.graph_fx import from_fx
 from storage.records import Input, Sample, Variant, dtype_name
 
@@ -26,12 +26,8 @@ def tensor(*shape: int, dtype: str = "float32", stride: tuple[int, ...] | None =
 
 
 def variant(function: Callable, *inputs: Input) -> Variant:
-    """The variant of a function traced with fx; in-place operators are kept as dynamo keeps them."""
-    from passbench.pattern import _Tracer
-
-    graph = _Tracer().trace(function)
-    graph.eliminate_dead_code()
-    return Variant("fusible", from_fx(graph), inputs, ())
+    """The variant of a function, traced as PassBench traces patterns: operators in place are kept as dynamo does."""
+    return Variant("fusible", from_fx(trace_pattern(function, "test").ops[0].graph), inputs, ())
 
 
 def sample(*variants: Variant) -> Sample:
@@ -41,9 +37,7 @@ def sample(*variants: Variant) -> Sample:
 
 def in_dtype(inputs: tuple[Input, ...], dtype: str) -> tuple[Input, ...]:
     """The inputs with their float32 tensors in another dtype."""
-    return tuple(
-        Input(**{**vars(i), "dtype": dtype}) if i.dtype == dtype_name(torch.float32) else i for i in inputs
-    )
+    return tuple(Input(**{**vars(i), "dtype": dtype}) if i.dtype == dtype_name(torch.float32) else i for i in inputs)
 
 
 class Interpreter:
@@ -66,8 +60,3 @@ class Interpreter:
         """Ends the process."""
         self.process.stdin.close()
         self.process.wait(20)
-
-
-def parameters(function: Callable) -> int:
-    """How many inputs a function takes."""
-    return len(inspect.signature(function).parameters)
