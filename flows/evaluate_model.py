@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -115,7 +116,10 @@ def evaluate_sample(
         return read_rows(done, RESULTS)
     rows = []
     for attempt in range(1, attempts + 1):
-        submission = author.write(sample, directory / "passes" / sample.sample / str(attempt))
+        place = directory / "passes" / sample.sample / str(attempt)
+        if place.exists():  # of a run that was killed before it had measured, or that is measured again
+            shutil.rmtree(place)
+        submission = author.write(sample, place)
         for result in bench.run(sample, submission.compiler, submission.pass_dir):
             row = result.to_row(run=run, author=author.name, attempt=attempt)
             if submission.reason and row["status"] == "ok" and not row["reason"]:
@@ -189,8 +193,4 @@ def summary(run: str, rows: Sequence[dict], scores: Sequence[dict]) -> dict:
 
 
 def _aggregate(scores: Sequence[dict], clock: str) -> float | None:
-    return next(_values(scores, clock), None)
-
-
-def _values(scores: Sequence[dict], clock: str) -> Iterator[float]:
-    return (s["aggregate"] for s in scores if s["clock"] == clock)
+    return next((s["aggregate"] for s in scores if s["clock"] == clock), None)

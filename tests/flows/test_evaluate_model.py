@@ -56,12 +56,14 @@ def test_evaluating_again_measures_nothing_and_publishes_nothing(evaluated):
     assert {p: p.stat().st_mtime_ns for p in (data / "runs").rglob("*.parquet")} == parts
 
 
-def test_an_interrupted_evaluation_runs_only_what_is_missing(evaluated):
+@pytest.mark.parametrize("number", [0, 1], ids=["eager", "distill"])
+def test_an_interrupted_evaluation_runs_only_what_is_missing(evaluated, number):
     data, done = evaluated
-    parts = sorted((data / "runs" / done["runs"][0]["run"]).glob("*.parquet"))
-    parts[0].unlink()
+    run = done["runs"][number]
+    parts = sorted((data / "runs" / run["run"]).glob("*.parquet"))
+    parts[0].unlink()  # a pass that was written, and not yet measured, stays behind
     before = {p: p.stat().st_mtime_ns for p in parts[1:]}
-    evaluate_model.fn(author="eager", data=str(data), category="fusible", limit=3, device="cpu")
+    evaluate_model.fn(author=run["author"], data=str(data), category="fusible", limit=3, device="cpu")
     assert parts[0].exists()
     assert {p: p.stat().st_mtime_ns for p in parts[1:]} == before
 
