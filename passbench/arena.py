@@ -10,7 +10,7 @@ import os
 
 import torch
 
-from passbench.wire import TensorAt
+from passbench.wire import Block
 
 ALIGNMENT = 512  # bytes; what CUDA's caching allocator gives
 _SEAL_SHRINK = 0x2  # F_SEAL_SHRINK: a child that cuts the file short would crash the parent
@@ -33,12 +33,6 @@ def contiguous_stride(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def size_of(tensor: TensorAt) -> int:
-    """Bytes that a tensor of the arena takes, its padding included."""
-    size = extent(tensor.shape, tensor.stride) * tensor.dtype.itemsize
-    return -(-size // ALIGNMENT) * ALIGNMENT
-
-
 class CpuArena:
     """A memfd mapped into this process. `size` in bytes; `fd` None makes a new one."""
 
@@ -54,8 +48,8 @@ class CpuArena:
 
     @property
     def handle(self) -> tuple:
-        """What the child opens; `fd` must have been passed to it at its start."""
-        return ("cpu", self.fd, self.size)
+        """What the child opens, with the descriptor that it got at its start."""
+        return ("cpu", self.size)
 
     def raw(self, offset: int, size: int) -> torch.Tensor:
         """`size` bytes at `offset`, with a storage of their own."""
@@ -97,6 +91,7 @@ class CudaArena:
             self._pool = torch.cuda.MemPool()
             with torch.cuda.use_mem_pool(self._pool, device):
                 self.bytes = torch.empty(max(size, 32 << 20), dtype=torch.uint8, device=device)
+            self.bytes.untyped_storage()._share_cuda_()  # CUDA makes a file for it, which children get at their start
         else:
             self.bytes = torch.empty(0, dtype=torch.uint8, device=device).set_(storage)
 
@@ -128,16 +123,24 @@ def make(size: int, device: torch.device) -> Arena:
     return CudaArena(size, device) if device.type == "cuda" else CpuArena(size)
 
 
-def open_handle(handle: tuple) -> Arena:
-    """The arena that another process made."""
+def open_handle(handle: tuple, fd: int | None) -> Arena:
+    """The arena that another process made; `fd`: the memfd, on the CPU."""
     if handle[0] == "cpu":
-        return CpuArena(handle[2], fd=handle[1])
+        return CpuArena(handle[1], fd=fd)
     _, size, device, shared = handle
     return CudaArena(size, torch.device(device), torch.UntypedStorage._new_shared_cuda(*shared))
 
 
-def tensor_at(arena: Arena, at: TensorAt) -> torch.Tensor:
-    """The tensor at its place in the arena: no view of another, alone in its storage."""
-    raw = arena.raw(at.offset, extent(at.shape, at.stride) * at.dtype.itemsize)
-    empty = torch.empty(0, dtype=at.dtype, device=raw.device)
-    return empty.set_(raw.untyped_storage(), 0, at.shape, at.stride)
+def tensors_at(arena: Arena, block: Block, calls: int) -> list[torch.Tensor]:
+    """The tensors of all calls at their places in the arena: no views of another, each alone in its storage."""
+    size = extent(block.shape, block.stride) * block.dtype.itemsize
+    raws = [arena.raw(block.offset + call * block.step, size) for call in range(calls)]
+    empty = torch.empty(0, dtype=block.dtype, device=raws[0].device)
+    return [empty.detach().set_(raw.untyped_storage(), 0, block.shape, block.stride) for raw in raws]
+
+
+def slots_at(arena: Arena, block: Block, calls: int) -> list[torch.Tensor]:
+    """As `tensors_at` for tensors that are written to alone: views of one."""
+    whole = arena.raw(block.offset, calls * block.step).view(block.dtype)
+    step = block.step // block.dtype.itemsize
+    return list(whole.as_strided((calls, *block.shape), (step, *block.stride)).unbind(0))

@@ -1,6 +1,8 @@
 """PassBench: a sample and a compiler in, one result per variant out."""
 
 import contextlib
+import hashlib
+import json
 import secrets
 import shutil
 import tempfile
@@ -12,13 +14,17 @@ from typing import Self
 
 import torch
 
+from passbench import bandwidth
 from passbench.compilers import NAMES
 from passbench.contract import ContractError, PassFiles, read_pass_dir, write_pass_dir
+from passbench.launcher import Launcher
 from passbench.policy import check_files
 from passbench.result import ERROR_CODES, VariantResult, device_name
 from passbench.settings import Settings
 from passbench.side import Side
+from passbench.surroundings import Surroundings, compared
 from passbench.trial import Trial
+from passbench.wire import Code, Warm
 from storage.errors import PassNetError
 from storage.records import Sample, Variant
 
@@ -37,9 +43,14 @@ class Bench:
         self.device = _checked(device)
         self.settings = (settings or Settings()).resolved(self.device)
         self._scratch = Path(tempfile.mkdtemp(prefix="passbench-"))
-        self._eager = self._side("reference")
+        interpret = self.device.type == "cpu"
+        self._launcher = Launcher(self._scratch / "zygote")
+        self._pass_launcher = Launcher(self._scratch / "interpreter", interpret=True) if interpret else self._launcher
+        self._surroundings = Surroundings(self.device)
+        self._eager = self._side("eager", self._launcher)
+        self._double = self._side("double", self._launcher) if self.settings.double else None
+        self._passes = self._side("passes", self._pass_launcher)
         self._warm: dict[str, Side] = {}
-        self._passes = 0
 
     def __enter__(self) -> Self:
         return self
@@ -49,9 +60,12 @@ class Bench:
 
     def close(self) -> None:
         """End all workers and remove their files."""
-        for side in (self._eager, *self._warm.values()):
-            side.close()
+        for side in (self._eager, self._double, self._passes, *self._warm.values()):
+            if side is not None:
+                side.close()
         self._warm.clear()
+        for launcher in (self._launcher, self._pass_launcher):
+            launcher.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def run(
@@ -65,7 +79,7 @@ class Bench:
         if compiler not in NAMES:
             raise PassNetError(f"compiler {compiler!r} is unknown; there are {', '.join(NAMES)}")
         if compiler != "pass":
-            yield from self._trials(sample, compiler, self._warm_side(compiler), None, (), progress)
+            yield from self._trials(sample, compiler, self._warm_side(compiler), None, None, progress)
             return
         if pass_dir is None:
             raise PassNetError('compiler "pass" needs a pass directory')
@@ -78,7 +92,7 @@ class Bench:
             yield from self._refused(sample, "compile_error", str(error), ())
             return
         texts = tuple(files.files.items())
-        findings = check_files(files)
+        findings = [] if "static_policy" in self.settings.off else check_files(files)
         if findings:
             first = findings[0]
             reason = f"{first.rule}: {first.file}:{first.line}: {first.message}"
@@ -86,20 +100,38 @@ class Bench:
                 yield replace(result, findings=tuple(findings))
             return
         with self._pass_side(files) as (side, copy):
-            yield from self._trials(sample, "pass", side, str(copy), texts, progress)
+            yield from self._trials(sample, "pass", side, str(copy), files, progress)
 
     @contextlib.contextmanager
     def _pass_side(self, files: PassFiles) -> Iterator[tuple[Side, Path]]:
-        """A worker of this pass alone, with a copy of exactly the text that was validated."""
-        self._passes += 1
-        side = self._side(f"pass-{self._passes}")
-        try:
-            copy = side.scratch / "pass"
+        """A fresh worker of this pass alone, with a copy of exactly the text that was validated.
+
+        Compiled kernels are kept for the same text, and for no other.
+        """
+        room = self._scratch / f"pass-{_digest(files)}"
+        copy = room / "pass"
+        if not copy.exists():
             write_pass_dir(files.files, copy)
-            yield side, copy
+            if self.device.type == "cuda":
+                shutil.copytree(self._compiled(), room / "box" / "triton")
+        self._passes.move(room / "box", self._pass_launcher)
+        try:
+            yield self._passes, copy
         finally:
-            side.close()
-            shutil.rmtree(side.scratch, ignore_errors=True)
+            self._passes.stop()
+
+    def _compiled(self) -> Path:
+        """A cache of what Triton builds once for all kernels; made by a worker that sees no pass."""
+        box = self._scratch / "warm" / "box"
+        if not box.exists():
+            side = Side(self.device, self.settings, self._launcher, box)
+            try:
+                reply = side.ask(Warm(), self.settings.first_call_timeout)
+            finally:
+                side.close()
+            if reply.code is not Code.OK:
+                raise PassNetError(f"Triton does not work here: {reply.text}")
+        return box / "triton"
 
     def _refused(self, sample: Sample, status: str, reason: str, files: tuple) -> Iterator[VariantResult]:
         for variant in sample.variants:
@@ -113,7 +145,7 @@ class Bench:
         compiler: str,
         side: Side,
         pass_dir: str | None,
-        files: tuple,
+        files: PassFiles | None,
         progress: Progress | None,
     ) -> Iterator[VariantResult]:
         for number, variant in enumerate(sample.variants, 1):
@@ -123,23 +155,42 @@ class Bench:
                 if progress is not None:
                     progress(f"{where}: {stage}")
 
-            begin = time.monotonic()
+            begin, before = time.monotonic(), self._surroundings.look()
             seed = secrets.randbits(62) if self.settings.seed is None else self.settings.seed
-            outcome = Trial(variant, self._eager, side, self.settings, seed, report).run(compiler, pass_dir)
-            compared = outcome.comparison
+            trial = Trial(variant, self._eager, side, self._double, self.settings, seed, report, files)
+            outcome = trial.run(compiler, pass_dir)
+            agreement = outcome.comparison
+            missing = self._missing()
             report(outcome.status)
             yield replace(
                 self._result(sample, variant, compiler, outcome.status),
                 reason=outcome.reason,
                 error_code=outcome.error_code,
-                t_min=compared.t_min if compared else None,
-                max_abs_error=compared.max_abs_error if compared else None,
+                t_min=agreement.t_min if agreement else None,
+                max_abs_error=agreement.max_abs_error if agreement else None,
+                errors=outcome.errors,
                 timings=outcome.timings,
-                layers=("static_policy", *outcome.layers) if compiler == "pass" else tuple(outcome.layers),
+                layers=self._layers(compiler, outcome.layers, missing),
+                layers_missing=missing,
+                surroundings=compared(before, self._surroundings.look()),
                 matches=outcome.matches,
-                pass_files=files,
+                pass_files=tuple(files.files.items()) if files else (),
                 seconds=time.monotonic() - begin,
             )
+
+    def _layers(self, compiler: str, seen: list[str], missing: dict[str, str]) -> tuple[str, ...]:
+        static = ["static_policy"] if compiler == "pass" else []
+        namespaces = [] if "namespaces" in missing else ["namespaces"]
+        return tuple(x for x in (*static, *namespaces, *seen) if x not in self.settings.off)
+
+    def _missing(self) -> dict[str, str]:
+        """Layers that cannot work on this machine, and why."""
+        reasons = {"namespaces": self._pass_launcher.why_not_isolated()}
+        if self.device.type == "cpu":
+            reasons["bandwidth"] = "no GPU"
+        elif bandwidth.bytes_per_us(self.device) is None:
+            reasons["bandwidth"] = "the device does not tell its memory's rate"
+        return {layer: why for layer, why in reasons.items() if why}
 
     def _result(self, sample: Sample, variant: Variant, compiler: str, status: str) -> VariantResult:
         return VariantResult(
@@ -155,12 +206,16 @@ class Bench:
 
     def _warm_side(self, compiler: str) -> Side:
         if compiler not in self._warm:
-            self._warm[compiler] = self._side(compiler)
+            self._warm[compiler] = self._side(compiler, self._launcher)
         return self._warm[compiler]
 
-    def _side(self, name: str) -> Side:
-        interpret = self.device.type == "cpu" and name.startswith("pass-")
-        return Side(self.device, self.settings, self._scratch / name, interpret=interpret)
+    def _side(self, name: str, launcher: Launcher) -> Side:
+        return Side(self.device, self.settings, launcher, self._scratch / name / "box")
+
+
+def _digest(files: PassFiles) -> str:
+    """A name for the text of a pass."""
+    return hashlib.sha256(json.dumps(files.files, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def bench(

@@ -9,6 +9,8 @@ from collections.abc import Callable
 import torch
 from torch import fx
 
+from passbench.double import in_double
+
 NAMES = ("pass", "eager", "inductor", "inductor-direct", "inductor-max-autotune", "cudagraphs")
 """Compilers that `bench` knows."""
 
@@ -18,9 +20,14 @@ class CompileError(Exception):
 
 
 def build(name: str, module: fx.GraphModule, device: torch.device) -> Callable:
-    """The callable of a baseline; it takes the module's inputs. Raises CompileError where the device rules it out."""
+    """The callable of a baseline, or of "double", the reference; it takes the module's inputs.
+
+    Raises CompileError where the device rules it out.
+    """
     if name == "eager":
         return module.forward
+    if name == "double":
+        return in_double(module)
     if name == "inductor":
         return torch.compile(module)
     if name == "inductor-max-autotune":
@@ -75,9 +82,9 @@ class _CudaGraph:
     def __call__(self, *inputs: torch.Tensor | int) -> object:
         if self._graph is None:
             self._capture(inputs)
-        for own, given in zip(self._inputs, inputs, strict=True):
-            if isinstance(own, torch.Tensor):
-                own.copy_(given)
+        pairs = [(a, b) for a, b in zip(self._inputs, inputs, strict=True) if isinstance(a, torch.Tensor)]
+        if pairs:
+            torch._foreach_copy_(*map(list, zip(*pairs, strict=True)))
         self._graph.replay()
         return _cloned(self._outputs)
 

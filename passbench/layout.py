@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import torch
 
-from passbench.arena import ALIGNMENT, contiguous_stride, extent, size_of
+from passbench.arena import ALIGNMENT, contiguous_stride, extent
 from passbench.inputs import PYTHON_INT, Distribution, fill, generator, integer_value
-from passbench.wire import CallSpec, Kind, OutputMeta, TensorAt
+from passbench.wire import Batch, Block, Kind, OutputMeta
 from storage.records import Input, dtype_of
 
 _SHIFTS = 64
@@ -18,9 +18,9 @@ _POISON_FLOAT, _POISON_OTHER = 0xFF, 0xA5  # bytes of a NaN in every floating dt
 
 @dataclass(frozen=True)
 class Layout:
-    """Calls whose inputs lie in bytes [start, middle) of an arena and whose outputs lie in [middle, end)."""
+    """A batch whose inputs lie in bytes [start, middle) of an arena and whose outputs lie in [middle, end)."""
 
-    calls: tuple[CallSpec, ...]
+    batch: Batch
     start: int
     middle: int
     end: int
@@ -34,75 +34,78 @@ def call_bytes(specs: tuple[Input, ...], outputs: tuple[OutputMeta, ...]) -> int
 def lay_out(specs: tuple[Input, ...], outputs: tuple[OutputMeta, ...], calls: int, rng: random.Random) -> Layout:
     """Places for `calls` calls, at a start that `rng` chooses."""
     start = rng.randrange(_SHIFTS) * ALIGNMENT
-    placed, middle, end = _place(specs, outputs, calls, start)
-    return Layout(placed, start, middle, end)
+    batch, middle, end = _place(specs, outputs, calls, start)
+    return Layout(batch, start, middle, end)
 
 
-def _place(
-    specs: tuple[Input, ...], outputs: tuple[OutputMeta, ...], calls: int, start: int
-) -> tuple[tuple[CallSpec, ...], int, int]:
+def _place(specs: tuple[Input, ...], outputs: tuple[OutputMeta, ...], calls: int, start: int) -> tuple[Batch, int, int]:
     offset = start
-    inputs: list[tuple[TensorAt | int, ...]] = []
-    for _ in range(calls):
-        own: list[TensorAt | int] = []
-        for spec in specs:
-            if spec.dtype == PYTHON_INT:
-                own.append(integer_value(spec))
-                continue
-            at = TensorAt(offset, dtype_of(spec.dtype), tuple(spec.shape), tuple(spec.stride))
-            own.append(at)
-            offset += size_of(at)
-        inputs.append(tuple(own))
+    inputs: list[Block | int] = []
+    for spec in specs:
+        if spec.dtype == PYTHON_INT:
+            inputs.append(integer_value(spec))
+            continue
+        block = _block(offset, dtype_of(spec.dtype), tuple(spec.shape), tuple(spec.stride))
+        inputs.append(block)
+        offset += calls * block.step
     middle = offset
-    slots: list[tuple[TensorAt | None, ...]] = []
-    for _ in range(calls):
-        out: list[TensorAt | None] = []
-        for meta in outputs:
-            if meta.kind is Kind.NONE:
-                out.append(None)
-                continue
-            at = TensorAt(offset, meta.dtype, meta.shape, contiguous_stride(meta.shape))
-            out.append(at)
-            offset += size_of(at)
-        slots.append(tuple(out))
-    placed = tuple(CallSpec(i, o) for i, o in zip(inputs, slots, strict=True))
-    return placed, middle, offset
+    slots: list[Block | None] = []
+    for meta in outputs:
+        if meta.kind is Kind.NONE:
+            slots.append(None)
+            continue
+        block = _block(offset, meta.dtype, meta.shape, contiguous_stride(meta.shape))
+        slots.append(block)
+        offset += calls * block.step
+    return Batch(calls, tuple(inputs), tuple(slots)), middle, offset
 
 
-def view(memory: torch.Tensor, at: TensorAt) -> torch.Tensor:
-    """The tensor at its place in a flat tensor of bytes, as a view."""
-    return elements(memory, at).as_strided(at.shape, at.stride)
+def _block(offset: int, dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...]) -> Block:
+    size = extent(shape, stride) * dtype.itemsize
+    return Block(offset, max(-(-size // ALIGNMENT), 1) * ALIGNMENT, dtype, shape, stride)
 
 
-def elements(memory: torch.Tensor, at: TensorAt) -> torch.Tensor:
-    """The memory of a tensor of the arena as a flat view of its dtype."""
-    size = extent(at.shape, at.stride) * at.dtype.itemsize
-    return memory[at.offset : at.offset + size].view(at.dtype)
+def view(memory: torch.Tensor, block: Block, calls: int) -> torch.Tensor:
+    """The tensors of all calls as one view of a flat tensor of bytes; the first dimension is the call."""
+    step = block.step // block.dtype.itemsize
+    return elements(memory, block, calls).as_strided((calls, *block.shape), (step, *block.stride))
+
+
+def elements(memory: torch.Tensor, block: Block, calls: int) -> torch.Tensor:
+    """The memory of a block, padding included, as a flat view of its dtype."""
+    return raw(memory, block, calls).view(block.dtype)
+
+
+def raw(memory: torch.Tensor, block: Block, calls: int) -> torch.Tensor:
+    """The bytes of a block, padding included."""
+    return memory[block.offset : block.offset + calls * block.step]
 
 
 def draw(
-    memory: torch.Tensor, layout: Layout, specs: tuple[Input, ...], seed: int, first: int, how: Distribution
+    memory: torch.Tensor, layout: Layout, specs: tuple[Input, ...], seed: int, index: int, how: Distribution
 ) -> None:
-    """Draw the inputs of every call afresh into `memory`; call i is draw number `first` + i of the seed."""
-    for number, call in enumerate(layout.calls):
-        gen = generator(seed, first + number, memory.device)
-        for spec, at in zip(specs, call.inputs, strict=True):
-            if isinstance(at, TensorAt):
-                fill(elements(memory, at), spec, how, gen)
+    """Draw the inputs of every call afresh into `memory`: draw number `index` of the seed."""
+    gen = generator(seed, index, memory.device)
+    for spec, block in zip(specs, layout.batch.inputs, strict=True):
+        if isinstance(block, Block):
+            fill(elements(memory, block, layout.batch.calls), spec, how, gen)
 
 
-def poison(memory: torch.Tensor, ats: tuple[TensorAt | int | None, ...]) -> None:
-    """Overwrite tensors with NaN, or an unlikely value for dtypes without one."""
-    for at in ats:
-        if isinstance(at, TensorAt):
-            floating = at.dtype.is_floating_point or at.dtype.is_complex
-            size = extent(at.shape, at.stride) * at.dtype.itemsize
-            memory[at.offset : at.offset + size].fill_(_POISON_FLOAT if floating else _POISON_OTHER)
+def poison(memory: torch.Tensor, blocks: tuple[Block | int | None, ...], calls: int) -> None:
+    """Overwrite blocks with NaN, or an unlikely value for dtypes without one."""
+    for block in blocks:
+        if isinstance(block, Block):
+            raw(memory, block, calls).fill_(_poison_of(block))
 
 
-def is_poison(memory: torch.Tensor, at: TensorAt) -> bool:
-    """Whether every byte of the slot is still what `poison` wrote."""
-    floating = at.dtype.is_floating_point or at.dtype.is_complex
-    size = extent(at.shape, at.stride) * at.dtype.itemsize
-    data = memory[at.offset : at.offset + size]
-    return size > 0 and bool((data == (_POISON_FLOAT if floating else _POISON_OTHER)).all())
+def poisoned(memory: torch.Tensor, block: Block, calls: int) -> torch.Tensor:
+    """For each call, whether every byte of its slot is still what `poison` wrote; never for an empty tensor."""
+    size = extent(block.shape, block.stride) * block.dtype.itemsize
+    if size == 0:
+        return torch.zeros(calls, dtype=torch.bool, device=memory.device)
+    rows = raw(memory, block, calls).view(calls, block.step)[:, :size]
+    return (rows == _poison_of(block)).all(dim=1)
+
+
+def _poison_of(block: Block) -> int:
+    return _POISON_FLOAT if block.dtype.is_floating_point or block.dtype.is_complex else _POISON_OTHER

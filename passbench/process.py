@@ -1,44 +1,29 @@
 """A child process that runs code which nobody trusts, as its parent sees it."""
 
 import contextlib
-import importlib
 import os
 import secrets
 import select
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import deque
-from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
 from passbench import wire
+from passbench.launcher import Launcher, environment
 from passbench.settings import Settings
 from passbench.wire import Command, Reply
-from passbench.worker import Start
+from passbench.zygote import STATUS, Spawn
 
-_BOOT = (
-    "import sys; sys.path[:0] = {path!r}\n"
-    "from passbench.worker import Start, main\n"
-    "main(Start(**{start!r}))\n"
-)  # fmt: skip
-_PATH = "/usr/local/cuda/bin:/usr/local/bin:/usr/bin:/bin"
-_KEPT = (
-    "CUDA_VISIBLE_DEVICES",
-    "CUDA_DEVICE_ORDER",
-    "LD_LIBRARY_PATH",
-    "CC",
-    "CXX",
-    "CUDA_HOME",
-    "TRITON_LIBCUDA_PATH",
-)
 _SIGNALS = {s.value: s.name for s in signal.Signals}
 _TAIL_BYTES = 2048
 _FILE_BYTES = 4 << 30
+_KILL_SECONDS = 10.0
+_SPIN_SECONDS = 0.1
+"""How long an exchange that is timed is waited for without sleeping: waking up takes up to 0.2 ms, and varies."""
 
 
 class WorkerDied(Exception):
@@ -52,52 +37,48 @@ class WorkerTimeout(Exception):
 class Process:
     """One child. Not for several threads at once.
 
-    `scratch` is a directory of the child's own: its working directory, home, temporary files and compiler caches.
-    `fds` are passed on (the CPU arena); `interpret` runs Triton kernels on the CPU.
+    `box` is a directory of the child's own, the only one that it may write to: its working directory, home, temporary
+    files and compiler caches. `arena` is the descriptor of the arena on the CPU.
     """
 
     def __init__(
-        self,
-        device: torch.device,
-        settings: Settings,
-        scratch: Path,
-        *,
-        fds: tuple[int, ...] = (),
-        interpret: bool = False,
+        self, device: torch.device, settings: Settings, launcher: Launcher, box: Path, arena: int | None = None
     ) -> None:
-        self._settings = settings
+        self._settings, self._launcher = settings, launcher
+        for name in ("home", "tmp", "work"):
+            (box / name).mkdir(parents=True, exist_ok=True)
+        (box.parent / "dev").mkdir(exist_ok=True)
         command_read, self._commands = os.pipe()
         os.set_blocking(self._commands, False)
         self._replies, reply_write = os.pipe()
         lifeline, self._lifeline = os.pipe()
-        start = Start(
-            command_read, reply_write, lifeline, str(device), settings.threads, settings.child_memory_bytes, _FILE_BYTES
+        self._report, report_write = os.pipe()
+        output, output_write = os.pipe()
+        theirs = (command_read, reply_write, lifeline, report_write, output_write)
+        request = Spawn(
+            str(box),
+            environment(box, launcher.interpret),
+            "namespaces" not in settings.off,
+            str(device),
+            settings.threads,
+            settings.child_memory_bytes,
+            _FILE_BYTES,
+            settings.device_memory_share,
         )
-        for name in ("home", "tmp", "work"):
-            (scratch / name).mkdir(parents=True, exist_ok=True)
         try:
-            self._popen = subprocess.Popen(
-                [sys.executable, "-I", "-c", _BOOT.format(path=_import_path(), start=asdict(start))],
-                env=_environment(scratch, interpret),
-                cwd=scratch / "work",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                pass_fds=(command_read, reply_write, lifeline, *fds),
-                start_new_session=True,
-            )
+            launcher.spawn(request, theirs if arena is None else (*theirs, arena))
         finally:
-            for fd in (command_read, reply_write, lifeline):
+            for fd in theirs:
                 os.close(fd)
-        self._pidfd = os.pidfd_open(self._popen.pid)
         self._poll = select.poll()
         self._poll.register(self._replies, select.POLLIN)
-        self._poll.register(self._pidfd, select.POLLIN)
+        self._poll.register(self._report, select.POLLIN | select.POLLHUP)
         self._tail: deque[bytes] = deque(maxlen=8)
-        self._drain = threading.Thread(target=self._read_output, name="passbench-drain", daemon=True)
+        self._drain = threading.Thread(target=self._read_output, args=(output,), name="passbench-drain", daemon=True)
         self._drain.start()
         self._alive = True
         self._asked = False
+        self.pid: int | None = None  # known after the first answer
 
     def ask(self, command: Command, timeout: float) -> Reply:
         """Send a command and wait for its reply, up to `timeout` seconds.
@@ -106,15 +87,18 @@ class Process:
         """
         return self.timed(command, timeout)[0]
 
-    def timed(self, command: Command, timeout: float) -> tuple[Reply, int]:
-        """As `ask`, with the nanoseconds between sending and the reply by this process's clock."""
+    def timed(self, command: Command, timeout: float, *, spin: bool = False) -> tuple[Reply, int]:
+        """As `ask`, with the nanoseconds between sending and the reply by this process's clock. `spin`: wait for the
+        reply without sleeping at first."""
         nonce = secrets.randbits(64)
         data = wire.encode_command(nonce, command)
         limit = timeout if self._asked else timeout + self._settings.start_timeout
         deadline = time.monotonic() + limit
+        if self.pid is None:
+            self._started(deadline, limit)
         begin = time.perf_counter_ns()
         self._write(data, deadline, limit)
-        reply = self._receive(nonce, deadline, limit)
+        reply = self._receive(nonce, deadline, limit, begin + int(_SPIN_SECONDS * 1e9) if spin else 0)
         return reply, time.perf_counter_ns() - begin
 
     def give_up(self, reason: str) -> WorkerDied:
@@ -126,18 +110,45 @@ class Process:
     def alive(self) -> bool:
         return self._alive
 
-    def kill(self) -> None:
-        """End the child and its process group, and release what belongs to it. May be called again."""
+    def kill(self) -> int | None:
+        """End the child and all that it started, and release what belongs to it; its wait status, None if it cannot
+        be told. May be called again."""
         if not self._alive:
-            return
+            return None
         self._alive = False
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._popen.pid, signal.SIGKILL)
-        self._popen.kill()  # it may have left its group
-        self._popen.wait()
-        for fd in (self._commands, self._replies, self._lifeline, self._pidfd):
+        os.close(self._lifeline)  # the supervisor sees to the rest
+        status = self._last_report()
+        for fd in (self._commands, self._replies, self._report):
             os.close(fd)
-        self._drain.join(timeout=1.0)  # a descendant in a session of its own may still hold the pipe
+        self._drain.join(timeout=1.0)
+        return status
+
+    def _started(self, deadline: float, limit: float) -> None:
+        """Wait for the worker's process id."""
+        report = select.poll()
+        report.register(self._report, select.POLLIN | select.POLLHUP)
+        if not report.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise self._late(limit)
+        data = os.read(self._report, STATUS.size)
+        pid = STATUS.unpack(data)[0] if len(data) == STATUS.size else 0
+        if not pid:
+            tail = self._words() or self._launcher.last_words()
+            raise self.give_up(f"the worker process could not be started: {tail}")
+        self.pid = pid
+
+    def _last_report(self) -> int | None:
+        deadline, status = time.monotonic() + _KILL_SECONDS, None
+        while (left := deadline - time.monotonic()) > 0:
+            if not select.select([self._report], [], [], left)[0]:
+                break
+            data = os.read(self._report, STATUS.size)
+            if len(data) < STATUS.size:
+                break
+            if self.pid is None:
+                self.pid = STATUS.unpack(data)[0]
+            else:
+                status = STATUS.unpack(data)[0]
+        return status
 
     def _write(self, data: bytes, deadline: float, limit: float) -> None:
         while data:
@@ -150,22 +161,25 @@ class Process:
             except BrokenPipeError:
                 raise self._died() from None
 
-    def _receive(self, nonce: int, deadline: float, limit: float) -> Reply:
+    def _receive(self, nonce: int, deadline: float, limit: float, spin_until_ns: int) -> Reply:
         try:
-            reply, detail = wire.decode_header(self._read(wire.HEADER_BYTES, deadline, limit), nonce)
+            header = self._read(wire.HEADER_BYTES, deadline, limit, spin_until_ns)
+            reply, follows = wire.decode_header(header, nonce)
             self._asked = True
-            if not detail:
-                return reply
-            text, outputs = wire.decode_detail(self._read(wire.DETAIL_BYTES, deadline, limit))
+            if follows:
+                return wire.decode_rest(reply, follows, self._read(wire.rest_bytes(follows), deadline, limit))
         except wire.ProtocolError as error:
             raise self.give_up(str(error)) from None
-        return Reply(reply.code, reply.index, reply.count, reply.device_us, text, outputs)
+        return reply
 
-    def _read(self, size: int, deadline: float, limit: float) -> bytes:
+    def _read(self, size: int, deadline: float, limit: float, spin_until_ns: int = 0) -> bytes:
         data = b""
         while len(data) < size:
-            ready = self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+            spin = time.perf_counter_ns() < spin_until_ns
+            ready = self._poll.poll(0 if spin else max(0.0, deadline - time.monotonic()) * 1000)
             if not ready:
+                if spin:
+                    continue
                 raise self._late(limit)
             if any(fd == self._replies and event & select.POLLIN for fd, event in ready):
                 data += os.read(self._replies, size - len(data))
@@ -178,35 +192,20 @@ class Process:
         return WorkerTimeout(f"no answer within {limit:g} s")
 
     def _died(self) -> WorkerDied:
-        self.kill()
-        code = self._popen.returncode
-        how = f"signal {_SIGNALS.get(-code, -code)}" if code < 0 else f"exit status {code}"
-        tail = wire.clean_text(b"".join(self._tail)[-_TAIL_BYTES:])
+        status = self.kill()
+        code = None if status is None else os.waitstatus_to_exitcode(status)
+        if code is None:
+            how = "nothing is known of how"
+        else:
+            how = f"signal {_SIGNALS.get(-code, -code)}" if code < 0 else f"exit status {code}"
+        tail = self._words()
         return WorkerDied(f"the worker process ended ({how})" + (f"; its last output: {tail}" if tail else ""))
 
-    def _read_output(self) -> None:
+    def _words(self) -> str:
+        return wire.clean_text(b"".join(self._tail)[-_TAIL_BYTES:])
+
+    def _read_output(self, output: int) -> None:
         """Drain the child's output and keep only its end, so that one that prints gigabytes does no harm."""
-        with self._popen.stdout as stream:
-            while chunk := os.read(stream.fileno(), 1 << 16):
+        with contextlib.closing(os.fdopen(output, "rb", 0)) as stream:
+            while chunk := stream.read(1 << 16):
                 self._tail.append(chunk[-_TAIL_BYTES:])
-
-
-def _import_path() -> list[str]:
-    """Where the child finds our code and its libraries: the directories that this process found them in."""
-    names = ("passbench", "torch", "triton", "numpy", "storage")
-    files = [importlib.import_module(name).__file__ for name in names]
-    return list(dict.fromkeys(str(Path(file).resolve().parent.parent) for file in files))
-
-
-def _environment(scratch: Path, interpret: bool) -> dict[str, str]:
-    """Nothing of the parent's environment but what finds the device and its libraries."""
-    env = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    env |= {
-        "PATH": _PATH,
-        "HOME": str(scratch / "home"),
-        "TMPDIR": str(scratch / "tmp"),
-        "TRITON_CACHE_DIR": str(scratch / "triton"),
-        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
-        "LANG": "C.UTF-8",
-    }
-    return env | ({"TRITON_INTERPRET": "1"} if interpret else {})

@@ -1,7 +1,7 @@
 """What PassBench says about one variant: a row of `storage.schema.RESULTS`, typed."""
 
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,11 +28,11 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Timing:
-    """Medians and interquartile ranges over batches, in microseconds a call.
+    """Medians and interquartile ranges over exchanges, in microseconds a call.
 
     `clock` is "e2e" (the parent's clock, synchronisation included) or "device" (CUDA events in the child, a
-    cross-check). `calls` were timed on each side; `repeats` rounds came before because of noise; `noisy` says that
-    IQR/median stayed above the limit.
+    cross-check). `calls` were timed on each side; `repeats` times more were added because of noise; `noisy` says that
+    IQR/median stayed above the limit. `speedup_low`, `speedup_high`: 95% interval of the speedup.
     """
 
     clock: str
@@ -43,11 +43,20 @@ class Timing:
     calls: int
     repeats: int
     noisy: bool
+    speedup_low: float
+    speedup_high: float
 
     @property
     def speedup(self) -> float:
         """Eager time over candidate time."""
         return self.eager_us / self.candidate_us
+
+
+class Errors(NamedTuple):
+    """Relative errors of both sides against the same graph in double precision."""
+
+    eager: float
+    candidate: float
 
 
 @dataclass(frozen=True)
@@ -63,10 +72,13 @@ class VariantResult:
     error_code: int | None = None
     t_min: int | None = None
     max_abs_error: float | None = None
+    errors: Errors | None = None
     timings: tuple[Timing, ...] = ()
     times_meaningful: bool = False
     findings: tuple[Finding, ...] = ()
     layers: tuple[str, ...] = ()
+    layers_missing: dict[str, str] = field(default_factory=dict)
+    surroundings: dict[str, str] = field(default_factory=dict)
     matches: int | None = None
     pass_files: tuple[tuple[str, str], ...] = ()
     device: str = ""
@@ -86,6 +98,8 @@ class VariantResult:
             "model": model,
             "attempt": attempt,
             **fields,
+            "error_eager": self.errors.eager if self.errors else None,
+            "error_candidate": self.errors.candidate if self.errors else None,
             "speedup_e2e": self.speedup("e2e"),
             "speedup_device": self.speedup("device"),
             "timings": [asdict(t) for t in self.timings],
@@ -98,7 +112,7 @@ class VariantResult:
 
 _PLAIN = (
     "sample", "category", "variant_hash", "compiler", "status", "error_code", "reason", "t_min", "max_abs_error",
-    "times_meaningful", "matches", "device", "protocol", "seconds",
+    "times_meaningful", "matches", "device", "protocol", "seconds", "layers_missing", "surroundings",
 )  # fmt: skip
 
 

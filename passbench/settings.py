@@ -7,6 +7,12 @@ import torch
 
 PROTOCOLS = ("passnet", "paper")
 
+REMOVABLE_LAYERS = frozenset(
+    """static_policy output_contract inputs_unchanged fresh_inputs poisoned_outputs late_inputs timed_outputs_checked
+    parent_clock evidence bandwidth namespaces""".split()
+)
+"""Layers of integrity that a test can take away, to show that the next one holds; see `passbench.result`."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -16,14 +22,19 @@ class Settings:
     reference harness does. Times are in seconds, memory in bytes.
     """
 
-    calls: int | None = None  # timed calls of each side in one round
-    warmup: int | None = None  # untimed calls of each side before the first round
-    batch: int | None = None  # calls in one exchange between parent and child
+    calls: int | None = None  # timed calls of each side by each clock, at least
+    warmup: int | None = None  # untimed calls of each side before
+    batch: int | None = None  # calls in one exchange between parent and child, at most
+    batch_us: float = 4000.0  # and no more than take so long, but for two
+    pairs: int | None = None  # exchanges of each side by each clock, at least
+    repeats: int | None = None  # times that as many are added at most, while the times are noisy
     draws: int | None = None  # input sets on which correctness is decided
-    repeats: int | None = None  # further rounds at most while the times are noisy
-    noise: float = 0.2  # a round is noisy above this IQR/median
+    noise: float = 0.2  # times are noisy above this IQR/median,
+    precision: float = 0.01  # or where the speedup's 95% interval is wider than this to each side
+    flush_l2: bool = False  # empty the L2 cache before every timed call
     seed: int | None = None  # of inputs and order; None draws one that no pass can know
     protocol: str = "passnet"
+    double: bool = True  # compare both sides with a reference in double precision
     start_timeout: float = 180.0  # starting a child: importing torch, opening the device
     load_timeout: float = 60.0  # rebuilding the graph, importing and applying the pass
     first_call_timeout: float = 300.0  # the first call, which compiles
@@ -31,11 +42,15 @@ class Settings:
     timing_budget: float | None = None  # fewer calls are timed where they would take longer than this
     arena_bytes: int | None = None  # shared memory that an exchange's inputs and outputs may take
     child_memory_bytes: int | None = None  # address space of a child; none on CUDA, which reserves far more
+    device_memory_share: float = 0.4  # of a GPU's memory that a child's torch may take
     threads: int = 1  # CPU threads of torch in a child
+    off: frozenset[str] = frozenset()  # of REMOVABLE_LAYERS; for tests of the layers alone
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
             raise ValueError(f"protocol {self.protocol!r} is unknown; there are {', '.join(PROTOCOLS)}")
+        if unknown := self.off - REMOVABLE_LAYERS:
+            raise ValueError(f"no layers to turn off: {', '.join(sorted(unknown))}")
 
     def resolved(self, device: torch.device) -> Self:
         """A copy without `None`: at least 100 timed calls on a GPU, a handful on the CPU, whose times mean nothing
@@ -45,10 +60,10 @@ class Settings:
 
 
 _CUDA = {
-    "calls": 100, "warmup": 25, "batch": 10, "draws": 4, "repeats": 3, "timing_budget": 30.0,
+    "calls": 100, "warmup": 25, "batch": 256, "pairs": 8, "repeats": 3, "draws": 4, "timing_budget": 30.0,
     "arena_bytes": 4 << 30,
 }  # fmt: skip
 _CPU = {
-    "calls": 4, "warmup": 1, "batch": 2, "draws": 2, "repeats": 0, "timing_budget": 5.0,
+    "calls": 4, "warmup": 2, "batch": 2, "pairs": 2, "repeats": 0, "draws": 2, "timing_budget": 5.0,
     "arena_bytes": 1 << 30, "child_memory_bytes": 32 << 30,
 }  # fmt: skip

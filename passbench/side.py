@@ -1,21 +1,26 @@
-"""One side of a comparison: a child process, respawned when it dies, and the arena that it shares with the parent."""
+"""One side of a comparison: a child process, replaced when it is no longer healthy, and the arena that it shares with
+the parent."""
 
+import os
 from pathlib import Path
 
 import torch
 
 from passbench import arena
+from passbench.launcher import Launcher
 from passbench.process import Process
 from passbench.settings import Settings
 from passbench.wire import Code, Command, Open, Reply
 
+_FIRST_BYTES = {"cpu": 1 << 20, "cuda": 256 << 20}
+
 
 class Side:
-    """A worker and its arena. `scratch` holds its files and compiler caches; they outlive a respawn."""
+    """A worker and its arena. `box` holds the worker's files and compiler caches; they outlive a replacement."""
 
-    def __init__(self, device: torch.device, settings: Settings, scratch: Path, *, interpret: bool = False) -> None:
-        self.device, self.settings, self.scratch, self.interpret = device, settings, scratch, interpret
-        self.arena = arena.make(1 << 20, device)
+    def __init__(self, device: torch.device, settings: Settings, launcher: Launcher, box: Path) -> None:
+        self.device, self.settings, self.launcher, self.box = device, settings, launcher, box
+        self.arena = arena.make(_FIRST_BYTES[device.type], device)
         self._process: Process | None = None
         self._opened = 0  # arena size that the process has mapped
 
@@ -27,9 +32,18 @@ class Side:
     def start(self) -> None:
         """Start the worker if there is none alive; returns at once."""
         if self._process is None or not self._process.alive:
-            fds = () if self.arena.fd is None else (self.arena.fd,)
-            self._process = Process(self.device, self.settings, self.scratch, fds=fds, interpret=self.interpret)
+            self._process = Process(self.device, self.settings, self.launcher, self.box, self.arena.fd)
             self._opened = 0
+
+    def stop(self) -> None:
+        """End the worker; the next command starts another."""
+        if self._process is not None:
+            self._process.kill()
+
+    def move(self, box: Path, launcher: Launcher) -> None:
+        """Work in another directory from now on, with a new worker."""
+        self.stop()
+        self.box, self.launcher = box, launcher
 
     def reserve(self, size: int) -> None:
         """Make the arena at least `size` bytes."""
@@ -40,18 +54,29 @@ class Side:
         """Ask the worker, started and with the arena open. Raises WorkerDied and WorkerTimeout."""
         return self.timed(command, timeout)[0]
 
-    def timed(self, command: Command, timeout: float) -> tuple[Reply, int]:
-        """As `ask`, with the nanoseconds that the exchange took."""
+    def timed(self, command: Command, timeout: float, *, spin: bool = False) -> tuple[Reply, int]:
+        """As `ask`, with the nanoseconds that the exchange took; see `Process.timed`."""
         self.start()
         if self._opened != self.arena.size:
             reply = self._process.ask(Open(self.arena.handle), self.settings.load_timeout)
             if reply.code is not Code.OK:
                 raise self._process.give_up(f"the worker cannot open shared memory: {reply.text}")
             self._opened = self.arena.size
-        return self._process.timed(command, timeout)
+        return self._process.timed(command, timeout, spin=spin)
+
+    def pin(self, cores: set[int]) -> None:
+        """Let the worker's main thread run on these cores alone."""
+        os.sched_setaffinity(self._process.pid, cores)
+
+    def unpin(self) -> None:
+        """Let it run wherever this process may, which a pinned thread of this process does not tell."""
+        os.sched_setaffinity(self._process.pid, set(range(os.cpu_count() or 1)))
+
+    def pinned(self, cores: set[int]) -> bool:
+        """Whether it is still so."""
+        return os.sched_getaffinity(self._process.pid) == cores
 
     def close(self) -> None:
         """End the worker and let go of the arena."""
-        if self._process is not None:
-            self._process.kill()
+        self.stop()
         self.arena.close()

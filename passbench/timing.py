@@ -1,4 +1,4 @@
-"""Statistics of timed batches: medians, spread, noise (DESIGN section 5, Time)."""
+"""Statistics of timed exchanges: medians, spread, confidence (DESIGN section 5, Time)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,12 +7,57 @@ import numpy as np
 
 from passbench.result import Timing
 
-LEAST_US = 0.001  # an exchange can come out at or below the empty one on a CPU that does next to nothing
+LEAST_US = 0.001  # an exchange can come out at or below its overhead on a CPU that does next to nothing
+_RESAMPLES = 400
+_LARGEST_OVERHEAD = 0.5  # of an exchange; it nears that only where a handful of calls is timed, as on the CPU
 
 
-def per_call_us(exchange_ns: int, empty_ns: float, calls: int) -> float:
-    """Microseconds a call of a batch: the exchange less an empty one, over its calls."""
-    return max((exchange_ns - empty_ns) / calls / 1000, LEAST_US)
+@dataclass(frozen=True)
+class Exchange:
+    """One exchange of a side: `calls` calls took `total_us` by the parent's clock and, after the first, `host_us` each
+    by the child's. `device_us`: a call between CUDA events, 0 if there were none."""
+
+    calls: int
+    total_us: float
+    host_us: float
+    device_us: float = 0.0
+
+    @property
+    def overhead_us(self) -> float:
+        """What the exchange took beside its calls at the pace of those after the first: messages, the switch of the GPU
+        to this process, a first call with cold caches. To be believed of a side that has no interest in the time."""
+        return self.total_us - self.calls * self.host_us
+
+    def per_call_us(self, overhead_us: float) -> float:
+        """Microseconds a call, by the parent's clock."""
+        return max((self.total_us - overhead_us) / self.calls, LEAST_US)
+
+
+@dataclass
+class Pairs:
+    """Exchanges by one clock, eager's and the candidate's on the same inputs."""
+
+    eager: list[Exchange] = field(default_factory=list)
+    candidate: list[Exchange] = field(default_factory=list)
+
+    @property
+    def calls(self) -> int:
+        """Calls of each side."""
+        return sum(e.calls for e in self.eager)
+
+    def per_call(self, clock: str, trusted: bool = False) -> tuple[list[float], list[float]]:
+        """Microseconds a call of every exchange, both sides.
+
+        By the parent's clock the same overhead is taken off both: the median of eager's, for a candidate could call
+        anything overhead. `trusted`: believe the candidate's own clock, to show what that would let through.
+        """
+        if clock == "device":
+            eager, candidate = ([max(x.device_us, LEAST_US) for x in side] for side in (self.eager, self.candidate))
+            return eager, candidate
+        overhead = max(float(np.median([x.overhead_us for x in self.eager])), 0.0)
+        overhead = min(overhead, _LARGEST_OVERHEAD * min(x.total_us for x in (*self.eager, *self.candidate)))
+        eager, candidate = ([x.per_call_us(overhead) for x in side] for side in (self.eager, self.candidate))
+        return (eager, [max(x.host_us, LEAST_US) for x in self.candidate]) if trusted else (eager, candidate)
 
 
 def median_iqr(values: Sequence[float]) -> tuple[float, float]:
@@ -21,24 +66,27 @@ def median_iqr(values: Sequence[float]) -> tuple[float, float]:
     return float(middle), float(high - low)
 
 
-@dataclass
-class Round:
-    """One round by one clock: microseconds a call of every batch, both sides."""
-
-    calls: int = 0
-    eager: list[float] = field(default_factory=list)
-    candidate: list[float] = field(default_factory=list)
-
-    def spread(self) -> float:
-        """The larger IQR/median of the two sides."""
-        sides = (median_iqr(self.eager), median_iqr(self.candidate))
-        return max(iqr / median for median, iqr in sides)
+def speedup_interval(eager: Sequence[float], candidate: Sequence[float]) -> tuple[float, float]:
+    """The 95% interval of median(eager) / median(candidate), by bootstrap over pairs; seeded, so it is repeatable."""
+    pairs = np.array((eager, candidate), dtype=np.float64)
+    chosen = np.random.default_rng(0).integers(0, pairs.shape[1], (_RESAMPLES, pairs.shape[1]))
+    a, b = np.median(pairs[:, chosen], axis=2)
+    low, high = np.percentile(a / b, (2.5, 97.5))
+    return float(low), float(high)
 
 
-def summarise(clock: str, rounds: Sequence[Round], noise: float) -> Timing:
-    """The round with the least spread; `noisy` if even that is above `noise`."""
-    best = min(rounds, key=Round.spread)
-    (eager, eager_iqr), (candidate, candidate_iqr) = median_iqr(best.eager), median_iqr(best.candidate)
+def summarise(clock: str, pairs: Pairs, noise: float, repeats: int = 0, trusted: bool = False) -> Timing:
+    """Medians over all exchanges; `noisy` if IQR/median is above `noise` on either side."""
+    by_side = pairs.per_call(clock, trusted)
+    (eager, eager_iqr), (candidate, candidate_iqr) = map(median_iqr, by_side)
+    low, high = speedup_interval(*by_side)
+    noisy = max(eager_iqr / eager, candidate_iqr / candidate) > noise
     return Timing(
-        clock, eager, candidate, eager_iqr, candidate_iqr, best.calls, len(rounds) - 1, best.spread() > noise
+        clock, eager, candidate, eager_iqr, candidate_iqr, pairs.calls, repeats, noisy, low, high
     )  # fmt: skip
+
+
+def settled(timing: Timing, precision: float) -> bool:
+    """Whether more exchanges would add little: not noisy, and the speedup known to within `precision`."""
+    wide = (timing.speedup_high - timing.speedup_low) / 2 / timing.speedup
+    return not timing.noisy and wide <= precision

@@ -1,24 +1,24 @@
 """One variant under one compiler: describe, check, time. Eager and candidate run side by side on equal inputs."""
 
-import gc
-import math
 import random
-import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 
 from passbench import layout as lay
+from passbench.contract import PassFiles
+from passbench.evidence import Observation, judge
 from passbench.inputs import CORRECTNESS, Distribution
 from passbench.layout import Layout
 from passbench.process import WorkerDied, WorkerTimeout
-from passbench.result import EAGER_FAILED, ERROR_CODES, Timing
+from passbench.result import EAGER_FAILED, ERROR_CODES, Errors, Timing
 from passbench.settings import Settings
 from passbench.side import Side
-from passbench.timing import LEAST_US, Round, per_call_us, summarise
+from passbench.stopwatch import Stopwatch
 from passbench.tolerance import Comparison
-from passbench.wire import Code, Collect, Command, Describe, Go, Load, OutputMeta, Reply, Run, Stage, TensorAt
+from passbench.truth import errors
+from passbench.wire import Block, Code, Command, Describe, Go, Load, Observe, OutputMeta, Reply, Run
 from storage.graph_json import to_json
 from storage.records import Variant
 
@@ -28,7 +28,6 @@ _STATUS = {
     Code.RUNTIME_ERROR: "runtime_error",
     Code.BAD_OUTPUT: "runtime_error",
 }
-_CALIBRATIONS = 9  # empty exchanges whose median is taken off
 
 
 class Failed(Exception):
@@ -51,24 +50,32 @@ class Outcome:
     reason: str = ""
     error_code: int | None = None
     comparison: Comparison | None = None
+    errors: Errors | None = None
     timings: tuple[Timing, ...] = ()
     matches: int | None = None
     layers: list[str] = field(default_factory=list)
 
 
 class Trial:
-    """Runs one variant. `private` is memory that no child sees: inputs are drawn there and copied to both sides."""
+    """Runs one variant. `private` is memory that no child sees: inputs are drawn there and copied to both sides.
+
+    `double` runs the reference in double precision, None to do without: not eager's worker, which does nothing that
+    the candidate's does not. `files`: the pass, as it was validated; None for a compiler.
+    """
 
     def __init__(
         self,
         variant: Variant,
         eager: Side,
         candidate: Side,
+        double: Side | None,
         settings: Settings,
         seed: int,
         report: Callable[[str], None],
+        files: PassFiles | None = None,
     ) -> None:
-        self.variant, self.eager, self.candidate = variant, eager, candidate
+        self.variant, self.eager, self.candidate, self.files = variant, eager, candidate, files
+        self.double = double
         self.settings, self.seed, self.report = settings, seed, report
         self.rng = random.Random(seed)
         self.outcome = Outcome()
@@ -78,44 +85,57 @@ class Trial:
         self.compared = False
         self.outputs: tuple[OutputMeta, ...] = ()
         self.inputs_written: frozenset[int] = frozenset()  # by eager
-        self.empty_ns: dict[Side, float] = {}
+        self.graph = to_json(variant.graph)
 
     def run(self, compiler: str, pass_dir: str | None) -> Outcome:
-        """The whole trial; whatever goes wrong in a child ends up in the outcome."""
+        """The whole trial; whatever goes wrong in a child ends up in the outcome, and that child is replaced."""
         outcome = self.outcome
         self.eager.start()
         self.candidate.start()
-        outcome.layers += ["two_processes", "empty_environment", "resource_limits"]
+        self._on("two_processes", "empty_environment", "resource_limits")
         try:
             self._load(compiler, pass_dir)
-            outcome.layers += ["fresh_inputs", "poisoned_outputs", "inputs_unchanged"]
+            self._on("output_contract", "fresh_inputs", "poisoned_outputs", "inputs_unchanged")
             # Not for compilers: they compile again when this mode changes.
             self._check(fill=compiler in ("pass", "eager"))
+            if compiler == "pass" and self.has("evidence"):
+                self._observe()
+            if self.double is not None:
+                self.report("double precision")
+                outcome.errors = errors(self)
             self._time()
         except Failed as failed:
             outcome.status, outcome.reason, outcome.error_code = failed.status, failed.reason, failed.error_code
             self.comparison.t_min = None
+            if failed.status != "no_match":  # a failure on the GPU outlasts the call that failed
+                (self.eager if failed.eager else self.candidate).stop()
         if self.compared:
             outcome.comparison = self.comparison
         return outcome
+
+    def has(self, layer: str) -> bool:
+        """Whether a layer of integrity is on."""
+        return layer not in self.settings.off
+
+    def _on(self, *layers: str) -> None:
+        self.outcome.layers += [layer for layer in layers if self.has(layer)]
 
     # Preparing
 
     def _load(self, compiler: str, pass_dir: str | None) -> None:
         self.report("eager")
-        graph, limits = to_json(self.variant.graph), self.settings
-        self._ask(self.eager, Load(graph, "eager"), limits.load_timeout)
+        self.ask(self.eager, Load(self.graph, "eager"), self.settings.load_timeout)
         self._describe()
         self.report(f"{compiler}: load")
-        reply = self._ask(self.candidate, Load(graph, compiler, pass_dir), limits.load_timeout)
+        reply = self.ask(self.candidate, Load(self.graph, compiler, pass_dir), self.settings.load_timeout)
         if compiler == "pass":
             self.outcome.matches = reply.count
 
     def _describe(self) -> None:
         self._fits(())
-        layout = self._draw(1, (), Distribution.NORMAL)
-        self._hand_over(self.eager, layout)
-        reply = self._ask(self.eager, Describe(layout.calls[0], 0), self.settings.first_call_timeout)
+        layout = self.draw(1, (), Distribution.NORMAL)
+        self.hand_over(self.eager, layout)
+        reply = self.ask(self.eager, Describe(layout.batch, 0), self.settings.first_call_timeout)
         self.outputs = reply.outputs
         self._fits(self.outputs)
 
@@ -126,37 +146,40 @@ class Trial:
             reason = f"{EAGER_FAILED}: one call takes {gib:.2f} GiB; Settings.arena_bytes allows {limit:.2f}"
             raise Failed("runtime_error", reason, eager=True)
 
-    def _draw(self, calls: int, outputs: tuple[OutputMeta, ...], how: Distribution) -> Layout:
-        """Lay out a batch and draw fresh inputs in private; `_hand_over` gives them to a side."""
-        layout = lay.lay_out(self.variant.inputs, outputs, calls, self.rng)
+    def draw(self, calls: int, outputs: tuple[OutputMeta, ...], how: Distribution) -> Layout:
+        """Lay out a batch and draw fresh inputs in private; `hand_over` gives them to a side."""
+        fresh = self.has("fresh_inputs")
+        layout = lay.lay_out(self.variant.inputs, outputs, calls, self.rng if fresh else random.Random(0))
         if layout.middle > self.private.numel():
             self.private = torch.empty(layout.middle, dtype=torch.uint8, device=self.private.device)
-        lay.draw(self.private, layout, self.variant.inputs, self.seed, self.draws, how)
-        self.draws += calls
-        for side in (self.eager, self.candidate):
-            side.reserve(layout.end)
+        lay.draw(self.private, layout, self.variant.inputs, self.seed, self.draws if fresh else 0, how)
+        self.draws += 1
+        for side in (self.eager, self.candidate, self.double):
+            if side is not None:
+                side.reserve(layout.end)
         return layout
 
-    def _hand_over(self, side: Side, layout: Layout) -> None:
+    def hand_over(self, side: Side, layout: Layout) -> None:
         """Put the drawn inputs and poisoned outputs into a side's arena."""
         inputs = slice(layout.start, layout.middle)
         side.memory[inputs].copy_(self.private[inputs])
-        for call in layout.calls:
-            lay.poison(side.memory, call.outputs)
+        if self.has("poisoned_outputs"):
+            lay.poison(side.memory, layout.batch.outputs, layout.batch.calls)
         self._synchronize()
 
     def _synchronize(self) -> None:
         if self.private.device.type == "cuda":
             torch.cuda.synchronize(self.private.device)
 
-    def _ask(self, side: Side, command: Command, timeout: float) -> Reply:
-        return self._timed(side, command, timeout)[0]
-
-    def _timed(self, side: Side, command: Command, timeout: float) -> tuple[Reply, int]:
+    def ask(self, side: Side, command: Command, timeout: float) -> Reply:
         """An exchange; everything but OK is the variant's verdict."""
+        return self.timed(side, command, timeout)[0]
+
+    def timed(self, side: Side, command: Command, timeout: float) -> tuple[Reply, int]:
+        """As `ask`, with the nanoseconds that it took; a `Go` is waited for without sleeping."""
         eager = side is self.eager
         try:
-            reply, nanoseconds = side.timed(command, timeout)
+            reply, nanoseconds = side.timed(command, timeout, spin=isinstance(command, Go))
         except WorkerTimeout as error:
             raise _failed("timeout", str(error), eager) from None
         except WorkerDied as error:
@@ -170,128 +193,81 @@ class Trial:
     def _check(self, *, fill: bool) -> None:
         self.report("correctness")
         for number in range(self.settings.draws):
-            layout = self._draw(1, self.outputs, CORRECTNESS[number % len(CORRECTNESS)])
+            layout = self.draw(1, self.outputs, CORRECTNESS[number % len(CORRECTNESS)])
             timeout = self.settings.first_call_timeout if number == 0 else self.settings.call_timeout
-            run = Run(layout.calls, self.outputs, self.rng.getrandbits(32), fill)
-            self._hand_over(self.eager, layout)
-            self._ask(self.eager, run, timeout)
+            fill = fill and self.has("poisoned_outputs")
+            run = Run(layout.batch, self.outputs, self.rng.getrandbits(32), fill, self.has("output_contract"))
+            self.hand_over(self.eager, layout)
+            self.ask(self.eager, run, timeout)
             self.inputs_written |= self._written(self.eager, layout)
-            self._hand_over(self.candidate, layout)
-            self._ask(self.candidate, run, timeout)
+            self.hand_over(self.candidate, layout)
+            self.ask(self.candidate, run, timeout)
             written = self._written(self.candidate, layout) - self.inputs_written
-            if written:
+            if written and self.has("inputs_unchanged"):
                 names = ", ".join(self.variant.inputs[i].name for i in sorted(written))
                 raise Failed("wrong", f"writes over its input {names}, which eager leaves as it is")
-            self._compare(layout)
+            self.compare(layout)
 
     def _written(self, side: Side, layout: Layout) -> frozenset[int]:
-        """Inputs of the layout's first call that the side has changed."""
-        changed = set()
-        for number, at in enumerate(layout.calls[0].inputs):
-            if isinstance(at, TensorAt):
-                now, before = (lay.elements(m, at).view(torch.uint8) for m in (side.memory, self.private))
-                if not torch.equal(now, before):
-                    changed.add(number)
-        return frozenset(changed)
+        """Inputs of the layout's only call that the side has changed."""
+        blocks = [(n, x) for n, x in enumerate(layout.batch.inputs) if isinstance(x, Block)]
+        return frozenset(n for n, x in blocks if not torch.equal(*(lay.raw(m, x, 1) for m in self._both(side))))
 
-    def _compare(self, layout: Layout) -> None:
+    def _both(self, side: Side) -> tuple[torch.Tensor, torch.Tensor]:
+        return side.memory, self.private
+
+    def compare(self, layout: Layout) -> None:
+        """Compare the outputs of every call of a batch that both sides have run."""
         self.compared = True
-        first = self.draws - len(layout.calls)
-        for number, call in enumerate(layout.calls):
-            for position, slot in enumerate(call.outputs):
-                if slot is None:
-                    continue
-                if lay.is_poison(self.candidate.memory, slot) and not lay.is_poison(self.eager.memory, slot):
-                    raise Failed("runtime_error", f"output {position} was never written")
-                actual, expected = (lay.view(side.memory, slot) for side in (self.candidate, self.eager))
-                self.comparison.add(actual, expected, first + number, position)
+        calls = layout.batch.calls
+        for position, block in enumerate(layout.batch.outputs):
+            if block is None:
+                continue
+            theirs, ours = self.candidate.memory, self.eager.memory
+            if torch.equal(lay.raw(theirs, block, calls), lay.raw(ours, block, calls)):
+                continue
+            if bool((lay.poisoned(theirs, block, calls) & ~lay.poisoned(ours, block, calls)).any()):
+                raise Failed("runtime_error", f"output {position} was never written")
+            actual, expected = lay.view(theirs, block, calls), lay.view(ours, block, calls)
+            self.comparison.add(actual, expected, self.draws - 1, position)
         if self.comparison.new_nan:
             raise Failed("runtime_error", f"NaN where eager has none: {self.comparison.worst}")
         if self.comparison.t_min is None:
             raise Failed("wrong", f"differs from eager at every level: {self.comparison.worst}")
 
+    # What really ran, and how near the truth it came
+
+    def _observe(self) -> None:
+        layout = self.draw(1, self.outputs, Distribution.NORMAL)
+        self.hand_over(self.candidate, layout)
+        observe = Observe(layout.batch, self.rng.getrandbits(32))
+        reply = self.ask(self.candidate, observe, self.settings.first_call_timeout)
+        try:
+            reason = judge(Observation.decode(reply.observed), self.files)
+        except ValueError as error:
+            reason = f"evidence_forged: {error}"
+        if reason:
+            raise self.refuse(reason)
+        self._on("evidence")
+
     # Time
 
     def _time(self) -> None:
         self.report("timing")
-        cuda = self.private.device.type == "cuda"
-        collecting = gc.isenabled()
-        gc.disable()  # of the parent, whose clock it is; the child's is off too
-        try:
-            for side in (self.eager, self.candidate):
-                self._calibrate(side)
-            calls = self._warm_up()
-            clocks = ["e2e", "device"] if cuda else ["e2e"]
-            self.outcome.timings = tuple(self._measure(clock, calls) for clock in clocks)
-        finally:
-            if collecting:
-                gc.enable()
-        self.outcome.layers += ["parent_clock", "timed_outputs_checked"]
+        self.outcome.timings = Stopwatch(self).measure()
+        self._on("parent_clock", "late_inputs", "timed_outputs_checked")
 
-    def _calibrate(self, side: Side) -> None:
-        ask = (self._timed(side, Go(empty=True), self.settings.call_timeout)[1] for _ in range(_CALIBRATIONS))
-        self.empty_ns[side] = statistics.median(ask)
-
-    def _warm_up(self) -> int:
-        """Call without recording. Returns how many calls to time: fewer than set if the budget does not allow them."""
-        left, slowest = self.settings.warmup, 0.0
-        while left > 0:
-            calls = min(left, self._batch_size())
-            times = self._batch(calls, "e2e")
-            slowest = sum(times.values()) / 1e6  # seconds for one call of either side
-            left -= calls
-        if slowest == 0.0:
-            return self.settings.calls
-        return max(1, min(self.settings.calls, math.floor(self.settings.timing_budget / slowest)))
-
-    def _batch_size(self) -> int:
-        room = self.settings.arena_bytes // max(1, lay.call_bytes(self.variant.inputs, self.outputs))
-        return max(1, min(self.settings.batch, room))
-
-    def _measure(self, clock: str, calls: int) -> Timing:
-        rounds: list[Round] = []
-        while len(rounds) <= self.settings.repeats:
-            rounds.append(self._round(clock, calls))
-            if rounds[-1].spread() <= self.settings.noise:
-                break
-        return summarise(clock, rounds, self.settings.noise)
-
-    def _round(self, clock: str, calls: int) -> Round:
-        result = Round()
-        while result.calls < calls:
-            size = min(calls - result.calls, self._batch_size())
-            times = self._batch(size, clock)
-            result.eager.append(times[self.eager])
-            result.candidate.append(times[self.candidate])
-            result.calls += size
-        return result
-
-    def _batch(self, calls: int, clock: str) -> dict[Side, float]:
-        """Microseconds a call of each side on one batch of fresh inputs; all outputs are checked afterwards."""
-        layout = self._draw(calls, self.outputs, Distribution.NORMAL)
-        timeout, seed = self.settings.call_timeout, self.rng.getrandbits(32)
-        go = Go(events=clock == "device", seed=seed if self.settings.protocol == "paper" else None)
-        order = [self.eager, self.candidate]
-        self.rng.shuffle(order)
-        times: dict[Side, float] = {}
-        for side in order:
-            self._ask(side, Stage(layout.calls, self.outputs, seed), timeout)
-            self._hand_over(side, layout)  # only now: nothing can be computed ahead of the clock
-            reply, nanoseconds = self._timed(side, go, timeout)
-            host = per_call_us(nanoseconds, self.empty_ns[side], calls)
-            times[side] = max(reply.device_us, LEAST_US) if clock == "device" else host
-            self._spoil_inputs(side, layout)
-            self._ask(side, Collect(), timeout)
-        self._compare(layout)
-        return times
-
-    def _spoil_inputs(self, side: Side, layout: Layout) -> None:
+    def spoil_inputs(self, side: Side, layout: Layout) -> None:
         """Overwrite the inputs before outputs are collected: work put off until then finds nothing to work on.
         Inputs whose memory eager's outputs share are left."""
         shared = {meta.aliases for meta in self.outputs}
-        for call in layout.calls:
-            lay.poison(side.memory, tuple(at for n, at in enumerate(call.inputs) if n not in shared))
+        blocks = tuple(x for n, x in enumerate(layout.batch.inputs) if n not in shared)
+        lay.poison(side.memory, blocks, layout.batch.calls)
         self._synchronize()
+
+    def refuse(self, reason: str) -> Failed:
+        """The verdict on a pass that a layer of integrity has found out."""
+        return Failed("rejected", reason)
 
 
 def _failed(status: str, reason: str, eager: bool) -> Failed:

@@ -6,17 +6,22 @@ runs in the child is not; nothing in them is executed, unpickled or parsed, and 
 
 import os
 import pickle
+import select
 import struct
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import NamedTuple
 
 import torch
 
+from passbench.evidence import BYTES as OBSERVED_BYTES
+
 MAX_OUTPUTS = 64
 MAX_DIMS = 8
 TEXT_BYTES = 4096
-_HEADER = struct.Struct("<QIIIId")  # nonce, code, whether a detail follows, index, count, device microseconds
+SPIN_SECONDS = 0.05
+_HEADER = struct.Struct("<QIIIIdd")  # nonce, code, what follows, index, count, microseconds on device and on host
 _TEXT = struct.Struct("<I")
 _OUTPUT = struct.Struct(f"<BBbb{2 * MAX_DIMS}q")  # kind, dtype, dimensions, aliased input, shape, stride
 HEADER_BYTES = _HEADER.size
@@ -60,21 +65,25 @@ class OutputMeta(NamedTuple):
     aliases: int
 
 
-class TensorAt(NamedTuple):
-    """A tensor in the arena: byte offset, dtype, and shape and stride in elements."""
+class Block(NamedTuple):
+    """One input or output of every call of a batch: call i's tensor lies `i * step` bytes after `offset` in the arena.
+
+    Shape and stride are in elements; `step` holds the tensor, padded.
+    """
 
     offset: int
+    step: int
     dtype: torch.dtype
     shape: tuple[int, ...]
     stride: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class CallSpec:
-    """One call: where its inputs lie (or the integer that is the input), and where its outputs go."""
+class Batch(NamedTuple):
+    """So many calls: where their inputs lie (or the integer that is the input), and where their outputs go."""
 
-    inputs: tuple[TensorAt | int, ...]
-    outputs: tuple[TensorAt | None, ...]
+    calls: int
+    inputs: tuple[Block | int, ...]
+    outputs: tuple[Block | None, ...]
 
 
 @dataclass(frozen=True)
@@ -97,37 +106,48 @@ class Load:
 class Describe:
     """Call once and say what the outputs are."""
 
-    call: CallSpec
+    batch: Batch
     seed: int
 
 
 @dataclass(frozen=True)
 class Run:
-    """Call on each set and copy the outputs out. `fill`: allocations are filled with NaN beforehand."""
+    """Call on each set and copy the outputs out. `fill`: allocations are filled with NaN beforehand; `strict`: outputs
+    must be what `outputs` says, not only fit into its place."""
 
-    calls: tuple[CallSpec, ...]
+    batch: Batch
     outputs: tuple[OutputMeta, ...]
     seed: int
     fill: bool
+    strict: bool = True
+
+
+@dataclass(frozen=True)
+class Observe:
+    """Call once, and say which operators and kernels ran inside the replacements of the pass."""
+
+    batch: Batch
+    seed: int
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Make the tensors of the next `Go` ready; nothing is called yet."""
+    """Make the tensors of the next `Go` ready; nothing is called yet. The next command is waited for without sleep."""
 
-    calls: tuple[CallSpec, ...]
+    batch: Batch
     outputs: tuple[OutputMeta, ...]
     seed: int
+    strict: bool = True
 
 
 @dataclass(frozen=True)
 class Go:
     """Call on each staged set with a synchronisation after it. `events`: also between two CUDA events, and report
-    their median; `seed`: set this seed before each call, inside the clock; `empty`: call nothing."""
+    their median; `seed`: set this seed before each call, inside the clock; `flush`: empty the L2 cache before each."""
 
     events: bool = False
     seed: int | None = None
-    empty: bool = False
+    flush: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,19 +155,33 @@ class Collect:
     """Copy the outputs of the last `Go` out."""
 
 
-Command = Open | Load | Describe | Run | Stage | Go | Collect
+@dataclass(frozen=True)
+class Warm:
+    """Compile a kernel of PassBench's own, into the worker's cache."""
+
+
+@dataclass(frozen=True)
+class Ping:
+    """Answer, and do nothing else."""
+
+
+Command = Open | Load | Describe | Run | Observe | Stage | Go | Collect | Warm | Ping
 
 
 @dataclass(frozen=True)
 class Reply:
-    """A child's answer. `index`: the call that failed; `count`: matches of the pass; `text`: opaque, for people."""
+    """A child's answer. `index`: the call that failed; `count`: matches of the pass; `device_us`: median of a call
+    between CUDA events; `host_us`: mean of the calls after the first, with synchronisation, by the child's own clock;
+    `text`: opaque, for people; `observed`: `evidence.Observation`, encoded."""
 
     code: Code
     index: int = 0
     count: int = 0
     device_us: float = 0.0
+    host_us: float = 0.0
     text: str = ""
     outputs: tuple[OutputMeta, ...] = ()
+    observed: bytes = b""
 
 
 class ProtocolError(Exception):
@@ -166,8 +200,14 @@ def encode_command(nonce: int, command: Command) -> bytes:
     return struct.pack("<Q", len(body)) + body
 
 
-def read_command(fd: int) -> tuple[int, Command] | None:
-    """The next command and its nonce, None when the parent has closed its end. For the child alone."""
+def read_command(fd: int, *, spin: bool = False) -> tuple[int, Command] | None:
+    """The next command and its nonce, None when the parent has closed its end. For the child alone. `spin`: wait
+    without sleeping at first, since waking up takes up to 0.2 ms."""
+    if spin:
+        poll, deadline = select.poll(), time.monotonic() + SPIN_SECONDS
+        poll.register(fd, select.POLLIN)
+        while not poll.poll(0) and time.monotonic() < deadline:
+            pass
     head = _read_exactly(fd, 8)
     if head is None:
         return None
@@ -186,11 +226,16 @@ def _read_exactly(fd: int, size: int) -> bytes | None:
     return b"".join(chunks)
 
 
+_NOTHING, _DETAIL, _OBSERVED = 0, 1, 2  # what follows a header
+
+
 def encode_reply(nonce: int, reply: Reply) -> bytes:
-    """The header, and the detail where there is a text or a description of outputs."""
-    detail = bool(reply.text or reply.outputs)
-    head = _HEADER.pack(nonce, reply.code, detail, reply.index, reply.count, reply.device_us)
-    if not detail:
+    """The header, and the detail where there is a text or a description of outputs, or the observation."""
+    follows = _OBSERVED if reply.observed else _DETAIL if reply.text or reply.outputs else _NOTHING
+    head = _HEADER.pack(nonce, reply.code, follows, reply.index, reply.count, reply.device_us, reply.host_us)
+    if follows == _OBSERVED:
+        return head + reply.observed
+    if follows == _NOTHING:
         return head
     text = reply.text.encode("utf-8", "replace")[:TEXT_BYTES]
     outputs = b"".join(_encode_output(meta) for meta in reply.outputs)
@@ -200,12 +245,26 @@ def encode_reply(nonce: int, reply: Reply) -> bytes:
     )  # fmt: skip
 
 
-def decode_header(data: bytes, nonce: int) -> tuple[Reply, bool]:
-    """A reply without its detail, and whether the detail follows. Raises ProtocolError on anything else."""
-    found, code, detail, index, count, device_us = _HEADER.unpack(data)
-    if found != nonce or code not in Code._value2member_map_ or detail > 1 or not 0 <= device_us < 1e12:
+def decode_header(data: bytes, nonce: int) -> tuple[Reply, int]:
+    """A reply without what follows, and the kind of that, 0 for nothing. Raises ProtocolError on anything else."""
+    found, code, follows, index, count, device_us, host_us = _HEADER.unpack(data)
+    known = code in Code._value2member_map_ and follows in (_NOTHING, _DETAIL, _OBSERVED)
+    if found != nonce or not known or not 0 <= device_us < 1e12 or not 0 <= host_us < 1e12:
         raise ProtocolError("the worker answered out of turn or with an unknown code")
-    return Reply(Code(code), index, min(count, 1 << 30), device_us), bool(detail)
+    return Reply(Code(code), index, min(count, 1 << 30), device_us, host_us), follows
+
+
+def rest_bytes(follows: int) -> int:
+    """The size of what follows a header."""
+    return DETAIL_BYTES if follows == _DETAIL else OBSERVED_BYTES
+
+
+def decode_rest(reply: Reply, follows: int, data: bytes) -> Reply:
+    """The reply with what follows its header. Raises ProtocolError."""
+    if follows == _OBSERVED:
+        return replace(reply, observed=data)
+    text, outputs = decode_detail(data)
+    return replace(reply, text=text, outputs=outputs)
 
 
 def decode_detail(data: bytes) -> tuple[str, tuple[OutputMeta, ...]]:

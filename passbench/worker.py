@@ -1,29 +1,29 @@
 """The child's main: rebuilds graphs, imports the pass, calls, and answers with fixed-size structs.
 
-It is started by `passbench.process` with its file descriptors and limits as arguments. It knows no seeds of inputs,
+It runs in a fork of `passbench.zygote`. It knows no seeds of inputs,
 no reference outputs and no clock. Nothing that it says is believed without a look at the outputs.
 """
 
-import fcntl
 import gc
 import os
 import resource
-import signal
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import fx
 
-from passbench import arena, compilers, interpreter
+from passbench import arena, compilers, evidence_run, interpreter
 from passbench.contract import ContractError, PassRule, load_rules, read_pass_dir
 from passbench.rewrite import apply_pass
 from passbench.wire import (
     DTYPES,
     MAX_DIMS,
     MAX_OUTPUTS,
-    CallSpec,
+    Batch,
+    Block,
     Code,
     Collect,
     Command,
@@ -31,33 +31,23 @@ from passbench.wire import (
     Go,
     Kind,
     Load,
+    Observe,
     Open,
     OutputMeta,
+    Ping,
     Reply,
     Run,
     Stage,
-    TensorAt,
+    Warm,
     encode_reply,
     read_command,
 )
+from passbench.zygote import Spawn
 from storage.graph_fx import to_module
 from storage.graph_json import from_json
 
-_F_SETSIG = 10
 _SCALARS = {int: (Kind.INT, torch.int64), float: (Kind.FLOAT, torch.float64), bool: (Kind.BOOL, torch.bool)}
-
-
-@dataclass(frozen=True)
-class Start:
-    """A worker's arguments: descriptors of commands, replies and the parent's lifeline; device and limits."""
-
-    commands: int
-    replies: int
-    lifeline: int
-    device: str
-    threads: int
-    memory_bytes: int | None
-    file_bytes: int
+_FLUSH_BYTES = 256 << 20  # several times the largest L2 cache
 
 
 class BadOutput(Exception):
@@ -75,23 +65,28 @@ class CallFailed(Exception):
 class Worker:
     """Handles commands one by one; state lasts from one `Load` to the next."""
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
+    def __init__(self, device: torch.device, arena_fd: int | None) -> None:
+        self.device, self._arena_fd = device, arena_fd
         self._arena: arena.Arena | None = None
         self._rules: dict[str, list[PassRule]] = {}
         self._call: Callable | None = None
+        self._rewritten: tuple[fx.GraphModule, tuple[fx.Node, ...]] | None = None
         self._called = False
-        self._staged: list[list[torch.Tensor | int]] = []
+        self._staged: list[tuple[torch.Tensor | int, ...]] = []
         self._staging: Stage | None = None
         self._results: list[Any] = []
+        self._flush: torch.Tensor | None = None
         self._handlers: dict[type, Callable[[Any], Reply]] = {
             Open: self._open,
             Load: self._load,
             Describe: self._describe,
             Run: self._run,
+            Observe: self._observe,
             Stage: self._stage,
             Go: self._go,
             Collect: self._collect,
+            Warm: self._warm,
+            Ping: lambda _: Reply(Code.OK),
         }
 
     def handle(self, command: Command) -> Reply:
@@ -112,7 +107,14 @@ class Worker:
 
     def _open(self, command: Open) -> Reply:
         self._forget()
-        self._arena = arena.open_handle(command.handle)
+        self._arena = arena.open_handle(command.handle, self._arena_fd)
+        return Reply(Code.OK)
+
+    def _warm(self, command: Warm) -> Reply:
+        from passbench import warmup  # a kernel of Triton's is made on import
+
+        warmup.run(self.device)
+        self._synchronize()
         return Reply(Code.OK)
 
     def _forget(self) -> None:
@@ -120,10 +122,10 @@ class Worker:
 
     def _load(self, command: Load) -> Reply:
         self._forget()
-        self._called = False
+        self._called, self._rewritten = False, None
         module = to_module(from_json(command.graph), self.device)
         if command.compiler != "pass":
-            if command.compiler != "eager":  # importing dynamo takes seconds, which only those need who compile
+            if command.compiler not in ("eager", "double"):  # only those who compile need dynamo, which takes seconds
                 torch._dynamo.reset()
             self._call = compilers.build(command.compiler, module, self.device)
             return Reply(Code.OK)
@@ -131,7 +133,7 @@ class Worker:
         if applied.total == 0:
             return Reply(Code.NO_MATCH, text=applied.diagnosis())
         module.recompile()
-        self._call = module.forward
+        self._call, self._rewritten = module.forward, (module, applied.inserted)
         return Reply(Code.OK, count=applied.total)
 
     def _pass_rules(self, directory: str) -> list[PassRule]:
@@ -141,7 +143,7 @@ class Worker:
         return self._rules[directory]
 
     def _describe(self, command: Describe) -> Reply:
-        inputs = self._inputs(command.call)
+        (inputs,) = self._inputs(command.batch)
         outputs = flatten(self._invoke(inputs, 0, command.seed))
         if len(outputs) > MAX_OUTPUTS:
             raise BadOutput(f"{len(outputs)} outputs; PassBench handles up to {MAX_OUTPUTS}")
@@ -149,34 +151,49 @@ class Worker:
 
     def _run(self, command: Run) -> Reply:
         self._forget()
+        batch = command.batch
         # Makes torch fill every fresh allocation with NaN, so that nothing correct can be found in old memory.
         torch.use_deterministic_algorithms(command.fill, warn_only=True)
         try:
-            for index, call in enumerate(command.calls):
-                inputs = self._inputs(call)
-                self._copy_out(self._invoke(inputs, index, command.seed + index), inputs, call, command.outputs)
+            for index, inputs in enumerate(self._inputs(batch)):
+                outputs = flatten(self._invoke(inputs, index, command.seed + index))
+                _check(outputs, inputs, command.outputs, strict=command.strict)
+                self._copy_out([outputs], batch, first=index)
         finally:
             torch.use_deterministic_algorithms(False)
         return Reply(Code.OK)
 
+    def _observe(self, command: Observe) -> Reply:
+        (inputs,) = self._inputs(command.batch)
+        torch.manual_seed(command.seed)
+        try:
+            seen = evidence_run.observe(*self._rewritten, inputs)
+        except BaseException as error:  # as in `handle`
+            raise CallFailed(0) from error
+        return Reply(Code.OK, observed=seen.encode())
+
     def _stage(self, command: Stage) -> Reply:
         self._forget()
         self._staging = command
-        self._staged = [self._inputs(call) for call in command.calls]
+        self._staged = self._inputs(command.batch)
         torch.manual_seed(command.seed)
         self._synchronize()
         return Reply(Code.OK)
 
     def _go(self, command: Go) -> Reply:
-        if command.empty:
-            return Reply(Code.OK)
         self._results = results = []
-        call, synchronize, staged, seed = self._call, self._synchronize, self._staged, command.seed
-        events = [_event_pair() for _ in staged] if command.events else None
+        call, synchronize, seed, clock = self._call, self._synchronize, command.seed, time.perf_counter_ns
+        events = [_event_pair() for _ in self._staged] if command.events else None
+        flush = self._flushed() if command.flush else None
+        spent = 0
         gc.disable()
         try:
-            for index, inputs in enumerate(staged):
+            for index, inputs in enumerate(self._staged):
+                if flush is not None:
+                    flush.zero_()
+                    synchronize()
                 try:
+                    begin = clock()
                     if seed is not None:
                         torch.manual_seed(seed)
                     if events:
@@ -185,23 +202,32 @@ class Worker:
                     if events:
                         events[index][1].record()
                     synchronize()
+                    if index:
+                        spent += clock() - begin
                 except BaseException as error:  # as in `handle`
                     raise CallFailed(index) from error
         finally:
             gc.enable()
+        host = spent / max(len(results) - 1, 1) / 1000
         if not events:
-            return Reply(Code.OK)
+            return Reply(Code.OK, host_us=host)
         times = sorted(start.elapsed_time(end) * 1000 for start, end in events)
-        return Reply(Code.OK, device_us=times[len(times) // 2])
+        return Reply(Code.OK, device_us=times[len(times) // 2], host_us=host)
+
+    def _flushed(self) -> torch.Tensor:
+        if self._flush is None:
+            self._flush = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device=self.device)
+        return self._flush
 
     def _collect(self, command: Collect) -> Reply:
-        stage, results, staged = self._staging, self._results, self._staged
-        for call, value, inputs in zip(stage.calls, results, staged, strict=True):
-            self._copy_out(value, inputs, call, stage.outputs)
+        stage, outputs = self._staging, [flatten(value) for value in self._results]
+        for values, inputs in zip(outputs, self._staged, strict=True):
+            _check(values, inputs, stage.outputs, strict=stage.strict)
+        self._copy_out(outputs, stage.batch, first=0)
         self._forget()
         return Reply(Code.OK)
 
-    def _invoke(self, inputs: list, index: int, seed: int) -> Any:
+    def _invoke(self, inputs: tuple, index: int, seed: int) -> Any:
         torch.manual_seed(seed)  # for random operations in the graph; inputs were drawn by the parent
         try:
             value = self._call(*inputs)
@@ -211,17 +237,20 @@ class Worker:
         self._called = True
         return value
 
-    def _inputs(self, call: CallSpec) -> list[torch.Tensor | int]:
-        return [arena.tensor_at(self._arena, x) if isinstance(x, TensorAt) else x for x in call.inputs]
+    def _inputs(self, batch: Batch) -> list[tuple[torch.Tensor | int, ...]]:
+        columns = [
+            arena.tensors_at(self._arena, x, batch.calls) if isinstance(x, Block) else [x] * batch.calls
+            for x in batch.inputs
+        ]
+        return list(zip(*columns, strict=True)) if columns else [()] * batch.calls
 
-    def _copy_out(self, value: Any, inputs: list, call: CallSpec, expected: tuple[OutputMeta, ...]) -> None:
-        outputs = flatten(value)
-        if len(outputs) != len(expected):
-            raise BadOutput(f"{len(outputs)} outputs, where eager has {len(expected)}")
-        for number, (output, meta, slot) in enumerate(zip(outputs, expected, call.outputs, strict=True)):
-            _check(output, inputs, number, meta)
-            if slot is not None:
-                arena.tensor_at(self._arena, slot).copy_(torch.as_tensor(output))
+    def _copy_out(self, outputs: list[list[Any]], batch: Batch, first: int) -> None:
+        """Copy the outputs of calls from the `first` on to their places."""
+        for number, block in enumerate(batch.outputs):
+            if block is None:
+                continue
+            slots = arena.slots_at(self._arena, block, batch.calls)[first : first + len(outputs)]
+            torch._foreach_copy_(slots, [torch.as_tensor(values[number]) for values in outputs])
         self._synchronize()
 
     def _synchronize(self) -> None:
@@ -262,7 +291,16 @@ def _alias(value: torch.Tensor, inputs: list) -> int:
     return -1
 
 
-def _check(output: Any, inputs: list, number: int, meta: OutputMeta) -> None:
+def _check(outputs: list[Any], inputs: tuple, expected: tuple[OutputMeta, ...], *, strict: bool) -> None:
+    """Outputs are what eager's are; raises BadOutput. Not `strict`: as many, and nothing more."""
+    if len(outputs) != len(expected):
+        raise BadOutput(f"{len(outputs)} outputs, where eager has {len(expected)}")
+    if strict:
+        for number, (output, meta) in enumerate(zip(outputs, expected, strict=True)):
+            _check_one(output, inputs, number, meta)
+
+
+def _check_one(output: Any, inputs: tuple, number: int, meta: OutputMeta) -> None:
     if meta.kind is not Kind.TENSOR:
         kind = Kind.NONE if output is None else _SCALARS.get(type(output), (None, None))[0]
         if kind is not meta.kind:
@@ -292,39 +330,37 @@ def _explain(error: BaseException | None) -> str:
     return "\ncaused by ".join(chain)
 
 
-def _limit(start: Start) -> None:
-    """Resource limits, and death with the parent: SIGKILL once its end of the lifeline closes."""
+def _limit(spawn: Spawn) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (start.file_bytes, start.file_bytes))
-    if start.memory_bytes is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (start.memory_bytes, start.memory_bytes))
-    fcntl.fcntl(start.lifeline, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(start.lifeline, _F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(start.lifeline, fcntl.F_SETFL, fcntl.fcntl(start.lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (spawn.file_bytes, spawn.file_bytes))
+    if spawn.memory_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (spawn.memory_bytes, spawn.memory_bytes))
 
 
-def main(start: Start) -> None:
+def main(spawn: Spawn, commands: int, replies: int, arena_fd: int | None) -> None:
     """Serve commands until the parent closes its end."""
-    _limit(start)
-    device = torch.device(start.device)
-    torch.set_num_threads(start.threads)
+    _limit(spawn)
+    device = torch.device(spawn.device)
+    torch.set_num_threads(spawn.threads)
     torch.set_grad_enabled(False)
     if device.type == "cuda":
         torch.cuda.set_device(device)
+        torch.cuda.set_per_process_memory_fraction(spawn.device_memory_share)
         torch.cuda.synchronize()
     else:
         interpreter.untimed_autotuning()
         if "TRITON_INTERPRET" in os.environ:
             interpreter.round_bfloat16_to_nearest()
-    worker = Worker(device)
+    worker = Worker(device, arena_fd)
     gc.freeze()  # collections between calls need not look at torch itself
-    for nonce, command in _commands(start.commands):
-        reply = worker.handle(command)
-        _write(start.replies, encode_reply(nonce, reply))
+    for nonce, command in _commands(commands):
+        _write(replies, encode_reply(nonce, worker.handle(command)))
 
 
 def _commands(fd: int) -> Iterator[tuple[int, Command]]:
-    while (received := read_command(fd)) is not None:
+    staged = False
+    while (received := read_command(fd, spin=staged)) is not None:
+        staged = isinstance(received[1], Stage)
         yield received
 
 

@@ -93,6 +93,8 @@ TIMING = pa.struct(
         ("calls", pa.int32()),
         ("repeats", pa.int32()),
         ("noisy", pa.bool_()),  # IQR/median stayed above 0.2 after the repeats
+        ("speedup_low", pa.float64()),  # 95% interval of the speedup
+        ("speedup_high", pa.float64()),
     ]
 )
 
@@ -122,12 +124,16 @@ RESULTS = pa.schema(
         ("reason", pa.string()),
         ("t_min", pa.int32()),  # smallest level in -10..1 at which every draw passes; null: none
         ("max_abs_error", pa.float64()),
+        ("error_eager", pa.float64()),  # relative, against double precision; null: does not run in it
+        ("error_candidate", pa.float64()),
         ("speedup_e2e", pa.float64()),
         ("speedup_device", pa.float64()),
         ("timings", pa.list_(TIMING)),
         ("times_meaningful", pa.bool_()),  # false on the Triton interpreter and wherever no GPU ran
         ("findings", pa.list_(FINDING)),
         ("layers", pa.list_(pa.string())),  # integrity layers that were on
+        ("layers_missing", pa.map_(pa.string(), pa.string())),  # those that cannot work on this machine, and why
+        ("surroundings", pa.map_(pa.string(), pa.string())),  # clocks, temperature, load: value, or "before → after"
         ("matches", pa.int32()),
         ("pass_files", pa.list_(FILE)),
         ("device", pa.string()),

@@ -16,8 +16,9 @@ from storage.errors import PassNetError
 from storage.schema import RESULTS, SCORES
 from tests.passbench.samples import BAD_PASSES, PASSES, add_relu_sample, sample, spec, variant
 
-CPU_SETTINGS = Settings(draws=2, calls=2, batch=2, warmup=1, seed=1)
+CPU_SETTINGS = Settings(draws=2, calls=4, batch=2, pairs=2, warmup=1, seed=1)
 LAYERS = {"two_processes", "empty_environment", "resource_limits", "fresh_inputs", "poisoned_outputs", "parent_clock"}
+LAYERS |= {"output_contract", "inputs_unchanged", "late_inputs", "timed_outputs_checked"}
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +47,17 @@ def test_a_good_pass_over_dtypes_shapes_and_strides(bench):
         assert (result.status, result.error_code, result.matches) == ("ok", None, 1), result.reason
         assert result.t_min == -10 and result.max_abs_error == 0.0
         assert result.times_meaningful is False
-        assert set(result.layers) >= LAYERS | {"static_policy"}
+        assert set(result.layers) >= LAYERS | {"static_policy", "evidence"}
+        assert ("namespaces" in result.layers) != ("namespaces" in result.layers_missing)
+        assert result.layers_missing["bandwidth"] == "no GPU" and "kernel" in result.surroundings
+        assert result.errors.eager == result.errors.candidate < 1e-3
         (timing,) = result.timings
-        assert timing.clock == "e2e" and timing.calls == 2 and result.speedup("e2e") > 0
+        assert (
+            timing.clock == "e2e"
+            and timing.calls == 4
+            and timing.speedup_low <= timing.speedup <= timing.speedup_high
+            and result.speedup("e2e") > 0
+        )
     assert [r.variant_hash for r in results] == ["v0", "v1", "v0", "strided"]
     assert lines[-1] == "fusible-test 4/4: ok"
     row = results[0].to_row(run="r", author="a", attempt=1)

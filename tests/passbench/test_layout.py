@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from passbench import layout as lay
-from passbench.arena import ALIGNMENT, CpuArena, extent, open_handle, size_of, tensor_at
+from passbench.arena import ALIGNMENT, CpuArena, extent, open_handle, slots_at, tensors_at
 from passbench.inputs import Distribution
-from passbench.wire import Kind, OutputMeta, TensorAt
+from passbench.wire import Block, Kind, OutputMeta
 from storage.records import Input
 from tests.passbench.samples import spec
 
@@ -24,10 +24,11 @@ OUT = OutputMeta(Kind.TENSOR, torch.float32, (2, 3), (3, 1), -1)
 def test_nothing_overlaps_and_everything_is_aligned(inputs, calls, seed):
     specs = tuple(spec(f"x{n}", *shape, dtype=dtype) for n, (shape, dtype) in enumerate(inputs))
     layout = lay.lay_out(specs, (OUT, OUT), calls, random.Random(seed))
-    ats = [at for call in layout.calls for at in (*call.inputs, *call.outputs)]
-    spans = sorted((at.offset, at.offset + size_of(at)) for at in ats)
+    blocks = [*layout.batch.inputs, *layout.batch.outputs]
+    spans = sorted((b.offset + i * b.step, b.offset + (i + 1) * b.step) for b in blocks for i in range(calls))
     assert all(a[1] <= b[0] for a, b in pairwise(spans))
-    assert all(at.offset % ALIGNMENT == 0 for at in ats)
+    assert all(start % ALIGNMENT == 0 for start, _ in spans)
+    assert all(b.step >= extent(b.shape, b.stride) * b.dtype.itemsize for b in blocks)
     assert spans[0][0] == layout.start and spans[-1][1] == layout.end
     assert layout.end - layout.start == calls * lay.call_bytes(specs, (OUT, OUT))
 
@@ -38,25 +39,38 @@ def test_starts_move():
 
 
 @pytest.mark.parametrize("stride", [(4, 1), (1, 3), (0, 1), (8, 2)])
-def test_both_sides_see_the_same_tensor_alone_in_its_storage(stride):
+def test_both_sides_see_the_same_tensors_each_alone_in_its_storage(stride):
     arena = CpuArena(1 << 16)
-    other = open_handle(arena.handle)
+    other = open_handle(arena.handle, arena.fd)
     one = (Input("x", "input", "float32", (3, 4), stride),)
     layout = lay.lay_out(one, (OUT,), 2, random.Random(0))
     lay.draw(arena.bytes, layout, one, 0, 0, Distribution.NORMAL)
-    (first,), (second,) = (call.inputs for call in layout.calls)
-    seen = tensor_at(other, first)
-    assert (seen.shape, seen.stride()) == ((3, 4), stride)
-    assert torch.equal(seen, lay.view(arena.bytes, first))
-    assert not torch.equal(seen, tensor_at(other, second))
-    assert not seen._is_view() and seen.storage_offset() == 0
-    assert seen.untyped_storage().nbytes() == extent((3, 4), stride) * 4
-    (slot,) = layout.calls[0].outputs
-    lay.poison(arena.bytes, (slot,))
-    assert lay.is_poison(arena.bytes, slot) and torch.isnan(lay.view(arena.bytes, slot)).all()
-    tensor_at(other, slot).fill_(2)
-    assert lay.view(arena.bytes, slot).eq(2).all() and not lay.is_poison(arena.bytes, slot)
+    (block,), (slot,) = layout.batch.inputs, layout.batch.outputs
+    first, second = tensors_at(other, block, 2)
+    assert (first.shape, first.stride()) == ((3, 4), stride)
+    assert torch.equal(torch.stack([first, second]), lay.view(arena.bytes, block, 2))
+    assert not torch.equal(first, second)
+    assert not first._is_view() and first.storage_offset() == 0
+    assert first.untyped_storage().nbytes() == extent((3, 4), stride) * 4
+    lay.poison(arena.bytes, (slot,), 2)
+    assert lay.poisoned(arena.bytes, slot, 2).all() and torch.isnan(lay.view(arena.bytes, slot, 2)).all()
+    slots_at(other, slot, 2)[1].fill_(2)
+    assert lay.view(arena.bytes, slot, 2)[1].eq(2).all()
+    assert lay.poisoned(arena.bytes, slot, 2).tolist() == [True, False]
     arena.close()
+
+
+def test_every_draw_is_another_and_the_same_draw_the_same():
+    one, memory = (spec("x", 100),), torch.zeros(1 << 16, dtype=torch.uint8)
+    layout = lay.lay_out(one, (), 3, random.Random(0))
+
+    def drawn(seed: int, index: int) -> torch.Tensor:
+        lay.draw(memory, layout, one, seed, index, Distribution.NORMAL)
+        return lay.view(memory, layout.batch.inputs[0], 3).clone()
+
+    assert torch.equal(drawn(1, 0), drawn(1, 0))
+    values = torch.cat([drawn(1, 0), drawn(1, 1), drawn(2, 0)])
+    assert len({tuple(row.tolist()) for row in values}) == 9
 
 
 def test_an_arena_grows_and_cannot_be_cut_short():
@@ -71,6 +85,7 @@ def test_an_arena_grows_and_cannot_be_cut_short():
 
 def test_without_elements():
     arena = CpuArena(4096)
-    at = TensorAt(0, torch.float32, (0, 3), (3, 1))
-    assert size_of(at) == 0 and tensor_at(arena, at).shape == (0, 3)
+    block = Block(0, ALIGNMENT, torch.float32, (0, 3), (3, 1))
+    assert [t.shape for t in tensors_at(arena, block, 2)] == [(0, 3), (0, 3)]
+    assert not lay.poisoned(arena.bytes, block, 2).any()
     arena.close()

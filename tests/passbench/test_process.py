@@ -12,10 +12,11 @@ import torch
 
 from passbench import wire
 from passbench.contract import NAMES_FILE
+from passbench.launcher import Launcher
 from passbench.process import WorkerDied, WorkerTimeout
 from passbench.settings import Settings
 from passbench.side import Side
-from passbench.wire import Code, Go, Kind, Load, OutputMeta, ProtocolError, Reply
+from passbench.wire import Code, Kind, Load, OutputMeta, Ping, ProtocolError, Reply
 from storage.graph_json import to_json
 from tests.passbench.samples import add_relu_sample
 
@@ -25,8 +26,24 @@ GRAPH = to_json(add_relu_sample((2, 3)).variants[0].graph)
 
 
 @pytest.fixture(scope="module")
-def side(tmp_path_factory):
-    one = Side(CPU, SETTINGS, tmp_path_factory.mktemp("worker"))
+def launcher(tmp_path_factory):
+    one = Launcher(tmp_path_factory.mktemp("zygote"))
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def side(launcher, tmp_path_factory):
+    one = Side(CPU, SETTINGS, launcher, tmp_path_factory.mktemp("worker") / "box")
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def open_side(launcher, tmp_path_factory):
+    """A worker without namespaces, as on machines that have none."""
+    settings = replace(SETTINGS, off=frozenset({"namespaces"}))
+    one = Side(CPU, settings, launcher, tmp_path_factory.mktemp("open") / "box")
     yield one
     one.close()
 
@@ -54,7 +71,7 @@ raise ValueError(repr((sorted(os.environ), os.getcwd(), sys.flags.isolated, sys.
     allowed |= {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CC", "CXX"}
     own = {n for n in names if not n.startswith(("TORCHINDUCTOR", "KMP", "OMP", "PYTORCH", "TORCH_"))}  # set by torch
     assert own <= allowed | {"LC_CTYPE"}
-    assert cwd == str(side.scratch / "work") and isolated == 1 and last == str(tmp_path / "asks")
+    assert cwd == str(side.box / "work") and isolated == 1 and last == str(tmp_path / "asks")
     assert core == (0, 0) and size == 4 << 30
 
 
@@ -79,23 +96,85 @@ def test_a_dead_worker_is_reported_and_replaced(side, tmp_path):
     assert time.monotonic() - begin < 60
 
 
-def test_a_hanging_worker_is_killed_with_what_it_started(side, tmp_path):
+def gone(pid: int) -> bool:
+    """Whether a process ends within five seconds."""
+    status = Path(f"/proc/{pid}/status")
+    for _ in range(50):
+        if not status.exists() or "zombie" in status.read_text():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_a_hanging_worker_is_killed_with_what_it_started(open_side, tmp_path):
     code = f"""
 import subprocess, time
-child = subprocess.Popen(["sleep", "600"])
-open({str(tmp_path / "pid")!r}, "w").write(str(child.pid))
+child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+open({str(open_side.box / "work" / "pid")!r}, "w").write(str(child.pid))
 time.sleep(600)
 """
-    side.ask(Go(empty=True), 60)  # started, so that the limit holds for the import alone
+    open_side.ask(Ping(), 60)  # started, so that the limit holds for the import alone
     with pytest.raises(WorkerTimeout, match="within 2 s"):
-        load(side, tmp_path, "hangs_in_import", code, timeout=2)
-    pid = int((tmp_path / "pid").read_text())
-    for _ in range(50):
-        status = Path(f"/proc/{pid}/status")
-        if not status.exists() or "zombie" in status.read_text():
-            return
-        time.sleep(0.1)
-    pytest.fail("a grandchild is still alive")
+        load(open_side, tmp_path, "hangs_in_import", code, timeout=2)
+    assert gone(int((open_side.box / "work" / "pid").read_text()))
+
+
+def test_what_a_worker_leaves_behind_ends_with_it(open_side, tmp_path):
+    code = """
+import os
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open("pid", "w").write(str(os.getpid()))
+        while True:
+            pass
+    os._exit(0)
+os.wait()
+import time
+while not os.path.exists("pid") or not open("pid").read():
+    time.sleep(0.01)
+raise ValueError("left a daemon")
+"""
+    assert "left a daemon" in load(open_side, tmp_path, "leaves", code).text
+    pid = int((open_side.box / "work" / "pid").read_text())
+    assert not Path(f"/proc/{pid}/status").read_text().count("zombie")
+    open_side.stop()
+    assert gone(pid)
+
+
+def test_a_worker_sees_no_network_no_other_process_and_read_only_files(side, launcher, tmp_path):
+    if problem := launcher.why_not_isolated():
+        pytest.skip(f"no namespaces here: {problem}")
+    target = tmp_path / "result.json"
+    target.write_text("1.0")
+    code = f"""
+import os, socket
+found = {{}}
+def attempt(name, action):
+    try:
+        found[name] = repr(action())
+    except OSError as error:
+        found[name] = type(error).__name__ + str(error.errno)
+attempt("write", lambda: open({str(target)!r}, "w"))
+attempt("create", lambda: open("/tmp/passbench-was-here", "w"))
+attempt("sysctl", lambda: open("/proc/sys/kernel/hostname", "w"))
+attempt("remount", lambda: os.system("mount -o remount,rw / 2>/dev/null"))
+attempt("own", lambda: open("mine", "w").write("x"))
+attempt("connect", lambda: socket.create_connection(("192.0.2.1", 80), 2))
+attempt("processes", lambda: sorted(int(p) for p in os.listdir("/proc") if p.isdigit()))
+attempt("interfaces", lambda: [name for _, name in socket.if_nameindex()])
+attempt("disks", lambda: [d for d in os.listdir("/dev") if d.startswith(("vd", "sd", "nvme", "loop"))])
+attempt("capabilities", lambda: [l.split()[1] for l in open("/proc/self/status") if l.startswith("CapEff")])
+raise ValueError(repr(found))
+"""
+    reply = load(side, tmp_path, "looks_around", code)
+    found = eval(reply.text.partition("ValueError: ")[2])
+    assert found["write"].startswith("OSError30") and found["create"].startswith("OSError30"), found
+    assert found["sysctl"] in ("OSError30", "PermissionError13") and found["remount"] != "0"
+    assert found["own"] == "1" and found["connect"] == "OSError101"
+    assert found["processes"] == "[1]" and found["interfaces"] in ("['lo']", "[]")
+    assert found["disks"] == "[]" and found["capabilities"] == "['0000000000000000']"
+    assert target.read_text() == "1.0"
 
 
 def test_forged_answers_are_refused(side, tmp_path):
@@ -116,34 +195,51 @@ def test_a_worker_dies_with_its_parent(tmp_path):
     read, write = os.pipe()
     parent = os.fork()
     if parent == 0:
-        one = Side(CPU, SETTINGS, tmp_path)
-        one.ask(Go(empty=True), 60)
-        os.write(write, str(one._process._popen.pid).encode())
+        one = Side(CPU, SETTINGS, Launcher(tmp_path / "zygote"), tmp_path / "worker" / "box")
+        one.ask(Ping(), 60)
+        os.write(write, str(one._process.pid).encode())
         os._exit(0)
     os.waitpid(parent, 0)
-    worker = Path(f"/proc/{int(os.read(read, 64))}/status")
+    pid = int(os.read(read, 64))
     for fd in (read, write):
         os.close(fd)
-    for _ in range(50):
-        if not worker.exists() or "zombie" in worker.read_text():
-            return
-        time.sleep(0.1)
-    pytest.fail("the worker outlived its parent")
+    assert gone(pid)
+
+
+def test_a_zygote_that_dies_is_replaced(tmp_path):
+    launcher = Launcher(tmp_path / "zygote")
+    one = Side(CPU, SETTINGS, launcher, tmp_path / "worker" / "box")
+    assert one.ask(Ping(), 60).code is Code.OK
+    launcher._zygote.kill()
+    launcher._zygote.wait()
+    assert one.ask(Ping(), 60).code is Code.OK  # a worker outlives it
+    one.stop()
+    assert one.ask(Ping(), 60).code is Code.OK
+    one.close()
+    launcher.close()
+
+
+def test_a_worker_starts_in_a_fraction_of_a_second(side):
+    side.ask(Ping(), 60)
+    side.stop()
+    begin = time.monotonic()
+    side.ask(Ping(), 60)
+    assert time.monotonic() - begin < 1.5  # 0.1 s on a machine at rest; importing torch alone takes longer
 
 
 def test_replies_round_trip_and_nonsense_is_refused():
     meta = OutputMeta(Kind.TENSOR, torch.bfloat16, (2, 0, 3), (3, 3, 1), -1)
-    reply = Reply(Code.NO_MATCH, 1, 2, 3.5, "text\nmore", (meta, meta))
-    data = wire.encode_reply(7, reply)
-    assert len(data) == wire.HEADER_BYTES + wire.DETAIL_BYTES
-    head, detail = wire.decode_header(data[: wire.HEADER_BYTES], 7)
-    assert detail
-    text, outputs = wire.decode_detail(data[wire.HEADER_BYTES :])
-    assert replace(head, text=text, outputs=outputs) == reply
+    seen = Reply(Code.OK, observed=b"o" * wire.OBSERVED_BYTES)
+    for reply in (Reply(Code.NO_MATCH, 1, 2, 3.5, 4.5, "text\nmore", (meta, meta)), seen, Reply(Code.OK)):
+        data = wire.encode_reply(7, reply)
+        head, follows = wire.decode_header(data[: wire.HEADER_BYTES], 7)
+        rest = data[wire.HEADER_BYTES :]
+        assert len(rest) == (wire.rest_bytes(follows) if follows else 0)
+        assert (wire.decode_rest(head, follows, rest) if follows else head) == reply
     with pytest.raises(ProtocolError):
         wire.decode_header(data[: wire.HEADER_BYTES], 8)
     with pytest.raises(ProtocolError):
-        wire.decode_header(struct.pack("<QIIIId", 7, 99, 0, 0, 0, 0.0), 7)
+        wire.decode_header(struct.pack("<QIIIIdd", 7, 99, 0, 0, 0, 0.0, 0.0), 7)
     with pytest.raises(ProtocolError):
         wire.decode_detail(b"\xff" * wire.DETAIL_BYTES)
     with pytest.raises(ProtocolError):

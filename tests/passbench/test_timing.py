@@ -1,13 +1,37 @@
+import random
+
 import pytest
 import torch
 
+from passbench import cores
 from passbench.settings import Settings
-from passbench.timing import LEAST_US, Round, median_iqr, per_call_us, summarise
+from passbench.timing import Exchange, Pairs, median_iqr, settled, speedup_interval, summarise
 
 
-def test_the_empty_exchange_is_taken_off():
-    assert per_call_us(120_000, 20_000, 10) == 10.0
-    assert per_call_us(10_000, 20_000, 10) == LEAST_US
+def pairs(eager: list[float], candidate: list[float], overhead: float = 300.0, calls: int = 100) -> Pairs:
+    """Exchanges whose calls take these microseconds, with an overhead that both sides have."""
+
+    def side(values: list[float]) -> list[Exchange]:
+        return [Exchange(calls, overhead + calls * value, value, value / 2) for value in values]
+
+    return Pairs(side(eager), side(candidate))
+
+
+def test_the_overhead_of_an_exchange_is_taken_off_both_sides():
+    by_side = pairs([20.0, 20.0, 20.0], [10.0, 11.0, 10.0]).per_call("e2e")
+    assert by_side == ([20.0, 20.0, 20.0], [10.0, 11.0, 10.0])
+
+
+def test_what_a_candidate_says_about_its_own_time_changes_nothing():
+    honest = pairs([20.0] * 5, [10.0] * 5)
+    liar = Pairs(honest.eager, [Exchange(e.calls, e.total_us, 0.5, 0.1) for e in honest.candidate])
+    assert summarise("e2e", liar, 0.2).speedup == pytest.approx(2.0)
+    assert summarise("e2e", liar, 0.2, trusted=True).speedup == pytest.approx(40.0)
+
+
+def test_an_overhead_estimated_too_high_cannot_eat_an_exchange():
+    few = Pairs([Exchange(2, 100.0, 0.0)], [Exchange(2, 80.0, 0.0)])
+    assert few.per_call("e2e") == ([30.0], [20.0])
 
 
 def test_median_and_interquartile_range():
@@ -15,13 +39,31 @@ def test_median_and_interquartile_range():
     assert median_iqr([5.0]) == (5.0, 0.0)
 
 
-def test_the_quietest_round_counts_and_noise_is_said():
-    noisy = Round(4, [10.0, 20.0, 30.0, 40.0], [10.0, 10.0, 10.0, 10.0])
-    quiet = Round(4, [20.0, 20.0, 21.0, 20.0], [10.0, 10.0, 10.0, 10.0])
-    timing = summarise("e2e", [noisy, quiet], 0.2)
-    assert (timing.eager_us, timing.candidate_us, timing.speedup) == (20.0, 10.0, 2.0)
-    assert (timing.calls, timing.repeats, timing.noisy) == (4, 1, False)
-    assert summarise("e2e", [noisy], 0.2).noisy
+def test_all_exchanges_count_and_noise_is_said():
+    quiet = summarise("e2e", pairs([20.0, 20.0, 21.0, 20.0], [10.0] * 4), 0.2)
+    assert (quiet.eager_us, quiet.candidate_us, quiet.speedup) == (20.0, 10.0, 2.0)
+    assert (quiet.calls, quiet.noisy) == (400, False)
+    noisy = summarise("e2e", pairs([10.0, 20.0, 30.0, 40.0], [10.0] * 4), 0.2, repeats=2)
+    assert noisy.noisy and noisy.repeats == 2 and not settled(noisy, 1.0)
+    device = summarise("device", pairs([20.0] * 3, [10.0] * 3), 0.2)
+    assert (device.eager_us, device.candidate_us) == (10.0, 5.0)
+
+
+def test_the_interval_holds_the_speedup_nearly_always():
+    rng, held = random.Random(0), 0
+    for _ in range(100):
+        low, high = speedup_interval(*([scale * rng.gauss(1, 0.03) for _ in range(16)] for scale in (30.0, 20.0)))
+        assert low <= high
+        held += low <= 1.5 <= high
+    assert held >= 88  # 95 expected; a bootstrap over 16 pairs is a little too narrow
+    assert speedup_interval([2.0], [1.0]) == (2.0, 2.0)
+
+
+def test_more_is_measured_until_the_speedup_is_known():
+    sharp = summarise("e2e", pairs([20.0] * 8, [10.0] * 8), 0.2)
+    assert settled(sharp, 0.01)
+    blurred = summarise("e2e", pairs([20.0, 19.0, 21.0, 18.5], [10.0, 10.8, 9.4, 11.0]), 0.2)
+    assert not settled(blurred, 0.01)
 
 
 def test_defaults_depend_on_the_device():
@@ -31,3 +73,15 @@ def test_defaults_depend_on_the_device():
     assert Settings(calls=7).resolved(torch.device("cpu")).calls == 7
     with pytest.raises(ValueError, match="unknown"):
         Settings(protocol="other")
+    with pytest.raises(ValueError, match="no layers to turn off: everything"):
+        Settings(off=frozenset({"everything"}))
+
+
+def test_both_children_share_a_core_that_the_parent_leaves_alone(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(2, 18)))
+    places = [cores.choose(torch.device("cuda", index)) for index in range(4)]
+    used = [core for place in places for core in (*place.children, *place.parent)]
+    assert len(set(used)) == 8 and set(used) <= set(range(2, 18))
+    assert cores.choose(torch.device("cpu")) is None
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
+    assert cores.choose(torch.device("cuda", 0)) is None
