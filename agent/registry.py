@@ -1,13 +1,15 @@
 """Authors by name."""
 
+from functools import partial
+
 from agent.author import Author, AuthorFactory, Baseline, UnknownAuthor
 from agent.distill import Distill
+from passbench.compilers import NAMES as COMPILERS
 from storage.errors import PassNetError
 
 _AUTHORS: dict[str, AuthorFactory] = {
     "distill": Distill,
-    "eager": lambda: Baseline("eager", "eager"),
-    "inductor": lambda: Baseline("inductor", "inductor"),
+    **{compiler: partial(Baseline, compiler, compiler) for compiler in COMPILERS if compiler != "pass"},
 }
 _NOT_YET = ("llm",)
 

@@ -82,7 +82,12 @@ def protocol_option(function: Callable) -> Callable:
 
 
 def author_option(**settings: Any) -> Callable:
-    return click.option("--author", **settings, help="distill, eager, inductor or llm; several separated by commas.")
+    return click.option(
+        "--author",
+        **settings,
+        help="distill, llm, or a baseline: eager, inductor, inductor-direct, inductor-max-autotune, cudagraphs; "
+        "several separated by commas.",
+    )
 
 
 def emit(document: dict[str, Any], as_json: bool, text: Callable[[dict[str, Any]], str]) -> None:
@@ -218,20 +223,38 @@ def check(directory: Path, as_json: bool) -> None:
 
 
 @main.command()
-@click.argument("run")
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@click.option("--clock", type=click.Choice(["e2e", "device"]), default=None, help="One clock only [default: both].")
+@click.option(
+    "--t", type=click.IntRange(-10, 4), default=-5, show_default=True, help="Level of everything but the t-table."
+)
+@click.option(
+    "--p", type=click.FloatRange(0, 10), default=0.0, show_default=True, help="Penalty of correct slowdowns: s^(p+1)."
+)
+@click.option(
+    "--b", type=click.FloatRange(1e-6, 1), default=0.1, show_default=True, help="What an incorrect variant counts as."
+)
+@click.option(
+    "--by",
+    type=click.Choice(["sample", "group", "category", "dtype", "size", "author"]),
+    default=None,
+    help="A line for each of these, too; a group is category x dtype.",
+)
+@click.option("--best", is_flag=True, help="Count each sample's best attempt alone [default: every attempt].")
 @data_option
 @version_option
 @json_option
-def score(run: str, data: Path, version: str | None, as_json: bool) -> None:
-    """The t-table and aggregate score of a run: its id, a prefix of it, or "latest" for all of the version."""
-    from flows.report import SCORE_COLUMNS, find_runs
-    from flows.tables import score_text
-    from storage.versions import Store
+def score(runs: tuple[str, ...], as_json: bool, **parameters: Any) -> None:
+    """The t-table, aggregate score, fast_p and pass@k of runs, computed from their results.
 
-    opened = Store(data).open(version)
-    runs = find_runs(opened, run)
-    rows = [{c: s[c] for c in [*SCORE_COLUMNS, "pi"]} for s in opened.table("scores").to_pylist() if s["run"] in runs]
-    emit({"version": opened.name, "scores": rows}, as_json, score_text)
+    RUN is a run's id or the start of it, an author (all of its runs), "latest" for all runs of the version, or the path
+    of a results Parquet file or of a directory of such. AS comes with a 95% bootstrap interval over samples. pass@k: an
+    attempt at a sample succeeds if all variants of the sample are correct at level --t.
+    """
+    from flows.score_run import score_run
+    from flows.tables import score_text
+
+    emit(score_run(runs, **parameters), as_json, score_text)
 
 
 @main.command()

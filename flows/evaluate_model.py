@@ -52,7 +52,7 @@ def evaluate_model(
     the version, and for each author's run its scores and counts.
     Raises PassNetError for what the caller can put right: an unknown author, version or sample, a full disk.
     """
-    authors = [author_named(name.strip()) for name in author.split(",")]
+    authors = [author_named(name) for name in dict.fromkeys(name.strip() for name in author.split(","))]
     store = Store(data)
     opened = store.open(version)
     samples = load_samples(opened, split, [category] if category else CATEGORIES, limit=limit)

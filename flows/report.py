@@ -6,6 +6,7 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
+from flows.results import find_runs
 from storage.errors import PassNetError
 from storage.versions import Version
 
@@ -37,16 +38,6 @@ td:first-child, th:first-child {{ text-align: left }}
 <h2>Results by variant</h2><div class="wide">{results}</div>
 </body></html>
 """
-
-
-def find_runs(version: Version, run: str) -> list[str]:
-    """Runs of a version whose id starts with `run`; "latest" means all. Raises PassNetError if there is none."""
-    runs = sorted(set(version.table("results", columns=["run"])["run"].to_pylist()))
-    found = [r for r in runs if run == "latest" or r.startswith(run)]
-    if not found:
-        have = ", ".join(runs) or "none; run `passnet evaluate`"
-        raise PassNetError(f"{version.name} has no run {run!r}: it has {have}")
-    return found
 
 
 def write_report(version: Version, run: str, directory: Path) -> Path:

@@ -83,18 +83,53 @@ def bench_text(done: dict) -> str:
 
 
 def score_text(done: dict) -> str:
-    """The t-tables of runs, one table a run and clock."""
-    columns = ("t", "S_t", "ES_t", "alpha", "beta", "lambda", "eta", "gamma", "pi", "N")
-    blocks = []
-    for run, clock in sorted({(s["run"], s["clock"]) for s in done["scores"]}):
-        rows = [s for s in done["scores"] if (s["run"], s["clock"]) == (run, clock)]
-        cells = [
-            [s["t"], *(s[c] for c in ("s_t", "es_t", "alpha", "beta", "lam", "eta", "gamma")),
-             " ".join(f"{p:.2f}" for p in s["pi"]), s["n"]]
-            for s in sorted(rows, key=lambda s: s["t"])
-        ]  # fmt: skip
-        blocks.append(_render(f"{run} ({clock}): AS {_cell(rows[0]['aggregate'])}", columns, cells))
-    return "\n\n".join(blocks)
+    """Scores of runs: a line a run, then t-table, fast_p, pass@k and groups of each run and clock, then the notes."""
+    settings = f"t = {done['t']}, p = {done['p']:g}, b = {done['b']:g}"
+    which = "best attempt a sample" if done["best"] else "every attempt"
+    lines = [(f"{line['run']} ({line['clock']})", line) for line in done["runs"]]
+    blocks = [_score_lines(f"Scores of {done['source']} at {settings}, {which}", "run", lines, done["t"])]
+    if done["authors"]:
+        authors = [(f"{line['group']} ({line['clock']})", line) for line in done["authors"]]
+        blocks.append(_score_lines("By author, runs together", "author", authors, done["t"]))
+    for line in done["runs"]:
+        blocks += _run_blocks(line, [s for s in done["scores"] if s["run"] == line["run"]], done)
+    notes = "".join(f"\nnote: {note}" for note in done["notes"])
+    return "\n\n".join(blocks) + ("\n" + notes if notes else "")
+
+
+def _run_blocks(line: dict, scores: Sequence[dict], done: dict) -> list[str]:
+    """The t-table of one run and clock with the shares below it, and its groups."""
+    columns = ("t", "S_t", "ES_t", "alpha", "beta", "lambda", "eta", "gamma", "pi1", "pi2", "pi3")
+    cells = [
+        [s["t"], *(s[c] for c in ("s_t", "es_t", "alpha", "beta", "lam", "eta", "gamma")), *s["pi"]]
+        for s in sorted(scores, key=lambda s: s["t"])
+        if s["clock"] == line["clock"]
+    ]
+    name = f"{line['run']} ({line['clock']})"
+    text = _render(f"{name}: AS {_cell(line['aggregate'])}{_interval(line)}, N = {line['n']}", columns, cells)
+    text += f"\nfast_p at t = {done['t']}: " + ", ".join(f"{p}x {v:.1%}" for p, v in line["fast_p"].items())
+    if line["attempts"] > 1:
+        text += f"\npass@k at t = {done['t']}: " + ", ".join(f"k={k} {v:.1%}" for k, v in line["pass_at_k"].items())
+    if "groups" not in line:
+        return [text]
+    groups = [(group["group"], group) for group in line["groups"]]
+    return [text, _score_lines(f"{name} by {done['by']}", done["by"], groups, done["t"])]
+
+
+def _score_lines(title: str, what: str, lines: Iterable[tuple[str, dict]], t: int) -> str:
+    columns = (what, "samples", "N", "AS", "95%", f"S_{t}", f"ES_{t}", "speedup", "lambda", "slower")
+    rows = [
+        (
+            name, line["samples"], line["n"], line["aggregate"], _interval(line) or None, line["s_t"], line["es_t"],
+            line["geometric_mean_speedup"], line["lam"], None if line["slower"] is None else f"{line['slower']:.1%}",
+        )
+        for name, line in lines
+    ]  # fmt: skip
+    return _render(title, columns, rows)
+
+
+def _interval(line: dict) -> str:
+    return " [{:.3f}, {:.3f}]".format(*line["interval"]) if line["interval"] else ""
 
 
 def versions_text(done: dict) -> str:

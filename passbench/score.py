@@ -1,9 +1,15 @@
-"""Scores of a run: S_t, ES_t, the aggregate score, fast_p and pass@k (DESIGN section 5, Score).
+"""Scores of a set of variants: S_t, ES_t, the aggregate score, fast_p and pass@k (DESIGN section 5, Score).
+
+`level` and `aggregate_of` compute each score by the aggregate formula and over variants, and compare. What a run's page
+shows beside them is in `passbench.summary`; attempts are in `passbench.attempts`.
 
 Failures without an error code (no match, refused, timed out) are never tolerated: they count as incorrect at every t
 with factor b. pi_c is the share of code c among *all* failures, so these make up what the three shares leave of 1,
 and gamma_t = b^(sum_c pi_c [t < c] + (1 - sum_c pi_c)): they behave as errors of an infinite code. With that the
-aggregate formula equals the geometric mean over samples exactly.
+aggregate formula equals the geometric mean over variants exactly, and ES_t = S_t for t <= 0.
+
+ES_t does not fall with t as long as every correct speedup, rectified, is at least b: a variant slower than that costs
+less while it counts as wrong.
 
 Variants on which eager itself failed say nothing about a pass and are left out.
 """
@@ -32,6 +38,7 @@ _WEIGHTS = {
     4: 0.001,
 }
 """Weights of the aggregate score by level, not normalised."""
+_TOTAL_WEIGHT = math.fsum(_WEIGHTS.values())
 
 
 @dataclass(frozen=True)
@@ -111,7 +118,8 @@ class Level:
 def level(outcomes: Sequence[Outcome], t: int, p: float = 0.0, b: float = B) -> Level:
     """Scores at one level, by the aggregate formulas and as geometric means over samples.
 
-    Raises ValueError without outcomes, ArithmeticError if the two ways differ by more than 1e-9 relative.
+    Raises ValueError without outcomes, ArithmeticError if the two ways differ by more than 1e-9 relative: it names
+    the score and both values.
     """
     n = len(outcomes)
     if n == 0:
@@ -126,14 +134,14 @@ def level(outcomes: Sequence[Outcome], t: int, p: float = 0.0, b: float = B) -> 
     gamma = error_factor(pi, t, b) if failures else b
     s_t = speedup_score(alpha, beta, lam, eta, p, b)
     es_t = error_aware_speedup_score(alpha, beta, lam, eta, gamma, p)
-    _agree("S", t, s_t, geometric_mean([rectified_speedup(o, t, p, b) for o in outcomes]))
-    _agree("ES", t, es_t, geometric_mean([error_aware_rectified_speedup(o, t, p, b) for o in outcomes]))
+    _agree(f"S_{t}", s_t, geometric_mean([rectified_speedup(o, t, p, b) for o in outcomes]))
+    _agree(f"ES_{t}", es_t, geometric_mean([error_aware_rectified_speedup(o, t, p, b) for o in outcomes]))
     return Level(t, s_t, es_t, alpha, beta, lam, eta, gamma, pi, n)
 
 
-def _agree(name: str, t: int, aggregate: float, by_sample: float) -> None:
-    if not math.isclose(aggregate, by_sample, rel_tol=_AGREEMENT):
-        raise ArithmeticError(f"{name}_{t} is {aggregate!r} by the formula but {by_sample!r} over samples")
+def _agree(name: str, aggregate: float, by_variant: float) -> None:
+    if not math.isclose(aggregate, by_variant, rel_tol=_AGREEMENT):
+        raise ArithmeticError(f"{name} is {aggregate!r} by the formula but {by_variant!r} over variants")
 
 
 def geometric_mean(values: Sequence[float]) -> float:
@@ -148,8 +156,20 @@ def score_table(outcomes: Sequence[Outcome], p: float = 0.0, b: float = B) -> li
 
 def aggregate(table: Iterable[Level]) -> float:
     """AS = exp(sum_t w_t ln ES_t), weights normalised to sum to 1 (DESIGN section 5)."""
-    total = math.fsum(_WEIGHTS.values())
-    return math.exp(math.fsum(_WEIGHTS[line.t] * math.log(line.es_t) for line in table) / total)
+    return math.exp(math.fsum(_WEIGHTS[line.t] * math.log(line.es_t) for line in table) / _TOTAL_WEIGHT)
+
+
+def log_score(outcome: Outcome, p: float = 0.0, b: float = B) -> float:
+    """One variant's part of ln AS, sum_t w_t ln(its factor of ES_t): ln AS is the mean of these over variants."""
+    factors = [(_WEIGHTS[t], error_aware_rectified_speedup(outcome, t, p, b)) for t in LEVELS]
+    return math.fsum(weight * math.log(factor) for weight, factor in factors) / _TOTAL_WEIGHT
+
+
+def aggregate_of(table: Sequence[Level], logs: Sequence[float]) -> float:
+    """AS by the table and by the variants' `log_score`s. Raises ArithmeticError, naming both, if they differ."""
+    found = aggregate(table)
+    _agree("AS", found, math.exp(math.fsum(logs) / len(logs)))
+    return found
 
 
 def fast_p(outcomes: Sequence[Outcome], p: float = 1.0, t: int = -5) -> float:
@@ -167,24 +187,26 @@ def pass_at_k(attempts: int, correct: int, k: int) -> float:
     return 1.0 - math.comb(attempts - correct, k) / math.comb(attempts, k)
 
 
+def says_something(row: Mapping[str, Any]) -> bool:
+    """Whether a row of the results table enters the scores: not where eager itself failed."""
+    return not (row["status"] == "runtime_error" and (row["reason"] or "").startswith(EAGER_FAILED))
+
+
+def outcome_of(row: Mapping[str, Any], clock: str = "e2e") -> Outcome:
+    """The outcome of a row of the results table by clock "e2e" or "device"."""
+    return Outcome(row[f"speedup_{clock}"], row["t_min"] if row["status"] == "ok" else None, row["error_code"])
+
+
 def outcomes_of(rows: Iterable[Mapping[str, Any]], clock: str = "e2e") -> list[Outcome]:
-    """Outcomes of rows of the results table by clock "e2e" or "device"; every attempt counts, but for rows on which
-    eager failed."""
-    return [
-        Outcome(row[f"speedup_{clock}"], row["t_min"] if row["status"] == "ok" else None, row["error_code"])
-        for row in rows
-        if not (row["status"] == "runtime_error" and row["reason"].startswith(EAGER_FAILED))
-    ]
+    """Outcomes of rows of the results table by a clock; every attempt counts, rows on which eager failed do not."""
+    return [outcome_of(row, clock) for row in rows if says_something(row)]
 
 
-def _measured(rows: Iterable[Mapping[str, Any]], clock: str) -> list[Outcome]:
-    """Outcomes to score by a clock; none where a correct one was not measured by it, as on the CPU by "device"."""
-    outcomes = outcomes_of(rows, clock)
-    if any(o.t_min is not None and o.speedup is None for o in outcomes):
-        return []
-    if clock == "device" and all(o.speedup is None for o in outcomes):
-        return []
-    return outcomes
+def is_measured(outcomes: Sequence[Outcome], clock: str) -> bool:
+    """Whether a clock can score these: each that agrees with eager has its time (on the CPU, "device" has none)."""
+    if not outcomes or any(o.t_min is not None and o.speedup is None for o in outcomes):
+        return False
+    return clock != "device" or any(o.speedup is not None for o in outcomes)
 
 
 def score_rows(
@@ -194,15 +216,19 @@ def score_rows(
 
     Empty where nothing can be scored by that clock: no device times on the CPU, or eager failed on every variant.
     """
-    outcomes = _measured(rows, clock)
-    if not outcomes:
+    outcomes = outcomes_of(rows, clock)
+    if not is_measured(outcomes, clock):
         return []
-    table = score_table(outcomes, p, b)
+    return table_rows(score_table(outcomes, p, b), run=run, author=author, clock=clock)
+
+
+def table_rows(table: Sequence[Level], *, run: str, author: str, clock: str) -> list[dict[str, Any]]:
+    """A score table as rows of `storage.schema.SCORES`."""
     shared = {"run": run, "author": author, "clock": clock, "aggregate": aggregate(table)}
     return [{**shared, **vars(line), "pi": list(line.pi)} for line in table]
 
 
 def aggregate_score(rows: Sequence[Mapping[str, Any]], clock: str = "e2e") -> float | None:
     """AS of rows of the results table by one clock, None where nothing can be scored by it."""
-    outcomes = _measured(rows, clock)
-    return aggregate(score_table(outcomes)) if outcomes else None
+    outcomes = outcomes_of(rows, clock)
+    return aggregate(score_table(outcomes)) if is_measured(outcomes, clock) else None

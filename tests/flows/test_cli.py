@@ -2,6 +2,7 @@
 
 import pytest
 
+from agent.registry import NAMES
 from storage.versions import Store
 from tests.flows.commands import error_line, passnet, passnet_json
 from tests.support.hub_server import HubServer
@@ -19,6 +20,11 @@ def test_help_lists_every_command():
 def test_every_command_has_help(command):
     done = passnet(command, "--help")
     assert done.returncode == 0 and "Usage: passnet" in done.stdout
+
+
+def test_help_lists_every_author():
+    said = "".join(passnet("evaluate", "--help").stdout.split())  # names are broken at hyphens
+    assert all(name in said for name in NAMES)
 
 
 @pytest.mark.parametrize("arguments", [["nosuch"], ["build", "--limit", "0"], ["evaluate"], ["bench"]])

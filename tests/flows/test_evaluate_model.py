@@ -72,6 +72,8 @@ def test_score_report_diff_and_versions(evaluated, tmp_path):
     data, done = evaluated
     scores = passnet_json("score", "distill", "--data", data)["scores"]
     assert {s["author"] for s in scores} == {"distill"}
+    stored = [s for s in Store(data).latest().table("scores").to_pylist() if s["author"] == "distill"]
+    assert sorted(scores, key=lambda s: s["t"]) == sorted(stored, key=lambda s: s["t"])
     page = passnet_json("report", "latest", "--out", tmp_path / "report", "--data", data)["page"]
     text = Path(page).read_text(encoding="utf-8")
     assert "data:image/png;base64," in text and "not meaningful" in text

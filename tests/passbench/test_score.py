@@ -1,4 +1,5 @@
 import math
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -11,6 +12,7 @@ from passbench.score import (
     B,
     Outcome,
     aggregate,
+    aggregate_of,
     aggregate_score,
     error_aware_rectified_speedup,
     error_aware_speedup_score,
@@ -18,8 +20,10 @@ from passbench.score import (
     fast_p,
     geometric_mean,
     level,
+    log_score,
     pass_at_k,
     rectified_speedup,
+    says_something,
     score_rows,
     score_table,
     speedup_score,
@@ -63,6 +67,79 @@ def test_with_everything_correct_the_score_is_the_geometric_mean(speedups):
     for line in score_table(outcomes):
         assert line.s_t == pytest.approx(geometric_mean(speedups))
     assert aggregate(score_table(outcomes)) == pytest.approx(geometric_mean(speedups))
+
+
+@given(st.lists(SPEEDUPS, min_size=1, max_size=20), st.sampled_from(LEVELS), st.floats(0, 2))
+@settings(deadline=None)
+def test_with_everything_correct_es_is_alpha_times_the_penalty(speedups, t, p):
+    line = level([Outcome(s, -10) for s in speedups], t, p)
+    slow = [s for s in speedups if s < 1]
+    assert line.lam == 1
+    assert line.eta == len(slow) / len(speedups)
+    assert line.es_t == pytest.approx(line.alpha * line.beta ** (line.eta * p))
+
+
+@given(SETS, st.sampled_from(LEVELS), st.floats(0.01, 1))
+@settings(deadline=None)
+def test_without_a_penalty_beta_does_not_count(outcomes, t, b):
+    line = level(outcomes, t, 0.0, b)
+    for beta in (0.001, 1.0, line.beta):
+        assert speedup_score(line.alpha, beta, line.lam, line.eta, 0.0, b) == line.s_t
+
+
+@given(SETS, st.sampled_from(LEVELS), st.floats(0.1, 10))
+@settings(deadline=None)
+def test_scaling_every_speedup_scales_the_score_by_the_share_that_is_correct(outcomes, t, factor):
+    faster = [Outcome(o.speedup and o.speedup * factor, o.t_min, o.error_code) for o in outcomes]
+    before, after = level(outcomes, t), level(faster, t)
+    assert after.s_t == pytest.approx(before.s_t * factor**before.lam)
+    assert after.es_t == pytest.approx(before.es_t * factor**before.lam)
+
+
+@given(SETS.flatmap(lambda outcomes: st.tuples(st.just(outcomes), st.permutations(outcomes))), st.floats(0, 2))
+@settings(deadline=None)
+def test_the_order_of_variants_does_not_count(both, p):
+    for line, shuffled in zip(*(score_table(outcomes, p) for outcomes in both), strict=True):
+        assert vars(line) == pytest.approx(vars(shuffled) | {"pi": pytest.approx(shuffled.pi)})
+
+
+@given(SETS, st.floats(0, 2))
+@settings(deadline=None)
+def test_as_lies_among_the_scores_it_is_made_of_and_is_the_mean_over_variants(outcomes, p):
+    table = score_table(outcomes, p)
+    scores = [line.es_t for line in table]
+    assert min(scores) * (1 - 1e-12) <= aggregate(table) <= max(scores) * (1 + 1e-12)
+    assert aggregate_of(table, [log_score(o, p) for o in outcomes]) == aggregate(table)
+
+
+@given(
+    st.lists(st.one_of(OUTCOMES, st.builds(Outcome, st.floats(0.5, 9), st.integers(-10, 1))), min_size=1),
+    st.floats(0, 2),
+)
+@settings(deadline=None)
+def test_scores_rise_with_t_where_being_correct_beats_b(outcomes, p):
+    b = min([0.1, *(o.speedup ** (p + 1) for o in outcomes if o.speedup)])
+    table = score_table(outcomes, p, b)
+    for name in ("s_t", "es_t"):
+        scores = [getattr(line, name) for line in table]
+        assert all(low <= high * (1 + 1e-9) for low, high in pairwise(scores)), name
+
+
+def test_a_variant_slower_than_b_costs_less_while_it_counts_as_wrong():
+    outcomes = [Outcome(0.05, 0)]
+    assert level(outcomes, -1).es_t == pytest.approx(0.1)
+    assert level(outcomes, 0).es_t == pytest.approx(0.05)
+
+
+def test_above_1_correctness_is_that_at_1():
+    assert [Outcome(2.0, 1).correct(t) for t in (0, 1, 4)] == [False, True, True]
+    assert not Outcome(2.0, 2).correct(4)
+
+
+def test_scores_that_disagree_are_named():
+    table = score_table([Outcome(2.0, -10)])
+    with pytest.raises(ArithmeticError, match=r"AS is 2\.0.* by the formula but 1\.0 over variants"):
+        aggregate_of(table, [0.0])
 
 
 @given(SETS, st.sampled_from(LEVELS))
@@ -140,3 +217,18 @@ def test_score_rows_have_the_schema_and_leave_out_what_eager_cannot_do():
     assert score_rows(rows, run="r", author="a", clock="device") == []
     assert score_rows(rows[1:2], run="r", author="a") == []
     assert aggregate_score(rows[1:2]) is None
+
+
+@given(st.integers(1, 12).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
+def test_pass_at_k_rises_with_k_from_the_fraction_that_succeeds(attempts):
+    n, correct = attempts
+    chances = [pass_at_k(n, correct, k) for k in range(1, n + 1)]
+    assert chances[0] == pytest.approx(correct / n)
+    assert chances == sorted(chances)
+    assert chances[-1] == (1.0 if correct else 0.0)
+
+
+def test_only_a_failure_of_eager_says_nothing():
+    assert says_something(row("runtime_error", reason="illegal address", error_code=2))
+    assert says_something(row("rejected", reason=None))
+    assert not says_something(row("runtime_error", reason="eager failed: no such kernel"))

@@ -1,0 +1,30 @@
+"""Authors by name."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.author import Submission, UnknownAuthor
+from agent.distill import Distill
+from agent.registry import NAMES, author
+from passbench.compilers import NAMES as COMPILERS
+
+BASELINES = [compiler for compiler in COMPILERS if compiler != "pass"]
+
+
+def test_every_compiler_but_a_pass_is_a_baseline():
+    assert BASELINES == ["eager", "inductor", "inductor-direct", "inductor-max-autotune", "cudagraphs"]
+    assert set(NAMES) == {"distill", "llm", *BASELINES}
+    assert isinstance(author("distill"), Distill)
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_a_baseline_names_its_compiler(name):
+    writer = author(name)
+    assert writer.name == name
+    assert writer.write(None, Path("nowhere")) == Submission(name)  # whatever the sample
+
+
+def test_an_unknown_author_is_told_the_names():
+    with pytest.raises(UnknownAuthor, match="cudagraphs"):
+        author("pass")
