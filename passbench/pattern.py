@@ -6,17 +6,27 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import fx
 from torch.fx.node import map_aggregate
 from torch.overrides import TorchFunctionMode
 
 from passbench.contract import ContractError
+from passbench.source import source_here
 
 _INPLACE = """iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor ilshift irshift""".split()
+_DISPATCHED = tuple(f for f in vars(F).values() if getattr(f, "__qualname__", "") == "boolean_dispatch.<locals>.fn")
+_NOT_RECORDED = (F.sigmoid, F.tanh, *_DISPATCHED)
+"""Functions that call others where they should record themselves, as dynamo does."""
+_FIELDS = {"values": 0, "indices": 1}
+"""Fields of results such as `torch.max`'s, which dynamo reads by number."""
 
 
 class _PatternProxy(fx.Proxy):
     """A proxy that records `x += y` as `operator.iadd`, as dynamo does, where fx would record `x + y`."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self[_FIELDS[name]] if name in _FIELDS else super().__getattr__(name)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.tracer.create_proxy("call_function", operator.setitem, (self, key, value), {})
@@ -50,14 +60,31 @@ class _Recorder(TorchFunctionMode):
 
 
 class PatternTracer(fx.Tracer):
-    """Traces straight-line torch code; no module, no control flow on values."""
+    """Traces straight-line torch code; no module, no control flow on values.
+
+    Nodes carry the expression that they come from in `meta["source"]`, and its line in `meta["line"]`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(autowrap_functions=_NOT_RECORDED)
+        self._autowrap_search.append(F)
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return _PatternProxy(node, self)
 
+    def create_node(self, kind: str, *args: Any, **kwargs: Any) -> fx.Node:
+        node = super().create_node(kind, *args, **kwargs)
+        if kind.startswith("call_"):
+            node.meta["line"], node.meta["source"] = source_here(self._code)
+        return node
+
     def trace(self, root: Callable, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
+        self._code = root.__code__
         with _Recorder(self):
-            return super().trace(root, concrete_args)
+            graph = super().trace(root, concrete_args)
+        for node in graph.nodes:
+            node.meta.pop("is_wrapped", None)
+        return graph
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
 import operator
+import time
 
 import pytest
 import torch
@@ -120,62 +121,12 @@ def test_a_match_whose_output_feeds_its_input_is_refused():
     pair = rule(lambda x, z: (torch.sin(x), torch.cos(z)), lambda x, z: (torch.sin(x), torch.cos(z)))
     _, applied = rewritten(f, pair)
     assert applied.total == 0
-    assert "before its first output is used" in applied.diagnosis()
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        lambda x, w, b: F.layer_norm(x, (4,), w, b, 1e-5),
-        lambda x, w, b: F.layer_norm(x, (4,), weight=w, bias=b, eps=1e-5),
-        lambda x, w, b: F.layer_norm(x, [4], bias=b, weight=w),
-    ],
-)
-def test_keywords_and_positions_are_the_same(pattern):
-    def f(x, w, b):
-        return (F.layer_norm(x, (4,), w, b, 1e-5),)
-
-    assert rewritten(f, rule(pattern, lambda x, w, b: x))[1].total == 1
-
-
-def test_methods_and_builtins_by_schema():
-    def f(x):
-        return (x.reshape(2, 6).sum(-1, True).softmax(0), torch.flatten(x, 0))
-
-    def pattern(x):
-        return x.reshape((2, 6)).sum(dim=-1, keepdim=True).softmax(dim=0)
-
-    assert rewritten(f, rule(pattern, lambda x: x))[1].total == 1
-    assert rewritten(f, rule(lambda x: torch.flatten(x, start_dim=0, end_dim=-1), lambda x: x))[1].total == 1
-
-
-def test_constants_must_be_equal_and_parameters_take_them():
-    def f(x):
-        return (x * 2, torch.sum(x, 1))
-
-    replacement = lambda x: x * 2  # noqa: E731
-    assert rewritten(f, rule(lambda x: x * 2, replacement))[1].total == 1
-    _, applied = rewritten(f, rule(lambda x: x * 2.0, replacement))
-    assert "expected argument 2.0, found 2" in applied.diagnosis()
-    assert rewritten(f, rule(lambda x: x * True, replacement))[1].total == 0
-    module, applied = rewritten(f, rule(lambda x, dim: torch.sum(x, dim), lambda x, dim: x.sum(dim)))
-    assert applied.total == 1
-    same(f, module, X)
+    assert "no input of the match to depend on its outputs" in applied.diagnosis()
 
 
 def test_the_same_parameter_is_the_same_value():
     square = rule(lambda x: x * x, lambda x: x**2)
     assert rewritten(lambda x, y: (x * x, x * y), square)[1].total == 1
-
-
-def test_devices_do_not_count():
-    def f(x):
-        return (x + torch.arange(4, device=torch.device("cpu")),)
-
-    def pattern():
-        return torch.arange(4, device="cuda")
-
-    assert rewritten(f, rule(pattern, lambda: torch.arange(4)))[1].total == 1
 
 
 def test_literals_of_replacement_args():
@@ -208,51 +159,6 @@ def test_in_place_operators_are_traced_as_such():
     same(f, module, X.clone(), Y)
 
 
-def test_nothing_moves_across_a_change_in_place():
-    def f(x, y):
-        a = torch.sin(x)
-        x.add_(1)
-        return (torch.exp(a), x * y)
-
-    pair = rule(lambda x: torch.exp(torch.sin(x)), lambda x: torch.exp(torch.sin(x)))
-    _, applied = rewritten(f, pair)
-    assert applied.total == 0
-    assert "no change in place between" in applied.diagnosis()
-
-    def through_a_view(x, y):
-        a = torch.sin(x)
-        x.view(-1)[0:1].mul_(2)
-        return (torch.exp(a),)
-
-    assert rewritten(through_a_view, pair)[1].total == 0
-
-    def elsewhere(x, y):
-        a = torch.sin(x)
-        z = y + 1
-        z.add_(1)
-        return (torch.exp(a), z)
-
-    module, applied = rewritten(elsewhere, pair)
-    assert applied.total == 1
-    same(elsewhere, module, X, Y)
-
-
-def test_what_a_pattern_changes_in_place_is_not_read_afterwards():
-    def f(x, y):
-        z = torch.sin(x)
-        flat = z.view(-1)
-        z += y
-        return (z, flat * 2)
-
-    def pattern(z, y):
-        z += y
-        return z
-
-    _, applied = rewritten(f, rule(pattern, lambda z, y: z + y))
-    assert applied.total == 0
-    assert "not to be used afterwards" in applied.diagnosis()
-
-
 def test_setitem_without_a_result_is_matched():
     def f(x, y):
         z = torch.sin(x)
@@ -266,19 +172,6 @@ def test_setitem_without_a_result_is_matched():
     module, applied = rewritten(f, rule(pattern, lambda z, y: torch.cat([y[:1], z[1:]]) * 2))
     assert applied.total == 1
     same(f, module, X, Y)
-
-
-def test_the_diagnosis_names_both_nodes_and_the_difference():
-    def f(x, y):
-        return (F.relu(x - y, inplace=True),)
-
-    _, applied = rewritten(f, rule(lambda x, y: F.relu(x + y, inplace=True), fused_add_relu, "fuse"))
-    text = applied.diagnosis()
-    for part in ("pass fuse", "0 of 2 pattern nodes", "add = operator.add(x, y)", "sub = operator.sub(x, y)"):
-        assert part in text
-    assert text.endswith("expected operator.add, found operator.sub")
-    _, applied = rewritten(f, rule(lambda x: torch.tanh(x), fused_add_relu))
-    assert "calls of operator.sub, torch.nn.functional.relu" in applied.diagnosis()
 
 
 @pytest.mark.parametrize(
@@ -295,6 +188,136 @@ def test_the_diagnosis_names_both_nodes_and_the_difference():
 def test_malformed_patterns(pattern, message):
     with pytest.raises(ContractError, match=message):
         trace_pattern(pattern, "broken")
+
+
+def test_a_parameter_does_not_stand_for_what_is_inside():
+    def f(x):
+        a = torch.sin(x)
+        return (a + a,)
+
+    _, applied = rewritten(f, rule(lambda x, y: torch.sin(x) + y, lambda x, y: torch.sin(x) + y))
+    assert applied.total == 0
+    assert "y to be computed outside the match" in applied.diagnosis()
+
+
+def test_one_value_for_two_parameters():
+    module, applied = rewritten(lambda x: (torch.relu(x + x),), ADD_RELU)
+    assert applied.total == 1
+    same(lambda x: (torch.relu(x + x),), module, X)
+
+
+def test_nodes_in_between_move_where_the_replacement_leaves_them_room():
+    def f(x, y):
+        a = torch.sin(x)
+        b = torch.exp(a)
+        c = torch.cos(y)
+        return (a * c, b)
+
+    def pattern(x, c):
+        a = torch.sin(x)
+        return a, a * c
+
+    module, _ = rewritten(f, rule(pattern, pattern))
+    assert calls(module) == ["cos", "pattern", "getitem", "getitem", "exp"]
+    same(f, module, X, Y)
+
+
+def test_outputs_that_nothing_reads_are_left_out():
+    def f(x):
+        a = torch.sin(x)
+        return (torch.exp(a),)
+
+    def pattern(x):
+        a = torch.sin(x)
+        return a, torch.exp(a)
+
+    module, _ = rewritten(f, rule(pattern, pattern))
+    assert calls(module) == ["pattern", "getitem"]
+    same(f, module, X)
+
+
+def test_inserted_calls_are_told_and_never_matched():
+    def f(x, y):
+        return (torch.relu(x + y)[0], torch.relu(y + y))
+
+    def first(x, y):
+        total = x + y
+        return total, torch.relu(total)
+
+    again = rule(lambda v: v[1], lambda v: v.select(0, 1), "again")
+    module, applied = rewritten(f, rule(first, first, "first"), again)
+    assert applied.matches == {"first": 2, "again": 0}
+    assert [n.target for n in applied.inserted] == [first, first]
+    same(f, module, X, Y)
+
+
+def test_a_whole_graph_and_a_graph_without_inputs():
+    def f(x, y):
+        a, b = x.chunk(2, -1)
+        return a * b + y[:, :2], a
+
+    module, applied = rewritten(f, rule(f, f))
+    assert calls(module) == ["f", "getitem", "getitem"]
+    same(f, module, X, Y)
+
+    def constant():
+        return (torch.arange(4) * 2,)
+
+    module, applied = rewritten(constant, rule(lambda: torch.arange(4) * 2, lambda: torch.arange(0, 8, 2)))
+    assert applied.total == 1
+    same(constant, module)
+
+
+def test_deep_patterns_and_many_unconnected_parts():
+    def chain(x):
+        for _ in range(600):
+            x = torch.sin(x)
+        return x
+
+    assert rewritten(lambda x: (chain(x),), rule(chain, lambda x: x))[1].total == 1
+
+    def f(x):
+        return tuple(torch.sin(x * k) for k in range(300))
+
+    def pattern(a, b, c, d, e):
+        return torch.sin(a), torch.sin(b), torch.sin(c), torch.sin(d), torch.cos(e)
+
+    _, applied = rewritten(f, rule(pattern, pattern))
+    assert applied.total == 0
+    assert applied.diagnosis()
+
+
+def test_a_change_outside_the_matches_is_found(monkeypatch):
+    from passbench import rewrite
+
+    replace = rewrite._Rewriting._replace
+
+    def tampering(self, match, where, rule_, arguments):
+        replace(self, match, where, rule_, arguments)
+        next(n for n in self.graph.nodes if n.target is torch.exp).args = (next(iter(self.graph.nodes)),)
+
+    monkeypatch.setattr(rewrite._Rewriting, "_replace", tampering)
+    with pytest.raises(rewrite.RewriteError, match="exp outside the matches was changed"):
+        rewritten(lambda x, y: (torch.relu(x + y), torch.exp(y)), ADD_RELU)
+
+
+def test_many_rules_and_nodes_take_no_time():
+    def f(x, y):
+        for _ in range(1000):
+            x = torch.sin(F.relu(x + y, inplace=True).view(3, 4))
+        return (x,)
+
+    graph = fx_graph(f)
+
+    def scaled(k):
+        return lambda x: torch.exp(x * k) + 1
+
+    rules = [rule(scaled(k), lambda x: x, f"rule{k}") for k in range(4)]
+    fused = rule(lambda x, y: F.relu(x + y, inplace=True), fused_add_relu, "fused")
+    start = time.perf_counter()
+    applied = apply_pass(graph, [*rules, fused])
+    assert applied.matches["fused"] == 1000
+    assert time.perf_counter() - start < 2  # 0.2 s on one quiet core
 
 
 def test_operators_have_their_own_targets():
