@@ -51,11 +51,11 @@ class CpuArena:
         """What the child opens, with the descriptor that it got at its start."""
         return ("cpu", self.size)
 
-    def raw(self, offset: int, size: int) -> torch.Tensor:
-        """`size` bytes at `offset`, with a storage of their own."""
+    def storage(self, offset: int, size: int) -> torch.UntypedStorage:
+        """`size` bytes at `offset` as a storage of their own."""
         if size == 0:
-            return torch.empty(0, dtype=torch.uint8)
-        return torch.frombuffer(self._map, dtype=torch.uint8, count=size, offset=offset)
+            return torch.UntypedStorage(0)
+        return torch.frombuffer(self._map, dtype=torch.uint8, count=size, offset=offset).untyped_storage()
 
     def grow(self, size: int) -> None:
         """Enlarge the file and map it anew; tensors of the old mapping stay valid. For the owner."""
@@ -68,15 +68,6 @@ class CpuArena:
         """Close the file; mappings end with their last tensor."""
         if self.owner:
             os.close(self.fd)
-
-
-class _CudaPointer:
-    """Device memory under another's ownership, for `torch.as_tensor`."""
-
-    def __init__(self, pointer: int, size: int) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": (size,), "typestr": "|u1", "data": (pointer, False), "version": 2, "strides": None,
-        }  # fmt: skip
 
 
 class CudaArena:
@@ -94,17 +85,17 @@ class CudaArena:
             self.bytes.untyped_storage()._share_cuda_()  # CUDA makes a file for it, which children get at their start
         else:
             self.bytes = torch.empty(0, dtype=torch.uint8, device=device).set_(storage)
+        self._start = self.bytes.data_ptr()
 
     @property
     def handle(self) -> tuple:
         """What the child opens; a fresh one for every child."""
         return ("cuda", self.size, str(self.device), self.bytes.untyped_storage()._share_cuda_())
 
-    def raw(self, offset: int, size: int) -> torch.Tensor:
-        """`size` bytes at `offset`, with a storage of their own."""
-        if size == 0:
-            return torch.empty(0, dtype=torch.uint8, device=self.device)
-        return torch.as_tensor(_CudaPointer(self.bytes.data_ptr() + offset, size), device=self.device)
+    def storage(self, offset: int, size: int) -> torch.UntypedStorage:
+        """`size` bytes at `offset` as a storage of their own."""
+        # What CUDA graph trees use; a twentieth of the time that `__cuda_array_interface__` takes.
+        return torch._C._construct_storage_from_data_pointer(self._start + offset, self.device, size)
 
     def grow(self, size: int) -> None:
         """Replace the allocation by a larger one. For the owner."""
@@ -133,14 +124,14 @@ def open_handle(handle: tuple, fd: int | None) -> Arena:
 
 def tensors_at(arena: Arena, block: Block, calls: int) -> list[torch.Tensor]:
     """The tensors of all calls at their places in the arena: no views of another, each alone in its storage."""
-    size = extent(block.shape, block.stride) * block.dtype.itemsize
-    raws = [arena.raw(block.offset + call * block.step, size) for call in range(calls)]
-    empty = torch.empty(0, dtype=block.dtype, device=raws[0].device)
-    return [empty.detach().set_(raw.untyped_storage(), 0, block.shape, block.stride) for raw in raws]
+    size, shape, stride = extent(block.shape, block.stride) * block.dtype.itemsize, block.shape, block.stride
+    empty = torch.empty(0, dtype=block.dtype, device=arena.bytes.device)
+    starts = range(block.offset, block.offset + calls * block.step, block.step)
+    return [empty.detach().set_(arena.storage(start, size), 0, shape, stride) for start in starts]
 
 
 def slots_at(arena: Arena, block: Block, calls: int) -> list[torch.Tensor]:
     """As `tensors_at` for tensors that are written to alone: views of one."""
-    whole = arena.raw(block.offset, calls * block.step).view(block.dtype)
+    whole = arena.bytes[block.offset : block.offset + calls * block.step].view(block.dtype)
     step = block.step // block.dtype.itemsize
     return list(whole.as_strided((calls, *block.shape), (step, *block.stride)).unbind(0))

@@ -1,25 +1,25 @@
 """PassBench: a sample and a compiler in, one result per variant out."""
 
-import contextlib
 import hashlib
 import json
 import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 import torch
 
-from passbench import bandwidth
+from passbench import ahead, bandwidth
 from passbench.compilers import NAMES
 from passbench.contract import ContractError, PassFiles, read_pass_dir, write_pass_dir
 from passbench.launcher import Launcher
 from passbench.policy import check_files
-from passbench.result import ERROR_CODES, VariantResult, device_name
+from passbench.process import OWN_FILES
+from passbench.result import ERROR_CODES, Finding, VariantResult, device_name
 from passbench.settings import Settings
 from passbench.side import Side
 from passbench.surroundings import Surroundings, compared
@@ -49,8 +49,9 @@ class Bench:
         self._surroundings = Surroundings(self.device)
         self._eager = self._side("eager", self._launcher)
         self._double = self._side("double", self._launcher) if self.settings.double else None
-        self._passes = self._side("passes", self._pass_launcher)
         self._warm: dict[str, Side] = {}
+        self._idle: list[Side] = []  # of passes, none at work
+        self._prepared: dict[Path, Side] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -60,10 +61,12 @@ class Bench:
 
     def close(self) -> None:
         """End all workers and remove their files."""
-        for side in (self._eager, self._double, self._passes, *self._warm.values()):
+        sides = (self._eager, self._double, *self._warm.values(), *self._idle, *self._prepared.values())
+        for side in sides:
             if side is not None:
                 side.close()
-        self._warm.clear()
+        for held in (self._warm, self._idle, self._prepared):
+            held.clear()
         for launcher in (self._launcher, self._pass_launcher):
             launcher.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
@@ -85,6 +88,63 @@ class Bench:
             raise PassNetError('compiler "pass" needs a pass directory')
         yield from self._run_pass(sample, Path(pass_dir), progress)
 
+    def precompile(
+        self, samples: Sequence[Sample], compiler: str, workers: int, progress: Progress | None = None
+    ) -> None:
+        """Have a baseline compile all variants ahead, `workers` at a time, into the cache that its timed worker reads.
+
+        Only for baselines: their code is trusted, so that processes may share a cache. What fails here fails again,
+        with a record, in `run`.
+        """
+        if compiler not in NAMES or compiler in ("pass", "eager"):
+            raise PassNetError(f"{compiler!r} compiles nothing ahead; there are {', '.join(NAMES)}")
+        sides = [self._side(compiler, self._launcher) for _ in range(workers)]
+        try:
+            ahead.shared(sides, [v for s in samples for v in s.variants], compiler, progress)
+        finally:
+            for side in sides:
+                side.close()
+
+    def prepare(self, jobs: Sequence[tuple[Sample, str | Path]]) -> None:
+        """Start a worker for each pass and have them compile and call it once for each variant, all at a time; eager's
+        worker calls each variant, too.
+
+        For passes that `run` is asked for next: it times them one after another, and finds them warm. Nothing is timed
+        meanwhile. A pass that `run` will refuse is left out; one that tunes itself is only started, for it would
+        choose by times that the others disturb.
+        """
+        work = []
+        for sample, directory in jobs:
+            try:
+                files = read_pass_dir(directory)
+            except ContractError:
+                continue
+            room = self._room(files)
+            if room in self._prepared or self._refusals(files):
+                continue
+            side = self._prepared[room] = self._pass_side(room)
+            side.start()
+            if not any("autotune" in text for text in files.modules.values()):
+                work.append(ahead.Job(side, sample.variants, "pass", str(room / "pass")))
+        variants = [v for job in work for v in job.variants]
+        for side, compiler in ((self._eager, "eager"), (self._double, "double")):
+            if side is not None and variants:
+                work.append(ahead.Job(side, variants, compiler))
+        ahead.together(work)
+        self._free_memory()
+
+    def _free_memory(self) -> None:
+        """What waits must leave room for what is timed."""
+        if self.device.type != "cuda":
+            return
+        free, total = torch.cuda.mem_get_info(self.device)
+        if free < total / 2:
+            for side in self._prepared.values():
+                side.stop()
+
+    def _refusals(self, files: PassFiles) -> list[Finding]:
+        return [] if "static_policy" in self.settings.off else check_files(files)
+
     def _run_pass(self, sample: Sample, pass_dir: Path, progress: Progress | None) -> Iterator[VariantResult]:
         try:
             files = read_pass_dir(pass_dir)
@@ -92,33 +152,43 @@ class Bench:
             yield from self._refused(sample, "compile_error", str(error), ())
             return
         texts = tuple(files.files.items())
-        findings = [] if "static_policy" in self.settings.off else check_files(files)
+        findings = self._refusals(files)
         if findings:
             first = findings[0]
             reason = f"{first.rule}: {first.file}:{first.line}: {first.message}"
             for result in self._refused(sample, "rejected", reason, texts):
                 yield replace(result, findings=tuple(findings))
             return
-        with self._pass_side(files) as (side, copy):
-            yield from self._trials(sample, "pass", side, str(copy), files, progress)
+        room = self._room(files)
+        side = self._prepared.pop(room, None) or self._pass_side(room)
+        try:
+            yield from self._trials(sample, "pass", side, str(room / "pass"), files, progress)
+        finally:
+            side.stop()
+            for name in OWN_FILES:  # the pass may have filled them with gigabytes
+                shutil.rmtree(room / "box" / name, ignore_errors=True)
+            self._idle.append(side)
 
-    @contextlib.contextmanager
-    def _pass_side(self, files: PassFiles) -> Iterator[tuple[Side, Path]]:
-        """A fresh worker of this pass alone, with a copy of exactly the text that was validated.
+    def _pass_side(self, room: Path) -> Side:
+        """A side for a fresh worker of one pass alone.
 
         Compiled kernels are kept for the same text, and for no other.
         """
-        room = self._scratch / f"pass-{_digest(files)}"
-        copy = room / "pass"
-        if not copy.exists():
-            write_pass_dir(files.files, copy)
+        if not self._idle:
+            return Side(self.device, self.settings, self._pass_launcher, room / "box")
+        side = self._idle.pop()
+        side.move(room / "box")
+        return side
+
+    def _room(self, files: PassFiles) -> Path:
+        """The directory of this text: the validated copy in `pass`, the worker's `box` beside it."""
+        text = json.dumps(files.files, sort_keys=True).encode()
+        room = self._scratch / f"pass-{hashlib.sha256(text).hexdigest()[:16]}"
+        if not room.exists():
+            write_pass_dir(files.files, room / "pass")
             if self.device.type == "cuda":
                 shutil.copytree(self._compiled(), room / "box" / "triton")
-        self._passes.move(room / "box", self._pass_launcher)
-        try:
-            yield self._passes, copy
-        finally:
-            self._passes.stop()
+        return room
 
     def _compiled(self) -> Path:
         """A cache of what Triton builds once for all kernels; made by a worker that sees no pass."""
@@ -210,12 +280,10 @@ class Bench:
         return self._warm[compiler]
 
     def _side(self, name: str, launcher: Launcher) -> Side:
-        return Side(self.device, self.settings, launcher, self._scratch / name / "box")
+        return Side(self.device, self.settings, launcher, self._box(name))
 
-
-def _digest(files: PassFiles) -> str:
-    """A name for the text of a pass."""
-    return hashlib.sha256(json.dumps(files.files, sort_keys=True).encode()).hexdigest()[:16]
+    def _box(self, name: str) -> Path:
+        return self._scratch / name / "box"
 
 
 def bench(

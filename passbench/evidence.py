@@ -5,6 +5,7 @@ An observation is a second look at what the static policy has let through; the c
 it can convict and cannot acquit.
 """
 
+import functools
 import re
 import struct
 from collections.abc import Iterable
@@ -134,8 +135,13 @@ def judge(observation: Observation, files: PassFiles) -> str | None:
 
 def jit_functions(files: PassFiles) -> frozenset[str]:
     """Names of the `@triton.jit` functions in a pass's sources; a compiled kernel is called by its function's."""
-    siblings = frozenset(files.modules)
-    parsed = (parse(name, text, siblings, Report()) for name, text in files.modules.items())
+    return _jit_functions(tuple(files.modules.items()))
+
+
+@functools.lru_cache(maxsize=8)
+def _jit_functions(sources: tuple[tuple[str, str], ...]) -> frozenset[str]:
+    siblings = frozenset(name for name, _ in sources)
+    parsed = (parse(name, text, siblings, Report()) for name, text in sources)
     return frozenset(clean(kernel) for module in parsed if module is not None for kernel in module.kernels)
 
 

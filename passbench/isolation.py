@@ -4,6 +4,7 @@ Used in forks of `passbench.zygote`. `enter` in the process that will fork the c
 x86-64 and arm64 alone; where the kernel or a container refuses, OSError says what, and the run's record says so.
 """
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -114,6 +115,12 @@ def drop_privileges() -> None:
 def die_with_parent() -> None:
     """Have the kernel kill this process when the one that forked it ends."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "pdeathsig")
+
+
+def die_first() -> None:
+    """Have the kernel end this process and its children before others when the machine runs out of memory."""
+    with contextlib.suppress(OSError):  # not where /proc is read-only
+        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def adopt_orphans() -> None:

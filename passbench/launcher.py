@@ -7,6 +7,7 @@ import pickle
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from passbench.zygote import MESSAGE_BYTES, WORD_BYTES, Spawn
@@ -26,26 +27,25 @@ _KEPT = (
 
 
 class Launcher:
-    """Starts workers. `interpret`: Triton kernels of these workers run on the CPU, through its interpreter.
-
-    Not for several threads at once.
-    """
+    """Starts workers. `interpret`: Triton kernels of these workers run on the CPU, through its interpreter."""
 
     def __init__(self, scratch: Path, *, interpret: bool = False) -> None:
         self.scratch, self.interpret = scratch, interpret
         self._zygote: subprocess.Popen | None = None
         self._control: socket.socket | None = None
         self._problem: str | None = None
+        self._lock = threading.Lock()
 
     def spawn(self, request: Spawn, fds: tuple[int, ...]) -> None:
         """Ask for a worker; returns at once. The descriptors are `Spawn`'s, in its order."""
-        if self._zygote is None or self._zygote.poll() is not None:
-            self._start()
         data = pickle.dumps(request)
         if len(data) > MESSAGE_BYTES:
             raise ValueError("the environment and the paths of a worker do not fit into one message")
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the report says then that nothing started
-            socket.send_fds(self._control, [data], fds)
+        with self._lock:
+            if self._zygote is None or self._zygote.poll() is not None:
+                self._start()
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the report says that nothing started
+                socket.send_fds(self._control, [data], fds)
 
     def why_not_isolated(self) -> str:
         """Why workers are not in namespaces of their own on this machine; empty if they are. Waits for the zygote, and

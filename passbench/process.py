@@ -21,6 +21,8 @@ from passbench.zygote import STATUS, Spawn
 _SIGNALS = {s.value: s.name for s in signal.Signals}
 _TAIL_BYTES = 2048
 _FILE_BYTES = 4 << 30
+OWN_FILES = ("home", "tmp", "work")
+"""Directories of a box that hold nothing worth keeping."""
 _KILL_SECONDS = 10.0
 _SPIN_SECONDS = 0.1
 """How long an exchange that is timed is waited for without sleeping: waking up takes up to 0.2 ms, and varies."""
@@ -45,7 +47,7 @@ class Process:
         self, device: torch.device, settings: Settings, launcher: Launcher, box: Path, arena: int | None = None
     ) -> None:
         self._settings, self._launcher = settings, launcher
-        for name in ("home", "tmp", "work"):
+        for name in OWN_FILES:
             (box / name).mkdir(parents=True, exist_ok=True)
         (box.parent / "dev").mkdir(exist_ok=True)
         command_read, self._commands = os.pipe()
@@ -62,6 +64,8 @@ class Process:
             str(device),
             settings.threads,
             settings.child_memory_bytes,
+            settings.host_memory_bytes,
+            settings.processes,
             _FILE_BYTES,
             settings.device_memory_share,
         )
@@ -137,18 +141,20 @@ class Process:
         self.pid = pid
 
     def _last_report(self) -> int | None:
-        deadline, status = time.monotonic() + _KILL_SECONDS, None
-        while (left := deadline - time.monotonic()) > 0:
-            if not select.select([self._report], [], [], left)[0]:
-                break
+        """The wait status, once all processes are gone; not waiting for the supervisor, which the kernel takes longer
+        to rid of its namespaces."""
+        deadline = time.monotonic() + _KILL_SECONDS
+        report = select.poll()
+        report.register(self._report, select.POLLIN | select.POLLHUP)
+        while report.poll(max(0.0, deadline - time.monotonic()) * 1000):
             data = os.read(self._report, STATUS.size)
             if len(data) < STATUS.size:
                 break
-            if self.pid is None:
-                self.pid = STATUS.unpack(data)[0]
-            else:
-                status = STATUS.unpack(data)[0]
-        return status
+            (number,) = STATUS.unpack(data)
+            if self.pid is not None:
+                return number
+            self.pid = number
+        return None
 
     def _write(self, data: bytes, deadline: float, limit: float) -> None:
         while data:

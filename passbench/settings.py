@@ -5,6 +5,8 @@ from typing import Self
 
 import torch
 
+from passbench import usage
+
 PROTOCOLS = ("passnet", "paper")
 
 REMOVABLE_LAYERS = frozenset(
@@ -30,7 +32,7 @@ class Settings:
     repeats: int | None = None  # times that as many are added at most, while the times are noisy
     draws: int | None = None  # input sets on which correctness is decided
     noise: float = 0.2  # times are noisy above this IQR/median,
-    precision: float = 0.01  # or where the speedup's 95% interval is wider than this to each side
+    precision: float = 0.02  # or where the speedup's 95% interval is wider than this to each side
     flush_l2: bool = False  # empty the L2 cache before every timed call
     seed: int | None = None  # of inputs and order; None draws one that no pass can know
     protocol: str = "passnet"
@@ -42,6 +44,8 @@ class Settings:
     timing_budget: float | None = None  # fewer calls are timed where they would take longer than this
     arena_bytes: int | None = None  # shared memory that an exchange's inputs and outputs may take
     child_memory_bytes: int | None = None  # address space of a child; none on CUDA, which reserves far more
+    host_memory_bytes: int | None = None  # that a child and all that it starts may fill; half of the machine's
+    processes: int = 1000  # that a child may have started at any time
     device_memory_share: float = 0.4  # of a GPU's memory that a child's torch may take
     threads: int = 1  # CPU threads of torch in a child
     off: frozenset[str] = frozenset()  # of REMOVABLE_LAYERS; for tests of the layers alone
@@ -56,6 +60,7 @@ class Settings:
         """A copy without `None`: at least 100 timed calls on a GPU, a handful on the CPU, whose times mean nothing
         (DESIGN section 5, Time)."""
         defaults = _CUDA if device.type == "cuda" else _CPU
+        defaults = defaults | {"host_memory_bytes": usage.machine_bytes() // 2}
         return replace(self, **{name: value for name, value in defaults.items() if getattr(self, name) is None})
 
 

@@ -1,6 +1,7 @@
 """One side of a comparison: a child process, replaced when it is no longer healthy, and the arena that it shares with
 the parent."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -40,10 +41,10 @@ class Side:
         if self._process is not None:
             self._process.kill()
 
-    def move(self, box: Path, launcher: Launcher) -> None:
+    def move(self, box: Path) -> None:
         """Work in another directory from now on, with a new worker."""
         self.stop()
-        self.box, self.launcher = box, launcher
+        self.box = box
 
     def reserve(self, size: int) -> None:
         """Make the arena at least `size` bytes."""
@@ -65,16 +66,20 @@ class Side:
         return self._process.timed(command, timeout, spin=spin)
 
     def pin(self, cores: set[int]) -> None:
-        """Let the worker's main thread run on these cores alone."""
-        os.sched_setaffinity(self._process.pid, cores)
+        """Let the worker's main thread run on these cores alone; that it is dead shows in the next exchange."""
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(self._process.pid, cores)
 
     def unpin(self) -> None:
         """Let it run wherever this process may, which a pinned thread of this process does not tell."""
-        os.sched_setaffinity(self._process.pid, set(range(os.cpu_count() or 1)))
+        self.pin(set(range(os.cpu_count() or 1)))
 
     def pinned(self, cores: set[int]) -> bool:
-        """Whether it is still so."""
-        return os.sched_getaffinity(self._process.pid) == cores
+        """Whether it is still so; of a worker that has died since the last exchange, yes."""
+        try:
+            return os.sched_getaffinity(self._process.pid) == cores
+        except ProcessLookupError:
+            return True
 
     def close(self) -> None:
         """End the worker and let go of the arena."""

@@ -23,7 +23,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from passbench import isolation
+from passbench import isolation, usage
 
 MESSAGE_BYTES = 1 << 16
 WORD_BYTES = 1024
@@ -34,7 +34,8 @@ STATUS = struct.Struct("<i")
 @dataclass(frozen=True)
 class Spawn:
     """A request for a worker. `box` is the directory that it may write to, with its home, temporary files and caches;
-    `environment` replaces the environment; `isolate`: in namespaces of its own, where that works.
+    `environment` replaces the environment; `isolate`: in namespaces of its own, where that works. `memory_bytes` of
+    address space are a process's own limit; `resident_bytes` and `processes` hold for all together.
 
     With it travel the descriptors of commands, replies, the parent's lifeline, the supervisor's report, the output,
     and the arena's if it has one.
@@ -46,6 +47,8 @@ class Spawn:
     device: str
     threads: int
     memory_bytes: int | None
+    resident_bytes: int
+    processes: int
     file_bytes: int
     device_memory_share: float
 
@@ -54,6 +57,7 @@ _DESCRIPTORS = 6
 _IMPORTED = (
     "torch",
     "torch.profiler",
+    "torch._dynamo",  # the first dispatch mode imports it, over a second in every worker of a pass
     "triton",
     "triton.compiler",
     "triton.runtime.interpreter",
@@ -64,6 +68,7 @@ _IMPORTED = (
 """What a worker needs; none of it touches CUDA."""
 
 _REAP_SECONDS = 0.005
+_LOOK_MS = 250  # between two looks at what the worker takes
 
 
 def main(control: int, scratch: str) -> None:
@@ -131,6 +136,7 @@ def _supervise(spawn: Spawn, fds: list[int], *, isolate: bool) -> None:
     for standard in (1, 2):
         os.dup2(output, standard)
     os.close(output)
+    shared = usage.filled_bytes("self")
     try:
         isolation.adopt_orphans()
         if isolate:
@@ -147,44 +153,44 @@ def _supervise(spawn: Spawn, fds: list[int], *, isolate: bool) -> None:
     for fd in (commands, replies, *arena):
         os.close(fd)
     os.write(report, STATUS.pack(pid))
-    status = _watch(pid, lifeline)
-    _end_descendants()
+    status, excess = _watch(pid, lifeline, spawn, shared)
+    if not isolate:  # the kernel ends a namespace with its first process
+        _end_descendants()
+    if excess:
+        print(f"PassBench ended it: {excess}", flush=True)
+    for standard in (1, 2):  # now, not when the namespaces are gone: the parent waits for the output's end
+        os.dup2(0, standard)
     os.write(report, STATUS.pack(status))
     os._exit(0)
 
 
-def _watch(pid: int, lifeline: int) -> int:
-    """Wait for the worker's end, or end it when the lifeline closes; its wait status."""
+def _watch(pid: int, lifeline: int, spawn: Spawn, shared: int) -> tuple[int, str]:
+    """Wait for the worker's end, or end it when the lifeline closes or it takes too much; its wait status, and what
+    was too much. `shared`: bytes of memory that it was born with."""
     pidfd = os.pidfd_open(pid)
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     poll.register(lifeline, select.POLLIN | select.POLLHUP)
-    if all(fd != pidfd for fd, _ in poll.poll()):
+    ready, excess = [], ""
+    while not ready and not excess:
+        ready = poll.poll(_LOOK_MS)
+        excess = "" if ready else usage.excess(pid, shared, spawn.resident_bytes, spawn.processes)
+    if all(fd != pidfd for fd, _ in ready):
         os.kill(pid, signal.SIGKILL)
-    return os.waitpid(pid, 0)[1]
+    return os.waitpid(pid, 0)[1], excess
 
 
 def _end_descendants() -> None:
-    """Kill and reap whatever the worker has left; in a namespace of its own the kernel has done it already."""
+    """Kill and reap whatever the worker has left."""
     while True:
         try:
             os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             return
-        for pid in _children():
+        for pid in usage.family(os.getpid())[1:]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(_REAP_SECONDS)
-
-
-def _children() -> list[int]:
-    """Processes whose parent this one is."""
-    own, found = os.getpid(), []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # gone meanwhile
-            if int(stat.read_text().rpartition(")")[2].split()[1]) == own:
-                found.append(int(stat.parent.name))
-    return found
 
 
 def _become_worker(spawn: Spawn, commands: int, replies: int, arena: int | None, isolate: bool) -> None:
@@ -194,6 +200,7 @@ def _become_worker(spawn: Spawn, commands: int, replies: int, arena: int | None,
     status = 1
     try:
         isolation.die_with_parent()
+        isolation.die_first()
         os.environ.clear()
         os.environ.update(spawn.environment)
         tempfile.tempdir = None  # chosen anew from the environment
@@ -207,8 +214,10 @@ def _become_worker(spawn: Spawn, commands: int, replies: int, arena: int | None,
     except SystemExit as error:  # the way out for code under test that asks for it between two commands
         status = error.code if isinstance(error.code, int) else 1
     except BaseException:
-        traceback.print_exc()
+        with contextlib.suppress(BaseException):  # the code under test may have closed or replaced what we write to
+            traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(BaseException):
+                stream.flush()
         os._exit(status)
