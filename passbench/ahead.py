@@ -57,8 +57,8 @@ def shared(sides: Sequence[Side], variants: Sequence[Variant], compiler: str, pr
 
 
 def _call_all(job: Job) -> None:
-    """What fails here is left to the benchmark, which meets it again and records it."""
-    with suppress(WorkerDied, WorkerTimeout):
+    """What fails here, for want of memory too, is left to the benchmark, which meets it again and records it."""
+    with suppress(WorkerDied, WorkerTimeout, torch.OutOfMemoryError):
         for variant in job.variants:
             if not _call_once(job, variant):
                 job.side.stop()

@@ -10,6 +10,7 @@ import os
 
 import torch
 
+from passbench import cuda_memory
 from passbench.wire import Block
 
 ALIGNMENT = 512  # bytes; what CUDA's caching allocator gives
@@ -71,26 +72,21 @@ class CpuArena:
 
 
 class CudaArena:
-    """One CUDA allocation of `size` bytes; `storage` given: another process's, already opened."""
+    """One CUDA allocation of `size` bytes; `handle` given: another process's."""
 
     fd = None
 
-    def __init__(self, size: int, device: torch.device, storage: torch.UntypedStorage | None = None) -> None:
-        self.size, self.device = size, device
-        if storage is None:
-            # Its own pool, for CUDA IPC exports the whole block: nothing of the parent's may lie beside the arena.
-            self._pool = torch.cuda.MemPool()
-            with torch.cuda.use_mem_pool(self._pool, device):
-                self.bytes = torch.empty(max(size, 32 << 20), dtype=torch.uint8, device=device)
-            self.bytes.untyped_storage()._share_cuda_()  # CUDA makes a file for it, which children get at their start
-        else:
-            self.bytes = torch.empty(0, dtype=torch.uint8, device=device).set_(storage)
-        self._start = self.bytes.data_ptr()
+    def __init__(self, size: int, device: torch.device, handle: bytes | None = None) -> None:
+        self.size, self.device, self.owner = 0, device, handle is None
+        self._start = cuda_memory.allocate(size, device) if handle is None else cuda_memory.attach(handle)
+        self.size = size
+        self._handle = cuda_memory.export(self._start) if handle is None else handle
+        self.bytes = cuda_memory.as_bytes(self._start, size, device)
 
     @property
     def handle(self) -> tuple:
-        """What the child opens; a fresh one for every child."""
-        return ("cuda", self.size, str(self.device), self.bytes.untyped_storage()._share_cuda_())
+        """What the child opens."""
+        return ("cuda", self.size, str(self.device), self._handle)
 
     def storage(self, offset: int, size: int) -> torch.UntypedStorage:
         """`size` bytes at `offset` as a storage of their own."""
@@ -98,12 +94,18 @@ class CudaArena:
         return torch._C._construct_storage_from_data_pointer(self._start + offset, self.device, size)
 
     def grow(self, size: int) -> None:
-        """Replace the allocation by a larger one. For the owner."""
+        """Replace the allocation by one of another size. For the owner, when no child has it open.
+
+        Raises torch.OutOfMemoryError; the arena is of no size then, and can grow again.
+        """
+        self.close()
         self.__init__(size, self.device)
 
     def close(self) -> None:
-        """Let go of the allocation."""
-        self.bytes = None
+        """Let go of the allocation, if there is one; nobody may use its tensors any more."""
+        if self.size:
+            self.size, self.bytes = 0, None
+            (cuda_memory.free if self.owner else cuda_memory.detach)(self._start)
 
 
 Arena = CpuArena | CudaArena
@@ -119,7 +121,7 @@ def open_handle(handle: tuple, fd: int | None) -> Arena:
     if handle[0] == "cpu":
         return CpuArena(handle[1], fd=fd)
     _, size, device, shared = handle
-    return CudaArena(size, torch.device(device), torch.UntypedStorage._new_shared_cuda(*shared))
+    return CudaArena(size, torch.device(device), shared)
 
 
 def tensors_at(arena: Arena, block: Block, calls: int) -> list[torch.Tensor]:

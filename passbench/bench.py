@@ -131,16 +131,13 @@ class Bench:
             if side is not None and variants:
                 work.append(ahead.Job(side, variants, compiler))
         ahead.together(work)
-        self._free_memory()
-
-    def _free_memory(self) -> None:
-        """What waits must leave room for what is timed."""
-        if self.device.type != "cuda":
-            return
-        free, total = torch.cuda.mem_get_info(self.device)
-        if free < total / 2:
-            for side in self._prepared.values():
-                side.stop()
+        for side in self._prepared.values():
+            side.pause()
+        if self.device.type == "cuda":
+            free, total = torch.cuda.mem_get_info(self.device)
+            if free < total / 2:  # what waits must leave room for what is timed
+                for side in self._prepared.values():
+                    side.stop()
 
     def _refusals(self, files: PassFiles) -> list[Finding]:
         return [] if "static_policy" in self.settings.off else check_files(files)
@@ -160,13 +157,17 @@ class Bench:
                 yield replace(result, findings=tuple(findings))
             return
         room = self._room(files)
-        side = self._prepared.pop(room, None) or self._pass_side(room)
+        side = self._prepared.pop(room, None)
+        if side is None:
+            side = self._pass_side(room)
+        side.resume()
         try:
             yield from self._trials(sample, "pass", side, str(room / "pass"), files, progress)
         finally:
             side.stop()
             for name in OWN_FILES:  # the pass may have filled them with gigabytes
                 shutil.rmtree(room / "box" / name, ignore_errors=True)
+            side.shrink()
             self._idle.append(side)
 
     def _pass_side(self, room: Path) -> Side:
@@ -283,7 +284,9 @@ class Bench:
         return Side(self.device, self.settings, launcher, self._box(name))
 
     def _box(self, name: str) -> Path:
-        return self._scratch / name / "box"
+        """Where a worker of ours writes. Baselines share what TorchInductor has compiled, but for what it has tuned."""
+        shared = name in NAMES and name not in ("eager", "inductor-max-autotune")
+        return self._scratch / ("inductor" if shared else name) / "box"
 
 
 def bench(

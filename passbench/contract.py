@@ -20,6 +20,7 @@ import torch
 from storage.errors import PassNetError
 
 NAMES_FILE = "sorted_output_pass_rule_names.json"
+MAX_FILES = 256
 MAX_FILE_BYTES = 1 << 20
 
 
@@ -47,8 +48,8 @@ class PassFiles:
 def read_pass_dir(directory: str | Path) -> PassFiles:
     """Read a pass directory once, as text; nothing in it is imported.
 
-    Raises ContractError if the list is missing or malformed, names a module that is not there, or a file is too large
-    or not UTF-8.
+    Raises ContractError if the list is missing or malformed, names a module that is not there, there are too many
+    files, or one is too large, a link or not UTF-8.
     """
     directory = Path(directory)
     if not directory.is_dir():
@@ -58,6 +59,10 @@ def read_pass_dir(directory: str | Path) -> PassFiles:
     for path in sorted(directory.iterdir()):
         if path.name == "__pycache__":
             continue
+        if path.is_symlink():
+            raise ContractError(f"{path} is a link; a pass is made of files")
+        if len(files) + len(others) == MAX_FILES:
+            raise ContractError(f"{directory} has more than {MAX_FILES} files")
         if path.is_file() and (path.suffix == ".py" or path.name == NAMES_FILE):
             files[path.name] = _read(path)
         else:

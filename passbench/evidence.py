@@ -16,7 +16,7 @@ from passbench.policy_source import Report, parse
 
 MAX_NAMES = 64
 NAME_BYTES = 120
-_HEAD = struct.Struct("<BBBBB")  # numbers of operators, kernels and Triton kernels; profiled, overflow
+_HEAD = struct.Struct("<BBBBBB")  # numbers of operators, kernels and Triton kernels; profiled, overflow, uneven
 BYTES = _HEAD.size + MAX_NAMES * NAME_BYTES
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.:<>,() *&~-]")
 
@@ -49,7 +49,8 @@ class Observation:
 
     `operators`: overloads, such as "aten.mm.default". `kernels`: kernels, copies and fills as the device reports them.
     `triton_kernels`: launched `@triton.jit` functions. `profiled`: whether the device's activity was recorded; without
-    it, `kernels` is empty and proves nothing. `overflow`: there were more names than fit.
+    it, `kernels` is empty and proves nothing. `overflow`: there were more names than fit. `uneven`: not every call
+    launched and dispatched as much as the others.
 
     Raises ValueError on anything that does not fit the fixed-size form.
     """
@@ -59,6 +60,7 @@ class Observation:
     triton_kernels: tuple[str, ...] = ()
     profiled: bool = False
     overflow: bool = False
+    uneven: bool = False
 
     def __post_init__(self) -> None:
         if sum(map(len, self._groups)) > MAX_NAMES:
@@ -75,7 +77,13 @@ class Observation:
 
     @classmethod
     def of(
-        cls, operators: Iterable[str], kernels: Iterable[str], triton_kernels: Iterable[str], *, profiled: bool
+        cls,
+        operators: Iterable[str],
+        kernels: Iterable[str],
+        triton_kernels: Iterable[str],
+        *,
+        profiled: bool,
+        uneven: bool = False,
     ) -> "Observation":
         """From names as they were found: cleaned, cut to `NAME_BYTES`, and as many as fit."""
         groups, room, overflow = [], MAX_NAMES, False
@@ -84,12 +92,12 @@ class Observation:
             groups.append(tuple(names[:room]))
             overflow |= len(names) > room
             room -= len(groups[-1])
-        return cls(*groups, profiled=profiled, overflow=overflow)
+        return cls(*groups, profiled=profiled, overflow=overflow, uneven=uneven)
 
     def encode(self) -> bytes:
         """`BYTES` bytes."""
         names = b"".join(n.encode("ascii").ljust(NAME_BYTES, b"\0") for group in self._groups for n in group)
-        head = _HEAD.pack(*map(len, self._groups), self.profiled, self.overflow)
+        head = _HEAD.pack(*map(len, self._groups), self.profiled, self.overflow, self.uneven)
         return (head + names).ljust(BYTES, b"\0")
 
     @classmethod
@@ -97,16 +105,16 @@ class Observation:
         """The inverse of `encode`, from bytes that nobody trusts. Raises ValueError on all others."""
         if len(data) != BYTES:
             raise ValueError(f"an observation has {BYTES} bytes")
-        *counts, profiled, overflow = _HEAD.unpack_from(data)
+        *counts, profiled, overflow, uneven = _HEAD.unpack_from(data)
         ends = counts[0], counts[0] + counts[1], sum(counts)
-        if ends[2] > MAX_NAMES or profiled > 1 or overflow > 1:
+        if ends[2] > MAX_NAMES or max(profiled, overflow, uneven) > 1:
             raise ValueError("impossible counts")
         slots = [data[i : i + NAME_BYTES] for i in range(_HEAD.size, BYTES, NAME_BYTES)]
         if any(map(any, slots[ends[2] :])):
             raise ValueError("bytes after the last name")
         names = tuple(slot.rstrip(b"\0").decode("latin-1") for slot in slots)
         groups = names[: ends[0]], names[ends[0] : ends[1]], names[ends[1] : ends[2]]
-        return cls(*groups, profiled=bool(profiled), overflow=bool(overflow))
+        return cls(*groups, bool(profiled), bool(overflow), bool(uneven))
 
 
 def clean(name: str) -> str:
@@ -127,6 +135,8 @@ def judge(observation: Observation, files: PassFiles) -> str | None:
     kernels += [name for name in observation.triton_kernels if name not in own]
     if kernels:
         return f"evidence_kernel: {_some(kernels)} ran inside the replacement and is no kernel of the pass; {_ADVICE}"
+    if observation.uneven:
+        return "evidence_uneven: some calls launch less than others; compute every call's outputs in that call"
     if observation.overflow:
         advice = "launch fewer kernels of different names"
         return f"evidence_overflow: more than {MAX_NAMES} operators and kernels ran inside the replacement; {advice}"

@@ -21,9 +21,9 @@ from passbench.evidence import Observation
 
 
 def observe(
-    module: fx.GraphModule, replacements: Collection[fx.Node], inputs: Sequence[torch.Tensor | int]
+    module: fx.GraphModule, replacements: Collection[fx.Node], calls: Sequence[Sequence[torch.Tensor | int]]
 ) -> Observation:
-    """Run the rewritten graph once and say what ran inside its `replacements`.
+    """Run the rewritten graph on the inputs of each call and say what ran inside its `replacements`.
 
     The module must have run before on inputs of these shapes: a first call also compiles and autotunes, which floods
     the profiler. Inputs are written over where the graph does so. Raises what the pass raises.
@@ -31,13 +31,22 @@ def observe(
     watch = _Watch()
     device = _Device() if torch.cuda.is_initialized() else None
     runner = _Runner(module, frozenset(replacements), watch, device)
-    if device is None:
-        runner.run(*inputs)
-        return Observation.of(watch.operators, (), watch.triton_kernels, profiled=False)
-    with device.profiler:
-        runner.run(*inputs)
-    kernels = device.kernels()
-    return Observation.of(watch.operators, kernels or (), watch.triton_kernels, profiled=kernels is not None)
+    events = []
+    with ExitStack() as stack:
+        if device is not None:
+            stack.enter_context(device.profiler)
+        for inputs in calls:
+            before = watch.events
+            runner.run(*inputs)
+            events.append(watch.events - before)
+    kernels = None if device is None else device.kernels()
+    return Observation.of(
+        watch.operators,
+        kernels or (),
+        watch.triton_kernels,
+        profiled=kernels is not None,
+        uneven=len(set(events)) > 1,
+    )
 
 
 class _Runner(fx.Interpreter):
@@ -70,11 +79,13 @@ class _Watch(TorchDispatchMode):
         super().__init__()
         self.operators: set[str] = set()
         self.triton_kernels: set[str] = set()
+        self.events = 0  # operators and launches
         self._paused = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         if not self._paused:
             self.operators.add(str(func))
+            self.events += 1
         return func(*args, **(kwargs or {}))
 
     @contextmanager
@@ -99,6 +110,7 @@ class _Watch(TorchDispatchMode):
         def noted(kernel: Any, *args: Any, **kwargs: Any) -> Any:
             if not kwargs.get("warmup"):
                 self.triton_kernels.add(kernel.__name__)
+                self.events += 1
             return run(kernel, *args, **kwargs)
 
         return noted

@@ -111,6 +111,7 @@ def environment(box: Path, interpret: bool) -> dict[str, str]:
         "TMPDIR": str(box / "tmp"),
         "TRITON_CACHE_DIR": str(box / "triton"),
         "TORCHINDUCTOR_CACHE_DIR": str(box / "inductor"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool of processes beside a timed one
         "LANG": "C.UTF-8",
     }
     return env | ({"TRITON_INTERPRET": "1"} if interpret else {})

@@ -32,10 +32,10 @@ def call_bytes(specs: tuple[Input, ...], outputs: tuple[OutputMeta, ...]) -> int
 
 
 def lay_out(specs: tuple[Input, ...], outputs: tuple[OutputMeta, ...], calls: int, rng: random.Random) -> Layout:
-    """Places for `calls` calls, at a start that `rng` chooses."""
+    """Places for `calls` calls, at a start and in an order that `rng` chooses."""
     start = rng.randrange(_SHIFTS) * ALIGNMENT
     batch, middle, end = _place(specs, outputs, calls, start)
-    return Layout(batch, start, middle, end)
+    return Layout(batch._replace(order=tuple(rng.sample(range(calls), calls))), start, middle, end)
 
 
 def _place(specs: tuple[Input, ...], outputs: tuple[OutputMeta, ...], calls: int, start: int) -> tuple[Batch, int, int]:
@@ -57,7 +57,7 @@ def _place(specs: tuple[Input, ...], outputs: tuple[OutputMeta, ...], calls: int
         block = _block(offset, meta.dtype, meta.shape, contiguous_stride(meta.shape))
         slots.append(block)
         offset += calls * block.step
-    return Batch(calls, tuple(inputs), tuple(slots)), middle, offset
+    return Batch(calls, tuple(inputs), tuple(slots), tuple(range(calls))), middle, offset
 
 
 def _block(offset: int, dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...]) -> Block:
@@ -66,7 +66,7 @@ def _block(offset: int, dtype: torch.dtype, shape: tuple[int, ...], stride: tupl
 
 
 def view(memory: torch.Tensor, block: Block, calls: int) -> torch.Tensor:
-    """The tensors of all calls as one view of a flat tensor of bytes; the first dimension is the call."""
+    """The tensors of all calls as one view of a flat tensor of bytes; the first dimension is the place."""
     step = block.step // block.dtype.itemsize
     return elements(memory, block, calls).as_strided((calls, *block.shape), (step, *block.stride))
 
@@ -99,7 +99,7 @@ def poison(memory: torch.Tensor, blocks: tuple[Block | int | None, ...], calls: 
 
 
 def poisoned(memory: torch.Tensor, block: Block, calls: int) -> torch.Tensor:
-    """For each call, whether every byte of its slot is still what `poison` wrote; never for an empty tensor."""
+    """For each place, whether every byte of its slot is still what `poison` wrote; never for an empty tensor."""
     size = extent(block.shape, block.stride) * block.dtype.itemsize
     if size == 0:
         return torch.zeros(calls, dtype=torch.bool, device=memory.device)

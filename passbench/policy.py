@@ -8,11 +8,11 @@ traced, so it may name every operation that a graph can hold.
 from pathlib import Path
 
 from passbench import policy_names as names
-from passbench.contract import PassFiles, read_pass_dir
+from passbench.contract import NAMES_FILE, PassFiles, read_pass_dir
 from passbench.policy_device import check_device_function
 from passbench.policy_host import HostChecker
 from passbench.policy_pattern import check_pattern, check_replacement_args
-from passbench.policy_source import Module, Report, parse
+from passbench.policy_source import Module, Report, check_siblings, parse
 from passbench.result import Finding
 
 
@@ -37,13 +37,21 @@ def check_files(files: PassFiles) -> list[Finding]:
         module = parse(name, text, frozenset(files.modules), report)
         if module is not None:
             modules[name] = module
+    try:
+        _check_modules(modules, files.names, report)
+    except RecursionError:
+        report.add("syntax", NAMES_FILE, 0, "expressions are nested too deeply; write shorter ones")
+    return report.sorted()
+
+
+def _check_modules(modules: dict[str, Module], rules: tuple[str, ...], report: Report) -> None:
     for name, module in modules.items():
-        _check_special(module, name in files.names, report)
-    HostChecker(modules, files.names, report).check()
+        check_siblings(module, modules, report)
+        _check_special(module, name in rules, report)
+    HostChecker(modules, rules, report).check()
     for module in modules.values():
         for function in module.kernels.values():
             check_device_function(module, function, modules, report)
-    return report.sorted()
 
 
 def _check_special(module: Module, is_rule: bool, report: Report) -> None:

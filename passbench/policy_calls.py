@@ -3,7 +3,7 @@
 import ast
 
 from passbench import policy_names as names
-from passbench.policy_expressions import COMPUTE_ADVICE, Expressions
+from passbench.policy_expressions import COMPUTE_ADVICE, LOADING_ADVICE, Expressions
 from passbench.policy_scope import RETURN, Kind, Scope, parameters
 from passbench.policy_source import Module
 
@@ -13,16 +13,18 @@ class Calls(Expressions):
 
     def _arguments(self, node: ast.Call, scope: Scope, hook: bool = False) -> tuple[list[Kind], dict[str | None, Kind]]:
         positional = [self.kind(a, scope, hook=hook) for a in node.args]
-        keywords = {k.arg: self.kind(k.value, scope, hook=hook) for k in node.keywords}
-        if "extern_libs" in keywords:
-            message = "libraries from outside are not allowed; write the kernel in Triton"
-            self.find("extern_libs", scope.module, node, message)
+        keywords: dict[str | None, Kind] = {}
+        for keyword in node.keywords:  # ** may be there several times
+            kind = self.kind(keyword.value, scope, hook=hook)
+            keywords[keyword.arg] = max(kind, keywords.get(keyword.arg, kind))
+            if keyword.arg in names.LOADING_OPTIONS:
+                self.find("extern_libs", scope.module, node, f"{keyword.arg}: {LOADING_ADVICE}")
         return positional, keywords
 
     def pass_arguments(
         self, function: ast.FunctionDef, positional: list[Kind], keywords: dict[str | None, Kind]
     ) -> Kind:
-        """Hand arguments of these kinds to a function of the pass; returns the kind of its result."""
+        """Hand arguments of these kinds to a function or kernel of the pass; returns the kind of its result."""
         order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
         for number, kind in enumerate(positional):
             if number < len(order):
@@ -31,13 +33,17 @@ class Calls(Expressions):
             if name is not None:
                 self.kinds.join(function, name, kind)
         if keywords.get(None):  # **kwargs may go anywhere
-            for name in order:
-                self.kinds.join(function, name, Kind.TENSOR)
+            for parameter in parameters(function):
+                self.kinds.join(function, parameter.arg, Kind.TENSOR)
         return self.kinds.get(function, RETURN)
 
     def decorator_arguments(self, node: ast.Call, dotted: str, scope: Scope) -> None:
         """Arguments of `triton.jit`, `autotune` and `heuristics`; the latter's values must be plain numbers."""
         self._arguments(node, scope, hook=dotted in names.KERNEL_DECORATORS)
+        for keyword in node.keywords:
+            if keyword.arg == "prune_configs_by" and not _prunes_early(keyword.value):
+                message = "rank configurations in early_config_prune; no other function of prune_configs_by is allowed"
+                self.find("prune_configs_by", scope.module, node, message)
         if dotted != "triton.heuristics":
             return
         for argument in (*node.args, *(k.value for k in node.keywords)):
@@ -50,11 +56,12 @@ class Calls(Expressions):
         dotted = scope.module.dotted(node.func)
         function = self.host_function(node.func, scope)
         if function is not None:
-            starred = any(isinstance(a, ast.Starred) for a in node.args)
+            self.check_callable(function, node, scope)
             positional, keywords = self._arguments(node, scope)
-            if starred and any(positional):
-                positional = [Kind.TENSOR] * len(parameters(function))
-            return self.pass_arguments(function, positional, keywords)
+            if function in self.hooks and any((*positional, *keywords.values())):
+                message = f"{function.name} is a grid or hook of Triton, which alone calls it"
+                self.find("dynamic_call", scope.module, node, message)
+            return self._pass_starred(node, function, positional, keywords)
         if dotted is not None:
             return self._call_dotted(node, dotted, scope)
         if isinstance(node.func, ast.Name):
@@ -64,20 +71,56 @@ class Calls(Expressions):
         if isinstance(node.func, ast.Subscript):  # kernel[grid](...), or a function out of a table
             self.kind(node.func.value, scope)
             self.kind(node.func.slice, scope, hook=True)
-            self._arguments(node, scope)
+            self._launch(node, self._kernel(node.func.value, scope), *self._arguments(node, scope))
             return Kind.TENSOR
         self.kind(node.func, scope)
         self._arguments(node, scope)
         self.find("dynamic_call", scope.module, node, "call functions of the pass by name")
         return Kind.TENSOR
 
+    def _pass_starred(
+        self, node: ast.Call, function: ast.FunctionDef, positional: list[Kind], keywords: dict[str | None, Kind]
+    ) -> Kind:
+        starred = any(isinstance(a, ast.Starred) for a in node.args)
+        if starred and any(positional):
+            positional = [Kind.TENSOR] * len(parameters(function))
+        return self.pass_arguments(function, positional, keywords)
+
+    def _kernel(self, node: ast.expr, scope: Scope) -> ast.FunctionDef | None:
+        """The kernel that an expression names, here or in a sibling; None if it takes more than a look to know."""
+        dotted = scope.module.dotted(node)
+        place = scope.module.sibling_function(dotted) if dotted else None
+        if place is not None:
+            return self.modules[place[0]].kernels.get(place[1]) if place[0] in self.modules else None
+        if isinstance(node, ast.Name) and scope.find(node.id) is self.scopes[scope.module.name]:
+            return scope.module.kernels.get(node.id)
+        return None
+
+    def _launch(
+        self,
+        node: ast.Call,
+        kernel: ast.FunctionDef | None,
+        positional: list[Kind],
+        keywords: dict[str | None, Kind],
+    ) -> None:
+        """Note what kernels get, for Triton hands it to their hooks; None: any kernel of the pass."""
+        kernels = [k for module in self.modules.values() for k in module.kernels.values()]
+        for function in kernels if kernel is None else [kernel]:
+            self._pass_starred(node, function, positional, keywords)
+
     def _call_dotted(self, node: ast.Call, dotted: str, scope: Scope) -> Kind:
         plain = dotted in names.SCALAR_CALLS | names.MATH
         positional, keywords = self._arguments(node, scope)
-        if scope.module.sibling_function(dotted) or dotted.startswith("passbench.launch."):
+        place = scope.module.sibling_function(dotted)
+        if place is not None:
+            self.check_sibling(place, node, scope)
+            self._launch(node, None, positional, keywords)
             return Kind.TENSOR
+        if dotted == "torch.as_tensor" and any((*positional, *keywords.values())):
+            message = f"as_tensor of a tensor converts it outside a kernel; {COMPUTE_ADVICE}"
+            self.find("tensor_operator", scope.module, node, message)
         if plain:
-            if Kind.TENSOR in (*positional, *keywords.values()) and not dotted.startswith("torch."):
+            if any((*positional, *keywords.values())) and not dotted.startswith("torch."):
                 message = f"{dotted} on a tensor computes outside a kernel; {COMPUTE_ADVICE}"
                 self.find("tensor_operator", scope.module, node, message)
             return Kind.SCALAR
@@ -87,8 +130,11 @@ class Calls(Expressions):
 
     def _call_name(self, node: ast.Call, name: str, scope: Scope) -> Kind:
         owner = scope.find(name)
-        if name == "isinstance" and owner is None and len(node.args) == 2:
+        if name == "isinstance" and owner is None and len(node.args) == 2 and not node.keywords:
             self.kind(node.args[0], scope)
+            if not self._is_type(node.args[1], scope):
+                message = "isinstance is for torch.Tensor, int, float, bool, str, tuple and list, written out"
+                self.find("forbidden_name", scope.module, node, message)
             return Kind.SCALAR
         positional, keywords = self._arguments(node, scope)
         given = [*positional, *keywords.values()]
@@ -96,11 +142,12 @@ class Calls(Expressions):
             if name in owner.lambdas and any(given):
                 message = f"{name} is a lambda and gets a tensor; write a function with def"
                 self.find("dynamic_call", scope.module, node, message)
+            self._launch(node, None, positional, keywords)
             return Kind.TENSOR
         if name not in names.HOST_BUILTINS:
             self.find("forbidden_name", scope.module, node, f"{name} may not be called in a pass")
             return Kind.TENSOR
-        if name in names.REDUCING_BUILTINS:
+        if name in names.REDUCING_BUILTINS or (name in ("reversed", "range") and Kind.TENSOR in given):
             if any(given):
                 message = f"{name}() on a tensor computes outside a kernel; {COMPUTE_ADVICE}"
                 self.find("tensor_operator", scope.module, node, message)
@@ -117,11 +164,28 @@ class Calls(Expressions):
             return base
         if name in names.CONTAINER_METHODS and base is not Kind.TENSOR:
             put = max([*positional, *keywords.values(), Kind.SCALAR])
-            self.put_into(method.value, put, scope)
+            if name in names.PUTTING_METHODS:
+                self.put_into(method.value, put, scope)
             return Kind.TENSOR if base or put else Kind.SCALAR
         rule = "private_name" if name.startswith("_") else "tensor_method"
         self.find(rule, scope.module, node, f"method {name}() is not allowed in host code; {COMPUTE_ADVICE}")
         return Kind.TENSOR
+
+    def _is_type(self, node: ast.expr, scope: Scope) -> bool:
+        if isinstance(node, ast.Tuple):
+            return all(self._is_type(e, scope) for e in node.elts)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            return self._is_type(node.left, scope) and self._is_type(node.right, scope)
+        if isinstance(node, ast.Name) and scope.find(node.id) is None and node.id in names.TYPES:
+            return True
+        return scope.module.dotted(node) in names.TYPES
+
+
+def _prunes_early(node: ast.expr) -> bool:
+    """Whether `prune_configs_by` is written out and prunes without a performance model, which gets every argument."""
+    if not isinstance(node, ast.Dict):
+        return False
+    return all(isinstance(k, ast.Constant) and k.value in ("early_config_prune", "top_k") for k in node.keys)
 
 
 def _is_plain(node: ast.expr, module: Module) -> bool:

@@ -3,7 +3,8 @@
 import ast
 
 from passbench import policy_names as names
-from passbench.policy_source import Module, Report
+from passbench.policy_scope import parameters
+from passbench.policy_source import Module, Report, is_builtin
 
 _BANNED = (
     ast.Import, ast.ImportFrom, ast.ClassDef, ast.Try, ast.TryStar, ast.Global, ast.Nonlocal, ast.Lambda, ast.Delete,
@@ -20,6 +21,10 @@ def check_device_function(
     local |= {n.name for n in ast.walk(function) if isinstance(n, ast.FunctionDef)}
     for name in local & module.imports.keys():
         report.at("rebinding", module, function, f"{name} is an import; choose another name")
+    own = {a.arg for a in parameters(function)}
+    for name in local - own - names.DEVICE_BUILTINS:
+        if is_builtin(name):  # where it is not assigned, it is the built-in
+            report.at("rebinding", module, function, f"{name} is a built-in; choose another name")
     for statement in function.body:
         _check(module, statement, local, modules, report)
 
@@ -35,6 +40,8 @@ def _check(module: Module, node: ast.AST, local: set[str], modules: dict[str, Mo
     if isinstance(node, ast.Attribute):
         if node.attr.startswith("_"):
             report.at("private_name", module, node, f"{node.attr} is private; use Triton's language")
+        elif node.attr not in names.DEVICE_ATTRIBUTES:
+            report.at("forbidden_attribute", module, node, f"{node.attr} is no attribute of Triton's tensors or types")
         if not isinstance(node.ctx, ast.Load):
             report.at("attribute_assignment", module, node, "a kernel assigns to its own names only")
     elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
@@ -55,5 +62,9 @@ def _check_dotted(module: Module, node: ast.expr, dotted: str, modules: dict[str
         if other is not None and sibling[1] in other.functions:
             report.at("forbidden_name", module, node, f"{dotted} is host code; decorate it with @triton.jit")
         return
-    if not any(dotted == m or dotted.startswith(f"{m}.") for m in names.DEVICE_MODULES):
+    known, attributes = dotted, []
+    while known not in names.DEVICE_NAMES and "." in known:
+        known, _, attribute = known.rpartition(".")
+        attributes.append(attribute)
+    if known not in names.DEVICE_NAMES or not names.DEVICE_ATTRIBUTES.issuperset(attributes):
         report.at("forbidden_name", module, node, f"{dotted} does not exist in a kernel; use tl or libdevice")

@@ -3,43 +3,26 @@
 import ast
 
 from passbench import policy_names as names
-from passbench.policy_scope import Kind, Kinds, Scope, open_scope, parameters
-from passbench.policy_source import Module, Report
+from passbench.policy_bindings import COMPUTE_ADVICE, Bindings
+from passbench.policy_scope import Kind, Scope, open_scope, parameters
+from passbench.policy_source import is_builtin
 
-COMPUTE_ADVICE = "do it in a @triton.jit kernel"
+LOADING_ADVICE = "code from outside is not allowed; write the kernel in Triton"
 
 
-class Expressions:
+class Expressions(Bindings):
     """Evaluates expressions to kinds; reports only once `report` is set, when the kinds are final."""
-
-    def __init__(self, modules: dict[str, Module]) -> None:
-        self.modules = modules
-        self.kinds = Kinds()
-        self.report: Report | None = None
-        self.scopes = {name: open_scope(module, module.tree, None) for name, module in modules.items()}
-        for name, module in modules.items():
-            module.globals |= self.scopes[name].names
-        self.escaped: set[ast.FunctionDef] = set()  # host functions used as values: they may get tensors
-        self.hooks: set[ast.FunctionDef] = set()  # grid functions and hooks of Triton: they get meta-parameters
-
-    def find(self, rule: str, module: Module, node: ast.AST, message: str) -> None:
-        """Note a breach."""
-        if self.report is not None:
-            self.report.at(rule, module, node, message)
 
     def call(self, node: ast.Call, scope: Scope) -> Kind:
         """The kind of a call's result; see `passbench.policy_calls`."""
         raise NotImplementedError
 
-    def check_free(self, name: str, node: ast.AST, scope: Scope) -> None:
-        """An import keeps its meaning throughout the module."""
-        if name in scope.module.imports:
-            self.find("rebinding", scope.module, node, f"{name} is an import; choose another name")
-
     def kind(self, node: ast.expr, scope: Scope, *, hook: bool = False, bound: bool = False) -> Kind:
         """The kind of an expression. `hook`: a grid, or a hook of Triton; `bound`: it is assigned to a name."""
         match node:
             case ast.Constant():
+                if node.value in names.LOADING_OPTIONS:
+                    self.find("extern_libs", scope.module, node, f"{node.value}: {LOADING_ADVICE}")
                 return Kind.SCALAR
             case ast.Name():
                 return self._name(node, scope, hook)
@@ -48,12 +31,10 @@ class Expressions:
             case ast.Call():
                 return self.call(node, scope)
             case ast.Subscript():
-                self.kind(node.slice, scope)
-                return self.kind(node.value, scope).item()
+                return self._subscript(node, scope)
             case ast.Slice():
-                for part in filter(None, (node.lower, node.upper, node.step)):
-                    self.kind(part, scope)
-                return Kind.SCALAR
+                parts = filter(None, (node.lower, node.upper, node.step))
+                return max((self.kind(part, scope) for part in parts), default=Kind.SCALAR)
             case ast.BinOp():
                 sides = self.kind(node.left, scope), self.kind(node.right, scope)
                 return self.operate(node, sides, node.op, scope)
@@ -75,15 +56,23 @@ class Expressions:
                 return self.kind(node.value, scope)
             case ast.JoinedStr():
                 for value in node.values:
-                    if isinstance(value, ast.FormattedValue):
-                        self.kind(value.value, scope)
+                    self.kind(value, scope)
+                return Kind.SCALAR
+            case ast.FormattedValue():
+                if self.kind(node.value, scope):
+                    message = "the values of a tensor are not for host code; name its shape or dtype"
+                    self.find("tensor_operator", scope.module, node, message)
+                if node.format_spec is not None:
+                    self.kind(node.format_spec, scope)
                 return Kind.SCALAR
             case ast.NamedExpr():
                 kind = self.kind(node.value, scope)
-                self.assign(node.target, kind, scope, node.value)
-                return kind
+                self.assign(node.target, kind, scope, None)  # its value is known by another name too, maybe
+                return max(kind, self.kind(_loaded(node.target), scope))
             case ast.Lambda():
-                return self._lambda(node, scope, meta=hook or bound)
+                if hook:
+                    self.mark_hook(node)
+                return self._lambda(node, scope, bound=bound)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
                 self._generators(node.generators, scope)
                 return self.holder([self.kind(node.elt, scope)])
@@ -93,45 +82,10 @@ class Expressions:
         self.find("expression", scope.module, node, f"{type(node).__name__} is not allowed in host code")
         return Kind.TENSOR
 
-    @staticmethod
-    def holder(kinds: list[Kind]) -> Kind:
-        return Kind.HOLDER if any(kinds) else Kind.SCALAR
-
-    def assign(self, target: ast.expr, kind: Kind, scope: Scope, value: ast.expr | None) -> None:
-        """Bind a target; tuples element by element where both sides are written out."""
-        if isinstance(target, ast.Name):
-            self.check_free(target.id, target, scope)
-            owner = scope.find(target.id) or self.scopes[scope.module.name]
-            self.kinds.join(owner.node, target.id, kind)
-        elif isinstance(target, ast.Tuple | ast.List):
-            same = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
-            for number, element in enumerate(target.elts):
-                item = value.elts[number] if same else None
-                self.assign(element, self.kind(item, scope) if same else kind.item(), scope, item)
-        elif isinstance(target, ast.Starred):
-            self.assign(target.value, self.holder([kind]), scope, None)
-        elif isinstance(target, ast.Subscript):
-            self.kind(target.slice, scope)
-            if self.kind(target.value, scope) is Kind.TENSOR or scope.hook:
-                message = f"writing into a tensor in host code; {COMPUTE_ADVICE}"
-                self.find("tensor_operator", scope.module, target, message)
-            self.put_into(target.value, kind, scope)
-        else:
-            message = "a pass assigns to its own names only, not to attributes of other objects"
-            self.find("attribute_assignment", scope.module, target, message)
-
-    def put_into(self, container: ast.expr, kind: Kind, scope: Scope) -> None:
-        """Something of this kind is put into a container."""
-        while isinstance(container, ast.Subscript):
-            container = container.value
-        if isinstance(container, ast.Name) and kind:
-            owner = scope.find(container.id)
-            if owner is not None:
-                self.kinds.join(owner.node, container.id, Kind.HOLDER)
-
     def operate(self, node: ast.AST, sides: tuple[Kind, ...], op: ast.AST, scope: Scope) -> Kind:
         """An operator on values of these kinds."""
-        if isinstance(op, ast.MatMult) or (Kind.TENSOR in sides and not isinstance(op, ast.Not)):
+        formats = isinstance(op, ast.Mod) and any(sides)  # "%s" % (x,)
+        if isinstance(op, ast.MatMult) or formats or (Kind.TENSOR in sides and not isinstance(op, ast.Not)):
             message = f"an operator on tensors computes outside a kernel; {COMPUTE_ADVICE}"
             self.find("tensor_operator", scope.module, node, message)
         return Kind.HOLDER if Kind.HOLDER in sides else Kind.SCALAR
@@ -139,25 +93,46 @@ class Expressions:
     def _compare(self, node: ast.Compare, scope: Scope) -> Kind:
         sides = [self.kind(v, scope) for v in (node.left, *node.comparators)]
         for op, left, right in zip(node.ops, sides, sides[1:], strict=False):
-            if not isinstance(op, ast.Is | ast.IsNot):
-                self.operate(node, (left, right), op, scope)
+            looks_up = isinstance(op, ast.In | ast.NotIn) and not left and right is not Kind.TENSOR
+            if (left or right) and not looks_up and not isinstance(op, ast.Is | ast.IsNot):
+                message = f"comparing tensors computes outside a kernel; {COMPUTE_ADVICE}"
+                self.find("tensor_operator", scope.module, node, message)
         return Kind.SCALAR
 
-    def _lambda(self, node: ast.Lambda, scope: Scope, *, meta: bool) -> Kind:
-        inner = open_scope(scope.module, node, scope, hook=meta)
+    def _lambda(self, node: ast.Lambda, scope: Scope, *, bound: bool) -> Kind:
+        inner = open_scope(scope.module, node, scope, hook=node in self.hooks)
         for parameter in parameters(node):
             self.check_free(parameter.arg, node, scope)
-            self.kinds.join(node, parameter.arg, Kind.SCALAR if meta else Kind.TENSOR)
-        for default in node.args.defaults:
-            self.kind(default, scope)
+        self.enter(node, scope, Kind.SCALAR if bound else Kind.TENSOR)
         self.kind(node.body, inner)
         return Kind.SCALAR
 
     def _generators(self, generators: list[ast.comprehension], scope: Scope) -> None:
         for generator in generators:
-            self.assign(generator.target, self.kind(generator.iter, scope).item(), scope, None)
+            self.iterate(generator.target, generator.iter, scope)
+            for name in (n.id for n in ast.walk(generator.target) if isinstance(n, ast.Name)):
+                if is_builtin(name) or (scope.parent is not None and scope.parent.find(name) is not None):
+                    message = f"{name} means something else outside this expression; choose another name"
+                    self.find("rebinding", scope.module, generator.target, message)
             for test in generator.ifs:
                 self.kind(test, scope)
+
+    def _subscript(self, node: ast.Subscript, scope: Scope) -> Kind:
+        self.index(node, scope)
+        kind = self.kind(node.value, scope).item()
+        owner = scope.find(node.value.id) if isinstance(node.value, ast.Name) else None
+        named = isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
+        if owner is not None and owner.hook and named:
+            a = owner.node.args
+            if node.value.id in {p.arg for p in (*a.posonlyargs, *a.args)[:2]}:
+                return self.launched(node.slice.value)
+        return kind
+
+    def index(self, node: ast.Subscript, scope: Scope) -> None:
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if self.kind(node.slice, scope) or any(isinstance(p, ast.List | ast.ListComp) for p in parts):
+            message = f"indexing with tensors or lists gathers outside a kernel; {COMPUTE_ADVICE}"
+            self.find("tensor_operator", scope.module, node, message)
 
     def host_function(self, node: ast.expr, scope: Scope) -> ast.FunctionDef | None:
         """The host function of the pass that an expression names, here or in a sibling."""
@@ -174,38 +149,50 @@ class Expressions:
     def _name(self, node: ast.Name, scope: Scope, hook: bool) -> Kind:
         function = self.host_function(node, scope)
         if function is not None:
-            return self._hand_on(function, hook)
+            return self._hand_on(function, hook, node, scope)
         dotted = scope.module.dotted(node)
         if dotted is not None:
             return self._dotted(node, dotted, scope)
         owner = scope.find(node.id)
         if owner is not None:
-            if node.id in owner.lambdas and not hook:
-                message = f"{node.id} is a lambda; use it as a grid, or write a function with def"
-                self.find("lambda_as_value", scope.module, node, message)
+            for function in owner.lambdas.get(node.id, []):
+                if hook:
+                    self.mark_hook(function)
+                else:
+                    message = f"{node.id} is a lambda; use it as a grid, or write a function with def"
+                    self.find("lambda_as_value", scope.module, node, message)
             return self.kinds.get(owner.node, node.id)
         if node.id not in names.PLAIN_VALUES:
             self.find("forbidden_name", scope.module, node, f"{node.id} may not be used as a value in a pass")
         return Kind.SCALAR
 
-    def _hand_on(self, function: ast.FunctionDef, hook: bool) -> Kind:
+    def _hand_on(self, function: ast.FunctionDef, hook: bool, node: ast.expr, scope: Scope) -> Kind:
         """A function of the pass used as a value: called by Triton if `hook`, else by anyone with anything."""
-        known = self.hooks if hook else self.escaped
-        if function not in known:
-            known.add(function)
+        self.check_callable(function, node, scope)
+        if hook:
+            self.mark_hook(function)
+        elif function not in self.escaped:
+            self.escaped.add(function)
             self.kinds.changed = True
         return Kind.SCALAR
+
+    def check_callable(self, function: ast.FunctionDef, node: ast.AST, scope: Scope) -> None:
+        """`pattern` may hold any operation; nothing of the pass runs it."""
+        if function in self.special:
+            message = f"{function.name} is for PassBench alone; {COMPUTE_ADVICE}"
+            self.find("forbidden_call", scope.module, node, message)
 
     def _dotted(self, node: ast.expr, dotted: str, scope: Scope) -> Kind:
         """A name that starts at an import, used as a value."""
         place = scope.module.sibling_function(dotted)
         if place is not None:
+            self.check_sibling(place, node, scope)
             other = self.modules.get(place[0])
             return self.kinds.get(other.tree, place[1]) if other else Kind.SCALAR
         if dotted in names.ALLOCATORS | names.SCALAR_CALLS:
             self.find("function_as_value", scope.module, node, f"call {dotted} where it is needed")
             return Kind.SCALAR
-        if dotted in names.HOST_VALUES or dotted.startswith("passbench.launch."):
+        if dotted in names.HOST_VALUES:
             return Kind.SCALAR
         if dotted in names.MODULES or dotted in scope.module.siblings:
             message = f"{ast.unparse(node)} is a module; use its members by name and do not hand it on"
@@ -213,6 +200,13 @@ class Expressions:
         else:
             self.not_allowed(node, dotted, scope)
         return Kind.SCALAR
+
+    def check_sibling(self, place: tuple[str, str], node: ast.expr, scope: Scope) -> None:
+        """A lambda stays in its module: only there is it known what it gets."""
+        other = self.scopes.get(place[0])
+        if other is not None and place[1] in other.lambdas:
+            message = f"{place[1]} is a lambda of another module; write a function with def"
+            self.find("lambda_as_value", scope.module, node, message)
 
     def not_allowed(self, node: ast.expr, dotted: str, scope: Scope) -> None:
         message = f"{dotted} is not allowed in host code; {COMPUTE_ADVICE}; of torch only dtypes and allocators are"
@@ -226,14 +220,20 @@ class Expressions:
                 return Kind.SCALAR
             function = self.host_function(node, scope)
             if function is not None:
-                return self._hand_on(function, False)
+                return self._hand_on(function, False, node, scope)
             return self._dotted(node, dotted, scope)
         base = self.kind(node.value, scope)
         if node.attr.startswith("_"):
             self.find("private_name", scope.module, node, f"{node.attr} is private; a pass uses public names")
         elif node.attr in names.VIEW_ATTRIBUTES:
             return base
+        elif node.attr in names.CONFIG_ATTRIBUTES:
+            return Kind.SCALAR
         elif node.attr not in names.TENSOR_ATTRIBUTES and (base or node.attr not in names.SCALAR_ATTRIBUTES):
             message = f"attribute {node.attr} is not allowed in host code; use shape, stride(), dtype and the like"
             self.find("forbidden_attribute", scope.module, node, message)
         return Kind.SCALAR
+
+
+def _loaded(target: ast.Name) -> ast.Name:
+    return ast.copy_location(ast.Name(target.id, ast.Load()), target)

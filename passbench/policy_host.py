@@ -9,7 +9,7 @@ import ast
 from passbench import policy_names as names
 from passbench.policy_calls import Calls
 from passbench.policy_scope import RETURN, Kind, Scope, open_scope, parameters
-from passbench.policy_source import Module, Report
+from passbench.policy_source import Module, Report, is_builtin
 
 _RULE_FUNCTIONS = ("pattern", "replacement_args", "replacement_func")
 _MODULE_STATEMENTS = (ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom)
@@ -18,21 +18,31 @@ _ANNOTATION_PARTS = (
 )  # fmt: skip
 
 
+_ROUNDS = 40  # of following kinds until nothing changes; passes that people and models write take under ten
+
+
 class HostChecker(Calls):
     """Checks the host code of all modules of a pass."""
 
     def __init__(self, modules: dict[str, Module], rules: tuple[str, ...], report: Report) -> None:
         super().__init__(modules)
         self._rules, self._target = rules, report
+        found = (modules[rule].functions for rule in rules if rule in modules)
+        self.special = {functions[n] for functions in found for n in _RULE_FUNCTIONS if n in functions}
 
     def check(self) -> None:
         """Report every breach, once the kinds of all variables are known."""
         self._wrapper_parameters()
+        rounds = 0
         self.kinds.changed = True
-        while self.kinds.changed:
+        while self.kinds.changed and rounds < _ROUNDS:
             self.kinds.changed = False
             self._all()
+            rounds += 1
         self.report = self._target
+        if self.kinds.changed:
+            for module in self.modules.values():
+                self.find("size", module, module.tree, "values take too many steps to follow; write shorter code")
         self._all()
 
     def _all(self) -> None:
@@ -40,6 +50,7 @@ class HostChecker(Calls):
             special = _RULE_FUNCTIONS if module.name in self._rules else ()
             if special:
                 self._replacement_func(module)
+            self._clashes(self.scopes[module.name])
             for statement in module.tree.body:
                 if isinstance(statement, ast.FunctionDef) and statement.name in special:
                     self._signature(statement, self.scopes[module.name])
@@ -104,16 +115,17 @@ class HostChecker(Calls):
         self._signature(node, scope)
         if kernel:
             return
+        if scope.hook:
+            self.find("statement", scope.module, node, "a grid or hook of Triton defines no functions")
         inner = open_scope(scope.module, node, scope, hook=node in self.hooks)
-        for parameter, default in zip(node.args.args[::-1], node.args.defaults[::-1], strict=False):
-            self.kinds.join(node, parameter.arg, self.kind(default, scope))
-        if node in self.escaped:
-            for parameter in parameters(node):
-                self.kinds.join(node, parameter.arg, Kind.TENSOR)
-        for starred in (node.args.vararg, node.args.kwarg):
-            if starred is not None and not inner.hook:
-                self.kinds.join(node, starred.arg, Kind.HOLDER)
+        self.enter(node, scope, Kind.TENSOR if node in self.escaped else Kind.SCALAR)
+        self._clashes(inner)
         self._block(node.body, inner)
+
+    def _clashes(self, scope: Scope) -> None:
+        for function in scope.clashes:
+            message = f"{function.name} is there twice; choose another name"
+            self.find("rebinding", scope.module, function, message)
 
     def _signature(self, node: ast.FunctionDef, scope: Scope) -> None:
         """Defaults and annotations run when the module is imported."""
@@ -123,6 +135,8 @@ class HostChecker(Calls):
             self._annotation(annotation, scope)
         for name in (node.name, *(p.arg for p in parameters(node))):
             self.check_free(name, node, scope)
+        if is_builtin(node.name) or getattr(node, "type_params", None):
+            self.find("rebinding", scope.module, node, f"{node.name}: choose a name that is no built-in, untyped")
 
     def _decorator(self, node: ast.expr, scope: Scope, kernel: bool) -> None:
         target = node.func if isinstance(node, ast.Call) else node
@@ -155,17 +169,18 @@ class HostChecker(Calls):
                 kind = Kind.SCALAR if node.value is None else self.kind(node.value, scope)
                 self.kinds.join(scope.node, RETURN, kind)
             case ast.Assign():
-                kind = self.kind(node.value, scope, bound=True)
+                kind = self.kind(node.value, scope, bound=_has_own_name(node.targets, scope))
                 for target in node.targets:
-                    self.assign(target, kind, scope, node.value)
+                    self.assign(target, kind, scope, node.value if len(node.targets) == 1 else None)
             case ast.AnnAssign():
                 self._annotation(node.annotation, scope)
                 if node.value is not None:
-                    self.assign(node.target, self.kind(node.value, scope, bound=True), scope, node.value)
+                    self.assign(node.target, self.kind(node.value, scope), scope, node.value)
             case ast.AugAssign():
-                before = self.kind(_load(node.target), scope)
-                after = self.operate(node, (before, self.kind(node.value, scope)), node.op, scope)
-                self.assign(node.target, after, scope, None)
+                before, added = self.kind(_load(node.target), scope), self.kind(node.value, scope)
+                after = self.operate(node, (before, added), node.op, scope)
+                self.put_into(node.target, added, scope)  # `+=` changes a list in place
+                self.assign(node.target, after, scope, _SAME)
             case ast.Expr():
                 self.kind(node.value, scope)
             case ast.If() | ast.While():
@@ -173,7 +188,7 @@ class HostChecker(Calls):
                 self._block(node.body, scope)
                 self._block(node.orelse, scope)
             case ast.For():
-                self.assign(node.target, self.kind(node.iter, scope).item(), scope, None)
+                self.iterate(node.target, node.iter, scope)
                 self._block(node.body, scope)
                 self._block(node.orelse, scope)
             case ast.With():
@@ -186,13 +201,22 @@ class HostChecker(Calls):
                 for part in filter(None, (node.test, node.msg)):
                     self.kind(part, scope)
             case ast.Raise():
-                if node.exc is not None:
-                    self.kind(node.exc, scope)
+                for part in filter(None, (node.exc, node.cause)):
+                    self.kind(part, scope)
             case ast.Pass() | ast.Break() | ast.Continue() | ast.Global() | ast.Import() | ast.ImportFrom():
                 pass
             case _:
                 message = f"{type(node).__name__} is not allowed in a pass; write plain functions"
                 self.find("statement", scope.module, node, message)
+
+
+_SAME = ast.Constant(None)  # `x += y` gives x no other's value
+
+
+def _has_own_name(targets: list[ast.expr], scope: Scope) -> bool:
+    """Whether a lambda assigned to these targets is known by its name wherever it is called."""
+    owners = [scope.find(t.id) if isinstance(t, ast.Name) else None for t in targets]
+    return all(owner is not None and t.id in owner.lambdas for owner, t in zip(owners, targets, strict=True))
 
 
 def _is_docstring(node: ast.stmt) -> bool:

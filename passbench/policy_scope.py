@@ -44,14 +44,16 @@ RETURN = "return"
 
 @dataclass
 class Scope:
-    """A module, function or lambda. `functions`: host functions defined in it; `lambdas`: variables that are one."""
+    """A module, function or lambda. `functions`: host functions defined in it; `lambdas`: variables that are one;
+    `clashes`: functions whose name is bound twice. `hook`: Triton calls it."""
 
     module: Module
     node: ast.Module | ast.FunctionDef | ast.Lambda
     parent: "Scope | None" = None
     names: set[str] = field(default_factory=set)
     functions: dict[str, ast.FunctionDef] = field(default_factory=dict)
-    lambdas: set[str] = field(default_factory=set)
+    lambdas: dict[str, list[ast.Lambda]] = field(default_factory=dict)
+    clashes: list[ast.FunctionDef] = field(default_factory=list)
     hook: bool = False
 
     def find(self, name: str) -> "Scope | None":
@@ -85,19 +87,35 @@ def open_scope(
     shared: set[str] = set()
     if not isinstance(node, ast.Module):
         scope.names |= {a.arg for a in parameters(node)}
+    defined = {a.arg for a in parameters(node)} if not isinstance(node, ast.Module) else set()
     for child in own_nodes(node):
         if isinstance(child, ast.Global):
             shared |= set(child.names)
         elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
             scope.names.add(child.id)
         elif isinstance(child, ast.FunctionDef):
+            if child.name in defined:
+                scope.clashes.append(child)
+            defined.add(child.name)
             scope.names.add(child.name)
             if child.name not in module.kernels:
                 scope.functions[child.name] = child
         elif isinstance(child, ast.Assign) and isinstance(child.value, ast.Lambda):
-            scope.lambdas |= {t.id for t in child.targets if isinstance(t, ast.Name)}
+            for target in child.targets:
+                if isinstance(target, ast.Name):
+                    scope.lambdas.setdefault(target.id, []).append(child.value)
     scope.names -= shared
+    for name in shared:
+        scope.lambdas.pop(name, None)
     return scope
+
+
+def defaults(node: ast.FunctionDef | ast.Lambda) -> list[tuple[ast.arg, ast.expr]]:
+    """Parameters that have a default, with it."""
+    a = node.args
+    positional = [*a.posonlyargs, *a.args]
+    ends = list(zip(positional[::-1], a.defaults[::-1], strict=False))
+    return [*ends, *((p, d) for p, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d is not None)]
 
 
 def parameters(node: ast.FunctionDef | ast.Lambda) -> list[ast.arg]:

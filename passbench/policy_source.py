@@ -1,6 +1,9 @@
 """A module of a pass as the static policy sees it: its syntax tree, imports and functions."""
 
 import ast
+import builtins
+import io
+import tokenize
 from dataclasses import dataclass, field
 
 from passbench import policy_names as names
@@ -61,12 +64,17 @@ class Module:
 def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Module | None:
     """Parse a module and collect its names; checks imports wherever they are. None if it is not Python."""
     try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(text.encode("utf-8")).readline)
         tree = ast.parse(text, f"{name}.py")
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         report.add("syntax", f"{name}.py", getattr(error, "lineno", 0) or 0, f"not Python: {error}")
         return None
+    if not encoding.startswith("utf-8"):  # Python would read another text than this policy
+        report.add("encoding", f"{name}.py", 1, f"a pass is UTF-8; remove the declaration of {encoding}")
     module = Module(name, tree, siblings)
     for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom) and node not in tree.body:
+            report.at("import", module, node, "import at the top of the module, not inside a function")
         if isinstance(node, ast.Import):
             _import(module, node, report)
         elif isinstance(node, ast.ImportFrom):
@@ -79,12 +87,30 @@ def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Mod
     return module
 
 
+def check_siblings(module: Module, modules: dict[str, Module], report: Report) -> None:
+    """What is taken from a sibling is the sibling's own, not something that it has imported."""
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.Name | ast.Attribute):
+            continue
+        dotted = module.dotted(node)
+        source, _, rest = (dotted or "").partition(".")
+        if source in modules and rest.partition(".")[0] in modules[source].imports:
+            report.at("reexport", module, node, f"{dotted} is imported by {source}.py; import it from where it is")
+
+
+def is_builtin(name: str) -> bool:
+    """Whether a name means something where nothing has been assigned to it."""
+    return hasattr(builtins, name)
+
+
 def _decorates(module: Module, decorator: ast.expr, name: str) -> bool:
     target = decorator.func if isinstance(decorator, ast.Call) else decorator
     return module.dotted(target) == name
 
 
 def _bind(module: Module, local: str, stands_for: str, node: ast.stmt, report: Report) -> None:
+    if is_builtin(local):
+        report.at("rebinding", module, node, f"{local} is a built-in; import {stands_for} under another name")
     if module.imports.setdefault(local, stands_for) != stands_for:
         report.at("rebinding", module, node, f"{local} is imported twice as different things; use another name")
 

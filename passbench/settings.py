@@ -42,7 +42,8 @@ class Settings:
     first_call_timeout: float = 300.0  # the first call, which compiles
     call_timeout: float = 60.0  # every later exchange
     timing_budget: float | None = None  # fewer calls are timed where they would take longer than this
-    arena_bytes: int | None = None  # shared memory that an exchange's inputs and outputs may take
+    arena_bytes: int | None = None  # shared memory that one call's inputs and outputs may take
+    batch_bytes: int = 2 << 30  # and those of an exchange of several calls
     child_memory_bytes: int | None = None  # address space of a child; none on CUDA, which reserves far more
     host_memory_bytes: int | None = None  # that a child and all that it starts may fill; half of the machine's
     processes: int = 1000  # that a child may have started at any time

@@ -3,17 +3,20 @@ the parent."""
 
 import contextlib
 import os
+import signal
 from pathlib import Path
 
 import torch
 
-from passbench import arena
+from passbench import arena, usage
 from passbench.launcher import Launcher
-from passbench.process import Process
+from passbench.process import Process, WorkerDied, WorkerTimeout
 from passbench.settings import Settings
-from passbench.wire import Code, Command, Open, Reply
+from passbench.wire import Code, Command, Open, Reply, Shut
 
 _FIRST_BYTES = {"cpu": 1 << 20, "cuda": 256 << 20}
+_MOST_AHEAD = 1 << 30
+_MOST_IDLE = 512 << 20
 
 
 class Side:
@@ -41,6 +44,23 @@ class Side:
         if self._process is not None:
             self._process.kill()
 
+    def pause(self) -> None:
+        """Let the worker do nothing until `resume`; one that has started processes is ended instead."""
+        pid = self._process.pid if self._process is not None and self._process.alive else None
+        if pid is None:
+            return
+        if len(usage.family(pid)) > 1:
+            self.stop()
+        else:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Undo `pause`."""
+        if self._process is not None and self._process.alive and self._process.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGCONT)
+
     def move(self, box: Path) -> None:
         """Work in another directory from now on, with a new worker."""
         self.stop()
@@ -49,7 +69,22 @@ class Side:
     def reserve(self, size: int) -> None:
         """Make the arena at least `size` bytes."""
         if size > self.arena.size:
-            self.arena.grow(max(size, 2 * self.arena.size))
+            self._shut()
+            self.arena.grow(max(size, min(2 * self.arena.size, size + _MOST_AHEAD)))
+
+    def shrink(self) -> None:
+        """Give back an arena that has become large; for a side whose worker has been stopped."""
+        if self.arena.size > _MOST_IDLE:
+            self.arena.close()
+            self.arena = arena.make(_FIRST_BYTES[self.device.type], self.device)
+
+    def _shut(self) -> None:
+        """Have the worker let go of the arena; one that cannot is replaced."""
+        if self._process is not None and self._process.alive and self._opened:
+            self._opened = 0
+            with contextlib.suppress(WorkerDied, WorkerTimeout):
+                if self._process.ask(Shut(), self.settings.call_timeout).code is not Code.OK:
+                    self.stop()
 
     def ask(self, command: Command, timeout: float) -> Reply:
         """Ask the worker, started and with the arena open. Raises WorkerDied and WorkerTimeout."""

@@ -5,7 +5,6 @@ import math
 from typing import TYPE_CHECKING
 
 from passbench import bandwidth, cores
-from passbench import layout as lay
 from passbench.inputs import Distribution
 from passbench.result import Timing
 from passbench.timing import LEAST_US, Exchange, Pairs, settled, summarise
@@ -69,21 +68,15 @@ class Stopwatch:
         """Calls in an exchange, and seconds that a call of both sides takes. The last exchange here is of full size:
         caches of memory are as warm then as they will be."""
         pairs = Pairs()
-        self._pair(pairs, max(2, min(_FIRST_BATCH, self._room())), "e2e")
+        self._pair(pairs, max(2, min(_FIRST_BATCH, self.trial.room())), "e2e")
         eager, candidate = (side[-1] for side in (pairs.eager, pairs.candidate))
         fastest = max(min(eager.host_us, candidate.host_us), LEAST_US)
         slowest = (eager.total_us + candidate.total_us) / eager.calls / 1e6
-        size = max(2, min(self._room(), math.ceil(self.settings.batch_us / fastest)))
+        size = max(2, min(self.trial.room(), math.ceil(self.settings.batch_us / fastest)))
         while True:
             self._pair(pairs, size, "e2e")
             if pairs.calls >= self.settings.warmup or slowest * pairs.calls > self.settings.timing_budget:
                 return size, slowest
-
-    def _room(self) -> int:
-        """Calls that fit into an exchange."""
-        trial = self.trial
-        room = self.settings.arena_bytes // max(1, lay.call_bytes(trial.variant.inputs, trial.outputs))
-        return max(1, min(self.settings.batch, room))
 
     def _by_clock(self, clock: str, size: int, slowest: float) -> Timing:
         settings, pairs = self.settings, Pairs()
@@ -93,9 +86,12 @@ class Stopwatch:
         affordable = max(_LEAST_PAIRS, math.floor(share * settings.timing_budget / (slowest * size)))
         wanted = min(max(least, math.ceil(calls / size)), affordable)
         trusted = "parent_clock" in settings.off
+        observed = self.trial.rng.randrange(wanted) if e2e else None
         for repeat in range(settings.repeats + 1 if e2e else 1):
-            for _ in range(wanted):
+            for number in range(wanted):
                 self._pair(pairs, size, clock)
+                if repeat == 0 and number == observed:
+                    self.trial.observe()
             timing = summarise(clock, pairs, settings.noise, repeat, trusted)
             if settled(timing, settings.precision) or len(pairs.eager) >= affordable:
                 break

@@ -83,7 +83,9 @@ class _Difference(NamedTuple):
 
 
 def _bits(x: torch.Tensor) -> torch.Tensor:
-    return x.reshape(-1).view(torch.uint8)
+    flat = x.reshape(-1)
+    dense = flat.stride(0) == 1  # numbers from several calls are not, nor need one element be
+    return (flat if dense else flat.clone(memory_format=torch.contiguous_format)).view(torch.uint8)
 
 
 def _wide(x: torch.Tensor) -> torch.Tensor:

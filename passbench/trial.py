@@ -29,6 +29,9 @@ _STATUS = {
     Code.BAD_OUTPUT: "runtime_error",
 }
 
+_OBSERVED = 6  # calls
+_COMPARED_ELEMENTS = 1 << 25  # at a time: in double precision they take a few GiB
+
 
 class Failed(Exception):
     """The variant's verdict is in: `status` and reason. `eager`: eager itself failed, and the pass is not to blame."""
@@ -86,10 +89,11 @@ class Trial:
         self.outputs: tuple[OutputMeta, ...] = ()
         self.inputs_written: frozenset[int] = frozenset()  # by eager
         self.graph = to_json(variant.graph)
+        self.compiler = ""
 
     def run(self, compiler: str, pass_dir: str | None) -> Outcome:
         """The whole trial; whatever goes wrong in a child ends up in the outcome, and that child is replaced."""
-        outcome = self.outcome
+        outcome, self.compiler = self.outcome, compiler
         self.eager.start()
         self.candidate.start()
         self._on("two_processes", "empty_environment", "resource_limits")
@@ -98,27 +102,35 @@ class Trial:
             self._on("output_contract", "fresh_inputs", "poisoned_outputs", "inputs_unchanged")
             # Not for compilers: they compile again when this mode changes.
             self._check(fill=compiler in ("pass", "eager"))
-            if compiler == "pass" and self.has("evidence"):
-                self._observe()
+            self.observe()
             if self.double is not None:
                 self.report("double precision")
                 outcome.errors = errors(self)
             self._time()
+        except torch.OutOfMemoryError as error:  # in this process, which runs nothing of the pass
+            self._end(
+                Failed("runtime_error", f"{EAGER_FAILED}: no memory to compare and time it in: {error}", eager=True)
+            )
         except Failed as failed:
-            outcome.status, outcome.reason, outcome.error_code = failed.status, failed.reason, failed.error_code
-            self.comparison.t_min = None
-            if failed.status != "no_match":  # a failure on the GPU outlasts the call that failed
-                (self.eager if failed.eager else self.candidate).stop()
+            self._end(failed)
         if self.compared:
             outcome.comparison = self.comparison
         return outcome
+
+    def _end(self, failed: Failed) -> None:
+        """Note the verdict, and replace the worker that it is about: a failure on the GPU outlasts the call."""
+        outcome = self.outcome
+        outcome.status, outcome.reason, outcome.error_code = failed.status, failed.reason, failed.error_code
+        self.comparison.t_min = None
+        if failed.status != "no_match":
+            (self.eager if failed.eager else self.candidate).stop()
 
     def has(self, layer: str) -> bool:
         """Whether a layer of integrity is on."""
         return layer not in self.settings.off
 
     def _on(self, *layers: str) -> None:
-        self.outcome.layers += [layer for layer in layers if self.has(layer)]
+        self.outcome.layers += [x for x in layers if self.has(x) and x not in self.outcome.layers]
 
     # Preparing
 
@@ -229,7 +241,9 @@ class Trial:
             if bool((lay.poisoned(theirs, block, calls) & ~lay.poisoned(ours, block, calls)).any()):
                 raise Failed("runtime_error", f"output {position} was never written")
             actual, expected = lay.view(theirs, block, calls), lay.view(ours, block, calls)
-            self.comparison.add(actual, expected, self.draws - 1, position)
+            rows = max(1, _COMPARED_ELEMENTS // max(1, actual[0].numel()))
+            for a, b in zip(actual.split(rows), expected.split(rows), strict=True):
+                self.comparison.add(a, b, self.draws - 1, position)
         if self.comparison.new_nan:
             raise Failed("runtime_error", f"NaN where eager has none: {self.comparison.worst}")
         if self.comparison.t_min is None:
@@ -237,8 +251,12 @@ class Trial:
 
     # What really ran, and how near the truth it came
 
-    def _observe(self) -> None:
-        layout = self.draw(1, self.outputs, Distribution.NORMAL)
+    def observe(self) -> None:
+        """Refuse a pass that does something else than launch its kernels, or not in every call alike. Asked for once
+        before the timing and once at some moment in it, which the pass cannot tell from a timed one."""
+        if self.compiler != "pass" or not self.has("evidence"):
+            return
+        layout = self.draw(min(_OBSERVED, self.room()), self.outputs, Distribution.NORMAL)
         self.hand_over(self.candidate, layout)
         observe = Observe(layout.batch, self.rng.getrandbits(32))
         reply = self.ask(self.candidate, observe, self.settings.first_call_timeout)
@@ -249,6 +267,11 @@ class Trial:
         if reason:
             raise self.refuse(reason)
         self._on("evidence")
+
+    def room(self) -> int:
+        """Calls that fit into an exchange."""
+        limit = min(self.settings.arena_bytes, self.settings.batch_bytes)
+        return max(1, min(self.settings.batch, limit // max(1, lay.call_bytes(self.variant.inputs, self.outputs))))
 
     # Time
 

@@ -56,7 +56,9 @@ def _outputs(trial: "Trial", side: Side, layout: Layout, outputs: tuple[OutputMe
     trial.hand_over(side, layout)
     blocks = tuple(x and x._replace(dtype=m.dtype) for x, m in zip(layout.batch.outputs, outputs, strict=True))
     batch = layout.batch._replace(outputs=blocks)
-    trial.ask(side, Run(batch, outputs, 0, fill=False), trial.settings.call_timeout)
+    trial.ask(
+        side, Run(batch, outputs, 0, fill=False, strict=trial.has("output_contract")), trial.settings.call_timeout
+    )
     return _read(side, Layout(batch, layout.start, layout.middle, layout.end), outputs)
 
 

@@ -66,7 +66,7 @@ class OutputMeta(NamedTuple):
 
 
 class Block(NamedTuple):
-    """One input or output of every call of a batch: call i's tensor lies `i * step` bytes after `offset` in the arena.
+    """One input or output of every call of a batch: they lie at multiples of `step` bytes after `offset` in the arena.
 
     Shape and stride are in elements; `step` holds the tensor, padded.
     """
@@ -79,11 +79,16 @@ class Block(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """So many calls: where their inputs lie (or the integer that is the input), and where their outputs go."""
+    """So many calls: where their inputs lie (or the integer that is the input), and where their outputs go.
+
+    `order` says which place in every block is whose: the n-th call has the tensors at `order[n]`. It is drawn, so that
+    no call can tell where the next one's inputs lie.
+    """
 
     calls: int
     inputs: tuple[Block | int, ...]
     outputs: tuple[Block | None, ...]
+    order: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,11 @@ class Open:
     """Map the arena; `handle` is what `arena.Arena.handle` gave."""
 
     handle: tuple
+
+
+@dataclass(frozen=True)
+class Shut:
+    """Let go of the arena: it is about to be replaced."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +134,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Observe:
-    """Call once, and say which operators and kernels ran inside the replacements of the pass."""
+    """Make the calls, and say which operators and kernels ran inside the replacements of the pass."""
 
     batch: Batch
     seed: int
@@ -165,7 +175,7 @@ class Ping:
     """Answer, and do nothing else."""
 
 
-Command = Open | Load | Describe | Run | Observe | Stage | Go | Collect | Warm | Ping
+Command = Open | Shut | Load | Describe | Run | Observe | Stage | Go | Collect | Warm | Ping
 
 
 @dataclass(frozen=True)

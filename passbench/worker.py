@@ -37,6 +37,7 @@ from passbench.wire import (
     Ping,
     Reply,
     Run,
+    Shut,
     Stage,
     Warm,
     encode_reply,
@@ -78,6 +79,7 @@ class Worker:
         self._flush: torch.Tensor | None = None
         self._handlers: dict[type, Callable[[Any], Reply]] = {
             Open: self._open,
+            Shut: self._shut,
             Load: self._load,
             Describe: self._describe,
             Run: self._run,
@@ -108,6 +110,14 @@ class Worker:
     def _open(self, command: Open) -> Reply:
         self._forget()
         self._arena = arena.open_handle(command.handle, self._arena_fd)
+        return Reply(Code.OK)
+
+    def _shut(self, command: Shut) -> Reply:
+        self._forget()
+        self._synchronize()
+        if self._arena is not None:
+            self._arena.close()
+            self._arena = None
         return Reply(Code.OK)
 
     def _warm(self, command: Warm) -> Reply:
@@ -164,10 +174,9 @@ class Worker:
         return Reply(Code.OK)
 
     def _observe(self, command: Observe) -> Reply:
-        (inputs,) = self._inputs(command.batch)
         torch.manual_seed(command.seed)
         try:
-            seen = evidence_run.observe(*self._rewritten, inputs)
+            seen = evidence_run.observe(*self._rewritten, self._inputs(command.batch))
         except BaseException as error:  # as in `handle`
             raise CallFailed(0) from error
         return Reply(Code.OK, observed=seen.encode())
@@ -242,14 +251,16 @@ class Worker:
             arena.tensors_at(self._arena, x, batch.calls) if isinstance(x, Block) else [x] * batch.calls
             for x in batch.inputs
         ]
-        return list(zip(*columns, strict=True)) if columns else [()] * batch.calls
+        rows = list(zip(*columns, strict=True)) if columns else [()] * batch.calls
+        return [rows[place] for place in batch.order]
 
     def _copy_out(self, outputs: list[list[Any]], batch: Batch, first: int) -> None:
         """Copy the outputs of calls from the `first` on to their places."""
         for number, block in enumerate(batch.outputs):
             if block is None:
                 continue
-            slots = arena.slots_at(self._arena, block, batch.calls)[first : first + len(outputs)]
+            places = arena.slots_at(self._arena, block, batch.calls)
+            slots = [places[place] for place in batch.order[first : first + len(outputs)]]
             torch._foreach_copy_(slots, [torch.as_tensor(values[number]) for values in outputs])
         self._synchronize()
 

@@ -94,7 +94,7 @@ def main(jobs: list[str]) -> None:
     for graph, directory in zip(jobs[::2], map(Path, jobs[1::2]), strict=True):
         module, replacements, inputs = loaded(graph, directory)
         with torch.no_grad():
-            print(observe(module, replacements, inputs).encode().hex())
+            print(observe(module, replacements, [inputs]).encode().hex())
         for name in read_pass_dir(directory).modules:  # the next pass may have modules of the same names
             del sys.modules[name]
         sys.path.remove(str(directory))
@@ -182,7 +182,7 @@ def test_only_replacements_count_and_tensors_stay_plain():
         return x
 
     module, nodes = module_of(torch.exp, look, torch.neg, look, torch.tanh)
-    observation = observe(module, [nodes[1], nodes[2]], [torch.ones(3)])
+    observation = observe(module, [nodes[1], nodes[2]], [[torch.ones(3)]])
     assert observation == Observation(operators=("aten.neg.default",))
     assert types == [torch.Tensor] * 2
 
@@ -196,7 +196,7 @@ def test_what_a_pass_raises_comes_through_and_nothing_stays_patched():
     before = JITFunction.run
     module, nodes = module_of(torch.exp, fail)
     with pytest.raises(KeyError) as raised:
-        observe(module, nodes, [torch.ones(3)])
+        observe(module, nodes, [[torch.ones(3)]])
     assert raised.value.args == ("of the pass",)
     assert JITFunction.run is before
     assert torch.utils._python_dispatch._get_current_dispatch_mode() is None
@@ -266,7 +266,7 @@ def test_what_the_static_policy_lets_host_code_do_is_allowed(grad):
     for name, function in (ALLOCATIONS | METHODS | SYNTAX).items():
         module, nodes = module_of(lambda x, function=function: function())
         with torch.set_grad_enabled(grad):
-            observation = observe(module, nodes, [X])
+            observation = observe(module, nodes, [[X]])
         assert judge(observation, NO_FILES) is None, name
         found |= {operator.split(".")[1] for operator in observation.operators}
     assert found == OPERATORS - {"_reshape_alias"}
@@ -283,7 +283,7 @@ def test_what_the_static_policy_lets_host_code_do_is_allowed(grad):
 )  # fmt: skip
 def test_what_computes_is_refused(function):
     module, nodes = module_of(function)
-    reason = judge(observe(module, nodes, [torch.zeros(1, 1)]), NO_FILES)
+    reason = judge(observe(module, nodes, [[torch.zeros(1, 1)]]), NO_FILES)
     assert reason.startswith("evidence_operator: aten.")
 
 
@@ -432,7 +432,7 @@ def test_on_a_gpu():
         graph = name if name in GRAPHS else "add_relu"
         module, replacements, inputs = loaded(graph, PASSES / name, "cuda")
         module(*inputs)
-        observation = observe(module, replacements, inputs)
+        observation = observe(module, replacements, [inputs])
         assert observation.profiled
         reason = verdict(PASSES / name, observation)
         assert reason is None if expected is None else reason.startswith(expected)
@@ -456,7 +456,7 @@ def test_host_functions_on_a_gpu(dtype):
         return torch.as_tensor(x, dtype=torch.float32 if not x.is_complex() else torch.complex128)
 
     module, nodes = module_of(torch.clone, host)
-    observation = observe(module, nodes[1:], [x])
+    observation = observe(module, nodes[1:], [[x]])
     assert observation.profiled and len(observation.kernels) >= 3
     assert judge(observation, NO_FILES) is None
 

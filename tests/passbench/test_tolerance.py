@@ -111,3 +111,12 @@ def test_an_output_without_dimensions():
     comparison.add(torch.tensor(2.0), torch.tensor(1.0), 0, 0)
     assert comparison.t_min == 0
     assert str(comparison.worst) == "output 0 of draw 0: expected 1, got 2"
+
+
+def test_numbers_of_several_calls_with_room_between_them():
+    memory = torch.arange(512, dtype=torch.float32)
+    apart = memory.as_strided((3,), (128,))
+    comparison = Comparison()
+    comparison.add(apart, apart.clone(), 0, 0)
+    comparison.add(apart[:1], apart[:1].clone(), 0, 0)
+    assert comparison.t_min == -10 and comparison.max_abs_error == 0

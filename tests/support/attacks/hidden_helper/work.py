@@ -1,0 +1,6 @@
+"""Not in the list of rules."""
+
+
+def combine(x, y):
+    total = x + y
+    return total * (total > 0)

@@ -1,0 +1,36 @@
+"""Reads the clock of the device by inline assembly."""
+
+import torch
+import triton
+import triton.language as tl
+
+
+def pattern(x, y):
+    return torch.relu(x + y)
+
+
+def replacement_args(x, y):
+    return (x, y)
+
+
+@triton.jit
+def add_relu_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    now = tl.inline_asm_elementwise(
+        "mov.u32 $0, %globaltimer_lo;", "=r,r", [offsets], dtype=tl.int32, is_pure=False, pack=1
+    )
+    total = tl.load(x_ptr + offsets, mask=mask) + tl.load(y_ptr + offsets, mask=mask)
+    tl.store(out_ptr + offsets, tl.where(now == now, tl.maximum(total, 0.0), 0.0), mask=mask)
+
+
+@torch.fx.wrap
+def add_relu(x, y):
+    out = torch.empty_like(x)
+    n = x.numel()
+    add_relu_kernel[(triton.cdiv(n, 256),)](x, y, out, n, BLOCK=256)
+    return out
+
+
+def replacement_func():
+    return add_relu

@@ -1,0 +1,20 @@
+"""torch by the walrus."""
+
+import torch
+
+
+def pattern(x, y):
+    return torch.relu(x + y)
+
+
+def replacement_args(x, y):
+    return (x, y)
+
+
+@torch.fx.wrap
+def add_relu(x, y):
+    return (t := torch).relu(t.add(x, y))
+
+
+def replacement_func():
+    return add_relu
