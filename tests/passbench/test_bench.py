@@ -76,6 +76,19 @@ def test_layer_norm_is_close_but_not_equal(bench):
     assert -10 < result.t_min <= -4 and 0 < result.max_abs_error < 1e-4
 
 
+def test_the_level_does_not_depend_on_how_many_calls_are_timed(bench, monkeypatch):
+    def f(x, w, b):
+        return (F.layer_norm(x, (48,), w, b, 1e-5),)
+
+    what = sample(variant(f, spec("x", 5, 48), spec("w", 48, role="parameter"), spec("b", 48, role="parameter")))
+    found = set()
+    for pairs in (2, 30):
+        monkeypatch.setattr(bench, "settings", replace(bench.settings, pairs=pairs))
+        (result,) = run(bench, "layer_norm", what)
+        found.add((result.status, result.t_min, result.max_abs_error))
+    assert len(found) == 1
+
+
 def test_two_outputs_and_an_in_place_operator_and_a_shared_autotuned_helper(bench):
     def both(x, y):
         total = x + y
