@@ -20,6 +20,7 @@ def bench_sample(
     version: str | None,
     device: str,
     protocol: str,
+    flush_l2: bool = False,
 ) -> dict:
     """Results of one sample (an id, or a prefix that fits only it) under a compiler, as a JSON-ready document.
 
@@ -32,7 +33,7 @@ def bench_sample(
     (found,) = load_samples(opened, names=[sample])
     where = resolve_device(device)
     say(f"{found.sample}: {len(found.variants)} variants of {opened.name}, {compiler} on {where}")
-    with Bench(where, Settings(protocol=protocol)) as bench:
+    with Bench(where, Settings(protocol=protocol, flush_l2=flush_l2)) as bench:
         results = list(bench.run(found, compiler, passes, progress=say))
     rows = [r.to_row(run="", author="", model="", attempt=1) for r in results]
     return {
@@ -42,6 +43,7 @@ def bench_sample(
         "device": rows[0]["device"],
         "times_meaningful": all(row["times_meaningful"] for row in rows),
         "layers": rows[0]["layers"],
+        "layers_missing": rows[0]["layers_missing"],
         "variants": [
             {
                 "id": row["variant_hash"],
@@ -51,9 +53,12 @@ def bench_sample(
                 "reason": row["reason"],
                 "t_min": row["t_min"],
                 "max_abs_error": row["max_abs_error"],
+                "error_eager": row["error_eager"],
+                "error_candidate": row["error_candidate"],
                 "speedup_e2e": row["speedup_e2e"],
                 "speedup_device": row["speedup_device"],
                 "eager_us": next((t["eager_us"] for t in row["timings"] if t["clock"] == "e2e"), None),
+                "timings": row["timings"],
                 "findings": row["findings"],
             }
             for variant, row in zip(found.variants, rows, strict=True)

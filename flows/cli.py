@@ -81,6 +81,10 @@ def protocol_option(function: Callable) -> Callable:
     )(function)
 
 
+def flush_option(function: Callable) -> Callable:
+    return click.option("--flush-l2", is_flag=True, help="Empty the GPU's L2 cache before every timed call.")(function)
+
+
 def author_option(**settings: Any) -> Callable:
     return click.option(
         "--author",
@@ -159,6 +163,7 @@ def build(catalog: str, limit: int | None, workers: int | None, data: Path, as_j
 @limit_option("Evaluate at most N samples, categories taking turns.")
 @device_option
 @protocol_option
+@flush_option
 @click.option("--rerun", is_flag=True, help="Measure again what an earlier run has measured.")
 @json_option
 def evaluate(as_json: bool, data: Path, **parameters: Any) -> None:
@@ -199,6 +204,7 @@ def push(repo: str, data: Path, version: str | None, private: bool, as_json: boo
 @version_option
 @device_option
 @protocol_option
+@flush_option
 @json_option
 def bench(sample: str, as_json: bool, **parameters: Any) -> None:
     """Benchmark one sample: its id, or a prefix that fits only it."""

@@ -28,7 +28,7 @@ from storage.records import Sample
 from storage.schema import CATEGORIES, CONFIGS, RESULTS
 from storage.versions import Store, Version
 
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 """Part of a run's id; raised when authors or PassBench change so that old results must be measured again."""
 
 
@@ -44,6 +44,7 @@ def evaluate_model(
     model: str | None = None,
     device: str = "auto",
     protocol: Literal["passnet", "paper"] = "passnet",
+    flush_l2: bool = False,
     rerun: bool = False,
 ) -> dict:
     """Run authors on samples and publish their results; a finished sample is not run again unless `rerun` is set.
@@ -59,7 +60,7 @@ def evaluate_model(
     if not samples:
         raise PassNetError(f"{opened.name} has no {category or ''} samples in split {split}; choose another split")
     where = resolve_device(device)
-    settings = Settings(protocol=protocol)
+    settings = Settings(protocol=protocol, flush_l2=flush_l2)
     say(f"{len(samples)} samples of {opened.name}, authors {author}, on {where}")
 
     runs: dict[str, list[dict]] = {}
@@ -99,7 +100,7 @@ def run_id(
         "samples": sorted([s.sample, *(v.variant_hash for v in s.variants)] for s in samples),
         "author": [author.name, attempts],
         "device": device,
-        "settings": asdict(settings),
+        "settings": asdict(settings) | {"off": sorted(settings.off)},
         "libraries": library_versions(),
         "code": CODE_VERSION,
     }

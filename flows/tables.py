@@ -69,17 +69,32 @@ def quickstart_text(done: dict) -> str:
 
 def bench_text(done: dict) -> str:
     """One sample's results by variant."""
-    columns = ("variant", "inputs", "status", "t_min", "e2e", "device", "eager us", "reason")
+    columns = ("variant", "inputs", "status", "t_min", "e2e", "95%", "device", "eager us", "error / eager's", "reason")
     rows = [
         (
-            v["id"][:12], v["inputs"], v["status"], v["t_min"], v["speedup_e2e"], v["speedup_device"], v["eager_us"],
-            (v["reason"] or "")[:160],
+            v["id"][:12], v["inputs"], v["status"], v["t_min"], v["speedup_e2e"], _sureness(v["timings"]),
+            v["speedup_device"], v["eager_us"], _against_double(v), (v["reason"] or "")[:160],
         )
         for v in done["variants"]
     ]  # fmt: skip
     note = "" if done["times_meaningful"] else "\nNo GPU ran: times are not meaningful."
+    note += "".join(f"\nmissing layer: {layer}: {why}" for layer, why in done["layers_missing"].items())
     scores = f"\nAS {_cell(done['AS']['e2e'])} (e2e), {_cell(done['AS']['device'])} (device)"
     return _render(f"{done['sample']} with {done['compiler']} on {done['device']}", columns, rows) + scores + note
+
+
+def _sureness(timings: Sequence[dict]) -> str:
+    """The 95% interval of the end-to-end speedup."""
+    found = [t for t in timings if t["clock"] == "e2e"]
+    return f"[{found[0]['speedup_low']:.2f}, {found[0]['speedup_high']:.2f}]" if found else ""
+
+
+def _against_double(variant: dict) -> str:
+    """How many times eager's error against double precision the candidate has."""
+    eager, candidate = variant["error_eager"], variant["error_candidate"]
+    if eager is None or candidate is None:
+        return ""
+    return f"{candidate / eager:.2f}" if eager else ("1.00" if not candidate else "inf")
 
 
 def score_text(done: dict) -> str:
