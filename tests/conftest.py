@@ -7,6 +7,7 @@ for _name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,10 @@ CATALOG = """\
 timm:resnet10t
 transformers:bert
 """
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background jobs have it, and their children
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
