@@ -256,7 +256,7 @@ class Bench:
 
     def _missing(self) -> dict[str, str]:
         """Layers that cannot work on this machine, and why."""
-        reasons = {"namespaces": self._pass_launcher.why_not_isolated()}
+        reasons = {"namespaces": self._launcher.why_not_isolated()}
         if self.device.type == "cpu":
             reasons["bandwidth"] = "no GPU"
         elif bandwidth.bytes_per_us(self.device) is None:
