@@ -106,6 +106,8 @@ def _row(entry: Entry, spec: Spec | None, seconds: float) -> dict[str, Any]:
         "spec": spec.config if spec else "",
         "seconds": seconds,
         "libraries": dict(spec.libraries if spec else library_versions(entry.source)),
+        "symbols": {},
+        "static_reason": "",
     }
 
 

@@ -30,8 +30,19 @@ class RunDevice:
 
 RUN_DEVICE = RunDevice()
 
+
+@dataclass(frozen=True)
+class Sym:
+    """A number that follows the sizes of a model's inputs: an expression of `storage.symbols`, as `batch*(height//4)`.
+
+    Graphs between tracing and varying hold them; `storage.symbols.at` puts numbers there. A dataset has none.
+    """
+
+    expression: str
+
+
 Value = Any
-"""None, bool, int, float, complex, str, Ref, RunDevice, Ellipsis, torch dtype/layout/memory format, and tuples,
+"""None, bool, int, float, complex, str, Ref, RunDevice, Sym, Ellipsis, torch dtype/layout/memory format, and tuples,
 lists, slices and string-keyed dicts of these."""
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from storage.graph import RUN_DEVICE, Graph, GraphError, Op, Ref, RunDevice, Value
+from storage.graph import RUN_DEVICE, Graph, GraphError, Op, Ref, RunDevice, Sym, Value
 from storage.graph_check import check
 
 FORMAT = 1
@@ -63,6 +63,8 @@ def _encode(value: Value) -> Any:
         return {"complex": [_encode(value.real), _encode(value.imag)]}
     if isinstance(value, RunDevice):
         return {"device": None}
+    if isinstance(value, Sym):
+        return {"sym": value.expression}
     if value is Ellipsis:
         return {"ellipsis": None}
     for tag, kind in _TORCH_CONSTANTS.items():
@@ -100,6 +102,8 @@ def _decode(data: Any) -> Value:
         return complex(*(_decode(d) for d in content))
     if tag == "device":
         return RUN_DEVICE
+    if tag == "sym" and isinstance(content, str):
+        return Sym(content)
     if tag == "ellipsis":
         return Ellipsis
     if tag in _BY_NAME and isinstance(content, str) and content in _BY_NAME[tag]:

@@ -1,13 +1,14 @@
 """Rows of the dataset as typed records: what rooms hand to each other, and what Parquet holds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 import torch
 
 from storage.graph import Graph
 from storage.graph_json import from_json, to_json
+from storage.symbols import at
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -28,7 +29,8 @@ class Input:
     """One input of a subgraph: shape in elements, stride in elements, and how its values are drawn.
 
     Values come uniformly from [low, high] if `low` is given, else from a normal distribution of `mean` and `std`.
-    `role` is "input", "parameter" or "buffer".
+    `role` is "input", "parameter" or "buffer". `symbolic_shape` and `symbolic_stride` are expressions of
+    `storage.symbols` in the symbols of its model, one a dimension; None where the model was traced with fixed sizes.
     """
 
     name: str
@@ -41,12 +43,13 @@ class Input:
     high: float | None = None
     mean: float | None = None
     std: float | None = None
+    symbolic_stride: tuple[str, ...] | None = None
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
         """From one element of the `inputs` column."""
         values = {f.name: row[f.name] for f in fields(cls)}
-        for name in ("shape", "stride", "symbolic_shape"):
+        for name in ("shape", "stride", "symbolic_shape", "symbolic_stride"):
             values[name] = None if values[name] is None else tuple(values[name])
         return cls(**values)
 
@@ -80,6 +83,10 @@ class TracedGraph:
 
     `kernels[n]` are the numbers of the TorchInductor kernels that op n needs (`extraction.lowering.kernels_by_op`);
     `kernels` is None where TorchInductor cannot lower the graph, and `lowering_error` says why.
+
+    `symbols` are the sizes that may change, by name, with their values in this trace; constants that follow them are
+    `Sym` in `graph`. `symbolic[v]` are the expressions of shape and of stride of value v of the graph, None for what
+    is no tensor; it is empty where there are no symbols.
     """
 
     model: str
@@ -88,6 +95,13 @@ class TracedGraph:
     inputs: tuple[Input, ...]
     kernels: tuple[tuple[int, ...], ...] | None = None
     lowering_error: str = ""
+    symbols: Mapping[str, int] = field(default_factory=dict)
+    symbolic: tuple[tuple[tuple[str, ...], tuple[str, ...]] | None, ...] = ()
+
+    @property
+    def concrete(self) -> Graph:
+        """The graph with the numbers of this trace in place of expressions."""
+        return at(self.graph, self.symbols)
 
     @property
     def source(self) -> str:
@@ -97,7 +111,12 @@ class TracedGraph:
 
 @dataclass(frozen=True)
 class Variant:
-    """A subgraph with concrete inputs: one row of the `subgraphs` table. Hashes are empty until dedup sets them."""
+    """A subgraph with concrete inputs: one row of the `subgraphs` table. Hashes are empty until dedup sets them.
+
+    `symbols` are the sizes that its shapes and constants follow, by name, with their values here. Before it is varied,
+    a subgraph may hold `Sym` constants; variants have numbers. `direction` is "forward", or "backward" for the graph
+    of the gradients of a forward subgraph.
+    """
 
     category: str
     graph: Graph
@@ -110,6 +129,8 @@ class Variant:
     graph_hash: str = ""
     family_hash: str = ""
     occurrences: int = 1
+    direction: str = "forward"
+    symbols: Mapping[str, int] = field(default_factory=dict)
 
     def with_changes(self, **changes: Any) -> Self:
         """A copy with these fields changed."""
@@ -125,6 +146,8 @@ class Variant:
             outputs=tuple(Output(r["dtype"], tuple(r["shape"]), tuple(r["stride"])) for r in row["outputs"]),
             sources=tuple(Source(**r) for r in row["sources"]),
             **{k: row[k] for k in ("kernels", "code", "variant_hash", "graph_hash", "family_hash", "occurrences")},
+            direction=row["direction"] or "forward",
+            symbols=dict(row["symbols"] or {}),
         )
 
     def to_row(self) -> dict[str, Any]:
@@ -138,8 +161,9 @@ class Variant:
             "sources": [vars(s) for s in self.sources],
             **{
                 k: getattr(self, k)
-                for k in ("kernels", "code", "variant_hash", "graph_hash", "family_hash", "occurrences")
+                for k in ("kernels", "code", "variant_hash", "graph_hash", "family_hash", "occurrences", "direction")
             },
+            "symbols": dict(self.symbols),
         }
 
 

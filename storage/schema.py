@@ -17,11 +17,12 @@ INPUT = pa.struct(
         ("dtype", pa.string()),  # torch's name without "torch.", or "int" for a Python integer
         ("shape", pa.list_(pa.int64())),
         ("stride", pa.list_(pa.int64())),
-        ("symbolic_shape", pa.list_(pa.string())),
+        ("symbolic_shape", pa.list_(pa.string())),  # an expression a dimension; null: traced with fixed sizes
         ("low", pa.float64()),  # values are drawn from [low, high]; null: from a normal with mean and std
         ("high", pa.float64()),
         ("mean", pa.float64()),
         ("std", pa.float64()),
+        ("symbolic_stride", pa.list_(pa.string())),
     ]
 )
 
@@ -50,6 +51,8 @@ MODELS = pa.schema(
         ("graph_breaks", pa.list_(pa.string())),
         ("ops", pa.int32()),
         ("libraries", pa.map_(pa.string(), pa.string())),
+        ("symbols", pa.map_(pa.string(), pa.int64())),  # dynamic sizes, with their values in this trace
+        ("static_reason", pa.string()),  # why no size is dynamic; empty where one is
     ]
 )
 
@@ -67,6 +70,8 @@ SUBGRAPHS = pa.schema(
         ("sources", pa.list_(SOURCE)),
         ("kernels", pa.int32()),  # TorchInductor's kernel count; null where it was not determined
         ("occurrences", pa.int64()),  # places in the corpus that collapsed into this row
+        ("direction", pa.string()),  # forward | backward
+        ("symbols", pa.map_(pa.string(), pa.int64())),  # sizes that the shapes follow, with their values here
     ]
 )
 
@@ -189,3 +194,9 @@ CONFIGS: dict[str, pa.Schema] = {
     "trajectories": TRAJECTORIES,
 }
 """Hub config name → schema."""
+
+ADDED = frozenset(
+    """direction symbols symbolic_stride static_reason error_eager error_candidate layers_missing surroundings
+    speedup_low speedup_high""".split()
+)
+"""Columns and fields that files of earlier versions may lack; they are null there."""

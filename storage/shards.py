@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from storage.errors import PassNetError
 from storage.manifest import Shard
-from storage.schema import CONFIGS
+from storage.schema import ADDED, CONFIGS
 
 BLOCK_ROWS = 64
 GROUP_ROWS = 8192
@@ -74,13 +74,14 @@ def read_shard(
 ) -> Iterator[pa.RecordBatch]:
     """Stream a shard's rows, with page checksums verified.
 
-    Raises PassNetError naming the file when it is missing, corrupt, or has another schema than the config.
+    Columns and fields that the file's PassNet did not know yet are null. Raises PassNetError naming the file when it is
+    missing, corrupt, or has columns that this config has not.
     """
     expected = config_schema(config)
     stored = _disk_schema(expected)
     try:
         found = pq.read_schema(path)
-        if not found.equals(stored):
+        if not _is_part(pa.struct(list(found)), pa.struct(list(stored))):
             raise PassNetError(
                 f"{path} has other columns than config {config!r} of this PassNet: "
                 "rebuild the version, or open it with the PassNet that wrote it"
@@ -218,6 +219,17 @@ def _value_bytes(array: pa.Array) -> int:
     if pa.types.is_string(array.type):
         return pc.sum(pc.binary_length(array)).as_py() or 0
     return 8 * len(array)
+
+
+def _is_part(found: pa.DataType, expected: pa.DataType) -> bool:
+    """Whether a type is the expected one, but for fields that were added to it since."""
+    if pa.types.is_struct(found) and pa.types.is_struct(expected):
+        there, known = ({field.name: field.type for field in type_} for type_ in (found, expected))
+        alike = all(name in known and _is_part(type_, known[name]) for name, type_ in there.items())
+        return alike and known.keys() - there.keys() <= ADDED
+    if pa.types.is_list(found) and pa.types.is_list(expected):
+        return _is_part(found.value_type, expected.value_type)
+    return found.equals(expected)
 
 
 def _disk_schema(schema: pa.Schema) -> pa.Schema:

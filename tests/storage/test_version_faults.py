@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from storage.errors import PassNetError
-from storage.schema import CONFIGS, FILE
+from storage.schema import ADDED, CONFIGS, FILE
 from storage.versions import Store, Version
 from tests.support.stores import NOTHING, ROOT, build, damage, names, on_disk, python, shard, subgraphs
 
@@ -157,9 +157,28 @@ def test_a_rebuild_mends_what_was_damaged(tmp_path: Path) -> None:
 def test_a_shard_with_other_columns_is_refused(tmp_path: Path) -> None:
     version = build(Store(tmp_path), "a")
     damage(shard(version), "missing")
-    pq.write_table(pa.table({"variant_hash": ["a"]}), version.path / "data/fusible/train-00000-of-00001.parquet")
-    with pytest.raises(PassNetError, match="other columns than config 'fusible'"):
-        version.table("fusible")
+    path = version.path / "data/fusible/train-00000-of-00001.parquet"
+    whole = pq.read_table(shard(build(Store(tmp_path / "other"), "a")))
+    for other in (whole.select(["variant_hash"]), whole.append_column("more", [["a"]]), whole.drop_columns("kernels")):
+        pq.write_table(other, path)
+        with pytest.raises(PassNetError, match="other columns than config 'fusible'"):
+            version.table("fusible")
+
+
+def test_a_shard_of_an_earlier_version_lacks_what_was_added_since(tmp_path: Path) -> None:
+    version = build(Store(tmp_path), "a")
+    whole = pq.read_table(shard(version))
+    inputs = whole.column("inputs").to_pylist()
+    fields = [field for field in whole.schema.field("inputs").type.value_type if field.name not in ADDED]
+    rows = [[{field.name: each[field.name] for field in fields} for each in row] for row in inputs]
+    place = whole.schema.get_field_index("inputs")
+    older = whole.set_column(place, "inputs", pa.array(rows, pa.list_(pa.struct(fields))))
+    older = older.drop_columns(["direction", "symbols"])
+    damage(shard(version), "missing")
+    pq.write_table(older, version.path / "data/fusible/train-00000-of-00001.parquet")
+    assert version.table("fusible").drop_columns(["direction", "symbols"]).to_pylist() == [
+        {k: v for k, v in row.items() if k not in ADDED} for row in whole.to_pylist()
+    ]
 
 
 @pytest.mark.parametrize(
