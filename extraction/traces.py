@@ -107,5 +107,6 @@ def read_traces(path: Path) -> tuple[list[dict[str, Any]], list[TracedGraph]]:
         raise PassNetError(f"{path} is not a traces file of this version; delete it and build again")
     rows = table.to_pylist()
     graphs = [graph_from_row(each) for row in rows for each in row["traced_graphs"]]
-    models = [{**{name: row[name] for name in MODELS.names}, "libraries": dict(row["libraries"])} for row in rows]
+    maps = ("libraries", "symbols")
+    models = [{name: dict(row[name]) if name in maps else row[name] for name in MODELS.names} for row in rows]
     return models, graphs
