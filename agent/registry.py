@@ -2,8 +2,10 @@
 
 from functools import partial
 
-from agent.author import Author, AuthorFactory, Baseline, UnknownAuthor
+from agent.author import Author, AuthorFactory, Baseline, Interactive, UnknownAuthor
 from agent.distill import Distill
+from agent.llm.author import Llm
+from agent.llm.options import LlmOptions
 from passbench.compilers import NAMES as COMPILERS
 from storage.errors import PassNetError
 
@@ -11,16 +13,18 @@ _AUTHORS: dict[str, AuthorFactory] = {
     "distill": Distill,
     **{compiler: partial(Baseline, compiler, compiler) for compiler in COMPILERS if compiler != "pass"},
 }
-_NOT_YET = ("llm",)
 
-NAMES = (*_AUTHORS, *_NOT_YET)
+NAMES = (*_AUTHORS, "llm")
 """Names that the command line accepts."""
 
 
-def author(name: str) -> Author:
-    """The author of this name. Raises PassNetError where there is none, or none yet."""
-    if name in _NOT_YET:
-        raise PassNetError(f"author {name!r} is not there yet; use one of {', '.join(_AUTHORS)}")
+def author(name: str, model: str | None = None, options: LlmOptions | None = None) -> Author | Interactive:
+    """The author of this name; `model` and `options` are for "llm". Raises PassNetError where there is none, and where
+    its model cannot be used."""
+    if name == "llm":
+        if not model:
+            raise PassNetError("author llm needs a model: give --model, such as anthropic:claude-sonnet-5")
+        return Llm(model, options or LlmOptions())
     if name not in _AUTHORS:
-        raise UnknownAuthor(f"there is no author {name!r}; use one of {', '.join(_AUTHORS)}")
+        raise UnknownAuthor(f"there is no author {name!r}; use one of {', '.join(NAMES)}")
     return _AUTHORS[name]()

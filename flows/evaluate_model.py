@@ -8,16 +8,18 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 from prefect import flow
 
-from agent.author import Author
+from agent.author import Author, Interactive, RunLimitReached
+from agent.llm.options import LlmOptions
 from agent.registry import author as author_named
 from flows import DEFAULT_DATA
 from flows.device import resolve_device
 from flows.engine import each, flow_run_id, read_rows, say, write_rows
+from flows.trajectories import saved_trajectories, usage, write_pass
 from passbench.bench import Bench
 from passbench.score import score_rows
 from passbench.settings import Settings
@@ -46,14 +48,17 @@ def evaluate_model(
     protocol: Literal["passnet", "paper"] = "passnet",
     flush_l2: bool = False,
     rerun: bool = False,
+    llm: dict[str, Any] | None = None,
 ) -> dict:
     """Run authors on samples and publish their results; a finished sample is not run again unless `rerun` is set.
 
-    `author` names one author, or several separated by commas; `limit` is a number of samples. Returns a summary:
-    the version, and for each author's run its scores and counts.
+    `author` names one author, or several separated by commas; `limit` is a number of samples. `model` and `llm`, the
+    options of `agent.llm.options`, are for the author "llm". Returns a summary: the version, and for each author's run
+    its scores and counts. A run that has used its money or time publishes what is finished, and says so.
     Raises PassNetError for what the caller can put right: an unknown author, version or sample, a full disk.
     """
-    authors = [author_named(name) for name in dict.fromkeys(name.strip() for name in author.split(","))]
+    options = LlmOptions.from_dict(llm or {})
+    authors = [author_named(name, model, options) for name in dict.fromkeys(n.strip() for n in author.split(","))]
     store = Store(data)
     opened = store.open(version)
     samples = load_samples(opened, split, [category] if category else CATEGORIES, limit=limit)
@@ -64,17 +69,28 @@ def evaluate_model(
     say(f"{len(samples)} samples of {opened.name}, authors {author}, on {where}")
 
     runs: dict[str, list[dict]] = {}
+    trajectories: dict[str, list[dict]] = {}
+    stopped: dict[str, str] = {}
     with Bench(where, settings) as bench:
         for writer in authors:
             run = run_id(opened, writer, samples, attempts, str(where), settings)
             directory = Path(data) / "runs" / run
             step = partial(evaluate_sample, bench, writer, run, directory, attempts, rerun)
+            if isinstance(writer, Interactive):
+                writer.begin([] if rerun else saved_trajectories(directory))
             runs[run] = []
-            for number, (sample, rows) in enumerate(
-                zip(samples, each(step, samples, "evaluate-sample"), strict=True), 1
-            ):
-                runs[run] += rows
-                say(f"[{number}/{len(samples)}] {writer.name} {sample.sample}: {outcome(rows)}")
+            try:
+                for number, (sample, rows) in enumerate(
+                    zip(samples, each(step, samples, "evaluate-sample"), strict=True), 1
+                ):
+                    runs[run] += rows
+                    say(f"[{number}/{len(samples)}] {writer.name} {sample.sample}: {outcome(rows)}")
+            except RunLimitReached as limit:
+                if not runs[run]:
+                    raise
+                stopped[run] = str(limit)
+                say(str(limit))
+            trajectories[run] = saved_trajectories(directory)
 
     scores = [
         score
@@ -82,23 +98,33 @@ def evaluate_model(
         for clock in ("e2e", "device")
         for score in score_rows(rows, run=run, author=writer.name, clock=clock)
     ]
-    published = publish(store, opened, runs, scores)
+    published = publish(store, opened, runs, scores, trajectories)
     return {
         "version": published.name,
         "path": str(published.path),
         "device": rows_device(runs),
         "times_meaningful": all(row["times_meaningful"] for rows in runs.values() for row in rows),
-        "runs": [summary(run, rows, [s for s in scores if s["run"] == run]) for run, rows in runs.items()],
+        "runs": [
+            summary(run, rows, [s for s in scores if s["run"] == run])
+            | ({"usage": usage(trajectories[run])} if trajectories[run] else {})
+            | ({"stopped": stopped[run]} if run in stopped else {})
+            for run, rows in runs.items()
+        ],
     }
 
 
 def run_id(
-    version: Version, author: Author, samples: Sequence[Sample], attempts: int, device: str, settings: Settings
+    version: Version,
+    author: Author | Interactive,
+    samples: Sequence[Sample],
+    attempts: int,
+    device: str,
+    settings: Settings,
 ) -> str:
     """An id that is the same whenever the same would be measured: what is finished under it need not be repeated."""
     identity = {
         "samples": sorted([s.sample, *(v.variant_hash for v in s.variants)] for s in samples),
-        "author": [author.name, attempts],
+        "author": [author.name, attempts, *([dict(author.identity)] if isinstance(author, Interactive) else [])],
         "device": device,
         "settings": asdict(settings) | {"off": sorted(settings.off)},
         "libraries": library_versions(),
@@ -109,20 +135,21 @@ def run_id(
 
 
 def evaluate_sample(
-    bench: Bench, author: Author, run: str, directory: Path, attempts: int, rerun: bool, sample: Sample
+    bench: Bench, author: Author | Interactive, run: str, directory: Path, attempts: int, rerun: bool, sample: Sample
 ) -> list[dict]:
     """Rows of the results table for one sample; read from the run's directory if they are there already."""
     done = directory / f"{sample.sample}.parquet"
     if done.exists() and not rerun:
         return read_rows(done, RESULTS)
     rows = []
+    model = author.identity["model"] if isinstance(author, Interactive) else ""
     for attempt in range(1, attempts + 1):
         place = directory / "passes" / sample.sample / str(attempt)
         if place.exists():  # of a run that was killed before it had measured, or that is measured again
             shutil.rmtree(place)
-        submission = author.write(sample, place)
+        submission = write_pass(bench, author, run, directory, attempt, sample, rerun)
         for result in bench.run(sample, submission.compiler, submission.pass_dir):
-            row = result.to_row(run=run, author=author.name, attempt=attempt)
+            row = result.to_row(run=run, author=author.name, model=model, attempt=attempt)
             if submission.reason and row["status"] == "ok" and not row["reason"]:
                 row["reason"] = submission.reason
             rows.append(row)
@@ -130,16 +157,27 @@ def evaluate_sample(
     return rows
 
 
-def publish(store: Store, evaluated: Version, runs: dict[str, list[dict]], scores: list[dict]) -> Version:
-    """A version with these runs' results beside the earlier ones; the newest one if it holds them already.
+def publish(
+    store: Store,
+    evaluated: Version,
+    runs: dict[str, list[dict]],
+    scores: list[dict],
+    trajectories: dict[str, list[dict]],
+) -> Version:
+    """A version with these runs' rows beside the earlier ones; the newest one if it holds them already.
 
     Results are added to the newest version as long as it holds the same dataset, else to the one evaluated.
     """
-    keep = [config for config in CONFIGS if config not in ("results", "scores")]
+    keep = [config for config in CONFIGS if config not in ("results", "scores", "trajectories")]
     with store.updating() as newest:
         parent = newest if newest and _shards(newest, keep) == _shards(evaluated, keep) else evaluated
         tables = {}
-        for config, new in (("results", [row for rows in runs.values() for row in rows]), ("scores", scores)):
+        fresh = {
+            "results": [row for rows in runs.values() for row in rows],
+            "scores": scores,
+            "trajectories": [row for rows in trajectories.values() for row in rows],
+        }
+        for config, new in fresh.items():
             old = [row for row in parent.table(config).to_pylist() if row["run"] not in runs]
             rows = sorted(old + new, key=lambda row: json.dumps([row.get(c) for c in ORDER]))
             tables[config, "all"] = pa.Table.from_pylist(rows, CONFIGS[config])
@@ -157,7 +195,7 @@ def publish(store: Store, evaluated: Version, runs: dict[str, list[dict]], score
 
 
 ORDER = ("run", "sample", "variant_hash", "attempt", "clock", "t")
-"""What rows of results and scores are sorted by."""
+"""What rows of results, scores and trajectories are sorted by."""
 
 
 def _shards(version: Version, configs: Sequence[str]) -> set[str]:

@@ -174,14 +174,22 @@ TRAJECTORIES = pa.schema(
         ("author", pa.string()),
         ("model", pa.string()),
         ("attempt", pa.int32()),
-        ("messages", pa.string()),  # JSON
+        ("messages", pa.string()),  # JSON, pydantic-ai's ModelMessagesTypeAdapter
         ("tool_calls", pa.int32()),
         ("input_tokens", pa.int64()),
         ("output_tokens", pa.int64()),
-        ("cost_usd", pa.float64()),
+        ("cost_usd", pa.float64()),  # null: the model's price is not known
         ("seconds", pa.float64()),
-        ("scores", pa.list_(pa.float64())),
-        ("exit_status", pa.string()),
+        ("scores", pa.list_(pa.float64())),  # AS of each evaluation, in order
+        ("exit_status", pa.string()),  # see agent.llm.state.Exit
+        ("task_family", pa.string()),  # family hash of the sample
+        ("task_split", pa.string()),  # train | eval, as it was then
+        ("steps", pa.int32()),  # answers of the model; failed calls of its provider are none
+        ("failed_calls", pa.int32()),
+        ("rejections", pa.int32()),  # evaluations that an integrity layer refused
+        ("error", pa.string()),  # what the provider said last, if it refused or failed
+        ("best_files", pa.list_(FILE)),  # the best evaluated pass
+        ("draft_files", pa.list_(FILE)),  # the pass as it stood at the end
     ]
 )
 
@@ -197,6 +205,7 @@ CONFIGS: dict[str, pa.Schema] = {
 
 ADDED = frozenset(
     """direction symbols symbolic_stride static_reason error_eager error_candidate layers_missing surroundings
-    speedup_low speedup_high""".split()
+    speedup_low speedup_high task_family task_split steps failed_calls rejections error best_files
+    draft_files""".split()
 )
 """Columns and fields that files of earlier versions may lack; they are null there."""

@@ -16,10 +16,10 @@ def test_baselines_name_their_compiler(tmp_path):
         assert not author(name).write(one, tmp_path / name).declined
 
 
-def test_every_name_is_an_author_or_says_that_it_is_not_there_yet():
+def test_every_name_is_an_author_and_llm_needs_a_model():
     for name in NAMES:
         if name == "llm":
-            with pytest.raises(PassNetError, match="not there yet"):
+            with pytest.raises(PassNetError, match="--model"):
                 author(name)
         else:
             assert author(name).name == name

@@ -104,7 +104,7 @@ def test_bench_and_check_of_one_pass(evaluated, tmp_path):
     ("arguments", "said"),
     [
         (["--author", "nobody"], "distill"),
-        (["--author", "llm"], "not there yet"),
+        (["--author", "llm"], "--model"),
         (["--author", "eager", "--version", "v9"], "v1"),
         (["--author", "eager", "--device", "cuda:7"], "cpu"),
         (["--author", "eager", "--device", "toaster"], "device"),

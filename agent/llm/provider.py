@@ -1,0 +1,194 @@
+"""Calls of a model's provider: streamed, tried again with back-off, priced, and cleared of keys."""
+
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import NamedTuple, Self
+
+import httpx2
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from pydantic_ai.direct import model_request, model_request_stream
+from pydantic_ai.exceptions import ContentFilterError, ModelAPIError, ModelHTTPError, UnexpectedModelBehavior, UserError
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse
+from pydantic_ai.models import Model, ModelRequestParameters, infer_model
+from pydantic_ai.providers import infer_provider_class
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
+
+from agent.llm.options import LlmOptions
+from agent.llm.redact import redacted, secrets_of
+from storage.errors import PassNetError
+
+_LONGEST_WAIT = 60.0
+_TRANSIENT = frozenset((408, 409, 425, 429))  # and everything from 500 on
+_CALLERS = frozenset((401, 402, 403, 404))  # for the caller to put right: the key, the account, the model's id
+_FAILURES = (ModelAPIError, UnexpectedModelBehavior, httpx2.HTTPError, TimeoutError, ConnectionError)
+
+
+class Refused(Exception):
+    """The provider will never answer this conversation."""
+
+
+class NoAnswer(Exception):
+    """No answer after all tries."""
+
+
+class OutOfTime(Exception):
+    """No answer before the deadline."""
+
+
+class Answer(NamedTuple):
+    """A response, and what it cost in US dollars; None where the price is not known."""
+
+    response: ModelResponse
+    cost_usd: float | None
+
+
+class Provider:
+    """A model to ask. Use as a context manager: its connections live on a thread of their own."""
+
+    def __init__(self, model: str | Model, options: LlmOptions, say: Callable[[str], None]) -> None:
+        self.model = model_of(model, options.base_url)
+        self.options, self.say = options, say
+        self.failed_calls = 0
+        self._secrets = secrets_of()
+        self._stack = ExitStack()
+        self._portal: BlockingPortal | None = None
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._portal = stack.enter_context(start_blocking_portal())
+            stack.enter_context(self._portal.wrap_async_context_manager(self.model))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.__exit__(*error)
+
+    def ask(self, messages: Sequence[ModelMessage], tools: Sequence[ToolDefinition], deadline: float | None) -> Answer:
+        """The model's answer to a conversation; `deadline` is a time of `time.monotonic`.
+
+        Failed tries add to `failed_calls`. Raises Refused, NoAnswer and OutOfTime, and PassNetError for what the caller
+        must put right: a key, an account, a model's id.
+        """
+        for number in range(1, self.options.tries + 1):
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise OutOfTime
+            try:
+                response = self._portal.call(self._request, list(messages), list(tools), left)
+                return Answer(self._clean(response), self._cost(response))
+            except _FAILURES as error:
+                self.failed_calls += 1
+                reason = redacted(_one_line(error), self._secrets)
+                _raise_if_final(error, reason, self.options.tries if number == self.options.tries else None)
+                wait = _wait(error, number, self.options.backoff)
+                if deadline is not None and time.monotonic() + wait >= deadline:
+                    raise OutOfTime from None
+                self.say(f"provider failed ({reason}); try {number + 1} of {self.options.tries} in {wait:.1f} s")
+                time.sleep(wait)
+        raise AssertionError("unreachable")
+
+    async def _request(
+        self, messages: list[ModelMessage], tools: list[ToolDefinition], left: float | None
+    ) -> ModelResponse:
+        settings = ModelSettings(
+            **{
+                "max_tokens": self.options.output_tokens,
+                "cache": True,
+                **self.options.settings,
+                "max_retries": 0,  # `ask` counts them
+                "timeout": self.options.stall_seconds,
+                **({} if left is None else {"request_timeout": left}),
+            }
+        )
+        parameters = ModelRequestParameters(function_tools=tools)
+        if not self.options.stream:
+            return await model_request(
+                self.model, messages, model_settings=settings, model_request_parameters=parameters
+            )
+        async with model_request_stream(
+            self.model, messages, model_settings=settings, model_request_parameters=parameters
+        ) as stream:
+            async for _ in stream:
+                pass
+            response = stream.get()
+        if _broke_off(self.model, response):
+            raise ModelAPIError(self.model.model_name, "the stream broke off")
+        return response
+
+    def _clean(self, response: ModelResponse) -> ModelResponse:
+        """Without secrets, and without the provider's address, which may hold some."""
+        (plain,) = ModelMessagesTypeAdapter.dump_python([response], mode="json")
+        plain |= {"provider_url": None}
+        (clean,) = ModelMessagesTypeAdapter.validate_python([redacted(plain, self._secrets)])
+        return clean
+
+    def _cost(self, response: ModelResponse) -> float | None:
+        if self.options.price is not None:
+            tokens = response.usage.input_tokens, response.usage.output_tokens
+            return sum(n * price for n, price in zip(tokens, self.options.price, strict=True)) / 1e6
+        try:
+            return float(response.cost().total_price)
+        except (LookupError, ValueError, AssertionError):  # unknown model, usage that cannot be priced, no name
+            return None
+
+
+def model_of(model: str | Model, base_url: str | None = None) -> Model:
+    """pydantic-ai's model of an id, such as `anthropic:claude-sonnet-5`. With a base URL, an id without a provider is
+    one of an OpenAI-compatible server. Raises PassNetError for an unknown id and a missing key."""
+    if isinstance(model, Model):
+        return model
+    known = _knows(model.partition(":")[0]) if ":" in model else False
+    try:
+        if base_url is None:
+            return infer_model(model)
+        name = model if known else f"openai-chat:{model}"
+        return infer_model(name, lambda provider: infer_provider_class(provider)(base_url=base_url))
+    except (UserError, ImportError, TypeError) as error:
+        hint = "" if known else "; ids look like anthropic:NAME or openai:NAME, and a server's own ids need a base URL"
+        raise PassNetError(f"cannot use model {model!r}: {_one_line(error)}{hint}") from None
+
+
+def _broke_off(model: Model, response: ModelResponse) -> bool:
+    """Whether a stream ended before the model did. For OpenAI's chat API pydantic-ai puts in a finish reason where none
+    came; the one that did come is among the details."""
+    chat = sys.modules.get("pydantic_ai.models.openai")  # imported if the model is one of its
+    if chat is not None and isinstance(model, chat.OpenAIChatModel) and response.finish_reason != "content_filter":
+        return not (response.provider_details or {}).get("finish_reason")
+    return response.finish_reason is None and model.provider is not None
+
+
+def _knows(provider: str) -> bool:
+    try:
+        infer_provider_class(provider)
+    except ValueError:
+        return False
+    except ImportError:  # a provider whose package is not installed; `infer_model` says so
+        return True
+    return True
+
+
+def _raise_if_final(error: Exception, reason: str, tried: int | None) -> None:
+    """Raise what no further try would change; `tried`: how often it was, if that was the last time."""
+    status = error.status_code if isinstance(error, ModelHTTPError) else None
+    if status in _CALLERS:
+        raise PassNetError(f"the provider refuses the model or its key: {reason}") from None
+    refused = status is not None and 400 <= status < 500 and status not in _TRANSIENT
+    if refused or isinstance(error, ContentFilterError):
+        raise Refused(reason) from None
+    if tried is not None:
+        raise NoAnswer(f"{tried} tries, the last: {reason}") from None
+
+
+def _wait(error: Exception, failed: int, backoff: float) -> float:
+    """Seconds until the next try: as the provider says, else doubled each time, give or take a quarter."""
+    if isinstance(error, ModelHTTPError) and error.retry_after is not None:
+        return error.retry_after
+    return min(backoff * 2 ** (failed - 1), _LONGEST_WAIT) * random.uniform(0.75, 1.25)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join((str(error) or type(error).__name__).split())[:300]
