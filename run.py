@@ -2,7 +2,7 @@
 """Set PassNet up in .venv on first use, then run one thing in it. Needs Python 3.11 or later and nothing else.
 
     python3 run.py quickstart [OPTIONS]     the main job: build a dataset, evaluate authors on it, publish the results
-    python3 run.py test [PYTEST OPTIONS]    the tests
+    python3 run.py test [PYTEST OPTIONS]    the tests; all of them, in parallel, without options
     python3 run.py lint                     ruff's checks
     python3 run.py passnet COMMAND ...      any other `passnet` command
     python3 run.py setup                    the environment alone
@@ -20,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 VENV = Path(os.environ.get("PASSNET_VENV", ROOT / ".venv"))
 BIN = VENV / "bin"
+ALL_TESTS = ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 def main(arguments: list[str]) -> int:
@@ -31,7 +32,7 @@ def main(arguments: list[str]) -> int:
         "setup": [],
         "quickstart": [BIN / "passnet", "quickstart", *rest],
         "passnet": [BIN / "passnet", *rest],
-        "test": [BIN / "python", "-m", "pytest", *rest],
+        "test": [BIN / "python", "-m", "pytest", *(rest or ALL_TESTS)],
         "lint": [BIN / "ruff", "check", *(rest or ["."])],
     }
     if command not in commands:

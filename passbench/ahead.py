@@ -13,7 +13,7 @@ from passbench import layout as lay
 from passbench.inputs import Distribution
 from passbench.process import WorkerDied, WorkerTimeout
 from passbench.side import Side
-from passbench.wire import Code, Describe, Load
+from passbench.wire import Code, Describe, Load, Warm
 from storage.graph_json import to_json
 from storage.records import Variant
 
@@ -22,7 +22,8 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Job:
-    """Variants that one worker is to call once each, under a compiler, "pass" with its directory."""
+    """Variants that one worker is to call once each, under a compiler, "pass" with its directory. The worker of a pass
+    is warmed first, and stays so where there are no variants."""
 
     side: Side
     variants: Sequence[Variant]
@@ -59,6 +60,8 @@ def shared(sides: Sequence[Side], variants: Sequence[Variant], compiler: str, pr
 def _call_all(job: Job) -> None:
     """What fails here, for want of memory too, is left to the benchmark, which meets it again and records it."""
     with suppress(WorkerDied, WorkerTimeout, torch.OutOfMemoryError):
+        if job.pass_dir is not None:
+            job.side.ask(Warm(), job.side.settings.first_call_timeout)
         for variant in job.variants:
             if not _call_once(job, variant):
                 job.side.stop()

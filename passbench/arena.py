@@ -90,8 +90,7 @@ class CudaArena:
 
     def storage(self, offset: int, size: int) -> torch.UntypedStorage:
         """`size` bytes at `offset` as a storage of their own."""
-        # What CUDA graph trees use; a twentieth of the time that `__cuda_array_interface__` takes.
-        return torch._C._construct_storage_from_data_pointer(self._start + offset, self.device, size)
+        return cuda_memory.storage(self._start + offset, size, self.device)
 
     def grow(self, size: int) -> None:
         """Replace the allocation by one of another size. For the owner, when no child has it open.

@@ -44,14 +44,16 @@ class Bench:
         self.settings = (settings or Settings()).resolved(self.device)
         self._scratch = Path(tempfile.mkdtemp(prefix="passbench-"))
         interpret = self.device.type == "cpu"
-        self._launcher = Launcher(self._scratch / "zygote")
-        self._pass_launcher = Launcher(self._scratch / "interpreter", interpret=True) if interpret else self._launcher
+        self._launcher = Launcher(self._scratch / "zygote", interpret=interpret)
+        # TorchInductor must not see Triton's interpreter; it is a baseline's, and so not always needed.
+        self._baseline_launcher = Launcher(self._scratch / "compiler") if interpret else self._launcher
         self._surroundings = Surroundings(self.device)
         self._eager = self._side("eager", self._launcher)
         self._double = self._side("double", self._launcher) if self.settings.double else None
         self._warm: dict[str, Side] = {}
         self._idle: list[Side] = []  # of passes, none at work
         self._prepared: dict[Path, Side] = {}
+        self._findings: dict[str, list[Finding]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -67,7 +69,7 @@ class Bench:
                 side.close()
         for held in (self._warm, self._idle, self._prepared):
             held.clear()
-        for launcher in (self._launcher, self._pass_launcher):
+        for launcher in (self._launcher, self._baseline_launcher):
             launcher.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -98,7 +100,7 @@ class Bench:
         """
         if compiler not in NAMES or compiler in ("pass", "eager"):
             raise PassNetError(f"{compiler!r} compiles nothing ahead; there are {', '.join(NAMES)}")
-        sides = [self._side(compiler, self._launcher) for _ in range(workers)]
+        sides = [self._side(compiler, self._baseline_launcher) for _ in range(workers)]
         try:
             ahead.shared(sides, [v for s in samples for v in s.variants], compiler, progress)
         finally:
@@ -110,7 +112,7 @@ class Bench:
         worker calls each variant, too.
 
         For passes that `run` is asked for next: it times them one after another, and finds them warm. Nothing is timed
-        meanwhile. A pass that `run` will refuse is left out; one that tunes itself is only started, for it would
+        meanwhile. A pass that `run` will refuse is left out; one that tunes itself is not called, for it would
         choose by times that the others disturb.
         """
         work = []
@@ -119,13 +121,14 @@ class Bench:
                 files = read_pass_dir(directory)
             except ContractError:
                 continue
+            if self._refusals(files):
+                continue
             room = self._room(files)
-            if room in self._prepared or self._refusals(files):
+            if room in self._prepared:
                 continue
             side = self._prepared[room] = self._pass_side(room)
-            side.start()
-            if not any("autotune" in text for text in files.modules.values()):
-                work.append(ahead.Job(side, sample.variants, "pass", str(room / "pass")))
+            tunes = any("autotune" in text for text in files.modules.values())
+            work.append(ahead.Job(side, () if tunes else sample.variants, "pass", str(room / "pass")))
         variants = [v for job in work for v in job.variants]
         for side, compiler in ((self._eager, "eager"), (self._double, "double")):
             if side is not None and variants:
@@ -140,7 +143,13 @@ class Bench:
                     side.stop()
 
     def _refusals(self, files: PassFiles) -> list[Finding]:
-        return [] if "static_policy" in self.settings.off else check_files(files)
+        """Findings of the static policy, worked out once for the same text and file names."""
+        if "static_policy" in self.settings.off:
+            return []
+        key = _digest([files.files, files.others])
+        if key not in self._findings:
+            self._findings[key] = check_files(files)
+        return self._findings[key]
 
     def _run_pass(self, sample: Sample, pass_dir: Path, progress: Progress | None) -> Iterator[VariantResult]:
         try:
@@ -176,15 +185,14 @@ class Bench:
         Compiled kernels are kept for the same text, and for no other.
         """
         if not self._idle:
-            return Side(self.device, self.settings, self._pass_launcher, room / "box")
+            return Side(self.device, self.settings, self._launcher, room / "box")
         side = self._idle.pop()
         side.move(room / "box")
         return side
 
     def _room(self, files: PassFiles) -> Path:
         """The directory of this text: the validated copy in `pass`, the worker's `box` beside it."""
-        text = json.dumps(files.files, sort_keys=True).encode()
-        room = self._scratch / f"pass-{hashlib.sha256(text).hexdigest()[:16]}"
+        room = self._scratch / f"pass-{_digest(files.files)[:16]}"
         if not room.exists():
             write_pass_dir(files.files, room / "pass")
             if self.device.type == "cuda":
@@ -277,7 +285,9 @@ class Bench:
 
     def _warm_side(self, compiler: str) -> Side:
         if compiler not in self._warm:
-            self._warm[compiler] = self._side(compiler, self._launcher)
+            self._warm[compiler] = self._side(
+                compiler, self._launcher if compiler == "eager" else self._baseline_launcher
+            )
         return self._warm[compiler]
 
     def _side(self, name: str, launcher: Launcher) -> Side:
@@ -300,6 +310,11 @@ def bench(
     """One sample under one compiler with workers of its own; see `Bench.run`. For many samples use `Bench`."""
     with Bench(device, settings) as one:
         yield from one.run(sample, compiler, pass_dir, progress)
+
+
+def _digest(content: object) -> str:
+    """SHA-256 of JSON content, in hexadecimal."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _checked(device: str | torch.device) -> torch.device:

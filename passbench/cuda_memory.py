@@ -55,10 +55,15 @@ def detach(pointer: int) -> None:
     _check(_runtime().cudaIpcCloseMemHandle(ctypes.c_void_p(pointer)), "cudaIpcCloseMemHandle")
 
 
+def storage(pointer: int, size: int, device: torch.device) -> torch.UntypedStorage:
+    """`size` bytes at an address; they own nothing. What CUDA graph trees use: a twentieth of the time that
+    `__cuda_array_interface__` takes."""
+    return torch._C._construct_storage_from_data_pointer(pointer, device, size)
+
+
 def as_bytes(pointer: int, size: int, device: torch.device) -> torch.Tensor:
-    """Memory at an address as a flat tensor of bytes; it owns nothing."""
-    storage = torch._C._construct_storage_from_data_pointer(pointer, device, size)
-    return torch.empty(0, dtype=torch.uint8, device=device).set_(storage)
+    """Memory at an address as a flat tensor of bytes."""
+    return torch.empty(0, dtype=torch.uint8, device=device).set_(storage(pointer, size, device))
 
 
 @functools.cache

@@ -31,8 +31,8 @@ class Timing:
     """Medians and interquartile ranges over exchanges, in microseconds a call.
 
     `clock` is "e2e" (the parent's clock, synchronisation included) or "device" (CUDA events in the child, a
-    cross-check). `calls` were timed on each side; `repeats` times more were added because of noise; `noisy` says that
-    IQR/median stayed above the limit. `speedup_low`, `speedup_high`: 95% interval of the speedup.
+    cross-check). `calls` were timed on each side; `repeats` times as many pairs again were begun because of noise;
+    `noisy` says that IQR/median stayed above the limit. `speedup_low`, `speedup_high`: 95% interval of the speedup.
     """
 
     clock: str

@@ -28,8 +28,8 @@ class Settings:
     warmup: int | None = None  # untimed calls of each side before
     batch: int | None = None  # calls in one exchange between parent and child, at most
     batch_us: float = 4000.0  # and no more than take so long, but for two
-    pairs: int | None = None  # exchanges of each side by each clock, at least
-    repeats: int | None = None  # times that as many are added at most, while the times are noisy
+    pairs: int | None = None  # exchanges of each side by each clock; a few less where the times agree very well,
+    repeats: int | None = None  # and more where they are noisy, up to so many times as many on top
     draws: int | None = None  # input sets on which correctness is decided
     noise: float = 0.2  # times are noisy above this IQR/median,
     precision: float = 0.02  # or where the speedup's 95% interval is wider than this to each side

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from passbench import bandwidth, cores
 from passbench.inputs import Distribution
 from passbench.result import Timing
-from passbench.timing import LEAST_US, Exchange, Pairs, settled, summarise
+from passbench.timing import LEAST_US, Exchange, Pairs, Plan, planned, summarise
 from passbench.wire import Collect, Go, Stage
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ class Stopwatch:
     def _check_bandwidth(self, timings: tuple[Timing, ...]) -> None:
         """Nothing that writes its outputs is faster than the memory."""
         floor = bandwidth.floor_us(self.trial.outputs, self.trial.eager.device)
-        if floor is None or "bandwidth" in self.settings.off:
+        if floor is None or not self.trial.has("bandwidth"):
             return
-        self.trial.outcome.layers.append("bandwidth")
+        self.trial.on("bandwidth")
         fastest = min(t.candidate_us for t in timings)
         if fastest < floor:
             raise self.trial.refuse(f"bandwidth: {fastest:.1f} us a call; writing the outputs alone takes {floor:.1f}")
@@ -84,17 +84,20 @@ class Stopwatch:
         e2e = clock == "e2e"
         least, calls, share = (settings.pairs, settings.calls, 1) if e2e else (_LEAST_PAIRS, settings.calls / 2, 0.2)
         affordable = max(_LEAST_PAIRS, math.floor(share * settings.timing_budget / (slowest * size)))
-        wanted = min(max(least, math.ceil(calls / size)), affordable)
-        trusted = "parent_clock" in settings.off
-        observed = self.trial.rng.randrange(wanted) if e2e else None
-        for repeat in range(settings.repeats + 1 if e2e else 1):
-            for number in range(wanted):
-                self._pair(pairs, size, clock)
-                if repeat == 0 and number == observed:
-                    self.trial.observe()
-            timing = summarise(clock, pairs, settings.noise, repeat, trusted)
-            if settled(timing, settings.precision) or len(pairs.eager) >= affordable:
-                break
+        plan = planned(least, math.ceil(calls / size), affordable, settings.repeats)
+        plan = plan if e2e else Plan(plan.wanted, plan.wanted, plan.wanted)
+        trusted = not self.trial.has("parent_clock")
+        observed = self.trial.rng.randrange(plan.wanted) if e2e else None
+        for done in range(1, plan.most + 1):
+            self._pair(pairs, size, clock)
+            if done - 1 == observed:
+                self.trial.observe()
+            if done >= plan.few:
+                timing = summarise(clock, pairs, settings.noise, plan.repeats(done), trusted)
+                if plan.will_do(timing, done, settings.precision):
+                    break
+        if observed is not None and observed >= done:
+            self.trial.observe()
         return timing
 
     def _pair(self, pairs: Pairs, calls: int, clock: str) -> None:

@@ -1,7 +1,9 @@
 """Statistics of timed exchanges: medians, spread, confidence (DESIGN section 5, Time)."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,6 +11,8 @@ from passbench.result import Timing
 
 LEAST_US = 0.001  # an exchange can come out at or below its overhead on a CPU that does next to nothing
 _RESAMPLES = 400
+_FEW = 5  # pairs; fewer say nothing about how far they agree
+_TIGHT = 0.5  # of the precision
 _LARGEST_OVERHEAD = 0.5  # of an exchange; it nears that only where a handful of calls is timed, as on the CPU
 
 
@@ -90,3 +94,29 @@ def settled(timing: Timing, precision: float) -> bool:
     """Whether more exchanges would add little: not noisy, and the speedup known to within `precision`."""
     wide = (timing.speedup_high - timing.speedup_low) / 2 / timing.speedup
     return not timing.noisy and wide <= precision
+
+
+class Plan(NamedTuple):
+    """How many pairs of exchanges to time: `wanted`; no fewer than `few`, where those agree very well; no more than
+    `most`, where they are noisy."""
+
+    few: int
+    wanted: int
+    most: int
+
+    def repeats(self, done: int) -> int:
+        """How often as many as were wanted have been begun on top."""
+        return max(0, math.ceil(done / self.wanted) - 1)
+
+    def will_do(self, timing: Timing, done: int, precision: float) -> bool:
+        """Whether to stop after `done` pairs: the speedup is known to within `precision`, and twice as well before all
+        that are wanted are there. To look after every pair costs little: what ends it is the width of an interval, not
+        where it lies."""
+        return settled(timing, precision * (_TIGHT if done < self.wanted else 1))
+
+
+def planned(least: int, enough: int, affordable: int, repeats: int) -> Plan:
+    """A plan for at least `least` pairs, and `enough` for the calls that are asked for; `affordable` in the time that
+    there is; `repeats` times as many on top."""
+    wanted = min(max(least, enough), affordable)
+    return Plan(min(max(_FEW, enough), wanted), wanted, max(wanted, min((repeats + 1) * wanted, affordable)))

@@ -98,10 +98,10 @@ class Trial:
         outcome, self.compiler = self.outcome, compiler
         self.eager.start()
         self.candidate.start()
-        self._on("two_processes", "empty_environment", "resource_limits")
+        self.on("two_processes", "empty_environment", "resource_limits")
         try:
             self._load(compiler, pass_dir)
-            self._on("output_contract", "fresh_inputs", "poisoned_outputs", "inputs_unchanged")
+            self.on("output_contract", "fresh_inputs", "poisoned_outputs", "inputs_unchanged")
             # Not for compilers: they compile again when this mode changes.
             self._check(fill=compiler in ("pass", "eager"))
             self.observe()
@@ -132,7 +132,8 @@ class Trial:
         """Whether a layer of integrity is on."""
         return layer not in self.settings.off
 
-    def _on(self, *layers: str) -> None:
+    def on(self, *layers: str) -> None:
+        """Note the layers that are on and have done their work; each once."""
         self.outcome.layers += [x for x in layers if self.has(x) and x not in self.outcome.layers]
 
     # Preparing
@@ -277,7 +278,7 @@ class Trial:
             reason = f"evidence_forged: {error}"
         if reason:
             raise self.refuse(reason)
-        self._on("evidence")
+        self.on("evidence")
 
     def room(self) -> int:
         """Calls that fit into an exchange."""
@@ -289,7 +290,7 @@ class Trial:
     def _time(self) -> None:
         self.report("timing")
         self.outcome.timings = Stopwatch(self).measure()
-        self._on("parent_clock", "late_inputs", "timed_outputs_checked")
+        self.on("parent_clock", "late_inputs", "timed_outputs_checked")
 
     def spoil_inputs(self, side: Side, layout: Layout) -> None:
         """Overwrite the inputs before outputs are collected: work put off until then finds nothing to work on.

@@ -11,7 +11,7 @@ from passbench.layout import Layout
 from passbench.process import WorkerDied, WorkerTimeout
 from passbench.result import Errors
 from passbench.side import Side
-from passbench.wire import Block, Code, Load, OutputMeta, Run
+from passbench.wire import Batch, Block, Code, Load, OutputMeta, Run
 
 if TYPE_CHECKING:
     from passbench.trial import Trial
@@ -48,7 +48,7 @@ def _reference(trial: "Trial", layout: Layout, doubled: tuple[OutputMeta, ...]) 
     run = Run(layout.batch, doubled, 0, fill=False, strict=False)
     if side.ask(run, limits.first_call_timeout).code is not Code.OK:
         return None
-    return _read(side, layout, doubled)
+    return _read(side, layout.batch, doubled)
 
 
 def _outputs(trial: "Trial", side: Side, layout: Layout, outputs: tuple[OutputMeta, ...]) -> list[torch.Tensor]:
@@ -59,13 +59,13 @@ def _outputs(trial: "Trial", side: Side, layout: Layout, outputs: tuple[OutputMe
     trial.ask(
         side, Run(batch, outputs, 0, fill=False, strict=trial.has("output_contract")), trial.settings.call_timeout
     )
-    return _read(side, Layout(batch, layout.start, layout.middle, layout.end), outputs)
+    return _read(side, batch, outputs)
 
 
-def _read(side: Side, layout: Layout, outputs: tuple[OutputMeta, ...]) -> list[torch.Tensor]:
+def _read(side: Side, batch: Batch, outputs: tuple[OutputMeta, ...]) -> list[torch.Tensor]:
     return [
         lay.view(side.memory, block, 1)[0].clone()
-        for block, meta in zip(layout.batch.outputs, outputs, strict=True)
+        for block, meta in zip(batch.outputs, outputs, strict=True)
         if isinstance(block, Block) and (meta.dtype.is_floating_point or meta.dtype.is_complex)
     ]
 

@@ -1,5 +1,10 @@
-"""A Triton kernel of our own, compiled once so that every pass need not wait for what all kernels share: Triton's
-helper library for CUDA, built by a C compiler in a second or two. Passes get a copy of the cache that this leaves."""
+"""What a process does once, whatever pass it runs: done before a pass is loaded, so that no variant waits for it.
+
+Triton's helper library for CUDA is built by a C compiler in a second or two, when the first kernel is compiled; passes
+get a copy of the cache that this leaves. The profiler that evidence needs is slow to start the first time.
+"""
+
+import contextlib
 
 import torch
 import triton
@@ -13,6 +18,8 @@ def _fill_kernel(out, n, BLOCK: tl.constexpr):
 
 
 def run(device: torch.device) -> None:
-    """Compile and launch it."""
+    """Compile a kernel, and launch it under the profiler where there is a GPU."""
     out = torch.empty(64, device=device)
-    _fill_kernel[(1,)](out, 64, BLOCK=64)
+    activities = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) if device.type == "cuda" else contextlib.nullcontext():
+        _fill_kernel[(1,)](out, 64, BLOCK=64)

@@ -167,7 +167,7 @@ class Collect:
 
 @dataclass(frozen=True)
 class Warm:
-    """Compile a kernel of PassBench's own, into the worker's cache."""
+    """Do what every pass would wait for: compile a kernel of PassBench's own, start the profiler."""
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,9 @@ from torch import fx
 
 from passbench import arena, compilers, evidence_run, interpreter
 from passbench.contract import ContractError, PassRule, load_rules, read_pass_dir
+from passbench.outputs import BadOutput, check, describe, flatten
 from passbench.rewrite import apply_pass
 from passbench.wire import (
-    DTYPES,
-    MAX_DIMS,
     MAX_OUTPUTS,
     Batch,
     Block,
@@ -29,11 +28,9 @@ from passbench.wire import (
     Command,
     Describe,
     Go,
-    Kind,
     Load,
     Observe,
     Open,
-    OutputMeta,
     Ping,
     Reply,
     Run,
@@ -47,12 +44,7 @@ from passbench.zygote import Spawn
 from storage.graph_fx import to_module
 from storage.graph_json import from_json
 
-_SCALARS = {int: (Kind.INT, torch.int64), float: (Kind.FLOAT, torch.float64), bool: (Kind.BOOL, torch.bool)}
 _FLUSH_BYTES = 256 << 20  # several times the largest L2 cache
-
-
-class BadOutput(Exception):
-    """An output that is not what eager's is."""
 
 
 class CallFailed(Exception):
@@ -157,7 +149,7 @@ class Worker:
         outputs = flatten(self._invoke(inputs, 0, command.seed))
         if len(outputs) > MAX_OUTPUTS:
             raise BadOutput(f"{len(outputs)} outputs; PassBench handles up to {MAX_OUTPUTS}")
-        return Reply(Code.OK, outputs=tuple(_meta(value, inputs, n) for n, value in enumerate(outputs)))
+        return Reply(Code.OK, outputs=tuple(describe(value, inputs, n) for n, value in enumerate(outputs)))
 
     def _run(self, command: Run) -> Reply:
         self._forget()
@@ -167,7 +159,7 @@ class Worker:
         try:
             for index, inputs in enumerate(self._inputs(batch)):
                 outputs = flatten(self._invoke(inputs, index, command.seed + index))
-                _check(outputs, inputs, command.outputs, strict=command.strict)
+                check(outputs, inputs, command.outputs, strict=command.strict)
                 self._copy_out([outputs], batch, first=index)
         finally:
             torch.use_deterministic_algorithms(False)
@@ -231,7 +223,7 @@ class Worker:
     def _collect(self, command: Collect) -> Reply:
         stage, outputs = self._staging, [flatten(value) for value in self._results]
         for values, inputs in zip(outputs, self._staged, strict=True):
-            _check(values, inputs, stage.outputs, strict=stage.strict)
+            check(values, inputs, stage.outputs, strict=stage.strict)
         self._copy_out(outputs, stage.batch, first=0)
         self._forget()
         return Reply(Code.OK)
@@ -267,66 +259,6 @@ class Worker:
     def _synchronize(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize()
-
-
-def flatten(value: Any) -> list[Any]:
-    """Tensors and numbers of a module's result, depth first; dicts by their order."""
-    if isinstance(value, tuple | list):
-        return [leaf for item in value for leaf in flatten(item)]
-    if isinstance(value, dict):
-        return [leaf for item in value.values() for leaf in flatten(item)]
-    return [value]
-
-
-def _meta(value: Any, inputs: list, number: int) -> OutputMeta:
-    if value is None:
-        return OutputMeta(Kind.NONE, torch.bool, (), (), -1)
-    if type(value) in _SCALARS:
-        kind, dtype = _SCALARS[type(value)]
-        return OutputMeta(kind, dtype, (), (), -1)
-    if type(value) is not torch.Tensor or value.layout is not torch.strided or value.dtype not in DTYPES:
-        raise BadOutput(f"output {number} is a {type(value).__name__} that PassBench cannot compare")
-    if value.dim() > MAX_DIMS:
-        raise BadOutput(f"output {number} has {value.dim()} dimensions; PassBench handles up to {MAX_DIMS}")
-    return OutputMeta(Kind.TENSOR, value.dtype, tuple(value.shape), value.stride(), _alias(value, inputs))
-
-
-def _alias(value: torch.Tensor, inputs: list) -> int:
-    """The number of the input whose storage `value` shares, -1 for none; each input has a storage of its own."""
-    if value.numel() == 0:
-        return -1
-    start = value.untyped_storage().data_ptr()
-    for number, x in enumerate(inputs):
-        if isinstance(x, torch.Tensor) and x.numel() and x.untyped_storage().data_ptr() == start:
-            return number
-    return -1
-
-
-def _check(outputs: list[Any], inputs: tuple, expected: tuple[OutputMeta, ...], *, strict: bool) -> None:
-    """Outputs are what eager's are; raises BadOutput. Not `strict`: as many, and nothing more."""
-    if len(outputs) != len(expected):
-        raise BadOutput(f"{len(outputs)} outputs, where eager has {len(expected)}")
-    if strict:
-        for number, (output, meta) in enumerate(zip(outputs, expected, strict=True)):
-            _check_one(output, inputs, number, meta)
-
-
-def _check_one(output: Any, inputs: tuple, number: int, meta: OutputMeta) -> None:
-    if meta.kind is not Kind.TENSOR:
-        kind = Kind.NONE if output is None else _SCALARS.get(type(output), (None, None))[0]
-        if kind is not meta.kind:
-            raise BadOutput(f"output {number} is a {type(output).__name__}, where eager has a {meta.kind.name.lower()}")
-        return
-    if type(output) is not torch.Tensor:
-        raise BadOutput(f"output {number} is a {type(output).__name__}, not a torch.Tensor")
-    found = (output.dtype, tuple(output.shape))
-    if found != (meta.dtype, meta.shape):
-        raise BadOutput(
-            f"output {number} is {found[0]} {list(found[1])}, where eager has {meta.dtype} {list(meta.shape)}"
-        )
-    shared = _alias(output, inputs)
-    if shared not in (-1, meta.aliases):
-        raise BadOutput(f"output {number} shares memory with input {shared}, which eager's does not")
 
 
 def _event_pair() -> tuple[torch.cuda.Event, torch.cuda.Event]:

@@ -1,7 +1,7 @@
 """Integers that follow the sizes of a model's inputs: expressions in named symbols, and a graph at a point of them.
 
-An expression is text in Python's syntax: whole numbers, names, `+ - * // % / **`, `min`, `max`, `abs`, `int`, `float`. It
-is parsed, never executed; what it may cost is bounded, since it can come from a file of anyone.
+An expression is text in Python's syntax: whole numbers, names, `+ - * // % / **`, `min`, `max`, `abs`, `int` and
+`float`. It is parsed, never executed; what it may cost is bounded, since it can come from a file of anyone.
 """
 
 import ast

@@ -6,6 +6,7 @@ for _name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
     os.environ.setdefault(_name, "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
+import fcntl
 import shutil
 import signal
 from pathlib import Path
@@ -24,7 +25,27 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+_LONGEST = (
+    "test_deployments",
+    "test_attacks",
+    "test_build_dataset",
+    "test_evaluate_model",
+    "test_bench",
+    "test_faults",
+)
+_MOST_WORKERS = 4
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Processes that `-n auto` shares the files among; none beside another where they would time one GPU."""
+    return 0 if torch.cuda.is_available() else min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files come first, so that no process is left with one alone at the end."""
+    rank = {name: number for number, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
     if torch.cuda.is_available():
         return
     for item in items:
@@ -34,13 +55,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory with version v1 of a two-model catalogue, built by the plain flow. Do not change it."""
+    """A data directory with version v1 of a two-model catalogue, built by the plain flow. Do not change it.
+
+    Built once, by whichever of several test processes is first; the others wait.
+    """
     from flows.build_dataset import build_dataset
 
-    directory = tmp_path_factory.mktemp("built")
-    catalog = directory / "catalog.txt"
-    catalog.write_text(CATALOG)
-    build_dataset.fn(catalog=str(catalog), workers=2, data=str(directory / "data"))
+    base = tmp_path_factory.getbasetemp()
+    directory = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "built"
+    directory.mkdir(exist_ok=True)
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        catalog = directory / "catalog.txt"
+        if not (directory / "data" / "versions" / "v1").exists():
+            catalog.write_text(CATALOG)
+            build_dataset.fn(catalog=str(catalog), workers=2, data=str(directory / "data"))
     return directory / "data"
 
 

@@ -76,9 +76,9 @@ def plain(version: Path, passes: Path, name: str, number: int) -> dict:
 
     from passbench.contract import load_rules, read_pass_dir
     from passbench.inputs import CORRECTNESS, make_inputs
+    from passbench.outputs import flatten
     from passbench.rewrite import apply_pass
     from passbench.tolerance import t_min
-    from passbench.worker import flatten
     from storage.dataset import load_samples
     from storage.graph_fx import to_module
     from storage.versions import Version

@@ -28,6 +28,7 @@ from agent.author import Submission
 from agent.registry import author as author_named
 from passbench.bench import Bench
 from passbench.compilers import NAMES
+from passbench.groups import Facts
 from passbench.score import geometric_mean, score_rows
 from passbench.settings import Settings
 from storage.dataset import load_samples
@@ -101,7 +102,7 @@ def chosen(version: Version, arguments: argparse.Namespace) -> list[Sample]:
             if full or (arguments.limit is not None and len(samples) >= arguments.limit):
                 return samples
             if arguments.one_a_dtype:
-                first = {variant_dtype(v): v for v in reversed(sample.variants)}
+                first = {floating_dtype(v): v for v in reversed(sample.variants)}
                 sample = replace(sample, variants=tuple(v for v in sample.variants if v in first.values()))
             if arguments.passes is None or (arguments.passes / sample.sample).is_dir():
                 samples.append(sample)
@@ -109,10 +110,10 @@ def chosen(version: Version, arguments: argparse.Namespace) -> list[Sample]:
     return samples
 
 
-def variant_dtype(variant: Variant) -> str:
-    """The dtype of a variant's largest floating input."""
-    floating = [x for x in variant.inputs if "float" in x.dtype]
-    return max(floating, key=lambda x: math.prod(x.shape)).dtype if floating else ""
+def floating_dtype(variant: Variant) -> str:
+    """What a variant computes in, as scores are grouped; "" for all that is not floating: one kind."""
+    dtype = Facts.of([vars(x) for x in variant.inputs], ()).dtype
+    return dtype if "float" in dtype else ""
 
 
 def evaluate(bench: Bench, name: str, sample: Sample, passes: Path | None) -> list[dict]:
@@ -154,12 +155,12 @@ def finish(out: Path, version: Version, names: list[str], seconds: dict[str, flo
         for score in score_rows([r for r in rows if r["author"] == name], run=name, author=name, clock=clock)
     ]
     (out / "scores.json").write_text(json.dumps(scores, indent=1) + "\n")
-    text = summary(version, rows, scores, names, seconds)
+    text = summary(version, rows, names, seconds)
     (out / "summary.md").write_text(text)
     print(text)
 
 
-def summary(version: Version, rows: list[dict], scores: list[dict], names: list[str], seconds: dict) -> str:
+def summary(version: Version, rows: list[dict], names: list[str], seconds: dict) -> str:
     """The record as Markdown: hardware, versions, and a line an author and category."""
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or "CPU"
     libraries = ", ".join(f"{k} {v}" for k, v in library_versions().items())

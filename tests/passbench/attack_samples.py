@@ -1,4 +1,4 @@
-"""What the attacks and honest passes of `tests.passbench.attacks` are tried on."""
+"""What the attacks and honest passes of `tests.passbench.attack_table` are tried on."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The table of `tests.passbench.attacks` on the CPU, and variants of what the static policy has once let through."""
+"""`tests.passbench.attack_table` on the CPU, and variants of what the static policy has once let through."""
 
 from dataclasses import replace
 
@@ -7,7 +7,9 @@ import pytest
 from passbench.bench import Bench
 from passbench.contract import ContractError, read_pass_dir
 from passbench.policy import check_dir
-from tests.passbench.attacks import ATTACKS, HONEST, SETTINGS, SUPPORT, left_behind, trials
+from tests.passbench.attack_kinds import SUPPORT
+from tests.passbench.attack_table import ATTACKS, HONEST
+from tests.passbench.attacks import SETTINGS, left_behind, trials
 from tests.passbench.test_policy import HEAD, WRAPPER, check, in_wrapper
 
 ALL_LAYERS = [t for t in trials("cpu", honest=False) if not t.off and t.expected.layer != "static_policy"]

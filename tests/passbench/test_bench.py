@@ -83,7 +83,7 @@ def test_the_level_does_not_depend_on_how_many_calls_are_timed(bench, monkeypatc
     what = sample(variant(f, spec("x", 5, 48), spec("w", 48, role="parameter"), spec("b", 48, role="parameter")))
     found = set()
     for pairs in (2, 30):
-        monkeypatch.setattr(bench, "settings", replace(bench.settings, pairs=pairs))
+        monkeypatch.setattr(bench, "settings", replace(bench.settings, pairs=pairs, precision=0.0))
         (result,) = run(bench, "layer_norm", what)
         found.add((result.status, result.t_min, result.max_abs_error))
     assert len(found) == 1
@@ -132,6 +132,20 @@ def test_a_malformed_pass_is_a_compile_error(bench, tmp_path):
     results = list(bench.run(add_relu_sample((2,), (3,)), "pass", tmp_path))
     assert [(r.status, r.error_code) for r in results] == [("compile_error", 3)] * 2
     assert "is missing" in results[0].reason
+
+
+def test_what_is_prepared_runs_in_the_worker_that_is_warm(bench, tmp_path):
+    good, other = add_relu_sample((7, 40), (9, 40)), add_relu_sample((7, 41))
+    passes = {"add_relu": (good, ["ok", "ok"]), "wrong": (other, ["wrong"]), "shared_helper": (other, ["ok"])}
+    refused = [(other, PASSES / "operators"), (other, tmp_path)]  # for its source, and for being empty
+    bench.prepare([*((what, PASSES / name) for name, (what, _) in passes.items()), *refused])
+    warm = [side._process.pid for side in bench._prepared.values()]
+    assert len(warm) == len(set(warm)) == len(passes) and None not in warm
+    ran = []
+    for name, (what, statuses) in passes.items():
+        assert [r.status for r in bench.run(what, "pass", PASSES / name)] == statuses
+        ran.append(bench._idle[-1]._process.pid)
+    assert ran == warm and bench._prepared == {}
 
 
 def test_after_a_hang_the_next_variant_has_a_fresh_worker(bench, monkeypatch):

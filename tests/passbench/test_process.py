@@ -3,6 +3,8 @@
 import json
 import os
 import struct
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +22,7 @@ from passbench.wire import Code, Kind, Load, OutputMeta, Ping, ProtocolError, Re
 from storage.graph_json import to_json
 from tests.passbench.samples import add_relu_sample
 
+ROOT = Path(__file__).parents[2]
 CPU = torch.device("cpu")
 SETTINGS = Settings().resolved(CPU)
 GRAPH = to_json(add_relu_sample((2, 3)).variants[0].graph)
@@ -175,6 +178,16 @@ raise ValueError(repr(found))
     assert found["processes"] == "[1]" and found["interfaces"] in ("['lo']", "[]")
     assert found["disks"] == "[]" and found["capabilities"] == "['0000000000000000']"
     assert target.read_text() == "1.0"
+
+
+def test_why_isolation_does_not_work_is_said(tmp_path):
+    code = "import sys; from pathlib import Path; from passbench.zygote import _why_not_isolated as why;"
+    code += "print([why(Path(p)) for p in sys.argv[1:]])"
+    command = [sys.executable, "-c", code, str(tmp_path), str(tmp_path / "missing")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    here, nowhere = eval(done.stdout)
+    assert nowhere == here or "No such file or directory" in nowhere
+    assert nowhere
 
 
 def test_forged_answers_are_refused(side, tmp_path):

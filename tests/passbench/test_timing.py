@@ -5,7 +5,7 @@ import torch
 
 from passbench import cores
 from passbench.settings import Settings
-from passbench.timing import Exchange, Pairs, median_iqr, settled, speedup_interval, summarise
+from passbench.timing import Exchange, Pairs, Plan, median_iqr, planned, settled, speedup_interval, summarise
 
 
 def pairs(eager: list[float], candidate: list[float], overhead: float = 300.0, calls: int = 100) -> Pairs:
@@ -64,6 +64,40 @@ def test_more_is_measured_until_the_speedup_is_known():
     assert settled(sharp, 0.01)
     blurred = summarise("e2e", pairs([20.0, 19.0, 21.0, 18.5], [10.0, 10.8, 9.4, 11.0]), 0.2)
     assert not settled(blurred, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("asked", "plan"),
+    [
+        ((8, 1, 1000, 3), Plan(5, 8, 32)),
+        ((8, 50, 1000, 3), Plan(50, 50, 200)),  # as many calls as were asked for, however well they agree
+        ((8, 1, 20, 3), Plan(5, 8, 20)),
+        ((8, 50, 6, 3), Plan(6, 6, 6)),
+        ((2, 2, 1000, 0), Plan(2, 2, 2)),
+    ],
+)
+def test_a_plan_covers_the_calls_and_keeps_to_the_time(asked, plan):
+    assert planned(*asked) == plan
+    assert [plan.repeats(n) for n in (1, plan.wanted, plan.wanted + 1, 4 * plan.wanted)] == [0, 0, 1, 3]
+
+
+def timed(noise: float, rng: random.Random, plan: Plan) -> tuple[int, float]:
+    """Pairs until the plan is done, and the speedup then, of a true 1.5."""
+    times = [[scale * rng.gauss(1, noise) for _ in range(plan.most)] for scale in (30.0, 20.0)]
+    for done in range(plan.few, plan.most + 1):
+        timing = summarise("e2e", pairs(*(side[:done] for side in times)), 0.2, plan.repeats(done))
+        if plan.will_do(timing, done, 0.02):
+            break
+    return done, timing.speedup
+
+
+def test_pairs_end_once_the_speedup_is_known():
+    rng, plan = random.Random(0), planned(8, 1, 1000, 3)
+    assert {timed(0.001, rng, plan)[0] for _ in range(20)} == {5}
+    some = [timed(0.015, rng, plan) for _ in range(40)]
+    assert all(5 <= done < 32 for done, _ in some) and len({done for done, _ in some}) > 3
+    assert sum(abs(speedup / 1.5 - 1) <= 0.03 for _, speedup in some) >= 38
+    assert {timed(0.2, rng, plan)[0] for _ in range(5)} == {32}
 
 
 def test_defaults_depend_on_the_device():
