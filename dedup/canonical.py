@@ -11,9 +11,9 @@ import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dedup.memory import Order, order
+from dedup.memory import Order, order, reads
 from dedup.signatures import normalised
-from storage.graph import Graph, Op, Ref, map_refs, refs
+from storage.graph import Graph, Op, Ref, Value, map_refs, refs
 from storage.graph_json import to_json
 
 
@@ -28,31 +28,81 @@ class Canonical:
 
 def canonical(graph: Graph) -> Canonical:
     """The canonical form, in time linear in the graph (and logarithmic in it where memory is changed)."""
-    graph = Graph(graph.inputs, tuple(normalised(op) for op in graph.ops), graph.output)
-    constraints = order(graph)
-    inputs, ops = _traverse(graph, constraints)
-    ops = _in_running_order(graph, constraints, ops)
-    numbers = {old: Ref(new) for new, old in enumerate([*inputs, *(graph.inputs + op for op in ops)])}
+    ops = tuple(normalised(op) for op in graph.ops) if any(op.kwargs for op in graph.ops) else graph.ops
+    graph = Graph(graph.inputs, ops, graph.output)
+    read = reads(graph)
+    constraints = order(graph, read)
+    if constraints is None:
+        inputs, chosen = _traverse(graph, read)
+    else:
+        inputs, chosen = _traverse_in_order(graph, read, constraints)
+        chosen = _in_running_order(graph, read, constraints, chosen)
+    if len(inputs) == graph.inputs and all(n == i for n, i in enumerate(inputs)) and chosen == list(range(len(ops))):
+        return Canonical(graph, tuple(inputs), tuple(chosen))
+    numbers = {old: Ref(new) for new, old in enumerate([*inputs, *(graph.inputs + op for op in chosen)])}
+    renumbered = tuple(_renumbered(ops[n], numbers) for n in chosen)
+    return Canonical(Graph(len(inputs), renumbered, _with_numbers(graph.output, numbers)), tuple(inputs), tuple(chosen))
 
-    def renumber(ref: Ref) -> Ref:
-        return numbers[ref.index]
 
-    chosen = (graph.ops[op] for op in ops)
-    renumbered = tuple(Op(o.kind, o.target, map_refs(o.args, renumber), map_refs(o.kwargs, renumber)) for o in chosen)
-    return Canonical(Graph(len(inputs), renumbered, map_refs(graph.output, renumber)), tuple(inputs), tuple(ops))
+def _renumbered(op: Op, numbers: dict[int, Ref]) -> Op:
+    kwargs = _with_numbers(op.kwargs, numbers) if op.kwargs else op.kwargs
+    return Op(op.kind, op.target, _with_numbers(op.args, numbers), kwargs)
 
 
-def _traverse(graph: Graph, constraints: Order) -> tuple[list[int], list[int]]:
+def _with_numbers(value: Value, numbers: dict[int, Ref]) -> Value:
+    """`storage.graph.map_refs` of a lookup."""
+    kind = type(value)
+    if kind is Ref:
+        return numbers[value.index]
+    if kind is tuple:
+        return tuple([numbers[v.index] if type(v) is Ref else _with_numbers(v, numbers) for v in value])
+    if kind is list or kind is dict or kind is slice:
+        return map_refs(value, lambda ref: numbers[ref.index])
+    return value
+
+
+def _traverse(graph: Graph, read: list[list[int]]) -> tuple[list[int], list[int]]:
     """Inputs in the order in which a depth-first walk from the outputs meets them, ops in the order in which it leaves
     them."""
+    count = graph.inputs
+    met: dict[int, None] = {}
+    done: dict[int, None] = {}
+    position = [0] * len(graph.ops)
+    for root in refs(graph.output):
+        if root.index < count:
+            met.setdefault(root.index)
+            continue
+        stack = [root.index - count]
+        while stack:
+            op = stack[-1]
+            if op in done:
+                stack.pop()
+                continue
+            needed = read[op]
+            at = position[op]
+            while at < len(needed):
+                value = needed[at]
+                at += 1
+                if value < count:
+                    met.setdefault(value)
+                elif value - count not in done:
+                    stack.append(value - count)
+                    break
+            else:
+                done[op] = None
+                stack.pop()
+            position[op] = at
+    return list(met), list(done)
+
+
+def _traverse_in_order(graph: Graph, read: list[list[int]], constraints: Order) -> tuple[list[int], list[int]]:
+    """As `_traverse`, where changes to memory are wired too: an op also needs the changes that it sees."""
     inputs: dict[int, None] = {}
     ops: dict[int, None] = {}
     entered: set[int] = set()
 
     def needs(op: int) -> list[int]:
-        record = graph.ops[op]
-        values = [r.index for r in refs((record.args, record.kwargs))]
-        return [*values, *(graph.inputs + earlier for earlier in constraints.after[op])]
+        return [*read[op], *(graph.inputs + earlier for earlier in constraints.after[op])]
 
     def walk(value: int) -> None:
         stack = [(value, None)]
@@ -101,7 +151,7 @@ def _digests(graph: Graph, constraints: Order, inputs: Mapping[int, None]) -> li
     return digests[graph.inputs :]
 
 
-def _in_running_order(graph: Graph, constraints: Order, ops: list[int]) -> list[int]:
+def _in_running_order(graph: Graph, read: list[list[int]], constraints: Order, ops: list[int]) -> list[int]:
     """The ops with each change after the last read of what it changes; otherwise as they are (topological order with
     the smallest number first: Kahn 1962)."""
     rank = {op: number for number, op in enumerate(ops)}
@@ -110,8 +160,7 @@ def _in_running_order(graph: Graph, constraints: Order, ops: list[int]) -> list[
     waiting: dict[int, int] = {}
     followers: dict[int, list[int]] = {op: [] for op in ops}
     for op in ops:
-        record = graph.ops[op]
-        values = {r.index - graph.inputs for r in refs((record.args, record.kwargs)) if r.index >= graph.inputs}
+        values = {value - graph.inputs for value in read[op] if value >= graph.inputs}
         earlier = values | set(constraints.after[op]) | (set(constraints.unread[op]) & rank.keys())
         waiting[op] = len(earlier)
         for other in earlier:

@@ -1,4 +1,4 @@
-"""Identity of subgraphs: graph, variant and family hash, SHA-256 in hexadecimal over text that this project defines.
+"""Identity of subgraphs: graph, variant, family and base hash, SHA-256 over text that this project defines.
 
 Nothing in the text depends on the process or on how torch prints things: targets are names in the allowlist, constants
 are tagged by type (`storage.graph_json`), so 1, 1.0 and True differ, and so do 0.0 and −0.0.
@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dedup.canonical import canonical
-from storage.graph import Graph, Ref, Value, refs
+from dedup.canonical import Canonical, canonical
+from storage.graph import Graph, Ref, Value
 from storage.graph_json import to_json
 from storage.records import Input, Variant
 from storage.render import render
+from storage.symbols import names, symbols_of
 
 
 def graph_hash(graph: Graph) -> str:
@@ -33,10 +34,20 @@ def variant_hash(graph: Graph, inputs: Sequence[Input]) -> str:
     return _variant_hash(_sha256(to_json(form.graph)), [inputs[n] for n in form.inputs])
 
 
+def base_hash(variant: Variant) -> str:
+    """Identity of a subgraph before it is varied: of what `extraction.vary` would make the same variants of.
+
+    Graph with its expressions, inputs with dtype, shape, stride and their expressions, and the sizes of the symbols
+    that they name.
+    """
+    form = canonical(variant.graph)
+    return _base_hash(to_json(form.graph), form, variant)
+
+
 def identify(variant: Variant) -> Variant:
     """The variant in canonical form: graph, inputs (named `in_0…` in order) and source text, with its hashes."""
     form = canonical(variant.graph)
-    inputs = tuple(replace(variant.inputs[old], name=f"in_{new}") for new, old in enumerate(form.inputs))
+    inputs = _inputs(form, variant)
     identity = _sha256(to_json(form.graph))
     return variant.with_changes(
         graph=form.graph,
@@ -48,44 +59,68 @@ def identify(variant: Variant) -> Variant:
     )
 
 
+def identify_base(variant: Variant) -> Variant:
+    """A subgraph before it is varied in canonical form, with its base hash as its variant hash.
+
+    It has neither source text nor graph and family hash: it is no row of a dataset, only each of its variants is.
+    """
+    form = canonical(variant.graph)
+    identity = _base_hash(to_json(form.graph), form, variant)
+    return variant.with_changes(graph=form.graph, inputs=_inputs(form, variant), variant_hash=identity)
+
+
 def identify_all(variants: Iterable[Variant]) -> Iterator[Variant]:
     """`identify` for each."""
     return (identify(variant) for variant in variants)
 
 
+def _inputs(form: Canonical, variant: Variant) -> tuple[Input, ...]:
+    moved = ((variant.inputs[old], f"in_{new}") for new, old in enumerate(form.inputs))
+    return tuple(each if each.name == name else replace(each, name=name) for each, name in moved)
+
+
 def _variant_hash(graph: str, inputs: Sequence[Input]) -> str:
-    return _sha256(_dumps([graph, [[i.dtype, list(i.shape), list(i.stride)] for i in inputs]]))
+    return _sha256(_dumps([graph, [[i.dtype, i.shape, i.stride] for i in inputs]]))
+
+
+def _base_hash(text: str, form: Canonical, variant: Variant) -> str:
+    inputs = [variant.inputs[n] for n in form.inputs]
+    expressions = {e for i in inputs for part in (i.symbolic_shape, i.symbolic_stride) for e in part or ()}
+    named = symbols_of(form.graph).union(*map(names, expressions)) if variant.symbols else ()
+    described = [[i.dtype, i.shape, i.stride, i.symbolic_shape, i.symbolic_stride] for i in inputs]
+    return _sha256(_dumps([text, described, {name: variant.symbols.get(name) for name in named}]))
 
 
 def _family_text(graph: Graph) -> str:
-    ops = [[op.kind, op.target, _stripped([_wiring(a) for a in op.args]), _wired(op.kwargs)] for op in graph.ops]
+    ops = [[op.kind, op.target, _stripped(op.args), _wired(op.kwargs)] for op in graph.ops]
     return _dumps([graph.inputs, ops, _wiring(graph.output)])
 
 
 def _wired(values: dict[str, Value]) -> dict[str, Any]:
-    return {key: _wiring(values[key]) for key in sorted(values) if any(refs(values[key]))}
+    wired = {key: _wiring(values[key]) for key in sorted(values)} if values else {}
+    return {key: value for key, value in wired.items() if value is not None}
 
 
 def _wiring(value: Value) -> Any:
     """References as numbers, in the nesting in which they stand; everything else as null."""
-    if isinstance(value, Ref):
+    kind = type(value)
+    if kind is Ref:
         return value.index
-    if next(refs(value), None) is None:
-        return None
-    if isinstance(value, dict):
-        return _wired(value)
-    items = (value.start, value.stop, value.step) if isinstance(value, slice) else value
-    return _stripped([_wiring(item) for item in items])
+    if kind is tuple or kind is list:
+        return _stripped(value) or None
+    if kind is slice:
+        return _stripped((value.start, value.stop, value.step)) or None
+    return (_wired(value) or None) if kind is dict else None
 
 
-def _stripped(items: list[Any]) -> list[Any]:
+def _stripped(values: Iterable[Value]) -> list[Any]:
+    items = [_wiring(value) for value in values]
     while items and items[-1] is None:
         items.pop()
     return items
 
 
-def _dumps(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False, sort_keys=True)
+_dumps = json.JSONEncoder(separators=(",", ":"), allow_nan=False, sort_keys=True).encode
 
 
 def _sha256(text: str) -> str:

@@ -4,11 +4,11 @@ Read off the record alone. An op whose result is not known to be new memory may 
 identity), so the two count as one piece of memory; at worst two equal graphs keep two hashes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from storage.effects import base_name, is_context, is_random, writes
-from storage.graph import Graph, refs
+from storage.graph import Graph, Ref, Value, refs
 
 _FRESH = frozenset(
     """add sub rsub mul truediv div floordiv floor_divide mod remainder fmod pow neg abs matmul mm bmm addmm baddbmm
@@ -79,31 +79,75 @@ class _Pieces:
         return first
 
 
-def order(graph: Graph) -> Order:
-    """What in the graph must stay in order beyond what the ops pass to one another."""
+def reads(graph: Graph) -> list[list[int]]:
+    """For each op the numbers of the values that it reads, in the order of its arguments; repeated ones repeatedly.
+
+    What `storage.graph.refs` yields, as lists: identity is computed for every subgraph of a corpus, and this is half
+    of its time.
+    """
+    result = []
+    for op in graph.ops:
+        found: list[int] = []
+        _collect(op.args, found)
+        if op.kwargs:
+            _collect(op.kwargs, found)
+        result.append(found)
+    return result
+
+
+def _collect(value: Value, found: list[int]) -> None:
+    kind = type(value)
+    if kind is Ref:
+        found.append(value.index)
+    elif kind is tuple or kind is list:
+        for item in value:
+            item_kind = type(item)
+            if item_kind is Ref:
+                found.append(item.index)
+            elif item_kind in _NESTED:
+                _collect(item, found)
+    elif kind is dict:
+        _collect(list(value.values()), found)
+    elif kind is slice:
+        _collect((value.start, value.stop, value.step), found)
+
+
+_NESTED = frozenset((tuple, list, dict, slice))
+
+
+def order(graph: Graph, read: Sequence[Sequence[int]]) -> Order | None:
+    """What in the graph must stay in order beyond what the ops pass to one another; None if nothing must.
+
+    `read` is `reads(graph)`.
+    """
+    written = [writes(op) for op in graph.ops]
+    contexts = [is_context(op) for op in graph.ops]
+    random = [is_random(op) for op in graph.ops]
+    if not (any(written) or any(contexts) or any(random)):
+        return None
     pieces = _Pieces()
     for _ in range(graph.inputs):
         pieces.new()
-    has_contexts = any(is_context(op) for op in graph.ops)
+    has_contexts = any(contexts)
     state = _Piece()  # the random generator and the contexts
     after: list[tuple[int, ...]] = []
     unread: list[tuple[int, ...]] = []
     for number, op in enumerate(graph.ops):
-        arguments = list(dict.fromkeys(r.index for r in refs((op.args, op.kwargs))))
-        written = [r.index for r in writes(op)]
+        arguments = list(dict.fromkeys(read[number]))
+        changed = [r.index for r in written[number]]
         result = pieces.new()
-        if written:  # what an in-place op returns is what it changed; what it reads is another matter
-            pieces.join([*written, result])
+        if changed:  # what an in-place op returns is what it changed; what it reads is another matter
+            pieces.join([*changed, result])
         elif arguments and base_name(op) not in _FRESH:
             pieces.join([*arguments, result])
         touched = dict.fromkeys(pieces.find(a) for a in arguments)
-        changes = {pieces.find(w) for w in written}
+        changes = {pieces.find(w) for w in changed}
         seen: dict[int, None] = {}
         before: list[int] = []
         for root in touched:
             _touch(pieces.piece[root], number, root in changes, seen, before)
-        if has_contexts or is_random(op):
-            _touch(state, number, is_context(op) or is_random(op), seen, before)
+        if has_contexts or random[number]:
+            _touch(state, number, contexts[number] or random[number], seen, before)
         after.append(tuple(seen))
         unread.append(tuple(before))
     final = [tuple(pieces.piece[pieces.find(i)].changed) for i in range(graph.inputs)]

@@ -1,19 +1,56 @@
-"""Variants → samples: one task a family and category, with its split."""
+"""Variants → samples: one task a family and category, with its split.
 
-from collections.abc import Iterable, Mapping
+The engine groups and counts; only one row a family comes into Python, where the split is chosen (`dedup.splits`).
+"""
 
-from dedup.splits import NOT_CHOSEN, Candidate, bits, choose, transitions
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+import pyarrow as pa
+
+from dedup.engine import Engine
+from dedup.splits import NOT_CHOSEN, Candidate, Transition, bits, choose, transitions
 from storage.records import Sample, Variant
-from storage.schema import CATEGORIES
+from storage.schema import CATEGORIES, SAMPLES, SUBGRAPHS
 
 EVAL_FUSIBLE = 200
 EVAL_TYPICAL = 200
 EVAL_SOLE_OP = 40
 MAX_EVAL_SHARE = 0.2
 
+_FAMILIES = """
+CREATE OR REPLACE TABLE families AS
+SELECT category, family_hash, any_value(op_sequence) AS op_sequence, sum(occurrences)::BIGINT AS occurrences,
+    list(variant_hash ORDER BY variant_hash) AS variants
+FROM {relation} GROUP BY ALL
+"""
 
-def make_samples(
-    variants: Iterable[Variant],
+_TRANSITIONS = """
+SELECT step[1], step[2], sum(occurrences)::BIGINT FROM (
+    SELECT occurrences, unnest(CASE WHEN len(op_sequence) = 1 THEN [['', op_sequence[1]]]
+        ELSE list_transform(range(1, len(op_sequence)), lambda n: op_sequence[n:n+1]) END) AS step
+    FROM families
+) GROUP BY ALL ORDER BY ALL
+"""
+
+_FAMILY = pa.schema([SAMPLES.field(n) for n in ("category", "family_hash", "op_sequence")])
+_DECISIONS = pa.schema([SAMPLES.field(n) for n in ("category", "family_hash", "sample", "split", "rarity", "reason")])
+
+_SAMPLES = "SELECT * FROM decisions JOIN families USING (category, family_hash)"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was decided: the families for evaluation, and the number of samples by split."""
+
+    eval_families: frozenset[str]
+    samples: Mapping[str, int]
+
+
+def choose_samples(
+    engine: Engine,
+    relation: str,
     *,
     eval_fusible: int = EVAL_FUSIBLE,
     eval_typical: int = EVAL_TYPICAL,
@@ -21,37 +58,88 @@ def make_samples(
     max_share: float = MAX_EVAL_SHARE,
     earlier_eval: Mapping[str, str] | None = None,
     seed: int = 0,
-) -> list[Sample]:
-    """The samples of unique variants, by category and family hash, each in train or eval.
+) -> Choice:
+    """Groups the unique variants of a relation by category and family, and puts each group in train or eval.
 
     `earlier_eval` are the families that were in eval in an earlier version, by hash, with their reasons: they stay
-    there, for the same reason. No family is in both splits, also not in different categories. Raises ValueError on a
-    variant without hashes.
+    there, for the same reason. No family is in both splits, also not in different categories.
+    `sample_batches` then yields the samples from the engine.
     """
-    families: dict[tuple[str, str], list[Variant]] = {}
+    engine.run(_FAMILIES.format(relation=relation))
+    weights = bits({(first, second): count for first, second, count in engine.run(_TRANSITIONS)})
+    known = {transition: transition for transition in weights}  # one object each, however many families have it
+    candidates = [
+        Candidate(category, family, tuple(dict.fromkeys(known[t] for t in transitions(sequence))))
+        for category, family, sequence in _families(engine)
+    ]
+    quotas = {"fusible": eval_fusible, "typical": eval_typical, "sole_op": eval_sole_op}
+    chosen = choose(candidates, weights, quotas, max_share, earlier_eval or {}, seed)
+    decided = pa.RecordBatchReader.from_batches(_DECISIONS, _decided(_families(engine), weights, chosen))
+    engine.table("decisions", decided)
+    counts = engine.run("SELECT split, count(*) FROM decisions GROUP BY ALL ORDER BY ALL")
+    return Choice(frozenset(chosen), dict(counts))
+
+
+Family = tuple[str, str, list[str]]
+"""Category, family hash and op sequence."""
+
+
+def _families(engine: Engine) -> Iterator[Family]:
+    for batch in engine.stream("FROM families ORDER BY category, family_hash", _FAMILY):
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _decided(
+    families: Iterator[Family], weights: Mapping[Transition, float], chosen: Mapping[str, str]
+) -> Iterator[pa.RecordBatch]:
+    while some := list(islice(families, 10_000)):
+        rows = []
+        for category, family, sequence in some:
+            passed = transitions(sequence)
+            row = {
+                "category": category,
+                "family_hash": family,
+                "sample": f"{category}-{family[:12]}",
+                "split": "eval" if family in chosen else "train",
+                "rarity": sum(weights[t] for t in passed) / len(passed),
+                "reason": chosen.get(family, NOT_CHOSEN),
+            }
+            rows.append(row)
+        yield pa.RecordBatch.from_pylist(rows, _DECISIONS)
+
+
+def sample_batches(engine: Engine, split: str) -> Iterator[pa.RecordBatch]:
+    """The rows of `samples` in a split, by category and family, after `choose_samples`."""
+    for category in CATEGORIES:
+        sql = f"{_SAMPLES} WHERE split = $split AND category = $category ORDER BY family_hash"
+        yield from engine.stream(sql, SAMPLES, {"split": split, "category": category})
+
+
+def make_samples(variants: Iterable[Variant], **options: object) -> list[Sample]:
+    """The samples of unique variants that fit in memory, by category and family hash, each in train or eval.
+
+    Options are those of `choose_samples`. Raises ValueError on a variant without hashes.
+    """
+    given = {}
+    rows = []
     for variant in variants:
         if not variant.family_hash:
             raise ValueError("a variant has no hash; identify it first")
-        families.setdefault((variant.category, variant.family_hash), []).append(variant)
+        given[variant.category, variant.variant_hash] = variant
+        names = ("category", "variant_hash", "family_hash", "occurrences")
+        rows.append({**{k: getattr(variant, k) for k in names}, "op_sequence": variant.graph.op_sequence})
+    columns = ("category", "variant_hash", "family_hash", "occurrences", "op_sequence")
+    with Engine() as engine:
+        engine.table("given", pa.Table.from_pylist(rows, pa.schema([SUBGRAPHS.field(name) for name in columns])))
+        choose_samples(engine, "given", **options)
+        found = engine.stream(_SAMPLES, SAMPLES)
+        samples = [row for batch in found for row in batch.to_pylist()]
     rank = {category: number for number, category in enumerate(CATEGORIES)}
-    keys = sorted(families, key=lambda key: (rank[key[0]], key[1]))
-    sequences = {key: families[key][0].graph.op_sequence for key in keys}
-    weights = bits((sequences[key], sum(v.occurrences for v in families[key])) for key in keys)
-    candidates = [Candidate(*key, frozenset(transitions(sequences[key]))) for key in keys]
-    quotas = {"fusible": eval_fusible, "typical": eval_typical, "sole_op": eval_sole_op}
-    chosen = choose(candidates, weights, quotas, max_share, earlier_eval or {}, seed)
-    samples = []
-    for category, family in keys:
-        passed = transitions(sequences[category, family])
-        samples.append(
-            Sample(
-                sample=f"{category}-{family[:12]}",
-                family_hash=family,
-                category=category,
-                split="eval" if family in chosen else "train",
-                variants=tuple(sorted(families[category, family], key=lambda v: v.variant_hash)),
-                rarity=sum(weights[t] for t in passed) / len(passed),
-                reason=chosen.get(family, NOT_CHOSEN),
-            )
+    samples.sort(key=lambda row: (rank[row["category"]], row["family_hash"]))
+    return [
+        Sample(
+            **{k: row[k] for k in ("sample", "family_hash", "category", "split", "rarity", "reason")},
+            variants=tuple(given[row["category"], name] for name in row["variants"]),
         )
-    return samples
+        for row in samples
+    ]

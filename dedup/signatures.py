@@ -1,20 +1,18 @@
 """One way to write a call: keyword arguments that could be positional become positional, the rest are sorted by name.
 
-Names and positions come from `inspect.signature` for Python functions and from ATen's schemas for built-in ones.
-Where the schemas that fit a call disagree, or nothing is known, the call stays as it is, so that at worst two equal
-calls keep two forms.
+Names and positions come from a table that was written once from torch's schemas (`dedup.make_signatures`), not from
+the torch that is installed: schemas come and go between versions, and hashes must not. Where the signatures that fit a
+call disagree, or the table lacks the op, the call stays as it is, so that at worst two equal calls keep two forms.
 """
 
 import functools
-import inspect
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
-import torch
+from storage.graph import Op, op_name
 
-from storage import targets
-from storage.graph import Op
+TABLE = Path(__file__).with_name("signatures.txt")
+"""A line for each set of signatures: the signatures, a tab, the ops that have them; see `Signature.__str__`."""
 
 
 @dataclass(frozen=True)
@@ -25,21 +23,34 @@ class Signature:
     keyword_only: frozenset[str]
     required: frozenset[str]
 
+    def __str__(self) -> str:
+        """`self,dim,keepdim=,*,dtype=`: `=` marks a default; `*` comes before what is keyword-only."""
+        names = [*self.positional, *(["*"] if self.keyword_only else []), *sorted(self.keyword_only)]
+        return ",".join(name if name == "*" or name in self.required else f"{name}=" for name in names)
+
+    @classmethod
+    def parse(cls, text: str) -> "Signature":
+        """From what `str` gives."""
+        positional, _, keyword_only = (part.strip(",") for part in text.partition("*"))
+        first, rest = ([name for name in part.split(",") if name] for part in (positional, keyword_only))
+        required = frozenset(name for name in first + rest if not name.endswith("="))
+        return cls(tuple(n.rstrip("=") for n in first), frozenset(n.rstrip("=") for n in rest), required)
+
 
 def normalised(op: Op) -> Op:
     """The same call with keywords moved into positions and sorted."""
     if not op.kwargs:
         return op
-    moved = _positional_keywords(op.kind, op.target, len(op.args), frozenset(op.kwargs))
+    moved = _positional_keywords(op_name(op), len(op.args), frozenset(op.kwargs))
     rest = sorted(op.kwargs.keys() - set(moved))
     return Op(op.kind, op.target, op.args + tuple(op.kwargs[k] for k in moved), {k: op.kwargs[k] for k in rest})
 
 
-@functools.cache
-def _positional_keywords(kind: str, target: str, given: int, keywords: frozenset[str]) -> tuple[str, ...]:
+@functools.lru_cache(maxsize=65_536)
+def _positional_keywords(name: str, given: int, keywords: frozenset[str]) -> tuple[str, ...]:
     """Which of `keywords` follow `given` positional arguments, in order."""
     answers = set()
-    for signature in signatures(kind, target):
+    for signature in signatures(name):
         names = keywords
         if "input" in keywords and "input" not in signature.positional and "self" in signature.positional:
             names = keywords - {"input"} | {"self"}  # torch.add(input=...) is ATen's `self`
@@ -49,59 +60,21 @@ def _positional_keywords(kind: str, target: str, given: int, keywords: frozenset
         if not fits or names & set(signature.positional[:given]):
             continue
         following = []
-        for name in signature.positional[given:]:
-            if name not in names:
+        for each in signature.positional[given:]:
+            if each not in names:
                 break
-            following.append(name if name in keywords else "input")
+            following.append(each if each in keywords else "input")
         answers.add(tuple(following))
     return answers.pop() if len(answers) == 1 else ()
 
 
 @functools.cache
-def signatures(kind: str, target: str) -> tuple[Signature, ...]:
-    """The signatures under which an op may be called; empty where torch does not tell."""
-    if kind == "method":
-        function, name = getattr(torch.Tensor, target, None), target
-    elif target.startswith("torch."):
-        try:
-            function = targets.resolve(target)
-        except targets.TargetError:  # of another torch version: the call stays as it is
-            return ()
-        name = _aten_name(target)
-    else:
-        return ()
-    if isinstance(function, torch._ops.OpOverload):
-        return (_of_schema(function._schema),)
-    if inspect.isfunction(function):
-        return _of_python(function)
-    packet = getattr(torch.ops.aten, name, None)
-    if packet is None:
-        return ()
-    schemas = [_of_schema(getattr(packet, overload)._schema) for overload in packet.overloads()]
-    return tuple(s for s in schemas if kind == "function" or s.positional[:1] == ("self",))
+def signatures(name: str) -> tuple[Signature, ...]:
+    """The signatures under which an op may be called, by its name (methods with a leading dot); empty where unknown."""
+    return tuple(Signature.parse(text) for text in _table().get(name, "").split())
 
 
-def _aten_name(target: str) -> str:
-    """`torch.special.erf` → special_erf; `torch.relu` and `torch._C._nn.relu` → relu."""
-    *_, namespace, name = target.split(".")
-    return f"{namespace}_{name}" if namespace in ("special", "linalg", "fft") else name
-
-
-def _of_python(function: Callable) -> tuple[Signature, ...]:
-    parameters = inspect.signature(function).parameters.values()
-    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
-        return ()
-    return (_signature((p.name, p.kind is p.KEYWORD_ONLY, p.default is not p.empty) for p in parameters),)
-
-
-def _of_schema(schema: Any) -> Signature:
-    return _signature((a.name, a.kwarg_only, a.has_default_value()) for a in schema.arguments)
-
-
-def _signature(parameters: Iterable[tuple[str, bool, bool]]) -> Signature:
-    rows = list(parameters)
-    return Signature(
-        tuple(name for name, keyword_only, _ in rows if not keyword_only),
-        frozenset(name for name, keyword_only, _ in rows if keyword_only),
-        frozenset(name for name, _, has_default in rows if not has_default),
-    )
+@functools.cache
+def _table() -> dict[str, str]:
+    lines = (line.split("\t") for line in TABLE.read_text(encoding="utf-8").splitlines())
+    return {name: called for called, names in lines for name in names.split()}

@@ -9,7 +9,7 @@ import hashlib
 import heapq
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,13 +18,13 @@ Transition = tuple[str, str]
 NOT_CHOSEN = "train: eval covers its op transitions with other families, or is full"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Candidate:
-    """A family in one category, with the transitions of its op sequence."""
+    """A family in one category, with the transitions of its op sequence, each once."""
 
     category: str
     family: str
-    transitions: frozenset[Transition]
+    transitions: tuple[Transition, ...]
 
 
 def transitions(sequence: Sequence[str]) -> list[Transition]:
@@ -32,15 +32,11 @@ def transitions(sequence: Sequence[str]) -> list[Transition]:
     return list(pairwise(sequence)) if len(sequence) > 1 else [("", op) for op in sequence]
 
 
-def bits(counted: Iterable[tuple[Sequence[str], int]]) -> dict[Transition, float]:
-    """For each transition −log2 of its frequency in op sequences that stand so many times in the corpus.
+def bits(counts: Mapping[Transition, int]) -> dict[Transition, float]:
+    """For each transition −log2 of its frequency, from how often it stands in the corpus.
 
     Pairs are counted among pairs, single ops among single ops.
     """
-    counts: Counter[Transition] = Counter()
-    for sequence, times in counted:
-        for transition in transitions(sequence):
-            counts[transition] += times
     totals = {single: sum(n for t, n in counts.items() if (t[0] == "") is single) for single in (True, False)}
     return {t: -math.log2(n / totals[t[0] == ""]) for t, n in counts.items()}
 

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from extraction import sources
+from extraction import dir_source, sources
 from storage.errors import PassNetError
 
 QUICKSTART = "quickstart.txt"
 """The packaged catalogue: a convolutional, a transformer and a hybrid side of timm, six modalities of transformers."""
 
-NOT_THERE_YET = (
-    "is not there yet; use quickstart, timm, transformers, or a list file of timm: and transformers: entries"
-)
+NOT_THERE_YET = "is not there yet; use quickstart, timm, transformers, a directory, or a list file without such entries"
 
 
 @dataclass(frozen=True, order=True)
@@ -49,17 +47,19 @@ def parse_entry(line: str) -> Entry:
 def read_catalog(catalog: str, limit: int | None = None) -> list[Entry]:
     """The entries of a catalogue, without duplicates, in its order, at most `limit` of them.
 
-    `catalog` is `quickstart`, `timm` (its whole registry), `transformers` (the base model of every model type), or the
-    path of a list file. Raises PassNetError for any other name, and for each bad line of a file with its number; all
-    lines are checked before this returns.
+    `catalog` is `quickstart`, `timm` (its whole registry), `transformers` (the base model of every model type), the
+    path of a list file, or a directory with graphs in PassNet's or GraphNet's layout. Raises PassNetError for any other
+    name, and for each bad line of a file with its number; all lines are checked before this returns.
     """
     if limit is not None and limit < 1:
         raise PassNetError(f"--limit {limit} leaves no model to trace; give a number of 1 or more")
     if catalog == "quickstart":
         lines = resources.files("extraction").joinpath(QUICKSTART).read_text("utf-8").splitlines()
         entries = _parse_lines(lines, "the quickstart catalogue")
-    elif catalog in sources.SOURCES:
+    elif isinstance(sources.SOURCES.get(catalog), sources.Source):
         entries = [parse_entry(f"{catalog}:{name}") for name in _all_names(catalog)]
+    elif Path(catalog).is_dir():
+        entries = _of_directory(Path(catalog))
     elif catalog in sources.FORMS:
         raise PassNetError(f"the catalogue {catalog!r} {NOT_THERE_YET}")
     else:
@@ -78,15 +78,23 @@ def _all_names(source: str) -> list[str]:
         ) from error
 
 
+def _of_directory(path: Path) -> list[Entry]:
+    entries = [parse_entry(f"dir:{directory}") for directory in dir_source.directories(path)]
+    if not entries:
+        raise PassNetError(
+            f"{path} has no model.py anywhere below it; give a directory in PassNet's or GraphNet's layout"
+        )
+    return entries
+
+
 def _read_file(path: Path) -> list[Entry]:
-    if path.is_dir():
-        raise PassNetError(f"{path} is a directory, and reading models from directories {NOT_THERE_YET}")
     try:
         lines = path.read_text("utf-8").splitlines()
     except FileNotFoundError:
-        choices = ", ".join(["quickstart", *sources.SOURCES])
+        named = [name for name, source in sources.SOURCES.items() if isinstance(source, sources.Source)]
+        choices = ", ".join(["quickstart", *named])
         raise PassNetError(
-            f"there is no catalogue {str(path)!r}; choose {choices}, or give the path of a list file"
+            f"there is no catalogue {str(path)!r}; choose {choices}, or give the path of a list file or directory"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise PassNetError(f"the catalogue file {path} cannot be read: {error}") from None

@@ -3,11 +3,12 @@
 Found by calling each op with mixed float dtypes on real and on fake CPU tensors (torch 2.15); the tests repeat that.
 """
 
+import math
 from collections.abc import Sequence
 
 from extraction.values import TensorValue, ValueInfo
 from storage.effects import argument, base_name
-from storage.graph import Op, Ref, Value, refs
+from storage.graph import Graph, Op, Ref, Value, refs
 
 # All tensor operands have one dtype.
 _ONE_DTYPE = frozenset(
@@ -51,6 +52,19 @@ def check_dtypes(op: Op, infos: Sequence[ValueInfo]) -> None:
         source = _dtype(argument(op, *_WRITTEN.get(name, (2, "value"))), infos)
         if None not in (target, source) and target != source:
             raise TypeError(f"{name} wants source and destination of one dtype, not {source} and {target}")
+
+
+def largest_constant(graph: Graph) -> float:
+    """The largest finite magnitude among the float constants of a graph: a dtype that cannot hold it will not do."""
+    return max((_largest((op.args, op.kwargs)) for op in graph.ops), default=0.0)
+
+
+def _largest(value: Value) -> float:
+    if isinstance(value, tuple | list):
+        return max((_largest(item) for item in value), default=0.0)
+    if isinstance(value, dict):
+        return _largest(tuple(value.values()))
+    return abs(value) if isinstance(value, float) and math.isfinite(value) else 0.0
 
 
 def _is_tensor(info: ValueInfo) -> bool:

@@ -1,4 +1,5 @@
-"""A captured fx graph in the form that a record holds: inputs as placeholders, no nodes that compute nothing."""
+"""A captured fx graph in the form that a record holds: tensors as placeholders, no nodes that compute nothing, and no
+numbers that follow from sizes."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +8,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from storage.graph import GraphError
+from extraction.symbolic import Constants, is_number
+from storage.graph import Graph, GraphError, Op, Ref, Value, map_refs
+from storage.graph_fx import from_fx
 from storage.records import Input, dtype_name
 
 _WITHOUT_EFFECT = {
@@ -16,6 +19,7 @@ _WITHOUT_EFFECT = {
     torch._assert,
     torch._assert_async,
     torch._check,
+    torch.ops.aten._assert_scalar.default,
 }
 _ENTER_AUTOCAST = torch.amp.autocast_mode._enter_autocast
 _EXIT_AUTOCAST = torch.amp.autocast_mode._exit_autocast
@@ -25,15 +29,17 @@ _NOT_IN_NAMES = frozenset("self kwargs args _modules _parameters _buffers __dict
 
 
 def input_records(graph: fx.Graph, examples: Sequence[Any]) -> list[Input]:
-    """A record of each placeholder, from dynamo's examples of them, without ranges.
+    """A record of each placeholder but symbolic sizes, from dynamo's examples of them, without ranges.
 
     Parameters and buffers are named as in the model's `state_dict`, other inputs after the argument that they came in
-    by. Raises GraphError on inputs that are not tensors.
+    by. Raises GraphError on other inputs that are not tensors.
     """
     records: list[Input] = []
     taken: set[str] = set()
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     for node, example in zip(placeholders, examples, strict=True):
+        if isinstance(example, torch.SymInt):
+            continue
         if not isinstance(example, torch.Tensor):
             raise GraphError(f"the graph takes {node.name}, a {type(example).__name__}, as an input")
         grapharg = node.meta.get("grapharg")
@@ -65,6 +71,54 @@ def normalise(module: fx.GraphModule) -> list[Input]:
     return _lift_constants(module)
 
 
+def take_out_numbers(graph: fx.Graph, constants: Constants) -> dict[fx.Node, Value]:
+    """Takes what is a number out of a captured graph, in place: from its output, and as nodes that compute one.
+
+    Numbers that a tensor op reads are placeholders after this; the result has the constants that they stand for.
+    """
+    output = next(node for node in reversed(graph.nodes) if node.op == "output")
+    output.args = (_without_numbers(output.args[0]),)
+    first = next(node for node in graph.nodes if node.op != "placeholder")
+    numbers = {node: None for node in graph.nodes if node is not output and is_number(node.meta.get("example_value"))}
+    taken: dict[fx.Node, Value] = {}
+    for node in numbers:
+        read = [user for user in node.users if user not in numbers]
+        if node.op == "placeholder":
+            placeholder = node
+        elif read:
+            with graph.inserting_before(first):
+                placeholder = graph.placeholder(f"number_{len(taken)}")
+            for user in read:
+                user.replace_input_with(node, placeholder)
+        else:
+            continue
+        taken[placeholder] = constants.of(node.meta["example_value"]) if read else None
+    for node in reversed(numbers):
+        if node.op != "placeholder":
+            graph.erase_node(node)
+    return taken
+
+
+def graph_record(graph: fx.Graph, constants: dict[fx.Node, Value]) -> Graph:
+    """The record of an fx graph where some placeholders stand for constants.
+
+    Raises GraphError or TargetError where a record cannot hold the graph.
+    """
+    whole = from_fx(graph)
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    values: list[Value] = []
+    inputs = 0
+    for node in placeholders:
+        values.append(constants[node] if node in constants else Ref(inputs))
+        inputs += node not in constants
+
+    def value_of(ref: Ref) -> Value:
+        return values[ref.index] if ref.index < len(values) else Ref(ref.index - len(values) + inputs)
+
+    ops = (Op(op.kind, op.target, map_refs(op.args, value_of), map_refs(op.kwargs, value_of)) for op in whole.ops)
+    return Graph(inputs, tuple(ops), map_refs(whole.output, value_of))
+
+
 def readable(source: str) -> str:
     """The state-dict name, or argument name, in dynamo's name of a source.
 
@@ -73,6 +127,14 @@ def readable(source: str) -> str:
     steps = [next(filter(None, groups)) for groups in _STEP.findall(source)]
     kept = [step for step in steps if step not in _NOT_IN_NAMES]
     return ".".join(kept) or re.sub(r"\W+", "_", source)
+
+
+def _without_numbers(value: Any) -> Any:
+    """The output without the numbers in its tuples: without symbols dynamo gives none."""
+    if isinstance(value, tuple | list):
+        kept = (item for item in value if not (isinstance(item, fx.Node) and is_number(item.meta.get("example_value"))))
+        return type(value)(_without_numbers(item) for item in kept)
+    return value
 
 
 def _lift_constants(module: fx.GraphModule) -> list[Input]:

@@ -1,270 +1,167 @@
 """Value ranges: from which interval a subgraph's inputs may be drawn so that it really runs.
 
-Two views are combined. From above, interval arithmetic (Moore 1966) over the model's graph: what the op that made a
-value says about it (a softmax lies in [0, 1], an arange in [0, n − 1]). From below, what the ops that read the value
-need: an index stays below the size of what it indexes, a root or a logarithm wants positive numbers.
+Two views are combined. From above, what the op that made a value says about it (`extraction.intervals`): a softmax lies
+in [0, 1], an arange in [0, n − 1]. From below, what the ops that read the value need: an index stays below the size of
+what it indexes, a root, a logarithm or a divisor wants positive numbers.
 """
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
-from extraction.propagate import Propagated
+from extraction.intervals import ANY, UNIT, Interval, intervals, takes_table_first
 from extraction.values import TensorValue, ValueInfo
 from storage.effects import argument, base_name
-from storage.graph import Graph, Op, Ref, Value, refs
-from storage.records import Input, dtype_of
+from storage.graph import Graph, Op, Ref, Value
+from storage.records import dtype_of
 
+__all__ = ["ANY", "LARGEST_FLOAT", "UNIT", "Interval", "drawn_from", "intervals", "required"]
 
-class Interval(NamedTuple):
-    """Closed; infinite ends mean unknown."""
-
-    low: float
-    high: float
-
-
-ANY = Interval(-math.inf, math.inf)
-UNIT = Interval(0.0, 1.0)
 LARGEST_FLOAT = 1e4
 """Hints for floats stay within ±this: masks filled with the lowest float would overflow in half precision."""
-
-# The result lies within the hull of the tensor operands at these positions (views, selections, averages).
-_SAME = """reshape view transpose permute expand contiguous unbind split chunk unsqueeze squeeze to float half bfloat16
-    double long int type type_as clone detach dropout flatten unflatten max_pool1d max_pool2d max_pool3d mean amax amin
-    adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d avg_pool2d roll flip repeat tile
-    repeat_interleave gather index_select take_along_dim narrow select movedim swapaxes expand_as view_as reshape_as
-    broadcast_to T mT tensor_split split_with_sizes permute_copy tril triu diagonal median max min pixel_shuffle
-    pixel_unshuffle unfold embedding round floor ceil trunc copy_ stack cat concat concatenate where masked_fill
-    masked_fill_ maximum minimum pad nan_to_num setitem cummax""".split()
-_HULL_OF = {"embedding": (1,), "where": (1, 2), "masked_fill": (0, 2), "masked_fill_": (0, 2), "maximum": (0, 1),
-            "minimum": (0, 1), "setitem": (0, 2)}  # fmt: skip
-_INCLUDES_ZERO = frozenset("pad tril triu max_unpool2d avg_pool2d".split())
-_INTERVALS = {
-    UNIT: """sigmoid hardsigmoid softmax softmin one_hot rand rand_like eq ne lt le gt ge logical_and logical_or
-        logical_not logical_xor isnan isinf isfinite all any contains is_ is_not not_ isin bool""",
-    Interval(-1.0, 1.0): "tanh sin cos hardtanh hardtanh_ cosine_similarity softsign normalize",
-    Interval(0.0, 6.0): "relu6 relu6_",
-    Interval(0.0, math.inf): "var std norm vector_norm square softplus rsqrt sqrt exp2",
-    Interval(-0.4, math.inf): "silu silu_ gelu mish hardswish",
-    Interval(-math.inf, 0.0): "log_softmax logsigmoid",
-    Interval(0.0, 0.0): "zeros new_zeros zeros_like",
-    Interval(1.0, 1.0): "ones new_ones ones_like",
-}
-_FIXED = {name: interval for interval, names in _INTERVALS.items() for name in names.split()}
-
-
-def intervals(graph: Graph, inputs: Sequence[Input], propagated: Propagated) -> list[Interval]:
-    """For each value of a traced graph the interval that its elements lie in, as far as its ops tell."""
-    known = [ANY if i.low is None or i.high is None else Interval(i.low, i.high) for i in inputs]
-    for number, op in enumerate(graph.ops):
-        info = propagated.values[graph.inputs + number]
-        interval = _interval(op, number, graph, known, propagated.values)
-        if isinstance(info, TensorValue) and info.dtype == "bool":
-            interval = UNIT
-        known.append(ANY if math.isnan(interval.low + interval.high) and interval != ANY else interval)
-    return known
-
-
-def _interval(op: Op, number: int, graph: Graph, known: list[Interval], infos: Sequence[ValueInfo]) -> Interval:
-    name = base_name(op)
-    operands = [_of(value, known) for value in op.args]
-    if name in _FIXED:
-        return _FIXED[name]
-    if name in ("relu", "relu_", "abs"):
-        (low, high) = operands[0]
-        return Interval(max(low, 0.0), max(high, 0.0) if name != "abs" else max(-low, high))
-    if name in ("exp", "exp_"):
-        return Interval(*(math.exp(min(end, 80.0)) if end > -math.inf else 0.0 for end in operands[0]))
-    if name in ("add", "iadd", "add_", "sub", "isub", "sub_", "rsub", "mul", "imul", "mul_", "multiply"):
-        return _arithmetic(name, op, operands)
-    if name in ("truediv", "div", "div_", "itruediv") and len(operands) == 2 and operands[1].low > 0:
-        return _product(operands[0], Interval(1.0 / operands[1].high, 1.0 / operands[1].low))
-    if name in ("neg", "negative"):
-        return Interval(-operands[0].high, -operands[0].low)
-    if name in ("pow", "ipow", "pow_"):
-        exponent = argument(op, 1, "exponent")
-        return Interval(0.0, math.inf) if operands[0].low >= 0 or _is_even(exponent) else ANY
-    if name in ("clamp", "clamp_", "clip", "clamp_min", "clamp_max"):
-        return _clamped(op, name, operands[0])
-    if name in ("sum", "cumsum"):
-        return _summed(op, graph, operands[0], infos, number)
-    if name == "arange":
-        return _arange(op)
-    if name in ("full", "full_like", "new_full"):
-        return _of(argument(op, 1 if name != "new_full" else 2, "fill_value"), known)
-    if name in ("argmax", "argmin", "argsort", "nonzero"):
-        return _index_range(infos[next(refs(op.args)).index])
-    if name == "getitem":
-        return _item(op, graph, known, infos)
-    if name in ("mod", "remainder", "fmod") and len(operands) == 2 and operands[1].low > 0:
-        return Interval(0.0, operands[1].high)
-    if name == "floordiv" and len(operands) == 2 and operands[1].low >= 1:
-        return Interval(min(operands[0].low, 0.0), max(operands[0].high, 0.0))
-    if name in _SAME_NAMES:
-        positions = _HULL_OF.get(name, range(1))
-        hull = _hull([operands[p] for p in positions if p < len(operands)])
-        return _hull([hull, Interval(0.0, 0.0)]) if name in _INCLUDES_ZERO else hull
-    return ANY
-
-
-_SAME_NAMES = frozenset(_SAME)
-
-
-def _of(value: Value, known: list[Interval]) -> Interval:
-    if isinstance(value, Ref):
-        return known[value.index]
-    if isinstance(value, bool | int | float):
-        return Interval(float(value), float(value)) if value == value else ANY
-    if isinstance(value, tuple | list):
-        return _hull([_of(item, known) for item in value])
-    return ANY
-
-
-def _hull(parts: Sequence[Interval]) -> Interval:
-    return Interval(min(p.low for p in parts), max(p.high for p in parts)) if parts else ANY
-
-
-def _arithmetic(name: str, op: Op, operands: list[Interval]) -> Interval:
-    if len(operands) < 2:
-        return ANY
-    left, right = operands[0], _product(operands[1], _of(op.kwargs.get("alpha", 1), []))
-    if "mul" in name:
-        if op.args[0] == op.args[1]:
-            return Interval(0.0, max(left.low * left.low, left.high * left.high))
-        return _product(left, right)
-    if name == "rsub":
-        left, right = right, left
-    if "sub" in name:
-        right = Interval(-right.high, -right.low)
-    return Interval(left.low + right.low, left.high + right.high)
-
-
-def _product(left: Interval, right: Interval) -> Interval:
-    ends = [0.0 if 0.0 in (a, b) else a * b for a in left for b in right]
-    return Interval(min(ends), max(ends))
-
-
-def _is_even(exponent: Value) -> bool:
-    return isinstance(exponent, int | float) and exponent % 2 == 0
-
-
-def _clamped(op: Op, name: str, operand: Interval) -> Interval:
-    low = argument(op, 1, "min") if name != "clamp_max" else None
-    high = argument(op, 1 if name == "clamp_max" else 2, "max") if name != "clamp_min" else None
-    lowest = float(low) if isinstance(low, int | float) else -math.inf
-    highest = float(high) if isinstance(high, int | float) else math.inf
-    return Interval(min(max(operand.low, lowest), highest), max(min(operand.high, highest), lowest))
-
-
-def _summed(op: Op, graph: Graph, operand: Interval, infos: Sequence[ValueInfo], number: int) -> Interval:
-    source, result = infos[next(refs(op.args)).index], infos[graph.inputs + number]
-    if not isinstance(source, TensorValue) or not isinstance(result, TensorValue):
-        return ANY
-    terms = max(source.shape, default=1) if base_name(op) == "cumsum" else source.numel / max(result.numel, 1)
-    return Interval(min(operand.low, operand.low * terms), max(operand.high, operand.high * terms))
-
-
-def _arange(op: Op) -> Interval:
-    ends = op.args if len(op.args) > 1 else (0, *op.args, *(v for k, v in op.kwargs.items() if k == "end"))
-    if len(ends) < 2 or not all(isinstance(end, int | float) for end in ends[:2]):
-        return ANY
-    start, end = ends[:2]
-    return Interval(float(min(start, end)), float(max(start, end - 1)))
-
-
-def _index_range(info: ValueInfo) -> Interval:
-    return Interval(0.0, float(max(info.shape, default=1) - 1)) if isinstance(info, TensorValue) else ANY
-
-
-def _item(op: Op, graph: Graph, known: list[Interval], infos: Sequence[ValueInfo]) -> Interval:
-    source = op.args[0]
-    if not isinstance(source, Ref):
-        return ANY
-    if source.index >= graph.inputs and op.args[1] == 1:  # the indices that come beside values
-        maker = graph.ops[source.index - graph.inputs]
-        if base_name(maker) in ("max", "min", "topk", "sort", "median", "kthvalue", "mode", "cummax", "cummin"):
-            return _index_range(infos[next(refs(maker.args)).index])
-    return known[source.index]
-
 
 _INDEXED = {  # op → position of the index, of what it indexes, and of the dimension (None: the first)
     "embedding": (0, 1, None), "gather": (2, 0, 1), "index_select": (2, 0, 1), "take_along_dim": (1, 0, 2),
     "scatter": (2, 0, 1), "scatter_": (2, 0, 1), "scatter_add": (2, 0, 1), "scatter_add_": (2, 0, 1),
-    "index_add": (2, 0, 1), "index_copy": (2, 0, 1), "index_fill": (2, 0, 1),
+    "index_add": (2, 0, 1), "index_copy": (2, 0, 1), "index_fill": (2, 0, 1), "scatter_reduce": (2, 0, 1),
+}  # fmt: skip
+_SUBSCRIPTED = frozenset("index _unsafe_index index_put index_put_ _unsafe_index_put".split())
+"""ATen's subscripts: (tensor, list of indices, ...); None in the list is a whole dimension, not a new one."""
+_PLACES = {  # gradients of pooling → positions of the places and of what they are places in, and its dimensions
+    "max_pool2d_with_indices_backward": (7, 1, 2), "max_pool3d_with_indices_backward": (7, 1, 3),
+    "adaptive_max_pool2d_backward": (2, 1, 2), "adaptive_max_pool3d_backward": (2, 1, 3),
 }  # fmt: skip
 _POSITIVE = frozenset("sqrt sqrt_ rsqrt rsqrt_ log log_ log2 log10 lgamma".split())
+_DIVISIONS = frozenset("truediv div div_ itruediv divide true_divide".split())
+_WHOLE_DIVISIONS = frozenset("floordiv ifloordiv floor_divide mod imod remainder fmod".split())
+_SMALLEST_ROOTED, _SMALLEST_DIVISOR = 1e-2, 0.1  # squares of their reciprocals fit into half precision
 _TRANSPARENT = frozenset(
     """reshape view transpose permute expand contiguous flatten unsqueeze squeeze to long int float clone detach
-    expand_as repeat unflatten type_as""".split()
+    expand_as repeat unflatten type_as _to_copy _unsafe_view alias t slice select movedim swapaxes unfold
+    clamp clamp_ clip clamp_min clamp_max""".split()
 )
+_CHOICES = {"where": (1, 2), "minimum": (0, 1), "maximum": (0, 1), "min": (0, 1), "max": (0, 1), "masked_fill": (0, 2),
+            "masked_fill_": (0, 2)}  # fmt: skip
+_SHIFTS = {"add": -1, "iadd": -1, "add_": -1, "sub": 1, "isub": 1, "sub_": 1}
+_FACTORS = frozenset("mul imul mul_ multiply".split())
+
+Need = tuple[Value, Interval]
 
 
 def required(graph: Graph, infos: Sequence[ValueInfo]) -> list[Interval]:
     """For each value of a subgraph the interval that the ops reading it need its elements to be in.
 
-    `infos` describes the values of `graph`. Needs pass backwards through views and casts, not through arithmetic.
+    `infos` describes the values of `graph`. Needs pass backwards through views, casts, choices, sums and products, so
+    that they suffice and are not all that would: each of two summands is asked for half.
     """
     needs = [ANY] * len(infos)
-
-    def narrow(ref: Value, interval: Interval) -> None:
-        if isinstance(ref, Ref):
-            old = needs[ref.index]
-            needs[ref.index] = Interval(max(old.low, interval.low), min(old.high, interval.high))
-
     for number in reversed(range(len(graph.ops))):
-        op = graph.ops[number]
-        name = base_name(op)
-        if name in _TRANSPARENT and op.args:
-            narrow(op.args[0], needs[graph.inputs + number])
-        elif op.args and (name in _POSITIVE or _is_fractional_power(op, name)):
-            narrow(op.args[0], Interval(1e-2, math.inf))
-        elif name == "batch_norm":
-            narrow(argument(op, 2 if "functional" in op.target else 4, "running_var"), Interval(1e-2, math.inf))
-        elif name in ("acos", "asin", "arccos", "arcsin"):
-            narrow(op.args[0], Interval(-1.0, 1.0))
-        elif name in _INDEXED:
-            for value, interval in _indexed(op, name, infos):
-                narrow(value, interval)
-        elif name in ("getitem", "setitem") and isinstance(op.args[0], Ref):
-            for value, interval in _subscripts(op, infos):
-                narrow(value, interval)
-        elif name == "one_hot":
-            classes = argument(op, 1, "num_classes", -1)
-            narrow(op.args[0], Interval(0.0, float(classes - 1) if isinstance(classes, int) and classes > 0 else 1.0))
+        for value, interval in _needs(graph.ops[number], needs[graph.inputs + number], infos):
+            if isinstance(value, Ref):
+                old = needs[value.index]
+                needs[value.index] = Interval(max(old.low, interval.low), min(old.high, interval.high))
     return needs
+
+
+def _needs(op: Op, result: Interval, infos: Sequence[ValueInfo]) -> Iterator[Need]:
+    """What the op needs of its operands, where `result` is needed of its result."""
+    name = base_name(op)
+    first = op.args[0] if op.args else None
+    if name in _TRANSPARENT:
+        yield first, result
+    elif name in _CHOICES:
+        for position in _CHOICES[name]:
+            yield op.args[position] if position < len(op.args) else None, result
+    elif name in _SHIFTS or name in _FACTORS:
+        yield from _arithmetic(op, name, result)
+    elif name in _POSITIVE or _is_fractional_power(op, name):
+        yield first, Interval(_SMALLEST_ROOTED, math.inf)
+    elif name in _DIVISIONS and len(op.args) > 1:
+        yield op.args[1], Interval(_SMALLEST_DIVISOR, math.inf)
+    elif name in _WHOLE_DIVISIONS and len(op.args) > 1:
+        yield op.args[1], Interval(1.0, math.inf)
+    elif name == "reciprocal":
+        yield first, Interval(_SMALLEST_DIVISOR, math.inf)
+    elif name == "batch_norm":
+        yield argument(op, 2 if "functional" in op.target else 4, "running_var"), Interval(1e-2, math.inf)
+    elif name in ("_native_batch_norm_legit_no_training", "native_batch_norm_backward"):
+        yield op.args[4], Interval(1e-2, math.inf)
+    elif name in ("acos", "asin", "arccos", "arcsin"):
+        yield first, Interval(-1.0, 1.0)
+    elif name in _INDEXED:
+        yield from _indexed(op, name, infos)
+    elif name in ("getitem", "setitem") and isinstance(first, Ref):
+        if name == "getitem" and isinstance(infos[first.index], TensorValue):
+            yield first, result
+        yield from _subscripts(first, op.args[1] if isinstance(op.args[1], tuple) else (op.args[1],), infos)
+    elif name in _SUBSCRIPTED and isinstance(first, Ref):
+        yield from _subscripts(first, [slice(None) if item is None else item for item in op.args[1]], infos)
+    elif name in _PLACES:
+        yield from _places(op, name, infos)
+    elif name == "embedding_dense_backward":
+        yield op.args[1], Interval(0.0, float(op.args[2] - 1))
+    elif name == "one_hot":
+        classes = argument(op, 1, "num_classes", -1)
+        yield first, Interval(0.0, float(classes - 1) if isinstance(classes, int) and classes > 0 else 1.0)
+
+
+def _arithmetic(op: Op, name: str, result: Interval) -> Iterator[Need]:
+    """Needs of summands and factors; none where the result's need does not split."""
+    if len(op.args) != 2 or result == ANY:
+        return
+    left, right = op.args
+    if isinstance(right, Ref) and type(left) in (int, float) and name not in ("sub", "isub", "sub_"):
+        left, right = right, left
+    if type(right) in (int, float):
+        if name in _SHIFTS:
+            yield left, Interval(result.low + _SHIFTS[name] * right, result.high + _SHIFTS[name] * right)
+        elif right > 0:
+            yield left, Interval(result.low / right, result.high / right)
+    elif isinstance(left, Ref) and isinstance(right, Ref):
+        if "add" in name:
+            half = Interval(result.low / 2, result.high / 2)
+        elif "mul" in name and result.low >= 0:
+            half = Interval(math.sqrt(result.low), math.sqrt(result.high))
+        else:
+            return
+        yield left, half
+        yield right, half
 
 
 def _is_fractional_power(op: Op, name: str) -> bool:
     exponent = argument(op, 1, "exponent") if name in ("pow", "pow_") else None
-    return isinstance(exponent, float) and (exponent < 0 or not exponent.is_integer())
+    return isinstance(exponent, int | float) and (exponent < 0 or exponent != int(exponent))
 
 
-def _indexed(op: Op, name: str, infos: Sequence[ValueInfo]) -> list[tuple[Value, Interval]]:
-    index_at, source_at, dim_at = _INDEXED[name]
-    index = argument(op, index_at, "index" if name != "take_along_dim" else "indices")
+def _indexed(op: Op, name: str, infos: Sequence[ValueInfo]) -> Iterator[Need]:
+    index_at, source_at, dim_at = (1, 0, None) if takes_table_first(op) else _INDEXED[name]
+    index = argument(op, index_at, {"take_along_dim": "indices", "embedding": "input"}.get(name, "index"))
     source = argument(op, source_at, "weight" if name == "embedding" else "input")
     dim = 0 if dim_at is None else argument(op, dim_at, "dim")
     info = infos[source.index] if isinstance(source, Ref) else None
-    if not isinstance(info, TensorValue) or not isinstance(dim, int) or not info.shape:
-        return []
-    return [(index, Interval(0.0, float(info.shape[dim] - 1)))]
+    if isinstance(info, TensorValue) and isinstance(dim, int) and info.shape:
+        yield index, Interval(0.0, float(info.shape[dim] - 1))
 
 
-def _subscripts(op: Op, infos: Sequence[ValueInfo]) -> list[tuple[Value, Interval]]:
-    info = infos[op.args[0].index]
+def _subscripts(source: Ref, subscript: Sequence[Value], infos: Sequence[ValueInfo]) -> Iterator[Need]:
+    info = infos[source.index]
     if not isinstance(info, TensorValue):
-        return []
-    subscript = op.args[1] if isinstance(op.args[1], tuple) else (op.args[1],)
-    dim, found = 0, []
+        return
+    dim = 0
     used = sum(item is not None and item is not Ellipsis for item in subscript)
     for item in subscript:
         if item is Ellipsis:
             dim += len(info.shape) - used
         elif item is not None:
             if isinstance(item, Ref) and dim < len(info.shape):
-                found.append((item, Interval(0.0, float(info.shape[dim] - 1))))
+                yield item, Interval(0.0, float(info.shape[dim] - 1))
             dim += 1
-    return found
+
+
+def _places(op: Op, name: str, infos: Sequence[ValueInfo]) -> Iterator[Need]:
+    places_at, source_at, dims = _PLACES[name]
+    source = infos[op.args[source_at].index]
+    if isinstance(source, TensorValue):
+        yield op.args[places_at], Interval(0.0, float(max(1, math.prod(source.shape[-dims:])) - 1))
 
 
 def drawn_from(info: TensorValue, made: Interval, needed: Interval) -> dict[str, float | None]:

@@ -1,31 +1,33 @@
-"""Re-Pair: a grammar of what repeats in a set of sequences (Larsson and Moffat, "Offline Dictionary-Based Compression",
-Data Compression Conference 1999).
+"""Re-Pair: a grammar of what repeats in a text (Larsson and Moffat, "Offline Dictionary-Based Compression", Data
+Compression Conference 1999).
 
-The most frequent pair of neighbouring symbols becomes a rule, everywhere at once, until no pair repeats. With an
-occurrence list for each pair and a priority queue of counts, the work is linear in the input but for the queue.
+The most frequent pair of neighbouring symbols becomes a rule, everywhere at once, until no pair repeats. The places of
+a pair are a list linked through the text, as in the paper, so that a text of n symbols costs five arrays of n numbers.
+A priority queue of counts finds the next pair. The work is linear in the text but for the queue and sorting the places.
 """
 
 import heapq
-from collections.abc import Hashable, Sequence
+from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 
-Token = TypeVar("Token", bound=Hashable)
-
-_GONE = -1
-_WALL = -2  # between sequences
+WALL = -1
+"""In a text: no pair crosses it."""
+_GONE = -2
+_NONE = -1  # no place
+_LOOSE = -2  # a place that is in no list
 
 
 @dataclass(frozen=True)
 class Grammar:
     """Symbols below `terminals` stand for themselves; symbol s above is the pair `rules[s - terminals]`.
 
-    `sequences` are what the input sequences became.
+    `text[p]` is the symbol that begins at position p of what was parsed, `WALL`, or −2 within a symbol.
     """
 
     terminals: int
     rules: tuple[tuple[int, int], ...]
-    sequences: tuple[tuple[int, ...], ...]
+    text: array
 
     def expand(self, symbol: int) -> tuple[int, ...]:
         """The terminals that a symbol stands for."""
@@ -39,95 +41,131 @@ class Grammar:
                 stack.extend(reversed(self.rules[top - self.terminals]))
         return tuple(result)
 
+    def symbols(self) -> Iterator[tuple[int, int]]:
+        """Position and symbol, in order; walls are left out."""
+        return ((position, symbol) for position, symbol in enumerate(self.text) if symbol >= 0)
 
-def repair(sequences: Sequence[Sequence[int]], terminals: int, max_length: int) -> Grammar:
-    """The Re-Pair grammar of sequences of symbols `0 … terminals − 1`; no rule stands for more than `max_length`.
 
-    Pairs do not cross sequences. Ties go to the pair of smaller symbols, so the grammar depends on the input alone.
+def repair(text: Iterable[int], terminals: int, max_length: int) -> Grammar:
+    """The Re-Pair grammar of symbols `0 … terminals − 1` and walls; no rule stands for more than `max_length`.
+
+    Of pairs that are equally frequent the one of smaller symbols is first, so the grammar depends on the text alone,
+    and not on the order of the parts between walls.
     """
-    text = _Text(sequences)
-    lengths = [1] * terminals
+    pairs = _Pairs(text, terminals, max_length)
     rules: list[tuple[int, int]] = []
-    queue = [(-len(places), pair) for pair, places in text.places.items() if len(places) > 1]
+    queue = [(-count, pair) for pair, (count, _) in pairs.lists.items() if count > 1]
     heapq.heapify(queue)
     while queue:
         negative, pair = heapq.heappop(queue)
-        places = text.places.get(pair, {})
-        if len(places) != -negative:  # the count fell since it was queued
-            if len(places) > 1:
-                heapq.heappush(queue, (-len(places), pair))
+        count = pairs.count(pair)
+        if count != -negative:  # it fell since it was queued
+            if count > 1:
+                heapq.heappush(queue, (-count, pair))
             continue
-        length = lengths[pair[0]] + lengths[pair[1]]
-        starts = text.separate(pair)
-        if length > max_length or len(starts) < 2:
-            text.places.pop(pair, None)
+        starts = pairs.take(pair)
+        if len(starts) < 2:
             continue
-        symbol = terminals + len(rules)
+        symbol = pairs.name(pair)
         rules.append(pair)
-        lengths.append(length)
-        text.places.pop(pair)
-        grown = {changed for start in starts for changed in text.replace(start, symbol)}
+        grown = {changed for start in starts for changed in pairs.replace(start, symbol)}
         for changed in grown:
-            count = len(text.places.get(changed, ()))
+            count = pairs.count(changed)
             if count > 1:
                 heapq.heappush(queue, (-count, changed))
-    return Grammar(terminals, tuple(rules), text.sequences(len(sequences)))
+    return Grammar(terminals, tuple(rules), pairs.symbols)
 
 
-class _Text:
-    """All sequences in one array of symbols, linked past what was removed; `places[pair]` are where a pair starts."""
+class _Pairs:
+    """The text, linked past what was removed, and for each pair its count and the head of the list of its places."""
 
-    def __init__(self, sequences: Sequence[Sequence[int]]) -> None:
-        self.symbols: list[int] = [_WALL]
-        for sequence in sequences:
-            self.symbols += [*sequence, _WALL]
+    def __init__(self, text: Iterable[int], terminals: int, max_length: int) -> None:
+        self.symbols = array("i", text)
+        self.lengths = [1] * terminals
+        self.longest = max_length
         count = len(self.symbols)
-        self.next = list(range(1, count + 1))
-        self.previous = list(range(-1, count - 1))
-        self.places: dict[tuple[int, int], dict[int, None]] = {}
-        for start in range(1, count - 1):
+        self.next = array("i", range(1, count + 1))
+        self.previous = array("i", range(-1, count - 1))
+        self.later = array("i", [_NONE]) * count  # in the list of a pair
+        self.earlier = array("i", [_LOOSE]) * count
+        self.lists: dict[tuple[int, int], list[int]] = {}
+        for start in range(count):
             self._add(start)
 
-    def separate(self, pair: tuple[int, int]) -> list[int]:
-        """Where `pair` starts, without overlaps (in a run of three equal symbols the second pair overlaps)."""
-        starts, beyond = [], -1
-        for start in sorted(self.places[pair]):
-            if start >= beyond:
-                starts.append(start)
-                beyond = self.next[start] + 1
+    def count(self, pair: tuple[int, int]) -> int:
+        """Places of the pair, overlapping ones included."""
+        return self.lists[pair][0] if pair in self.lists else 0
+
+    def name(self, pair: tuple[int, int]) -> int:
+        """A new symbol for the pair."""
+        self.lengths.append(self.lengths[pair[0]] + self.lengths[pair[1]])
+        return len(self.lengths) - 1
+
+    def take(self, pair: tuple[int, int]) -> list[int]:
+        """Where the pair starts, without overlaps (in a run of three equal symbols the second pair overlaps).
+
+        The pair's list is gone then. No new place of it can come: what replacing makes holds the new symbol.
+        """
+        places = []
+        place = self.lists.pop(pair)[1]
+        while place != _NONE:
+            places.append(place)
+            self.earlier[place] = _LOOSE
+            place = self.later[place]
+        starts, beyond = [], _NONE
+        for place in sorted(places):
+            if place >= beyond:
+                starts.append(place)
+                beyond = self.next[place] + 1
         return starts
 
-    def replace(self, start: int, symbol: int) -> tuple[tuple[int, int], ...]:
+    def replace(self, start: int, symbol: int) -> list[tuple[int, int]]:
         """Puts `symbol` in place of the pair at `start`; the pairs that this made."""
         second = self.next[start]
         before, after = self.previous[start], self.next[second]
         for place in (before, start, second):
-            self._remove(place)
+            if place >= 0:
+                self._remove(place)
         self.symbols[start], self.symbols[second] = symbol, _GONE
-        self.next[start], self.previous[after] = after, start
-        return tuple(pair for pair in (self._add(before), self._add(start)) if pair is not None)
-
-    def sequences(self, count: int) -> tuple[tuple[int, ...], ...]:
-        """What is left between the walls."""
-        result: list[list[int]] = []
-        for symbol in self.symbols:
-            if symbol == _WALL:
-                result.append([])
-            elif symbol != _GONE:
-                result[-1].append(symbol)
-        return tuple(tuple(sequence) for sequence in result[:count])
+        self.next[start] = after
+        if after < len(self.symbols):
+            self.previous[after] = start
+        made = (self._add(place) for place in (before, start) if place >= 0)
+        return [pair for pair in made if pair is not None]
 
     def _pair(self, start: int) -> tuple[int, int] | None:
-        left, right = self.symbols[start], self.symbols[self.next[start]]
+        following = self.next[start]
+        if following >= len(self.symbols):
+            return None
+        left, right = self.symbols[start], self.symbols[following]
         return None if left < 0 or right < 0 else (left, right)
 
     def _add(self, start: int) -> tuple[int, int] | None:
-        pair = self._pair(start) if start > 0 else None
-        if pair is not None:
-            self.places.setdefault(pair, {})[start] = None
+        pair = self._pair(start)
+        if pair is None or self.lengths[pair[0]] + self.lengths[pair[1]] > self.longest:
+            return None
+        known = self.lists.setdefault(pair, [0, _NONE])
+        head = known[1]
+        if head != _NONE:
+            self.earlier[head] = start
+        self.later[start], self.earlier[start] = head, _NONE
+        known[0] += 1
+        known[1] = start
         return pair
 
     def _remove(self, start: int) -> None:
-        pair = self._pair(start) if start > 0 else None
-        if pair is not None and pair in self.places:
-            self.places[pair].pop(start, None)
+        earlier, later = self.earlier[start], self.later[start]
+        if earlier == _LOOSE:
+            return
+        pair = self._pair(start)
+        known = self.lists[pair]
+        known[0] -= 1
+        if earlier == _NONE:
+            known[1] = later
+        else:
+            self.later[earlier] = later
+        if later != _NONE:
+            self.earlier[later] = earlier
+        self.earlier[start] = _LOOSE
+        if not known[0]:
+            del self.lists[pair]

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from extraction import timm_source, transformers_source
+from extraction import dir_source, timm_source, transformers_source
+from storage.records import TracedGraph
 
 Config = dict[str, Any]
 """What a model is built from: plain JSON data."""
@@ -41,6 +42,17 @@ class Source:
     inputs: Callable[[torch.nn.Module, Config], Mapping[str, Any]]
 
 
+@dataclass(frozen=True)
+class GraphSource:
+    """A source whose graphs are there already. `graphs(config, model)`: the graphs, under that model's name; the other
+    fields are those of `Source`."""
+
+    library: str
+    config: Callable[[str], Config]
+    normalise: Callable[[Config], Config]
+    graphs: Callable[[Config, str], tuple[TracedGraph, ...]]
+
+
 FORMS = {
     "timm": Form("timm:NAME", r"(?P<name>[\w.\-]+)"),
     "transformers": Form("transformers:MODEL_TYPE[/CLASS]", r"(?P<name>[\w.\-]+(/[A-Za-z]\w*)?)"),
@@ -48,9 +60,10 @@ FORMS = {
     "dir": Form("dir:PATH", r"(?P<name>.+)"),
 }
 
-SOURCES = {
+SOURCES: dict[str, Source | GraphSource] = {
     module.LIBRARY: Source(
         module.LIBRARY, module.names, module.config, module.normalise, module.build, module.example_inputs
     )
     for module in (timm_source, transformers_source)
 }
+SOURCES["dir"] = GraphSource(dir_source.LIBRARY, dir_source.config, dir_source.normalise, dir_source.graphs)

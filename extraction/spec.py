@@ -16,7 +16,7 @@ from extraction.catalog import Entry
 from extraction.failures import ModelError
 from extraction.sources import SOURCES
 
-TRACE_VERSION = 1
+TRACE_VERSION = 2
 """Raised when tracing changes what it makes of the same model."""
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from extraction.example_inputs import BATCH, first_parameter
+from extraction.example_inputs import Example, first_parameter, image
 from extraction.failures import ModelError
 
 LIBRARY = "timm"
@@ -49,9 +49,9 @@ def build(config: dict[str, Any]) -> torch.nn.Module:
     return timm.create_model(config["architecture"], pretrained=False, pretrained_cfg_overlay=overlay)
 
 
-def example_inputs(model: torch.nn.Module, config: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """One image of the config's `input_size` (channels, height, width)."""
-    return {first_parameter(model): torch.empty(BATCH, *config["input_size"])}
+def example_inputs(model: torch.nn.Module, config: dict[str, Any]) -> dict[str, Example]:
+    """Images of the config's `input_size` (channels, height, width)."""
+    return {first_parameter(model): image(*config["input_size"])}
 
 
 def _close(name: str, choices: list[str]) -> str:

@@ -1,76 +1,157 @@
-"""From a spec to graph records: the model on the meta device, captured by `torch._dynamo`, with static shapes.
+"""From a spec to graph records: the model on the meta device, captured by `torch._dynamo` with symbolic sizes.
 
-No weights exist and nothing is computed: a trace needs as much memory as the model has Python objects.
+No weights exist and nothing is computed: a trace needs as much memory as the model has Python objects. Dimensions that
+`extraction.example_inputs` names are symbols as far as the model leaves them free; all others are numbers.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-import torch._dynamo
-from torch import fx
-from torch._dynamo.utils import counters
 
+from extraction.capture import Sizes, capture
 from extraction.classify import classify
 from extraction.failures import MAX_MESSAGE, ModelError
 from extraction.lowering import LoweringError, kernels_by_op
-from extraction.normalise import input_records, normalise
 from extraction.plausible import with_ranges
-from extraction.sources import SOURCES
+from extraction.propagate import Invalid, propagate
+from extraction.sources import SOURCES, GraphSource
 from extraction.spec import Spec
-from storage.graph import Graph, GraphError
-from storage.graph_fx import from_fx
-from storage.records import Input, TracedGraph
+from extraction.symbolic import stride_like
+from extraction.values import TensorValue
+from storage.graph import GraphError
+from storage.records import TracedGraph
+from storage.symbols import size
 from storage.targets import TargetError
+
+Made = tuple[torch.nn.Module, Mapping[str, Any]]
+"""A model and its inputs, see `build`."""
 
 
 @dataclass(frozen=True)
 class Trace:
     """The graphs of one model in the order of their capture, and why dynamo broke off between them.
 
-    `graph_breaks` also names graphs that were left out because a record cannot hold them.
+    `graph_breaks` also names graphs that were left out because a record cannot hold them. `fixed` says why sizes are
+    numbers that could have been symbols.
     """
 
     graphs: tuple[TracedGraph, ...]
     graph_breaks: tuple[str, ...]
+    fixed: tuple[str, ...] = ()
+
+    @property
+    def symbols(self) -> dict[str, int]:
+        """The sizes that may change in any of the graphs, by name, with their values in this trace."""
+        return {name: size for graph in reversed(self.graphs) for name, size in graph.symbols.items()}
+
+    @property
+    def static_reason(self) -> str:
+        """Why no size may change; empty where one may."""
+        return "" if self.symbols else "; ".join(self.fixed)[:MAX_MESSAGE]
 
 
 def trace(spec: Spec, model: str) -> Trace:
     """Builds and captures the model of a spec; kernels are not counted yet, see `with_kernels`.
 
-    `model` is the name that the graphs carry.
+    `model` is the name that the graphs carry. Sizes are symbols, unless the model can be captured, or captured in fewer
+    pieces, only where they are numbers.
 
     Raises ModelError with the category of what went wrong.
     """
-    module, inputs = build(spec)
-    captured, breaks = capture(module, inputs)
+    source = SOURCES[spec.source]
+    if isinstance(source, GraphSource):
+        return Trace(source.graphs(spec.fields, model), (), ("its graphs are stored, with fixed sizes",))
+    return trace_module(lambda: build(spec), model)
+
+
+def trace_module(make: Callable[[], Made], model: str) -> Trace:
+    """As `trace`, of the module and the inputs that `make` returns; it is called again to try again."""
+    loose = _attempt(make, model, Sizes.ANY)
+    if isinstance(loose, Trace) and not loose.graph_breaks:
+        return loose
+    fixed = _attempt(make, model, Sizes.FIXED)
+    if isinstance(fixed, ModelError):
+        if isinstance(loose, ModelError):
+            raise fixed
+        return loose
+    if _pieces(fixed) >= _pieces(loose):
+        return loose
+    large = _attempt(make, model, Sizes.LARGE)  # symbols are what this model cannot do with, or not with such
+    if _pieces(large) <= _pieces(fixed):
+        return large
+    reason = loose if isinstance(loose, ModelError) else loose.graph_breaks[0]
+    return replace(fixed, fixed=(f"symbolic sizes: {reason}",))
+
+
+def _pieces(traced: Trace | ModelError) -> float:
+    return len(traced.graph_breaks) if isinstance(traced, Trace) else math.inf
+
+
+def _attempt(make: Callable[[], Made], model: str, sizes: Sizes) -> Trace | ModelError:
+    module, inputs = make()  # again: what ran before a failure may have left its tensors in the module
+    try:
+        return _trace(module, inputs, model, sizes)
+    except ModelError as error:
+        return error
+
+
+def _trace(module: torch.nn.Module, inputs: Mapping[str, Any], model: str, sizes: Sizes) -> Trace:
+    captured, breaks = capture(module, inputs, sizes)
     graphs: list[TracedGraph] = []
     refused: list[str] = []
+    fixed: dict[str, None] = {}
     for number, each in enumerate(captured):
         try:
-            graph, records = each.record()
+            record = each.record()
         except (GraphError, TargetError) as error:
             refused.append(f"graph {number} is left out: {error}")
             continue
-        if graph.ops:
-            graphs.append(TracedGraph(model, len(graphs), graph, with_ranges(graph, records)))
+        fixed |= dict.fromkeys(record.fixed)
+        if record.graph.ops:
+            traced = TracedGraph(
+                model, len(graphs), record.graph, record.inputs, symbols=record.symbols, symbolic=record.symbolic
+            )
+            graphs.append(_laid_out(replace(traced, inputs=with_ranges(traced.concrete, record.inputs))))
     if not graphs:
         raise ModelError("graph_break", (refused + breaks + ["the model has no tensor operation"])[0])
-    return Trace(tuple(graphs), tuple(breaks + refused))
+    return Trace(tuple(graphs), tuple(breaks + refused), tuple(fixed))
+
+
+def _laid_out(traced: TracedGraph) -> TracedGraph:
+    """The graph with the strides of `extraction.propagate`, where what dynamo told of the meta device differs.
+
+    Attention alone lays its result out by device; the layout then goes on through views of the result.
+    """
+    if not traced.symbols:
+        return traced
+    propagated = propagate(traced.concrete, traced.inputs)
+    if isinstance(propagated, Invalid):
+        return traced
+    layouts = list(traced.symbolic)
+    for number, (value, layout) in enumerate(zip(propagated.values, traced.symbolic, strict=True)):
+        if layout is None or not isinstance(value, TensorValue):
+            continue
+        shape, stride = layout
+        if tuple(size(each, traced.symbols) for each in stride) != value.stride:
+            layouts[number] = (shape, stride_like(shape, value.shape, value.stride) or stride)
+    return replace(traced, symbolic=tuple(layouts))
 
 
 def with_kernels(traced: TracedGraph) -> TracedGraph:
     """The graph with the TorchInductor kernels of each op, or with the reason why they cannot be told."""
     try:
-        kernels = kernels_by_op(traced.graph, traced.inputs)
+        kernels = kernels_by_op(traced.concrete, traced.inputs)
     except LoweringError as error:
         return replace(traced, lowering_error=str(error))
     return replace(traced, kernels=tuple(tuple(sorted(numbers)) for numbers in kernels))
 
 
 def build(spec: Spec) -> tuple[torch.nn.Module, dict[str, Any]]:
-    """The model of a spec in evaluation mode, and its example inputs by parameter name; all on the meta device.
+    """The model of a spec in evaluation mode, and its example inputs by parameter name (an `Example`, or a constant);
+    all on the meta device.
 
     Raises ModelError: "config" where the model cannot be built, "unsupported_input" where no inputs can be made, or
     the category that the exception shows.
@@ -85,48 +166,3 @@ def build(spec: Spec) -> tuple[torch.nn.Module, dict[str, Any]]:
             return module, dict(source.inputs(module, spec.fields))
         except Exception as error:  # so may what reads its signature and config
             raise ModelError(*classify(error, "unsupported_input")) from error
-
-
-@dataclass(frozen=True)
-class Captured:
-    """A graph as dynamo captured it; `inputs` are records of its placeholders, or why there are none."""
-
-    module: fx.GraphModule
-    inputs: list[Input] | GraphError
-
-    def record(self) -> tuple[Graph, list[Input]]:
-        """The graph as a record, and its inputs. Raises GraphError or TargetError where a record cannot hold it."""
-        if isinstance(self.inputs, GraphError):
-            raise self.inputs
-        constants = normalise(self.module)
-        return from_fx(self.module.graph), [*self.inputs, *constants]
-
-
-def capture(module: torch.nn.Module, inputs: dict[str, Any]) -> tuple[list[Captured], list[str]]:
-    """The graphs that dynamo captures while `module(**inputs)` runs without gradients, and its graph breaks.
-
-    Raises ModelError where dynamo or the model fails.
-    """
-    captured: list[Captured] = []
-
-    def collect(graph: fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
-        try:  # dynamo forgets where its inputs came from once this returns
-            records: list[Input] | GraphError = input_records(graph.graph, examples)
-        except GraphError as error:
-            records = error
-        captured.append(Captured(graph, records))
-        return graph.forward
-
-    torch._dynamo.reset()
-    counters.clear()
-    with torch.no_grad():
-        try:
-            torch.compile(module, backend=collect, dynamic=False)(**inputs)
-        except Exception as error:  # a model's forward may raise anything
-            raise ModelError(*classify(error)) from error
-    return captured, [_reason(text) for text in counters["graph_break"]]
-
-
-def _reason(text: str) -> str:
-    """A graph break's title and explanation in one line, without dynamo's hints to the programmer."""
-    return " ".join(text.partition("  Hint:")[0].split())[:MAX_MESSAGE]

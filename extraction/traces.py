@@ -1,5 +1,6 @@
 """Traced graphs as Parquet: one file holds the model rows of a shard and their graphs, and marks it as complete."""
 
+import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ GRAPH = pa.struct(
         ("inputs", pa.list_(INPUT)),
         ("kernels", pa.list_(pa.list_(pa.int32()))),  # by op; null where TorchInductor cannot lower the graph
         ("lowering_error", pa.string()),
+        ("symbols", pa.map_(pa.string(), pa.int64())),
+        ("symbolic", pa.string()),  # JSON: for each value the expressions of its shape and stride, or null
     ]
 )
 
@@ -57,6 +60,8 @@ def graph_to_row(traced: TracedGraph) -> dict[str, Any]:
         "inputs": [each.to_row() for each in traced.inputs],
         "kernels": None if traced.kernels is None else [list(numbers) for numbers in traced.kernels],
         "lowering_error": traced.lowering_error,
+        "symbols": dict(traced.symbols),
+        "symbolic": json.dumps(traced.symbolic, separators=(",", ":")),
     }
 
 
@@ -70,6 +75,8 @@ def graph_from_row(row: Mapping[str, Any]) -> TracedGraph:
         inputs=tuple(Input.from_row(each) for each in row["inputs"]),
         kernels=None if kernels is None else tuple(tuple(numbers) for numbers in kernels),
         lowering_error=row["lowering_error"],
+        symbols=dict(row["symbols"]),
+        symbolic=tuple(each and (tuple(each[0]), tuple(each[1])) for each in json.loads(row["symbolic"])),
     )
 
 

@@ -1,76 +1,176 @@
-"""Variants: the same subgraph on other input dtypes, each checked by fake-tensor propagation.
+"""Variants: the same subgraph on other dtypes and at other shape points, each checked by fake-tensor propagation.
 
 All float inputs of a subgraph are cast together. Constants in the graph (`.to(torch.float32)`, `dtype=` arguments) stay
 as they are, as they would in a model cast with `model.to(dtype)`; where a float constant does not fit the dtype (a mask
-of the lowest float32), there is no variant. A subgraph that takes or mentions float64 or complex
-numbers keeps its dtypes: it wants that precision.
+of the lowest float32), there is no variant. A subgraph that takes or mentions float64 or complex numbers keeps its
+dtypes: it wants that precision.
 
-Shape variants join here once graphs are traced with symbolic dimensions: `variants_of` yields one input list a point.
+A subgraph whose shapes or constants follow symbols is tried at the points of `extraction.points`: constants, shapes and
+strides are its expressions there, and bounds of indices follow.
 """
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
-from extraction.propagate import Invalid, outputs_of, propagate
-from storage.graph import Graph, Value
-from storage.records import Input, Variant, dtype_of
+from extraction.dtype_rules import largest_constant
+from extraction.footprint import footprint
+from extraction.place import named_symbols, placed, with_bounds
+from extraction.points import MAX_POINTS, points
+from extraction.propagate import Invalid, Propagated, outputs_of, propagate
+from extraction.ranges import required
+from storage.graph import Graph, GraphError, Value
+from storage.records import Input, Output, Variant, dtype_of
 
 DTYPES = ("float32", "float16", "bfloat16")
+MAX_BYTES = 2 << 30
+"""Of inputs, intermediates and outputs of a variant together, on the dtypes of its model."""
 _KEPT = frozenset((torch.float64, torch.complex32, torch.complex64, torch.complex128))
 _KEEPING_METHODS = frozenset(("double", "cdouble", "cfloat", "chalf"))
 
 
 @dataclass(frozen=True)
 class VaryResult:
-    """`dropped` counts by "dtype: cause" the variants that are not valid."""
+    """`dropped` counts what is not valid: by "dtype: cause" at the sizes of the trace, by "point: cause" at others."""
 
     variants: tuple[Variant, ...]
     dropped: Counter[str]
 
 
-def vary_all(variants: Iterable[Variant], dtypes: Sequence[str] = DTYPES) -> VaryResult:
+@dataclass(frozen=True)
+class _Cast:
+    """What a dtype makes of a subgraph. `same_layout`: its outputs lie in memory as those of the model's dtypes do."""
+
+    label: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    same_layout: bool
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A subgraph at one shape point, on the dtypes of its model."""
+
+    graph: Graph
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    propagated: Propagated
+
+
+def vary_all(
+    variants: Iterable[Variant], dtypes: Sequence[str] = DTYPES, limit: int = MAX_POINTS, max_bytes: int = MAX_BYTES
+) -> VaryResult:
     """Every valid variant of each subgraph."""
     dropped: Counter[str] = Counter()
-    return VaryResult(tuple(v for variant in variants for v in vary(variant, dropped, dtypes)), dropped)
+    varied = (v for variant in variants for v in vary(variant, dropped, dtypes, limit, max_bytes))
+    return VaryResult(tuple(varied), dropped)
 
 
-def vary(variant: Variant, dropped: Counter[str], dtypes: Sequence[str] = DTYPES) -> Iterator[Variant]:
-    """Yields the valid variants of one subgraph, in the order of `dtypes`; counts the others in `dropped`."""
-    largest = max((_largest((op.args, op.kwargs)) for op in variant.graph.ops), default=0.0)
-    for label, inputs in variants_of(variant, dtypes):
-        if inputs == variant.inputs:  # it ran like this in its model
-            yield variant
+def vary(
+    variant: Variant,
+    dropped: Counter[str],
+    dtypes: Sequence[str] = DTYPES,
+    limit: int = MAX_POINTS,
+    max_bytes: int = MAX_BYTES,
+) -> Iterator[Variant]:
+    """Yields the valid variants of one subgraph at up to `limit` shape points, the dtypes in their order at each.
+
+    The point of the trace comes first, then the others from small to large. `dropped` counts what is not valid.
+
+    Dtypes are propagated at the point of the trace, points on the dtypes of the model: D + P propagations, not D × P.
+    Whether an op takes a dtype does not depend on sizes, and shapes do not depend on dtypes. Strides may, where an op
+    has a kernel of its own for a dtype: such dtypes are propagated at every point.
+    """
+    try:
+        symbols = named_symbols(variant)
+        base = _place(variant, variant.symbols)
+    except GraphError:
+        dropped["as traced: expression"] += 1
+        return
+    if isinstance(base, str):
+        dropped[f"as traced: {base}"] += 1
+        return
+    casts = list(_casts(base, dtypes, dropped))
+    needs = required(base.graph, base.propagated.values)
+    seen: list[tuple] = []
+    for number, sizes in enumerate(points(symbols, limit)):
+        where = "point" if number else "as traced"
+        try:
+            here = _place(variant, {**variant.symbols, **sizes}) if number else base
+        except GraphError:
+            here = "expression"
+        if isinstance(here, str):
+            dropped[f"{where}: {here}"] += len(casts)
             continue
-        if label in dtypes and largest > torch.finfo(dtype_of(label)).max:
-            dropped[f"{label}: a constant does not fit"] += 1
+        identity = (here.graph, [(i.shape, i.stride) for i in here.inputs])
+        if identity in seen:
             continue
-        propagated = propagate(variant.graph, inputs)
-        if isinstance(propagated, Invalid):
-            dropped[f"{label}: {propagated.cause}"] += 1
+        seen.append(identity)
+        if footprint(here.propagated) > max_bytes:
+            dropped[f"{where}: too large"] += len(casts)
             continue
-        outputs = outputs_of(variant.graph, propagated)
-        if outputs is None:
-            dropped[f"{label}: something other than a tensor comes out"] += 1
-            continue
-        yield variant.with_changes(inputs=inputs, outputs=outputs)
+        if number:
+            here = replace(here, inputs=with_bounds(here.graph, here.inputs, here.propagated, needs))
+        for cast in casts:
+            inputs = tuple(replace(i, dtype=d) for i, d in zip(here.inputs, cast.inputs, strict=True))
+            outputs = _outputs(here, inputs, cast)
+            if isinstance(outputs, str):
+                dropped[f"{cast.label} at a point: {outputs}"] += 1
+            else:
+                changes = {"graph": here.graph, "inputs": inputs, "outputs": outputs}
+                yield variant.with_changes(**changes, symbols=sizes)
 
 
-def variants_of(variant: Variant, dtypes: Sequence[str]) -> Iterator[tuple[str, tuple[Input, ...]]]:
-    """Yields a label and the inputs of each point to try."""
-    has_floats = any(dtype_of(i.dtype).is_floating_point for i in variant.inputs)
-    kept = any(dtype_of(i.dtype) in _KEPT for i in variant.inputs) or _mentions_kept(variant.graph)
-    if kept or not has_floats:
-        yield "as traced", variant.inputs
+def _place(variant: Variant, sizes: Mapping[str, int]) -> _Placed | str:
+    """The subgraph at a point, or why it is not valid there. Raises GraphError as `extraction.place.placed`."""
+    graph, inputs = placed(variant, sizes)
+    propagated = propagate(graph, inputs)
+    if isinstance(propagated, Invalid):
+        return propagated.cause
+    outputs = outputs_of(graph, propagated)
+    return "something other than a tensor comes out" if outputs is None else _Placed(graph, inputs, outputs, propagated)
+
+
+def _casts(base: _Placed, dtypes: Sequence[str], dropped: Counter[str]) -> Iterator[_Cast]:
+    """The dtypes that the subgraph takes; `dropped` counts the others."""
+    for label, inputs in dtypes_of(base.graph, base.inputs, dtypes):
+        outputs: tuple[Output, ...] | str | None = base.outputs
+        if inputs != base.inputs:
+            outputs = _check(base.graph, inputs, label)
+        if isinstance(outputs, str):
+            dropped[f"{label}: {outputs}"] += 1
+            continue
+        same = [(o.shape, o.stride) for o in outputs] == [(o.shape, o.stride) for o in base.outputs]
+        yield _Cast(label, tuple(i.dtype for i in inputs), tuple(o.dtype for o in outputs), same)
+
+
+def _outputs(here: _Placed, inputs: tuple[Input, ...], cast: _Cast) -> tuple[Output, ...] | str:
+    """The outputs at a point on the dtypes of a cast, or why there are none."""
+    if cast.same_layout:
+        return tuple(replace(o, dtype=d) for o, d in zip(here.outputs, cast.outputs, strict=True))
+    return _check(here.graph, inputs, cast.label)
+
+
+def _check(graph: Graph, inputs: tuple[Input, ...], label: str) -> tuple[Output, ...] | str:
+    """The outputs on these inputs, or why they are not valid."""
+    if largest_constant(graph) > torch.finfo(dtype_of(label)).max:
+        return "a constant does not fit"
+    propagated = propagate(graph, inputs)
+    if isinstance(propagated, Invalid):
+        return propagated.cause
+    return outputs_of(graph, propagated) or "something other than a tensor comes out"
+
+
+def dtypes_of(graph: Graph, inputs: Sequence[Input], dtypes: Sequence[str]) -> Iterator[tuple[str, tuple[Input, ...]]]:
+    """Yields a label and the inputs of each dtype to try."""
+    has_floats = any(dtype_of(i.dtype).is_floating_point for i in inputs)
+    if not has_floats or any(dtype_of(i.dtype) in _KEPT for i in inputs) or _mentions_kept(graph):
+        yield "as traced", tuple(inputs)
         return
     for dtype in dtypes:
-        yield (
-            dtype,
-            tuple(replace(i, dtype=dtype) if dtype_of(i.dtype).is_floating_point else i for i in variant.inputs),
-        )
+        yield dtype, tuple(replace(i, dtype=dtype) if dtype_of(i.dtype).is_floating_point else i for i in inputs)
 
 
 def _mentions_kept(graph: Graph) -> bool:
@@ -85,12 +185,3 @@ def _holds_kept(value: Value) -> bool:
     if isinstance(value, dict):
         return any(_holds_kept(item) for item in value.values())
     return isinstance(value, torch.dtype) and value in _KEPT
-
-
-def _largest(value: Value) -> float:
-    """The largest finite magnitude among the float constants of a value."""
-    if isinstance(value, tuple | list):
-        return max((_largest(item) for item in value), default=0.0)
-    if isinstance(value, dict):
-        return _largest(tuple(value.values()))
-    return abs(value) if isinstance(value, float) and math.isfinite(value) else 0.0

@@ -80,6 +80,8 @@ def outcome_of(entry: Entry, spec: Spec, reply: Reply) -> Outcome:
         "graphs": len(graphs),
         "graph_breaks": answer["graph_breaks"],
         "ops": sum(len(g.graph.ops) for g in graphs),
+        "symbols": answer["symbols"],
+        "static_reason": answer["static_reason"],
     }
     return Outcome(entry, row, graphs)
 
@@ -142,7 +144,11 @@ def trace_task(payload: dict[str, str]) -> Iterator[dict[str, Any]]:
         yield {"error": classify(error)}
         return
     graphs = list(traced.graphs)
-    breaks = list(traced.graph_breaks)
-    yield {"graphs": [graph_to_row(graph) for graph in graphs], "graph_breaks": breaks}
+    answer = {
+        "graph_breaks": list(traced.graph_breaks),
+        "symbols": traced.symbols,
+        "static_reason": traced.static_reason,
+    }
+    yield {**answer, "graphs": [graph_to_row(graph) for graph in graphs]}
     counted = [with_kernels(graph) for graph in graphs]
-    yield {"graphs": [graph_to_row(graph) for graph in counted], "graph_breaks": breaks}
+    yield {**answer, "graphs": [graph_to_row(graph) for graph in counted]}

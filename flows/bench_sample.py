@@ -1,14 +1,19 @@
-"""Benchmark one sample of a version, for `passnet bench`; publishes nothing."""
+"""Benchmark one sample, of a version or in a directory, for `passnet bench`; publishes nothing."""
 
 from pathlib import Path
 
+from dedup.hashes import identify
+from extraction.dir_source import read_variant
 from flows.device import resolve_device
 from flows.engine import say
 from passbench.bench import Bench
+from passbench.contract import NAMES_FILE
 from passbench.score import aggregate_score
 from passbench.settings import Settings
 from storage.dataset import load_samples
 from storage.errors import PassNetError
+from storage.layout import GRAPH_LIST, GRAPHS, PASS_DIR, graph_directory, graph_paths, is_sample
+from storage.records import Sample
 from storage.versions import Store
 
 
@@ -22,23 +27,29 @@ def bench_sample(
     protocol: str,
     flush_l2: bool = False,
 ) -> dict:
-    """Results of one sample (an id, or a prefix that fits only it) under a compiler, as a JSON-ready document.
+    """Results of one sample under a compiler, as a JSON-ready document.
 
-    Raises PassNetError for an unknown sample, compiler or device, and for a pass directory that is missing.
+    `sample` is an id, a prefix that fits only it, or a directory in PassNet's layout, whose pass_dir is the pass unless
+    another is given. Raises PassNetError for an unknown sample, compiler or device, for a directory that is not in the
+    layout, and for a pass directory that is missing.
     """
     if Path(sample).is_dir():
-        raise PassNetError("sample directories in PassNet's layout are not there yet; give the id of a sample")
+        found, name = sample_in(Path(sample)), sample
+        own = Path(sample) / PASS_DIR
+        passes = passes or (own if compiler in (None, "pass") and (own / NAMES_FILE).exists() else None)
+    else:
+        opened = Store(data).open(version)
+        (found,) = load_samples(opened, names=[sample])
+        name = opened.name
     compiler = compiler or ("pass" if passes else "eager")
-    opened = Store(data).open(version)
-    (found,) = load_samples(opened, names=[sample])
     where = resolve_device(device)
-    say(f"{found.sample}: {len(found.variants)} variants of {opened.name}, {compiler} on {where}")
+    say(f"{found.sample}: {len(found.variants)} variants of {name}, {compiler} on {where}")
     with Bench(where, Settings(protocol=protocol, flush_l2=flush_l2)) as bench:
         results = list(bench.run(found, compiler, passes, progress=say))
     rows = [r.to_row(run="", author="", model="", attempt=1) for r in results]
     return {
         "sample": found.sample,
-        "version": opened.name,
+        "version": name,
         "compiler": compiler,
         "device": rows[0]["device"],
         "times_meaningful": all(row["times_meaningful"] for row in rows),
@@ -65,3 +76,20 @@ def bench_sample(
         ],
         "AS": {clock: aggregate_score(rows, clock) for clock in ("e2e", "device")},
     }
+
+
+def sample_in(directory: Path) -> Sample:
+    """The sample in a directory in PassNet's layout, its variants in the order of graph_list.txt.
+
+    Raises LayoutError if one of its graphs cannot be read: a benchmark of the others would say something else.
+    """
+    if not is_sample(directory):
+        raise PassNetError(f"{directory} is no sample directory: it has neither {GRAPH_LIST} nor {GRAPHS}/")
+    variants = tuple(
+        identify(read_variant(graph_directory(directory, path), directory, f"dir:{directory.name}/{path}"))
+        for path in graph_paths(directory)
+    )
+    if not variants:
+        raise PassNetError(f"{directory} has no graphs")
+    category, family = variants[0].category, variants[0].family_hash
+    return Sample(directory.resolve().name, family, category, "eval", variants, reason="eval: a directory")

@@ -134,7 +134,8 @@ def quickstart(data: Path, workers: int | None, device: str, author: str, limit:
     "--catalog",
     default="quickstart",
     show_default=True,
-    help="quickstart, timm, transformers, or a list file (one entry a line: timm:NAME, transformers:TYPE[/CLASS]).",
+    help="quickstart, timm, transformers, a list file (one entry a line: timm:NAME, transformers:TYPE[/CLASS], "
+    "dir:PATH), or a directory of graphs in PassNet's or GraphNet's layout.",
 )
 @limit_option("Take the first N entries only.")
 @workers_option
@@ -207,7 +208,10 @@ def push(repo: str, data: Path, version: str | None, private: bool, as_json: boo
 @flush_option
 @json_option
 def bench(sample: str, as_json: bool, **parameters: Any) -> None:
-    """Benchmark one sample: its id, or a prefix that fits only it."""
+    """Benchmark one sample: its id, a prefix that fits only it, or a directory in PassNet's layout.
+
+    The pass of a directory is the one in its pass_dir, unless --passes gives another.
+    """
     from flows.bench_sample import bench_sample
     from flows.tables import bench_text
 
@@ -280,17 +284,37 @@ def report(run: str, out: Path, data: Path, version: str | None, as_json: bool) 
 
 @main.command("import")
 @click.argument("directory", type=click.Path(path_type=Path))
-def import_(directory: Path) -> None:
-    """Import sample directories in PassNet's layout (not there yet)."""
-    raise PassNetError("import of PassNet's layout is not there yet; build from a catalogue with `passnet build`")
+@click.option(
+    "--split",
+    type=click.Choice(["auto", "train", "eval"]),
+    default="auto",
+    show_default=True,
+    help="Where the samples go; auto: as a build chooses.",
+)
+@click.option("--workers", type=click.IntRange(1), default=None, help="Directories read at a time [default: by cores].")
+@data_option
+@json_option
+def import_(directory: Path, as_json: bool, **parameters: Any) -> None:
+    """Import the sample directories in PassNet's layout below DIRECTORY as a dataset version.
+
+    Files are parsed, never executed. What is not in the layout is left out and listed.
+    """
+    from flows.import_samples import import_samples, import_text
+
+    emit(import_samples(directory, **parameters), as_json, import_text)
 
 
 @main.command()
 @click.argument("sample")
 @click.argument("directory", type=click.Path(path_type=Path))
-def export(sample: str, directory: Path) -> None:
-    """Export a sample to PassNet's layout (not there yet)."""
-    raise PassNetError("export to PassNet's layout is not there yet; read the `code` column with load_dataset instead")
+@data_option
+@version_option
+@json_option
+def export(sample: str, directory: Path, as_json: bool, **parameters: Any) -> None:
+    """Export a sample (an id, or a prefix that fits only it) to a new DIRECTORY in PassNet's layout."""
+    from flows.export_sample import export_sample, export_text
+
+    emit(export_sample(sample, directory, **parameters), as_json, export_text)
 
 
 @main.command()

@@ -74,7 +74,7 @@ def read_pass_dir(directory: str | Path) -> PassFiles:
     names = _names(directory / NAMES_FILE, files[NAMES_FILE])
     for name in names:
         if f"{name}.py" not in files:
-            raise ContractError(f"{NAMES_FILE} names {name!r}, but {directory / name}.py does not exist")
+            raise ContractError(f"{NAMES_FILE} names {name!r}, but there is no {name}.py beside it")
     return PassFiles(names, files, tuple(others))
 
 

@@ -58,11 +58,13 @@ def test_a_model_that_learns_from_what_the_tools_say(measure, tmp_path):
     assert "0 of 2 variants ok" in said[3] and "expected operator.mul, found operator.add" in said[3]
     assert "wrong" in said[6] and "expected" in said[6] and "output 0[" in said[6]
     assert "rejected" in said[9] and "fuse.py:" in said[10]
-    assert "2 of 2 variants ok" in said[13] and "the best so far" in said[13]
+    assert "2 of 2 variants ok" in said[13]
     assert said[14].startswith("Nothing has changed")
     assert len(state.scores) == 5 and state.rejections == 1
-    assert state.best == state.scores[3] == max(state.scores)
     assert all(len(text) < 3000 for text in said)
-    assert state.files != state.best_files
-    assert (tmp_path / "pass" / "fuse.py").read_text() == right, "the best pass counts, not the last"
+    written = [text_of("no_match"), text_of("wrong"), CHEAT, right, state.files["fuse.py"]]
+    assert state.files["fuse.py"] == right.replace("tl.maximum(total, 0.0)", "total")
+    best = state.scores.index(state.best)  # which one it is depends on how slow the interpreter is
+    assert state.best == max(state.scores)
+    assert (tmp_path / "pass" / "fuse.py").read_text() == written[best], "the best pass counts, not the last"
     assert json.loads((tmp_path / "pass" / "sorted_output_pass_rule_names.json").read_text()) == ["fuse"]

@@ -1,36 +1,98 @@
 import random
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dedup.engine import Engine
 from dedup.hashes import identify
-from dedup.unique import MAX_SOURCES, unique
+from dedup.ordering import MAX_BUCKETS, Sorter
+from dedup.rows import ROWS, batches, place_of, stream, summary_of, write
+from dedup.unique import MAX_SOURCES, unique, unique_files
+from storage.errors import PassNetError
 from storage.graph import Graph, Op, Ref
 from storage.records import Input, Source, Variant
+from storage.schema import CATEGORIES
 
 
-def _variant(size: int, source: Source, category: str = "sole_op", std: float = 1.0) -> Variant:
+def _variant(size: int, source: Source, category: str = "sole_op", std: float = 1.0, symbols: int = 0) -> Variant:
     graph = Graph(1, (Op("function", "torch.relu", (Ref(0),), {}),), (Ref(1),))
     inputs = (Input("x", "input", "float32", (size,), (1,), mean=0.0, std=std),)
-    return identify(Variant(category, graph, inputs, (), (source,)))
+    named = {f"s{n}": size for n in range(symbols)}
+    return identify(Variant(category, graph, inputs, (), (source,), symbols=named))
 
 
-places = st.builds(Source, st.sampled_from(["a", "b"]), st.integers(0, 40), st.just(50))
-variants = st.builds(_variant, st.integers(1, 3), places, st.sampled_from(["sole_op", "typical"]), st.just(1.0))
+places = st.builds(Source, st.sampled_from(["a", "b", "ö'"]), st.integers(0, 40), st.just(50))
+variants = st.builds(
+    _variant,
+    st.integers(1, 3),
+    places,
+    st.sampled_from(["sole_op", "typical"]),
+    st.sampled_from([1.0, 0.5]),
+    st.integers(0, 2),
+)
 
 
+def _reference(given_: Iterable[Variant]) -> list[Variant]:
+    """What the engine must do, in a few lines that hold everything in memory."""
+    groups: dict[tuple[int, str], list[Variant]] = {}
+    for variant in given_:
+        groups.setdefault((CATEGORIES.index(variant.category), variant.variant_hash), []).append(variant)
+    merged = []
+    for _, group in sorted(groups.items()):
+        first = min(group, key=lambda v: tuple(place_of(v).values()))
+        sources = sorted({(s.model, s.start, s.end) for v in group for s in v.sources})[:MAX_SOURCES]
+        occurrences = sum(v.occurrences for v in group)
+        merged.append(replace(first, sources=tuple(Source(*s) for s in sources), occurrences=occurrences))
+    return merged
+
+
+@settings(deadline=None, max_examples=15)
 @given(st.lists(variants, max_size=40), st.randoms(use_true_random=False))
 def test_each_once_whatever_the_order(given_: list[Variant], shuffler: random.Random) -> None:
     result = unique(given_)
-    keys = {(v.category, v.variant_hash) for v in given_}
-    assert len(result.variants) == len(keys)
-    assert sum(v.occurrences for v in result.variants) == len(given_)
-    assert result.duplicates.total() == len(given_) - len(keys)
+    assert list(result.variants) == _reference(given_)
+    assert result.duplicates.total() == len(given_) - len(result.variants)
     shuffled = list(given_)
     shuffler.shuffle(shuffled)
-    assert unique(shuffled).variants == result.variants
+    assert unique(shuffled) == result
     assert unique(result.variants).variants == result.variants
+
+
+@settings(deadline=None, max_examples=8)
+@given(st.lists(st.lists(variants, max_size=20), max_size=4), st.integers(1, 7))
+def test_files_are_merged_as_lists_are(tmp_path_factory: pytest.TempPathFactory, parts: list, size: int) -> None:
+    directory = tmp_path_factory.mktemp("unique")
+    paths = [directory / f"it's {number}.parquet" for number in range(len(parts))]
+    for path, part in zip(paths, parts, strict=True):
+        assert write(path, batches(part), ROWS, {}, size) == len(part)
+    with Engine(directory / "engine") as engine:
+        files = unique_files(engine, paths, directory / "unique", size)
+    rows = [row for c in CATEGORIES for batch in stream(files[c]) for row in batch.to_pylist()]
+    given_ = [variant for part in parts for variant in part]
+    assert [Variant.from_row(row) for row in rows] == _reference(given_)
+    duplicates = Counter({c: summary_of(files[c])["duplicates"] for c in CATEGORIES})
+    assert +duplicates == unique(given_).duplicates
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.lists(st.integers(0, 2**256 - 1), max_size=30), max_size=5), st.integers(1, 10**7))
+def test_rows_are_sorted_through_files(tmp_path_factory: pytest.TempPathFactory, parts: list, expected: int) -> None:
+    directory = tmp_path_factory.mktemp("buckets")
+    schema = pa.schema([("key", pa.string()), ("value", pa.int64())])
+    sorter = Sorter(directory, schema, "key", expected)
+    rows = [[{"key": f"{key:064x}", "value": n} for n, key in enumerate(part)] for part in parts]
+    for part in rows:
+        sorter.add(pa.Table.from_pylist(part, schema))
+    found = [row["key"] for batch in sorter.ordered() for row in batch.to_pylist()]
+    assert found == sorted(row["key"] for part in rows for row in part)
+    assert 1 <= len(sorter.paths) <= MAX_BUCKETS
+    assert list(directory.iterdir()) == []
 
 
 def test_sources_are_bounded_and_the_first_decides() -> None:
@@ -44,3 +106,22 @@ def test_sources_are_bounded_and_the_first_decides() -> None:
 def test_a_variant_without_hash_is_refused() -> None:
     with pytest.raises(ValueError, match="identify"):
         unique([_variant(1, Source("m", 0, 1)).with_changes(variant_hash="")])
+
+
+def test_a_file_is_complete_or_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+
+    def failing() -> Iterable[Variant]:
+        yield _variant(1, Source("m", 0, 1))
+        raise RuntimeError("half way")
+
+    with pytest.raises(RuntimeError, match="half way"):
+        write(path, batches(failing()), ROWS, {})
+    assert list(tmp_path.iterdir()) == []
+    write(path, batches([_variant(1, Source("m", 0, 1))]), ROWS, {"dropped": {"cause": 2}})
+    assert summary_of(path) == {"dropped": {"cause": 2}}
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(PassNetError, match=r"rows\.parquet is corrupt"):
+        summary_of(path)
+    with pytest.raises(PassNetError, match=r"rows\.parquet is corrupt"):
+        list(stream(path))

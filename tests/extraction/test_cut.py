@@ -3,12 +3,15 @@ from collections import Counter
 import pytest
 import torch
 
-from extraction.cut import cut_corpus, cut_range, fusible_ranges, prepare
+from extraction.cut import cut_corpus, cut_graph, cut_range, cut_typical, cuts, fusible_ranges
+from extraction.prepared import prepare, tokens
 from extraction.propagate import outputs_of, propagate
+from extraction.typical import Texts
 from storage.effects import writes
-from storage.graph import Graph, Op, Ref, cut
+from storage.graph import Graph, Op, Ref, Sym, cut
 from storage.graph_fx import to_module
 from storage.records import Input, TracedGraph, Variant
+from storage.symbols import at
 from tests.support.graphs import corpus, drawn
 
 
@@ -54,6 +57,18 @@ def test_an_op_and_views_of_it_are_nothing_to_fuse() -> None:
 def test_plateaus_are_at_most_64_ops() -> None:
     ops = [_call(RELU, Ref(n)) for n in range(100)]
     assert _ranges(_traced(ops, kernels=[(0,)] * 100)) == [(0, 64), (64, 100)]
+
+
+def test_an_op_that_only_a_later_one_ties_to_the_range_does_not_join() -> None:
+    """Up to `tanh` the range needs a kernel for each of two unrelated values; `add` brings them together."""
+    two = (Input("x", "input", "float32", (4, 4), (4, 1)), Input("y", "input", "float32", (4, 4), (4, 1)))
+    ops = (_call(EXP, Ref(0)), _call(TANH, Ref(1)), _call("torch.add", Ref(2), Ref(3)))
+    traced = TracedGraph("test:made", 0, Graph(2, ops, (Ref(4),)), two, ((0,),) * 3)
+    assert _ranges(traced) == [(1, 3)]
+    shared = (_call(EXP, Ref(0)), _call(TANH, Ref(0)), _call("torch.add", Ref(1), Ref(2)))
+    assert _ranges(_traced(list(shared), kernels=[(0,)] * 3)) == [(0, 3)]
+    shape_only = (_call(EXP, Ref(0)), _call("torch.zeros_like", Ref(1)), _call("torch.add", Ref(1), Ref(2)))
+    assert _ranges(_traced(list(shape_only), kernels=[(0,)] * 3)) == [(1, 3)]
 
 
 def test_ranges_of_real_graphs() -> None:
@@ -211,3 +226,100 @@ def test_a_graph_that_inductor_cannot_lower_still_has_ops() -> None:
     result = cut_corpus([_traced([_call(RELU, Ref(0))])])
     assert [(v.category, v.kernels) for v in result.variants] == [("sole_op", None)]
     assert result.dropped == {"fusible: graph without kernel counts": 1}
+
+
+# Sizes with names
+
+
+def _symbolic() -> TracedGraph:
+    """`(x + 1).view(rows, width // 2, 2).exp() @ w`, of which `w` has no named size."""
+    ops = (
+        _call("operator.add", Ref(0), 1),
+        _method("view", Ref(2), Sym("rows"), Sym("width//2"), 2),
+        _call(EXP, Ref(3)),
+        _call("torch.matmul", Ref(4), Ref(1)),
+        _call("torch.tanh", Ref(1)),
+    )
+    inputs = (
+        Input("x", "input", "float32", (3, 8), (8, 1), mean=0.0, std=1.0),
+        Input("w", "parameter", "float32", (2, 2), (2, 1), mean=0.0, std=1.0),
+    )
+    whole, halves = (("rows", "width"), ("width", "1")), (("rows", "width//2", "2"), ("width", "2", "1"))
+    symbolic = (whole, (("2", "2"), ("2", "1")), whole, halves, halves, halves, (("2", "2"), ("2", "1")))
+    graph = Graph(2, ops, (Ref(5), Ref(6)))
+    kernels = ((0,), (0,), (0,), (1,), (2,))
+    return TracedGraph("test:made", 0, graph, inputs, kernels, symbols={"rows": 3, "width": 8}, symbolic=symbolic)
+
+
+def test_subgraphs_keep_the_expressions_that_concern_them() -> None:
+    traced = _symbolic()
+    found = {tuple(v.graph.op_sequence): v for v in cut_graph(traced, Counter())}
+    fused = found["operator.add", ".view", EXP]
+    assert fused.category == "fusible"
+    assert fused.symbols == {"rows": 3, "width": 8}
+    assert fused.graph.ops[1].args[1:] == (Sym("rows"), Sym("width//2"), 2)
+    assert fused.inputs[0].shape == (3, 8)
+    assert fused.inputs[0].symbolic_shape == ("rows", "width")
+    assert fused.inputs[0].symbolic_stride == ("width", "1")
+    assert found[(TANH,)].symbols == {}
+    assert found[(TANH,)].inputs[0].symbolic_shape is None
+    product = found[("torch.matmul",)]
+    assert product.symbols == {"rows": 3, "width": 8}
+    assert product.inputs[1].symbolic_shape == ("2", "2")
+
+
+def test_expressions_hold_at_other_sizes() -> None:
+    fused = next(v for v in cut_graph(_symbolic(), Counter()) if v.category == "fusible")
+    elsewhere = Input("x", "input", "float32", (5, 6), (6, 1))
+    propagated = propagate(at(fused.graph, {"rows": 5, "width": 6}), [elsewhere])
+    (output,) = outputs_of(fused.graph, propagated)
+    assert output.shape == (5, 3, 2)
+    assert fused.outputs[0].shape == (3, 4, 2)
+
+
+def test_an_expression_without_a_value_is_counted() -> None:
+    traced = _symbolic()
+    broken = TracedGraph("test:made", 0, traced.graph, traced.inputs, symbols={"rows": 3}, symbolic=traced.symbolic)
+    dropped: Counter[str] = Counter()
+    assert list(cut_graph(broken, dropped)) == []
+    assert dropped == {"graph: graph": 1}
+
+
+# Two passes
+
+
+def test_graphs_are_cut_one_by_one_in_two_passes() -> None:
+    expected: Counter[str] = Counter()
+    whole = list(cuts(corpus(), expected))
+    dropped: Counter[str] = Counter()
+    texts = Texts()
+    first, second = [], []
+    for traced in corpus():
+        first += cut_graph(traced, dropped)
+        texts.add(tokens(traced))
+    for traced, repeats in zip(corpus(), texts.repeats(), strict=True):
+        second += cut_typical(traced, [(r.start, r.end) for r in repeats], dropped)
+    assert first + second == whole
+    assert dropped == expected
+    assert {v.category for v in second} == {"typical"}
+
+
+def test_barriers_are_no_tokens() -> None:
+    ops = [_call(RELU, Ref(0)), _call("torch.rand_like", Ref(1)), _method("view", Ref(1), 16)]
+    assert tokens(_traced(ops)) == [RELU, None, ".view"]
+
+
+def test_a_graph_that_does_not_propagate_has_no_typical_ranges() -> None:
+    dropped: Counter[str] = Counter()
+    assert list(cut_typical(_traced([_method("view", Ref(0), 5)]), [(0, 1)], dropped)) == []
+    assert not dropped  # the first pass counts it
+
+
+def test_every_op_with_its_arguments_is_cut_or_counted() -> None:
+    """Each op of the real graphs: a sole_op subgraph of its own, or one of the causes."""
+    for traced in corpus():
+        dropped: Counter[str] = Counter()
+        cut_ops = [v.sources[0].start for v in cut_graph(traced, dropped) if v.category == "sole_op"]
+        assert len(set(cut_ops)) == len(cut_ops)
+        counted = sum(n for cause, n in dropped.items() if cause.startswith(("op:", "sole_op:")))
+        assert len(cut_ops) + counted == len(traced.graph.ops)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from extraction.example_inputs import BATCH, TEXT_LENGTH, by_signature, first_parameter
+from extraction.example_inputs import BATCH, TEXT_LENGTH, Example, by_signature, first_parameter
 from extraction.failures import ModelError
 
 
@@ -14,11 +14,16 @@ def model(parameters: str) -> torch.nn.Module:
     return type("Model", (torch.nn.Module,), {"forward": scope["forward"]})()
 
 
-def shapes(parameters: str, config: dict) -> dict[str, tuple[int, ...]]:
+def examples(parameters: str, config: dict) -> dict[str, Example]:
     with torch.device("meta"):
         inputs = by_signature(model(parameters), config)
-    assert all(value.device.type == "meta" for value in inputs.values() if isinstance(value, torch.Tensor))
-    return {name: tuple(value.shape) for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+    found = {name: value for name, value in inputs.items() if isinstance(value, Example)}
+    assert all(each.tensor.device.type == "meta" and each.tensor.dim() == len(each.dims) for each in found.values())
+    return found
+
+
+def shapes(parameters: str, config: dict) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(each.tensor.shape) for name, each in examples(parameters, config).items()}
 
 
 def test_text_is_as_long_as_positions_allow() -> None:
@@ -37,6 +42,30 @@ def test_a_decoder_gets_ids_where_the_model_has_both_sides() -> None:
     assert shapes(parameters, {"is_encoder_decoder": True})["decoder_input_ids"] == (BATCH, TEXT_LENGTH)
     with torch.device("meta"):
         assert by_signature(model(parameters), {})["use_cache"] is False
+
+
+@pytest.mark.parametrize(
+    ("parameters", "config", "dims"),
+    [
+        ("input_ids", {}, ("batch", "sequence")),
+        ("pixel_values", {}, ("batch", None, "height", "width")),
+        ("pixel_values", {"num_frames": 8, "tubelet_size": [2, 16, 16]}, ("batch", "frames", None, "height", "width")),
+        ("input_values", {}, ("batch", "samples")),
+        ("input_values", {"num_mel_bins": 128, "max_length": 1024}, ("batch", "frames", None)),
+        ("input_features", {"num_mel_bins": 80, "max_source_positions": 1500}, ("batch", None, "frames")),
+        ("input_features", {}, ("batch", "frames", None)),
+    ],
+)
+def test_dimensions_that_may_change_have_the_field_s_names(
+    parameters: str, config: dict, dims: tuple[str | None, ...]
+) -> None:
+    assert examples(parameters, config)[parameters].dims == dims
+
+
+def test_the_two_sides_of_a_model_have_lengths_of_their_own() -> None:
+    both = examples("input_ids, attention_mask, decoder_input_ids", {"is_encoder_decoder": True})
+    assert both["attention_mask"].dims == ("batch", "sequence")
+    assert both["decoder_input_ids"].dims == ("batch", "decoder_sequence")
 
 
 @pytest.mark.parametrize(

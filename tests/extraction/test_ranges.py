@@ -1,11 +1,15 @@
 import math
 
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from extraction.propagate import propagate
 from extraction.ranges import ANY, UNIT, Interval, drawn_from, intervals, required
 from extraction.values import TensorValue
 from storage.graph import Graph, Op, Ref
+from storage.graph_fx import to_module
 from storage.records import Input
 
 FLOATS = Input("x", "input", "float32", (4, 6), (6, 1), mean=0.0, std=1.0)
@@ -66,6 +70,65 @@ def test_what_readers_need() -> None:
     through = Op("method", "view", (Ref(0), 2, 2), {})
     embedding = _call("torch.nn.functional.embedding", Ref(2), Ref(1))
     assert _needed(through, (IDS, FLOATS), embedding) == Interval(0.0, 3.0)
+
+
+def test_what_divisors_summands_and_choices_need() -> None:
+    embedding = _call("torch.nn.functional.embedding", Ref(2), Ref(1))
+    assert _needed(_call("operator.truediv", 1.0, Ref(0)), (FLOATS,)) == Interval(0.1, math.inf)
+    assert _needed(_call("operator.floordiv", 7, Ref(0)), (IDS,)) == Interval(1.0, math.inf)
+    for op, low, high in (
+        (_call("operator.add", Ref(0), 2), -2.0, 1.0),
+        (_call("operator.add", 2, Ref(0)), -2.0, 1.0),
+        (_call("operator.sub", Ref(0), 1), 1.0, 4.0),
+        (_call("operator.mul", Ref(0), 2), 0.0, 1.5),
+        (_call("operator.add", Ref(0), Ref(0)), 0.0, 1.5),
+        (_call("torch.where", True, Ref(0), 1), 0.0, 3.0),
+        (_call("torch.clamp", Ref(0), 0, 100), 0.0, 3.0),
+        (_call("operator.getitem", Ref(0), slice(1, 3)), 0.0, 3.0),
+    ):
+        assert _needed_by(op, embedding) == Interval(low, high)
+
+
+def _needed_by(op: Op, reader: Op) -> Interval:
+    graph = Graph(2, (op, reader), (Ref(3),))
+    infos = [TensorValue("int64", (4,), (1,), 0), TensorValue("float32", (4, 6), (6, 1), 1)]
+    return required(graph, [*infos, infos[0], infos[1]])[0]
+
+
+@given(st.integers(1, 50), st.integers(0, 5), st.sampled_from(["add", "mul", "shift", "scale"]))
+def test_needs_suffice(size: int, constant: int, how: str) -> None:
+    """Indices at both ends of what is needed of them stay inside the table."""
+    ops = {
+        "add": _call("operator.add", Ref(0), Ref(0)),
+        "mul": _call("operator.mul", Ref(0), Ref(0)),
+        "shift": _call("operator.add", Ref(0), constant),
+        "scale": _call("operator.mul", Ref(0), constant + 1),
+    }
+    inputs = (IDS, Input("w", "parameter", "float32", (size + constant, 2), (2, 1)))
+    graph = Graph(2, (ops[how], _call("torch.nn.functional.embedding", Ref(2), Ref(1))), (Ref(3),))
+    needed = required(graph, propagate(graph, inputs).values)[0]
+    hints = drawn_from(TensorValue("int64", (4,), (1,), 0), Interval(0.0, math.inf), needed)
+    for end in (hints["low"], hints["high"]):
+        ids = torch.full((4,), int(end))
+        to_module(graph, "cpu").forward(ids, torch.zeros(size + constant, 2))
+
+
+def test_subscripts_and_places_of_aten_need_what_is_inside() -> None:
+    index = _call("torch.ops.aten.index.Tensor", Ref(1), [None, Ref(0)])
+    assert _needed(index, (IDS, FLOATS)) == Interval(0.0, 5.0)
+    table_first = _call("torch.ops.aten.embedding.default", Ref(1), Ref(0))
+    assert _needed(table_first, (IDS, FLOATS)) == Interval(0.0, 3.0)
+    backward = _call("torch.ops.aten.embedding_dense_backward.default", Ref(1), Ref(0), 11, -1, False)
+    assert _needed(backward, (IDS, FLOATS)) == Interval(0.0, 10.0)
+    pooled = _call("torch.ops.aten.max_pool2d_with_indices.default", Ref(0), [2, 2])
+    image = Input("x", "input", "float32", (1, 2, 6, 8), (96, 48, 8, 1), low=-1.0, high=2.0)
+    assert _known(pooled, _call("operator.getitem", Ref(1), 0), inputs=(image,)) == Interval(-1.0, 2.0)
+    assert _known(pooled, _call("operator.getitem", Ref(1), 1), inputs=(image,)) == Interval(0.0, 47.0)
+
+
+def test_a_tiny_divisor_says_nothing_of_the_quotient() -> None:
+    epsilon = _call("torch.clamp", Ref(0), min=1e-6)
+    assert _known(epsilon, _call("operator.truediv", 1.0, Ref(1))) == Interval(0.0, math.inf)
 
 
 def test_hints() -> None:

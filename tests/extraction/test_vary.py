@@ -1,3 +1,4 @@
+import math
 from collections import Counter
 
 import torch
@@ -5,10 +6,12 @@ import torch
 from dedup.hashes import identify_all
 from dedup.unique import unique
 from extraction.cut import cut_corpus
+from extraction.propagate import Invalid, outputs_of, propagate
 from extraction.vary import vary, vary_all
-from storage.graph import Graph, Op, Ref
+from storage.graph import Graph, Op, Ref, Sym
 from storage.graph_fx import to_module
 from storage.records import Input, Variant, dtype_name
+from storage.symbols import symbols_of
 from tests.support.graphs import corpus, drawn
 
 
@@ -66,3 +69,119 @@ def test_real_variants_run_and_give_what_is_said() -> None:
             outputs = to_module(variant.graph, "cpu").forward(*drawn(variant.inputs))
         assert [(o.dtype, o.shape) for o in variant.outputs] == [(dtype_name(o.dtype), tuple(o.shape)) for o in outputs]
         assert all(torch.isfinite(out).all() for out in outputs if out.is_floating_point()), variant
+
+
+def _symbolic(name: str, *shape: str, dtype: str = "float32", **drawn: float) -> Input:
+    """A contiguous input with this symbolic shape, at batch 2, sequence 37 and size 64."""
+    sizes = {"batch": 2, "sequence": 37, "size": 64}
+    numbers = tuple(eval(each, {}, sizes) for each in shape)
+    stride = tuple(math.prod(numbers[n + 1 :]) for n in range(len(numbers)))
+    steps = tuple("*".join(f"({each})" for each in shape[n + 1 :]) or "1" for n in range(len(shape)))
+    drawn = drawn or {"mean": 0.0, "std": 1.0}
+    return Input(name, "input", dtype, numbers, stride, tuple(shape), symbolic_stride=steps, **drawn)
+
+
+def _traced(inputs: list[Input], *ops: Op, **symbols: int) -> Variant:
+    graph = Graph(len(inputs), ops, (Ref(len(inputs) + len(ops) - 1),))
+    return Variant("fusible", graph, tuple(inputs), (), symbols=symbols)
+
+
+HEADS = _traced(
+    [_symbolic("x", "batch", "sequence", "64")],
+    Op("method", "view", (Ref(0), Sym("batch"), Sym("sequence"), 4, 16), {}),
+    Op("method", "transpose", (Ref(1), 1, 2), {}),
+    Op("function", "torch.softmax", (Ref(2), -1), {}),
+    batch=2,
+    sequence=37,
+)
+
+
+def test_symbolic_subgraphs_are_tried_at_points_and_constants_follow() -> None:
+    dropped: Counter[str] = Counter()
+    found = list(vary(HEADS, dropped))
+    assert not dropped and len(found) == 30
+    assert [i.dtype for v in found[:3] for i in v.inputs] == ["float32", "float16", "bfloat16"]
+    assert found[0].symbols == {"batch": 2, "sequence": 37}
+    assert {v.symbols["batch"] for v in found} >= {1, 2, 32}
+    for variant in found:
+        batch, sequence = variant.symbols["batch"], variant.symbols["sequence"]
+        (x,), (out,) = variant.inputs, variant.outputs
+        assert (x.shape, x.stride) == ((batch, sequence, 64), (64 * sequence, 64, 1))
+        assert variant.graph.ops[0].args[1:] == (batch, sequence, 4, 16) and not symbols_of(variant.graph)
+        assert (out.dtype, out.shape) == (x.dtype, (batch, 4, sequence, 16))
+        assert x.symbolic_shape == ("batch", "sequence", "64")
+
+
+def test_outputs_at_points_are_what_propagation_of_each_variant_says() -> None:
+    """Dtypes are propagated at one point and points on one dtype; here every variant is."""
+    for variant in vary_all([HEADS, INDEXED, CONVOLVED]).variants:
+        propagated = propagate(variant.graph, variant.inputs)
+        assert not isinstance(propagated, Invalid)
+        assert outputs_of(variant.graph, propagated) == variant.outputs
+
+
+def test_only_symbols_that_are_named_and_shapes_that_differ_count() -> None:
+    halves = _traced([_symbolic("x", "batch", "8")], RELU, batch=2, sequence=37)
+    assert [v.inputs[0].shape[0] for v in vary(halves, Counter(), ["float32"])] == [2, 1, 3, 4, 6, 8, 16, 32, 64, 128]
+    assert all(v.symbols.keys() == {"batch"} for v in vary(halves, Counter()))
+    pooled = _traced([_symbolic("x", "batch", "min(4, size)")], RELU, batch=2, size=64)
+    shapes = [v.inputs[0].shape for v in vary(pooled, Counter(), ["float32"])]
+    assert len(shapes) == len(set(shapes)) == 6
+
+
+INDEXED = _traced(
+    [
+        _symbolic("table", "sequence", "16"),
+        _symbolic("ids", "batch", "8", dtype="int64", low=0.0, high=36.0),
+        _symbolic("bounded", "batch", "8", dtype="int64", low=0.0, high=11.0),
+    ],
+    Op("function", "operator.getitem", (Ref(0), Ref(1)), {}),
+    Op("function", "operator.getitem", (Ref(0), Ref(2)), {}),
+    Op("function", "operator.add", (Ref(3), Ref(4)), {}),
+    batch=2,
+    sequence=37,
+)
+
+
+def test_bounds_of_indices_follow_the_sizes() -> None:
+    found = vary_all([INDEXED], ["float32"]).variants
+    assert len(found) == 10
+    for variant in found:
+        size = variant.symbols["sequence"]
+        assert [i.high for i in variant.inputs[1:]] == [size - 1, min(11, size - 1)]
+        to_module(variant.graph, "cpu").forward(*drawn(variant.inputs))
+
+
+CONVOLVED = _traced(
+    [_symbolic("x", "batch", "3", "size", "size"), Input("w", "parameter", "float32", (4, 3, 7, 7), (147, 49, 7, 1))],
+    Op("function", "torch.conv2d", (Ref(0), Ref(1), None, 2, 3), {}),
+    Op("method", "reshape", (Ref(2), Sym("batch"), 4, Sym("(size-1)//2+1"), Sym("(size-1)//2+1")), {}),
+    batch=2,
+    size=64,
+)
+
+
+def test_points_that_are_not_valid_are_counted_by_cause() -> None:
+    fixed = _traced(
+        [_symbolic("x", "batch", "sequence", "16")],
+        Op("method", "view", (Ref(0), Sym("batch"), Sym("sequence//37"), 37, 16), {}),
+        batch=2,
+        sequence=37,
+    )
+    dropped: Counter[str] = Counter()
+    assert [v.symbols for v in vary(fixed, dropped, ["float32"])] == [{"batch": 2, "sequence": 37}]
+    assert dropped == {"point: shape or argument": 9}
+
+    shrinking = _traced([_symbolic("x", "batch", "sequence-20")], RELU, batch=2, sequence=37)
+    dropped = Counter()
+    assert len(list(vary(shrinking, dropped))) == 27
+    assert dropped == {"point: expression": 3}
+
+    dropped = Counter()
+    kept = list(vary(HEADS, dropped, max_bytes=1 << 20))
+    assert dropped == {"point: too large": 30 - len(kept)} and 0 < len(kept) < 30
+    assert max(v.inputs[0].shape[0] * v.inputs[0].shape[1] for v in kept) * 64 * 4 * 2 <= 1 << 20
+
+    nameless = _traced([_symbolic("x", "batch", "sequence")], RELU, batch=2)
+    dropped = Counter()
+    assert list(vary(nameless, dropped)) == [] and dropped == {"as traced: expression": 1}

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from extraction.catalog import parse_entry
+from extraction.example_inputs import BATCH, TEXT_LENGTH
 from extraction.pool import Reply
 from extraction.spec import spec_of
 from extraction.traces import Outcome, graph_to_row, read_traces, write_traces
@@ -26,7 +27,12 @@ SMALL = TracedGraph(
     Graph(1, (Op("function", "torch.relu", (Ref(0),), {}),), (Ref(1),)),
     (Input("x", "input", "float32", (2, 3), (3, 1), mean=0.0, std=1.0),),
 )
-ANSWER = {"graphs": [graph_to_row(SMALL)], "graph_breaks": ["because"]}
+ANSWER = {
+    "graphs": [graph_to_row(SMALL)],
+    "graph_breaks": ["because"],
+    "symbols": {},
+    "static_reason": "batch = 2: Eq(batch, 2)",
+}
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +48,8 @@ def test_every_entry_has_an_outcome(outcomes: dict[str, Outcome]) -> None:
     assert bert.row["ops"] == len(bert.graphs[0].graph.ops) > 50
     assert bert.graphs[0].kernels is not None
     assert bert.graphs[0].source == "transformers:bert"
+    assert bert.row["symbols"] == bert.graphs[0].symbols == {"batch": BATCH, "sequence": TEXT_LENGTH}
+    assert bert.row["static_reason"] == ""
     assert set(bert.row["libraries"]) == {"torch", "transformers"}
 
 
@@ -93,6 +101,7 @@ def test_a_worker_that_is_stopped_after_tracing_loses_only_the_kernels() -> None
     outcome = outcome_of(BERT, spec_of(BERT), Reply({}, ANSWER, "timeout", 60, "", 60.0))
     assert outcome.traced
     assert outcome.row["graph_breaks"] == ["because"]
+    assert (outcome.row["symbols"], outcome.row["static_reason"]) == ({}, "batch = 2: Eq(batch, 2)")
     assert outcome.graphs == (replace(SMALL, lowering_error="timeout: stopped after 60 s"),)
 
 

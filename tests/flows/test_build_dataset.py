@@ -1,6 +1,7 @@
 """Builds: what a version holds, doing nothing twice, going on after a kill, and failing without loss."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -81,24 +82,36 @@ def test_one_new_model_traces_one_model_and_keeps_the_eval_families(data_dir, bu
     assert new.manifest.parent == "v1"
 
 
-def test_a_killed_build_goes_on_where_it_stopped(tmp_path):
-    catalog, data = tmp_path / "catalog.txt", tmp_path / "data"
-    catalog.write_text("timm:resnet10t\ntransformers:bert\ntimm:resnet14t\ntimm:resnet18\n")
+def killed_at(pattern: str, catalog: Path, data: Path) -> None:
+    """Start a build, and kill it as soon as a file of that pattern is in its data directory."""
     process = subprocess.Popen(
         [PASSNET, "build", "--catalog", str(catalog), "--data", str(data), "--workers", "1"],
         stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     deadline = time.monotonic() + 200
-    while not list(data.glob("traces/*/*.parquet")):
+    while not list(data.glob(pattern)):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert Store(data).latest() is None, "nothing is published by half a build"
+
+
+def test_a_killed_build_goes_on_where_it_stopped(tmp_path):
+    catalog, data = tmp_path / "catalog.txt", tmp_path / "data"
+    catalog.write_text("timm:resnet10t\ntransformers:bert\ntimm:resnet14t\ntimm:resnet18\n")
+    killed_at("traces/*/*.parquet", catalog, data)
+    killed_at("work/*/variants/*.parquet", catalog, data)
+    kept = len(list(data.glob("work/*/variants/*.parquet")))
     done = passnet("build", "--catalog", catalog, "--data", data)
     assert done.returncode == 0, done.stderr
     assert "4 models" in done.stderr and "4 to trace" not in done.stderr
-    assert Store(data).latest().table("models").num_rows == 4
+    assert "cut-shard" not in done.stderr and "typical-shard" not in done.stderr
+    left, total = map(int, re.search(r"vary-shard: (\d+) of (\d+) shards", done.stderr).groups())
+    assert left == total - kept > 0
+    version = Store(data).latest()
+    assert version.table("models").num_rows == 4
+    assert not [path for path in (data / "work").iterdir() if path.is_dir()]
 
 
 def test_shards_cover_the_catalogue():

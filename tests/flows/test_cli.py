@@ -1,4 +1,4 @@
-"""The command line's manners: help, usage errors, and commands that are not there yet."""
+"""The command line's manners: help, usage errors, and errors in one line."""
 
 import pytest
 
@@ -32,9 +32,10 @@ def test_wrong_usage_exits_with_2(arguments):
     assert passnet(*arguments).returncode == 2
 
 
-@pytest.mark.parametrize("arguments", [["import", "somewhere"], ["export", "sample", "somewhere"]])
-def test_what_is_not_there_yet_says_so(arguments):
-    assert "not there yet" in error_line(passnet(*arguments))
+@pytest.mark.parametrize("arguments", [["import", "nowhere"], ["export", "sample", "somewhere"], ["bench", "sample"]])
+def test_what_is_not_there_is_one_line(arguments, tmp_path):
+    line = error_line(passnet(*arguments, "--data", tmp_path / "data"))
+    assert "nowhere" in line if arguments[0] == "import" else "no dataset version yet" in line
 
 
 def test_push_and_push_again(data_dir):

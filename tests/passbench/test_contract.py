@@ -43,7 +43,7 @@ def test_reads_text_and_lists_what_it_does_not_read(tmp_path):
         ('["a b"]', "must be a JSON list"),
         ("[]", "names no module"),
         ('["rule", "rule"]', "twice"),
-        ('["other"]', "does not exist"),
+        ('["other"]', "no other.py beside it"),
     ],
 )
 def test_a_malformed_list_says_what_to_do(tmp_path, names, message):

@@ -1,0 +1,111 @@
+"""Identified variants as rows on their way to the engine: a row of `subgraphs`, and what orders rows that merge."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from storage.errors import PassNetError
+from storage.records import Variant
+from storage.schema import SUBGRAPHS
+
+PLACE = pa.schema([("model", pa.string()), ("start", pa.int32()), ("end", pa.int32()), ("tie", pa.string())])
+"""The first source of a row; `tie` is a hash of what a variant hash leaves out (roles, ranges, kernels, symbols)."""
+
+ROWS = pa.schema([*SUBGRAPHS, *PLACE])
+
+BATCH = 500
+
+
+def place_of(variant: Variant) -> dict[str, Any]:
+    """The `PLACE` columns of a variant. Raises ValueError if it has no hash (`dedup.hashes.identify` sets it)."""
+    if not variant.variant_hash:
+        raise ValueError("a variant has no hash; identify it first")
+    model, start, end = min(((s.model, s.start, s.end) for s in variant.sources), default=("", -1, -1))
+    hints = [(i.role, i.low, i.high, i.mean, i.std, i.symbolic_shape, i.symbolic_stride) for i in variant.inputs]
+    text = json.dumps([hints, variant.kernels, variant.direction, sorted(variant.symbols.items())])
+    return {"model": model, "start": start, "end": end, "tie": hashlib.sha256(text.encode()).hexdigest()[:16]}
+
+
+def batches(variants: Iterable[Variant], size: int = BATCH) -> Iterator[pa.RecordBatch]:
+    """Identified variants as Arrow batches of `ROWS`."""
+    rest = iter(variants)
+    while chunk := [{**variant.to_row(), **place_of(variant)} for variant in islice(rest, size)]:
+        yield pa.RecordBatch.from_pylist(chunk, ROWS)
+
+
+def write(
+    path: Path,
+    rows: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    summary: Mapping[str, Any],
+    group_rows: int = BATCH,
+) -> int:
+    """Write batches as a Parquet file that is there complete or not at all, and so marks its work as done.
+
+    Row groups have `group_rows` rows, the last one fewer. `summary` (JSON data, which may be filled while `rows` is
+    consumed) goes with it; `summary_of` reads it. Returns the number of rows. Raises PassNetError if the file cannot be
+    written.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    count = 0
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
+            for group in _groups(rows, schema, group_rows):
+                writer.write_table(group, row_group_size=len(group))
+                count += len(group)
+            writer.add_key_value_metadata({"summary": json.dumps(dict(summary))})
+        partial.replace(path)
+    except OSError as error:
+        raise PassNetError(f"cannot write {path}: {error.strerror or error}; free some space, or move it") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return count
+
+
+def _groups(rows: Iterable[pa.RecordBatch], schema: pa.Schema, size: int) -> Iterator[pa.Table]:
+    """The same rows in tables of exactly `size` rows, the last one shorter."""
+    pending = pa.Table.from_batches([], schema)
+    for batch in rows:
+        pending = pa.concat_tables([pending, pa.Table.from_batches([batch], schema)])
+        while len(pending) >= size:
+            yield pending.slice(0, size).combine_chunks()
+            pending = pending.slice(size)
+    if len(pending):
+        yield pending.combine_chunks()
+
+
+def summary_of(path: Path) -> dict[str, Any]:
+    """The summary of a file of `write`. Raises PassNetError if the file is corrupt."""
+    try:
+        return json.loads(pq.read_metadata(path).metadata[b"summary"])
+    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+        raise PassNetError(f"{path} is corrupt ({str(error).splitlines()[0]}): delete it and run again") from error
+
+
+def stream(path: Path, columns: Sequence[str] | None = None, size: int = BATCH) -> Iterator[pa.RecordBatch]:
+    """The batches of a file of `write`, in its order. Raises PassNetError if the file is corrupt."""
+    try:
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches(size, columns=columns)
+    except (OSError, pa.ArrowException) as error:
+        raise PassNetError(f"{path} is corrupt ({str(error).splitlines()[0]}): delete it and run again") from error
+
+
+def tables(path: Path, columns: Sequence[str], size: int = 8 * BATCH) -> Iterator[pa.Table]:
+    """The rows of a file of `write` in larger pieces."""
+    pending: list[pa.RecordBatch] = []
+    for batch in stream(path, columns):
+        pending.append(batch)
+        if sum(map(len, pending)) >= size:
+            yield pa.Table.from_batches(pending)
+            pending = []
+    if pending:
+        yield pa.Table.from_batches(pending)

@@ -1,0 +1,75 @@
+"""Trace the models of catalogues into a data directory's traces, on a machine that need not have Prefect.
+
+    python3 tests/benchmarks/trace_corpus.py --catalog timm --catalog transformers --workers 16 --data DIR
+
+Keeps a shard whenever 50 models are done, so it goes on where it stopped; `passnet build --data DIR` with the same
+libraries finds the traces. Prints a line a model and, at the end, a table by category of outcome.
+"""
+
+import argparse
+import random
+import sys
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from extraction.catalog import read_catalog
+from extraction.trace_store import TraceStore
+from extraction.traces import Outcome
+from extraction.workers import trace_all
+
+_SHARD = 50
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--catalog", action="append", required=True)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--limit", type=int, default=None, help="models, drawn at random")
+    parser.add_argument("--timeout", type=float, default=300.0, help="seconds a model")
+    parser.add_argument("--memory", type=int, default=8_192, help="MiB a model")
+    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds; the rest is left for another time")
+    arguments = parser.parse_args()
+    entries = [entry for name in arguments.catalog for entry in read_catalog(name, None)]
+    random.Random(0).shuffle(entries)  # so that what a budget leaves is a fair sample
+    entries = entries[: arguments.limit]
+    store = TraceStore(arguments.data / "traces")
+    missing = store.missing(entries)
+    print(f"{len(entries)} models, {len(missing)} to trace", flush=True)
+    started, shard, ends, seconds = time.monotonic(), [], Counter(), 0.0
+    limits = {"workers": arguments.workers, "timeout_s": arguments.timeout, "memory_mb": arguments.memory}
+    with closing(trace_all(missing, **limits)) as outcomes:
+        for number, outcome in enumerate(outcomes, 1):
+            shard.append(outcome)
+            ends[outcome.row["error_category"] or "traced"] += 1
+            seconds += outcome.row["seconds"]
+            print(line(number, outcome), flush=True)
+            if len(shard) == _SHARD:
+                store.add(shard)
+                shard = []
+            if time.monotonic() - started > arguments.budget:
+                break
+    if shard:
+        store.add(shard)
+    took = time.monotonic() - started
+    done = sum(ends.values())
+    print(f"{done} of {len(missing)} models in {took:.0f} s, {60 * done / max(took, 1):.0f} a minute with "
+          f"{arguments.workers} workers, {seconds / max(done, 1):.1f} s a model")  # fmt: skip
+    for end, count in ends.most_common():
+        print(f"{count:6} {end}")
+
+
+def line(number: int, outcome: Outcome) -> str:
+    """What came of a model."""
+    row = outcome.row
+    what = f"{row['ops']} ops" if outcome.traced else f"{row['error_category']}: {row['message']}"
+    sizes = ",".join(row["symbols"]) or row["static_reason"]
+    return f"[{number}] {row['model']} {row['seconds']:.1f} s {what[:200]} [{sizes[:120]}]"
+
+
+if __name__ == "__main__":
+    main()

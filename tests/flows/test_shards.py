@@ -1,0 +1,45 @@
+"""Shards in killable workers: what fails costs itself alone, and what is done is not done again."""
+
+from pathlib import Path
+
+import pytest
+
+from dedup.hashes import identify_base
+from dedup.rows import batches, stream, write
+from dedup.unique import unique
+from extraction.cut import cut_corpus
+from flows.shards import Limits, Payload, run_shards, shard
+from flows.subgraphs import _each_row
+from storage.records import Variant
+from storage.schema import SUBGRAPHS
+from tests.support.graphs import corpus
+
+LIMITS = Limits(workers=2, timeout_s=200, memory_mb=4000)
+
+
+@pytest.fixture
+def subgraphs(tmp_path: Path) -> Path:
+    found = unique(map(identify_base, cut_corpus(corpus()[:1]).variants)).variants[:3]
+    path = tmp_path / "subgraphs.parquet"
+    write(path, (b.select(SUBGRAPHS.names) for b in batches(found)), SUBGRAPHS, {})
+    return path
+
+
+def _rows(payload: Payload) -> list[Variant]:
+    return [Variant.from_row(row) for batch in stream(Path(payload["out"])) for row in batch.to_pylist()]
+
+
+def test_a_shard_that_fails_is_run_in_pieces_and_counted_by_cause(subgraphs: Path, tmp_path: Path) -> None:
+    good = shard(tmp_path / "out", file=str(subgraphs), group=0, rows=[0])
+    bad = shard(tmp_path / "out", file=str(subgraphs), group=0, rows=[1, 2, 3])  # there is no row 3
+    done = run_shards("vary_shard", [good, bad], _each_row, LIMITS)
+    assert done.dropped["vary-shard: crashed"] == 1
+    assert [payload["rows"] for payload in done.payloads] == [[0], [1], [2]]
+    forward = [v for payload in done.payloads for v in _rows(payload) if v.direction == "forward"]
+    assert {v.inputs[0].dtype for v in forward} >= {"float32", "float16", "bfloat16"}
+    assert all(v.variant_hash and v.family_hash and v.code for v in forward)
+
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    again = run_shards("vary_shard", [good, bad], _each_row, LIMITS)
+    assert again == done, "only what failed is tried again"
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
