@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from flows import DEFAULT_DATA
+from flows.llm_options import llm_options
 from storage.errors import PassNetError
 from storage.schema import CATEGORIES
 
@@ -166,6 +167,7 @@ def build(catalog: str, limit: int | None, workers: int | None, data: Path, as_j
 @protocol_option
 @flush_option
 @click.option("--rerun", is_flag=True, help="Measure again what an earlier run has measured.")
+@llm_options
 @json_option
 def evaluate(as_json: bool, data: Path, **parameters: Any) -> None:
     """Let authors write passes for samples, benchmark them, and publish a version with results and scores."""
@@ -265,6 +267,24 @@ def score(runs: tuple[str, ...], as_json: bool, **parameters: Any) -> None:
     from flows.tables import score_text
 
     emit(score_run(runs, **parameters), as_json, score_text)
+
+
+@main.command()
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="New directory for the dataset.")
+@click.option("--run", "runs", multiple=True, default=("latest",), show_default=True, metavar="RUN", help="As `score`.")
+@click.option("--min-score", type=float, default=1.0, show_default=True, help="Aggregate score of an attempt at least.")
+@click.option("--per-sample", type=click.IntRange(1), default=None, help="Best attempts of each sample at most.")
+@click.option("--submitted/--any-exit", default=True, show_default=True, help="Only attempts that ended by submitting.")
+@click.option("--unmeasured", is_flag=True, help="Take attempts whose times mean nothing too, such as the CPU's.")
+@data_option
+@version_option
+@json_option
+def trajectories(out: Path, data: Path, as_json: bool, **parameters: Any) -> None:
+    """Export attempts of the author llm as chat messages, to train a model on: correct, honest, training samples only."""
+    from flows.export_chat import export_trajectories
+
+    done = export_trajectories(out, data, **parameters)
+    emit(done, as_json, lambda d: f"{d['exported']} conversations in {d['path']}")
 
 
 @main.command()

@@ -8,6 +8,7 @@ KEYS = {
     **{category: ["variant_hash"] for category in CATEGORIES},
     "samples": ["sample", "split"],
     "results": ["run", "sample", "variant_hash", "attempt"],
+    "trajectories": ["run", "sample", "attempt"],
 }
 """What identifies a row of each config."""
 
