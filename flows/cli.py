@@ -280,7 +280,7 @@ def score(runs: tuple[str, ...], as_json: bool, **parameters: Any) -> None:
 @version_option
 @json_option
 def trajectories(out: Path, data: Path, as_json: bool, **parameters: Any) -> None:
-    """Export attempts of the author llm as chat messages, to train a model on: correct, honest, training samples only."""
+    """Export attempts of the author llm as chat messages: correct and honest ones, of training samples only."""
     from flows.export_chat import export_trajectories
 
     done = export_trajectories(out, data, **parameters)
