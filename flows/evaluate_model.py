@@ -5,7 +5,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from prefect import flow
 
-from agent.author import Author, Interactive, RunLimitReached
+from agent.author import Author, Interactive, RunLimitReached, Submission
 from agent.llm.options import LlmOptions
 from agent.registry import author as author_named
 from flows import DEFAULT_DATA
@@ -32,6 +32,9 @@ from storage.versions import Store, Version
 
 CODE_VERSION = "3"
 """Part of a run's id; raised when authors or PassBench change so that old results must be measured again."""
+
+AHEAD = 24
+"""Samples whose passes are compiled together on a GPU before they are timed one by one."""
 
 
 @flow(name="evaluate-model")
@@ -75,16 +78,22 @@ def evaluate_model(
         for writer in authors:
             run = run_id(opened, writer, samples, attempts, str(where), settings)
             directory = Path(data) / "runs" / run
-            step = partial(evaluate_sample, bench, writer, run, directory, attempts, rerun)
             if isinstance(writer, Interactive):
                 writer.begin([] if rerun else saved_trajectories(directory))
+            write = partial(write_sample, bench, writer, run, directory, attempts, rerun)
+            measure = partial(measure_sample, bench, writer, run, directory)
+            together = AHEAD if where.startswith("cuda") and not isinstance(writer, Interactive) else 1
             runs[run] = []
+            number = 0
             try:
-                for number, (sample, rows) in enumerate(
-                    zip(samples, each(step, samples, "evaluate-sample"), strict=True), 1
-                ):
-                    runs[run] += rows
-                    say(f"[{number}/{len(samples)}] {writer.name} {sample.sample}: {outcome(rows)}")
+                for start in range(0, len(samples), together):
+                    written = list(each(write, samples[start : start + together], "write-sample"))
+                    if together > 1:
+                        bench.prepare([(own.sample, handed.pass_dir) for own in written for handed in own.passes])
+                    for rows in each(measure, written, "measure-sample"):
+                        runs[run] += rows
+                        say(f"[{number + 1}/{len(samples)}] {writer.name} {samples[number].sample}: {outcome(rows)}")
+                        number += 1
             except RunLimitReached as limit:
                 if not runs[run]:
                     raise
@@ -134,27 +143,55 @@ def run_id(
     return f"{author.name}-{digest[:10]}"
 
 
-def evaluate_sample(
+@dataclass(frozen=True)
+class Written:
+    """What an author hands in for a sample, by attempt; empty if the sample is measured already."""
+
+    sample: Sample
+    submissions: tuple[Submission, ...] = ()
+
+    @property
+    def passes(self) -> list[Submission]:
+        """Those that are a pass."""
+        return [each for each in self.submissions if each.compiler == "pass"]
+
+
+def write_sample(
     bench: Bench, author: Author | Interactive, run: str, directory: Path, attempts: int, rerun: bool, sample: Sample
-) -> list[dict]:
-    """Rows of the results table for one sample; read from the run's directory if they are there already."""
-    done = directory / f"{sample.sample}.parquet"
-    if done.exists() and not rerun:
-        return read_rows(done, RESULTS)
-    rows = []
-    model = author.identity["model"] if isinstance(author, Interactive) else ""
+) -> Written:
+    """Have the author write its passes for one sample, unless its results are in the run's directory already."""
+    if _results(directory, sample).exists() and not rerun:
+        return Written(sample)
+    submissions = []
     for attempt in range(1, attempts + 1):
         place = directory / "passes" / sample.sample / str(attempt)
         if place.exists():  # of a run that was killed before it had measured, or that is measured again
             shutil.rmtree(place)
-        submission = write_pass(bench, author, run, directory, attempt, sample, rerun)
+        submissions.append(write_pass(bench, author, run, directory, attempt, sample, rerun))
+    return Written(sample, tuple(submissions))
+
+
+def measure_sample(
+    bench: Bench, author: Author | Interactive, run: str, directory: Path, written: Written
+) -> list[dict]:
+    """Rows of the results table for one sample; read from the run's directory if they are there already."""
+    sample = written.sample
+    if not written.submissions:
+        return read_rows(_results(directory, sample), RESULTS)
+    rows = []
+    model = author.identity["model"] if isinstance(author, Interactive) else ""
+    for attempt, submission in enumerate(written.submissions, 1):
         for result in bench.run(sample, submission.compiler, submission.pass_dir):
             row = result.to_row(run=run, author=author.name, model=model, attempt=attempt)
             if submission.reason and row["status"] == "ok" and not row["reason"]:
                 row["reason"] = submission.reason
             rows.append(row)
-    write_rows(done, rows, RESULTS)
+    write_rows(_results(directory, sample), rows, RESULTS)
     return rows
+
+
+def _results(directory: Path, sample: Sample) -> Path:
+    return directory / f"{sample.sample}.parquet"
 
 
 def publish(
