@@ -1,12 +1,13 @@
 """The backward graphs of subgraphs (`extraction.gradients`) as subgraphs of their own, by their categories' rules."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
 from extraction.cut import cut_range, fusible_ranges
 from extraction.gradients import TANGENT_STD, BackwardError, Split, split
+from extraction.halves import exchanged, holds_halves
 from extraction.lowering import LoweringError, kernels_by_op
 from extraction.plateaus import MAX_OPS
 from extraction.prepared import Prepared, prepare
@@ -15,12 +16,30 @@ from storage.graph import cut, refs
 from storage.records import Input, TracedGraph, Variant
 
 
+def backward_all(variants: Iterable[Variant], dropped: Counter[str]) -> Iterator[Variant]:
+    """Yields the backward subgraphs of forward subgraphs, each as `backward` gives them.
+
+    Two neighbours that are one subgraph on the two half precisions have one backward graph on them (both are two bytes
+    wide, and widen to float32 alike), so it is traced once: tracing gradients is most of what varying costs.
+    """
+    last, found, causes = None, [], Counter()
+    for variant in variants:
+        if last is not None and holds_halves(variant) and exchanged(last) == variant:
+            found = [exchanged(each) for each in found]
+        else:
+            causes = Counter()
+            found = list(backward(variant, causes))
+        last = variant
+        dropped.update(causes)
+        yield from found
+
+
 def backward(variant: Variant, dropped: Counter[str]) -> Iterator[Variant]:
     """Yields the backward subgraphs of a concrete forward subgraph, in its category; `dropped` counts by cause.
 
     sole_op: the whole graph, if one op of it computes. typical: the whole graph, in as few parts of equal length as the
     limit of 64 ops allows; what repeats in the corpus, repeats in the same parts. fusible: its kernel-count plateaus.
-    Sources and symbols are those of the forward subgraph.
+    Sources, occurrences and symbols are those of the forward subgraph.
     """
     try:
         parts = split(variant)
@@ -34,7 +53,11 @@ def backward(variant: Variant, dropped: Counter[str]) -> Iterator[Variant]:
         if isinstance(found, Variant):
             inputs = _with_small_gradients(found, prepared, parts)
             yield found.with_changes(
-                direction="backward", inputs=inputs, sources=variant.sources, symbols=variant.symbols
+                direction="backward",
+                inputs=inputs,
+                sources=variant.sources,
+                occurrences=variant.occurrences,
+                symbols=variant.symbols,
             )
         else:
             dropped[f"backward: {found}"] += 1

@@ -22,6 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from extraction.propagate import Invalid, propagate
 from extraction.ranges import ANY, Interval, drawn_from, intervals
 from extraction.values import TensorValue
+from storage.effects import writes
 from storage.errors import PassNetError
 from storage.graph import Graph, GraphError, Op, Ref, map_refs
 from storage.graph_fx import from_fx, to_module
@@ -139,6 +140,8 @@ def _has_gradient(each: Input) -> bool:
 def _without_changed_inputs(variant: Variant) -> Graph:
     """The graph on copies of the inputs that it changes: autograd refuses changes of what it differentiates by."""
     graph = variant.graph
+    if not any(writes(op) for op in graph.ops):
+        return graph
     propagated = propagate(graph, variant.inputs)
     if isinstance(propagated, Invalid):
         raise BackwardError(f"the forward graph does not propagate: {propagated.cause}")

@@ -3,7 +3,8 @@
 Each symbol has a ladder of sizes that occur in inference. What a name means is in its words (`decoder_sequence` is a
 sequence), and where a name says nothing, multiples of the traced size serve. With one kind of symbol the points are its
 ladder; with a batch beside it they climb both ladders together, because a product would be mostly sizes that nobody
-runs. The point of the trace is always among them, and one with batch 1.
+runs. A decoder's sequence is a step behind that of its encoder. The point of the trace is always among them, and one
+with batch 1.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,6 +58,10 @@ def points(traced: Mapping[str, int], limit: int = MAX_POINTS) -> list[Point]:
 
 def _candidates(traced: Mapping[str, int]) -> Iterator[Point]:
     ladders = {name: _ladder(name, size) for name, size in traced.items()}
+    kinds = {name: kind_of(name) for name in traced}
+    for name in filter(_is_target, traced):
+        if any(kinds[other] == kinds[name] and not _is_target(other) for other in traced):
+            ladders[name] = (ladders[name][0], *ladders[name][:-1])
     batches = [name for name in traced if _is_batch(name)]
     if not batches or len(batches) == len(traced):
         for step in range(len(BATCH)):
@@ -78,6 +83,11 @@ def _spread(found: Sequence[Point], limit: int) -> list[Point]:
 
 def _is_batch(name: str) -> bool:
     return "batch" in name.split("_")
+
+
+def _is_target(name: str) -> bool:
+    """Whether the name is of what a decoder is given, beside what its encoder is: they are seldom equally long."""
+    return not {"decoder", "target"}.isdisjoint(name.split("_"))
 
 
 def _ladder(name: str, size: int) -> Sequence[int]:

@@ -1,9 +1,7 @@
 """Variants: the same subgraph on other dtypes and at other shape points, each checked by fake-tensor propagation.
 
-All float inputs of a subgraph are cast together. Constants in the graph (`.to(torch.float32)`, `dtype=` arguments) stay
-as they are, as they would in a model cast with `model.to(dtype)`; where a float constant does not fit the dtype (a mask
-of the lowest float32), there is no variant. A subgraph that takes or mentions float64 or complex numbers keeps its
-dtypes: it wants that precision.
+All float inputs of a subgraph are cast together; what that makes of its constants is in `extraction.casts`. Where a
+float constant does not fit the dtype (a mask of the lowest float32), there is no variant.
 
 A subgraph whose shapes or constants follow symbols is tried at the points of `extraction.points`: constants, shapes and
 strides are its expressions there, and bounds of indices follow.
@@ -15,20 +13,19 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from extraction.casts import casts_back, dtypes_of, with_casts_back
 from extraction.dtype_rules import largest_constant
 from extraction.footprint import footprint
 from extraction.place import named_symbols, placed, with_bounds
 from extraction.points import MAX_POINTS, points
 from extraction.propagate import Invalid, Propagated, outputs_of, propagate
 from extraction.ranges import required
-from storage.graph import Graph, GraphError, Value
+from storage.graph import Graph, GraphError
 from storage.records import Input, Output, Variant, dtype_of
 
 DTYPES = ("float32", "float16", "bfloat16")
 MAX_BYTES = 2 << 30
 """Of inputs, intermediates and outputs of a variant together, on the dtypes of its model."""
-_KEPT = frozenset((torch.float64, torch.complex32, torch.complex64, torch.complex128))
-_KEEPING_METHODS = frozenset(("double", "cdouble", "cfloat", "chalf"))
 
 
 @dataclass(frozen=True)
@@ -41,9 +38,11 @@ class VaryResult:
 
 @dataclass(frozen=True)
 class _Cast:
-    """What a dtype makes of a subgraph. `same_layout`: its outputs lie in memory as those of the model's dtypes do."""
+    """What a dtype makes of a subgraph. `back` are its casts back to the model's dtype (`extraction.casts`).
+    `same_layout`: its outputs lie in memory as those of the model's dtypes do."""
 
     label: str
+    back: tuple[int, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     same_layout: bool
@@ -115,12 +114,12 @@ def vary(
             here = replace(here, inputs=with_bounds(here.graph, here.inputs, here.propagated, needs))
         for cast in casts:
             inputs = tuple(replace(i, dtype=d) for i, d in zip(here.inputs, cast.inputs, strict=True))
-            outputs = _outputs(here, inputs, cast)
+            graph = with_casts_back(here.graph, cast.back, cast.label)
+            outputs = _outputs(here, graph, inputs, cast)
             if isinstance(outputs, str):
                 dropped[f"{cast.label} at a point: {outputs}"] += 1
             else:
-                changes = {"graph": here.graph, "inputs": inputs, "outputs": outputs}
-                yield variant.with_changes(**changes, symbols=sizes)
+                yield variant.with_changes(graph=graph, inputs=inputs, outputs=outputs, symbols=sizes)
 
 
 def _place(variant: Variant, sizes: Mapping[str, int]) -> _Placed | str:
@@ -136,21 +135,23 @@ def _place(variant: Variant, sizes: Mapping[str, int]) -> _Placed | str:
 def _casts(base: _Placed, dtypes: Sequence[str], dropped: Counter[str]) -> Iterator[_Cast]:
     """The dtypes that the subgraph takes; `dropped` counts the others."""
     for label, inputs in dtypes_of(base.graph, base.inputs, dtypes):
-        outputs: tuple[Output, ...] | str | None = base.outputs
+        outputs: tuple[Output, ...] | str = base.outputs
+        back: tuple[int, ...] = ()
         if inputs != base.inputs:
-            outputs = _check(base.graph, inputs, label)
+            back = casts_back(base.graph, base.inputs, inputs, label)
+            outputs = _check(with_casts_back(base.graph, back, label), inputs, label)
         if isinstance(outputs, str):
             dropped[f"{label}: {outputs}"] += 1
             continue
         same = [(o.shape, o.stride) for o in outputs] == [(o.shape, o.stride) for o in base.outputs]
-        yield _Cast(label, tuple(i.dtype for i in inputs), tuple(o.dtype for o in outputs), same)
+        yield _Cast(label, back, tuple(i.dtype for i in inputs), tuple(o.dtype for o in outputs), same)
 
 
-def _outputs(here: _Placed, inputs: tuple[Input, ...], cast: _Cast) -> tuple[Output, ...] | str:
+def _outputs(here: _Placed, graph: Graph, inputs: tuple[Input, ...], cast: _Cast) -> tuple[Output, ...] | str:
     """The outputs at a point on the dtypes of a cast, or why there are none."""
     if cast.same_layout:
         return tuple(replace(o, dtype=d) for o, d in zip(here.outputs, cast.outputs, strict=True))
-    return _check(here.graph, inputs, cast.label)
+    return _check(graph, inputs, cast.label)
 
 
 def _check(graph: Graph, inputs: tuple[Input, ...], label: str) -> tuple[Output, ...] | str:
@@ -161,27 +162,3 @@ def _check(graph: Graph, inputs: tuple[Input, ...], label: str) -> tuple[Output,
     if isinstance(propagated, Invalid):
         return propagated.cause
     return outputs_of(graph, propagated) or "something other than a tensor comes out"
-
-
-def dtypes_of(graph: Graph, inputs: Sequence[Input], dtypes: Sequence[str]) -> Iterator[tuple[str, tuple[Input, ...]]]:
-    """Yields a label and the inputs of each dtype to try."""
-    has_floats = any(dtype_of(i.dtype).is_floating_point for i in inputs)
-    if not has_floats or any(dtype_of(i.dtype) in _KEPT for i in inputs) or _mentions_kept(graph):
-        yield "as traced", tuple(inputs)
-        return
-    for dtype in dtypes:
-        yield dtype, tuple(replace(i, dtype=dtype) if dtype_of(i.dtype).is_floating_point else i for i in inputs)
-
-
-def _mentions_kept(graph: Graph) -> bool:
-    return any(
-        (op.kind == "method" and op.target in _KEEPING_METHODS) or _holds_kept((op.args, op.kwargs)) for op in graph.ops
-    )
-
-
-def _holds_kept(value: Value) -> bool:
-    if isinstance(value, tuple | list):
-        return any(_holds_kept(item) for item in value)
-    if isinstance(value, dict):
-        return any(_holds_kept(item) for item in value.values())
-    return isinstance(value, torch.dtype) and value in _KEPT

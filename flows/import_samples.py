@@ -64,6 +64,7 @@ def import_samples(
     """
     if split not in SPLITS:
         raise PassNetError(f"--split is one of {', '.join(SPLITS)}, not {split!r}")
+    directory, data = directory.resolve(), data.resolve()  # workers run elsewhere
     store = Store(data)
     data.mkdir(parents=True, exist_ok=True)
     with (

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from dedup.hashes import identify, identify_base
 from dedup.rows import ROWS, batches, write
-from extraction.backward import backward
+from extraction.backward import backward_all
 from extraction.cut import cut_graph, cut_typical
 from extraction.lowering import kernels_by_op
 from extraction.prepared import tokens
@@ -96,7 +96,9 @@ def graphs_of(payload: dict[str, Any]) -> list[TracedGraph]:
 def variants_of(subgraph: Variant, dropped: Counter[str]) -> Iterator[Variant]:
     """All variants of a subgraph; its backward graph on each dtype, at the sizes of its trace."""
     shapes = [each.shape for each in subgraph.inputs]
+    traced = []
     for variant in vary(subgraph, dropped):
         yield variant
         if [each.shape for each in variant.inputs] == shapes:
-            yield from backward(variant, dropped)
+            traced.append(variant)
+    yield from backward_all(traced, dropped)

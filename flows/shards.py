@@ -17,6 +17,7 @@ from dedup.rows import summary_of
 from extraction.failures import classify_end
 from extraction.pool import Reply, run_tasks
 from flows.engine import each, say
+from storage.errors import PassNetError
 
 Payload = dict[str, Any]
 """What a task of `flows.shard_tasks` reads, and `out`, the file that it writes."""
@@ -54,7 +55,8 @@ def run_shards(
 ) -> Done:
     """Run a task of `flows.shard_tasks` on each shard that has no file yet; inside a flow each is a task run.
 
-    `pieces` are what a shard that failed is run as instead.
+    `pieces` are what a shard that failed is run as instead. Raises PassNetError where every piece failed: then it
+    is no fault of models or subgraphs.
     """
     name = task.replace("_", "-")
     say(f"{name}: {sum(not _is_done(one) for one in shards)} of {len(shards)} shards to do")
@@ -64,12 +66,16 @@ def run_shards(
     split = {one["out"]: pieces(one) for one in again + failed}
     rest = [piece for each_ in split.values() for piece in each_ if not _is_done(piece)]
     dropped: Counter[str] = Counter()
+    why = ""
     for reply in _run(task, rest, limits, f"{name}-piece"):
         if not reply.completed:
             category, message = classify_end(reply.end, reply.code, reply.log)
             dropped[f"{name}: {category}"] += 1
+            why = why or f"{category}: {message}"
             say(f"{name}: {category}: {message}: {json.dumps(reply.payload)[:300]}")
     done = [one for first in shards for one in split.get(first["out"], [first]) if _is_done(one)]
+    if shards and not done:
+        raise PassNetError(f"{name} failed on all of its {len(rest)} pieces of work; the first: {why}")
     for one in done:
         dropped.update(summary_of(Path(one["out"]))["dropped"])
     return Done(done, dropped)

@@ -57,7 +57,8 @@ def working(data: Path, traced: Traced) -> Iterator[Path]:
     """A directory for the shards of a build of these traces by this code, below `data`/work.
 
     A build that was killed finds its shards there again. The directory is removed when its block ends well, and with
-    it what builds of other traces left. One build at a time uses a data directory; others wait.
+    it what builds of other traces left. One build at a time uses a data directory; others wait. The path is absolute,
+    since workers run elsewhere.
     """
     digest = hashlib.sha256(torch.__version__.encode())
     for room in (storage, extraction, dedup):
@@ -65,8 +66,8 @@ def working(data: Path, traced: Traced) -> Iterator[Path]:
             digest.update(path.read_bytes())
     digest.update(repr(sorted((path.name, sorted(names.items())) for path, names in traced.files.items())).encode())
     with locked(data / "work"):
-        work = data / "work" / digest.hexdigest()[:20]
-        for other in (data / "work").iterdir():
+        work = data.resolve() / "work" / digest.hexdigest()[:20]
+        for other in work.parent.iterdir():
             if other.is_dir() and other != work:
                 shutil.rmtree(other)
         yield work
@@ -78,7 +79,7 @@ def cut(traced: Traced, work: Path, limits: Limits, engine: Engine) -> Subgraphs
 
     def run() -> list[Done]:
         models = [
-            shard(work / "cut", file=str(path), models=dict(some))
+            shard(work / "cut", file=str(path.resolve()), models=dict(some))
             for path, names in sorted(traced.files.items())
             for some in _parts(sorted(names.items()), CUT_MODELS)
         ]

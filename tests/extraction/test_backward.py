@@ -9,10 +9,11 @@ import torch
 
 from dedup.hashes import identify, identify_all
 from dedup.unique import unique
-from extraction.backward import backward
+from extraction.backward import backward, backward_all
 from extraction.cut import cut_corpus
 from extraction.gradients import split
 from extraction.propagate import outputs_of, propagate
+from extraction.vary import vary
 from passbench.inputs import make_inputs
 from storage.graph import Graph, Op, Ref
 from storage.graph_fx import from_fx, to_module
@@ -207,3 +208,16 @@ def test_saved_values_are_drawn_as_what_made_them_says() -> None:
     (index,) = [i for i in split(SUBGRAPHS["max_pool"]).inputs if i.dtype == "int64" and i.shape == (2, 4, 3, 3)]
     assert (index.low, index.high) == (0.0, 35.0)
     assert split(SUBGRAPHS["embedding"]).inputs[0].high == 10.0
+
+
+def test_the_half_precisions_share_a_trace_and_it_is_that_of_each() -> None:
+    forward = unique(identify_all(cut_corpus(corpus()).variants)).variants[::4]
+    mentions = _variant([LINES], Op("method", "to", (Ref(0), torch.float16), {}), _call("torch.exp", Ref(1)))
+    lines = Input("x", "input", "float32", (2, 5, 8), (40, 8, 1), mean=0.0, std=1.0)
+    for subgraph in (*forward, mentions.with_changes(inputs=(lines,), occurrences=3)):
+        found, expected = Counter(), Counter()
+        variants = list(vary(subgraph, Counter()))
+        shared = list(backward_all(variants, found))
+        assert shared == [each for variant in variants for each in backward(variant, expected)]
+        assert found == expected
+        assert all(each.occurrences == subgraph.occurrences for each in shared)

@@ -44,6 +44,13 @@ def test_sizes_are_those_of_the_modality() -> None:
     assert points({"s0": 12})[1:4] == [{"s0": 3}, {"s0": 6}, {"s0": 9}]
 
 
+def test_a_decoder_is_given_less_than_its_encoder() -> None:
+    found = points({"batch": 2, "decoder_sequence": 60, "sequence": 60})[1:]
+    assert sum(point["decoder_sequence"] < point["sequence"] for point in found) >= 7
+    alone = points({"batch": 2, "decoder_sequence": 60})
+    assert [p["decoder_sequence"] for p in alone] == [p["sequence"] for p in points({"batch": 2, "sequence": 60})]
+
+
 def test_a_static_subgraph_has_one_point() -> None:
     assert points({}) == [{}]
 

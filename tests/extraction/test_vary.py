@@ -53,6 +53,45 @@ def test_dtype_constants_stay_and_decide_what_is_valid() -> None:
     assert dropped == {"float16: dtype": 1, "bfloat16: dtype": 1}
 
 
+def _rms_norm(cast_back: Op) -> Variant:
+    """As Llama and its descendants have it, traced in float32: `weight * normed.to(input_dtype)`, and a product."""
+    ops = (
+        Op("method", "to", (Ref(0), torch.float32), {}),
+        Op("method", "pow", (Ref(2), 2), {}),
+        Op("method", "mean", (Ref(3), -1), {"keepdim": True}),
+        Op("function", "torch.rsqrt", (Ref(4),), {}),
+        Op("function", "operator.mul", (Ref(2), Ref(5)), {}),
+        cast_back,
+        Op("function", "torch.nn.functional.linear", (Ref(7), Ref(1)), {}),
+        Op("method", "float", (Ref(8),), {}),
+    )
+    return _variant(*ops, second="float32")
+
+
+def test_a_cast_back_to_the_dtype_of_the_model_follows_it() -> None:
+    for cast_back in (
+        Op("method", "to", (Ref(6), torch.float32), {}),
+        Op("method", "to", (Ref(6),), {"dtype": torch.float32, "copy": False}),
+    ):
+        dropped: Counter[str] = Counter()
+        found = list(vary(_rms_norm(cast_back), dropped))
+        assert not dropped
+        assert [v.inputs[0].dtype for v in found] == ["float32", "float16", "bfloat16"]
+        assert found[0].graph == _rms_norm(cast_back).graph
+        for variant in found[1:]:
+            dtype = variant.inputs[0].dtype
+            first, back = variant.graph.ops[0], variant.graph.ops[5]
+            assert first.args[1] == torch.float32, "what widens stays"
+            assert [dtype_name(d) for d in (*back.args[1:], *back.kwargs.values()) if d] == [dtype]
+            assert variant.outputs[0].dtype == "float32", "and so does what is named"
+            assert outputs_of(variant.graph, propagate(variant.graph, variant.inputs)) == variant.outputs
+
+
+def test_a_model_in_another_precision_keeps_its_casts() -> None:
+    back = Op("method", "to", (Ref(0), torch.bfloat16), {})
+    assert {v.graph.ops[0].args[1] for v in vary(_variant(back, dtype="bfloat16"), Counter())} == {torch.bfloat16}
+
+
 def test_a_constant_that_does_not_fit_makes_no_variant() -> None:
     lowest = torch.finfo(torch.float32).min
     dtypes, dropped = _dtypes(_variant(Op("function", "operator.add", (Ref(0), lowest), {})))

@@ -10,6 +10,7 @@ from dedup.unique import unique
 from extraction.cut import cut_corpus
 from flows.shards import Limits, Payload, run_shards, shard
 from flows.subgraphs import _each_row
+from storage.errors import PassNetError
 from storage.records import Variant
 from storage.schema import SUBGRAPHS
 from tests.support.graphs import corpus
@@ -43,3 +44,11 @@ def test_a_shard_that_fails_is_run_in_pieces_and_counted_by_cause(subgraphs: Pat
     again = run_shards("vary_shard", [good, bad], _each_row, LIMITS)
     assert again == done, "only what failed is tried again"
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
+
+
+def test_where_everything_fails_there_is_no_result(subgraphs: Path, tmp_path: Path) -> None:
+    """A fault of the machine or of this code is no property of the models."""
+    missing = shard(tmp_path / "out", file=str(subgraphs.with_name("missing.parquet")), group=0, rows=[0, 1])
+    with pytest.raises(PassNetError, match=r"vary-shard failed on all of its 2 pieces of work; the first: .*missing"):
+        run_shards("vary_shard", [missing], _each_row, LIMITS)
+    assert run_shards("vary_shard", [], _each_row, LIMITS).payloads == []
