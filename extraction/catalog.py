@@ -12,8 +12,6 @@ from storage.errors import PassNetError
 QUICKSTART = "quickstart.txt"
 """The packaged catalogue: a convolutional, a transformer and a hybrid side of timm, six modalities of transformers."""
 
-NOT_THERE_YET = "is not there yet; use quickstart, timm, transformers, a directory, or a list file without such entries"
-
 
 @dataclass(frozen=True, order=True)
 class Entry:
@@ -47,8 +45,9 @@ def parse_entry(line: str) -> Entry:
 def read_catalog(catalog: str, limit: int | None = None) -> list[Entry]:
     """The entries of a catalogue, without duplicates, in its order, at most `limit` of them.
 
-    `catalog` is `quickstart`, `timm` (its whole registry), `transformers` (the base model of every model type), the
-    path of a list file, or a directory with graphs in PassNet's or GraphNet's layout. Raises PassNetError for any other
+    `catalog` is `quickstart`, `timm` (its whole registry), `transformers` (the base model of every model type), `hub`
+    or `hub?KEY=VALUE&…` (a listing, see `extraction.hub_source.listing`; needs a limit), the path of a list file, or a
+    directory with graphs in PassNet's or GraphNet's layout. Raises PassNetError for any other
     name, and for each bad line of a file with its number; all lines are checked before this returns.
     """
     if limit is not None and limit < 1:
@@ -56,12 +55,13 @@ def read_catalog(catalog: str, limit: int | None = None) -> list[Entry]:
     if catalog == "quickstart":
         lines = resources.files("extraction").joinpath(QUICKSTART).read_text("utf-8").splitlines()
         entries = _parse_lines(lines, "the quickstart catalogue")
+    elif isinstance(source := sources.SOURCES.get(catalog.partition("?")[0]), sources.ConfigSource):
+        name, _, query = catalog.partition("?")
+        entries = [parse_entry(f"{name}:{model}") for model in source.listing(query, limit)]
     elif isinstance(sources.SOURCES.get(catalog), sources.Source):
         entries = [parse_entry(f"{catalog}:{name}") for name in _all_names(catalog)]
     elif Path(catalog).is_dir():
         entries = _of_directory(Path(catalog))
-    elif catalog in sources.FORMS:
-        raise PassNetError(f"the catalogue {catalog!r} {NOT_THERE_YET}")
     else:
         entries = _read_file(Path(catalog))
     unique = list(dict.fromkeys(entries))
@@ -91,7 +91,8 @@ def _read_file(path: Path) -> list[Entry]:
     try:
         lines = path.read_text("utf-8").splitlines()
     except FileNotFoundError:
-        named = [name for name, source in sources.SOURCES.items() if isinstance(source, sources.Source)]
+        whole = (sources.Source, sources.ConfigSource)
+        named = [name for name, source in sources.SOURCES.items() if isinstance(source, whole)]
         choices = ", ".join(["quickstart", *named])
         raise PassNetError(
             f"there is no catalogue {str(path)!r}; choose {choices}, or give the path of a list file or directory"
@@ -112,8 +113,6 @@ def _parse_lines(lines: list[str], where: str) -> list[Entry]:
             continue
         try:
             entry = parse_entry(text)
-            if entry.source not in sources.SOURCES:
-                raise PassNetError(f"source {entry.source} {NOT_THERE_YET}")
         except PassNetError as error:
             problems.append(f"{where}, line {number}: {error}")
         else:

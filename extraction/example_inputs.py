@@ -2,39 +2,41 @@
 
 Tensors are made on the current default device; under `torch.device("meta")` they take no memory. Their dimensions that
 may have other sizes bear names: `batch`; `sequence` and `decoder_sequence` (tokens), `height` and `width` (pixels),
-`frames` (of a video or a spectrogram), `samples` (of a sound).
+`frames` (of a video or a spectrogram), `samples` (of a sound), `steps` (of a series).
+
+Where a signature and a config leave the layout of an input open (sound with or without a dimension of channels), the
+model itself decides: the first of the layouts with which its forward runs on the meta device.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from itertools import islice, product
 from typing import Any
 
 import torch
 
+from extraction import example_media
+from extraction.example_grids import PATCHED, grid_inputs, patched_inputs
+from extraction.example_media import image
+from extraction.example_series import SERIES
+from extraction.example_tensors import (
+    BATCH,
+    TEXT_LENGTH,
+    Config,
+    Example,
+    Maker,
+    find,
+    rows,
+    tensor,
+    text,
+    text_length,
+)
 from extraction.failures import ModelError
 
-BATCH = 2
-"""Items of an example batch. A trace of one item would hold for one alone: dynamo takes sizes 0 and 1 as constants."""
-TEXT_LENGTH = 60
-"""Tokens of an example text, where the model's positions allow it: a size that no layer has, so that no comparison of
-the two can come out equal by chance and fix the length."""
-IMAGE_SIZE = 224
-"""Height and width of an example image where the config names none, in pixels."""
-AUDIO_SAMPLES = 16_000
-"""One second of sound at the rate that speech models take."""
-AUDIO_FRAMES = 1_000
-"""Frames of an example spectrogram where the config names no length: ten seconds in steps of 10 ms."""
+__all__ = ["BATCH", "MAKERS", "TEXT_LENGTH", "Example", "by_signature", "first_parameter", "image", "takes"]
 
-Config = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Example:
-    """An example tensor. `dims` names the dimensions that may have other sizes; None stands for the others."""
-
-    tensor: torch.Tensor
-    dims: tuple[str | None, ...]
+MAX_TRIALS = 16
+"""Combinations of layouts that are tried on a model at most."""
 
 
 def first_parameter(model: torch.nn.Module) -> str:
@@ -45,100 +47,168 @@ def first_parameter(model: torch.nn.Module) -> str:
 def by_signature(model: torch.nn.Module, config: Config) -> dict[str, Any]:
     """Keyword arguments for `model`: an Example for each modality in its signature, and no cache.
 
-    `config` is the model's own config as JSON data. Raises ModelError ("unsupported_input") if the signature asks for
-    something that nothing here can make.
+    What is no Example is passed on as it is: values that the model's control flow reads. `config` is the model's own
+    config as JSON data. Raises ModelError ("unsupported_input") if the signature asks for something that nothing here
+    can make.
     """
     parameters = inspect.signature(model.forward).parameters
-    made: dict[str, Any] = {}
-    for name, make in MAKERS.items():
-        if name in parameters:
-            made[name] = make(config)
-    if "input_ids" in made and "attention_mask" in parameters:
-        ids = made["input_ids"]
-        made["attention_mask"] = replace(ids, tensor=torch.empty_like(ids.tensor))
-    if "decoder_input_ids" in parameters and config.get("is_encoder_decoder"):
-        made["decoder_input_ids"] = replace(_text(config), dims=("batch", "decoder_sequence"))
-    if "input_ids" in made and "pixel_values" in made and _find(config, "image_token_id", "image_token_index"):
-        # Images stand in the text as tokens whose number the values decide; the text alone is always valid.
-        del made["pixel_values"]
-    if "use_cache" in parameters:
-        made["use_cache"] = False
-    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    missing = [
-        name
-        for name, parameter in parameters.items()
-        if parameter.default is parameter.empty and parameter.kind not in variadic and name not in made
+    if type(model).forward is torch.nn.Module.forward:
+        raise ModelError("unsupported_input", f"{type(model).__name__} has no forward: its parts are called one by one")
+    layouts, fixed = _layouts(model, config, parameters), _constants(model, config, parameters)
+    required = any(_required(parameters[name]) for name in MASKS.keys() & parameters.keys())
+    dtypes = (torch.int64, torch.bool) if required else (torch.int64,)
+    combinations = [
+        {**made, **_masks(made, parameters, dtype), **fixed}
+        for chosen in islice(product(*layouts.values()), MAX_TRIALS)
+        for made in [{name: each for name, each in zip(layouts, chosen, strict=True) if each is not None}]
+        for dtype in dtypes
     ]
+    made = combinations[0]
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    missing = [name for name, each in parameters.items() if _required(each) and each.kind not in variadic]
+    missing = [name for name in missing if name not in made]
     if missing:
         raise ModelError("unsupported_input", f"no example input can be made for {', '.join(missing)}")
     if not any(isinstance(value, Example) for value in made.values()):
         raise ModelError("unsupported_input", f"no example input is known among {', '.join(parameters)}")
+    if len(combinations) == 1:
+        return made
+    return next((each for each in combinations if takes(model, each)), made)
+
+
+def _layouts(model: torch.nn.Module, config: Config, parameters: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Parameter → the layouts that its example may have."""
+    made: dict[str, list[Any]] = {}
+    for name, maker in MAKERS.items():
+        if name in parameters and (_required(parameters[name]) or parameters.keys().isdisjoint(INSTEAD.get(name, ()))):
+            made[name] = [each for each in maker(config, model) if each is not None]
+    if "input_ids" in made:
+        # Media stand in the text as tokens whose number the values decide; the text alone is always valid.
+        for name, tokens in MEDIA_IN_TEXT.items():
+            if name in made and find(config, *tokens) and not _required(parameters[name]):
+                del made[name]
+    if "decoder_input_ids" in parameters and config.get("is_encoder_decoder"):
+        made["decoder_input_ids"] = _decoder_ids(config, model)
+    made = {name: layouts for name, layouts in made.items() if layouts}
+    for name in MEDIA & made.keys():
+        if len(made) > 1 and not _required(parameters[name]):
+            made[name].append(None)  # some models take one modality at a time
     return made
 
 
-def _find(config: Config, *names: str) -> Any:
-    """The first of these fields that is set in the config, else in one of its nested configs, else None."""
-    for level in _levels(config):
-        for name in names:
-            if level.get(name) is not None:
-                return level[name]
-    return None
+def _constants(model: torch.nn.Module, config: Config, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    fixed: dict[str, Any] = {}
+    if "use_cache" in parameters:
+        fixed["use_cache"] = False
+    if any(name in parameters and _required(parameters[name]) for name in ("grid_thw", "image_grid_thw")):
+        fixed |= grid_inputs(model, config, parameters)
+    if any(name in parameters and _required(parameters[name]) for name in PATCHED):
+        fixed |= patched_inputs(config, parameters)
+    return fixed
 
 
-def _levels(config: Config) -> Iterator[Config]:
-    yield config
-    for value in config.values():
-        if isinstance(value, Mapping):
-            yield from _levels(value)
+def _masks(made: Mapping[str, Any], parameters: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Example]:
+    """Masks as long as what they mask."""
+    masks = {}
+    for mask, masked in MASKS.items():
+        of = next((made[name] for name in masked if isinstance(made.get(name), Example)), None)
+        if mask not in parameters or of is None:
+            continue
+        dims = [n for n, dim in enumerate(of.dims) if dim is not None][:2] if of.tensor.dim() > 2 else [0, 1]
+        if len(dims) == 2:
+            masks[mask] = tensor([of.tensor.shape[n] for n in dims], [of.dims[n] for n in dims], dtype)
+    return masks
 
 
-def _text(config: Config) -> Example:
-    positions = _find(config, "max_position_embeddings", "n_positions", "max_target_positions")
-    length = min(TEXT_LENGTH, positions) if isinstance(positions, int) and positions > 0 else TEXT_LENGTH
-    return Example(torch.empty(BATCH, length, dtype=torch.int64), ("batch", "sequence"))
+def takes(model: torch.nn.Module, inputs: Mapping[str, Any]) -> bool:
+    """Whether the model's forward runs on the meta device with these inputs, as far as that can be told there."""
+    arguments = {name: each.tensor if isinstance(each, Example) else each for name, each in inputs.items()}
+    for name in MASKS.keys() & arguments.keys():  # whether a mask masks anything has no answer without values
+        if not _required(inspect.signature(model.forward).parameters[name]):
+            del arguments[name]
+    try:
+        with torch.no_grad(), torch.device("cpu"):
+            model(**arguments)
+    except Exception as error:  # a model's forward may raise anything; what it says of values is no refusal
+        return "meta tensor" in str(error) or "device meta" in str(error)
+    return True
 
 
-def _image(config: Config) -> Example:
-    channels = _find(config, "num_channels", "in_channels", "in_chans") or 3
-    size = _find(config, "image_size") or IMAGE_SIZE
-    if isinstance(size, Mapping):
-        size = (size.get("height", IMAGE_SIZE), size.get("width", IMAGE_SIZE))
-    height, width = (size, size) if isinstance(size, int) else tuple(size)[-2:]
-    frames = _find(config, "num_frames")
-    if frames and _find(config, "tubelet_size"):
-        return Example(
-            torch.empty(BATCH, frames, channels, height, width), ("batch", "frames", None, "height", "width")
-        )
-    return image(channels, height, width)
+def _required(parameter: inspect.Parameter) -> bool:
+    return parameter.default is inspect.Parameter.empty
 
 
-def image(channels: int, height: int, width: int) -> Example:
-    """A batch of images of this size in pixels, channels first."""
-    return Example(torch.empty(BATCH, channels, height, width), ("batch", None, "height", "width"))
+def _ids(config: Config, model: torch.nn.Module) -> list[Example]:
+    """Token ids; of several channels where a model reads text beside codes of sound."""
+    ids, codes = text(config), find(config, "num_codebooks")
+    channels = [codes, codes + 1] if isinstance(codes, int) else []
+    dims = ("batch", "sequence", None)
+    return [ids, *(tensor((*ids.tensor.shape, number), dims, torch.int64) for number in channels)]
 
 
-def _sound(config: Config) -> Example:
-    bins, length = config.get("num_mel_bins"), config.get("max_length")
-    if bins and length:
-        return Example(torch.empty(BATCH, length, bins), ("batch", "frames", None))
-    return Example(torch.empty(BATCH, AUDIO_SAMPLES), ("batch", "samples"))
+def _decoder_ids(config: Config, model: torch.nn.Module) -> list[Example]:
+    """Token ids of the decoder; of several channels where it speaks in codes of sound."""
+    ids = text(config, "decoder_sequence")
+    channels = find(config, "num_channels", "num_codebooks")
+    if not channels:
+        return [ids]
+    shape = (*ids.tensor.shape, channels)
+    return [ids, tensor(shape, ("batch", "decoder_sequence", None), torch.int64)]
 
 
-def _spectrogram(config: Config) -> Example:
-    """(batch, bins, frames) where the config counts positions after a convolution that halves them, else frames
-    first."""
-    bins = _find(config, "num_mel_bins", "input_feat_per_channel", "feature_projection_input_dim", "feature_size")
-    bins = bins or 80
-    positions = config.get("max_source_positions")
-    if positions and config.get("num_mel_bins"):
-        return Example(torch.empty(BATCH, bins, 2 * positions), ("batch", None, "frames"))
-    return Example(torch.empty(BATCH, AUDIO_FRAMES, bins), ("batch", "frames", None))
+def _boxes(config: Config, model: torch.nn.Module) -> list[Example]:
+    """Corners of each token's box on the page."""
+    corners = find(config, "dim_bbox") or 4
+    length = text_length(config)
+    return [tensor((BATCH, length, corners), ("batch", "sequence", None), torch.int64)]
 
 
-MAKERS: dict[str, Callable[[Config], Example]] = {
-    "input_ids": _text,
-    "pixel_values": _image,
-    "input_values": _sound,
-    "input_features": _spectrogram,
+def _embeddings(*sizes: str) -> Maker:
+    def make(config: Config, model: torch.nn.Module) -> list[Example]:
+        return rows(find(config, *sizes), text_length(config), "sequence")
+
+    return make
+
+
+MAKERS: dict[str, Maker] = {
+    "input_ids": _ids,
+    "qformer_input_ids": _ids,
+    "task_inputs": lambda config, model: [
+        tensor((BATCH, find(config, "task_seq_len") or text_length(config)), ("batch", None), torch.int64)
+    ],
+    "bbox": _boxes,
+    "inputs_embeds": _embeddings("hidden_size", "d_model"),
+    "encoder_hidden_states": _embeddings("encoder_hidden_size"),
+    "inputs": _embeddings("d_model", "hidden_size"),
+    "query_embeds": _embeddings("hidden_size"),
+    **example_media.MAKERS,
+    **SERIES,
 }
-"""Parameter name → example, one for each modality."""
+"""Parameter name → the layouts of its example."""
+
+INSTEAD: dict[str, tuple[str, ...]] = {
+    "inputs_embeds": ("input_ids", "pixel_values", "input_features", "input_values"),
+    "encoder_hidden_states": ("input_ids", "inputs_embeds", "hidden_states"),
+    "pixel_values_videos": ("pixel_values", "input_ids"),
+}
+"""Parameters that stand in for others, or that few uses need: an example is made where the signature has no default, or
+none of these parameters."""
+
+MEDIA_IN_TEXT: dict[str, tuple[str, ...]] = {
+    "pixel_values": ("image_token_id", "image_token_index"),
+    "input_features": ("audio_token_id", "audio_token_index"),
+    "input_values": ("audio_token_id", "audio_token_index"),
+    "pixel_values_videos": ("video_token_id", "video_token_index"),
+}
+
+MEDIA = frozenset({"pixel_values", "pixel_values_videos", "input_values", "input_features"})
+
+MASKS: dict[str, tuple[str, ...]] = {
+    "attention_mask": ("input_ids", "inputs_embeds", "states"),
+    "qformer_attention_mask": ("qformer_input_ids",),
+    "input_features_mask": ("input_features",),
+    "feature_attention_mask": ("input_features",),
+    "audio_mel_mask": ("audio_mel",),
+    "visual_attention_mask": ("visual_feats",),
+}
+"""Mask → what it masks: the first of these that there is."""

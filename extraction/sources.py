@@ -1,15 +1,16 @@
 """The sources of models, in one table: how an entry is written, and what makes a spec and a model of it.
 
-A source is added here: a form for its entries, and a module with the functions of `Source`.
+A source is added here: a form for its entries, and a module with the functions of `Source`, of `GraphSource` or of
+`ConfigSource`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from extraction import dir_source, timm_source, transformers_source
+from extraction import dir_source, hub_configs, hub_source, timm_source, transformers_source
 from storage.records import TracedGraph
 
 Config = dict[str, Any]
@@ -53,6 +54,21 @@ class GraphSource:
     graphs: Callable[[Config, str], tuple[TracedGraph, ...]]
 
 
+@dataclass(frozen=True)
+class ConfigSource:
+    """A source of configs that the models of other sources are built from.
+
+    `library`: the package that fetches them. `listing(query, limit)`: names of models, with `@REVISION` where that is
+    known; raises PassNetError. `resolve(name, revision)`: the source that builds the model, and the config that its
+    `normalise` takes. `prefetch(names)`: gets ready to resolve these names and revisions, several at a time.
+    """
+
+    library: str
+    listing: Callable[[str, int | None], list[str]]
+    resolve: Callable[[str, str], tuple[str, Config]]
+    prefetch: Callable[[Iterable[tuple[str, str]]], None]
+
+
 FORMS = {
     "timm": Form("timm:NAME", r"(?P<name>[\w.\-]+)"),
     "transformers": Form("transformers:MODEL_TYPE[/CLASS]", r"(?P<name>[\w.\-]+(/[A-Za-z]\w*)?)"),
@@ -60,10 +76,11 @@ FORMS = {
     "dir": Form("dir:PATH", r"(?P<name>.+)"),
 }
 
-SOURCES: dict[str, Source | GraphSource] = {
+SOURCES: dict[str, Source | GraphSource | ConfigSource] = {
     module.LIBRARY: Source(
         module.LIBRARY, module.names, module.config, module.normalise, module.build, module.example_inputs
     )
     for module in (timm_source, transformers_source)
 }
 SOURCES["dir"] = GraphSource(dir_source.LIBRARY, dir_source.config, dir_source.normalise, dir_source.graphs)
+SOURCES["hub"] = ConfigSource(hub_source.LIBRARY, hub_source.listing, hub_source.resolve, hub_configs.prefetch)

@@ -7,6 +7,7 @@ hashes mean equal graphs by construction.
 import functools
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from importlib.util import find_spec
@@ -14,7 +15,8 @@ from typing import Any, Self
 
 from extraction.catalog import Entry
 from extraction.failures import ModelError
-from extraction.sources import SOURCES
+from extraction.sources import SOURCES, ConfigSource
+from storage.errors import PassNetError
 
 TRACE_VERSION = 2
 """Raised when tracing changes what it makes of the same model."""
@@ -52,22 +54,54 @@ class Spec:
 
 
 def spec_of(entry: Entry) -> Spec:
-    """The spec of a catalogue entry; nothing is built.
+    """The spec of a catalogue entry; nothing is built. Its source is the one that builds the model.
 
     Raises ModelError: "not_found" for a name that the source does not have, "config" for one without a usable config,
     "missing_dependency" where the source's library is not installed.
     """
-    source = SOURCES[entry.source]
+    name, source = entry.source, SOURCES[entry.source]
     try:
-        config = json.dumps(source.normalise(source.config(entry.name)), sort_keys=True, separators=(",", ":"))
-    except ModelError:
+        if isinstance(source, ConfigSource):
+            name, fields = source.resolve(entry.name, entry.revision)
+            source = SOURCES[name]
+        else:
+            fields = source.config(entry.name)
+        config = config_text(source.normalise(fields))
+    except PassNetError:
         raise
     except Exception as error:  # a library's configs may fail in any way; one of them costs its own model
         from extraction.classify import classify  # seconds to import, and seldom needed
 
         raise ModelError(*classify(error, "config")) from error
-    hashed = _sha256(json.dumps([entry.source, config]))
-    return Spec(entry.source, config, hashed, library_versions(entry.source))
+    return Spec(name, config, hash_of(name, config), library_versions(name))
+
+
+def hash_of(source: str, config: str) -> str:
+    """The hash of a source's normalised config, as `config_text` writes it (sha256, hex)."""
+    return _sha256(json.dumps([source, config]))
+
+
+def config_text(normalised: dict[str, Any]) -> str:
+    """A normalised config as text: equal configs give equal texts."""
+    return json.dumps(normalised, sort_keys=True, separators=(",", ":"))
+
+
+def specs_of(entries: Sequence[Entry]) -> list[Spec | ModelError]:
+    """The specs of entries, or why they have none; configs that lie elsewhere are fetched several at a time.
+
+    Raises PassNetError where such a place cannot be reached at all.
+    """
+    for name, source in SOURCES.items():
+        if isinstance(source, ConfigSource):
+            source.prefetch([(entry.name, entry.revision) for entry in entries if entry.source == name])
+    return [_spec_or_error(entry) for entry in entries]
+
+
+def _spec_or_error(entry: Entry) -> Spec | ModelError:
+    try:
+        return spec_of(entry)
+    except ModelError as error:
+        return error
 
 
 def library_versions(source: str) -> tuple[tuple[str, str], ...]:

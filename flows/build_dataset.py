@@ -12,6 +12,7 @@ from prefect import flow
 from dedup.engine import Engine, parquet
 from dedup.samples import Choice, choose_samples
 from extraction.catalog import read_catalog
+from extraction.failures import CATEGORIES
 from extraction.trace_store import TraceStore
 from extraction.traces import Outcome
 from extraction.workers import MEMORY_MB, TIMEOUT_S, trace_all
@@ -38,18 +39,20 @@ def build_dataset(
     memory_mb: int = MEMORY_MB,
     eval_fusible: int = 200,
     eval_typical: int = 200,
+    retry_failed: bool = False,
 ) -> dict:
     """Build a dataset version of a catalogue in the data directory, tracing only what is not traced there yet.
 
     `limit` takes the first entries only; `workers` models or shards are worked on at a time (default: one a core), each
-    within `timeout_s` seconds and `memory_mb` MiB; `eval_fusible` and `eval_typical` bound the evaluation samples.
+    within `timeout_s` seconds and `memory_mb` MiB; `eval_fusible` and `eval_typical` bound the evaluation samples;
+    `retry_failed` traces again what failed before.
     Returns a summary of what was built. Raises PassNetError for a bad catalogue, a directory that cannot be written,
     or a catalogue of which no model can be traced; nothing is published then, and finished shards are kept.
     """
     entries = read_catalog(catalog, limit)
     store = Store(data)
     traces = TraceStore(Path(data) / "traces")
-    missing = traces.missing(entries)
+    missing = traces.missing(entries, CATEGORIES if retry_failed else ())
     limits = Limits(workers or os.cpu_count() or 1, timeout_s, memory_mb)
     say(f"{len(entries)} models in {catalog}, {len(missing)} to trace with {limits.workers} workers")
 
@@ -68,6 +71,9 @@ def build_dataset(
     with working(Path(data), traced) as work, Engine(work / "engine") as engine:
         subgraphs = cut(traced, work, limits, engine)
         variants = vary(subgraphs, work, limits, engine)
+        if not variants.counts:
+            causes = subgraphs.dropped + variants.dropped
+            raise PassNetError(f"no subgraph of {catalog} is left; most often: {causes.most_common(1)[0][0]}")
         quotas = {"eval_fusible": eval_fusible, "eval_typical": eval_typical}
         choice = choose_samples(engine, parquet(variants.paths), earlier_eval=eval_families(earlier), **quotas)
         summary = summary_of_build(traced, subgraphs, variants, choice)

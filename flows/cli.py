@@ -135,14 +135,18 @@ def quickstart(data: Path, workers: int | None, device: str, author: str, limit:
     "--catalog",
     default="quickstart",
     show_default=True,
-    help="quickstart, timm, transformers, a list file (one entry a line: timm:NAME, transformers:TYPE[/CLASS], "
-    "dir:PATH), or a directory of graphs in PassNet's or GraphNet's layout.",
+    help="quickstart, timm, transformers, hub[?library=timm&task=…] (the most downloaded models), a list file (one "
+    "entry a line: timm:NAME, transformers:TYPE[/CLASS], hub:ORG/NAME[@REVISION], dir:PATH), or a directory of graphs in "
+    "PassNet's or GraphNet's layout.",
 )
 @limit_option("Take the first N entries only.")
 @workers_option
+@click.option("--retry-failed", is_flag=True, help="Trace again what failed before.")
 @data_option
 @json_option
-def build(catalog: str, limit: int | None, workers: int | None, data: Path, as_json: bool) -> None:
+def build(
+    catalog: str, limit: int | None, workers: int | None, retry_failed: bool, data: Path, as_json: bool
+) -> None:
     """Trace the models of a catalogue and publish their subgraphs as a dataset version.
 
     Finished shards are kept: run again after an interruption, it goes on where it stopped; run again after success,
@@ -151,7 +155,8 @@ def build(catalog: str, limit: int | None, workers: int | None, data: Path, as_j
     from flows.build_dataset import build_dataset
     from flows.tables import build_text
 
-    emit(build_dataset.fn(catalog=catalog, limit=limit, workers=workers, data=str(data)), as_json, build_text)
+    options = {"limit": limit, "workers": workers, "retry_failed": retry_failed}
+    emit(build_dataset.fn(catalog=catalog, data=str(data), **options), as_json, build_text)
 
 
 @main.command()

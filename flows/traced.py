@@ -5,16 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from extraction.catalog import Entry
 from extraction.failures import ModelError
-from extraction.spec import Spec, spec_of
+from extraction.spec import Spec, specs_of
 from extraction.trace_store import TraceStore
 from extraction.workers import failed_row
 from storage.errors import PassNetError
-from storage.schema import MODELS
 
 
 @dataclass(frozen=True)
@@ -32,16 +28,8 @@ def find_traces(traces: TraceStore, entries: Sequence[Entry]) -> Traced:
 
     Raises PassNetError if a file is corrupt, or an entry is not traced.
     """
-    specs = [_spec(entry) for entry in entries]
-    wanted = {spec.trace_key for spec in specs if isinstance(spec, Spec)}
-    rows: dict[str, tuple[Path, dict[str, Any]]] = {}
-    for path in sorted(traces.directory.glob("*.parquet")):
-        for row in _rows(path):
-            key = Spec(
-                row["source"], row["spec"], row["config_hash"], tuple(sorted(row["libraries"].items()))
-            ).trace_key
-            if key in wanted:
-                rows[key] = path, row
+    specs = specs_of(entries)
+    records = traces.find({spec.trace_key for spec in specs if isinstance(spec, Spec)})
     models: list[dict[str, Any]] = []
     files: dict[Path, dict[str, str]] = {}
     first: dict[str, str] = {}
@@ -51,9 +39,9 @@ def find_traces(traces: TraceStore, entries: Sequence[Entry]) -> Traced:
             models.append(failed_row(entry, None, spec.category, str(spec), 0.0))
             continue
         key = spec.trace_key
-        if key not in rows:
+        if key not in records:
             raise PassNetError(f"{entry.text} has no trace in {traces.directory}; run the build again")
-        path, row = rows[key]
+        path, row = records[key].path, records[key].row
         if key not in first:
             first[key] = entry.text
             graphs += row["graphs"]
@@ -63,19 +51,3 @@ def find_traces(traces: TraceStore, entries: Sequence[Entry]) -> Traced:
             row = {**row, "message": f"shares the trace of {first[key]}", "seconds": 0.0}
         models.append({**row, "model": entry.text, "source": entry.source, "revision": entry.revision})
     return Traced(models, files, graphs)
-
-
-def _spec(entry: Entry) -> Spec | ModelError:
-    try:
-        return spec_of(entry)
-    except ModelError as error:
-        return error
-
-
-def _rows(path: Path) -> list[dict[str, Any]]:
-    try:
-        rows = pq.read_table(path, columns=MODELS.names).to_pylist()
-    except (OSError, pa.ArrowException) as error:
-        raise PassNetError(f"{path} is corrupt ({str(error).splitlines()[0]}): delete it and build again") from error
-    maps = [field.name for field in MODELS if pa.types.is_map(field.type)]
-    return [{**row, **{name: dict(row[name] or ()) for name in maps}} for row in rows]

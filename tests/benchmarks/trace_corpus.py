@@ -3,7 +3,8 @@
     python3 tests/benchmarks/trace_corpus.py --catalog timm --catalog transformers --workers 16 --data DIR
 
 Keeps a shard whenever 50 models are done, so it goes on where it stopped; `passnet build --data DIR` with the same
-libraries finds the traces. Prints a line a model and, at the end, a table by category of outcome.
+libraries finds the traces. `--retry-failed` traces the models again that failed, when the tracing code can do more than
+before; put it after the other options. Prints a line a model and, at the end, a table by category of outcome.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from extraction.catalog import read_catalog
+from extraction.failures import CATEGORIES
 from extraction.trace_store import TraceStore
 from extraction.traces import Outcome
 from extraction.workers import trace_all
@@ -32,13 +34,16 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=None, help="models, drawn at random")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds a model")
     parser.add_argument("--memory", type=int, default=8_192, help="MiB a model")
+    parser.add_argument("--retry-failed", nargs="*", metavar="CATEGORY", choices=CATEGORIES, default=None,
+                        help="trace again what failed before with one of these categories (default: any)")  # fmt: skip
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds; the rest is left for another time")
     arguments = parser.parse_args()
     entries = [entry for name in arguments.catalog for entry in read_catalog(name, None)]
     random.Random(0).shuffle(entries)  # so that what a budget leaves is a fair sample
     entries = entries[: arguments.limit]
     store = TraceStore(arguments.data / "traces")
-    missing = store.missing(entries)
+    retry = CATEGORIES if arguments.retry_failed == [] else arguments.retry_failed or ()
+    missing = store.missing(entries, retry)
     print(f"{len(entries)} models, {len(missing)} to trace", flush=True)
     started, shard, ends, seconds = time.monotonic(), [], Counter(), 0.0
     limits = {"workers": arguments.workers, "timeout_s": arguments.timeout, "memory_mb": arguments.memory}

@@ -60,7 +60,7 @@ def test_a_list_file_with_comments_and_duplicates(tmp_path: Path) -> None:
         ("timm:", "'' is not a name of source timm; expected timm:NAME"),
         ("timm:a b", "'a b' is not a name of source timm"),
         ("transformers:bert/1X", "'bert/1X' is not a name of source transformers; expected transformers:MODEL_TYPE"),
-        ("hub:org/name", "source hub is not there yet; use quickstart"),
+        ("hub:org/name/more", "'org/name/more' is not a name of source hub; expected hub:ORG/NAME"),
         ("dir:", "'' is not a name of source dir; expected dir:PATH"),
     ],
 )
@@ -77,8 +77,10 @@ def test_a_bad_line_says_where_and_what(tmp_path: Path, line: str, what: str) ->
 def test_catalogues_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(PassNetError, match="no catalogue 'quickstrat'; choose quickstart, timm, transformers"):
         read_catalog("quickstrat")
-    with pytest.raises(PassNetError, match="'hub' is not there yet"):
+    with pytest.raises(PassNetError, match=r"more than a million models; say how many .* --limit N"):
         read_catalog("hub")
+    with pytest.raises(PassNetError, match=r"'tsk=x' is not in a query of the Hub; write hub\?KEY=VALUE&… with task"):
+        read_catalog("hub?tsk=x", limit=1)
     with pytest.raises(PassNetError, match=r"has no model\.py anywhere below it"):
         read_catalog(str(tmp_path))
     empty = tmp_path / "empty.txt"

@@ -102,8 +102,8 @@ def test_text_with_images() -> None:
 
 
 def test_what_cannot_be_made_is_named() -> None:
-    with pytest.raises(ModelError, match=r"no example input can be made for prompt_masks, points") as raised:
-        by_signature(model("pixel_values, prompt_masks, points, *args, **kwargs"), {})
+    with pytest.raises(ModelError, match=r"no example input can be made for hints, points") as raised:
+        by_signature(model("pixel_values, hints, points, *args, **kwargs"), {})
     assert raised.value.category == "unsupported_input"
     with pytest.raises(ModelError, match=r"no example input is known among graph_nodes"):
         by_signature(model("graph_nodes=None"), {})

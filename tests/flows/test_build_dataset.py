@@ -1,7 +1,9 @@
 """Builds: what a version holds, doing nothing twice, going on after a kill, and failing without loss."""
 
+import hashlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -82,36 +84,54 @@ def test_one_new_model_traces_one_model_and_keeps_the_eval_families(data_dir, bu
     assert new.manifest.parent == "v1"
 
 
-def killed_at(pattern: str, catalog: Path, data: Path) -> None:
-    """Start a build, and kill it as soon as a file of that pattern is in its data directory."""
-    process = subprocess.Popen(
-        [PASSNET, "build", "--catalog", str(catalog), "--data", str(data), "--workers", "1"],
-        stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
-    deadline = time.monotonic() + 200
-    while not list(data.glob(pattern)):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    assert Store(data).latest() is None, "nothing is published by half a build"
+def killed_at(pattern: str, catalog: Path, data: Path) -> str:
+    """Start a build, and kill it as soon as a new file of that pattern is in its data directory; what it said."""
+    before = set(data.glob(pattern))
+    with (data.parent / "said.txt").open("w+") as said:
+        process = subprocess.Popen(
+            [PASSNET, "build", "--catalog", str(catalog), "--data", os.path.relpath(data), "--workers", "1"],
+            stderr=said, stdout=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        deadline = time.monotonic() + 200
+        while not set(data.glob(pattern)) - before:
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        said.seek(0)
+        assert Store(data).latest() is None, "nothing is published by half a build"
+        return said.read()
 
 
-def test_a_killed_build_goes_on_where_it_stopped(tmp_path):
+def test_models_that_a_killed_build_traced_are_not_traced_again(tmp_path):
     catalog, data = tmp_path / "catalog.txt", tmp_path / "data"
-    catalog.write_text("timm:resnet10t\ntransformers:bert\ntimm:resnet14t\ntimm:resnet18\n")
-    killed_at("traces/*/*.parquet", catalog, data)
+    catalog.write_text("timm:resnet10t\ntransformers:bert\ntimm:resnet14t\n")
+    assert "3 to trace" in killed_at("traces/*/*.parquet", catalog, data)
+    assert "3 models" in (said := killed_at("work/*/cut/*.parquet", catalog, data)) and "1 to trace" in said
+
+
+def test_a_build_that_is_killed_at_every_stage_goes_on_and_gives_the_same_bytes(built, tmp_path):
+    catalog, data = built.parent / "catalog.txt", tmp_path / "data"
+    shutil.copytree(built / "traces", data / "traces")
+    killed_at("work/*/cut/*.parquet", catalog, data)
     killed_at("work/*/variants/*.parquet", catalog, data)
     kept = len(list(data.glob("work/*/variants/*.parquet")))
-    done = passnet("build", "--catalog", catalog, "--data", data)
-    assert done.returncode == 0, done.stderr
-    assert "4 models" in done.stderr and "4 to trace" not in done.stderr
-    assert "cut-shard" not in done.stderr and "typical-shard" not in done.stderr
-    left, total = map(int, re.search(r"vary-shard: (\d+) of (\d+) shards", done.stderr).groups())
+    said = killed_at("work/*/unique/*.parquet", catalog, data)
+    assert "cut-shard" not in said and "typical-shard" not in said
+    left, total = map(int, re.search(r"vary-shard: (\d+) of (\d+) shards", said).groups())
     assert left == total - kept > 0
-    version = Store(data).latest()
-    assert version.table("models").num_rows == 4
+    done = passnet("build", "--catalog", catalog, "--data", os.path.relpath(data))
+    assert done.returncode == 0, done.stderr
+    undisturbed, disturbed = (Store(each).latest().path / "data" for each in (built, data))
+    assert contents(disturbed) == contents(undisturbed)
     assert not [path for path in (data / "work").iterdir() if path.is_dir()]
+
+
+def contents(directory: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in directory.rglob("*.parquet")
+    }
 
 
 def test_shards_cover_the_catalogue():

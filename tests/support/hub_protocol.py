@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 from tests.support.hub_repos import Blob, Commit, Repo, now
 
@@ -114,11 +114,30 @@ def repo_info(call: Call) -> Reply:
 
 
 def list_repos(call: Call) -> Reply:
-    wanted = call.query.get("search", [""])[0]
-    found = [r for (kind, _), r in sorted(call.hub.repos.items()) if kind == call.path["kind"] and wanted in r.name]
-    return _json(
-        [{"id": r.name, "modelId": r.name, "sha": r.head.oid, "private": r.private, "tags": []} for r in found]
-    )
+    """A listing by name, or by `sort`, in pages of at most `page_size`; the next one is in the Link header."""
+    asked = {name: values[0] for name, values in call.query.items()}
+    labels = set(call.query.get("filter", []))
+    found = [
+        repo
+        for (kind, _), repo in sorted(call.hub.repos.items())
+        if kind == call.path["kind"]
+        and asked.get("search", "") in repo.name
+        and labels <= set(repo.labels)
+        and asked.get("pipeline_tag", repo.task) == repo.task
+        and repo.name.startswith(asked.get("author", ""))
+    ]
+    if asked.get("sort") == "downloads":
+        found.sort(key=lambda repo: -repo.downloads)
+    start = int(asked.get("cursor", 0))
+    end = start + min(call.hub.page_size, int(asked.get("limit", call.hub.page_size)))
+    page = [
+        {"id": r.name, "modelId": r.name, "sha": r.head.oid, "private": r.private, "tags": [], "downloads": r.downloads}
+        for r in found[start:end]
+    ]
+    if end >= len(found):
+        return _json(page)
+    query = urlencode({**dict(call.query.items()), "cursor": end}, doseq=True)
+    return _json(page, headers={"Link": f'<{call.hub.endpoint}/api/{call.path["kind"]}?{query}>; rel="next"'})
 
 
 def list_refs(call: Call) -> Reply:
@@ -242,6 +261,8 @@ def delete_tag(call: Call) -> Reply:
 
 def resolve(call: Call) -> Reply:
     revision = call.commit()
+    if call.repo().gated and call.role() != "owner":
+        raise _error(403 if call.role() else 401, "GatedRepo", "Access to this model is restricted.")
     blob = revision.files.get(call.path["path"])
     if blob is None:
         reply = _error(404, "EntryNotFound", f"{call.path['path']} does not exist")

@@ -47,6 +47,10 @@ class Repo:
     private: bool
     head: Commit
     tags: dict[str, Commit] = field(default_factory=dict)
+    downloads: int = 0
+    labels: tuple[str, ...] = ()  # what a listing filters by: the library and others
+    task: str = ""
+    gated: bool = False
 
     def history(self) -> list[Commit]:
         commits, commit = [], self.head

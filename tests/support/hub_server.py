@@ -12,9 +12,11 @@ import re
 import socket
 import struct
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import urlsplit
 
 from tests.support.hub_protocol import Hub, Reply, is_lfs
@@ -51,6 +53,7 @@ class HubServer:
         self.hub = Hub(tokens or {"hf_owner": "owner"}, page_size)
         self.requests: list[Request] = []
         self._faults: list[Fault] = []
+        self._slow: list[list[Any]] = []  # path, seconds, times
         self._lock = threading.Lock()
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._http.daemon_threads = True
@@ -84,6 +87,18 @@ class HubServer:
         headers = {"Retry-After": retry_after} if retry_after is not None else {}
         self._faults.append(Fault(re.compile(path), status, times, method, headers, after, message))
 
+    def slow(self, path: str, seconds: float, times: int = 1) -> None:
+        """Answer the next `times` requests whose path matches after so many seconds of silence."""
+        self._slow.append([re.compile(path), seconds, times])
+
+    def _silence(self, target: str) -> None:
+        with self._lock:
+            each = next((each for each in self._slow if each[2] > 0 and each[0].search(target)), None)
+            if each is not None:
+                each[2] -= 1
+        if each is not None:
+            time.sleep(each[1])
+
     def put(self, kind: str, name: str, files: dict[str, bytes], private: bool = False) -> Repo:
         """Create a repository (`kind` is dataset, model or space) or commit to it, without going through HTTP."""
         with self._lock:
@@ -100,6 +115,7 @@ class HubServer:
     def respond(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Reply:
         """The answer to one request, with status 0 for a dropped connection."""
         path = urlsplit(target).path
+        self._silence(path)
         with self._lock:
             fault = next((f for f in self._faults if f.hits(method, path)), None)
             if fault is None or fault.after:
