@@ -1,104 +1,160 @@
-"""The regions of one graph that could be replaced, with their programs for every variant of the graph."""
+"""The regions of one graph that could be replaced, lowered for every variant of the graph."""
 
+import math
+import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from statistics import fmean
 
+from agent.cost import KERNEL, gain, most
 from agent.facts import Facts, FactsError, Layout, facts
-from agent.index import Unsupported
 from agent.pass_source import Case, pattern_source
-from agent.program import Program, program
 from agent.regions import Region, region_of, regions
+from agent.sketches import FAILURES, Sketches
 from agent.tuning import Limits
-from extraction.lowering import LoweringError, lowered
-from storage.graph import Graph
-from storage.graph_json import to_json
+from extraction.lowering import lowered
+from storage.graph import Graph, refs
 from storage.records import Input, Variant
 
-_FAILURES = (Unsupported, LoweringError, FactsError)
+_LATE = "the time to write a pass was up"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How regions are looked for: those that can save `margin` microseconds a call where a launch costs the host
+    `kernel`, and none more once this thread has used the processor until `deadline` (`time.thread_time`)."""
+
+    kernel: float = KERNEL
+    margin: float = 0.0
+    deadline: float = math.inf
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A region and its programs; `saving` is how many launches the replacement saves, in the worst of the variants."""
+    """A region and how it is computed in each variant.
+
+    `gain` is the time in microseconds that a call is expected to save, the mean over the variants.
+    """
 
     region: Region
     pattern: str
     cases: tuple[Case, ...]
-    saving: int
+    gain: float
 
 
-def candidates(variants: Sequence[Variant], limits: Limits) -> tuple[list[Candidate], list[str]]:
-    """Candidates of variants that share one graph, and why there are not more.
+def promising(variants: Sequence[Variant], options: Options) -> bool:
+    """Whether variants that share one graph might have a region that is worth lowering; nothing is lowered to say so.
 
-    A region counts only if every variant has a program for it: its pattern matches in all of them.
+    Asks what all that could be one region would save at most, in the variant with the largest inputs.
     """
-    search = _Search(variants, limits)
+    largest = max(variants, key=lambda v: sum(math.prod(i.shape) for i in v.inputs))
+    try:
+        known = facts(largest.graph, largest.inputs)
+    except FactsError:
+        return True  # `candidates` will say why not
+    return any(most(r, known, options.kernel) > options.margin for r in regions(largest.graph, known, ()))
+
+
+@dataclass(frozen=True)
+class Found:
+    """Candidates, why there are not more, and the ops that no kernel can compute."""
+
+    candidates: tuple[Candidate, ...]
+    causes: tuple[str, ...]
+    excluded: frozenset[int]
+
+
+def candidates(
+    variants: Sequence[Variant], options: Options, sketches: Sketches, excluded: Collection[int] | None = None
+) -> Found:
+    """Candidates of variants that share one graph.
+
+    A region counts only if every variant has a program for it: its pattern matches in all of them. Regions that cannot
+    save enough are left out, unless there are no others: then the best of them is tried, as a variant without any match
+    scores as a failure. `excluded` are ops that were found to be none for a kernel in a graph of the same ops; without
+    it, the whole graph is lowered to find its library calls.
+    """
+    search = _Search(variants, options, sketches)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # TorchInductor's advice is for those who compile with it
-        return search.run(), search.causes
+        return search.run(excluded)
 
 
 class _Search:
-    def __init__(self, variants: Sequence[Variant], limits: Limits) -> None:
-        self.variants, self.limits = variants, limits
+    def __init__(self, variants: Sequence[Variant], options: Options, sketches: Sketches) -> None:
+        self.variants, self.options, self.sketches = variants, options, sketches
         self.graph: Graph = variants[0].graph
         self.causes: list[str] = []
-        self.programs: dict[tuple, Program] = {}  # repeated blocks have equal regions
 
-    def run(self) -> list[Candidate]:
+    def run(self, known_excluded: Collection[int] | None) -> Found:
         try:
             known = [facts(v.graph, v.inputs) for v in self.variants]
-            excluded = self._library_calls()
-        except _FAILURES as error:
-            self.causes.append(str(error))
-            return []
-        if excluded:
-            self.causes.append("library calls: " + ", ".join(self._names(excluded)))
+            excluded = self._library_calls() if known_excluded is None else set(known_excluded)
+        except FAILURES as error:
+            return Found((), (str(error),), frozenset())
         done: dict[tuple[int, ...], Candidate] = {}
         while True:
-            found = regions(self.graph, known[0], excluded)
+            found = self._hopeful(regions(self.graph, known[0], excluded), known)
             failed: set[int] = set()
             for region in found:
-                if region.ops not in done:
-                    candidate = self._candidate(region, known)
-                    if isinstance(candidate, Candidate):
-                        done[region.ops] = candidate
-                    else:
-                        failed |= candidate
-            if not failed:
-                return [done[region.ops] for region in found]
+                if region.ops in done or self._late():
+                    continue
+                candidate = self._candidate(region, known)
+                if isinstance(candidate, Candidate):
+                    done[region.ops] = candidate
+                else:
+                    failed |= candidate
             excluded |= failed
+            if not failed or self._late():
+                kept = tuple(done[region.ops] for region in found if region.ops in done)
+                return Found(kept, tuple(self.causes), frozenset(excluded))
+
+    def _hopeful(self, found: Sequence[Region], known: Sequence[Facts]) -> list[Region]:
+        """Regions that might save enough, the most promising first."""
+        hopes = {r.ops: fmean(most(r, each, self.options.kernel) for each in known) for r in found}
+        ranked = sorted(found, key=lambda r: -hopes[r.ops])
+        return [r for r in ranked if hopes[r.ops] > self.options.margin] or ranked[:1]
+
+    def _late(self) -> bool:
+        late = time.thread_time() > self.options.deadline
+        if late and _LATE not in self.causes:
+            self.causes.append(_LATE)
+        return late
 
     def _library_calls(self) -> set[int]:
         first = self.variants[0]
         with lowered(first.graph, first.inputs) as result:
-            return {max(k.ops) for k in result.kernels if k.kind == "extern" and k.ops}
+            called = {max(k.ops) for k in result.kernels if k.kind == "extern" and k.ops}
+        if called:
+            self.causes.append("library calls: " + ", ".join(self._names(called)))
+        return called
 
     def _names(self, ops: Iterable[int]) -> list[str]:
         return list(dict.fromkeys(self.graph.op_sequence[op] for op in sorted(ops)))
 
     def _candidate(self, region: Region, known: Sequence[Facts]) -> Candidate | set[int]:
         """The candidate, or the ops that stand in its way."""
-        cases, savings = [], []
+        cases: list[Case] = []
+        gains: list[float] = []
         for each in known:
             predicted, *others = self._layouts(region, each)
             try:
-                programs = [self._program(region, predicted)]
-            except _FAILURES as error:
+                sketches = [self.sketches.of(region.graph, predicted)]
+            except FAILURES as error:
                 self.causes.append(str(error))
                 return self._to_blame(region, each)
             for other in others:
-                with suppress(*_FAILURES):  # eager does not run the region on this layout either
-                    programs.append(self._program(region, other))
-            cases += [Case(region.graph, one) for one in programs]
-            savings += [one.saving for one in programs]
-            worst = min(programs, key=lambda one: one.saving)
-            if worst.saving <= 0:
-                names = ", ".join(self._names(region.ops))
-                self.causes.append(f"{names}: {worst.replaced} launches in eager, {len(worst.launches)} fused")
-        return Candidate(region, pattern_source(region.graph), tuple(cases), min(savings))
+                with suppress(*FAILURES):  # eager does not run the region on this layout either
+                    sketches.append(self.sketches.of(region.graph, other))
+            cases += [Case(region.graph, one) for one in sketches]
+            gains.append(gain(region, each, sketches[0].program(Limits()), self.options.kernel))
+        if fmean(gains) <= self.options.margin:
+            names, one = ", ".join(self._names(region.ops)), cases[0].sketch
+            counts = f"{one.replaced} launches in eager, {len(one.bodies)} fused"
+            self.causes.append(f"{names}: {counts}, which saves {fmean(gains):.0f} us")
+        return Candidate(region, pattern_source(region.graph), tuple(cases), fmean(gains))
 
     def _layouts(self, region: Region, known: Facts) -> list[list[Input]]:
         """The region's inputs, and once more with the layouts that a GPU's library may choose instead.
@@ -125,24 +181,30 @@ class _Search:
             return replace(one, stride=(length * heads * width, width, heads * width, 1))
         return one
 
-    def _program(self, region: Region, inputs: list[Input]) -> Program:
-        key = (to_json(region.graph), *inputs)
-        if key not in self.programs:
-            self.programs[key] = program(region.graph, inputs, self.limits)
-        return self.programs[key]
-
     def _to_blame(self, region: Region, known: Facts) -> set[int]:
-        """The ops of a failed region that fail by themselves; all of them where each does well alone."""
+        """The ops of a failed region that fail by themselves; all of them where each does well alone.
+
+        An op that takes a tuple apart is tried together with the op that makes it.
+        """
         bad = set()
         for op in region.ops if len(region.ops) > 1 else ():
-            alone = region_of(self.graph, [op])
-            if alone is None or any(known.values[n] is None for n in alone.inputs):
+            alone = region_of(self.graph, self._with_makers(op, known))
+            if alone is None or not all(isinstance(known.values[n], Layout) for n in alone.inputs + alone.outputs):
                 continue
             try:
-                self._program(alone, _inputs(alone, known))
-            except _FAILURES:
+                self.sketches.of(alone.graph, _inputs(alone, known))
+            except FAILURES:
                 bad.add(op)
         return bad or set(region.ops)
+
+    def _with_makers(self, op: int, known: Facts) -> set[int]:
+        ops, new = {op}, {op}
+        while new:
+            read = {r.index for n in new for r in refs((self.graph.ops[n].args, self.graph.ops[n].kwargs))}
+            new = {n - self.graph.inputs for n in read if n >= self.graph.inputs and isinstance(known.values[n], tuple)}
+            new -= ops
+            ops |= new
+        return ops
 
 
 def _inputs(region: Region, known: Facts) -> list[Input]:

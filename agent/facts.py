@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from storage.errors import PassNetError
-from storage.graph import Graph
+from storage.graph import RUN_DEVICE, Graph, refs
 from storage.graph_fx import to_module
 from storage.records import Input, dtype_name, dtype_of
 
@@ -41,13 +41,15 @@ class Facts:
 
     `values` holds a Layout for a tensor, a tuple for a tuple or list of values, None for anything else.
     `launches` counts the library calls of an op that run something on the device, views and allocations excluded.
-    `reads` and `writes` are the storages that an op touches.
+    `reads` and `writes` are the storages that an op touches. `on_host` are the values that stay on the CPU wherever the
+    graph runs.
     """
 
     values: tuple[Any, ...]
     launches: tuple[int, ...]
     reads: tuple[frozenset[int], ...]
     writes: tuple[frozenset[int], ...]
+    on_host: frozenset[int] = frozenset()
 
 
 def facts(graph: Graph, inputs: Sequence[Input]) -> Facts:
@@ -60,7 +62,29 @@ def facts(graph: Graph, inputs: Sequence[Input]) -> Facts:
     except Exception as error:  # any op of any model may fail on fake tensors; the errors share no type
         lines = str(error).strip().splitlines() or [""]
         raise FactsError(f"the graph does not run on fake tensors: {type(error).__name__}: {lines[0]}") from error
-    return Facts(tuple(observer.values), tuple(observer.launches), tuple(observer.reads), tuple(observer.writes))
+    effects = tuple(observer.launches), tuple(observer.reads), tuple(observer.writes)
+    return Facts(tuple(observer.values), *effects, _on_host(graph, observer.values))
+
+
+def _on_host(graph: Graph, values: Sequence[Any]) -> frozenset[int]:
+    """Values that eager keeps in the CPU's memory even where the graph's inputs are on a GPU.
+
+    A factory without a device, as `torch.arange(64)`, makes a CPU tensor, and so does an op whose operands all are
+    such. Every device in a graph is the one it runs on, so an op that names one is not among them.
+    """
+    found: set[int] = set()
+    for number, op in enumerate(graph.ops, graph.inputs):
+        tensors = [r.index for r in refs((op.args, op.kwargs)) if isinstance(values[r.index], Layout | tuple)]
+        makes = isinstance(values[number], Layout | tuple)
+        if makes and found.issuperset(tensors) and not _names_a_device((op.args, op.kwargs)):
+            found.add(number)
+    return frozenset(found)
+
+
+def _names_a_device(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_names_a_device, value.values()))
+    return any(map(_names_a_device, value)) if isinstance(value, tuple | list) else value == RUN_DEVICE
 
 
 _FREE = {"alias", "detach", "_unsafe_view", "lift_fresh", "empty", "empty_like", "empty_strided", "new_empty"}
@@ -81,7 +105,8 @@ class _Counter(TorchDispatchMode):
         result = func(*args, **kwargs)
         schema = func._schema
         view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
-        if not view and func._schema.name.removeprefix("aten::") not in _FREE:
+        namespace, _, name = schema.name.partition("::")
+        if not view and namespace != "prim" and name not in _FREE:
             self.launches += 1
         for number, argument in enumerate(schema.arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:

@@ -1,7 +1,7 @@
 """From TorchInductor's schedule to kernels as values: what each kernel computes, reads and writes, on which buffers."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,11 @@ class KernelBody:
     def values(self) -> list[Value]:
         """All values that the stores need, operands first."""
         return reachable(store.value for store in self.stores)
+
+    def bases(self, buffers: Mapping[str, Buffer]) -> list[str]:
+        """The allocations and inputs that it reads and then those that it writes, in order, with repetitions."""
+        read = [v.detail[0] for v in self.values() if v.op == "load"]
+        return [buffers[name].base for name in (*read, *(s.buffer for s in self.stores))]
 
     def loads(self) -> set[str]:
         """Names of the buffers that it reads."""
@@ -143,7 +148,7 @@ def _split_digits(sizes: list[int], rows: int, columns: int) -> list[sympy.Expr]
 def region_buffers(result: Lowered) -> dict[str, Buffer]:
     """Every buffer of the schedule by TorchInductor's name, views of a joint allocation and writes to inputs resolved.
 
-    Raises Unsupported where a kernel reads a constant tensor.
+    Constant tensors of the graph are not among them: a pass has no memory for them.
     """
     graph = result.lowering
     buffers = {}

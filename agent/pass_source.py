@@ -2,24 +2,42 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agent import reductions, triton_ops
 from agent.emit import KernelSource
-from agent.program import Program, Returned
+from agent.program import Launch, Program, Returned, Sketch
 from agent.slots import merge, slot, template
+from agent.tuning import Limits
 from storage.graph import Graph, op_name
 from storage.render import render, value_name
 
 _HELPERS = triton_ops.HELPERS | reductions.HELPERS
 
 
+HELPER = "agent.launch"
+"""Module of `Launch`, for passes that use it."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a pass is written. Its launches keep within `limits`.
+
+    `general`: sizes that differ between variants are arguments of the kernels, compiled once for all, not
+    constants, compiled for each. `cheap`: kernels are launched through `agent.launch`.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    general: bool = False
+    cheap: bool = False
+
+
 @dataclass(frozen=True)
 class Case:
-    """A region in one variant: the graph that is the pattern, and the program that replaces it there."""
+    """A region in one variant: the graph that is the pattern, and what replaces it there."""
 
     graph: Graph
-    program: Program
+    sketch: Sketch
 
 
 def pattern_source(graph: Graph) -> str:
@@ -59,28 +77,30 @@ _QUIET = frozenset(
 )
 
 
-def module_source(cases: Sequence[Case], family: str) -> str:
+def module_source(cases: Sequence[Case], family: str, style: Style) -> str:
     """The source of a pass module for regions of one pattern, in variants of one family."""
     graph = cases[0].graph
     names = short_names(graph)
     function = "fused_" + "_".join(names)
-    kernels = _Kernels(graph)
-    for case in cases:
-        for launch in case.program.launches:
+    kernels = _Kernels(graph, style)
+    programs = [case.sketch.program(style.limits) for case in cases]
+    for program in programs:
+        for launch in program.launches:
             kernels.add(launch.kernel)
     kernels.merge()
     parameters = _parameters(graph)
-    counts = {len(case.program.launches) for case in cases}
+    counts = {len(program.launches) for program in programs}
     count = "one kernel" if counts == {1} else f"{' or '.join(map(str, sorted(counts)))} kernels"
     parts = [
         f'"""{", ".join(short_names(graph, 12))} in {count}.\n\nWritten by distill for family {family or "unnamed"}, '
         f'{len(cases)} {"case" if len(cases) == 1 else "cases"}.\n"""\n',
-        "import torch\nimport triton\nimport triton.language as tl\n",
+        "import torch\nimport triton\nimport triton.language as tl\n"
+        + (f"\nfrom {HELPER} import Launch\n" if style.cheap else ""),
         pattern_source(graph),
         f"def replacement_args({parameters}):\n    return ({parameters}{',' if graph.inputs == 1 else ''})\n",
         *(_HELPERS[name].lstrip("\n") for name in sorted(kernels.helpers)),
         *kernels.sources,
-        *_wrapper(function, graph, cases, kernels),
+        *_wrapper(function, graph, programs, kernels),
         f"def replacement_func():\n    return {function}\n",
     ]
     return parts[0] + "\n" + "\n\n".join(parts[1:])
@@ -89,8 +109,8 @@ def module_source(cases: Sequence[Case], family: str) -> str:
 class _Kernels:
     """The kernels of a module: those that differ in literals only become one with further parameters."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, style: Style) -> None:
+        self.graph, self.style = graph, style
         self.templates: dict[str, list[str]] = {}
         self.helpers: set[str] = set()
         self.sources: list[str] = []
@@ -110,11 +130,14 @@ class _Kernels:
         for key, texts in self.templates.items():
             name = self._name(key, taken)
             text, names, rows = merge(texts, _constant_name)
-            constants = "".join(f", {n}: tl.constexpr" for n in names)
+            constants = "".join(f", {n}" if self._is_argument(n) else f", {n}: tl.constexpr" for n in names)
             text = text.replace("KERNEL", name, 1).replace("):\n", f"{constants}):\n", 1)
             self.sources.append(text)
             for original, row in zip(texts, rows, strict=True):
                 self.calls[original] = (name, names, row)
+
+    def _is_argument(self, name: str) -> bool:
+        return self.style.general and name.startswith("size_")
 
     def _name(self, key: str, taken: dict[str, int]) -> str:
         chosen = Graph(self.graph.inputs, tuple(self.graph.ops[op] for op in self.ops[key]), None)
@@ -128,18 +151,18 @@ def _constant_name(number: int, before: str, literal: str) -> str:
     return f"{kind}_{number}"
 
 
-def _wrapper(function: str, graph: Graph, cases: Sequence[Case], kernels: _Kernels) -> list[str]:
-    """The table of plans and the wrapper; cases whose programs differ in more than literals are routes of it."""
+def _wrapper(function: str, graph: Graph, programs: Sequence[Program], kernels: _Kernels) -> list[str]:
+    """The table of plans and the wrapper; programs that differ in more than literals are routes of it."""
     routes: dict[str, list[tuple[str, str]]] = {}
-    for case in cases:
-        text = _body(case.program, kernels)
+    for program in programs:
+        text = _body(program, kernels)
         entries = routes.setdefault(template(text), [])
-        key = _key(case.program)
+        key = _key(program)
         if key not in (k for k, _ in entries):
             entries.append((key, text))
     table, bodies = [], []
     for number, entries in enumerate(routes.values()):
-        body, names, rows = merge([text for _, text in entries], _plan_name, always="[")
+        body, names, rows = merge([text for _, text in entries], _plan_name, always=("[", "    "))
         unpacked = f"    {', '.join(names)}{',' if len(names) == 1 else ''} = plan\n" if names else ""
         bodies.append(unpacked + body)
         for (key, _), row in zip(entries, rows, strict=True):
@@ -170,19 +193,28 @@ def _body(program: Program, kernels: _Kernels) -> str:
     for a in program.allocations:
         layout = f"{slot(a.shape)}, {slot(a.stride)}, dtype={slot(a.dtype)}"
         lines.append(f"{a.name} = torch.empty_strided({layout}, device=in_0.device)")
-    for launch in program.launches:
-        name, constants, row = kernels.calls[launch.kernel.text]
-        arguments = [*launch.arguments, *(f"{n}={slot(v)}" for n, v in zip(constants, row, strict=True))]
-        tuning = launch.kernel.tuning
-        if tuning.column_block == 1:
-            arguments.append(f"BLOCK={slot(tuning.row_block)}")
-        else:
-            arguments += [f"ROWS={slot(tuning.row_block)}", f"COLUMNS={slot(tuning.column_block)}"]
-        # Contracted, a rounding between two ops of a half type would be skipped, and eager does not skip it.
-        arguments += [f"num_warps={slot(tuning.warps)}", "enable_fp_fusion=False"]
-        lines.append(f"{name}[{slot(f'({launch.kernel.programs},)')}]({', '.join(arguments)})")
+    lines += [_launch(launch, kernels) for launch in program.launches]
     lines.append(f"return {', '.join(_returned(r) for r in program.returned)}")
     return "".join(f"    {line}\n" for line in lines)
+
+
+def _launch(launch: Launch, kernels: _Kernels) -> str:
+    name, constants, row = kernels.calls[launch.kernel.text]
+    tuning = launch.kernel.tuning
+    options = dict(zip(constants, row, strict=True))
+    if tuning.column_block == 1:
+        options["BLOCK"] = tuning.row_block
+    else:
+        options |= {"ROWS": tuning.row_block, "COLUMNS": tuning.column_block}
+    options["num_warps"] = tuning.warps
+    # Contracted, a rounding between two ops of a half type would be skipped, and eager does not skip it.
+    last = "enable_fp_fusion=False"
+    grid = f"({launch.kernel.programs},)"
+    if kernels.style.cheap:
+        fixed = ", ".join([name, grid, *(f"{n}={v}" for n, v in options.items()), last])
+        return f"{slot(f'Launch({fixed})')}({', '.join(launch.arguments)})"
+    arguments = [*launch.arguments, *(f"{n}={slot(v)}" for n, v in options.items()), last]
+    return f"{name}[{slot(grid)}]({', '.join(arguments)})"
 
 
 def _returned(value: Returned) -> str:
@@ -200,6 +232,8 @@ def _plan_name(number: int, before: str, literal: str) -> str:
         kind = named[1].lower()
     elif before.endswith("["):
         kind = "grid"
+    elif literal.startswith("Launch("):
+        kind = "launch"
     elif before.endswith("_strided("):
         kind = "shape"
     else:

@@ -1,7 +1,7 @@
 """One region of one variant as a host program: what to allocate, which kernels to launch, what to return."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,11 @@ from torch._inductor import ir
 from agent.emit import KernelSource, emit
 from agent.facts import Facts, Layout, facts
 from agent.index import Unsupported
-from agent.kernels import INDEX_LIMIT, Buffer, kernel_bodies, region_buffers
+from agent.kernels import INDEX_LIMIT, Buffer, KernelBody, kernel_bodies, region_buffers
 from agent.tuning import Limits, choose
 from extraction.lowering import Lowered, lowered
 from storage.graph import Graph
-from storage.records import Input
+from storage.records import Input, dtype_of
 
 _LOWERING = {
     # eager rounds after every op and has no padded strides
@@ -82,8 +82,29 @@ class Program:
         return self.replaced - len(self.launches)
 
 
-def program(graph: Graph, inputs: Sequence[Input], limits: Limits) -> Program:
-    """Lowers a region and writes its kernels.
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """A program but for the launch configurations of its kernels: `names` says what each buffer is called."""
+
+    key: tuple[tuple[torch.dtype, Shape, Shape], ...]
+    allocations: tuple[Allocation, ...]
+    returned: tuple[Returned, ...]
+    replaced: int
+    bodies: tuple[KernelBody, ...]
+    buffers: Mapping[str, Buffer]
+    names: Mapping[str, str]
+
+    def program(self, limits: Limits) -> Program:
+        """The program with configurations within these limits."""
+        launches = []
+        for body in self.bodies:
+            kernel = emit(body, self.buffers, choose(body, limits))
+            launches.append(Launch(kernel, tuple(self.names[base] for base in kernel.pointers)))
+        return Program(self.key, self.allocations, tuple(launches), self.returned, self.replaced)
+
+
+def sketch(graph: Graph, inputs: Sequence[Input]) -> Sketch:
+    """Lowers a region, and makes sure that its kernels can be written.
 
     Raises Unsupported, LoweringError or FactsError where that is not possible with generated kernels alone.
     """
@@ -91,18 +112,20 @@ def program(graph: Graph, inputs: Sequence[Input], limits: Limits) -> Program:
     if any(math.prod(i.shape) >= INDEX_LIMIT for i in inputs):
         raise Unsupported("tensors of 2^31 elements or more")
     with inductor_config.patch(_LOWERING), lowered(graph, inputs) as result:
-        return _Builder(graph, known, result, limits).build()
+        made = _Builder(graph, known, result).build()
+    made.program(Limits())  # what cannot be said in source shows here
+    return made
 
 
 class _Builder:
-    def __init__(self, graph: Graph, known: Facts, result: Lowered, limits: Limits) -> None:
-        self.graph, self.known, self.result, self.limits = graph, known, result, limits
+    def __init__(self, graph: Graph, known: Facts, result: Lowered) -> None:
+        self.graph, self.known, self.result = graph, known, result
         self.inputs: list[Layout] = list(known.values[: graph.inputs])
         self.names = {name: f"in_{n}" for n, name in enumerate(result.lowering.graph_input_names)}
         self.buffers = region_buffers(result)
         self.allocations: list[Allocation] = []
 
-    def build(self) -> Program:
+    def build(self) -> Sketch:
         written = self._written_inputs()
         outputs = [self.known.values[ref.index] for ref in self.graph.output]
         made = [
@@ -114,12 +137,12 @@ class _Builder:
             self._return(output, buffer) if buffer else self._alias(output)
             for output, buffer in zip(outputs, made, strict=True)
         )
-        launches = []
-        for body in bodies:
-            kernel = emit(body, self.buffers, choose(body, self.limits))
-            launches.append(Launch(kernel, tuple(self._name(base) for base in kernel.pointers)))
-        key = tuple((getattr(torch, i.dtype), i.shape, i.stride) for i in self.inputs)
-        return Program(key, tuple(self.allocations), tuple(launches), returned, sum(self.known.launches))
+        for base in dict.fromkeys(base for body in bodies for base in body.bases(self.buffers)):
+            self._name(base)
+        key = tuple((dtype_of(i.dtype), i.shape, i.stride) for i in self.inputs)
+        replaced = sum(self.known.launches)
+        allocations = tuple(self.allocations)
+        return Sketch(key, allocations, returned, replaced, tuple(bodies), self.buffers, self.names)
 
     def _base_of_input(self, number: int) -> str:
         return self.result.lowering.graph_input_names[number]
@@ -179,8 +202,6 @@ class _Builder:
 
     def _name(self, base: str) -> str:
         if base not in self.names:
-            if base not in self.result.lowering.name_to_buffer:
-                raise Unsupported("a kernel that reads a constant tensor")
             self._allocate(base, f"buffer_{len(self.allocations)}", *self._layout(base))
         return self.names[base]
 

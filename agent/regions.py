@@ -12,13 +12,19 @@ class Region:
     """Ops of a graph that are replaced together, and the same as a graph of its own.
 
     `ops` are op numbers in order; `inputs` and `outputs` are value numbers of the whole graph, in order of first use
-    and of definition.
+    and of definition. `whole` is how many inputs the whole graph has.
     """
 
     ops: tuple[int, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     graph: Graph
+    whole: int
+
+    def value(self, number: int) -> int:
+        """The whole graph's number of a value of the region's graph."""
+        own = len(self.inputs)
+        return self.inputs[number] if number < own else self.whole + self.ops[number - own]
 
 
 def regions(graph: Graph, known: Facts, excluded: Collection[int]) -> list[Region]:
@@ -54,7 +60,7 @@ def region_of(graph: Graph, ops: Collection[int]) -> Region | None:
     kept = (graph.ops[op] for op in ops)
     new_ops = tuple(Op(o.kind, o.target, map_refs(o.args, renumber), map_refs(o.kwargs, renumber)) for o in kept)
     output = tuple(renumbered[number] for number in outputs)
-    return Region(tuple(ops), tuple(inputs), tuple(outputs), Graph(len(inputs), new_ops, output))
+    return Region(tuple(ops), tuple(inputs), tuple(outputs), Graph(len(inputs), new_ops, output), graph.inputs)
 
 
 def _read_outside(graph: Graph, ops: Collection[int]) -> set[int]:
@@ -91,9 +97,10 @@ def _supported(graph: Graph, known: Facts, excluded: Collection[int]) -> list[bo
         used = list(refs((op.args, op.kwargs)))
         # A call without operands is no op of a traced pattern: it would run while the pattern is traced.
         fine = bool(used) and number not in excluded and isinstance(known.values[graph.inputs + number], Layout | tuple)
+        fine = fine and graph.inputs + number not in known.on_host
         for ref in used:
             value = known.values[ref.index]
-            fine = fine and value is not None
+            fine = fine and value is not None and ref.index not in known.on_host  # no kernel reads the CPU's memory
             if isinstance(value, tuple) and ref.index >= graph.inputs:
                 fine = fine and supported[ref.index - graph.inputs]
         supported.append(fine)

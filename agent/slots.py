@@ -25,19 +25,19 @@ def values(text: str) -> tuple[str, ...]:
 
 
 def merge(
-    texts: Sequence[str], name: Callable[[int, str, str], str], always: str = ""
+    texts: Sequence[str], name: Callable[[int, str, str], str], always: tuple[str, ...] = ()
 ) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
     """Texts of one template as one text, the names that stand for what differs, and each text's literals for them.
 
     `name(n, before, literal)` names the nth differing slot by the text in front of it and one of its literals. Slots
-    behind the text `always` are named even where all texts agree.
+    behind one of the texts `always` are named even where all texts agree.
     """
     columns = list(zip(*(values(t) for t in texts), strict=True))
     names: dict[tuple[str, ...], str] = {}
     parts = template(texts[0]).split("«»")
     result = parts[0]
     for column, part in zip(columns, parts[1:], strict=True):
-        if len(set(column)) == 1 and not (always and result.endswith(always)):
+        if len(set(column)) == 1 and not result.endswith(always):
             result += column[0]
         else:
             if column not in names:

@@ -1,6 +1,6 @@
-"""Launch configurations of kernels. A simple rule today; the place where a search would go."""
+"""Launch configurations of kernels: a simple rule, and the factors by which a search departs from it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent.kernels import KernelBody
 from agent.values import COLUMN, ROW
@@ -25,13 +25,22 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Limits:
-    """`persistent` is the longest row, in elements, that one program holds whole."""
+    """What a search varies. `persistent` is the longest row, in elements, that one program holds whole; `work` and
+    `warps` are factors on the elements and the warps of a program."""
 
     persistent: int = 8192
+    work: float = 1.0
+    warps: float = 1.0
 
 
 def choose(kernel: KernelBody, limits: Limits) -> Tuning:
     """A configuration by the size of the kernel alone."""
+    plain = _plain(kernel, limits)
+    rows = min(max(1, int(plain.row_block * limits.work)), _power_of_two(kernel.rows))
+    return replace(plain, row_block=rows, warps=min(16, max(1, int(plain.warps * limits.warps))))
+
+
+def _plain(kernel: KernelBody, limits: Limits) -> Tuning:
     if kernel.columns == 1:
         block = 1024 if kernel.rows >= 2**18 else 512 if kernel.rows >= 2**16 else 256
         return Tuning(min(block, _power_of_two(kernel.rows)), 1, 4, False)

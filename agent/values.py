@@ -143,6 +143,8 @@ class Capture(DefaultHandler):
     def load(self, name: str, index: sympy.Expr) -> Value:
         if name in self.body.stored:
             return self.body.stored[name]
+        if name not in self.buffers:
+            raise Unsupported("a kernel that reads a constant tensor")
         dtype = self.buffers[name]
         if dtype not in _DTYPES:
             raise Unsupported(f"loads of {dtype}")

@@ -30,7 +30,7 @@ from storage.records import Sample
 from storage.schema import CATEGORIES, CONFIGS, RESULTS
 from storage.versions import Store, Version
 
-CODE_VERSION = "3"
+CODE_VERSION = "4"
 """Part of a run's id; raised when authors or PassBench change so that old results must be measured again."""
 
 AHEAD = 24

@@ -7,17 +7,18 @@ import torch
 import torch.nn.functional as F
 
 from storage.records import Input
-from tests.agent.support import FLOATS, tensor
+from tests.agent.support import ANY, FLOATS, PAIR, tensor
 
 
 @dataclass(frozen=True)
 class Family:
-    """`modules` is how many modules the pass has, each with one kernel a variant."""
+    """`modules` is how many modules the pass has, each with one kernel a variant; `margin` is `Distill`'s."""
 
     function: Callable
     inputs: tuple[Input, ...]
     modules: int = 1
     dtypes: tuple[str, ...] = FLOATS
+    margin: float = PAIR
 
 
 def _parameter(*shape: int) -> Input:
@@ -173,7 +174,9 @@ FAMILIES: dict[str, Family] = {
     "bias_gelu_tanh": Family(_bias_gelu_tanh, (tensor(3, 5, 12), _parameter(12))),
     "silu_mul": Family(_silu_mul, (tensor(3, 50), tensor(3, 50))),
     "residual_layer_norm": Family(
-        _residual_layer_norm, (tensor(2, 6, 40), tensor(2, 6, 40), _parameter(40), _parameter(40))
+        _residual_layer_norm,
+        (tensor(2, 6, 40), tensor(2, 6, 40), _parameter(40), _parameter(40)),
+        margin=ANY,
     ),
     "rms_norm": Family(_rms_norm, (tensor(2, 5, 48), _parameter(48)), dtypes=("float32",)),
     "rms_norm_float32": Family(_rms_norm_float32, (tensor(2, 5, 48), _parameter(48))),
@@ -215,7 +218,7 @@ FAMILIES: dict[str, Family] = {
     "squeeze_excite": Family(_squeeze_excite, (tensor(2, 4, 6, 6), tensor(2, 4, 1, 1))),
     "in_place_residual": Family(_in_place_residual, (tensor(2, 30), tensor(2, 30))),
     "in_place_clamp": Family(_in_place_clamp, (tensor(2, 30), tensor(30))),
-    "log_softmax_and_best": Family(_log_softmax_and_best, (tensor(6, 33),), dtypes=("float32",)),
+    "log_softmax_and_best": Family(_log_softmax_and_best, (tensor(6, 33),), modules=2, dtypes=("float32",), margin=ANY),
     "extremes": Family(_extremes, (tensor(6, 33),)),
     "integers": Family(
         _integers,

@@ -1,6 +1,7 @@
 """Variants from plain functions, and a client of the interpreter process."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -16,6 +17,10 @@ from storage.records import Input, Sample, Variant, dtype_name
 ROOT = Path(__file__).resolve().parents[2]
 HALVES = ("float16", "bfloat16")
 FLOATS = ("float32", *HALVES)
+ANY = -math.inf
+"""A margin that every region has, whatever it costs."""
+PAIR = -6.0
+"""A margin that two launches made one have, on a GPU too little to be worth it, and one launch has not."""
 
 
 def tensor(*shape: int, dtype: str = "float32", stride: tuple[int, ...] | None = None, **fields) -> Input:

@@ -4,7 +4,7 @@ from agent.distill import Distill
 from passbench.bench import Bench
 from passbench.settings import Settings
 from tests.agent.families import FAMILIES
-from tests.agent.support import in_dtype, sample, variant
+from tests.agent.support import PAIR, in_dtype, sample, variant
 
 
 def test_passes_are_correct_in_passbench(tmp_path):
@@ -12,7 +12,7 @@ def test_passes_are_correct_in_passbench(tmp_path):
         for name in ("residual_layer_norm", "in_place_residual", "mlp"):
             family = FAMILIES[name]
             one = sample(*(variant(family.function, *in_dtype(family.inputs, d)) for d in ("float32", "float16")))
-            submission = Distill(saving=1).write(one, tmp_path / name)
+            submission = Distill(margin=PAIR).write(one, tmp_path / name)
             for result in bench.run(one, submission.compiler, pass_dir=submission.pass_dir):
                 assert (result.status, result.reason) == ("ok", "")
                 assert result.t_min <= -5

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 
 from agent.distill import Distill
 from tests.agent.families import FAMILIES
-from tests.agent.support import in_dtype, sample, tensor, variant
+from tests.agent.support import ANY, PAIR, in_dtype, sample, tensor, variant
 
 
 def _relu(x):
@@ -21,15 +21,15 @@ def _files(directory):
 
 
 def _written(tmp_path, *variants, **options):
-    submission = Distill(**({"saving": 1} | options)).write(sample(*variants), tmp_path / "pass")
+    submission = Distill(**({"margin": PAIR} | options)).write(sample(*variants), tmp_path / "pass")
     return submission, _files(tmp_path / "pass") if submission.pass_dir else {}
 
 
 def test_same_sample_same_bytes(tmp_path):
     family = FAMILIES["mlp"]
     one = sample(*(variant(family.function, *in_dtype(family.inputs, d)) for d in family.dtypes))
-    Distill(saving=1).write(one, tmp_path / "a")
-    Distill(saving=1).write(one, tmp_path / "b")
+    Distill(margin=PAIR).write(one, tmp_path / "a")
+    Distill(margin=PAIR).write(one, tmp_path / "b")
     assert _files(tmp_path / "a") == _files(tmp_path / "b")
 
 
@@ -53,22 +53,24 @@ def test_shapes_of_a_family_share_a_kernel(tmp_path, interpreter):
         assert interpreter.problems(submission.pass_dir, one) == []
 
 
-def test_a_kernel_for_a_kernel_is_declined(tmp_path):
-    submission, _ = _written(tmp_path, variant(_relu, tensor(4, 4)))
+def test_a_kernel_for_a_kernel_is_declined_before_anything_is_lowered(tmp_path):
+    author = Distill()
+    submission = author.write(sample(variant(_relu, tensor(4, 4))), tmp_path / "pass")
     assert submission.declined
     assert submission.compiler == "eager"
-    assert "1 launches in eager, 1 fused" in submission.reason
+    assert "nothing that one kernel could do faster" in submission.reason
     assert not (tmp_path / "pass").exists()
+    assert author.sketches.lowered == 0
 
 
 def test_a_kernel_for_a_kernel_on_request(tmp_path, interpreter):
     one = variant(_relu, tensor(4, 4))
-    submission, _ = _written(tmp_path, one, saving=0)
+    submission, _ = _written(tmp_path, one, margin=ANY)
     assert interpreter.problems(submission.pass_dir, one) == []
 
 
 def test_library_calls_alone_are_declined_with_their_names(tmp_path):
-    submission, _ = _written(tmp_path, variant(_linear, tensor(4, 8), tensor(8, 8)))
+    submission, _ = _written(tmp_path, variant(_linear, tensor(4, 8), tensor(8, 8)), margin=ANY)
     assert submission.declined
     assert "torch.nn.functional.linear" in submission.reason
 

@@ -3,10 +3,11 @@
 import pytest
 
 from agent.distill import Distill
+from agent.pass_source import Style
 from agent.tuning import Limits
 from passbench.policy import check_dir
 from tests.agent.families import FAMILIES
-from tests.agent.support import in_dtype, sample, variant
+from tests.agent.support import PAIR, in_dtype, sample, variant
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -14,7 +15,7 @@ def test_family(name, tmp_path, interpreter):
     family = FAMILIES[name]
     variants = [variant(family.function, *in_dtype(family.inputs, dtype)) for dtype in family.dtypes]
     directory = tmp_path / name
-    submission = Distill(saving=1).write(sample(*variants), directory)
+    submission = Distill(margin=family.margin).write(sample(*variants), directory)
     assert submission.compiler == "pass", submission.reason
     assert check_dir(directory) == []
     for one in variants:
@@ -28,7 +29,7 @@ def test_family(name, tmp_path, interpreter):
 def test_rows_longer_than_a_block(name, tmp_path, interpreter):
     family = FAMILIES[name]
     one = variant(family.function, *family.inputs)
-    Distill(saving=1, limits=Limits(persistent=8)).write(sample(one), tmp_path / "pass")
+    Distill(margin=family.margin, style=Style(Limits(persistent=8))).write(sample(one), tmp_path / "pass")
     source = "".join(f.read_text() for f in (tmp_path / "pass").glob("*.py"))
     assert "for start in range(0, " in source
     assert interpreter.problems(tmp_path / "pass", one) == []
@@ -41,5 +42,5 @@ def test_nan_where_eager_has_nan(tmp_path, interpreter):
     one = variant(largest_logarithm, *FAMILIES["extremes"].inputs)
     for limits in (Limits(), Limits(persistent=8)):
         directory = tmp_path / f"pass_{limits.persistent}"
-        Distill(saving=1, limits=limits).write(sample(one), directory)
+        Distill(margin=PAIR, style=Style(limits)).write(sample(one), directory)
         assert interpreter.problems(directory, one) == []

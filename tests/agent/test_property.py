@@ -7,10 +7,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.distill import Distill
+from agent.pass_source import Style
 from agent.tuning import Limits
 from storage.graph_fx import from_fx
 from storage.records import Variant
-from tests.agent.support import sample, tensor
+from tests.agent.support import ANY, sample, tensor
 
 UNARY = {
     "relu": torch.relu,
@@ -71,7 +72,7 @@ def test_random_graphs(program, outputs, long_rows, tmp_path, interpreter):
     one = Variant("fusible", from_fx(graph), (tensor(2, 6, 10), tensor(2, 6, 10)), ())
     directory = tmp_path / f"pass_{next(_numbers)}"
     limits = Limits(persistent=4) if long_rows else Limits()
-    submission = Distill(saving=-9, limits=limits).write(sample(one), directory)
+    submission = Distill(margin=ANY, style=Style(limits)).write(sample(one), directory)
     if submission.declined:
         assert "views" in submission.reason or "match" in submission.reason, submission.reason
     else:

@@ -8,7 +8,7 @@ import pytest
 from agent.distill import Distill
 from passbench.policy import check_dir
 from storage.records import Variant
-from tests.agent.support import sample
+from tests.agent.support import PAIR, sample
 
 ROWS = [json.loads(line) for line in (Path(__file__).parent / "quickstart.jsonl").read_text().splitlines()]
 
@@ -22,7 +22,7 @@ def _name(row: dict) -> str:
 def test_real_subgraph(row, tmp_path, interpreter):
     one = Variant.from_row(row)
     directory = tmp_path / "pass"
-    submission = Distill(saving=1).write(sample(one), directory)
+    submission = Distill(margin=PAIR).write(sample(one), directory)
     if submission.declined:
         assert "launches in eager" in submission.reason or "library" in submission.reason
         return

@@ -65,9 +65,20 @@ def test_tuples_stay_with_what_makes_them():
 
 def test_factories_without_operands_stay_outside():
     def positions(x):
-        return F.relu(x) + torch.arange(4)
+        return F.relu(x) + torch.arange(4, device="cpu")  # any device: a graph has only the one it runs on
 
     assert _regions(positions, tensor(4, 4)) == [["torch.nn.functional.relu", "operator.add"]]
+
+
+def test_values_that_stay_on_the_host_are_read_by_no_kernel():
+    """As in SAM's relative positions (typical-14a0a76927ce): eager moves such an index to the GPU, a kernel cannot."""
+
+    def relative(x, table):
+        distance = (torch.arange(4)[:, None] - torch.arange(4)[None, :] + 3).long()
+        return torch.relu(x * 2.0) + table[distance].sum(-1)
+
+    found = _regions(relative, tensor(4, 4), tensor(7, 5))
+    assert found == [["operator.mul", "torch.relu", ".sum", "operator.add"]]
 
 
 def test_views_alone_are_no_region():

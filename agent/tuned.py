@@ -1,0 +1,125 @@
+"""The offline author where there is a GPU: `distill`'s regions, and what PassBench measures decides.
+
+It starts from what `distill` expects to be best and departs from it one step at a time (a region more or less, other
+block sizes and warps, sizes as arguments), on a few variants of the sample, until its time is up. A pass that is wrong
+at t = −5, or not clearly faster than eager, is not submitted.
+"""
+
+import math
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from agent.author import Attempt, Submission
+from agent.distill import Distill
+from agent.pass_source import Style
+from agent.search import Search
+from agent.task import Task
+from passbench.result import VariantResult
+from storage.records import Sample, Variant
+
+LEVEL = -5
+"""The tolerance level at which a pass must be right in every measured variant."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A pass that could be written for a task: the patterns to replace, sorted, and how."""
+
+    patterns: tuple[str, ...]
+    style: Style
+
+
+@dataclass
+class Tuned:
+    """`seconds` is what measuring one sample may take, `probes` how many of its variants are measured, `reach` how many
+    microseconds a call a region may be expected to cost and still be tried. `found` has the answers by family: a family
+    is searched once."""
+
+    distill: Distill = field(default_factory=Distill)
+    name: str = "distill-tuned"
+    seconds: float = 60.0
+    probes: int = 6
+    reach: float = 15.0
+    found: dict[str, Choice | None] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What decides how attempts go; there is no model."""
+        return {"model": "", "seconds": self.seconds, "probes": self.probes, "reach": self.reach}
+
+    def begin(self, saved: Iterable[Mapping[str, Any]]) -> None:
+        """Start a run. Nothing goes on from trajectories: a sample's search is shorter than what saves it."""
+        self.found.clear()
+
+    def attempt(self, sample: Sample, directory: Path, attempt: Attempt) -> Submission:
+        """The best pass found; without a GPU what `distill` writes."""
+        if not attempt.device.startswith("cuda"):
+            return self.distill.write(sample, directory)
+        task = self.distill.task(sample, -self.reach)
+        start = self._start(task)
+        if not start.patterns:
+            return task.write((), start.style, directory)
+        if sample.family_hash not in self.found:
+            self.found[sample.family_hash] = self._search(task, sample, attempt).run(start)
+        best = self.found[sample.family_hash]
+        if best is None:
+            return Submission("eager", reason="no pass that was measured is faster than eager")
+        known = [pattern for pattern in best.patterns if pattern in task.gains()]
+        return task.write(known, best.style, directory)
+
+    def _start(self, task: Task) -> Choice:
+        patterns = task.likely(self.distill.margin) or task.likely(-math.inf)
+        return Choice(tuple(sorted(patterns)), self.distill.style)
+
+    def _search(self, task: Task, sample: Sample, attempt: Attempt) -> Search[Choice]:
+        probed = replace(sample, variants=spread(sample.variants, self.probes))
+
+        def measure(choice: Choice) -> float | None:
+            with tempfile.TemporaryDirectory(prefix="passnet-") as scratch:
+                directory = Path(scratch) / "pass"
+                handed = task.write(choice.patterns, choice.style, directory)
+                score = None if handed.pass_dir is None else speedup(attempt.measure(probed, handed.pass_dir))
+            attempt.say(f"{len(choice.patterns)} patterns, {choice.style}: {score or 'no answer'}")
+            return score
+
+        return Search(measure, lambda choice: steps(task, choice), self.seconds)
+
+
+def speedup(results: Sequence[VariantResult]) -> float | None:
+    """The geometric mean of the end-to-end speedups; None where a variant failed or is wrong at `LEVEL`."""
+    speedups = [result.speedup("e2e") for result in results]
+    right = all(r.status == "ok" and r.t_min is not None and r.t_min <= LEVEL for r in results)
+    if not results or not right or None in speedups:
+        return None
+    return math.exp(math.fsum(map(math.log, speedups)) / len(speedups))
+
+
+def spread(variants: Sequence[Variant], count: int) -> tuple[Variant, ...]:
+    """At most `count` of the variants, evenly spaced from the smallest inputs to the largest."""
+    ordered = sorted(variants, key=lambda v: (sum(math.prod(i.shape) for i in v.inputs), v.variant_hash))
+    if len(ordered) <= count:
+        return tuple(ordered)
+    last = len(ordered) - 1
+    return tuple(ordered[round(n * last / (count - 1))] for n in range(count)) if count > 1 else (ordered[-1],)
+
+
+def steps(task: Task, choice: Choice) -> Iterator[Choice]:
+    """Choices that differ from this one in one respect, what usually matters most first."""
+    style, limits = choice.style, choice.style.limits
+    gains = task.gains()
+    for pattern in sorted(choice.patterns, key=lambda p: gains[p]):
+        rest = tuple(p for p in choice.patterns if p != pattern)
+        if task.covers(rest):
+            yield Choice(rest, style)
+    for factor in (2.0, 0.5):
+        yield Choice(choice.patterns, replace(style, limits=replace(limits, work=limits.work * factor)))
+    for pattern in gains:
+        if pattern not in choice.patterns:
+            yield Choice(tuple(sorted((*choice.patterns, pattern))), style)
+    for factor in (2.0, 0.5):
+        yield Choice(choice.patterns, replace(style, limits=replace(limits, warps=limits.warps * factor)))
+    yield Choice(choice.patterns, replace(style, limits=replace(limits, persistent=limits.persistent // 4)))
+    yield Choice(choice.patterns, replace(style, general=not style.general))

@@ -1,0 +1,149 @@
+"""Cheap launches: what they take, when they leave Triton's own path, and what they hand to the driver then.
+
+There is no GPU here: a driver that notes what it would launch stands in for CUDA's, and kernels compile for an H200.
+"""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from agent.launch import Launch
+from tests.agent.support import ROOT
+
+PROGRAM = """
+import json
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction
+from agent.launch import Launch
+
+calls, triton_runs, found = [], [], {}
+
+
+class Utils:
+    def load_binary(self, name, kernel, shared, device):
+        return "module", "function " + name, 32, 0, 1024
+
+    def get_device_properties(self, device):
+        return {"max_shared_mem": 232448, "multiprocessor_count": 132, "warpSize": 32}
+
+    def unload_module(self, module):
+        pass
+
+
+class Launcher:
+    def __init__(self, source, metadata):
+        pass
+
+    def __call__(self, x, y, z, stream, function, metadata, extra, enter, leave, *arguments):
+        given = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in arguments]
+        calls.append([x, y, z, stream, function, given])
+
+
+class Driver:
+    utils = Utils()
+    launcher_cls = Launcher
+    get_current_device = staticmethod(lambda: -1)
+    get_current_stream = staticmethod(lambda device: 7)
+    get_current_target = staticmethod(lambda: GPUTarget("cuda", 90, 32))
+    get_active_torch_device = staticmethod(lambda: torch.device("cpu"))
+
+
+driver.set_active(Driver())
+run = JITFunction.run
+
+
+def counted(self, *args, **kwargs):
+    triton_runs.append(1)
+    return run(self, *args, **kwargs)
+
+
+JITFunction.run = counted
+from kernels import scale_kernel
+
+x, out, y = (torch.zeros(160) for _ in range(3))
+
+
+def launched(what, *tensors):
+    calls.clear()
+    triton_runs.clear()
+    what(*tensors)
+    return {"triton": len(triton_runs), "calls": [*calls], "tensors": [t.data_ptr() for t in tensors]}
+
+
+launch = Launch(scale_kernel, (3,), n=150, factor=2.0, num_warps=2)
+found["first"] = launched(launch, x, out)
+found["again"] = launched(launch, x, out)
+found["others"] = launched(launch, y, x)
+found["triton's own"] = launched(launch.through_triton, y, x)
+found["unaligned"] = launched(launch, x[1:], out)
+found["another dtype"] = launched(launch, x.double(), out)
+found["as before"] = launched(launch, x, out)
+late = Launch(scale_kernel, (3, 2), n=150, factor=2.0)
+found["begins unaligned"] = launched(late, x[1:], out)
+found["then aligned"] = launched(late, x, out)
+found["from then on"] = launched(late, x, out)
+print(json.dumps(found))
+"""
+"""A process of its own, for Triton has one driver. The CPU's tensors have device -1 and stand for the GPU's."""
+
+KERNEL = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale_kernel(x, out, n, factor: tl.constexpr, BLOCK: tl.constexpr = 64):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n) * factor, mask=at < n)
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """For each launch of the program: how often Triton's own path was taken, and what reached the driver."""
+    directory = tmp_path_factory.mktemp("launch")
+    (directory / "kernels.py").write_text(KERNEL)
+    program = f"import sys\nsys.path[:0] = [{str(ROOT)!r}, {str(directory)!r}]\n{PROGRAM}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_every_launch_reaches_the_driver_once_and_with_its_tensors(found):
+    for name, one in found.items():
+        (call,) = one["calls"]
+        grid = [3, 2, 1] if name in ("begins unaligned", "then aligned", "from then on") else [3, 1, 1]
+        assert call[:5] == [*grid, 7, "function scale_kernel"], name
+        assert call[5] == [*one["tensors"], 150, 2.0, 64], name
+
+
+def test_later_launches_do_not_pass_through_triton(found):
+    cheap = {name for name, one in found.items() if one["triton"] == 0}
+    assert cheap == {"again", "others", "as before", "from then on"}
+
+
+@triton.jit
+def _kernel(x, BLOCK: tl.constexpr):
+    tl.store(x + tl.arange(0, BLOCK), 1.0)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(print, (1,), {}), (_kernel, (1.5,), {}), (_kernel, (), {}), (_kernel, [1], {}), (_kernel, (1, 1, 1, 1), {})],
+)
+def test_only_kernels_and_plain_grids(arguments):
+    kernel, grid, constants = arguments
+    with pytest.raises(TypeError):
+        Launch(kernel, grid, **constants)
+
+
+def test_tensors_are_no_constants():
+    with pytest.raises(TypeError, match="tensors"):
+        Launch(_kernel, (1,), BLOCK=torch.tensor(4))

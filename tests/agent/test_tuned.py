@@ -1,0 +1,130 @@
+"""The measuring author, with measurements that a function of the written pass makes up."""
+
+import json
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from agent.author import Attempt, Interactive
+from agent.distill import Distill
+from agent.tuned import Choice, Tuned, speedup, spread, steps
+from passbench.contract import NAMES_FILE
+from passbench.result import Timing, VariantResult
+from tests.agent.support import in_dtype, sample, tensor, variant
+
+
+def _block(x, y, w):
+    """Two regions, one on each side of a library call, of four launches each."""
+    before = torch.tanh(torch.sigmoid(x * 0.5 + y))
+    return F.relu(torch.sigmoid(torch.matmul(before, w) * 2.0) - 1.0)
+
+
+def _one():
+    inputs = (tensor(4, 8), tensor(4, 8), tensor(8, 8))
+    return sample(*(variant(_block, *in_dtype(inputs, dtype)) for dtype in ("float32", "float16")))
+
+
+def _results(one, factor, status="ok", t_min=-5):
+    timing = Timing("e2e", 100.0, 100.0 / factor, 1.0, 1.0, 100, 0, False, factor, factor)
+    return [
+        VariantResult(one.sample, "fusible", v.variant_hash, "pass", status, t_min=t_min, timings=(timing,))
+        for v in one.variants
+    ]
+
+
+def _attempt(rule, measured, device="cuda:0"):
+    """An attempt in which a pass is as fast as `rule` says of its modules and its source."""
+
+    def measure(one, directory):
+        names = json.loads((directory / NAMES_FILE).read_text())
+        measured.append(names)
+        answer = rule(names, "".join((directory / f"{name}.py").read_text() for name in names))
+        return answer if isinstance(answer, list) else _results(one, answer)
+
+    return Attempt(1, device, measure, save=None, saved=None, say=lambda text: None)
+
+
+def _names(directory):
+    return json.loads((directory / NAMES_FILE).read_text())
+
+
+def test_a_region_that_does_not_pay_is_dropped(tmp_path):
+    measured = []
+    author = Tuned()
+    attempt = _attempt(lambda names, _: 1.5 if names == ["fuse_mul_sigmoid_sub_relu"] else 1.2, measured)
+    submission = author.attempt(_one(), tmp_path / "pass", attempt)
+    assert submission.compiler == "pass"
+    assert _names(tmp_path / "pass") == ["fuse_mul_sigmoid_sub_relu"]
+    assert len(measured[0]) == 2
+
+
+def test_block_sizes_are_tried(tmp_path):
+    attempt = _attempt(lambda names, source: 2.0 if "BLOCK=16" in source else 1.2, [])
+    Tuned().attempt(_one(), tmp_path / "pass", attempt)
+    assert all("BLOCK=16" in path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        lambda names, _: 0.9,
+        lambda names, _: _results(_one(), 3.0, t_min=-4),
+        lambda names, _: _results(_one(), 3.0, t_min=None),
+        lambda names, _: _results(_one(), 3.0, status="rejected"),
+        lambda names, _: [],
+    ],
+    ids=["slower", "inaccurate", "wrong", "rejected", "nothing"],
+)
+def test_a_pass_that_is_not_better_than_eager_is_not_submitted(rule, tmp_path):
+    submission = Tuned().attempt(_one(), tmp_path / "pass", _attempt(rule, []))
+    assert submission.declined
+    assert not (tmp_path / "pass").exists()
+
+
+def test_a_family_is_searched_once(tmp_path):
+    measured = []
+    author = Tuned()
+    attempt = _attempt(lambda names, _: 1.5, measured)
+    author.attempt(_one(), tmp_path / "a", attempt)
+    count = len(measured)
+    author.attempt(_one(), tmp_path / "b", attempt)
+    assert count == len(measured) > 0
+    assert _names(tmp_path / "a") == _names(tmp_path / "b")
+    author.begin([])
+    author.attempt(_one(), tmp_path / "c", attempt)
+    assert len(measured) == 2 * count
+
+
+def test_without_a_gpu_it_writes_what_distill_writes_and_measures_nothing(tmp_path):
+    measured = []
+    author = Tuned()
+    assert isinstance(author, Interactive)
+    submission = author.attempt(_one(), tmp_path / "a", _attempt(lambda names, _: 9.0, measured, device="cpu"))
+    expected = Distill().write(_one(), tmp_path / "b")
+    assert (submission.compiler, submission.reason) == (expected.compiler, expected.reason)
+    assert measured == []
+
+
+def test_the_score_is_the_geometric_mean_of_variants_that_are_right():
+    one = _one()
+    assert speedup([*_results(one, 4.0), *_results(one, 1.0)]) == pytest.approx(2.0)
+    assert speedup([*_results(one, 4.0), *_results(one, 4.0, t_min=0)]) is None
+    assert speedup([VariantResult("s", "fusible", "v", "pass", "ok", t_min=-5)]) is None
+
+
+def test_probes_are_spread_from_the_smallest_to_the_largest():
+    variants = [variant(lambda x: torch.relu(x), tensor(n, 4)) for n in (7, 1, 5, 3, 9)]
+    assert [v.inputs[0].shape[0] for v in spread(variants, 3)] == [1, 5, 9]
+    assert [v.inputs[0].shape[0] for v in spread(variants, 1)] == [9]
+    assert len(spread(variants, 6)) == 5
+
+
+def test_a_step_changes_one_thing_and_leaves_every_variant_a_match():
+    author = Tuned()
+    task = author.distill.task(_one(), -author.reach)
+    start = Choice(tuple(sorted(task.gains())), author.distill.style)
+    assert len(start.patterns) == 2
+    for choice in steps(task, start):
+        assert (choice.patterns == start.patterns) != (choice.style == start.style)
+        assert task.covers(choice.patterns)
