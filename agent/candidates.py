@@ -6,9 +6,10 @@ import warnings
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import product
 from statistics import fmean
 
-from agent.cost import KERNEL, gain, most
+from agent.cost import gain, most
 from agent.facts import Facts, FactsError, Layout, facts
 from agent.pass_source import Case, pattern_source
 from agent.regions import Region, region_of, regions
@@ -18,15 +19,16 @@ from extraction.lowering import lowered
 from storage.graph import Graph, refs
 from storage.records import Input, Variant
 
+MIXED = 3
+"""Inputs whose layout a library chooses, up to which every mixture of layouts has its plan."""
 _LATE = "the time to write a pass was up"
 
 
 @dataclass(frozen=True)
 class Options:
-    """How regions are looked for: those that can save `margin` microseconds a call where a launch costs the host
-    `kernel`, and none more once this thread has used the processor until `deadline` (`time.thread_time`)."""
+    """How regions are looked for: those that can save `margin` microseconds a call, and none more once this thread has
+    used the processor until `deadline` (`time.thread_time`)."""
 
-    kernel: float = KERNEL
     margin: float = 0.0
     deadline: float = math.inf
 
@@ -54,7 +56,7 @@ def promising(variants: Sequence[Variant], options: Options) -> bool:
         known = facts(largest.graph, largest.inputs)
     except FactsError:
         return True  # `candidates` will say why not
-    return any(most(r, known, options.kernel) > options.margin for r in regions(largest.graph, known, ()))
+    return any(most(r, known) > options.margin for r in regions(largest.graph, known, ()))
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ class _Search:
 
     def _hopeful(self, found: Sequence[Region], known: Sequence[Facts]) -> list[Region]:
         """Regions that might save enough, the most promising first."""
-        hopes = {r.ops: fmean(most(r, each, self.options.kernel) for each in known) for r in found}
+        hopes = {r.ops: fmean(most(r, each) for each in known) for r in found}
         ranked = sorted(found, key=lambda r: -hopes[r.ops])
         return [r for r in ranked if hopes[r.ops] > self.options.margin] or ranked[:1]
 
@@ -149,7 +151,7 @@ class _Search:
                 with suppress(*FAILURES):  # eager does not run the region on this layout either
                     sketches.append(self.sketches.of(region.graph, other))
             cases += [Case(region.graph, one) for one in sketches]
-            gains.append(gain(region, each, sketches[0].program(Limits()), self.options.kernel))
+            gains.append(gain(region, each, sketches[0].program(Limits())))
         if fmean(gains) <= self.options.margin:
             names, one = ", ".join(self._names(region.ops)), cases[0].sketch
             counts = f"{one.replaced} launches in eager, {len(one.bodies)} fused"
@@ -157,10 +159,10 @@ class _Search:
         return Candidate(region, pattern_source(region.graph), tuple(cases), fmean(gains))
 
     def _layouts(self, region: Region, known: Facts) -> list[list[Input]]:
-        """The region's inputs, and once more with the layouts that a GPU's library may choose instead.
+        """The region's inputs as predicted, and in all mixtures with the layouts that a GPU's library may choose instead.
 
         Which strides a convolution or an attention gives its result depends on the backend, and what is known here
-        is the CPU's choice.
+        is the CPU's choice. Of many such inputs, all have the other layout or none.
         """
         predicted = _inputs(region, known)
         own = {layout.storage for layout in known.values[: self.graph.inputs] if isinstance(layout, Layout)}
@@ -168,7 +170,10 @@ class _Search:
             one if known.values[number].storage in own else self._other_layout(one)
             for one, number in zip(predicted, region.inputs, strict=True)
         ]
-        return [predicted] if other == predicted else [predicted, other]
+        if sum(a != b for a, b in zip(predicted, other, strict=True)) > MIXED:
+            return [predicted, other]
+        choices = [[a] if a == b else [a, b] for a, b in zip(predicted, other, strict=True)]
+        return [list(mixture) for mixture in product(*choices)]
 
     def _other_layout(self, one: Input) -> Input:
         if len(one.shape) != 4:

@@ -11,13 +11,12 @@ from pathlib import Path
 
 from agent.author import Submission
 from agent.candidates import Options
-from agent.cost import CHEAP_KERNEL, KERNEL
 from agent.pass_source import Style
 from agent.sketches import Sketches
 from agent.task import Task
 from storage.records import Sample
 
-MARGIN = 3.0
+MARGIN = 1.0
 """Microseconds a call that a region must be expected to save."""
 
 
@@ -43,5 +42,4 @@ class Distill:
 
     def task(self, sample: Sample, margin: float) -> Task:
         """The sample with its regions that might save `margin` microseconds."""
-        kernel = CHEAP_KERNEL if self.style.cheap else KERNEL
-        return Task.of(sample, Options(kernel, margin, time.thread_time() + self.seconds), self.sketches)
+        return Task.of(sample, Options(margin, time.thread_time() + self.seconds), self.sketches)

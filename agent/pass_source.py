@@ -15,21 +15,16 @@ from storage.render import render, value_name
 _HELPERS = triton_ops.HELPERS | reductions.HELPERS
 
 
-HELPER = "agent.launch"
-"""Module of `Launch`, for passes that use it."""
-
-
 @dataclass(frozen=True)
 class Style:
     """How a pass is written. Its launches keep within `limits`.
 
     `general`: sizes that differ between variants are arguments of the kernels, compiled once for all, not
-    constants, compiled for each. `cheap`: kernels are launched through `agent.launch`.
+    constants, compiled for each.
     """
 
     limits: Limits = field(default_factory=Limits)
     general: bool = False
-    cheap: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,8 +89,7 @@ def module_source(cases: Sequence[Case], family: str, style: Style) -> str:
     parts = [
         f'"""{", ".join(short_names(graph, 12))} in {count}.\n\nWritten by distill for family {family or "unnamed"}, '
         f'{len(cases)} {"case" if len(cases) == 1 else "cases"}.\n"""\n',
-        "import torch\nimport triton\nimport triton.language as tl\n"
-        + (f"\nfrom {HELPER} import Launch\n" if style.cheap else ""),
+        "import torch\nimport triton\nimport triton.language as tl\n\nfrom passbench.launch import Launch\n",
         pattern_source(graph),
         f"def replacement_args({parameters}):\n    return ({parameters}{',' if graph.inputs == 1 else ''})\n",
         *(_HELPERS[name].lstrip("\n") for name in sorted(kernels.helpers)),
@@ -162,7 +156,7 @@ def _wrapper(function: str, graph: Graph, programs: Sequence[Program], kernels: 
             entries.append((key, text))
     table, bodies = [], []
     for number, entries in enumerate(routes.values()):
-        body, names, rows = merge([text for _, text in entries], _plan_name, always=("[", "    "))
+        body, names, rows = merge([text for _, text in entries], _plan_name, always=("    ",))
         unpacked = f"    {', '.join(names)}{',' if len(names) == 1 else ''} = plan\n" if names else ""
         bodies.append(unpacked + body)
         for (key, _), row in zip(entries, rows, strict=True):
@@ -210,11 +204,8 @@ def _launch(launch: Launch, kernels: _Kernels) -> str:
     # Contracted, a rounding between two ops of a half type would be skipped, and eager does not skip it.
     last = "enable_fp_fusion=False"
     grid = f"({launch.kernel.programs},)"
-    if kernels.style.cheap:
-        fixed = ", ".join([name, grid, *(f"{n}={v}" for n, v in options.items()), last])
-        return f"{slot(f'Launch({fixed})')}({', '.join(launch.arguments)})"
-    arguments = [*launch.arguments, *(f"{n}={slot(v)}" for n, v in options.items()), last]
-    return f"{name}[{slot(grid)}]({', '.join(arguments)})"
+    fixed = ", ".join([name, grid, *(f"{n}={v}" for n, v in options.items()), last])
+    return f"{slot(f'Launch({fixed})')}({', '.join(launch.arguments)})"
 
 
 def _returned(value: Returned) -> str:
@@ -230,8 +221,6 @@ def _plan_name(number: int, before: str, literal: str) -> str:
     named = re.search(r"(\w+)=$", before)
     if named:
         kind = named[1].lower()
-    elif before.endswith("["):
-        kind = "grid"
     elif literal.startswith("Launch("):
         kind = "launch"
     elif before.endswith("_strided("):

@@ -81,6 +81,7 @@ class _Watch(TorchDispatchMode):
         self.triton_kernels: set[str] = set()
         self.events = 0  # operators and launches
         self._paused = False
+        self._launching = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         if not self._paused:
@@ -105,13 +106,29 @@ class _Watch(TorchDispatchMode):
             yield interpreted.InterpretedFunction, "run", self._noted
             yield interpreted.GridExecutor, "_init_args_hst", self._unseen
             yield interpreted.GridExecutor, "_restore_args_dev", self._unseen
+        if (cheap := sys.modules.get("passbench.launch")) is not None:
+            yield cheap.Launch, "__call__", self._noted_launch
 
     def _noted(self, run: Callable) -> Callable:
         def noted(kernel: Any, *args: Any, **kwargs: Any) -> Any:
-            if not kwargs.get("warmup"):
+            if not kwargs.get("warmup") and not self._launching:
                 self.triton_kernels.add(kernel.__name__)
                 self.events += 1
             return run(kernel, *args, **kwargs)
+
+        return noted
+
+    def _noted_launch(self, call: Callable) -> Callable:
+        """A `Launch` is one event, whether it takes Triton's path or its own."""
+
+        def noted(launch: Any, *tensors: Any) -> None:
+            self.triton_kernels.add(launch.name)
+            self.events += 1
+            self._launching = True
+            try:
+                call(launch, *tensors)
+            finally:
+                self._launching = False
 
         return noted
 

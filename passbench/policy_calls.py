@@ -111,6 +111,13 @@ class Calls(Expressions):
     def _call_dotted(self, node: ast.Call, dotted: str, scope: Scope) -> Kind:
         plain = dotted in names.SCALAR_CALLS | names.MATH
         positional, keywords = self._arguments(node, scope)
+        if dotted == names.LAUNCH:
+            if not node.args or self._kernel(node.args[0], scope) is None:
+                message = "Launch takes a @triton.jit kernel of the pass by its name, then the grid and constants"
+                self.find("launch", scope.module, node, message)
+            if any((*positional, *keywords.values())):
+                self.find("launch", scope.module, node, "call the launch with the tensors; Launch takes none")
+            return Kind.SCALAR
         place = scope.module.sibling_function(dotted)
         if place is not None:
             self.check_sibling(place, node, scope)

@@ -23,7 +23,7 @@ _FORMATS = frozenset(
 MODULES = frozenset(
     """torch torch.fx torch.nn torch.nn.functional torch.special torch.linalg torch.fft triton triton.language
     triton.language.extra triton.language.extra.libdevice triton.language.extra.cuda
-    triton.language.extra.cuda.libdevice math operator""".split()
+    triton.language.extra.cuda.libdevice math operator passbench.launch""".split()
 )
 """Modules that a pass may import, besides its own; what it may use of them is decided name by name."""
 
@@ -48,6 +48,7 @@ _TRITON_TYPES = frozenset(
     float8e4nv float8e4b15 float8e4b8 float8e5b16 void pi32_t""".split()
 )
 
+LAUNCH = "passbench.launch.Launch"
 WRAP = "torch.fx.wrap"
 JIT = "triton.jit"
 KERNEL_DECORATORS = frozenset(("triton.autotune", "triton.heuristics"))

@@ -19,8 +19,8 @@ HALVES = ("float16", "bfloat16")
 FLOATS = ("float32", *HALVES)
 ANY = -math.inf
 """A margin that every region has, whatever it costs."""
-PAIR = -6.0
-"""A margin that two launches made one have, on a GPU too little to be worth it, and one launch has not."""
+PAIR = 0.0
+"""A margin that two launches made one have, and one launch has not."""
 
 
 def tensor(*shape: int, dtype: str = "float32", stride: tuple[int, ...] | None = None, **fields) -> Input:

@@ -36,6 +36,7 @@ def good_passes() -> dict[str, Sample]:
     pair = (spec("x", 300), spec("y", 300))
     weights = (spec("w", 48, role="parameter"), spec("b", 48, role="parameter"))
     return {
+        "cheap_launch": sample(variant(lambda x, y: (torch.relu(x + y),), *pair)),
         "layer_norm": sample(variant(norm, spec("x", 512, 48), *weights)),
         "two_outputs": sample(variant(both, *pair)),
         "in_place": sample(variant(in_place, *pair)),

@@ -38,6 +38,7 @@ def both(x, y):
 
 GRAPHS: dict[str, tuple[Callable, tuple[tuple[int, ...], ...]]] = {
     "add_relu": (lambda x, y: (torch.relu(torch.exp(x) + y) @ y.t(),), ((3, 40), (3, 40))),
+    "cheap_launch": (lambda x, y: (torch.relu(torch.exp(x) + y) @ y.t(),), ((3, 40), (3, 40))),
     "layer_norm": (lambda x, w, b: (F.layer_norm(x.t(), (48,), w, b, 1e-5),), ((48, 5), (48,), (48,))),
     "two_outputs": (both, ((50,), (50,))),
     "in_place": (in_place, ((50,), (50,))),
@@ -45,6 +46,7 @@ GRAPHS: dict[str, tuple[Callable, tuple[tuple[int, ...], ...]]] = {
 }
 HONEST = {
     "add_relu": (PLAIN, {"add_relu_kernel"}),
+    "cheap_launch": (PLAIN, {"add_relu_kernel"}),
     "layer_norm": (PLAIN | {"aten.clone.default"}, {"layer_norm_kernel"}),
     "two_outputs": (PLAIN, {"kernel"}),
     "in_place": (set(), {"kernel"}),

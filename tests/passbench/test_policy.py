@@ -127,6 +127,11 @@ def wrapper(x: torch.Tensor, y: torch.Tensor, route: str, k: int = 3) -> tuple[t
     kernel[(1,)](x, y, outputs[0], k, BLOCK=16)
     return outputs
 """,
+    "cheap_launches": """
+from passbench.launch import Launch
+PLANS = {(4,): (Launch(kernel, (1,), n=4, BLOCK=16, num_warps=1), 2)}
+single = Launch(kernel, (2, 1), BLOCK=16)
+""" + WRAPPER.format(body="launch, size = PLANS[x.shape]\n    launch(x, y, out)\n    single(x, y, out, n)"),
     "dispatch": """
 def small(x, out):
     kernel[(1,)](x, x, out, x.numel(), BLOCK=16)
@@ -227,6 +232,7 @@ def test_refused_wrappers(tmp_path, name):
     assert all(f.file == "rule.py" and f.line > 0 and f.message for f in findings)
 
 
+_LAUNCH = "\nfrom passbench.launch import Launch\n"
 REFUSED_MODULES = {
     "computing_arguments": (HEAD.replace('(x, y, "route", 2)', "(x + y, y)"), "replacement_args"),
     "calling_in_arguments": (HEAD.replace('(x, y, "route", 2)', "(x.sum(), y)"), "replacement_args"),
@@ -253,6 +259,17 @@ REFUSED_MODULES = {
         HEAD.replace('(x, y, "route", 2)', '("route", x, y, 2)') + WRAPPER.format(body="z = route * 2"),
         "tensor_operator",
     ),
+    "launch_of_no_kernel": (HEAD + _LAUNCH + "launch = Launch(torch.relu, (1,))\n", "launch"),
+    "launch_of_a_variable": (HEAD + _LAUNCH + "same = kernel\nlaunch = Launch(same, (1,))\n", "launch"),
+    "launch_of_a_function": (HEAD + _LAUNCH + "def f(x):\n    return x\nlaunch = Launch(f, (1,))\n", "launch"),
+    "launch_holds_a_tensor": (
+        HEAD + _LAUNCH + "launches = []\n" + WRAPPER.format(body="launches.append(Launch(kernel, (1,), n=x))"),
+        "launch",
+    ),
+    "launch_loads": (HEAD + _LAUNCH + 'launch = Launch(kernel, (1,), extern_libs={"l": "/tmp/l.bc"})\n', "extern_libs"),
+    "launch_as_value": (HEAD + _LAUNCH + "make = Launch\n", "function_as_value"),
+    "launch_internals": (HEAD + _LAUNCH + "kernel_again = Launch(kernel, (1,))._kernel\n", "private_name"),
+    "launch_s_module": (HEAD + "\nfrom passbench.launch import driver\nactive = driver.active\n", "forbidden_call"),
     "syntax": ("def pattern(", "syntax"),
 }
 

@@ -1,4 +1,4 @@
-"""Launches of Triton kernels that cost the host little, for passes of any author.
+"""Launches of Triton kernels that cost the host little: the one part of PassBench that a pass may import.
 
 `kernel[grid](...)` binds, specialises and looks up its arguments at every call. A `Launch` does so once: its grid and
 all arguments but the tensors are fixed, so that a later call has only to check that its tensors are of the same kind.
@@ -54,13 +54,14 @@ class Launch:
         self._run(x, y, z, self._stream(device), function, metadata, None, None, None, *pointers, *self._rest)
         return None
 
-    def through_triton(self, *tensors: torch.Tensor) -> Any:
-        """The same launch by Triton itself, which checks everything; returns the compiled kernel, if there is one."""
-        return self._kernel[self._grid](*tensors, **self._constants)
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self._kernel.__name__
 
     def _compile(self, tensors: tuple[torch.Tensor, ...]) -> None:
         """Launch through Triton, and keep what it compiled if that fits the usual tensors: aligned, on one device."""
-        compiled = self.through_triton(*tensors)
+        compiled = self._kernel[self._grid](*tensors, **self._constants)
         devices = {tensor.get_device() for tensor in tensors}
         aligned = not any(tensor.data_ptr() % ALIGNMENT for tensor in tensors)
         if type(self._kernel) is not JITFunction or self._device is not None or len(devices) > 1 or not aligned:
