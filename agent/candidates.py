@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from statistics import fmean
 
-from agent.cost import gain, most
+from agent.cost import device_us, gain, most
 from agent.facts import Facts, FactsError, Layout, facts
 from agent.pass_source import Case, pattern_source
 from agent.regions import Region, region_of, regions
@@ -37,13 +37,15 @@ class Options:
 class Candidate:
     """A region and how it is computed in each variant.
 
-    `gain` is the time in microseconds that a call is expected to save, the mean over the variants.
+    `gain` is the time in microseconds that a call is expected to save, the mean over the variants; `device` what its
+    kernels take at least in the variant where they take longest.
     """
 
     region: Region
     pattern: str
     cases: tuple[Case, ...]
     gain: float
+    device: float
 
 
 def promising(variants: Sequence[Variant], options: Options) -> bool:
@@ -140,6 +142,7 @@ class _Search:
         """The candidate, or the ops that stand in its way."""
         cases: list[Case] = []
         gains: list[float] = []
+        device = 0.0
         for each in known:
             predicted, *others = self._layouts(region, each)
             try:
@@ -151,12 +154,14 @@ class _Search:
                 with suppress(*FAILURES):  # eager does not run the region on this layout either
                     sketches.append(self.sketches.of(region.graph, other))
             cases += [Case(region.graph, one) for one in sketches]
-            gains.append(gain(region, each, sketches[0].program(Limits())))
+            program = sketches[0].program(Limits())
+            gains.append(gain(region, each, program))
+            device = max(device, device_us(program))
         if fmean(gains) <= self.options.margin:
             names, one = ", ".join(self._names(region.ops)), cases[0].sketch
             counts = f"{one.replaced} launches in eager, {len(one.bodies)} fused"
             self.causes.append(f"{names}: {counts}, which saves {fmean(gains):.0f} us")
-        return Candidate(region, pattern_source(region.graph), tuple(cases), fmean(gains))
+        return Candidate(region, pattern_source(region.graph), tuple(cases), fmean(gains), device)
 
     def _layouts(self, region: Region, known: Facts) -> list[list[Input]]:
         """The region's inputs as predicted, and in all mixtures with the layouts that a GPU's library may choose instead.

@@ -31,8 +31,13 @@ BANDWIDTH = 4.0e6
 
 def gain(region: Region, known: Facts, program: Program) -> float:
     """Time that a program in place of its region saves in one variant; negative where it costs."""
-    own = sum(KERNEL + _kernel_us(program, n) for n in range(len(program.launches)))
-    return _eager_us(region, known) - own - ALLOCATION * len(program.allocations)
+    own = KERNEL * len(program.launches) + ALLOCATION * len(program.allocations)
+    return _eager_us(region, known) - own - device_us(program)
+
+
+def device_us(program: Program) -> float:
+    """Time that the program's kernels take at least."""
+    return sum(_kernel_us(program, n) for n in range(len(program.launches)))
 
 
 def most(region: Region, known: Facts) -> float:

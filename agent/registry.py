@@ -6,11 +6,13 @@ from agent.author import Author, AuthorFactory, Baseline, Interactive, UnknownAu
 from agent.distill import Distill
 from agent.llm.author import Llm
 from agent.llm.options import LlmOptions
+from agent.tuned import Tuned
 from passbench.compilers import NAMES as COMPILERS
 from storage.errors import PassNetError
 
 _AUTHORS: dict[str, AuthorFactory] = {
-    "distill": Distill,
+    "distill": Tuned,
+    "distill-static": lambda: Distill(name="distill-static"),
     **{compiler: partial(Baseline, compiler, compiler) for compiler in COMPILERS if compiler != "pass"},
 }
 

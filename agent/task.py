@@ -68,6 +68,10 @@ class Task:
                 gains[c.pattern] = gains.get(c.pattern, 0.0) + c.gain * work.variants / variants
         return dict(sorted(gains.items(), key=lambda item: -item[1]))
 
+    def longest(self) -> float:
+        """Microseconds that the kernels of one region take at least, where they take longest."""
+        return max((c.device for work in self.works for c in work.found), default=0.0)
+
     def covers(self, patterns: Collection[str]) -> bool:
         """Whether every variant has a match of one of these patterns; one without any scores as a failure."""
         return bool(self.works) and all(any(c.pattern in patterns for c in work.found) for work in self.works)

@@ -23,6 +23,9 @@ from storage.records import Sample, Variant
 LEVEL = -5
 """The tolerance level at which a pass must be right in every measured variant."""
 
+LONG = 3.0
+"""Microseconds from which on a kernel's blocks and warps are worth a search: shorter ones hide behind the host."""
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -39,7 +42,7 @@ class Tuned:
     is searched once."""
 
     distill: Distill = field(default_factory=Distill)
-    name: str = "distill-tuned"
+    name: str = "distill"
     seconds: float = 60.0
     probes: int = 6
     reach: float = 15.0
@@ -54,10 +57,14 @@ class Tuned:
         """Start a run. Nothing goes on from trajectories: a sample's search is shorter than what saves it."""
         self.found.clear()
 
+    def write(self, sample: Sample, directory: Path) -> Submission:
+        """The pass that is expected to be best; nothing is measured."""
+        return self.distill.write(sample, directory)
+
     def attempt(self, sample: Sample, directory: Path, attempt: Attempt) -> Submission:
         """The best pass found; without a GPU what `distill` writes."""
         if not attempt.device.startswith("cuda"):
-            return self.distill.write(sample, directory)
+            return self.write(sample, directory)
         task = self.distill.task(sample, -self.reach)
         start = self._start(task)
         if not start.patterns:
@@ -77,13 +84,19 @@ class Tuned:
     def _search(self, task: Task, sample: Sample, attempt: Attempt) -> Search[Choice]:
         probed = replace(sample, variants=spread(sample.variants, self.probes))
 
+        scores: dict[str, float | None] = {}  # choices can come down to the same source
+
         def measure(choice: Choice) -> float | None:
             with tempfile.TemporaryDirectory(prefix="passnet-") as scratch:
                 directory = Path(scratch) / "pass"
                 handed = task.write(choice.patterns, choice.style, directory)
-                score = None if handed.pass_dir is None else speedup(attempt.measure(probed, handed.pass_dir))
-            attempt.say(f"{len(choice.patterns)} patterns, {choice.style}: {score or 'no answer'}")
-            return score
+                if handed.pass_dir is None:
+                    return None
+                source = "".join(file.read_text("utf-8") for file in sorted(directory.iterdir()))
+                if source not in scores:
+                    scores[source] = speedup(attempt.measure(probed, directory))
+                    attempt.say(f"{len(choice.patterns)} patterns, {choice.style}: {scores[source] or 'no answer'}")
+            return scores[source]
 
         return Search(measure, lambda choice: steps(task, choice), self.seconds)
 
@@ -114,11 +127,13 @@ def steps(task: Task, choice: Choice) -> Iterator[Choice]:
         rest = tuple(p for p in choice.patterns if p != pattern)
         if task.covers(rest):
             yield Choice(rest, style)
-    for factor in (2.0, 0.5):
-        yield Choice(choice.patterns, replace(style, limits=replace(limits, work=limits.work * factor)))
     for pattern in gains:
         if pattern not in choice.patterns:
             yield Choice(tuple(sorted((*choice.patterns, pattern))), style)
+    if task.longest() < LONG:
+        return
+    for factor in (2.0, 0.5):
+        yield Choice(choice.patterns, replace(style, limits=replace(limits, work=limits.work * factor)))
     for factor in (2.0, 0.5):
         yield Choice(choice.patterns, replace(style, limits=replace(limits, warps=limits.warps * factor)))
     yield Choice(choice.patterns, replace(style, limits=replace(limits, persistent=limits.persistent // 4)))

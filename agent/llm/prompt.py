@@ -36,10 +36,10 @@ between calls but scratch and metadata. Every call does the whole work: outputs 
 For each variant: its speedup over eager if it is correct, else 0.1; AS is a geometric mean over variants and
 tolerances. Correct means |a - b| <= atol + rtol |b| at t = -5 (atol 1e-5; rtol 1.3e-6 for float32, 1e-3 for float16,
 1.6e-2 for bfloat16) on fresh random inputs. Of all evaluated passes the best one counts.
-At these sizes most of the time is the host's: an eager op costs about 5 to 13 us, a launch through Triton 10 to 20 us, one through `Launch` less than half of it.
-So match as many ops as you can with one pattern, launch one kernel, and do little in Python. Do not rewrite
-convolutions and matrix products; fuse what stands around them. Where nothing can be won, a correct pass near 1.0 is
-better than a broken one.
+At these sizes most of the time is the host's: an eager op costs about 5 to 13 us, a launch through Triton 10 to 20 us,
+one through `Launch` less than half of it. So match as many ops as you can with one pattern, launch one kernel, and do
+little in Python. Do not rewrite convolutions and matrix products; fuse what stands around them. Where nothing can be
+won, a correct pass near 1.0 is better than a broken one.
 
 # An example
 Source:

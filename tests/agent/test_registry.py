@@ -7,6 +7,7 @@ import pytest
 from agent.author import Submission, UnknownAuthor
 from agent.distill import Distill
 from agent.registry import NAMES, author
+from agent.tuned import Tuned
 from passbench.compilers import NAMES as COMPILERS
 
 BASELINES = [compiler for compiler in COMPILERS if compiler != "pass"]
@@ -14,8 +15,9 @@ BASELINES = [compiler for compiler in COMPILERS if compiler != "pass"]
 
 def test_every_compiler_but_a_pass_is_a_baseline():
     assert BASELINES == ["eager", "inductor", "inductor-direct", "inductor-max-autotune", "cudagraphs"]
-    assert set(NAMES) == {"distill", "llm", *BASELINES}
-    assert isinstance(author("distill"), Distill)
+    assert set(NAMES) == {"distill", "distill-static", "llm", *BASELINES}
+    assert isinstance(author("distill"), Tuned)
+    assert isinstance(author("distill-static"), Distill)
 
 
 @pytest.mark.parametrize("name", BASELINES)

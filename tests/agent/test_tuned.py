@@ -20,8 +20,8 @@ def _block(x, y, w):
     return F.relu(torch.sigmoid(torch.matmul(before, w) * 2.0) - 1.0)
 
 
-def _one():
-    inputs = (tensor(4, 8), tensor(4, 8), tensor(8, 8))
+def _one(rows=4):
+    inputs = (tensor(rows, 8), tensor(rows, 8), tensor(8, 8))
     return sample(*(variant(_block, *in_dtype(inputs, dtype)) for dtype in ("float32", "float16")))
 
 
@@ -60,9 +60,9 @@ def test_a_region_that_does_not_pay_is_dropped(tmp_path):
 
 
 def test_block_sizes_are_tried(tmp_path):
-    attempt = _attempt(lambda names, source: 2.0 if "BLOCK=16" in source else 1.2, [])
-    Tuned().attempt(_one(), tmp_path / "pass", attempt)
-    assert all("BLOCK=16" in path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
+    attempt = _attempt(lambda names, source: 2.0 if "BLOCK=2048" in source else 1.2, [])
+    Tuned().attempt(_one(2**19), tmp_path / "pass", attempt)
+    assert all("BLOCK=2048" in path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
 
 
 @pytest.mark.parametrize(

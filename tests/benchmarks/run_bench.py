@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -24,11 +25,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from agent.author import Submission
+from agent.author import Attempt, Author, Interactive, Submission
 from agent.registry import author as author_named
+from agent.tuned import Tuned
 from passbench.bench import Bench
 from passbench.compilers import NAMES
 from passbench.groups import Facts
+from passbench.result import VariantResult
 from passbench.score import geometric_mean, score_rows
 from passbench.settings import Settings
 from storage.dataset import load_samples
@@ -43,7 +46,7 @@ _AHEAD = 24  # passes that are compiled together before they are timed one by on
 def main() -> None:
     arguments = parse_arguments()
     version = Version.open(arguments.version)
-    samples = chosen(version, arguments)
+    samples = part_of(chosen(version, arguments), arguments.part)
     parts = arguments.out / "results"
     parts.mkdir(parents=True, exist_ok=True)
     names, started, seconds = arguments.authors.split(","), time.monotonic(), {}
@@ -56,6 +59,9 @@ def main() -> None:
                 bench.precompile(left, name, arguments.compile_ahead)
                 seconds[f"{name}, compiling ahead"] = time.monotonic() - begin
                 begin = time.monotonic()
+            author = author_named(name)
+            if arguments.search is not None and isinstance(author, Tuned):
+                author.seconds = arguments.search
             for number, sample in enumerate(left, 1):
                 if time.monotonic() - started > arguments.budget:
                     print(f"stopped at the budget of {arguments.budget} s: {name} at {number}", flush=True)
@@ -63,7 +69,7 @@ def main() -> None:
                 if arguments.passes is not None and name not in NAMES and number % _AHEAD == 1:
                     chunk = left[number - 1 : number - 1 + _AHEAD]
                     bench.prepare([(s, arguments.passes / s.sample) for s in chunk])
-                done = evaluate(bench, name, sample, arguments.passes)
+                done = evaluate(bench, author, sample, arguments.passes)
                 pq.write_table(pa.Table.from_pylist(done, RESULTS), part(parts, name, sample), compression="zstd")
                 print(f"[{number}/{len(left)}] {name} {sample.sample} {line(done)}", flush=True)
             seconds[name] = time.monotonic() - begin
@@ -80,6 +86,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--split", default="eval", help="eval, train, or eval,train")
     parser.add_argument("--categories", default=",".join(CATEGORIES))
     parser.add_argument("--limit", type=int, default=None, help="samples")
+    parser.add_argument("--part", default="0/1", metavar="I/N", help="the I-th of N parts of the samples, from 0")
     parser.add_argument("--variants", type=int, default=None, help="stop taking samples at so many variants")
     parser.add_argument("--one-a-dtype", action="store_true", help="the first variant of each dtype of a sample alone")
     parser.add_argument("--device", default="cuda")
@@ -88,6 +95,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--compile-ahead", type=int, default=0, help="processes that compile a baseline's samples first"
     )
+    parser.add_argument("--search", type=float, default=None, help="seconds a sample that distill may measure")
     parser.add_argument("--budget", type=float, default=3600.0, help="seconds after which no further sample is begun")
     parser.add_argument("--out", type=Path, required=True)
     return parser.parse_args()
@@ -110,21 +118,35 @@ def chosen(version: Version, arguments: argparse.Namespace) -> list[Sample]:
     return samples
 
 
+def part_of(samples: list[Sample], text: str) -> list[Sample]:
+    """The samples that are this machine's or GPU's: "1/4" is the second of four parts."""
+    number, _, count = text.partition("/")
+    return samples[int(number) :: int(count)]
+
+
 def floating_dtype(variant: Variant) -> str:
     """What a variant computes in, as scores are grouped; "" for all that is not floating: one kind."""
     dtype = Facts.of([vars(x) for x in variant.inputs], ()).dtype
     return dtype if "float" in dtype else ""
 
 
-def evaluate(bench: Bench, name: str, sample: Sample, passes: Path | None) -> list[dict]:
+def evaluate(bench: Bench, author: Author, sample: Sample, passes: Path | None) -> list[dict]:
     """Rows of one sample under one author."""
+    name = author.name
     with tempfile.TemporaryDirectory() as temp:
-        if name in NAMES:
-            submission = Submission(name)
-        elif passes is not None:
+        directory = Path(temp) / sample.sample
+        if name not in NAMES and passes is not None:
             submission = Submission("pass", passes / sample.sample)
+        elif isinstance(author, Interactive):
+
+            def measure(some: Sample, place: Path) -> list[VariantResult]:
+                return bench.run(some, "pass", place)
+
+            say = partial(print, f"  {sample.sample}", flush=True)
+            attempt = Attempt(1, str(bench.device), measure, lambda row: None, None, say)
+            submission = author.attempt(sample, directory, attempt)
         else:
-            submission = author_named(name).write(sample, Path(temp) / sample.sample)
+            submission = author.write(sample, directory)
         results = bench.run(sample, submission.compiler, submission.pass_dir)
         return [result.to_row(run=name, author=name, attempt=1) for result in results]
 
