@@ -164,7 +164,7 @@ class _Search:
         return Candidate(region, pattern_source(region.graph), tuple(cases), fmean(gains), device)
 
     def _layouts(self, region: Region, known: Facts) -> list[list[Input]]:
-        """The region's inputs as predicted, and in all mixtures with the layouts that a GPU's library may choose instead.
+        """The region's inputs as predicted, and mixed with the layouts that a GPU's library may choose instead.
 
         Which strides a convolution or an attention gives its result depends on the backend, and what is known here
         is the CPU's choice. Of many such inputs, all have the other layout or none.

@@ -63,6 +63,7 @@ EXPRESSIONS: dict[str, str] = {
     "sign": "tl.where({0} > 0, 1, tl.where({0} < 0, -1, 0)).to({0}.dtype)",
     "sin": "tl.sin({0})",
     "sqrt": "tl.sqrt({0})",
+    "sqrt_rn": "tl.sqrt_rn({0})",
     "square": "{0} * {0}",
     "sub": "{0} - {1}",
     "tan": "tl.sin({0}) / tl.cos({0})",

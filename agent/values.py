@@ -105,6 +105,8 @@ class Capture(DefaultHandler):
             args = args[:first] + tuple(self._promoted(a, dtype) for a in args[first:])
         if name == "add" and (contracted := self._normalisation(args)):
             return contracted
+        if dtype == torch.float32 and (name == "sqrt" or (name == "truediv" and args[1].op != "constant")):
+            name = {"sqrt": "sqrt_rn", "truediv": "div_rn"}[name]  # Triton's own are approximations, eager's are not
         return self.body.value(name, args, dtype, half=half)
 
     def _normalisation(self, args: tuple[Value, ...]) -> Value | None:
@@ -117,12 +119,22 @@ class Capture(DefaultHandler):
         if scaled.op != "mul" or scaled.args[0].op != "mul":
             return None
         (centred, inverse), weight = scaled.args[0].args, scaled.args[1]
-        if (centred.op, inverse.op) != ("sub", "rsqrt"):
+        inverse = self._inverse_root(inverse)
+        if centred.op != "sub" or inverse is None:
             return None
         if inverse.depth:
-            return self.body.value("fma", (scaled.args[0], weight, shift), shift.dtype)
+            normalised = self.body.value("mul", (centred, inverse), centred.dtype)
+            return self.body.value("fma", (normalised, weight, shift), shift.dtype)
         product = self.body.value("mul", (weight, centred), centred.dtype)
         return self.body.value("fma", (product, inverse, shift), shift.dtype)
+
+    def _inverse_root(self, value: Value) -> Value | None:
+        """rsqrt(x), as eager computes it; torch 2.11 lowers batch norm's to 1 / sqrt(x) * 1."""
+        if value.op == "mul" and value.args[1].op == "constant" and value.args[1].detail == 1.0:
+            value = value.args[0]
+        if value.op == "reciprocal" and value.args[0].op == "sqrt_rn":
+            return self.body.value("rsqrt", value.args[0].args, value.dtype)
+        return value if value.op == "rsqrt" else None
 
     def _promoted(self, value: Value, dtype: torch.dtype) -> Value:
         """Bools and integers become numbers of the operation's type; literals need no conversion."""

@@ -40,13 +40,15 @@ class Launch:
         """Launch on the tensors' device, the current one, and its current stream. The tensors are the kernel's first
         parameters, in order."""
         device, together, pointers = self._device, 0, []
-        for tensor in tensors:
-            if tensor.get_device() != device:
+        if device is None:
+            return self._compile(tensors)
+        for tensor, dtype in zip(tensors, self._dtypes, strict=True):
+            if tensor.dtype is not dtype or tensor.get_device() != device:
                 return self._compile(tensors)
             pointer = tensor.data_ptr()
             together |= pointer
             pointers.append(pointer)
-        if together % ALIGNMENT or tuple([tensor.dtype for tensor in tensors]) != self._dtypes:
+        if together % ALIGNMENT:
             return self._compile(tensors)
         x, y, z = self._grid
         function, metadata = self._handles

@@ -145,6 +145,6 @@ def _import_from(module: Module, node: ast.ImportFrom, report: Report) -> None:
 
 def _import_advice(name: str) -> str:
     return (
-        f"{name} may not be imported; a pass may import torch, triton, triton.language, libdevice, math, passbench.launch "
-        "and the modules of its own directory"
+        f"{name} may not be imported; a pass may import torch, triton, triton.language, libdevice, math, "
+        "passbench.launch and the modules of its own directory"
     )

@@ -29,8 +29,9 @@ shape, stride, contiguous, ...) and launches `@triton.jit` kernels (autotune and
 with torch: no operator, function or method that works on values. `from passbench.launch import Launch` gives cheap
 launches: `launch = Launch(kernel, grid, n=…, BLOCK=…, num_warps=…)` fixes a grid (a tuple of numbers) and all
 arguments behind the tensors, `launch(x, out)` launches on tensors; make one for each size and keep it in a dict. No
-other imports than torch, triton, triton.language, math and your own modules; no getattr, exec, open, globals, dunder names; nothing is remembered
-between calls but scratch and metadata. Every call does the whole work: outputs are checked in timed calls too.
+other imports than torch, triton, triton.language, math and your own modules; no getattr, exec, open, globals, dunder
+names; nothing is remembered between calls but scratch and metadata. Every call does the whole work: outputs are
+checked in timed calls too.
 
 # What counts
 For each variant: its speedup over eager if it is correct, else 0.1; AS is a geometric mean over variants and

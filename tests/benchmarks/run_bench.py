@@ -140,7 +140,7 @@ def evaluate(bench: Bench, author: Author, sample: Sample, passes: Path | None) 
         elif isinstance(author, Interactive):
 
             def measure(some: Sample, place: Path) -> list[VariantResult]:
-                return bench.run(some, "pass", place)
+                return list(bench.run(some, "pass", place))
 
             say = partial(print, f"  {sample.sample}", flush=True)
             attempt = Attempt(1, str(bench.device), measure, lambda row: None, None, say)

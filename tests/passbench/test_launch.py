@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 
 from passbench.launch import Launch
+
 ROOT = Path(__file__).resolve().parents[2]
 
 PROGRAM = """

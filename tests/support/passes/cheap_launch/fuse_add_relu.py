@@ -1,4 +1,4 @@
-"""Fuses an addition and a ReLU into one Triton kernel, launched cheaply: one launch for each size that has been seen."""
+"""Fuses an addition and a ReLU into one Triton kernel, launched cheaply, by size."""
 
 import torch
 import triton
