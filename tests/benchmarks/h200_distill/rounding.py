@@ -1,4 +1,4 @@
-"""Which Triton expressions round as eager's CUDA kernels do: shares of elements that differ, bit by bit; needs a GPU."""
+"""Which Triton expressions round as eager's CUDA kernels do: shares of elements that differ by a bit; needs a GPU."""
 
 import importlib.util
 import tempfile
