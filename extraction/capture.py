@@ -48,10 +48,10 @@ class Captured:
             raise self.inputs
         graph = self.module.graph
         tensors = [n for n in graph.nodes if n.op == "placeholder" and not is_number(n.meta.get("example_value"))]
-        named = {
+        named = {  # after a graph break, a variable of an argument's name may hold another tensor
             node: self.dims[each.name]
             for node, each in zip(tensors, self.inputs, strict=True)
-            if each.role == "input" and each.name in self.dims
+            if each.role == "input" and each.name in self.dims and len(self.dims[each.name]) == len(each.shape)
         }
         inputs = [*self.inputs, *normalise(self.module)]
         constants = constants_of(graph, named)
@@ -118,7 +118,7 @@ def _argument(example: Any, symbolic: bool) -> Any:
     """What stands for an example in the call; dynamo finds the marks of symbolic dimensions on the tensor itself."""
     if not isinstance(example, Example):
         return example
-    tensor = torch.empty_like(example.tensor)
+    tensor = example.tensor.clone()
     for dim, name in enumerate(example.dims):
         if symbolic and name is not None:
             torch._dynamo.maybe_mark_dynamic(tensor, dim)

@@ -65,7 +65,7 @@ def grid_inputs(model: torch.nn.Module, config: Config, parameters: Mapping[str,
         merge = torch.full((BATCH,), find(config, "spatial_merge_size", "merge_size") or 2)
     values = {grid_name: grid, **({"merge_sizes": merge} if "merge_sizes" in parameters else {})}
     patches = next((name for name in ("hidden_states", "pixel_values") if name in parameters), None)
-    given = [{patches: layout} for layout in _patches(config)] if patches else [{}]
+    given = [{patches: layout} for layout in _patches(config, model)] if patches else [{}]
     tried = (
         (each, *_precomputed(model, each, values, shown)) for shown in (values, _as_inputs(values)) for each in given
     )
@@ -77,7 +77,7 @@ def grid_inputs(model: torch.nn.Module, config: Config, parameters: Mapping[str,
     return first or {}
 
 
-PATCHED = ("pixel_position_ids", "spatial_shapes")
+PATCHED = frozenset({"pixel_position_ids", "spatial_shapes", "target_sizes"})
 """Parameters of encoders that take each image as a row of patches, and its shape besides."""
 
 
@@ -87,17 +87,21 @@ def patched_inputs(config: Config, parameters: Mapping[str, Any]) -> dict[str, A
     The shapes in patches are passed with their values, which such encoders read.
     """
     channels, size = find(config, "num_channels", "in_channels") or 3, find(config, "patch_size") or 14
-    number = SIDE * SIDE
+    side = SIDE - SIDE % (find(config, "pooling_kernel_size") or 1)
+    number = side * side
     made: dict[str, Any] = {
         "pixel_values": tensor((BATCH, number, channels * size * size), ("batch", None, None)),
         "pixel_attention_mask": tensor((BATCH, number), ("batch", None), torch.int64),
         "pixel_position_ids": tensor((BATCH, number, 2), ("batch", None, None), torch.int64),
-        "spatial_shapes": torch.tensor([[SIDE, SIDE]] * BATCH, device="cpu"),
+        "spatial_shapes": torch.tensor([[side, side]] * BATCH, device="cpu"),
     }
+    if "target_sizes" in parameters:  # the patches of all images stand side by side, as one image
+        made["pixel_values"] = tensor((1, channels, size, BATCH * number * size), (None,) * 4)
+        made["target_sizes"] = made["spatial_shapes"]
     return {name: value for name, value in made.items() if name in parameters}
 
 
-def _patches(config: Config) -> Iterator[Example]:
+def _patches(config: Config, model: torch.nn.Module) -> Iterator[Example]:
     channels = find(config, "in_channels", "num_channels", "in_chans") or 3
     size, frames = find(config, "patch_size") or 14, find(config, "temporal_patch_size") or 1
     number = BATCH * SIDE * SIDE
@@ -107,6 +111,9 @@ def _patches(config: Config) -> Iterator[Example]:
     yield tensor((1, number, width), (None,) * 3)
     yield tensor((1, number, channels, size, size), (None,) * 5)
     yield tensor((number, channels * size * size), (None, None))
+    first = next((each for each in model.modules() if isinstance(each, torch.nn.Linear)), None)
+    if first is not None:  # some stack patches of several frames, by a number that has another name
+        yield tensor((number, first.in_features), (None, None))
 
 
 def _precomputed(

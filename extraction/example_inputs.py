@@ -9,7 +9,7 @@ model itself decides: the first of the layouts with which its forward runs on th
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import islice, product
 from typing import Any
 
@@ -32,11 +32,16 @@ from extraction.example_tensors import (
     text_length,
 )
 from extraction.failures import ModelError
+from extraction.meta import of_meta
 
 __all__ = ["BATCH", "MAKERS", "TEXT_LENGTH", "Example", "by_signature", "first_parameter", "image", "takes"]
 
 MAX_TRIALS = 16
 """Combinations of layouts that are tried on a model at most."""
+
+
+ACTIONS = 51
+"""Rows of an example of embedded actions: a state, and the steps of a plan."""
 
 
 def first_parameter(model: torch.nn.Module) -> str:
@@ -54,7 +59,8 @@ def by_signature(model: torch.nn.Module, config: Config) -> dict[str, Any]:
     parameters = inspect.signature(model.forward).parameters
     if type(model).forward is torch.nn.Module.forward:
         raise ModelError("unsupported_input", f"{type(model).__name__} has no forward: its parts are called one by one")
-    layouts, fixed = _layouts(model, config, parameters), _constants(model, config, parameters)
+    layouts = _layouts(model, config, parameters)
+    fixed = _constants(model, config, parameters, "pixel_values" in layouts)
     required = any(_required(parameters[name]) for name in MASKS.keys() & parameters.keys())
     dtypes = (torch.int64, torch.bool) if required else (torch.int64,)
     combinations = [
@@ -73,7 +79,11 @@ def by_signature(model: torch.nn.Module, config: Config) -> dict[str, Any]:
         raise ModelError("unsupported_input", f"no example input is known among {', '.join(parameters)}")
     if len(combinations) == 1:
         return made
-    return next((each for each in combinations if takes(model, each)), made)
+    taken = next((each for each in combinations if takes(model, each)), made)
+    optional = {name for name in MASKS.keys() & taken.keys() if not _required(parameters[name])}
+    if optional and not takes(model, taken, optional):  # such as a text's mask where sound is read instead of the text
+        return {name: each for name, each in taken.items() if name not in optional}
+    return taken
 
 
 def _layouts(model: torch.nn.Module, config: Config, parameters: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -96,13 +106,14 @@ def _layouts(model: torch.nn.Module, config: Config, parameters: Mapping[str, An
     return made
 
 
-def _constants(model: torch.nn.Module, config: Config, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _constants(model: torch.nn.Module, config: Config, parameters: Mapping[str, Any], images: bool) -> dict[str, Any]:
+    """`images`: whether the model is given any."""
     fixed: dict[str, Any] = {}
     if "use_cache" in parameters:
         fixed["use_cache"] = False
     if any(name in parameters and _required(parameters[name]) for name in ("grid_thw", "image_grid_thw")):
         fixed |= grid_inputs(model, config, parameters)
-    if any(name in parameters and _required(parameters[name]) for name in PATCHED):
+    if any(images or _required(parameters[name]) for name in PATCHED & parameters.keys()):
         fixed |= patched_inputs(config, parameters)
     return fixed
 
@@ -120,17 +131,20 @@ def _masks(made: Mapping[str, Any], parameters: Mapping[str, Any], dtype: torch.
     return masks
 
 
-def takes(model: torch.nn.Module, inputs: Mapping[str, Any]) -> bool:
-    """Whether the model's forward runs on the meta device with these inputs, as far as that can be told there."""
+def takes(model: torch.nn.Module, inputs: Mapping[str, Any], masks: Collection[str] = ()) -> bool:
+    """Whether the model's forward runs on the meta device with these inputs, as far as that can be told there.
+
+    Of masks that need not be given, only those of `masks` are.
+    """
     arguments = {name: each.tensor if isinstance(each, Example) else each for name, each in inputs.items()}
     for name in MASKS.keys() & arguments.keys():  # whether a mask masks anything has no answer without values
-        if not _required(inspect.signature(model.forward).parameters[name]):
+        if name not in masks and not _required(inspect.signature(model.forward).parameters[name]):
             del arguments[name]
     try:
         with torch.no_grad(), torch.device("cpu"):
             model(**arguments)
     except Exception as error:  # a model's forward may raise anything; what it says of values is no refusal
-        return "meta tensor" in str(error) or "device meta" in str(error)
+        return of_meta(error)
     return True
 
 
@@ -181,6 +195,15 @@ MAKERS: dict[str, Maker] = {
     "encoder_hidden_states": _embeddings("encoder_hidden_size"),
     "inputs": _embeddings("d_model", "hidden_size"),
     "query_embeds": _embeddings("hidden_size"),
+    "noise_embeds": _embeddings("hidden_size"),
+    "action_embeds": lambda config, model: rows(find(config.get("dit_config", {}), "hidden_size"), ACTIONS, "steps"),
+    "context_hidden_states": lambda config, model: rows(
+        find(config, "hidden_size") * len(find(config, "target_layer_ids") or [0]), text_length(config), "context"
+    ),
+    "image_attention_mask": lambda config, model: [
+        tensor((BATCH, text_length(config), 1), ("batch", "sequence", None), torch.int64)
+    ],
+    "hidden_states": example_media.hidden,
     **example_media.MAKERS,
     **SERIES,
 }
@@ -190,6 +213,7 @@ INSTEAD: dict[str, tuple[str, ...]] = {
     "inputs_embeds": ("input_ids", "pixel_values", "input_features", "input_values"),
     "encoder_hidden_states": ("input_ids", "inputs_embeds", "hidden_states"),
     "pixel_values_videos": ("pixel_values", "input_ids"),
+    "hidden_states": ("input_ids", "inputs_embeds", "pixel_values", "grid_thw", "image_grid_thw"),
 }
 """Parameters that stand in for others, or that few uses need: an example is made where the signature has no default, or
 none of these parameters."""

@@ -1,10 +1,11 @@
 """Examples of images, video and sound, from the sizes in a config."""
 
+import inspect
 from collections.abc import Mapping
 
 import torch
 
-from extraction.example_tensors import BATCH, Config, Example, Maker, find, tensor
+from extraction.example_tensors import BATCH, Config, Example, Maker, find, rows, tensor, text_length
 
 IMAGE_SIZE = 224
 """Height and width of an example image where the config names none, in pixels."""
@@ -27,7 +28,7 @@ def image(channels: int, height: int, width: int) -> Example:
 
 def _image_size(config: Config) -> tuple[int, int, int]:
     channels = find(config, "num_channels", "in_channels", "in_chans") or 3
-    size = find(config, "image_size", "crop_size", "img_size") or IMAGE_SIZE
+    size = find(config, "image_size", "crop_size", "img_size", "max_img_size") or IMAGE_SIZE
     if isinstance(size, Mapping):
         size = (size.get("height", IMAGE_SIZE), size.get("width", IMAGE_SIZE))
     height, width = (size, size) if isinstance(size, int) else tuple(size)[-2:]
@@ -35,6 +36,8 @@ def _image_size(config: Config) -> tuple[int, int, int]:
 
 
 def _images(config: Config, model: torch.nn.Module) -> list[Example]:
+    if "prompt_pixel_values" in inspect.signature(model.forward).parameters:
+        return _prompt(config, model)
     channels, height, width = _image_size(config)
     frames = find(config, "num_frames")
     if frames and find(config, "tubelet_size"):
@@ -52,7 +55,8 @@ def _images(config: Config, model: torch.nn.Module) -> list[Example]:
 def _videos(config: Config, model: torch.nn.Module) -> list[Example]:
     channels, height, width = _image_size(config)
     frames = find(config, "num_frames", "frames_per_clip") or VIDEO_FRAMES
-    return [tensor((BATCH, frames, channels, height, width), ("batch", "frames", None, "height", "width"))]
+    sizes = [(height, width), *((size, size) for size in (336, 512) if size != height)]
+    return [tensor((BATCH, frames, channels, *size), ("batch", "frames", None, "height", "width")) for size in sizes]
 
 
 def _sounds(config: Config, model: torch.nn.Module) -> list[Example]:
@@ -61,7 +65,10 @@ def _sounds(config: Config, model: torch.nn.Module) -> list[Example]:
         return [tensor((BATCH, length, bins), ("batch", "frames", None))]
     wave = tensor((BATCH, AUDIO_SAMPLES), ("batch", "samples"))
     channels = find(config, "audio_channels", "channels") or 1
-    return [wave, *(tensor((BATCH, n, AUDIO_SAMPLES), ("batch", None, "samples")) for n in sorted({1, channels}))]
+    stacked = [tensor((BATCH, n, AUDIO_SAMPLES), ("batch", None, "samples")) for n in sorted({1, channels})]
+    # Some take a multiple of what makes a token of theirs, and some what another model has made of the sound.
+    others = [tensor((BATCH, AUDIO_SAMPLES // 1024 * 1024), ("batch", "samples"))]
+    return [wave, *stacked, *others, *rows(find(config, "hidden_size"), LATENT_FRAMES, "frames")]
 
 
 def _spectrograms(config: Config, model: torch.nn.Module) -> list[Example]:
@@ -73,6 +80,8 @@ def _spectrograms(config: Config, model: torch.nn.Module) -> list[Example]:
     inner = find(config, "max_source_positions", "n_window")
     frames = 2 * inner if inner else AUDIO_FRAMES
     layouts = []
+    if "input_values" in inspect.signature(model.forward).parameters:  # the same second of sound, in both forms
+        layouts = [tensor((BATCH, LATENT_FRAMES, bins), ("batch", "frames", None)) for bins in _bins(config, model)[:1]]
     for bins in _bins(config, model):
         layouts += [
             tensor((BATCH, AUDIO_FRAMES, bins), ("batch", "frames", None)),
@@ -103,6 +112,16 @@ def _latents(config: Config, model: torch.nn.Module) -> list[Example]:
     ]
 
 
+def hidden(config: Config, model: torch.nn.Module) -> list[Example]:
+    """What a part of a model reads: sound, what a part before it has made of sound, or text as vectors."""
+    channels = find(config, "channels", "audio_channels") or 1
+    return [
+        *rows(find(config, "hidden_size"), text_length(config), "sequence"),
+        tensor((BATCH, channels, AUDIO_SAMPLES // 1024 * 1024), ("batch", None, "samples")),
+        *_latents(config, model),
+    ]
+
+
 def _features(*sizes: str) -> Maker:
     def make(config: Config, model: torch.nn.Module) -> list[Example]:
         width = find(config, *sizes)
@@ -116,7 +135,9 @@ def _mel(config: Config, model: torch.nn.Module) -> list[Example]:
 
 
 def _prompt(config: Config, model: torch.nn.Module) -> list[Example]:
-    return [image(*_image_size(config))]
+    """An image, or the prompt that the model puts above it: the size in the config is that of both together."""
+    channels, height, width = _image_size(config)
+    return [image(channels, height // 2, width)]
 
 
 MAKERS: dict[str, Maker] = {
@@ -125,6 +146,7 @@ MAKERS: dict[str, Maker] = {
     "prompt_pixel_values": _prompt,
     "prompt_masks": _prompt,
     "input_values": _sounds,
+    "decoder_input_values": lambda config, model: rows(find(config, "hidden_size"), LATENT_FRAMES, "decoder_frames"),
     "input_features": _spectrograms,
     "audio_mel": _mel,
     "latents": _latents,

@@ -63,6 +63,8 @@ def first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines()]
     said = next((line for line in lines if line), "")
     explained = next((line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")), "")
+    if said.endswith(":"):  # a title, such as of a check of a whole config
+        said = " ".join(line for line in lines if line)
     said = f"{said}: {explained}" if explained else said
     if isinstance(error, PassNetError):
         return said[:MAX_MESSAGE]

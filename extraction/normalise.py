@@ -22,7 +22,7 @@ _WITHOUT_EFFECT = {
     torch._check,
     torch.ops.aten._assert_scalar.default,
 }
-_COMPARISONS = {f"__{name}__": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
+_OPERATORS = {f"__{name}__": getattr(operator, name) for name in ("abs", "eq", "ne", "lt", "le", "gt", "ge")}
 _ENTER_AUTOCAST = torch.amp.autocast_mode._enter_autocast
 _EXIT_AUTOCAST = torch.amp.autocast_mode._exit_autocast
 
@@ -58,8 +58,8 @@ def normalise(module: fx.GraphModule) -> list[Input]:
     """Rewrites the graph of `module` in place; returns records of the placeholders that this adds after the others.
 
     Tensor constants (`get_attr`) become placeholders of role "buffer"; assertions, gradient switches, usage logging
-    and disabled autocast regions go; comparisons become the operators. Raises GraphError on attributes that are not
-    tensors, such as the bodies of higher-order operators.
+    and disabled autocast regions go; operators called as methods become functions. Raises GraphError on attributes that
+    are not tensors, such as the bodies of higher-order operators.
     """
     graph = module.graph
     for node in list(graph.nodes):
@@ -70,8 +70,8 @@ def normalise(module: fx.GraphModule) -> list[Input]:
                     graph.erase_node(user)
         if node.op == "call_function" and (node.target in _WITHOUT_EFFECT or disabled_autocast) and not node.users:
             graph.erase_node(node)
-        elif node.op == "call_method" and node.target in _COMPARISONS:
-            node.op, node.target = "call_function", _COMPARISONS[node.target]
+        elif node.op == "call_method" and node.target in _OPERATORS:
+            node.op, node.target = "call_function", _OPERATORS[node.target]
     return _lift_constants(module)
 
 

@@ -18,7 +18,7 @@ from extraction.failures import ModelError
 from extraction.sources import SOURCES, ConfigSource
 from storage.errors import PassNetError
 
-TRACE_VERSION = 2
+TRACE_VERSION = 3
 """Raised when tracing changes what it makes of the same model."""
 
 

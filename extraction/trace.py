@@ -1,6 +1,7 @@
 """From a spec to graph records: the model on the meta device, captured by `torch._dynamo` with symbolic sizes.
 
-No weights exist and nothing is computed: a trace needs as much memory as the model has Python objects. Dimensions that
+No weights exist and nothing is computed: a trace needs as much memory as the model has Python objects. A model that
+cannot do without values is traced on the CPU with random ones (`extraction.real`). Dimensions that
 `extraction.example_inputs` names are symbols as far as the model leaves them free; all others are numbers.
 """
 
@@ -11,10 +12,12 @@ from typing import Any
 
 import torch
 
+from extraction import real
 from extraction.capture import Sizes, capture
 from extraction.classify import classify
 from extraction.failures import MAX_MESSAGE, ModelError
 from extraction.lowering import LoweringError, kernels_by_op
+from extraction.meta import of_meta
 from extraction.plausible import with_ranges
 from extraction.propagate import Invalid, propagate
 from extraction.sources import SOURCES, GraphSource
@@ -28,6 +31,9 @@ from storage.targets import TargetError
 
 Made = tuple[torch.nn.Module, Mapping[str, Any]]
 """A model and its inputs, see `build`."""
+
+_OF_VALUES = frozenset({"data_dependent", "unsupported_input", "graph_break", "internal"})
+"""Failures that may be due to the meta device: values that are asked for, or two devices in one operation."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,28 @@ def trace(spec: Spec, model: str) -> Trace:
     source = SOURCES[spec.source]
     if isinstance(source, GraphSource):
         return Trace(source.graphs(spec.fields, model), (), ("its graphs are stored, with fixed sizes",))
-    return trace_module(lambda: build(spec), model)
+    try:
+        return trace_module(lambda: build(spec), model)
+    except ModelError as error:
+        if error.category not in _OF_VALUES:
+            raise
+        return _trace_with_values(spec, model, error)
+
+
+def _trace_with_values(spec: Spec, model: str, error: ModelError) -> Trace:
+    """The trace of a model that the meta device failed with `error`; without values after all if they are too large."""
+    module, inputs = build(spec)
+    size = real.size_in_bytes(module)
+    if size <= real.MAX_BYTES:
+        return trace_module(lambda: (real.with_weights(lambda: _module(spec)), real.with_values(inputs)), model)
+    if not of_meta(error):
+        raise error
+    try:
+        with real.all_nonzero():
+            return trace_module(lambda: build(spec), model)
+    except ModelError as last:
+        what = f"{last}; it is too large to be traced with values ({size / 2**30:.0f} GiB)"
+        raise ModelError(last.category, what[-MAX_MESSAGE:]) from last
 
 
 def trace_module(make: Callable[[], Made], model: str) -> Trace:
@@ -72,6 +99,8 @@ def trace_module(make: Callable[[], Made], model: str) -> Trace:
     loose = _attempt(make, model, Sizes.ANY)
     if isinstance(loose, Trace) and not loose.graph_breaks:
         return loose
+    if isinstance(loose, ModelError) and of_meta(loose):
+        raise loose  # of values, which fixed sizes do not give it
     fixed = _attempt(make, model, Sizes.FIXED)
     if isinstance(fixed, ModelError):
         if isinstance(loose, ModelError):
@@ -158,11 +187,16 @@ def build(spec: Spec) -> tuple[torch.nn.Module, dict[str, Any]]:
     """
     source = SOURCES[spec.source]
     with torch.device("meta"):
-        try:
-            module = source.build(spec.fields).eval()
-        except Exception as error:  # a model's constructor may raise anything
-            raise ModelError(*classify(error, "config")) from error
+        module = _module(spec)
         try:
             return module, dict(source.inputs(module, spec.fields))
         except Exception as error:  # so may what reads its signature and config
             raise ModelError(*classify(error, "unsupported_input")) from error
+
+
+def _module(spec: Spec) -> torch.nn.Module:
+    """The model of a spec in evaluation mode, on the current default device. Raises ModelError."""
+    try:
+        return SOURCES[spec.source].build(spec.fields).eval()
+    except Exception as error:  # a model's constructor may raise anything
+        raise ModelError(*classify(error, "config")) from error

@@ -6,6 +6,7 @@ import functools
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -51,6 +52,9 @@ LAYER_COUNTS = frozenset(
 )
 """Fields that say how many layers a stack has."""
 
+
+LAYER_NUMBERS = frozenset({"vision_feature_layer", "vision_feature_layers"})
+"""Fields that name layers of another config's stack by number, or from its end where that is negative."""
 
 LAST_LAYERS = frozenset({"num_kv_shared_layers"})
 """Fields that count layers from the end of the stack."""
@@ -128,11 +132,31 @@ def build(config: dict[str, Any]) -> torch.nn.Module:
 
     fields = {key: _numbers(value) for key, value in config.items() if key != "class"}
     parsed = transformers.CONFIG_MAPPING[config["model_type"]].from_dict(fields)
+    model_class = _model_class(config["class"], type(parsed))
+    if not hasattr(model_class, "_from_config"):
+        model_class(parsed)  # stands for a class whose libraries are not installed, and says which
+    parsed = _own(parsed, model_class)
     parsed.use_cache = False
-    model_class = getattr(transformers, config["class"])
     # Mixtures of experts by plain batched products: the default calls a kernel that only this library has.
     experts = {"experts_implementation": "batched_mm"} if model_class._can_set_experts_implementation() else {}
     return on_default_device(lambda: model_class._from_config(parsed, **experts))
+
+
+def _model_class(name: str, config_class: type) -> Any:
+    """The model class of this name. A few are only in the module beside that of their config class."""
+    import transformers
+
+    if hasattr(transformers, name):
+        return getattr(transformers, name)
+    return getattr(import_module(config_class.__module__.replace(".configuration_", ".modeling_")), name)
+
+
+def _own(parsed: Any, model_class: Any) -> Any:
+    """The config that a model class takes: that of its type, or of the part that the class is of it."""
+    wanted = model_class.config_class
+    if wanted is None or isinstance(parsed, wanted):
+        return parsed
+    return next((part for part in vars(parsed).values() if isinstance(part, wanted)), parsed)
 
 
 def example_inputs(model: torch.nn.Module, config: dict[str, Any]) -> dict[str, Any]:
@@ -187,6 +211,8 @@ def _reduce(config: dict[str, Any], top: bool = True) -> dict[str, Any]:
     for key, value in kept.items():
         if key in counts:
             kept[key] = min(value, layers)
+        elif key in LAYER_NUMBERS:
+            kept[key] = _number_kept(value)
         elif key in LAST_LAYERS and isinstance(value, int):
             kept[key] = max(0, value - gone)
         elif key == "per_layer_config" and isinstance(value, dict):
@@ -203,6 +229,13 @@ def _numbers(value: Any) -> Any:
             return float(value["__float__"])
         return {key: _numbers(item) for key, item in value.items()}
     return [_numbers(item) for item in value] if isinstance(value, list) else value
+
+
+def _number_kept(value: Any) -> Any:
+    """A layer's number, or several, in a stack of `MAX_LAYERS`."""
+    if isinstance(value, list):
+        return [_number_kept(each) for each in value]
+    return max(-MAX_LAYERS, min(value, MAX_LAYERS - 1)) if isinstance(value, int) else value
 
 
 def _layers_to_keep(layer_types: list[str] | None) -> int:

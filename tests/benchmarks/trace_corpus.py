@@ -2,9 +2,9 @@
 
     python3 tests/benchmarks/trace_corpus.py --catalog timm --catalog transformers --workers 16 --data DIR
 
-Keeps a shard whenever 50 models are done, so it goes on where it stopped; `passnet build --data DIR` with the same
-libraries finds the traces. `--retry-failed` traces the models again that failed, when the tracing code can do more than
-before; put it after the other options. Prints a line a model and, at the end, a table by category of outcome.
+Keeps a shard whenever `--shard` models are done, so it goes on where it stopped; `passnet build --data DIR` with the
+same libraries finds the traces. `--retry-failed` traces the models again that failed, when the tracing code can do more
+than before; put it after the other options. Prints a line a model and, at the end, a table by category of outcome.
 """
 
 import argparse
@@ -23,14 +23,13 @@ from extraction.trace_store import TraceStore
 from extraction.traces import Outcome
 from extraction.workers import trace_all
 
-_SHARD = 50
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--catalog", action="append", required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--shard", type=int, default=50, help="models that are kept at a time")
     parser.add_argument("--limit", type=int, default=None, help="models, drawn at random")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds a model")
     parser.add_argument("--memory", type=int, default=8_192, help="MiB a model")
@@ -53,7 +52,7 @@ def main() -> None:
             ends[outcome.row["error_category"] or "traced"] += 1
             seconds += outcome.row["seconds"]
             print(line(number, outcome), flush=True)
-            if len(shard) == _SHARD:
+            if len(shard) == arguments.shard:
                 store.add(shard)
                 shard = []
             if time.monotonic() - started > arguments.budget:

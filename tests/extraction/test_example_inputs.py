@@ -108,3 +108,46 @@ def test_what_cannot_be_made_is_named() -> None:
     with pytest.raises(ModelError, match=r"no example input is known among graph_nodes"):
         by_signature(model("graph_nodes=None"), {})
     assert first_parameter(model("image, mask=None")) == "image"
+
+
+class EitherSoundOrText(torch.nn.Module):
+    """Reads sound where there is some, else text; a mask must be as long as what is read."""
+
+    def forward(self, input_ids=None, input_features=None, attention_mask=None):
+        read = input_ids if input_features is None else input_features[..., 0]
+        return read if attention_mask is None else read * attention_mask
+
+
+def test_a_mask_that_the_model_refuses_is_left_out() -> None:
+    with torch.device("meta"):
+        assert by_signature(EitherSoundOrText(), {}).keys() == {"input_ids", "input_features"}
+
+
+class SecondLayoutReads(torch.nn.Module):
+    """Takes only stacked images, and then reads a value."""
+
+    def forward(self, pixel_values):
+        if pixel_values.dim() != 5:
+            raise ValueError("expected (batch, images, channels, height, width)")
+        return torch.nonzero(pixel_values)
+
+
+def test_a_layout_is_right_where_only_values_are_missing() -> None:
+    with torch.device("meta"):
+        images = by_signature(SecondLayoutReads(), {})["pixel_values"]
+    assert tuple(images.tensor.shape) == (BATCH, 1, 3, 224, 224)
+
+
+def test_shapes_in_patches_come_with_their_values() -> None:
+    with torch.device("meta"):
+        made = by_signature(model("pixel_values=None, target_sizes=None"), {"patch_size": 14, "pooling_kernel_size": 3})
+    sizes = made["target_sizes"]
+    assert not sizes.is_meta and all(side % 3 == 0 for side in sizes.flatten().tolist())
+    patches = int(sizes.prod(1).sum())
+    assert tuple(made["pixel_values"].tensor.shape) == (1, 3, 14, patches * 14)
+
+
+def test_images_that_stand_in_the_text_come_in_no_form() -> None:
+    config = {"image_token_id": 3}
+    parameters = "input_ids=None, pixel_values=None, spatial_shapes=None, attention_mask=None"
+    assert shapes(parameters, config).keys() == {"input_ids", "attention_mask"}

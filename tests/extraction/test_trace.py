@@ -146,6 +146,16 @@ def test_graph_breaks_are_several_graphs_and_a_reason() -> None:
     assert "Hint" not in breaks[0]
 
 
+class OperatorsAsMethods(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.__abs__().__ne__(2)
+
+
+def test_operators_that_are_called_as_methods_are_functions() -> None:
+    (graph,), _ = captured(OperatorsAsMethods())
+    assert graph.record().graph.op_sequence == ["operator.abs", "operator.ne"]
+
+
 class Checkpointed(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.utils.checkpoint.checkpoint(torch.relu, x, use_reentrant=False)
