@@ -4,16 +4,26 @@ Progress goes to standard error, results to standard output, as text or (`--json
 0 done, 1 failed with one line that says what and what to do, 2 usage, 130 interrupted.
 """
 
-import json
 import logging
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from flows import DEFAULT_DATA
+from flows.cli_options import (
+    author_option,
+    data_option,
+    device_option,
+    emit,
+    flush_option,
+    json_option,
+    limit_option,
+    protocol_option,
+    version_option,
+    workers_option,
+)
+from flows.cli_versions import diff, download, gc, rollback, upload, versions
 from flows.llm_options import llm_options
 from storage.errors import PassNetError
 from storage.schema import CATEGORIES
@@ -48,65 +58,6 @@ def main() -> None:
     logger.handlers[:] = [handler]
     logger.setLevel(logging.INFO)
     logger.propagate = False
-
-
-def data_option(function: Callable) -> Callable:
-    return click.option(
-        "--data", default=DEFAULT_DATA, show_default=True, type=click.Path(path_type=Path), help="Data directory."
-    )(function)
-
-
-def version_option(function: Callable) -> Callable:
-    return click.option("--version", "version", default=None, metavar="V", help="Dataset version [default: latest].")(
-        function
-    )
-
-
-def json_option(function: Callable) -> Callable:
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")(function)
-
-
-def device_option(function: Callable) -> Callable:
-    return click.option(
-        "--device", default="auto", show_default=True, help="cuda, cuda:1, cpu, or auto: the GPU if there is one."
-    )(function)
-
-
-def protocol_option(function: Callable) -> Callable:
-    return click.option(
-        "--protocol",
-        type=click.Choice(["passnet", "paper"]),
-        default="passnet",
-        show_default=True,
-        help="paper: time as the reference harness does, with the manual seed inside the clock.",
-    )(function)
-
-
-def flush_option(function: Callable) -> Callable:
-    return click.option("--flush-l2", is_flag=True, help="Empty the GPU's L2 cache before every timed call.")(function)
-
-
-def author_option(**settings: Any) -> Callable:
-    return click.option(
-        "--author",
-        **settings,
-        help="distill, llm, or a baseline: eager, inductor, inductor-direct, inductor-max-autotune, cudagraphs; "
-        "several separated by commas.",
-    )
-
-
-def emit(document: dict[str, Any], as_json: bool, text: Callable[[dict[str, Any]], str]) -> None:
-    click.echo(json.dumps(document, indent=2) if as_json else text(document))
-
-
-def workers_option(function: Callable) -> Callable:
-    return click.option(
-        "--workers", type=click.IntRange(1), default=None, help="Models traced at a time [default: one a core]."
-    )(function)
-
-
-def limit_option(text: str, default: int | None = None) -> Callable:
-    return click.option("--limit", type=click.IntRange(1), default=default, show_default=default is not None, help=text)
 
 
 @main.command()
@@ -144,9 +95,7 @@ def quickstart(data: Path, workers: int | None, device: str, author: str, limit:
 @click.option("--retry-failed", is_flag=True, help="Trace again what failed before.")
 @data_option
 @json_option
-def build(
-    catalog: str, limit: int | None, workers: int | None, retry_failed: bool, data: Path, as_json: bool
-) -> None:
+def build(catalog: str, limit: int | None, workers: int | None, retry_failed: bool, data: Path, as_json: bool) -> None:
     """Trace the models of a catalogue and publish their subgraphs as a dataset version.
 
     Finished shards are kept: run again after an interruption, it goes on where it stopped; run again after success,
@@ -293,17 +242,16 @@ def trajectories(out: Path, data: Path, as_json: bool, **parameters: Any) -> Non
 
 
 @main.command()
-@click.argument("run")
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Directory for the page and its files.")
 @data_option
 @version_option
 @json_option
-def report(run: str, out: Path, data: Path, version: str | None, as_json: bool) -> None:
-    """Write a run as a page, with its curves as PNG and its tables as CSV."""
+def report(runs: tuple[str, ...], out: Path, data: Path, version: str | None, as_json: bool) -> None:
+    """Write runs (named as for `score`) as one page, with its pictures as PNG and its tables as CSV beside it."""
     from flows.report import write_report
-    from storage.versions import Store
 
-    page = write_report(Store(data).open(version), run, out)
+    page = write_report(runs, out, data, version)
     emit({"page": str(page)}, as_json, lambda d: d["page"])
 
 
@@ -342,43 +290,5 @@ def export(sample: str, directory: Path, as_json: bool, **parameters: Any) -> No
     emit(export_sample(sample, directory, **parameters), as_json, export_text)
 
 
-@main.command()
-@data_option
-@json_option
-def versions(data: Path, as_json: bool) -> None:
-    """List the versions of the dataset."""
-    from flows.tables import versions_text
-    from storage.versions import Store
-
-    rows = []
-    for version in Store(data).versions():
-        m = version.manifest
-        counts: dict[str, int] = {}
-        for shard in m.shards:
-            counts[shard.config] = counts.get(shard.config, 0) + shard.rows
-        rows.append(
-            {
-                "version": m.name,
-                "parent": m.parent,
-                "kind": m.kind,
-                "created": m.created,
-                "rows": counts,
-                "path": str(version.path),
-            }
-        )
-    emit({"versions": rows}, as_json, versions_text)
-
-
-@main.command()
-@click.argument("v1")
-@click.argument("v2")
-@data_option
-@json_option
-def diff(v1: str, v2: str, data: Path, as_json: bool) -> None:
-    """What changed between two versions: rows added and removed by config, and scores side by side."""
-    from flows.diff import diff_versions
-    from flows.tables import diff_text
-    from storage.versions import Store
-
-    store = Store(data)
-    emit(diff_versions(store.open(v1), store.open(v2)), as_json, diff_text)
+for command in (versions, diff, rollback, gc, upload, download):
+    main.add_command(command)

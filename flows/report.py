@@ -1,124 +1,201 @@
-"""A run as a page: the ES_t curves, the t-table and every variant's result, as HTML, PNG and CSV."""
+"""Runs as one page: who is fastest, where TorchInductor loses, the best and worst samples, what failed.
 
-import base64
-import csv
-import html
-from collections.abc import Sequence
-from pathlib import Path
-
-from flows.results import find_runs
-from storage.errors import PassNetError
-from storage.versions import Version
-
-RESULT_COLUMNS = (
-    "run sample category variant_hash author compiler status error_code reason t_min max_abs_error "
-    "speedup_e2e speedup_device times_meaningful matches device seconds"
-).split()
-SCORE_COLUMNS = "run author clock t s_t es_t alpha beta lam eta gamma n aggregate".split()
-
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 1rem; color: #222 }}
-img {{ max-width: 100%; height: auto }}
-.wide {{ overflow-x: auto }}
-table {{ border-collapse: collapse; font-size: .85rem; white-space: nowrap }}
-td, th {{ padding: .2rem .6rem; border-bottom: 1px solid #ddd; text-align: right }}
-td:first-child, th:first-child {{ text-align: left }}
-.note {{ background: #fff3cd; padding: .5rem .8rem; border-radius: .3rem }}
-</style></head><body>
-<h1>{title}</h1>
-<p>{subtitle}</p>
-{note}
-<h2>Error-aware Speedup Score</h2>
-<img alt="ES_t against t for each run" src="data:image/png;base64,{picture}">
-<h2>t-table</h2><div class="wide">{scores}</div>
-<h2>Failures</h2><div class="wide">{failures}</div>
-<h2>Results by variant</h2><div class="wide">{results}</div>
-</body></html>
+The page is one HTML file that loads nothing; its pictures and tables lie beside it as PNG and CSV.
 """
 
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-def write_report(version: Version, run: str, directory: Path) -> Path:
-    """Write `index.html` (self-contained), `es_t.png`, `scores.csv`, `results.csv`; returns the page's path.
+from matplotlib.figure import Figure
 
-    Raises PassNetError if the version has no such run or the directory cannot be written.
+from flows import graph_drawing, report_figures, report_page, report_tables
+from flows.report_page import folded, grid, paragraph, picture, table
+from flows.report_rows import Material, drawn, gather, labels
+from storage.errors import PassNetError
+
+RESULT_COLUMNS = (
+    "run label sample category dtype size elements variant_hash author model attempt status error_code t_min "
+    "speedup_e2e speedup_device times_meaningful device protocol reason"
+).split()
+SCORE_COLUMNS = "run author clock t s_t es_t alpha beta lam eta gamma n aggregate".split()
+OPS_SHOWN = 16
+"""Ops in the list of those on which TorchInductor loses; the CSV has all."""
+
+
+def write_report(names: Sequence[str], directory: Path, data: Path, version: str | None = None) -> Path:
+    """Write `index.html` and, beside it, its pictures (PNG) and tables (CSV); returns the page's path.
+
+    `names` are runs as `flows.results.load_results` takes them: ids, authors, "latest", or paths of results.
+    Raises PassNetError if there is no such run, nothing can be scored, or the directory cannot be written.
     """
-    runs = find_runs(version, run)
-    results = [r for r in version.table("results").to_pylist() if r["run"] in runs]
-    scores = [s for s in version.table("scores").to_pylist() if s["run"] in runs]
-    results.sort(key=lambda r: (r["run"], r["sample"], r["variant_hash"]))
-    scores.sort(key=lambda s: (s["run"], s["clock"], s["t"]))
-    failures = _failures(results)
+    material = gather(names, data, version)
+    writer = _Writer(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        _write_csv(directory / "results.csv", RESULT_COLUMNS, results)
-        _write_csv(directory / "scores.csv", SCORE_COLUMNS, scores)
-        picture = _plot(scores, directory / "es_t.png")
-        meaningful = all(r["times_meaningful"] for r in results)
-        page = PAGE.format(
-            title=html.escape(f"PassNet {version.name}: {', '.join(sorted({r['author'] for r in results}))}"),
-            subtitle=html.escape(f"{len(results)} results of {len({r['sample'] for r in results})} samples"),
-            note=""
-            if meaningful
-            else '<p class="note">No GPU ran: times and scores are not meaningful here; statuses and t_min are.</p>',
-            picture=base64.b64encode(picture).decode(),
-            scores=_table(SCORE_COLUMNS, scores),
-            failures=_table(("author", "status", "reason", "variants"), failures),
-            results=_table(RESULT_COLUMNS[1:], results),
-        )
+        page = _page(material, writer)
         (directory / "index.html").write_text(page, encoding="utf-8")
     except OSError as error:
         raise PassNetError(f"cannot write the report to {directory}: {error.strerror}; choose another --out") from error
     return directory / "index.html"
 
 
-def _failures(results: Sequence[dict]) -> list[dict]:
-    counts: dict[tuple[str, str, str], int] = {}
-    for r in results:
-        if r["status"] != "ok":
-            key = (r["author"], r["status"], (r["reason"] or "").splitlines()[0][:120] if r["reason"] else "")
-            counts[key] = counts.get(key, 0) + 1
-    return [
-        {"author": a, "status": s, "reason": why, "variants": n}
-        for (a, s, why), n in sorted(counts.items(), key=lambda item: -item[1])
+class _Writer:
+    """Writes pictures and tables beside the page."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def png(self, name: str, figure: Figure) -> bytes:
+        data = report_figures.png(figure)
+        (self.directory / f"{name}.png").write_bytes(data)
+        return data
+
+    def csv(self, name: str, rows: Sequence[Mapping], columns: Sequence[str]) -> None:
+        with (self.directory / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, columns, extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+def _page(material: Material, writer: _Writer) -> str:
+    rows = material.rows
+    writer.csv("results", rows, RESULT_COLUMNS)
+    authors = ", ".join(dict.fromkeys(r["label"] for r in rows))
+    devices = ", ".join(sorted({r["device"] for r in rows}))
+    protocols = ", ".join(sorted({r["protocol"] for r in rows}))
+    where = f" of version {material.version.name}" if material.version else ""
+    return report_page.page(
+        f"PassNet: {authors}",
+        f"{len(rows)} results on {len({r['sample'] for r in rows})} samples{where}, from {material.scored['source']}; "
+        f"measured on {devices}, protocol {protocols}.",
+        material.scored["notes"],
+        [
+            ("Leaderboard", _leaderboard(material, writer)),
+            ("ES_t by tolerance", _curves(material, writer)),
+            ("Speedups", _speedups(material, writer)),
+            ("Where TorchInductor loses", _losses(material, writer)),
+            ("Best and worst samples", _extremes(material, writer)),
+            ("Failures", _failures(material, writer)),
+            ("Tracing", _tracing(material, writer)),
+        ],
+    )
+
+
+def _leaderboard(material: Material, writer: _Writer) -> str:
+    lines = report_tables.leaderboard(material.scored, labels(material.rows))
+    columns = [
+        "author",
+        "AS e2e",
+        "low",
+        "high",
+        "AS device",
+        "speedup",
+        "correct",
+        "slower",
+        "fast_1",
+        "samples",
+        "variants",
     ]
+    writer.csv("leaderboard", lines, ["run", "device", *columns])
+    text = (
+        "AS is the aggregate error-aware speedup over eager (1 is as fast as eager), end to end and on the device; low "
+        "and high bound its 95% interval over samples. Correct is the share of variants that agree with eager at level "
+        f"{material.scored['t']}, speedup their geometric mean; slower: the share of timed variants that lose against "
+        "eager; fast_1: correct and faster than eager."
+    )
+    parts = [table(lines, columns, ("correct", "slower", "fast_1")), paragraph(text)]
+    shared = report_tables.common_leaderboard(material.rows)
+    if shared:
+        writer.csv("leaderboard_common", shared, list(shared[0]))
+        parts.append(f"<h3>On the {shared[0]['variants']} variants that all of them have</h3>")
+        parts.append(table(shared, list(shared[0]), ("correct", "slower")))
+    return "".join(parts)
 
 
-def _write_csv(path: Path, columns: Sequence[str], rows: Sequence[dict]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(rows)
+def _curves(material: Material, writer: _Writer) -> str:
+    scores, named = material.scored["scores"], labels(material.rows)
+    writer.csv("scores", scores, SCORE_COLUMNS)
+    image = writer.png("es_t", report_figures.es_t_curves(scores, named))
+    tables = []
+    for run, clock in dict.fromkeys((s["run"], s["clock"]) for s in scores):
+        mine = [s for s in scores if (s["run"], s["clock"]) == (run, clock)]
+        tables.append(folded(f"t-table of {named[run]}, {clock}", table(mine, SCORE_COLUMNS[3:-2])))
+    return grid([picture(image, "ES_t against t for each run"), f"<div>{''.join(tables)}</div>"])
 
 
-def _plot(scores: Sequence[dict], path: Path) -> bytes:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    for run, clock in sorted({(s["run"], s["clock"]) for s in scores}):
-        line = [s for s in scores if (s["run"], s["clock"]) == (run, clock)]
-        style = "-" if clock == "e2e" else "--"
-        axes.plot([s["t"] for s in line], [s["es_t"] for s in line], style, label=f"{line[0]['author']} ({clock})")
-    axes.axhline(1.0, color="grey", linewidth=0.8)
-    axes.set(xlabel="tolerance level t", ylabel="ES_t (eager = 1)", yscale="log")
-    if scores:
-        axes.legend()
-    figure.savefig(path, dpi=150)
-    return path.read_bytes()
+def _speedups(material: Material, writer: _Writer) -> str:
+    parts = []
+    for by in ("dtype", "category"):
+        figure = report_figures.violins(material.rows, by)
+        if figure is not None:
+            parts.append(picture(writer.png(f"speedups_by_{by}", figure), f"speedups of each run by {by}", f"By {by}."))
+    return grid(parts) if parts else paragraph("No variant is correct and has a time.")
 
 
-def _table(columns: Sequence[str], rows: Sequence[dict]) -> str:
-    head = "".join(f"<th>{c}</th>" for c in columns)
-    body = "".join("<tr>" + "".join(f"<td>{_cell(r.get(c))}</td>" for c in columns) + "</tr>" for r in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+def _losses(material: Material, writer: _Writer) -> str:
+    lost = report_tables.losers(material.rows)
+    if not lost:
+        return paragraph(
+            "No correct results of TorchInductor are among these runs: run `passnet evaluate --author inductor`."
+        )
+    groups, ops = report_tables.losses_by_group(lost), report_tables.losses_by_op(lost)
+    worst = report_tables.worst_variants(lost, material.rows)
+    counted = ["variants", "speedup", "on the device", "slower", "hidden"]
+    writer.csv("inductor_by_group", groups, ["by", "group", *counted])
+    writer.csv("inductor_by_op", ops, ["op", *counted])
+    writer.csv("inductor_worst", worst, list(worst[0]))
+    everything = groups[0]
+    text = (
+        f"{lost[0]['label']} is slower than eager on {everything['slower']:.0%} of {len(lost)} correct variants. "
+        "Hidden: faster on the device, slower end to end, so that what loses is the host's part of the call."
+    )
+    parts = []
+    if ops:
+        image = writer.png("inductor_by_op", report_figures.bars(ops[:OPS_SHOWN], "op"))
+        caption = "By op in the subgraph, slowest first; in brackets the variants."
+        parts.append(picture(image, "speedup of TorchInductor by op", caption))
+    parts.append(table(groups, ["by", "group", *counted], ("slower", "hidden")))
+    return paragraph(text) + "".join(parts) + "<h3>Its slowest variants</h3>" + table(worst, list(worst[0]))
 
 
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else html.escape(str(value)[:160])
+def _extremes(material: Material, writer: _Writer) -> str:
+    lines = report_tables.by_sample(material.rows)
+    columns = ["author", "sample", "AS", "variants", "ok", "dtypes", "ops", "sequence"]
+    writer.csv("samples", lines, columns)
+    chosen = report_tables.extremes(lines, 3 if len({line["author"] for line in lines}) < 3 else 2)
+    graphs = drawn(material.version, material.rows, {line["sample"] for line in chosen})
+    images = {}
+    for sample, found in sorted(graphs.items()):
+        images[sample] = writer.png(f"graph_{sample}", graph_drawing.draw(found.graph, found.inputs))
+    said: dict[str, list[str]] = {}
+    for line in chosen:
+        place = f"{line['place']} of {line['author']}: AS {line['AS']:.2f}, {line['ok']} of {line['variants']} ok"
+        said.setdefault(line["sample"], []).append(place)
+    parts = []
+    for sample, places in said.items():
+        if sample in images:
+            caption = f"{sample}; {'; '.join(places)}"
+            parts.append(picture(images[sample], f"graph of {sample}", caption, tall=True))
+        else:
+            parts.append(paragraph(f"{sample}; {'; '.join(places)}; no version at hand holds its graph"))
+    return grid(parts) + folded("All samples", table(lines, columns, long=("sequence",)))
+
+
+def _failures(material: Material, writer: _Writer) -> str:
+    lines = report_tables.failures(material.rows)
+    columns = ["author", "status", "variants", "reason"]
+    writer.csv("failures", lines, columns)
+    return table(lines, columns, long=("reason",))
+
+
+def _tracing(material: Material, writer: _Writer) -> str:
+    lines = report_tables.trace_failures(material.models)
+    columns = ["category", "models", "example", "message"]
+    writer.csv("trace_failures", lines, columns)
+    if not material.models:
+        return paragraph("No version at hand says what was traced.")
+    traced = len(material.models) - sum(line["models"] for line in lines)
+    return paragraph(f"{traced} of {len(material.models)} models were traced.") + table(
+        lines, columns, long=("message",)
+    )

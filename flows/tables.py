@@ -7,19 +7,21 @@ from rich.console import Console
 from rich.table import Table
 
 
-def _render(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def render(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Rows as a table of text, 110 characters wide."""
     table = Table(title=title, title_justify="left")
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number == 0 else "right", overflow="fold")
     for row in rows:
-        table.add_row(*(_cell(value) for value in row))
+        table.add_row(*(cell(value) for value in row))
     console = Console(width=110, force_terminal=False, color_system=None)
     with console.capture() as capture:
         console.print(table)
     return capture.get().rstrip()
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
+    """A value as a table shows it."""
     if value is None:
         return "-"
     return f"{value:.3f}" if isinstance(value, float) else str(value)
@@ -38,7 +40,7 @@ def build_text(built: dict) -> str:
     note = "" if built["created"] else "\nNothing new: this version holds it all."
     failures = "".join(f"\n  {model}: {why}" for model, why in built["failures"].items())
     failed = f"\nFailed models:{failures}" if failures else ""
-    return _render(f"Dataset {built['version']}", ("what", "count"), rows) + f"{failed}\n{built['path']}{note}"
+    return render(f"Dataset {built['version']}", ("what", "count"), rows) + f"{failed}\n{built['path']}{note}"
 
 
 def evaluate_text(done: dict) -> str:
@@ -59,7 +61,7 @@ def evaluate_text(done: dict) -> str:
         for status, reason, count in run["failures"]
     )
     failed = f"\nFailures:{failures}" if failures else ""
-    return _render(title, columns, rows) + failed + note + f"\n{done['path']}"
+    return render(title, columns, rows) + failed + note + f"\n{done['path']}"
 
 
 def quickstart_text(done: dict) -> str:
@@ -79,8 +81,8 @@ def bench_text(done: dict) -> str:
     ]  # fmt: skip
     note = "" if done["times_meaningful"] else "\nNo GPU ran: times are not meaningful."
     note += "".join(f"\nmissing layer: {layer}: {why}" for layer, why in done["layers_missing"].items())
-    scores = f"\nAS {_cell(done['AS']['e2e'])} (e2e), {_cell(done['AS']['device'])} (device)"
-    return _render(f"{done['sample']} with {done['compiler']} on {done['device']}", columns, rows) + scores + note
+    scores = f"\nAS {cell(done['AS']['e2e'])} (e2e), {cell(done['AS']['device'])} (device)"
+    return render(f"{done['sample']} with {done['compiler']} on {done['device']}", columns, rows) + scores + note
 
 
 def _sureness(timings: Sequence[dict]) -> str:
@@ -121,7 +123,7 @@ def _run_blocks(line: dict, scores: Sequence[dict], done: dict) -> list[str]:
         if s["clock"] == line["clock"]
     ]
     name = f"{line['run']} ({line['clock']})"
-    text = _render(f"{name}: AS {_cell(line['aggregate'])}{_interval(line)}, N = {line['n']}", columns, cells)
+    text = render(f"{name}: AS {cell(line['aggregate'])}{_interval(line)}, N = {line['n']}", columns, cells)
     text += f"\nfast_p at t = {done['t']}: " + ", ".join(f"{p}x {v:.1%}" for p, v in line["fast_p"].items())
     if line["attempts"] > 1:
         text += f"\npass@k at t = {done['t']}: " + ", ".join(f"k={k} {v:.1%}" for k, v in line["pass_at_k"].items())
@@ -140,29 +142,8 @@ def _score_lines(title: str, what: str, lines: Iterable[tuple[str, dict]], t: in
         )
         for name, line in lines
     ]  # fmt: skip
-    return _render(title, columns, rows)
+    return render(title, columns, rows)
 
 
 def _interval(line: dict) -> str:
     return " [{:.3f}, {:.3f}]".format(*line["interval"]) if line["interval"] else ""
-
-
-def versions_text(done: dict) -> str:
-    """The versions of a data directory."""
-    rows = [
-        (v["version"], v["kind"], v["parent"], v["created"], " ".join(f"{c}:{n}" for c, n in v["rows"].items() if n))
-        for v in done["versions"]
-    ]
-    if not rows:
-        return "no versions yet: run `passnet build`"
-    return _render("Versions", ("version", "kind", "parent", "created", "rows"), rows)
-
-
-def diff_text(done: dict) -> str:
-    """Two versions side by side."""
-    rows = [(config, d["added"], d["removed"], d["rows"]) for config, d in done["configs"].items()]
-    text = _render(f"{done['old']} → {done['new']}", ("config", "added", "removed", "rows now"), rows)
-    if done["scores"]:
-        scores = [(run, s["old"], s["new"]) for run, s in sorted(done["scores"].items())]
-        text += "\n" + _render("AS (e2e)", ("run", done["old"], done["new"]), scores)
-    return text

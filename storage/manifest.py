@@ -10,7 +10,7 @@ from typing import Any
 
 from storage.errors import PassNetError
 
-KINDS = ("build", "evaluate", "import")
+KINDS = ("build", "evaluate", "import", "rollback")
 NAME = re.compile(r"v[1-9][0-9]*")
 CONFIG_OR_SPLIT = re.compile(r"[A-Za-z0-9_]+")
 SHARD_PATH = re.compile(r"data/(?P<config>[A-Za-z0-9_]+)/(?P<split>[A-Za-z0-9_]+)-[0-9]{5}-of-[0-9]{5}\.parquet")
@@ -36,7 +36,7 @@ class Manifest:
     name: str
     parent: str | None
     created: str  # ISO 8601, UTC
-    kind: str  # build | evaluate | import
+    kind: str  # one of KINDS
     digest: str  # identity of the contents, see content_digest
     shards: tuple[Shard, ...]
     flow_run: str | None

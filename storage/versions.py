@@ -5,15 +5,11 @@ ROOT/versions/.lock          held while a name is picked and a version renamed i
 ROOT/versions/.staging/ID/   a version in the making; its `lock` is held for as long as its publisher lives
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from storage import card
 from storage.errors import PassNetError
@@ -25,91 +21,15 @@ from storage.manifest import (
     Shard,
     content_digest,
     dump,
-    parse,
     plain_json,
-    shard_path,
 )
 from storage.provenance import git_state, library_versions
 from storage.schema import CONFIGS
-from storage.shards import LIMITS, Limits, Rows, config_schema, file_sha256, read_shard, write_split
+from storage.shards import LIMITS, Limits, Rows, config_schema, write_split
 from storage.staging import flush, flush_tree, link_or_copy, locked, make_read_only, staging
+from storage.version import Version
 
-
-@dataclass(frozen=True)
-class Version:
-    """One version of the dataset, opened from its directory."""
-
-    path: Path
-    manifest: Manifest
-
-    @classmethod
-    def open(cls, path: Path | str) -> "Version":
-        """Open the version in a directory. Raises PassNetError when its manifest is missing or malformed."""
-        path = Path(path)
-        file = path / "manifest.json"
-        try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise PassNetError(f"{path} is not a dataset version: cannot read {file.name} ({error})") from error
-        return cls(path, parse(text, file))
-
-    @property
-    def name(self) -> str:
-        return self.manifest.name
-
-    def configs(self) -> list[str]:
-        """Configs of this version, in the manifest's order."""
-        return list(dict.fromkeys(shard.config for shard in self.manifest.shards))
-
-    def splits(self, config: str) -> list[str]:
-        """Splits of a config, empty ones included; none where this version has no such config."""
-        return list(dict.fromkeys(shard.split for shard in self.manifest.shards if shard.config == config))
-
-    def batches(
-        self,
-        config: str,
-        split: str | None = None,
-        columns: Sequence[str] | None = None,
-        filter: pc.Expression | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Stream the rows of a config, of one split or of all, in the config's schema; nothing where absent.
-
-        Raises PassNetError for an unknown config or column, and, while streaming, naming a corrupt file.
-        """
-        schema = config_schema(config)
-        if unknown := [name for name in columns or () if name not in schema.names]:
-            raise PassNetError(f"config {config} has no column {unknown[0]!r}: it has {', '.join(schema.names)}")
-        if filter is not None:
-            schema.empty_table().filter(filter)  # one that does not fit fails here, and no file is blamed for it
-        shards = [s for s in self.manifest.shards if s.config == config and split in (None, s.split)]
-        return (
-            batch for shard in shards for batch in read_shard(shard_path(self.path, shard), config, columns, filter)
-        )
-
-    def table(self, config: str, split: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
-        """All rows of a config or split as one table; an empty one where absent. Raises as `batches` does."""
-        schema = config_schema(config)
-        batches = list(self.batches(config, split, columns))
-        names = schema.names if columns is None else columns
-        return pa.Table.from_batches(batches, pa.schema([schema.field(name) for name in names]))
-
-    def verify(self) -> None:
-        """Compare every shard with the manifest. Raises PassNetError naming the first missing or corrupt one."""
-        for shard in self.manifest.shards:
-            self.verify_shard(shard)
-
-    def verify_shard(self, shard: Shard) -> Path:
-        """Path of a shard whose bytes are those that the manifest lists; PassNetError when they are not."""
-        path = shard_path(self.path, shard)
-        try:
-            if path.stat().st_size == shard.bytes and file_sha256(path) == shard.sha256:
-                return path
-            problem = "is corrupt"
-        except FileNotFoundError:
-            problem = "is missing"
-        except OSError as error:
-            problem = f"cannot be read ({error.strerror})"
-        raise PassNetError(f"{path} {problem}: restore it, or delete {self.path} and rebuild the version")
+__all__ = ["Store", "Version"]
 
 
 class Store:
@@ -122,16 +42,16 @@ class Store:
 
     def versions(self) -> list[Version]:
         """All versions, oldest first."""
-        return [self.open(name) for name in self._names()]
+        return [self.open(name) for name in self.names()]
 
     def latest(self) -> Version | None:
         """The newest version; None where there is none."""
-        names = self._names()
+        names = self.names()
         return self.open(names[-1]) if names else None
 
     def open(self, name: str | None = None) -> Version:
         """The version of that name, or the newest. Raises PassNetError that lists what exists."""
-        names = self._names()
+        names = self.names()
         if not names:
             raise PassNetError(f"{self.root} has no dataset version yet: run `passnet build --data {self.root}`")
         name = names[-1] if name is None else name
@@ -171,33 +91,56 @@ class Store:
         kept = _kept_shards(parent, set(keep), tables)
         _check_request(tables, kept, kind)
         base = parent or self._newest_readable()
-        parameters, summary = plain_json(parameters), plain_json(summary)
+        about = {
+            "kind": kind,
+            "flow_run": flow_run,
+            "parameters": plain_json(parameters),
+            "summary": plain_json(summary),
+        }
         with staging(self._versions) as place:
             shards, shared = self._write(tables, kept, base, place)
-            digest = content_digest(shards)
-            if base is not None and shared and digest == base.manifest.digest:
+            if base is not None and shared and content_digest(shards) == base.manifest.digest:
                 return base, False
-            commit, dirty = git_state()
-            with locked(self._versions):
-                names = self._names()
-                manifest = Manifest(
-                    name=f"v{int(names[-1][1:]) + 1 if names else 1}",
-                    parent=None if parent is None else parent.name,
-                    created=datetime.now(UTC).isoformat(timespec="seconds"),
-                    kind=kind,
-                    digest=digest,
-                    shards=tuple(shards),
-                    flow_run=flow_run,
-                    git_commit=commit,
-                    git_dirty=dirty,
-                    libraries=library_versions(),
-                    parameters=parameters,
-                    summary=summary,
-                )
-                _complete(Version(place, manifest))
-                place.rename(self._versions / manifest.name)
-                flush(self._versions)
-        return self.open(manifest.name), True
+            return self._appear(place, shards, parent, about), True
+
+    def rollback(self, name: str, flow_run: str | None = None) -> tuple[Version, bool]:
+        """Publish the contents of an earlier version as the newest one; versions in between stay as they are.
+
+        Returns the new version and True; or the newest and False where that has these contents already.
+        Raises PassNetError where there is no such version, or it is damaged.
+        """
+        with locked(self._versions, ".updating"):
+            old, newest = self.open(name), self._newest_readable()
+            if newest is not None and newest.manifest.digest == old.manifest.digest:
+                return newest, False
+            about = {"kind": "rollback", "flow_run": flow_run, "parameters": {"to": name}, "summary": {}}
+            with staging(self._versions) as place:
+                _link_shards(old, old.manifest.shards, place)
+                return self._appear(place, old.manifest.shards, old, about), True
+
+    def _appear(
+        self, place: Path, shards: Iterable[Shard], parent: Version | None, about: Mapping[str, Any]
+    ) -> Version:
+        """Give what is staged the next name and make it visible, all at once."""
+        commit, dirty = git_state()
+        shards = tuple(shards)
+        with locked(self._versions):
+            names = self.names()
+            manifest = Manifest(
+                name=f"v{int(names[-1][1:]) + 1 if names else 1}",
+                parent=None if parent is None else parent.name,
+                created=datetime.now(UTC).isoformat(timespec="seconds"),
+                digest=content_digest(shards),
+                shards=shards,
+                git_commit=commit,
+                git_dirty=dirty,
+                libraries=library_versions(),
+                **about,
+            )
+            _complete(Version(place, manifest))
+            place.rename(self._versions / manifest.name)
+            flush(self._versions)
+        return self.open(manifest.name)
 
     def _write(
         self, tables: Mapping[tuple[str, str], Rows], kept: list[Shard], base: Version | None, place: Path
@@ -209,10 +152,7 @@ class Store:
             shards = write_split(rows, config, split, place, self.limits)
             shared += [_share(shard, base, place) for shard in shards]
             written += shards
-        for shard in kept:
-            target = place / shard.path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            link_or_copy(base.verify_shard(shard), target)
+        _link_shards(base, kept, place)
         order = {config: index for index, config in enumerate(CONFIGS)}
         return sorted(written + kept, key=lambda shard: (order[shard.config], shard.path)), all(shared)
 
@@ -223,7 +163,8 @@ class Store:
         except PassNetError:
             return None
 
-    def _names(self) -> list[str]:
+    def names(self) -> list[str]:
+        """Names of all versions, oldest first, readable or not. Raises PassNetError for an unreadable directory."""
         try:
             names = [path.name for path in self._versions.iterdir() if NAME.fullmatch(path.name)]
         except FileNotFoundError:
@@ -251,6 +192,14 @@ def _check_request(tables: Mapping[tuple[str, str], Rows], kept: list[Shard], ki
             raise PassNetError(f"config {config} has a split {split!r}, which is for unsplit configs, beside others")
         if not CONFIG_OR_SPLIT.fullmatch(split):
             raise PassNetError(f"{split!r} cannot be a split's name: use letters, digits and underscores")
+
+
+def _link_shards(source: Version | None, shards: Iterable[Shard], place: Path) -> None:
+    """Make shards of a version part of a staged one. Raises PassNetError naming the first that is damaged."""
+    for shard in shards:
+        target = place / shard.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        link_or_copy(source.verify_shard(shard), target)
 
 
 def _share(shard: Shard, base: Version | None, place: Path) -> bool:

@@ -7,7 +7,8 @@ from storage.versions import Store
 from tests.flows.commands import error_line, passnet, passnet_json
 from tests.support.hub_server import HubServer
 
-COMMANDS = "build evaluate push bench check score report import export versions diff quickstart".split()
+COMMANDS = """build evaluate push bench check score report import export versions diff rollback gc upload download
+    quickstart""".split()
 
 
 def test_help_lists_every_command():

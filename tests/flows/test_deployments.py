@@ -2,8 +2,12 @@
 
 import json
 import time
+import urllib.error
 import urllib.request
+from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import pytest
 
 from storage.versions import Store
 from tests.flows.prefect_server import Prefect, prefect_server
@@ -12,21 +16,51 @@ from tests.support.hub_server import HubServer
 NAMES = ("build-dataset", "evaluate-model", "push-splits")
 
 
-def call(prefect: Prefect, path: str, body: dict | None = None) -> Any:
-    """What the server's API answers to a GET, or a POST of `body`."""
+def call(prefect: Prefect, path: str, body: dict | list | None = None) -> Any:
+    """What the server's API answers to a GET, or a POST of `body`; a busy server (503) is asked again."""
     request = urllib.request.Request(
         f"{prefect.environment['PREFECT_API_URL']}/{path}",
         data=None if body is None else json.dumps(body).encode(),
         headers={"Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.load(answer)
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            if error.code != 503 or time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
 
 
 def start(prefect: Prefect, name: str, **parameters: object) -> str:
     """Ask for a run of a deployment, as `prefect deployment run` does; its id."""
     deployment = call(prefect, f"deployments/name/{name}/{name}")["id"]
     return call(prefect, f"deployments/{deployment}/create_flow_run", {"parameters": parameters})["id"]
+
+
+def planned(prefect: Prefect, fewest: int, **parameters: object) -> list[dict]:
+    """Runs of the build that the server's scheduler has planned with these parameters, soonest first."""
+    wanted = {"flows": {"name": {"any_": ["build-dataset"]}}, "sort": "EXPECTED_START_TIME_ASC"}
+    deadline = time.monotonic() + 60
+    while True:
+        runs = [run for run in call(prefect, "flow_runs/filter", wanted) if run["auto_scheduled"]]
+        if len(found := [run for run in runs if run["parameters"] == parameters]) >= fewest:
+            return found
+        assert time.monotonic() < deadline, runs
+        time.sleep(0.5)
+
+
+def schedule_soon(prefect: Prefect, **parameters: object) -> str:
+    """Give the build a schedule that fires in half a minute; the id of the run that this makes."""
+    deployment = call(prefect, "deployments/name/build-dataset/build-dataset")["id"]
+    soon = datetime.now(UTC) + timedelta(seconds=30)  # the scheduler plans every five seconds, a busy one later
+    schedule = {"interval": 7 * 24 * 3600, "anchor_date": soon.isoformat(), "timezone": "UTC"}
+    call(prefect, f"deployments/{deployment}/schedules", [{"schedule": schedule, "parameters": parameters}])
+    first = planned(prefect, 1, **parameters)[0]
+    assert datetime.fromisoformat(first["expected_start_time"]) - soon < timedelta(days=1), "planned too late"
+    return first["id"]
 
 
 def finished(prefect: Prefect, run: str) -> dict:
@@ -38,6 +72,7 @@ def finished(prefect: Prefect, run: str) -> dict:
     return state
 
 
+@pytest.mark.timeout(600)  # a dozen processes that import torch, beside other tests
 def test_all_three_deployments_run_to_completion(data_dir, tmp_path):
     with prefect_server(tmp_path) as prefect, HubServer() as hub:
         prefect.environment |= {
@@ -54,6 +89,13 @@ def test_all_three_deployments_run_to_completion(data_dir, tmp_path):
             assert deployed.returncode == 0, deployed.stdout + deployed.stderr
             assert {d["name"] for d in call(prefect, "deployments/filter", {})} == set(NAMES)
 
+            with pytest.raises(urllib.error.HTTPError, match="409"):
+                start(prefect, "build-dataset", limit="many")
+            due = [datetime.fromisoformat(run["expected_start_time"]) for run in planned(prefect, 2)]
+            assert {(when.weekday(), when.hour, when.minute) for when in due} == {(6, 3, 0)}, "Sundays at three"
+
+            catalog = Store(data_dir).open("v1").manifest.parameters["catalog"]
+            rebuilt = schedule_soon(prefect, catalog=catalog)
             given = [part for p in ("author=eager", "limit=2", "device=cpu") for part in ("-p", p)]
             watch = ("--watch", "--watch-interval", "1")
             evaluated = prefect("deployment", "run", "evaluate-model/evaluate-model", *watch, *given)
@@ -63,9 +105,7 @@ def test_all_three_deployments_run_to_completion(data_dir, tmp_path):
             assert latest.manifest.flow_run
             assert set(latest.table("results")["author"].to_pylist()) == {"eager"}
 
-            catalog = Store(data_dir).open("v1").manifest.parameters["catalog"]
             pushed = start(prefect, "push-splits", repo="owner/passnet")
-            rebuilt = start(prefect, "build-dataset", catalog=catalog)
             for run in (pushed, rebuilt):
                 state = finished(prefect, run)
                 assert state["type"] == "COMPLETED", f"{state}\n{log.read_text()[-3000:]}"

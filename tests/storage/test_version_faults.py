@@ -142,6 +142,40 @@ def test_a_damaged_shard_is_named(tmp_path: Path, how: str) -> None:
         version.table("fusible")
 
 
+def test_reading_with_verification_finds_what_page_checksums_do_not(tmp_path: Path) -> None:
+    version = build(Store(tmp_path), "a", "b")
+    other = build(Store(tmp_path / "other"), "x", "y")
+    damage(shard(version), "missing")
+    shutil.copy(shard(other), version.path / "data/fusible/train-00000-of-00001.parquet")
+    assert names(version) == ["x", "y"], "a whole file with other rows"
+    with pytest.raises(PassNetError, match=r"train-00000-of-00001.parquet is corrupt"):
+        version.table("fusible", verify=True)
+    with pytest.raises(PassNetError, match="is corrupt"):
+        next(version.batches("fusible", verify=True))
+    assert other.table("fusible", verify=True).equals(other.table("fusible"))
+
+
+def test_rolling_back_needs_a_whole_version_but_not_a_whole_newest_one(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    first, second = build(store, "a"), build(store, "b")
+    (second.path / "manifest.json").write_text("{")
+    now, created = store.rollback("v1")
+    assert created and now.name == "v3" and names(now) == ["a"]
+    damage(shard(first), "changed")
+    build(store, "c")
+    with pytest.raises(PassNetError, match=r"v1/data/fusible/train-.* is corrupt"):
+        store.rollback("v1")
+    assert on_disk(store) == ["v1", "v2", "v3", "v4"]
+
+
+def test_publishers_killed_at_random_instants_lose_nothing() -> None:
+    command = [sys.executable, "-m", "tests.benchmarks.publish_kills", "--publishes", "6", "--publishers", "3"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = json.loads(done.stdout)
+    assert record["problems"] == [] and record["killed"] > 0 and record["versions"] >= record["acknowledged"] >= 6
+
+
 def test_a_rebuild_mends_what_was_damaged(tmp_path: Path) -> None:
     store = Store(tmp_path)
     first = build(store, "a", "b")

@@ -182,6 +182,20 @@ def test_the_same_contents_are_not_published_again(tmp_path: Path) -> None:
     assert on_disk(store) == ["v1", "v2"]
 
 
+def test_a_rollback_is_a_new_version_with_the_old_contents(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    first, second = build(store, "a", "b"), build(store, "c")
+    now, created = store.rollback("v1", flow_run="run-1")
+    assert created and now.name == "v3" and names(now) == ["a", "b"] and store.latest() == now
+    assert (now.manifest.kind, now.manifest.parent, now.manifest.parameters) == ("rollback", "v1", {"to": "v1"})
+    assert now.manifest.digest == first.manifest.digest and os.path.samefile(shard(first), shard(now))
+    assert store.rollback("v1") == store.rollback("v3") == (now, False)
+    assert store.rollback("v2")[0].name == "v4" and names(store.open()) == names(second)
+    with pytest.raises(PassNetError, match="no version 'v9'"):
+        store.rollback("v9")
+    assert on_disk(store) == ["v1", "v2", "v3", "v4"]
+
+
 def test_asking_for_what_is_not_there_says_what_is(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with pytest.raises(PassNetError, match="no dataset version yet: run `passnet build"):
