@@ -23,6 +23,7 @@ from passbench.result import ERROR_CODES, Finding, VariantResult, device_name
 from passbench.settings import Settings
 from passbench.side import Side
 from passbench.surroundings import Surroundings, compared
+from passbench.tolerance import Comparison
 from passbench.trial import Trial
 from passbench.wire import Code, Warm
 from storage.errors import PassNetError
@@ -30,6 +31,9 @@ from storage.records import Sample, Variant
 
 Progress = Callable[[str], None]
 """Called with a line of text as a benchmark goes on."""
+
+STRICT = -5
+"""The tolerance level from which on errors cost scores; a variant that misses it says where."""
 
 
 class Bench:
@@ -243,7 +247,7 @@ class Bench:
             report(outcome.status)
             yield replace(
                 self._result(sample, variant, compiler, outcome.status),
-                reason=outcome.reason,
+                reason=outcome.reason or _doubt(agreement),
                 error_code=outcome.error_code,
                 t_min=agreement.t_min if agreement else None,
                 max_abs_error=agreement.max_abs_error if agreement else None,
@@ -310,6 +314,13 @@ def bench(
     """One sample under one compiler with workers of its own; see `Bench.run`. For many samples use `Bench`."""
     with Bench(device, settings) as one:
         yield from one.run(sample, compiler, pass_dir, progress)
+
+
+def _doubt(agreement: Comparison | None) -> str:
+    """Which element keeps a variant that ran from being right at `STRICT`; nothing for one that is."""
+    if agreement is None or agreement.worst is None or agreement.t_min is None or agreement.t_min <= STRICT:
+        return ""
+    return f"not right below t = {agreement.t_min}: {agreement.worst}"
 
 
 def _digest(content: object) -> str:

@@ -258,7 +258,7 @@ class Trial:
         """`t_min` is that of the draws, unless timed calls are worse than the extremes of more numbers explain: how
         many are timed depends on noise, and must not decide."""
         if self.timed_comparison.t_min > self.comparison.t_min + _LEVELS_OF_CHANCE:
-            self.comparison.t_min = self.timed_comparison.t_min
+            self.comparison.t_min, self.comparison.worst = self.timed_comparison.t_min, self.timed_comparison.worst
             self.comparison.max_abs_error = max(self.comparison.max_abs_error, self.timed_comparison.max_abs_error)
 
     # What really ran, and how near the truth it came

@@ -89,6 +89,15 @@ def test_the_level_does_not_depend_on_how_many_calls_are_timed(bench, monkeypatc
     assert len(found) == 1
 
 
+def test_an_inexact_pass_says_where_it_is_off(bench, tmp_path):
+    files = {f.name: f.read_text() for f in (PASSES / "add_relu").iterdir() if f.is_file()}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text.replace("tl.maximum(total, 0.0)", "tl.maximum(total * 1.001, 0.0)"))
+    (result,) = bench.run(add_relu_sample((3, 40)), "pass", tmp_path)
+    assert result.status == "ok" and -5 < result.t_min < 0
+    assert result.reason.startswith(f"not right below t = {result.t_min}: output 0[") and "expected" in result.reason
+
+
 def test_two_outputs_and_an_in_place_operator_and_a_shared_autotuned_helper(bench):
     def both(x, y):
         total = x + y
