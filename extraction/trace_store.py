@@ -52,6 +52,13 @@ class TraceStore:
         self.directory = root / f"t{TRACE_VERSION}"
         self._read: dict[Path, dict[str, Held]] = {}  # files never change once they are there
 
+    def make(self) -> None:
+        """Make the directory. Raises PassNetError if it cannot be made."""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PassNetError(f"cannot make {self.directory}: {error.strerror}; choose another --data") from error
+
     def missing(self, entries: Sequence[Entry], retry: Collection[str] = ()) -> list[Entry]:
         """One entry for each spec that is not traced yet, in the order given; entries without a spec need no trace.
 
@@ -75,10 +82,7 @@ class TraceStore:
         attempt = max((held.attempt + 1 for each in self._files().values() for key in keys if (held := each.get(key))),
                       default=0)  # fmt: skip
         name = hashlib.sha256("\n".join(keys).encode()).hexdigest()[:20] + (f".{attempt}" if attempt else "")
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise PassNetError(f"cannot make {self.directory}: {error.strerror}; choose another --data") from error
+        self.make()
         write_traces(self.directory / f"{name}.parquet", outcomes)
 
     def find(self, keys: Collection[str]) -> dict[str, Record]:

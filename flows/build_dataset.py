@@ -1,5 +1,7 @@
 """Build a dataset version: catalogue → traced graphs → subgraphs → unique variants → samples and splits → version."""
 
+import hashlib
+import json
 import os
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,10 +22,10 @@ from flows import DEFAULT_DATA
 from flows.dataset_rows import dataset_tables, eval_families, results_that_hold
 from flows.engine import each, flow_run_id, say
 from flows.shards import Limits
-from flows.subgraphs import Subgraphs, cut, vary, working
+from flows.subgraphs import Subgraphs, cut, digest_of, vary, working
 from flows.traced import Traced, find_traces
 from storage.errors import PassNetError
-from storage.versions import Store
+from storage.versions import Store, Version
 
 SHARD_MODELS = 100
 """Models in a shard of tracing at most; a build that is killed loses at most the shard in progress."""
@@ -52,6 +54,7 @@ def build_dataset(
     entries = read_catalog(catalog, limit)
     store = Store(data)
     traces = TraceStore(Path(data) / "traces")
+    traces.make()
     missing = traces.missing(entries, CATEGORIES if retry_failed else ())
     limits = Limits(workers or os.cpu_count() or 1, timeout_s, memory_mb)
     say(f"{len(entries)} models in {catalog}, {len(missing)} to trace with {limits.workers} workers")
@@ -66,15 +69,19 @@ def build_dataset(
         first = next((f"{m['model']}: {m['error_category']}: {m['message']}" for m in traced.models), "it is empty")
         raise PassNetError(f"no model of {catalog} could be traced; {first}")
 
+    earlier, quotas = store.latest(), {"eval_fusible": eval_fusible, "eval_typical": eval_typical}
+    identity = hashlib.sha256(json.dumps([digest_of(traced), traced.models, quotas]).encode()).hexdigest()
+    if (same := built_as(store, earlier, identity)) is not None:
+        say(f"nothing new: {earlier.name} holds what is built of these traces")
+        return {**same.manifest.summary, "version": earlier.name, "path": str(earlier.path), "created": False}
+
     # From here on rows go from file to file, and one process never holds more than a shard of them.
-    earlier = store.latest()
     with working(Path(data), traced) as work, Engine(work / "engine") as engine:
         subgraphs = cut(traced, work, limits, engine)
         variants = vary(subgraphs, work, limits, engine)
         if not variants.counts:
             causes = subgraphs.dropped + variants.dropped
             raise PassNetError(f"no subgraph of {catalog} is left; most often: {causes.most_common(1)[0][0]}")
-        quotas = {"eval_fusible": eval_fusible, "eval_typical": eval_typical}
         choice = choose_samples(engine, parquet(variants.paths), earlier_eval=eval_families(earlier), **quotas)
         summary = summary_of_build(traced, subgraphs, variants, choice)
         say(f"{sum(summary['subgraphs'].values())} unique variants in {sum(choice.samples.values())} samples")
@@ -83,12 +90,20 @@ def build_dataset(
             {**tables, **results_that_hold(earlier, variants.paths, engine)},
             kind="build",
             parent=earlier,
-            parameters={"catalog": catalog, "limit": limit},
+            parameters={"catalog": catalog, "limit": limit, "identity": identity},
             summary=summary,
             flow_run=flow_run_id(),
         )
     say(f"published {version.name}" if created else f"nothing new: {version.name} holds this dataset")
     return {**summary, "version": version.name, "path": str(version.path), "created": created}
+
+
+def built_as(store: Store, version: Version | None, identity: str) -> Version | None:
+    """The build that this version, or the one whose dataset it carries on with results, is; None if it is another."""
+    while version is not None and version.manifest.kind == "evaluate" and version.manifest.parent:
+        version = store.open(version.manifest.parent)
+    same = version is not None and version.manifest.parameters.get("identity") == identity
+    return version if same and version.manifest.kind == "build" else None
 
 
 def shard_sizes(models: int) -> list[int]:

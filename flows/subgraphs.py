@@ -52,6 +52,16 @@ class Subgraphs:
         return {category: count for category, count in counts.items() if count}
 
 
+def digest_of(traced: Traced) -> str:
+    """Identity of what a build makes of these traces, by this code (sha256, hex)."""
+    digest = hashlib.sha256(torch.__version__.encode())
+    for room in (storage, extraction, dedup):
+        for path in sorted(Path(room.__file__).parent.glob("*.*")):
+            digest.update(path.read_bytes())
+    digest.update(repr(sorted((path.name, sorted(names.items())) for path, names in traced.files.items())).encode())
+    return digest.hexdigest()
+
+
 @contextmanager
 def working(data: Path, traced: Traced) -> Iterator[Path]:
     """A directory for the shards of a build of these traces by this code, below `data`/work.
@@ -60,13 +70,8 @@ def working(data: Path, traced: Traced) -> Iterator[Path]:
     it what builds of other traces left. One build at a time uses a data directory; others wait. The path is absolute,
     since workers run elsewhere.
     """
-    digest = hashlib.sha256(torch.__version__.encode())
-    for room in (storage, extraction, dedup):
-        for path in sorted(Path(room.__file__).parent.glob("*.*")):
-            digest.update(path.read_bytes())
-    digest.update(repr(sorted((path.name, sorted(names.items())) for path, names in traced.files.items())).encode())
     with locked(data / "work"):
-        work = data.resolve() / "work" / digest.hexdigest()[:20]
+        work = data.resolve() / "work" / digest_of(traced)[:20]
         for other in work.parent.iterdir():
             if other.is_dir() and other != work:
                 shutil.rmtree(other)
