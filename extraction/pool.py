@@ -13,9 +13,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from extraction.pool_server import Settings
 from storage.errors import PassNetError
@@ -61,95 +61,129 @@ class Reply:
         return self.end == "exit" and self.code == 0
 
 
-def run_tasks(
-    task: str,
-    payloads: Iterable[Any],
-    *,
-    workers: int,
-    timeout_s: float,
-    memory_mb: int,
-    prepare: str = "",
-) -> Iterator[Reply]:
-    """Runs `task` on each payload, `workers` at a time, and yields replies as they come.
+class Pool:
+    """Runs tasks in forks of one server, which is started by the first tasks and kept warm for later ones.
 
-    `task` names a generator function as `module:function`; it is called with one payload (JSON data) and yields
-    answers (JSON data), each replacing the one before. `prepare` names a function that the server calls once, to import
-    and warm up what all tasks need. `timeout_s` and `memory_mb` (private memory beyond the server's own) limit each
-    worker. Payloads are taken as workers become free. Closing the iterator kills all workers.
-
-    Raises PassNetError if the server cannot start or dies.
+    `workers` at a time; `timeout_s` and `memory_mb` (private memory beyond the server's own) limit each. `prepare` names
+    a function that the server calls once, to import and warm up what all tasks need. Use it as a context manager.
     """
-    with tempfile.TemporaryDirectory(prefix="passnet-workers-", ignore_cleanup_errors=True) as scratch:
-        settings = Settings(task, prepare, workers, timeout_s, memory_mb, scratch)
-        with (Path(scratch) / "server.log").open("w+b") as log, _server(settings, log) as server:
-            running: dict[int, Any] = {}
-            replies = _lines(server, log)
+
+    def __init__(self, *, workers: int, timeout_s: float, memory_mb: int, prepare: str = "") -> None:
+        self._settings = Settings(prepare, workers, timeout_s, memory_mb, "")
+        self._open = contextlib.ExitStack()
+        self._server: _Server | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the server, and all workers with it."""
+        self._server = None
+        self._open.close()
+
+    def run(self, task: str, payloads: Iterable[Any]) -> Iterator[Reply]:
+        """Runs `task` on each payload and yields replies as they come.
+
+        `task` names a generator function as `module:function`; it is called with one payload (JSON data) and yields
+        answers (JSON data), each replacing the one before. Payloads are taken as workers become free. One run at a
+        time; closing the iterator before its end kills all workers.
+
+        Raises PassNetError if the server cannot start or dies.
+        """
+        server = self._server = self._server or self._open.enter_context(_server(self._settings))
+        running: dict[int, Any] = {}
+        try:
             for number, payload in enumerate(payloads):
-                if len(running) == workers:
-                    yield _reply(next(replies), running)
+                if len(running) == self._settings.workers:
+                    yield server.reply(running)
                 running[number] = payload
-                _send(server, {"id": number, "payload": payload}, log)
+                server.send({"id": number, "task": task, "payload": payload})
             while running:
-                yield _reply(next(replies), running)
+                yield server.reply(running)
+        except BaseException as error:
+            if running or not isinstance(error, GeneratorExit):  # what still runs, or has died, answers no later run
+                self.close()
+            raise
+
+
+def run_tasks(
+    task: str, payloads: Iterable[Any], *, workers: int, timeout_s: float, memory_mb: int, prepare: str = ""
+) -> Iterator[Reply]:
+    """`Pool.run` with a server of its own."""
+    with Pool(workers=workers, timeout_s=timeout_s, memory_mb=memory_mb, prepare=prepare) as pool:
+        yield from pool.run(task, payloads)
+
+
+class _Server:
+    """The server process as its parent sees it."""
+
+    def __init__(self, process: subprocess.Popen, log: IO[bytes]) -> None:
+        self.process, self._log = process, log
+        self._replies = self._lines()
+
+    def send(self, message: dict[str, Any]) -> None:
+        try:
+            self.process.stdin.write(json.dumps(message).encode() + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise self._dead() from None
+
+    def reply(self, running: dict[int, Any]) -> Reply:
+        """The next reply; its payload is taken out of `running`."""
+        message = next(self._replies)
+        payload = running.pop(message.pop("id"))
+        return Reply(payload, **message)
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        """The server's messages. Waits in short steps, so that a thread's interruption is noticed."""
+        fd = self.process.stdout.fileno()
+        buffer = b""
+        while True:
+            line, newline, rest = buffer.partition(b"\n")
+            if newline:
+                buffer = rest
+                yield json.loads(line)
+            elif select.select([fd], [], [], _POLL_S)[0]:
+                part = os.read(fd, 1 << 20)
+                if not part:
+                    raise self._dead()
+                buffer += part
+
+    def _dead(self) -> PassNetError:
+        code = self.process.wait()
+        self._log.seek(0)
+        lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
+        said = f": {lines[-1].strip()}" if lines else ""
+        return PassNetError(f"the tracing server ended with exit code {code}{said}; run the command again")
 
 
 @contextlib.contextmanager
-def _server(settings: Settings, log: IO[bytes]) -> Iterator[subprocess.Popen]:
-    """The server process; it ends with the block, and its workers with it."""
+def _server(settings: Settings) -> Iterator[_Server]:
+    """The server process, in a scratch directory of its own; it ends with the block, and its workers with it."""
     path = os.pathsep.join(dict.fromkeys(os.path.abspath(entry) for entry in sys.path))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "extraction.pool_server", json.dumps(asdict(settings))],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        env={**os.environ, **ENVIRONMENT, "PYTHONPATH": path, "TMPDIR": settings.scratch},
-    )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()
-        process.stdout.close()
+    with (
+        tempfile.TemporaryDirectory(prefix="passnet-workers-", ignore_cleanup_errors=True) as scratch,
+        (Path(scratch) / "server.log").open("w+b") as log,
+    ):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "extraction.pool_server", json.dumps(asdict(replace(settings, scratch=scratch)))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": path, "TMPDIR": scratch},
+        )
         try:
-            process.wait(5)
-        except subprocess.TimeoutExpired:  # stuck in an import; it has no workers then
-            process.kill()
-            process.wait()
-
-
-def _send(server: subprocess.Popen, message: dict[str, Any], log: IO[bytes]) -> None:
-    try:
-        server.stdin.write(json.dumps(message).encode() + b"\n")
-        server.stdin.flush()
-    except BrokenPipeError:
-        raise _dead(server, log) from None
-
-
-def _lines(server: subprocess.Popen, log: IO[bytes]) -> Iterator[dict[str, Any]]:
-    """The server's messages. Waits in short steps, so that a thread's interruption is noticed."""
-    fd = server.stdout.fileno()
-    buffer = b""
-    while True:
-        line, newline, rest = buffer.partition(b"\n")
-        if newline:
-            buffer = rest
-            yield json.loads(line)
-        elif select.select([fd], [], [], _POLL_S)[0]:
-            part = os.read(fd, 1 << 20)
-            if not part:
-                raise _dead(server, log)
-            buffer += part
-
-
-def _reply(message: dict[str, Any], running: dict[int, Any]) -> Reply:
-    payload = running.pop(message.pop("id"))
-    return Reply(payload, **message)
-
-
-def _dead(server: subprocess.Popen, log: IO[bytes]) -> PassNetError:
-    code = server.wait()
-    log.seek(0)
-    lines = log.read().decode("utf-8", "replace").strip().splitlines()
-    said = f": {lines[-1].strip()}" if lines else ""
-    return PassNetError(f"the tracing server ended with exit code {code}{said}; run the command again")
+            yield _Server(process, log)
+        finally:
+            process.terminate()
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+            process.stdout.close()
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:  # stuck in an import; it has no workers then
+                process.kill()
+                process.wait()

@@ -38,9 +38,8 @@ Task = Callable[[Any], Iterator[Any]]
 
 @dataclass(frozen=True)
 class Settings:
-    """How the server works: see `extraction.pool.run_tasks`."""
+    """How the server works: see `extraction.pool.Pool`."""
 
-    task: str
     prepare: str
     workers: int
     timeout_s: float
@@ -83,8 +82,8 @@ class Worker:
 class Server:
     """One loop over the control pipes, the workers' pipes and their ends."""
 
-    def __init__(self, settings: Settings, task: Task, control_in: int, control_out: int) -> None:
-        self.settings, self.task = settings, task
+    def __init__(self, settings: Settings, control_in: int, control_out: int) -> None:
+        self.settings = settings
         self.control_in, self.control_out = control_in, control_out
         self.selector = selectors.DefaultSelector()
         self.jobs: deque[dict[str, Any]] = deque()
@@ -159,12 +158,13 @@ class Server:
                 worker.kill()
 
     def _start(self, job: dict[str, Any]) -> None:
+        task: Task = _function(job["task"])
         scratch = tempfile.mkdtemp(dir=self.settings.scratch)
         answers, answer_end = os.pipe()
         log, log_end = os.pipe()
         pid = os.fork()
         if pid == 0:
-            _work(self.task, job["payload"], answer_end, log_end, scratch, self.settings.memory_mb)
+            _work(task, job["payload"], answer_end, log_end, scratch, self.settings.memory_mb)
         os.close(answer_end)
         os.close(log_end)
         worker = Worker(job["id"], pid, os.pidfd_open(pid), answers, log, scratch, time.monotonic())
@@ -283,13 +283,12 @@ def main() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(2, 1)  # imports that print must not disturb the protocol
-    task = _function(settings.task)
     if settings.prepare:
         _function(settings.prepare)()
     sys.stdout.flush()  # else every worker prints what the imports printed
     gc.collect()
     gc.freeze()  # so that workers do not copy memory by collecting it
-    Server(settings, task, control_in, control_out).run()
+    Server(settings, control_in, control_out).run()
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from extraction.workers import MEMORY_MB, TIMEOUT_S, trace_all
 from flows import DEFAULT_DATA
 from flows.dataset_rows import dataset_tables, eval_families, results_that_hold
 from flows.engine import each, flow_run_id, say
-from flows.shards import Limits
+from flows.shards import shard_pool
 from flows.subgraphs import Subgraphs, cut, digest_of, vary, working
 from flows.traced import Traced, find_traces
 from storage.errors import PassNetError
@@ -56,11 +56,11 @@ def build_dataset(
     traces = TraceStore(Path(data) / "traces")
     traces.make()
     missing = traces.missing(entries, CATEGORIES if retry_failed else ())
-    limits = Limits(workers or os.cpu_count() or 1, timeout_s, memory_mb)
-    say(f"{len(entries)} models in {catalog}, {len(missing)} to trace with {limits.workers} workers")
+    workers = workers or os.cpu_count() or 1
+    say(f"{len(entries)} models in {catalog}, {len(missing)} to trace with {workers} workers")
 
     # The workers outlive a shard: one stream of outcomes, of which each step takes and keeps its share.
-    with closing(trace_all(missing, workers=limits.workers, timeout_s=timeout_s, memory_mb=memory_mb)) as outcomes:
+    with closing(trace_all(missing, workers=workers, timeout_s=timeout_s, memory_mb=memory_mb)) as outcomes:
         step = partial(trace_shard, traces, enumerate(outcomes, 1), len(missing))
         for _ in each(step, shard_sizes(len(missing)), "trace-shard"):
             pass
@@ -76,9 +76,13 @@ def build_dataset(
         return {**same.manifest.summary, "version": earlier.name, "path": str(earlier.path), "created": False}
 
     # From here on rows go from file to file, and one process never holds more than a shard of them.
-    with working(Path(data), traced) as work, Engine(work / "engine") as engine:
-        subgraphs = cut(traced, work, limits, engine)
-        variants = vary(subgraphs, work, limits, engine)
+    with (
+        working(Path(data), traced) as work,
+        Engine(work / "engine") as engine,
+        shard_pool(workers, timeout_s, memory_mb) as pool,
+    ):
+        subgraphs = cut(traced, work, pool, engine)
+        variants = vary(subgraphs, work, pool, engine)
         if not variants.counts:
             causes = subgraphs.dropped + variants.dropped
             raise PassNetError(f"no subgraph of {catalog} is left; most often: {causes.most_common(1)[0][0]}")

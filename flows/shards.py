@@ -15,21 +15,14 @@ from typing import Any
 
 from dedup.rows import summary_of
 from extraction.failures import classify_end
-from extraction.pool import Reply, run_tasks
+from extraction.pool import Pool, Reply
 from flows.engine import each, say
 from storage.errors import PassNetError
 
+_TASKS = "flows.shard_tasks"
+
 Payload = dict[str, Any]
 """What a task of `flows.shard_tasks` reads, and `out`, the file that it writes."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Shards at a time, and what each may take: wall time in seconds, private memory in MiB."""
-
-    workers: int
-    timeout_s: float
-    memory_mb: int
 
 
 @dataclass(frozen=True)
@@ -44,15 +37,18 @@ class Done:
         return [Path(payload["out"]) for payload in self.payloads]
 
 
+def shard_pool(workers: int, timeout_s: float, memory_mb: int) -> Pool:
+    """A pool for `run_shards`: shards at a time, and what each may take, in seconds of wall time and MiB."""
+    return Pool(workers=workers, timeout_s=timeout_s, memory_mb=memory_mb, prepare=f"{_TASKS}:prepare")
+
+
 def shard(directory: Path, **payload: Any) -> Payload:
     """A payload with its file below `directory`, named by what the shard is of."""
     name = hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest()[:20]
     return {**payload, "out": str(directory / f"{name}.parquet")}
 
 
-def run_shards(
-    task: str, shards: Sequence[Payload], pieces: Callable[[Payload], list[Payload]], limits: Limits
-) -> Done:
+def run_shards(task: str, shards: Sequence[Payload], pieces: Callable[[Payload], list[Payload]], pool: Pool) -> Done:
     """Run a task of `flows.shard_tasks` on each shard that has no file yet; inside a flow each is a task run.
 
     `pieces` are what a shard that failed is run as instead. Raises PassNetError where every piece failed: then it
@@ -62,12 +58,12 @@ def run_shards(
     say(f"{name}: {sum(not _is_done(one) for one in shards)} of {len(shards)} shards to do")
     again = [one for one in shards if not _is_done(one) and any(map(_is_done, pieces(one)))]
     todo = [one for one in shards if not _is_done(one) and one not in again]
-    failed = [reply.payload for reply in _run(task, todo, limits, name) if not reply.completed]
+    failed = [reply.payload for reply in _run(task, todo, pool, name) if not reply.completed]
     split = {one["out"]: pieces(one) for one in again + failed}
     rest = [piece for each_ in split.values() for piece in each_ if not _is_done(piece)]
     dropped: Counter[str] = Counter()
     why = ""
-    for reply in _run(task, rest, limits, f"{name}-piece"):
+    for reply in _run(task, rest, pool, f"{name}-piece"):
         if not reply.completed:
             category, message = classify_end(reply.end, reply.code, reply.log)
             dropped[f"{name}: {category}"] += 1
@@ -85,12 +81,10 @@ def _is_done(payload: Payload) -> bool:
     return Path(payload["out"]).exists()
 
 
-def _run(task: str, payloads: Sequence[Payload], limits: Limits, name: str) -> Iterator[Reply]:
+def _run(task: str, payloads: Sequence[Payload], pool: Pool, name: str) -> Iterator[Reply]:
     if not payloads:
         return
-    module = "flows.shard_tasks"
-    options = {"workers": limits.workers, "timeout_s": limits.timeout_s, "memory_mb": limits.memory_mb}
-    with closing(run_tasks(f"{module}:{task}", payloads, prepare=f"{module}:prepare", **options)) as replies:
+    with closing(pool.run(f"{_TASKS}:{task}", payloads)) as replies:
         for number, reply in enumerate(each(lambda _: next(replies), payloads, name), 1):
             rows = f"{reply.answer['rows']} rows" if reply.completed else f"{reply.end} {reply.code}"
             say(f"{name} {number}/{len(payloads)}: {rows}, {reply.seconds:.1f} s")

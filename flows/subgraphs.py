@@ -21,8 +21,9 @@ import storage
 from dedup.engine import Engine
 from dedup.rows import summary_of
 from dedup.unique import unique_files, unique_paths
+from extraction.pool import Pool
 from extraction.typical import Texts
-from flows.shards import Done, Limits, Payload, run_shards, shard
+from flows.shards import Done, Payload, run_shards, shard
 from flows.traced import Traced
 from storage.staging import locked
 
@@ -79,7 +80,7 @@ def working(data: Path, traced: Traced) -> Iterator[Path]:
         shutil.rmtree(work)
 
 
-def cut(traced: Traced, work: Path, limits: Limits, engine: Engine) -> Subgraphs:
+def cut(traced: Traced, work: Path, pool: Pool, engine: Engine) -> Subgraphs:
     """The unique subgraphs of traced graphs, before they are varied."""
 
     def run() -> list[Done]:
@@ -88,14 +89,14 @@ def cut(traced: Traced, work: Path, limits: Limits, engine: Engine) -> Subgraphs
             for path, names in sorted(traced.files.items())
             for some in _parts(sorted(names.items()), CUT_MODELS)
         ]
-        graphs = run_shards("cut_shard", models, _each_model, limits)
-        typical = run_shards("typical_shard", list(_with_repeats(graphs, work / "typical")), _each_model, limits)
+        graphs = run_shards("cut_shard", models, _each_model, pool)
+        typical = run_shards("typical_shard", list(_with_repeats(graphs, work / "typical")), _each_model, pool)
         return [graphs, typical]
 
     return _unique(run, engine, work / "subgraphs", VARY_SUBGRAPHS)
 
 
-def vary(subgraphs: Subgraphs, work: Path, limits: Limits, engine: Engine) -> Subgraphs:
+def vary(subgraphs: Subgraphs, work: Path, pool: Pool, engine: Engine) -> Subgraphs:
     """The unique variants of unique subgraphs."""
 
     def run() -> list[Done]:
@@ -104,7 +105,7 @@ def vary(subgraphs: Subgraphs, work: Path, limits: Limits, engine: Engine) -> Su
             for path in subgraphs.paths
             for group, rows in enumerate(_group_rows(path))
         ]
-        return [run_shards("vary_shard", groups, _each_row, limits)]
+        return [run_shards("vary_shard", groups, _each_row, pool)]
 
     return _unique(run, engine, work / "unique", 1000)
 

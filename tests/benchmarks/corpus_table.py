@@ -26,7 +26,7 @@ from extraction.catalog import Entry, read_catalog
 from extraction.cut import cut_graph
 from extraction.trace_store import TraceStore
 from flows.shard_tasks import graphs_of
-from flows.shards import Limits
+from flows.shards import shard_pool
 from flows.subgraphs import Subgraphs, cut, working
 from flows.traced import Traced, find_traces
 from storage.provenance import library_versions
@@ -41,10 +41,13 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     entries, left = held(arguments)
     traced = find_traces(TraceStore(arguments.data / "traces"), entries)
-    limits = Limits(arguments.workers, arguments.timeout, arguments.memory)
     begin = time.monotonic()
-    with working(arguments.data, traced) as work, Engine(work / "engine", memory_mb=8_192) as engine:
-        subgraphs = cut(traced, work, limits, engine)
+    with (
+        working(arguments.data, traced) as work,
+        Engine(work / "engine", memory_mb=8_192) as engine,
+        shard_pool(arguments.workers, arguments.timeout, arguments.memory) as pool,
+    ):
+        subgraphs = cut(traced, work, pool, engine)
         seconds = time.monotonic() - begin
         named = work / "identities.parquet"
         pq.write_table(identities(traced, arguments.workers), named)

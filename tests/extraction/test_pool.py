@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from extraction.failures import classify_end
-from extraction.pool import Reply, run_tasks
+from extraction.pool import Pool, Reply, run_tasks
 from storage.errors import PassNetError
 
 TASK = "tests.extraction.hostile:run"
@@ -112,6 +112,29 @@ def test_closing_the_iterator_kills_the_workers_at_once() -> None:
     replies.close()
     assert time.monotonic() - started < 3
     assert wait_until_dead(processes) == []
+
+
+def test_a_pool_keeps_its_server_from_run_to_run_and_replaces_it_after_a_run_that_was_left() -> None:
+    others = set(descendants(os.getpid()))
+
+    def servers() -> list[int]:
+        return [pid for pid in descendants(os.getpid()) if pid not in others]
+
+    with Pool(**LIMITS) as pool:
+        runs = pool.run(TASK, [{"do": "answer", "number": 0}])
+        next(runs)
+        (first,) = servers()
+        runs.close()
+        assert len(list(pool.run(TASK, [{"do": "answer", "number": n} for n in range(3)]))) == 3
+        assert servers() == [first]
+        left = pool.run(TASK, [{"do": "answer", "number": 0}, {"do": "loop"}, {"do": "loop"}])
+        next(left)
+        left.close()
+        assert wait_until_dead([first]) == []
+        (reply,) = pool.run(TASK, [{"do": "answer", "number": 7}])
+        assert reply.completed
+        assert len(servers()) == 1
+    assert servers() == []
 
 
 LIMITS = {"workers": 2, "timeout_s": 60, "memory_mb": 256}

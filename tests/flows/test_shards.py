@@ -1,5 +1,6 @@
 """Shards in killable workers: what fails costs itself alone, and what is done is not done again."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,14 +9,19 @@ from dedup.hashes import identify_base
 from dedup.rows import batches, stream, write
 from dedup.unique import unique
 from extraction.cut import cut_corpus
-from flows.shards import Limits, Payload, run_shards, shard
+from extraction.pool import Pool
+from flows.shards import Payload, run_shards, shard, shard_pool
 from flows.subgraphs import _each_row
 from storage.errors import PassNetError
 from storage.records import Variant
 from storage.schema import SUBGRAPHS
 from tests.support.graphs import corpus
 
-LIMITS = Limits(workers=2, timeout_s=200, memory_mb=4000)
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    with shard_pool(workers=2, timeout_s=200, memory_mb=4000) as one:
+        yield one
 
 
 @pytest.fixture
@@ -30,10 +36,10 @@ def _rows(payload: Payload) -> list[Variant]:
     return [Variant.from_row(row) for batch in stream(Path(payload["out"])) for row in batch.to_pylist()]
 
 
-def test_a_shard_that_fails_is_run_in_pieces_and_counted_by_cause(subgraphs: Path, tmp_path: Path) -> None:
+def test_a_shard_that_fails_is_run_in_pieces_and_counted_by_cause(subgraphs: Path, tmp_path: Path, pool: Pool) -> None:
     good = shard(tmp_path / "out", file=str(subgraphs), group=0, rows=[0])
     bad = shard(tmp_path / "out", file=str(subgraphs), group=0, rows=[1, 2, 3])  # there is no row 3
-    done = run_shards("vary_shard", [good, bad], _each_row, LIMITS)
+    done = run_shards("vary_shard", [good, bad], _each_row, pool)
     assert done.dropped["vary-shard: crashed"] == 1
     assert [payload["rows"] for payload in done.payloads] == [[0], [1], [2]]
     forward = [v for payload in done.payloads for v in _rows(payload) if v.direction == "forward"]
@@ -41,14 +47,14 @@ def test_a_shard_that_fails_is_run_in_pieces_and_counted_by_cause(subgraphs: Pat
     assert all(v.variant_hash and v.family_hash and v.code for v in forward)
 
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
-    again = run_shards("vary_shard", [good, bad], _each_row, LIMITS)
+    again = run_shards("vary_shard", [good, bad], _each_row, pool)
     assert again == done, "only what failed is tried again"
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
 
 
-def test_where_everything_fails_there_is_no_result(subgraphs: Path, tmp_path: Path) -> None:
+def test_where_everything_fails_there_is_no_result(subgraphs: Path, tmp_path: Path, pool: Pool) -> None:
     """A fault of the machine or of this code is no property of the models."""
     missing = shard(tmp_path / "out", file=str(subgraphs.with_name("missing.parquet")), group=0, rows=[0, 1])
     with pytest.raises(PassNetError, match=r"vary-shard failed on all of its 2 pieces of work; the first: .*missing"):
-        run_shards("vary_shard", [missing], _each_row, LIMITS)
-    assert run_shards("vary_shard", [], _each_row, LIMITS).payloads == []
+        run_shards("vary_shard", [missing], _each_row, pool)
+    assert run_shards("vary_shard", [], _each_row, pool).payloads == []
