@@ -89,6 +89,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--part", default="0/1", metavar="I/N", help="the I-th of N parts of the samples, from 0")
     parser.add_argument("--variants", type=int, default=None, help="stop taking samples at so many variants")
     parser.add_argument("--one-a-dtype", action="store_true", help="the first variant of each dtype of a sample alone")
+    parser.add_argument("--at-most", type=int, default=None, metavar="N", help="N variants of a sample, spread over all")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--protocol", default="passnet")
     parser.add_argument("--flush-l2", action="store_true")
@@ -112,10 +113,17 @@ def chosen(version: Version, arguments: argparse.Namespace) -> list[Sample]:
             if arguments.one_a_dtype:
                 first = {floating_dtype(v): v for v in reversed(sample.variants)}
                 sample = replace(sample, variants=tuple(v for v in sample.variants if v in first.values()))
+            if arguments.at_most is not None:
+                sample = replace(sample, variants=spread(sample.variants, arguments.at_most))
             if arguments.passes is None or (arguments.passes / sample.sample).is_dir():
                 samples.append(sample)
                 variants += len(sample.variants)
     return samples
+
+
+def spread(variants: tuple[Variant, ...], count: int) -> tuple[Variant, ...]:
+    """At most `count` of them, in order and evenly spaced."""
+    return tuple(variants[i * len(variants) // count] for i in range(count)) if len(variants) > count else variants
 
 
 def part_of(samples: list[Sample], text: str) -> list[Sample]:
