@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -252,5 +253,11 @@ def _with_maps(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _as_map(column: pa.ListArray, type_: pa.MapType) -> pa.MapArray:
-    entries = column.values.cast(pa.struct([type_.key_field, type_.item_field]))
-    return pa.Array.from_buffers(type_, len(column), column.buffers()[:2], offset=column.offset, children=[entries])
+    # Built of the entries that the lists hold: below them, in what a filter took out, there may be nulls.
+    entries = column.flatten()
+    keys, items = (entries.field(number).cast(t) for number, t in enumerate((type_.key_type, type_.item_type)))
+    pairs = pa.StructArray.from_arrays([keys, items], fields=[type_.key_field, type_.item_field])
+    lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    offsets = pa.array(np.concatenate(([0], lengths.cumsum())), pa.int32())
+    valid = column.is_valid().buffers()[1] if column.null_count else None
+    return pa.Array.from_buffers(type_, len(column), [valid, offsets.buffers()[1]], children=[pairs])

@@ -85,11 +85,14 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--split", default="eval", help="eval, train, or eval,train")
     parser.add_argument("--categories", default=",".join(CATEGORIES))
+    parser.add_argument("--names", type=Path, help="a file with the names of the samples to take")
     parser.add_argument("--limit", type=int, default=None, help="samples")
     parser.add_argument("--part", default="0/1", metavar="I/N", help="the I-th of N parts of the samples, from 0")
     parser.add_argument("--variants", type=int, default=None, help="stop taking samples at so many variants")
     parser.add_argument("--one-a-dtype", action="store_true", help="the first variant of each dtype of a sample alone")
-    parser.add_argument("--at-most", type=int, default=None, metavar="N", help="N variants of a sample, spread over all")
+    parser.add_argument(
+        "--at-most", type=int, default=None, metavar="N", help="N variants of a sample, spread over all"
+    )
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--protocol", default="passnet")
     parser.add_argument("--flush-l2", action="store_true")
@@ -105,6 +108,7 @@ def parse_arguments() -> argparse.Namespace:
 def chosen(version: Version, arguments: argparse.Namespace) -> list[Sample]:
     """The samples to run, in the order of the version."""
     categories, samples, variants = arguments.categories.split(","), [], 0
+    names = set(arguments.names.read_text().split()) if arguments.names else None
     for split in arguments.split.split(","):
         for sample in load_samples(version, split, categories):
             full = arguments.variants is not None and variants >= arguments.variants
@@ -115,6 +119,8 @@ def chosen(version: Version, arguments: argparse.Namespace) -> list[Sample]:
                 sample = replace(sample, variants=tuple(v for v in sample.variants if v in first.values()))
             if arguments.at_most is not None:
                 sample = replace(sample, variants=spread(sample.variants, arguments.at_most))
+            if names is not None and sample.sample not in names:
+                continue
             if arguments.passes is None or (arguments.passes / sample.sample).is_dir():
                 samples.append(sample)
                 variants += len(sample.variants)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from storage.errors import PassNetError
 from storage.provenance import git_state, library_versions
 from storage.schema import CONFIGS, MODELS, SUBGRAPHS
-from storage.shards import Limits, write_split
+from storage.shards import Limits, _as_map, write_split
 from storage.versions import Store
 from tests.support.stores import NOTHING, build, names, on_disk, python, shard, subgraphs
 
@@ -210,6 +210,18 @@ def test_asking_for_what_is_not_there_says_what_is(tmp_path: Path) -> None:
     with pytest.raises(PassNetError, match="is a copy of v1"):
         store.open()
     assert build(store, "c").name == "v11"
+
+
+@pytest.mark.parametrize("rows", [slice(0, 4), slice(1, 4), slice(2, 3), slice(0, 0)])
+def test_maps_are_made_of_lists_under_which_there_are_nulls(rows: slice) -> None:
+    """As a filtered read of Parquet can leave them; some versions of Arrow end the process over them."""
+    kept = [[("a", 1)], None, [], [("b", None), ("c", 3)]]
+    pairs = [dict(zip(("key", "value"), pair, strict=True)) for pair in [("a", 1), ("b", None), ("c", 3)]]
+    entries = pa.array([pairs[0], None, *pairs[1:]], pa.struct({"key": pa.string(), "value": pa.int64()}))
+    lists = pa.ListArray.from_arrays([0, 1, 2, 2, 4], entries, mask=pa.array([False, True, False, False]))
+    maps = _as_map(lists[rows], pa.map_(pa.string(), pa.int64()))
+    maps.validate(full=True)
+    assert maps.to_pylist() == kept[rows]
 
 
 def _entries(type_: pa.MapType) -> list[tuple]:
