@@ -192,7 +192,8 @@ class _Search:
         return one
 
     def _to_blame(self, region: Region, known: Facts) -> set[int]:
-        """The ops of a failed region that fail by themselves; all of them where each does well alone.
+        """The ops of a failed region that fail by themselves. Where each does well alone: its factories, such as
+        `torch.arange`, without which positions are loaded, not computed; all ops where it has none.
 
         An op that takes a tuple apart is tried together with the op that makes it.
         """
@@ -205,7 +206,11 @@ class _Search:
                 self.sketches.of(alone.graph, _inputs(alone, known))
             except FAILURES:
                 bad.add(op)
-        return bad or set(region.ops)
+        return bad or self._factories(region) or set(region.ops)
+
+    def _factories(self, region: Region) -> set[int]:
+        ops = (self.graph.ops[op] for op in region.ops)
+        return {number for number, op in zip(region.ops, ops, strict=True) if not list(refs((op.args, op.kwargs)))}
 
     def _with_makers(self, op: int, known: Facts) -> set[int]:
         ops, new = {op}, {op}

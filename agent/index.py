@@ -1,8 +1,10 @@
-"""Index expressions: from TorchInductor's symbolic form to Python integer arithmetic."""
+"""Index expressions: from TorchInductor's symbolic form to integer arithmetic in a kernel's source."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 
 import sympy
+import torch
 from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
@@ -32,6 +34,28 @@ def digits(flat: sympy.Expr, sizes: Sequence[int]) -> list[sympy.Expr]:
         coordinates.append(sympy.S.Zero if size == 1 else ModularIndexing(flat, stride, size))
         stride *= size
     return coordinates[::-1]
+
+
+_CALLS = {"Abs": "tl.abs", "Min": "tl.minimum", "Max": "tl.maximum"}
+"""sympy's functions, and TorchInductor's of the same name."""
+
+
+def within(expression: sympy.Expr, ranges: Ranges, dtype: torch.dtype) -> bool:
+    """Whether the expression, and all that it is computed from, fits 32 bits whatever the symbols are, and `dtype`
+    holds all such integers exactly; symbols without a range may be anything."""
+    low, high = _exact(dtype)
+    known = {symbol: ValueRanges(0, size - 1) for symbol, size in ranges.items()}
+    bounds = (bound_sympy(part, known) for part in sympy.preorder_traversal(expression))
+    return all(bound.lower >= low and bound.upper <= high for bound in bounds)
+
+
+def _exact(dtype: torch.dtype) -> tuple[int, int]:
+    """The least and the greatest integer of 32 bits between which the type leaves out none."""
+    if dtype.is_floating_point:
+        limit = min(int(2 / torch.finfo(dtype).eps), 2**31 - 1)
+        return -limit, limit
+    limits = torch.iinfo(dtype if dtype.itemsize < 4 else torch.int32)
+    return limits.min, limits.max
 
 
 def text(expression: sympy.Expr, ranges: Ranges, name: Callable[[sympy.Symbol], str]) -> str:
@@ -67,12 +91,22 @@ def text(expression: sympy.Expr, ranges: Ranges, name: Callable[[sympy.Symbol], 
             base, divisor, modulus = e.args
             divided = nonnegative(base) if divisor == 1 else f"{nonnegative(base)} // {atom(divisor)}"
             return f"{divided} % {atom(modulus)}"
+        if called := _CALLS.get(type(e).__name__):
+            parts = [write(part) for part in sorted(e.args, key=lambda part: part.is_Integer)]
+            return (
+                reduce(lambda left, right: f"{called}({left}, {right})", parts)
+                if parts[1:]
+                else f"{called}({parts[0]})"
+            )
         raise Unsupported(f"an index contains {type(e).__name__}")
 
     return write(expression)
 
 
 def _signed(term: sympy.Expr, write: Callable[[sympy.Expr], str]) -> str:
-    if term.could_extract_minus_sign():
-        return f" - {write(-term)}"
-    return f" + {write(term)}"
+    if not term.could_extract_minus_sign():
+        return f" + {write(term)}"
+    negated = -term
+    while isinstance(negated, Identity):
+        negated = negated.args[0]
+    return f" - ({write(negated)})" if negated.is_Add else f" - {write(negated)}"

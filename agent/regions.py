@@ -1,10 +1,13 @@
 """Which ops of a graph a pass can replace together: maximal convex groups of ops that need no library call."""
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from agent.facts import Facts, Layout
 from storage.graph import Graph, Op, Ref, map_refs, refs
+
+_NARROW = ("uint8", "int8", "int16")
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ def regions(graph: Graph, known: Facts, excluded: Collection[int]) -> list[Regio
     supported = _supported(graph, known, excluded)
     found = []
     for ops in _components(graph, _levels(before, supported), supported, before):
-        region = region_of(graph, _without_input_views(graph, known, ops))
+        region = region_of(graph, _with_an_input(graph, known, _without_input_views(graph, known, ops)))
         if region and _has_tensor_boundary(region, known) and sum(known.launches[op] for op in region.ops):
             found.append(region)
     return found
@@ -93,11 +96,13 @@ def _dependencies(graph: Graph, known: Facts) -> list[set[int]]:
 
 def _supported(graph: Graph, known: Facts, excluded: Collection[int]) -> list[bool]:
     supported: list[bool] = []
+    # TorchInductor computes what follows from `torch.arange` in integers that do not wrap around as these do.
+    wraps = any(isinstance(value, Layout) and value.dtype in _NARROW for value in known.values[graph.inputs :])
     for number, op in enumerate(graph.ops):
         used = list(refs((op.args, op.kwargs)))
-        # A call without operands is no op of a traced pattern: it would run while the pattern is traced.
-        fine = bool(used) and number not in excluded and isinstance(known.values[graph.inputs + number], Layout | tuple)
-        fine = fine and graph.inputs + number not in known.on_host
+        fine = number not in excluded and isinstance(known.values[graph.inputs + number], Layout | tuple)
+        fine = fine and graph.inputs + number not in known.on_host  # such as a factory that names no device
+        fine = fine and (bool(used) or not wraps)
         for ref in used:
             value = known.values[ref.index]
             fine = fine and value is not None and ref.index not in known.on_host  # no kernel reads the CPU's memory
@@ -163,6 +168,16 @@ def _without_input_views(graph: Graph, known: Facts, ops: set[int]) -> set[int]:
                 break
         else:
             return ops
+
+
+def _with_an_input(graph: Graph, known: Facts, ops: set[int]) -> set[int]:
+    """`ops`; if they read nothing from outside, less the smallest tensor among those made without operands: what is
+    computed of constants alone would not know its device."""
+    read = {op: {r.index - graph.inputs for r in refs((graph.ops[op].args, graph.ops[op].kwargs))} for op in ops}
+    made = [op for op in sorted(ops) if not read[op]]
+    if not made or not all(numbers <= ops for numbers in read.values()):
+        return ops
+    return ops - {min(made, key=lambda op: math.prod(known.values[graph.inputs + op].shape))}
 
 
 def _has_tensor_boundary(region: Region, known: Facts) -> bool:

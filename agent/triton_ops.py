@@ -76,7 +76,8 @@ EXPRESSIONS: dict[str, str] = {
 }
 """Operation → expression over its operands."""
 
-TO_BOOL = frozenset("eq ne lt le gt ge isnan isinf logical_and logical_or logical_not logical_xor signbit".split())
+COMPARISONS = frozenset("eq ne lt le gt ge".split())
+TO_BOOL = COMPARISONS | frozenset("isnan isinf logical_and logical_or logical_not logical_xor signbit".split())
 """Operations whose result is a bool."""
 
 INTEGER_OR_FLOAT = frozenset(
@@ -127,7 +128,7 @@ def power(x, y):
     odd = whole & (tl.floor(half) != half)
     negative = tl.where(whole, tl.where(odd, -magnitude, magnitude), float("nan"))
     result = tl.where(x < 0, negative, magnitude)
-    return tl.where(exponent == 0.0, 1.0, result).to(x.dtype)
+    return tl.where(exponent == 0.0, 1.0, result).to((x + y).dtype)
 ''',
     "remainder": '''
 @triton.jit

@@ -8,8 +8,8 @@ import sympy
 import torch
 from torch._inductor.ops_handler import DefaultHandler
 
-from agent.index import Ranges, Unsupported, simplified
-from agent.triton_ops import EXACT, EXPRESSIONS, INTEGER_OR_FLOAT, TO_BOOL
+from agent.index import Ranges, Unsupported, simplified, within
+from agent.triton_ops import COMPARISONS, EXACT, EXPRESSIONS, INTEGER_OR_FLOAT, TO_BOOL
 
 HALF = (torch.float16, torch.bfloat16)
 _DTYPES = frozenset(
@@ -92,6 +92,7 @@ class Capture(DefaultHandler):
         self.body = body
         self.buffers = buffers
         self.mask: Value | None = None
+        self._constants: dict[int, set[torch.dtype]] = {}  # number of a constant → the dtypes that it was asked for in
 
     def _default(self, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
         if name not in EXPRESSIONS or kwargs or not all(isinstance(a, Value) for a in args):
@@ -101,6 +102,8 @@ class Capture(DefaultHandler):
         if name in ("maximum", "minimum", "relu") and any(a.dtype == torch.bool for a in args):
             raise Unsupported(f"{name} of bools")
         first = 1 if name == "where" else 0
+        if name in COMPARISONS:
+            args = tuple(map(self._as_compared, args))
         if name not in TO_BOOL:
             args = args[:first] + tuple(self._promoted(a, dtype) for a in args[first:])
         if name == "add" and (contracted := self._normalisation(args)):
@@ -144,13 +147,31 @@ class Capture(DefaultHandler):
         return value
 
     def constant(self, value: float, dtype: torch.dtype) -> Value:
+        found = self._constant(value, dtype)
+        self._constants.setdefault(found.number, set()).add(dtype)
+        return found
+
+    def _constant(self, value: float, dtype: torch.dtype) -> Value:
         number = float(value) if dtype.is_floating_point else value
         if dtype == torch.bool:
             number = bool(value)
         return self.body.value("constant", (), _computed(dtype), detail=number)
 
+    def _as_compared(self, value: Value) -> Value:
+        """Eager rounds a scalar to the half type with whose elements it compares it; TorchInductor of torch 2.11 does
+        not, and the answer is the other one where an element equals the rounded scalar."""
+        dtypes = self._constants.get(value.number, set()) if value.op == "constant" else set()
+        if not dtypes & set(HALF):
+            return value
+        if len(dtypes) > 1:
+            raise Unsupported("a constant that is compared in one dtype and used in another")
+        return self._constant(torch.tensor(value.detail, dtype=next(iter(dtypes))).item(), torch.float32)
+
     def index_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> Value:
-        return self.body.value("index", (), _computed(dtype), index=simplified(expr, self.body.ranges))
+        index = simplified(expr, self.body.ranges)
+        if not within(index, self.body.ranges, dtype):  # source counts in 32 bits, and neither wraps around nor rounds
+            raise Unsupported(f"positions that {dtype} or 32 bits may not hold")
+        return self.body.value("index", (), _computed(dtype), index=index)
 
     def load(self, name: str, index: sympy.Expr) -> Value:
         if name in self.body.stored:
@@ -190,7 +211,7 @@ class Capture(DefaultHandler):
         if dtype not in _DTYPES:
             raise Unsupported(f"conversion to {dtype}")
         if dtype in HALF and x.op == "constant":
-            return self.constant(x.detail, torch.float32)  # eager keeps scalar operands in float32
+            return self._constant(x.detail, torch.float32)  # eager keeps scalar operands in float32
         if dtype in HALF:
             x = self._cube_in_half(x, dtype)
             exact = x.half == dtype or x.dtype == torch.bool

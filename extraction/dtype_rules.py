@@ -28,6 +28,9 @@ _NORMS = {
     "torch.instance_norm": ((1, "weight"), (2, "bias"), (3, "running_mean"), (4, "running_var")),
 }
 _HALVES = frozenset(("float16", "bfloat16"))
+# Of half precision, a GPU keeps the statistics that these want in float32, a CPU in the half precision: no subgraph whose
+# input they are runs on both.
+_WITH_SAVED_STATISTICS = frozenset(("native_batch_norm_backward", "native_layer_norm_backward"))
 # Position and name of what is written into the first operand, where the two must agree.
 _WRITTEN = {"index_add": (3, "source"), "index_add_": (3, "source"), "index_put": (2, "values"),
             "index_put_": (2, "values")}  # fmt: skip
@@ -47,6 +50,9 @@ def check_dtypes(op: Op, infos: Sequence[ValueInfo]) -> None:
             raise TypeError(
                 f"{name} of dtype {given} does not take parameters of dtype {', '.join(sorted(parameters))}"
             )
+    elif name in _WITH_SAVED_STATISTICS:
+        if _dtype(argument(op, 1, "input"), infos) in _HALVES:
+            raise TypeError(f"{name} of half precision wants statistics of another dtype on a GPU than on a CPU")
     elif name in _WRITTEN or (name == "setitem" and _is_tensor_index(op, infos)):
         target = _dtype(op.args[0], infos)
         source = _dtype(argument(op, *_WRITTEN.get(name, (2, "value"))), infos)

@@ -1,7 +1,8 @@
 """What a whole run has used of its money and time, over all attempts and earlier parts of the run."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 from agent.author import RunLimitReached
@@ -10,12 +11,13 @@ from agent.llm.options import LlmOptions
 
 @dataclass
 class Budget:
-    """`answers`: how many answers the provider has given."""
+    """`answers`: how many answers the provider has given. Attempts on several devices share one, in threads."""
 
     options: LlmOptions
     cost_usd: float = 0.0
     seconds: float = 0.0
     answers: int = 0
+    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def begin(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Count what attempts of earlier parts of the run have used, from their rows of the `trajectories` table."""
@@ -26,12 +28,14 @@ class Budget:
 
     def add(self, cost_usd: float) -> None:
         """One answer, and what it cost."""
-        self.cost_usd += cost_usd
-        self.answers += 1
+        with self._lock:
+            self.cost_usd += cost_usd
+            self.answers += 1
 
     def add_seconds(self, seconds: float) -> None:
         """Time that an attempt has taken."""
-        self.seconds += seconds
+        with self._lock:
+            self.seconds += seconds
 
     def check(self) -> None:
         """Raises RunLimitReached where no further call may be made."""

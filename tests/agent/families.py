@@ -158,6 +158,37 @@ def _integers(i, j):
     return (i + j) // 3, (i * 2 - j).to(torch.float32) / 7, i != j
 
 
+def _causal_mask(m):
+    """What a model makes of an attention mask: positions alone, and one input."""
+    query = torch.arange(9, device="cuda")[None, None, :, None]
+    key = (torch.arange(7, device="cuda") + 0)[None, None, None, :]
+    seen = query.new_ones((), dtype=torch.bool) & (key <= query).to("cuda")
+    batch = torch.arange(2, device="cuda")[:, None, None, None]
+    return (seen & m.to(device="cuda", dtype=torch.bool)[batch, key]).expand(2, -1, 9, 7)
+
+
+def _position_bias(table):
+    """T5's buckets of distances."""
+    distance = torch.arange(12, device="cuda")[None, :] - torch.arange(12, device="cuda")[:, None]
+    back = -torch.min(distance, torch.zeros_like(distance))
+    far = 4 + (torch.log(torch.abs(back).float() / 4) / 1.0986122886681098 * 4).to(torch.int64)
+    far = torch.min(far, torch.full_like(far, 7))
+    return F.embedding(torch.where(back < 4, back, far), table).permute(2, 0, 1)[None]
+
+
+def _mirrored_positions(x):
+    """A position counted down from behind another."""
+    there = torch.arange(5, device="cuda")
+    return x + torch.cat((there, there.flip(0))) * 2
+
+
+def _rotary(x):
+    frequencies = 1.0 / 100.0 ** (torch.arange(0, 8, 2, device="cuda").float() / 8)
+    angles = torch.arange(3, device="cuda")[:, None].float() * frequencies
+    angles = torch.cat((angles, angles), dim=-1)
+    return x * angles.cos() + x.roll(4, -1) * angles.sin()
+
+
 def _layer_scale(x, g, r):
     return r + x * g.view(1, -1, 1, 1)
 
@@ -226,6 +257,10 @@ FAMILIES: dict[str, Family] = {
         modules=2,
         dtypes=("float32",),
     ),
+    "causal_mask": Family(_causal_mask, (tensor(2, 7, dtype="int64", low=0, high=1),), dtypes=("float32",)),
+    "position_bias": Family(_position_bias, (tensor(8, 3, role="parameter"),)),
+    "mirrored_positions": Family(_mirrored_positions, (tensor(3, 10),)),
+    "rotary": Family(_rotary, (tensor(2, 3, 8),), dtypes=("float32",)),
     "layer_scale": Family(_layer_scale, (tensor(2, 6, 4, 4), _parameter(6), tensor(2, 6, 4, 4))),
     "strided": Family(_add_relu, (tensor(6, 10, stride=(1, 12)), tensor(6, 10, stride=(20, 2)))),
     "expanded": Family(_add_relu, (tensor(6, 10, stride=(0, 1)), tensor(6, 10))),

@@ -63,11 +63,27 @@ def test_tuples_stay_with_what_makes_them():
     ]
 
 
-def test_factories_without_operands_stay_outside():
+def test_what_is_made_without_operands_belongs_to_what_reads_it():
     def positions(x):
         return F.relu(x) + torch.arange(4, device="cpu")  # any device: a graph has only the one it runs on
 
-    assert _regions(positions, tensor(4, 4)) == [["torch.nn.functional.relu", "operator.add"]]
+    assert _regions(positions, tensor(4, 4)) == [["torch.nn.functional.relu", "torch.arange", "operator.add"]]
+
+
+def test_what_would_wrap_around_stays_outside():
+    def small(x):
+        return F.relu(x) + torch.arange(4, device="cpu", dtype=torch.int8)
+
+    assert _regions(small, tensor(4, 4)) == [["torch.nn.functional.relu", "operator.add"]]
+
+
+def test_what_is_computed_of_constants_alone_reads_the_smallest_of_them():
+    def table(x):
+        rows, columns = torch.arange(9, device="cpu"), torch.arange(4, device="cpu")
+        return torch.matmul(x, rows[:, None] * columns)
+
+    found = _regions(table, tensor(4, 9), excluded=("torch.matmul",))
+    assert found == [["torch.arange", "operator.getitem", "operator.mul"]]
 
 
 def test_values_that_stay_on_the_host_are_read_by_no_kernel():

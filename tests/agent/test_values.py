@@ -7,13 +7,14 @@ import torch
 from torch._inductor.sizevars import SizeVarAllocator
 from torch._inductor.virtualized import V
 
+from agent.index import Unsupported
 from agent.values import COLUMN, ROW, Body, Capture
 
 
 @pytest.fixture
 def ops():
     with V.set_graph_handler(SimpleNamespace(sizevars=SizeVarAllocator())):
-        yield Capture(Body({ROW: 8, COLUMN: 1}), dict.fromkeys("xmvwb", torch.float32))
+        yield Capture(Body({ROW: 8, COLUMN: 1}), dict.fromkeys("xmvwb", torch.float32) | {"h": torch.float16})
 
 
 def _normalised(ops, inverse):
@@ -45,3 +46,22 @@ def test_divisions_and_roots_are_rounded_correctly(ops):
     assert ops.truediv(x, v).op == "div_rn"
     assert ops.sqrt(x).op == "sqrt_rn"
     assert ops.truediv(x, ops.constant(6.0, torch.float32)).op == "truediv"  # eager multiplies by the inverse
+
+
+def test_scalars_are_rounded_to_the_half_type_that_they_are_compared_in_and_nowhere_else(ops):
+    x = ops.load("h", ROW)
+    below, tenth = ops.lt(x, ops.constant(0.99, torch.float16)), ops.constant(0.1, torch.float32)
+    assert below.args[1].detail == torch.tensor(0.99, dtype=torch.float16).item() != 0.99
+    assert ops.gt(ops.load("x", ROW), tenth).args[1].detail == 0.1
+    assert ops.mul(x, ops.constant(0.01, torch.float16)).args[1].detail == 0.01  # eager multiplies in float32
+    with pytest.raises(Unsupported, match="used in another"):
+        ops.eq(x, ops.constant(0.1, torch.float16))
+
+
+def test_positions_that_would_wrap_around_or_be_rounded_are_refused(ops):
+    assert ops.index_expr(ROW * 2**28, torch.int64).op == "index"
+    assert ops.index_expr(ROW - 2**11, torch.float16).op == "index"
+    too_large = ((ROW * 2**29, torch.int64), (ROW * 20, torch.int8), (ROW + 2**11, torch.float16))
+    for position, dtype in (*too_large, (ROW - 1, torch.uint8)):
+        with pytest.raises(Unsupported, match="may not hold"):
+            ops.index_expr(position, dtype)
