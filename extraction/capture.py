@@ -13,6 +13,7 @@ from torch.fx.experimental import _config as shape_config
 
 from extraction.classify import classify
 from extraction.example_inputs import Example
+from extraction.example_sessions import Session
 from extraction.failures import MAX_MESSAGE, ModelError
 from extraction.normalise import graph_record, input_records, normalise, take_out_numbers
 from extraction.symbolic import MAX_CONDITIONS, Constants, Dims, Layout, constants_of, is_number
@@ -116,6 +117,8 @@ def capture(
 
 def _argument(example: Any, symbolic: bool) -> Any:
     """What stands for an example in the call; dynamo finds the marks of symbolic dimensions on the tensor itself."""
+    if isinstance(example, Session):
+        return example.make()
     if not isinstance(example, Example):
         return example
     tensor = example.tensor.clone()

@@ -2,15 +2,19 @@
 models."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from extraction import dir_source, sources
+from extraction import dir_source, sources, task_heads
 from storage.errors import PassNetError
 
 QUICKSTART = "quickstart.txt"
 """The packaged catalogue: a convolutional, a transformer and a hybrid side of timm, six modalities of transformers."""
+
+HEADS = "transformers-heads"
+"""The catalogue of `extraction.task_heads`."""
 
 
 @dataclass(frozen=True, order=True)
@@ -45,10 +49,11 @@ def parse_entry(line: str) -> Entry:
 def read_catalog(catalog: str, limit: int | None = None) -> list[Entry]:
     """The entries of a catalogue, without duplicates, in its order, at most `limit` of them.
 
-    `catalog` is `quickstart`, `timm` (its whole registry), `transformers` (the base model of every model type), `hub`
-    or `hub?KEY=VALUE&…` (a listing, see `extraction.hub_source.listing`; needs a limit), the path of a list file, or a
-    directory with graphs in PassNet's or GraphNet's layout. Raises PassNetError for any other
-    name, and for each bad line of a file with its number; all lines are checked before this returns.
+    `catalog` is `quickstart`, `timm` (its whole registry), `transformers` (the base model of every model type),
+    `transformers-heads` (the task heads of those used most, see `extraction.task_heads`), `hub` or `hub?KEY=VALUE&…` (a
+    listing, see `extraction.hub_source.listing`; needs a limit), the path of a list file, or a directory with graphs in
+    PassNet's or GraphNet's layout. Raises PassNetError for any other name, and for each bad line of a file with its
+    number; all lines are checked before this returns.
     """
     if limit is not None and limit < 1:
         raise PassNetError(f"--limit {limit} leaves no model to trace; give a number of 1 or more")
@@ -58,8 +63,10 @@ def read_catalog(catalog: str, limit: int | None = None) -> list[Entry]:
     elif isinstance(source := sources.SOURCES.get(catalog.partition("?")[0]), sources.ConfigSource):
         name, _, query = catalog.partition("?")
         entries = [parse_entry(f"{name}:{model}") for model in source.listing(query, limit)]
-    elif isinstance(sources.SOURCES.get(catalog), sources.Source):
-        entries = [parse_entry(f"{catalog}:{name}") for name in _all_names(catalog)]
+    elif catalog == HEADS:
+        entries = [parse_entry(f"transformers:{name}") for name in _all_names("transformers", task_heads.names)]
+    elif isinstance(source, sources.Source):
+        entries = [parse_entry(f"{catalog}:{name}") for name in _all_names(catalog, source.names)]
     elif Path(catalog).is_dir():
         entries = _of_directory(Path(catalog))
     else:
@@ -68,9 +75,9 @@ def read_catalog(catalog: str, limit: int | None = None) -> list[Entry]:
     return unique[:limit]
 
 
-def _all_names(source: str) -> list[str]:
+def _all_names(source: str, names: Callable[[], list[str]]) -> list[str]:
     try:
-        return sources.SOURCES[source].names()
+        return names()
     except ImportError as error:
         raise PassNetError(
             f"the catalogue {source!r} needs the package {sources.SOURCES[source].library} ({error}); "
@@ -93,7 +100,7 @@ def _read_file(path: Path) -> list[Entry]:
     except FileNotFoundError:
         whole = (sources.Source, sources.ConfigSource)
         named = [name for name, source in sources.SOURCES.items() if isinstance(source, whole)]
-        choices = ", ".join(["quickstart", *named])
+        choices = ", ".join(["quickstart", *named, HEADS])
         raise PassNetError(
             f"there is no catalogue {str(path)!r}; choose {choices}, or give the path of a list file or directory"
         ) from None

@@ -28,8 +28,8 @@ _NORMS = {
     "torch.instance_norm": ((1, "weight"), (2, "bias"), (3, "running_mean"), (4, "running_var")),
 }
 _HALVES = frozenset(("float16", "bfloat16"))
-# Of half precision, a GPU keeps the statistics that these want in float32, a CPU in the half precision: no subgraph whose
-# input they are runs on both.
+# Of half precision, a GPU keeps the statistics that these want in float32, a CPU in the half precision: no subgraph
+# whose input they are runs on both.
 _WITH_SAVED_STATISTICS = frozenset(("native_batch_norm_backward", "native_layer_norm_backward"))
 # Position and name of what is written into the first operand, where the two must agree.
 _WRITTEN = {"index_add": (3, "source"), "index_add_": (3, "source"), "index_put": (2, "values"),

@@ -19,6 +19,7 @@ from extraction import example_media
 from extraction.example_grids import PATCHED, grid_inputs, patched_inputs
 from extraction.example_media import image
 from extraction.example_series import SERIES
+from extraction.example_sessions import Session, session_inputs
 from extraction.example_tensors import (
     BATCH,
     TEXT_LENGTH,
@@ -32,7 +33,7 @@ from extraction.example_tensors import (
     text_length,
 )
 from extraction.failures import ModelError
-from extraction.meta import of_meta
+from extraction.meta import accepts
 
 __all__ = ["BATCH", "MAKERS", "TEXT_LENGTH", "Example", "by_signature", "first_parameter", "image", "takes"]
 
@@ -40,6 +41,8 @@ MAX_TRIALS = 16
 """Combinations of layouts that are tried on a model at most."""
 
 
+CHOICES = 4
+"""Texts of a multiple choice."""
 ACTIONS = 51
 """Rows of an example of embedded actions: a state, and the steps of a plan."""
 
@@ -94,10 +97,12 @@ def _layouts(model: torch.nn.Module, config: Config, parameters: Mapping[str, An
             made[name] = [each for each in maker(config, model) if each is not None]
     if "input_ids" in made:
         # Media stand in the text as tokens whose number the values decide; the text alone is always valid.
+        marked = "mm_token_type_ids" in parameters  # says which tokens are of media; a text alone needs none
         for name, tokens in MEDIA_IN_TEXT.items():
-            if name in made and find(config, *tokens) and not _required(parameters[name]):
+            if name in made and (marked or find(config, *tokens)) and not _required(parameters[name]):
                 del made[name]
-    if "decoder_input_ids" in parameters and config.get("is_encoder_decoder"):
+    answers = type(model).__name__.endswith("ForQuestionAnswering") and "pixel_values" in parameters  # in words
+    if "decoder_input_ids" in parameters and (config.get("is_encoder_decoder") or answers):
         made["decoder_input_ids"] = _decoder_ids(config, model)
     made = {name: layouts for name, layouts in made.items() if layouts}
     for name in MEDIA & made.keys():
@@ -115,7 +120,7 @@ def _constants(model: torch.nn.Module, config: Config, parameters: Mapping[str, 
         fixed |= grid_inputs(model, config, parameters)
     if any(images or _required(parameters[name]) for name in PATCHED & parameters.keys()):
         fixed |= patched_inputs(config, parameters)
-    return fixed
+    return fixed | session_inputs(config, parameters)
 
 
 def _masks(made: Mapping[str, Any], parameters: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Example]:
@@ -126,7 +131,9 @@ def _masks(made: Mapping[str, Any], parameters: Mapping[str, Any], dtype: torch.
         if mask not in parameters or of is None:
             continue
         dims = [n for n, dim in enumerate(of.dims) if dim is not None][:2] if of.tensor.dim() > 2 else [0, 1]
-        if len(dims) == 2:
+        if of.dims[-1] == "sequence":  # a text, or a stack of texts
+            dims = list(range(of.tensor.dim()))
+        if len(dims) > 1:
             masks[mask] = tensor([of.tensor.shape[n] for n in dims], [of.dims[n] for n in dims], dtype)
     return masks
 
@@ -136,16 +143,17 @@ def takes(model: torch.nn.Module, inputs: Mapping[str, Any], masks: Collection[s
 
     Of masks that need not be given, only those of `masks` are.
     """
-    arguments = {name: each.tensor if isinstance(each, Example) else each for name, each in inputs.items()}
+    arguments = {name: _argument(each) for name, each in inputs.items()}
     for name in MASKS.keys() & arguments.keys():  # whether a mask masks anything has no answer without values
         if name not in masks and not _required(inspect.signature(model.forward).parameters[name]):
             del arguments[name]
-    try:
-        with torch.no_grad(), torch.device("cpu"):
-            model(**arguments)
-    except Exception as error:  # a model's forward may raise anything; what it says of values is no refusal
-        return of_meta(error)
-    return True
+    return accepts(model, arguments)
+
+
+def _argument(value: Any) -> Any:
+    if isinstance(value, Session):
+        return value.make()
+    return value.tensor if isinstance(value, Example) else value
 
 
 def _required(parameter: inspect.Parameter) -> bool:
@@ -153,11 +161,16 @@ def _required(parameter: inspect.Parameter) -> bool:
 
 
 def _ids(config: Config, model: torch.nn.Module) -> list[Example]:
-    """Token ids; of several channels where a model reads text beside codes of sound."""
+    """Token ids; of several channels, side by side or one under the other, where a model reads codes of sound; of
+    several texts to choose from where that is a model's task."""
     ids, codes = text(config), find(config, "num_codebooks")
-    channels = [codes, codes + 1] if isinstance(codes, int) else []
+    if type(model).__name__.endswith("ForMultipleChoice"):
+        return [tensor((BATCH, CHOICES, ids.tensor.shape[1]), ("batch", None, "sequence"), torch.int64)]
+    if not isinstance(codes, int):
+        return [ids]
     dims = ("batch", "sequence", None)
-    return [ids, *(tensor((*ids.tensor.shape, number), dims, torch.int64) for number in channels)]
+    channels = [tensor((*ids.tensor.shape, number), dims, torch.int64) for number in (codes, codes + 1)]
+    return [ids, *channels, tensor((codes * BATCH, ids.tensor.shape[1]), (None, "sequence"), torch.int64)]
 
 
 def _decoder_ids(config: Config, model: torch.nn.Module) -> list[Example]:

@@ -26,7 +26,8 @@ def image(channels: int, height: int, width: int) -> Example:
     return tensor((BATCH, channels, height, width), ("batch", None, "height", "width"))
 
 
-def _image_size(config: Config) -> tuple[int, int, int]:
+def image_size(config: Config) -> tuple[int, int, int]:
+    """Channels, height and width of the images that a config tells of."""
     channels = find(config, "num_channels", "in_channels", "in_chans") or 3
     size = find(config, "image_size", "crop_size", "img_size", "max_img_size") or IMAGE_SIZE
     if isinstance(size, Mapping):
@@ -38,7 +39,7 @@ def _image_size(config: Config) -> tuple[int, int, int]:
 def _images(config: Config, model: torch.nn.Module) -> list[Example]:
     if "prompt_pixel_values" in inspect.signature(model.forward).parameters:
         return _prompt(config, model)
-    channels, height, width = _image_size(config)
+    channels, height, width = image_size(config)
     frames = find(config, "num_frames")
     if frames and find(config, "tubelet_size"):
         return _videos(config, model)
@@ -53,7 +54,7 @@ def _images(config: Config, model: torch.nn.Module) -> list[Example]:
 
 
 def _videos(config: Config, model: torch.nn.Module) -> list[Example]:
-    channels, height, width = _image_size(config)
+    channels, height, width = image_size(config)
     frames = find(config, "num_frames", "frames_per_clip") or VIDEO_FRAMES
     sizes = [(height, width), *((size, size) for size in (336, 512) if size != height)]
     return [tensor((BATCH, frames, channels, *size), ("batch", "frames", None, "height", "width")) for size in sizes]
@@ -88,6 +89,10 @@ def _spectrograms(config: Config, model: torch.nn.Module) -> list[Example]:
             tensor((BATCH, bins, frames), ("batch", None, "frames")),
             tensor((BATCH, 1, AUDIO_FRAMES, bins), ("batch", None, "frames", None)),
         ]
+    joined = find(config, "downsample_factor")
+    if joined:  # of models that add sound to text, a token to a token: convolutions that halve it come first
+        shape = (BATCH, _bins(config, model)[0], 2 * joined * text_length(config))
+        layouts.append(tensor(shape, ("batch", None, "frames")))
     return layouts
 
 
@@ -105,10 +110,14 @@ def _bins(config: Config, model: torch.nn.Module) -> list[int]:
 
 
 def _latents(config: Config, model: torch.nn.Module) -> list[Example]:
-    width = find(config, "latent_dim", "hidden_size", "codebook_dim")
+    named = [find(config, name) for name in ("latent_dim", "hidden_size", "codebook_dim")]
     return [
-        tensor((BATCH, width, LATENT_FRAMES), ("batch", None, "frames")),
-        tensor((BATCH, LATENT_FRAMES, width), ("batch", "frames", None)),
+        layout
+        for width in dict.fromkeys(each for each in named if isinstance(each, int))
+        for layout in (
+            tensor((BATCH, width, LATENT_FRAMES), ("batch", None, "frames")),
+            tensor((BATCH, LATENT_FRAMES, width), ("batch", "frames", None)),
+        )
     ]
 
 
@@ -136,7 +145,7 @@ def _mel(config: Config, model: torch.nn.Module) -> list[Example]:
 
 def _prompt(config: Config, model: torch.nn.Module) -> list[Example]:
     """An image, or the prompt that the model puts above it: the size in the config is that of both together."""
-    channels, height, width = _image_size(config)
+    channels, height, width = image_size(config)
     return [image(channels, height // 2, width)]
 
 
@@ -146,7 +155,10 @@ MAKERS: dict[str, Maker] = {
     "prompt_pixel_values": _prompt,
     "prompt_masks": _prompt,
     "input_values": _sounds,
-    "decoder_input_values": lambda config, model: rows(find(config, "hidden_size"), LATENT_FRAMES, "decoder_frames"),
+    "decoder_input_values": lambda config, model: [
+        *rows(find(config, "hidden_size"), LATENT_FRAMES, "decoder_frames"),
+        *rows(find(config, "num_mel_bins"), LATENT_FRAMES, "decoder_frames"),
+    ],
     "input_features": _spectrograms,
     "audio_mel": _mel,
     "latents": _latents,

@@ -22,7 +22,13 @@ _WITHOUT_EFFECT = {
     torch._check,
     torch.ops.aten._assert_scalar.default,
 }
-_OPERATORS = {f"__{name}__": getattr(operator, name) for name in ("abs", "eq", "ne", "lt", "le", "gt", "ge")}
+_BINARY = "add and_ floordiv lshift matmul mod mul or_ pow rshift sub truediv xor".split()
+_OPERATORS = {
+    f"__{name.strip('_')}__": getattr(operator, name)
+    for name in [*_BINARY, *"abs eq ge gt invert le lt ne neg".split()]
+}
+_REFLECTED = {f"__r{name.strip('_')}__": getattr(operator, name) for name in _BINARY}
+_OVERLOADS = {torch.ops.aten.index: torch.ops.aten.index.Tensor}  # what transformers indexes masks with
 _ENTER_AUTOCAST = torch.amp.autocast_mode._enter_autocast
 _EXIT_AUTOCAST = torch.amp.autocast_mode._exit_autocast
 
@@ -58,8 +64,9 @@ def normalise(module: fx.GraphModule) -> list[Input]:
     """Rewrites the graph of `module` in place; returns records of the placeholders that this adds after the others.
 
     Tensor constants (`get_attr`) become placeholders of role "buffer"; assertions, gradient switches, usage logging
-    and disabled autocast regions go; operators called as methods become functions. Raises GraphError on attributes that
-    are not tensors, such as the bodies of higher-order operators.
+    and disabled autocast regions go; operators called as methods become functions, and functions of ATen the
+    overloads that they stand for. Raises GraphError on attributes that are not tensors, such as the bodies of
+    higher-order operators.
     """
     graph = module.graph
     for node in list(graph.nodes):
@@ -70,8 +77,12 @@ def normalise(module: fx.GraphModule) -> list[Input]:
                     graph.erase_node(user)
         if node.op == "call_function" and (node.target in _WITHOUT_EFFECT or disabled_autocast) and not node.users:
             graph.erase_node(node)
+        elif node.op == "call_function" and isinstance(node.target, torch._ops.OpOverloadPacket):
+            node.target = _OVERLOADS.get(node.target, node.target)
         elif node.op == "call_method" and node.target in _OPERATORS:
             node.op, node.target = "call_function", _OPERATORS[node.target]
+        elif node.op == "call_method" and node.target in _REFLECTED:
+            node.op, node.target, node.args = "call_function", _REFLECTED[node.target], node.args[::-1]
     return _lift_constants(module)
 
 

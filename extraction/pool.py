@@ -64,8 +64,8 @@ class Reply:
 class Pool:
     """Runs tasks in forks of one server, which is started by the first tasks and kept warm for later ones.
 
-    `workers` at a time; `timeout_s` and `memory_mb` (private memory beyond the server's own) limit each. `prepare` names
-    a function that the server calls once, to import and warm up what all tasks need. Use it as a context manager.
+    `workers` at a time; `timeout_s` and `memory_mb` (private memory beyond the server's own) limit each. `prepare`
+    names a function that the server calls once, to import and warm up what all tasks need. Use it as a context manager.
     """
 
     def __init__(self, *, workers: int, timeout_s: float, memory_mb: int, prepare: str = "") -> None:

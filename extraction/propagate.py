@@ -57,7 +57,7 @@ def propagate(graph: Graph, inputs: Sequence[Input]) -> Propagated | Invalid:
     if len(inputs) != graph.inputs:
         raise ValueError(f"{len(inputs)} inputs for a graph of {graph.inputs}")
     run = _Run()
-    with torch.no_grad(), _quiet(), FakeTensorMode(allow_non_fake_inputs=True):
+    with torch.no_grad(), quiet(), FakeTensorMode(allow_non_fake_inputs=True):
         for spec in inputs:
             run.add(torch.empty_strided(spec.shape, spec.stride, dtype=dtype_of(spec.dtype), device=_DEVICE))
         try:
@@ -83,7 +83,7 @@ def outputs_of(graph: Graph, propagated: Propagated) -> tuple[Output, ...] | Non
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Fake tensors log a traceback for every op that refuses its arguments; here that is an answer, not an accident."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     level = logger.level

@@ -13,6 +13,7 @@ import torch
 from torch.fx.experimental import _config as shape_config
 
 from extraction.example_grids import Bounds
+from extraction.example_sessions import Session
 from extraction.example_tensors import Example
 
 MAX_BYTES = 4 << 30
@@ -38,15 +39,26 @@ def all_nonzero() -> AbstractContextManager:
     return shape_config.patch(meta_nonzero_assume_all_nonzero=True)
 
 
-def with_values(inputs: Mapping[str, Any]) -> dict[str, Any]:
+def with_values(inputs: Mapping[str, Any], end: int | None = None) -> dict[str, Any]:
     """The inputs on the CPU with values: ones for numbers and masks, which every vocabulary has and no mask hides,
-    normal noise for floating point."""
-    return {name: _real(value) for name, value in inputs.items()}
+    normal noise for floating point. `end` is the token that texts end with, if that matters."""
+    made = {name: _real(value) for name, value in inputs.items()}
+    if end is not None and isinstance(made.get("input_ids"), Example):
+        made["input_ids"].tensor[..., -1] = end
+    return made
+
+
+def end_of_text(module: torch.nn.Module) -> int | None:
+    """The token at the end of each text that a classifier of texts may look for; None for other models."""
+    token = getattr(getattr(module, "config", None), "eos_token_id", None)
+    return token if isinstance(token, int) and type(module).__name__.endswith("ForSequenceClassification") else None
 
 
 def _real(value: Any) -> Any:
     if isinstance(value, Example):
         return replace(value, tensor=_filled(value.tensor))
+    if isinstance(value, Session):
+        return replace(value, device="cpu")
     if isinstance(value, Bounds):
         return Bounds(value.values, torch.tensor(value.values, dtype=value.tensor.dtype, device="cpu"))
     return value

@@ -83,7 +83,8 @@ def _trace_with_values(spec: Spec, model: str, error: ModelError) -> Trace:
     module, inputs = build(spec)
     size = real.size_in_bytes(module)
     if size <= real.MAX_BYTES:
-        return trace_module(lambda: (real.with_weights(lambda: _module(spec)), real.with_values(inputs)), model)
+        end = real.end_of_text(module)
+        return trace_module(lambda: (real.with_weights(lambda: _module(spec)), real.with_values(inputs, end)), model)
     if not of_meta(error):
         raise error
     try:

@@ -15,6 +15,15 @@ _WIDE_ROTARY = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": 
 _NARROW_ROTARY = {**_ROTARY, "mrope_section": [3, 4, 4]}
 _FULL_ATTENTION_ROTARY = {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}}
 
+_HALVING_STAGES = [
+    [[3, 96, 96, 1, True]],
+    [[3, 96, 96, 2, False], [3, 96, 96, 1, False]],
+    [[3, 96, 192, 2, False], *([3, 192, 192, 1, number % 2 == 0] for number in range(6))],
+    [[3, 192, 384, 2, False], [3, 384, 384, 1, True], [3, 384, 384, 1, False]],
+]
+"""Kernel, channels in and out, stride, and whether channels are weighed, by block and stage: the default of the class
+is of a recogniser, whose stages keep the width."""
+
 _INDEXER = {
     "indexer_n_heads": 4,
     "indexer_kv_heads": 1,
@@ -60,7 +69,10 @@ LACKING: dict[str, Config] = {
     "hunyuan_v1_moe": {"head_dim": 128},
     "hunyuan_vl": {"text_config": {"head_dim": 128, "rope_parameters": _WIDE_ROTARY}},
     "hunyuan_vl_text": {"head_dim": 128, "rope_parameters": _WIDE_ROTARY},
-    "informer": {"prediction_length": 24},
+    "informer": {
+        "prediction_length": 24,
+        "distil": False,
+    },  # a compiler makes masks for the sequence before it is halved
     "instructblip": {"image_token_id": 50265},
     "instructblipvideo": {"video_token_id": 50265},
     "lfm2_moe": {"num_hidden_layers": 4, "layer_types": ["conv", "conv", "full_attention", "conv"]},
@@ -70,6 +82,14 @@ LACKING: dict[str, Config] = {
     "nemotron": {"num_key_value_heads": 8},
     "perception_lm": {
         "vision_config": {"architecture": "vit_pe_core_large_patch14_336", "model_args": {"embed_dim": 1024}}
+    },
+    "pp_ocrv6_small_det": {
+        "backbone_config": {
+            "out_features": ["stage1", "stage2", "stage3", "stage4"],
+            "out_indices": [1, 2, 3, 4],
+            "block_configs": _HALVING_STAGES,
+        },
+        "layer_list_out_channels": [96, 96, 192, 384],
     },
     "qwen2_5_omni_thinker": {"vision_start_token_id": 151652},
     "qwen3_omni_moe_thinker": {"vision_start_token_id": 151652, "text_config": {"head_dim": 128}},
@@ -90,9 +110,12 @@ LACKING: dict[str, Config] = {
 """Model type → fields, merged into the default config."""
 
 
-def completed(model_type: str, fields: Config) -> Config:
-    """A type's default config with what it lacks."""
-    return _merged(fields, LACKING.get(model_type, {}))
+def completed(model_type: str, class_name: str, fields: Config) -> Config:
+    """A type's default config with what it, and the class that is made of it, lack."""
+    whole = _merged(fields, LACKING.get(model_type, {}))
+    if class_name.endswith("ForSequenceClassification") and whole.get("pad_token_id") is None:
+        return {**whole, "pad_token_id": 0}  # a batch of texts is classified at the last token that is not this one
+    return whole
 
 
 def _merged(fields: Config, more: Config) -> Config:

@@ -4,7 +4,7 @@ it: importing it takes seconds."""
 import difflib
 import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -15,52 +15,17 @@ from extraction import example_inputs as examples
 from extraction.failures import ModelError
 from extraction.meta import on_default_device
 from extraction.transformers_defaults import completed
+from extraction.transformers_reduce import reduced
 
 LIBRARY = "transformers"
-
-MAX_LAYERS = 2
-"""Layers that are kept of a stack of equal ones: further layers repeat the same subgraphs."""
-
-MAX_LAYER_TYPES = 8
-"""Layers that are kept at most where the first `MAX_LAYERS` do not show every kind of layer."""
-
-IRRELEVANT = frozenset(
-    """_attn_implementation_autoset _commit_hash _name_or_path architectures auto_map
-    chunk_size_feed_forward dtype finetuning_task gradient_checkpointing id2label initializer_factor initializer_range
-    label2id output_attentions output_hidden_states prefix problem_type return_dict
-    task_specific_params tokenizer_class torch_dtype transformers_version use_cache""".split()
-)
-"""Fields that cannot change the graph of a forward pass in evaluation mode: names, storage, training."""
-
-OF_BACKBONES = frozenset("_out_features _out_indices out_features out_indices stage_names".split())
-"""Which of its stages a backbone hands out: nothing to a model by itself, but all to one that it is a part of."""
-
-IRRELEVANT_TOKENS = frozenset(
-    """begin_suppress_tokens bos_token_id cls_token_id decoder_start_token_id eos_token_id forced_bos_token_id
-    forced_eos_token_id mask_token_id sep_token_id suppress_tokens unk_token_id""".split()
-)
-"""Tokens that generation and tokenizers use. `pad_token_id` is not among them: embeddings carry it as a constant."""
 
 LOADING = frozenset(
     """attn_implementation auto_map experts_implementation kernel_config quantization_config use_kernels""".split()
 )
 """Fields of a config from elsewhere that say how to run a model, or what to load for it: kernels, code, weights."""
 
-LAYER_COUNTS = frozenset(
-    """decoder_layers encoder_layers n_layer n_layers num_decoder_layers num_encoder_layers num_hidden_layers
-    num_layers""".split()
-)
-"""Fields that say how many layers a stack has."""
-
-
-LAYER_NUMBERS = frozenset({"vision_feature_layer", "vision_feature_layers"})
-"""Fields that name layers of another config's stack by number, or from its end where that is negative."""
-
-LAST_LAYERS = frozenset({"num_kv_shared_layers"})
-"""Fields that count layers from the end of the stack."""
-
-STAGES = frozenset({"depths", "stage_names"})
-"""Fields of models that are made of a few stages of different widths."""
+OF_WORDS = ("ForCausalLM", "ForMaskedLM", "ForConditionalGeneration", "LMHeadModel")
+"""Ends of the names of task heads whose answers are words of the vocabulary, not labels."""
 
 
 def names() -> list[str]:
@@ -86,7 +51,8 @@ def config(name: str) -> dict[str, Any]:
     with _quiet():
         default = transformers.CONFIG_MAPPING[model_type]()
     fields = json.loads(default.to_json_string(use_diff=False))
-    return {**completed(model_type, fields), "model_type": model_type, "class": wanted or bases[model_type]}
+    name = wanted or bases[model_type]
+    return {**completed(model_type, name, fields), "model_type": model_type, "class": name}
 
 
 def of_json(fields: dict[str, Any]) -> dict[str, Any]:
@@ -117,13 +83,18 @@ def of_json(fields: dict[str, Any]) -> dict[str, Any]:
 def normalise(config: dict[str, Any]) -> dict[str, Any]:
     """The config without what cannot change the graph, and with at most a few layers of each stack.
 
-    Dropped, in nested configs too: `IRRELEVANT` and `IRRELEVANT_TOKENS`; of the label maps their number is kept, and
-    that only for task heads. Each of `LAYER_COUNTS` becomes at most `MAX_LAYERS`, or as many as it takes to meet each
-    of the config's `layer_types`; lists with one element a layer are cut to match.
+    Dropped, in nested configs too: `IRRELEVANT` and `IRRELEVANT_TOKENS` of `extraction.transformers_reduce`; of the
+    label maps their number is kept, and that only for task heads that are not `OF_WORDS`. Each of `LAYER_COUNTS`
+    becomes at most `MAX_LAYERS`, or as many as it takes to meet each of the config's `layer_types`; lists with one
+    element a layer are cut to match.
     """
     base = config["class"] == base_classes().get(config["model_type"])
-    labels = {} if base else {"num_labels": len(config.get("id2label") or {})}
-    return {**_reduce(config), **labels}
+    named = None if base or config["class"].endswith(OF_WORDS) else config.get("id2label")
+    labels = (
+        {"num_labels": len(named)} if named else {}
+    )  # without a map, a field of the class's own may have the number
+    ends = {"eos_token_id"} if config["class"].endswith("ForSequenceClassification") else set()  # some look for it
+    return {**reduced(config), **labels, **{key: config[key] for key in ends & config.keys()}}
 
 
 def build(config: dict[str, Any]) -> torch.nn.Module:
@@ -136,7 +107,8 @@ def build(config: dict[str, Any]) -> torch.nn.Module:
     if not hasattr(model_class, "_from_config"):
         model_class(parsed)  # stands for a class whose libraries are not installed, and says which
     parsed = _own(parsed, model_class)
-    parsed.use_cache = False
+    _without_cache(parsed)
+    _broadcast_masks()
     # Mixtures of experts by plain batched products: the default calls a kernel that only this library has.
     experts = {"experts_implementation": "batched_mm"} if model_class._can_set_experts_implementation() else {}
     return on_default_device(lambda: model_class._from_config(parsed, **experts))
@@ -149,6 +121,33 @@ def _model_class(name: str, config_class: type) -> Any:
     if hasattr(transformers, name):
         return getattr(transformers, name)
     return getattr(import_module(config_class.__module__.replace(".configuration_", ".modeling_")), name)
+
+
+def _broadcast_masks() -> None:
+    """Has the library make all its masks by broadcasting, as it makes most, in place of `torch.vmap`, which leaves the
+    steps of its own bookkeeping in a graph."""
+    from transformers import masking_utils
+
+    masking_utils._vnamedexpansion_sdpa = _by_broadcasting
+
+
+def _by_broadcasting(mask_function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A mask function of numbers as one of vectors of them: the mask at each combination of their elements."""
+
+    def expanded(*indices: torch.Tensor) -> torch.Tensor:
+        batch, head, query, key = indices
+        mask = mask_function(batch[:, None, None, None], head[:, None, None], query[:, None], key)
+        return mask.expand(batch.shape[0], head.shape[0], query.shape[0], key.shape[0])
+
+    return expanded
+
+
+def _without_cache(parsed: Any) -> None:
+    """Sets a config and those of its parts to keep no keys and values of past tokens: a part asks its own config."""
+    parsed.use_cache = False
+    for part in vars(parsed).values():
+        if hasattr(part, "to_json_string"):
+            _without_cache(part)
 
 
 def _own(parsed: Any, model_class: Any) -> Any:
@@ -195,33 +194,6 @@ def _default_keys(config_class: type) -> frozenset[str]:
             return declared
 
 
-def _reduce(config: dict[str, Any], top: bool = True) -> dict[str, Any]:
-    """`top`: whether this is a model's own config, not that of a part."""
-    dropped = IRRELEVANT | IRRELEVANT_TOKENS | (OF_BACKBONES if top else frozenset())
-    kept = {
-        key: _reduce(value, False) if isinstance(value, dict) else value
-        for key, value in config.items()
-        if key not in dropped
-    }
-    if STAGES & kept.keys():
-        return kept  # what such a config counts are stages of different widths, not equal layers
-    counts = {key: value for key, value in kept.items() if key in LAYER_COUNTS and isinstance(value, int)}
-    layers = _layers_to_keep(kept.get("layer_types"))
-    gone = max((value - layers for value in counts.values() if value > layers), default=0)
-    for key, value in kept.items():
-        if key in counts:
-            kept[key] = min(value, layers)
-        elif key in LAYER_NUMBERS:
-            kept[key] = _number_kept(value)
-        elif key in LAST_LAYERS and isinstance(value, int):
-            kept[key] = max(0, value - gone)
-        elif key == "per_layer_config" and isinstance(value, dict):
-            kept[key] = {number: fields for number, fields in value.items() if int(number) < layers}
-        elif isinstance(value, list) and len(value) > layers and len(value) in counts.values():
-            kept[key] = value[:layers]
-    return kept
-
-
 def _numbers(value: Any) -> Any:
     """With floats that JSON has no form for, which transformers writes as `{"__float__": "Infinity"}`."""
     if isinstance(value, dict):
@@ -229,20 +201,6 @@ def _numbers(value: Any) -> Any:
             return float(value["__float__"])
         return {key: _numbers(item) for key, item in value.items()}
     return [_numbers(item) for item in value] if isinstance(value, list) else value
-
-
-def _number_kept(value: Any) -> Any:
-    """A layer's number, or several, in a stack of `MAX_LAYERS`."""
-    if isinstance(value, list):
-        return [_number_kept(each) for each in value]
-    return max(-MAX_LAYERS, min(value, MAX_LAYERS - 1)) if isinstance(value, int) else value
-
-
-def _layers_to_keep(layer_types: list[str] | None) -> int:
-    if not layer_types:
-        return MAX_LAYERS
-    last_new = max(layer_types.index(kind) for kind in set(layer_types))
-    return min(max(MAX_LAYERS, last_new + 1), MAX_LAYER_TYPES)
 
 
 def base_classes() -> dict[str, str]:
@@ -256,7 +214,9 @@ def classes(model_type: str) -> list[str]:
     from transformers.models.auto import modeling_auto
 
     tables = [modeling_auto.MODEL_MAPPING_NAMES] + [
-        table for name, table in sorted(vars(modeling_auto).items()) if name.endswith("_MAPPING_NAMES")
+        table
+        for name, table in sorted(vars(modeling_auto).items())
+        if name.startswith("MODEL_") and name.endswith("_MAPPING_NAMES")
     ]
     found = [table[model_type] for table in tables if model_type in table]
     names = [name for value in found for name in ([value] if isinstance(value, str) else value)]

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 
 from prefect import flow
@@ -19,6 +19,7 @@ from extraction.trace_store import TraceStore
 from extraction.traces import Outcome
 from extraction.workers import MEMORY_MB, TIMEOUT_S, trace_all
 from flows import DEFAULT_DATA
+from flows.artifacts import keep_build, progress_of
 from flows.dataset_rows import dataset_tables, eval_families, results_that_hold
 from flows.engine import each, flow_run_id, say
 from flows.shards import shard_pool
@@ -30,8 +31,10 @@ from storage.versions import Store, Version
 SHARD_MODELS = 100
 """Models in a shard of tracing at most; a build that is killed loses at most the shard in progress."""
 
+HOURS = 3600
 
-@flow(name="build-dataset")
+
+@flow(name="build-dataset", retries=1, retry_delay_seconds=10, timeout_seconds=3 * 24 * HOURS)
 def build_dataset(
     catalog: str = "quickstart",
     limit: int | None = None,
@@ -49,7 +52,8 @@ def build_dataset(
     within `timeout_s` seconds and `memory_mb` MiB; `eval_fusible` and `eval_typical` bound the evaluation samples;
     `retry_failed` traces again what failed before.
     Returns a summary of what was built. Raises PassNetError for a bad catalogue, a directory that cannot be written,
-    or a catalogue of which no model can be traced; nothing is published then, and finished shards are kept.
+    or a catalogue of which no model can be traced; nothing is published then, and finished shards are kept. As a
+    deployment it is tried once more where it fails, and goes on with what is finished.
     """
     entries = read_catalog(catalog, limit)
     store = Store(data)
@@ -61,9 +65,10 @@ def build_dataset(
 
     # The workers outlive a shard: one stream of outcomes, of which each step takes and keeps its share.
     with closing(trace_all(missing, workers=workers, timeout_s=timeout_s, memory_mb=memory_mb)) as outcomes:
-        step = partial(trace_shard, traces, enumerate(outcomes, 1), len(missing))
-        for _ in each(step, shard_sizes(len(missing)), "trace-shard"):
-            pass
+        step, sizes = partial(trace_shard, traces, enumerate(outcomes, 1), len(missing)), shard_sizes(len(missing))
+        progress = progress_of("models traced")
+        for done, _ in zip(accumulate(sizes), each(step, sizes, "trace-shard"), strict=True):
+            progress(100 * done / len(missing))
     traced = find_traces(traces, entries)
     if not traced.files:
         first = next((f"{m['model']}: {m['error_category']}: {m['message']}" for m in traced.models), "it is empty")
@@ -99,7 +104,9 @@ def build_dataset(
             flow_run=flow_run_id(),
         )
     say(f"published {version.name}" if created else f"nothing new: {version.name} holds this dataset")
-    return {**summary, "version": version.name, "path": str(version.path), "created": created}
+    built = {**summary, "version": version.name, "path": str(version.path), "created": created}
+    keep_build(built)
+    return built
 
 
 def built_as(store: Store, version: Version | None, identity: str) -> Version | None:

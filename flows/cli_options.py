@@ -28,7 +28,11 @@ def json_option(function: Callable) -> Callable:
 
 def device_option(function: Callable) -> Callable:
     return click.option(
-        "--device", default="auto", show_default=True, help="cuda, cuda:1, cpu, or auto: the GPU if there is one."
+        "--device",
+        default="auto",
+        show_default=True,
+        help="cuda, cuda:1, cpu, or auto: the GPU if there is one; for evaluate auto is all GPUs, and several are "
+        "separated by commas (cuda:0,cuda:1; cpu:2 is the CPU, twice).",
     )(function)
 
 

@@ -32,6 +32,12 @@ def flow_run_id() -> str | None:
     return str(context.flow_run.id) if context and context.flow_run else None
 
 
+def begun_before() -> bool:
+    """Whether this flow run has failed before and is tried again."""
+    context = FlowRunContext.get()
+    return bool(context and context.flow_run and context.flow_run.run_count > 1)
+
+
 def say(message: str) -> None:
     """One line of progress, to the flow run's log or to the `passnet` logger."""
     (get_run_logger() if FlowRunContext.get() else LOGGER).info(message)

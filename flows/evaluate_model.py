@@ -3,41 +3,41 @@
 import hashlib
 import json
 import shutil
+import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
 from prefect import flow
 
-from agent.author import Author, Interactive, RunLimitReached, Submission
+from agent.author import Author, Interactive, RunLimitReached
 from agent.llm.options import LlmOptions
 from agent.registry import author as author_named
 from flows import DEFAULT_DATA
-from flows.device import resolve_device
-from flows.engine import each, flow_run_id, read_rows, say, write_rows
-from flows.trajectories import saved_trajectories, usage, write_pass
-from passbench.bench import Bench
+from flows.artifacts import keep_evaluation
+from flows.benches import benches_on
+from flows.engine import begun_before, flow_run_id, say
+from flows.evaluate_samples import Ended, Run, evaluate_samples
+from flows.trajectories import saved_trajectories, usage
 from passbench.score import score_rows
 from passbench.settings import Settings
 from storage.dataset import load_samples
 from storage.errors import PassNetError
 from storage.provenance import library_versions
 from storage.records import Sample
-from storage.schema import CATEGORIES, CONFIGS, RESULTS
+from storage.schema import CATEGORIES, CONFIGS
 from storage.versions import Store, Version
 
-CODE_VERSION = "4"
+CODE_VERSION = "5"
 """Part of a run's id; raised when authors or PassBench change so that old results must be measured again."""
 
-AHEAD = 24
-"""Samples whose passes are compiled together on a GPU before they are timed one by one."""
+HOURS = 3600
 
 
-@flow(name="evaluate-model")
+@flow(name="evaluate-model", retries=1, retry_delay_seconds=10, timeout_seconds=7 * 24 * HOURS)
 def evaluate_model(
     author: str = "distill",
     data: str = DEFAULT_DATA,
@@ -52,12 +52,17 @@ def evaluate_model(
     flush_l2: bool = False,
     rerun: bool = False,
     llm: dict[str, Any] | None = None,
+    runner: Literal["local", "ray"] = "local",
 ) -> dict:
     """Run authors on samples and publish their results; a finished sample is not run again unless `rerun` is set.
 
-    `author` names one author, or several separated by commas; `limit` is a number of samples. `model` and `llm`, the
+    `author` names one author, or several separated by commas; `limit` is a number of samples. `device` is one device,
+    several separated by commas ("cuda:0,cuda:1"; "cpu:2" is the CPU, twice), or "auto" for all GPUs: samples are spread
+    over them, one benchmark a device at a time, and the results do not depend on how many there are. With the `runner`
+    "ray" they are spread over the GPUs of Ray's cluster; `device` is "auto" or "cpu:N" then. `model` and `llm`, the
     options of `agent.llm.options`, are for the author "llm". Returns a summary: the version, and for each author's run
-    its scores and counts. A run that has used its money or time publishes what is finished, and says so.
+    its scores and counts. A run that has used its money or time publishes what is finished, and says so. As a
+    deployment it is tried once more where it fails, and goes on with what is finished.
     Raises PassNetError for what the caller can put right: an unknown author, version or sample, a full disk.
     """
     options = LlmOptions.from_dict(llm or {})
@@ -67,39 +72,26 @@ def evaluate_model(
     samples = load_samples(opened, split, [category] if category else CATEGORIES, limit=limit)
     if not samples:
         raise PassNetError(f"{opened.name} has no {category or ''} samples in split {split}; choose another split")
-    where = resolve_device(device)
     settings = Settings(protocol=protocol, flush_l2=flush_l2)
-    say(f"{len(samples)} samples of {opened.name}, authors {author}, on {where}")
 
     runs: dict[str, list[dict]] = {}
     trajectories: dict[str, list[dict]] = {}
-    stopped: dict[str, str] = {}
-    with Bench(where, settings) as bench:
+    ends: dict[str, Ended] = {}
+    start = time.monotonic()
+    with benches_on(device, settings, runner) as benches:
+        say(f"{len(samples)} samples of {opened.name}, authors {author}, on {benches.count} x {benches.kind}")
         for writer in authors:
-            run = run_id(opened, writer, samples, attempts, str(where), settings)
-            directory = Path(data) / "runs" / run
+            name = run_id(opened, writer, samples, attempts, benches.kind, settings)
+            run = Run(name, writer, Path(data).resolve() / "runs" / name, attempts, benches.kind == "cuda")
+            if rerun and not begun_before():
+                shutil.rmtree(run.directory, ignore_errors=True)
             if isinstance(writer, Interactive):
-                writer.begin([] if rerun else saved_trajectories(directory))
-            write = partial(write_sample, bench, writer, run, directory, attempts, rerun)
-            measure = partial(measure_sample, bench, writer, run, directory)
-            together = AHEAD if where.startswith("cuda") and not isinstance(writer, Interactive) else 1
-            runs[run] = []
-            number = 0
-            try:
-                for start in range(0, len(samples), together):
-                    written = list(each(write, samples[start : start + together], "write-sample"))
-                    if together > 1:
-                        bench.prepare([(own.sample, handed.pass_dir) for own in written for handed in own.passes])
-                    for rows in each(measure, written, "measure-sample"):
-                        runs[run] += rows
-                        say(f"[{number + 1}/{len(samples)}] {writer.name} {samples[number].sample}: {outcome(rows)}")
-                        number += 1
-            except RunLimitReached as limit:
-                if not runs[run]:
-                    raise
-                stopped[run] = str(limit)
-                say(str(limit))
-            trajectories[run] = saved_trajectories(directory)
+                writer.begin(saved_trajectories(run.directory))
+            ends[name] = evaluate_samples(run, samples, benches)
+            runs[name] = run.rows(samples)
+            trajectories[name] = saved_trajectories(run.directory)
+            if not runs[name]:
+                raise nothing_finished(ends[name])
 
     scores = [
         score
@@ -108,18 +100,33 @@ def evaluate_model(
         for score in score_rows(rows, run=run, author=writer.name, clock=clock)
     ]
     published = publish(store, opened, runs, scores, trajectories)
-    return {
+    seconds = time.monotonic() - start
+    summary = {
         "version": published.name,
         "path": str(published.path),
         "device": rows_device(runs),
         "times_meaningful": all(row["times_meaningful"] for rows in runs.values() for row in rows),
+        "seconds": seconds,
+        "devices": [{**use, "busy": use["seconds"] / seconds} for use in benches.uses()],
         "runs": [
-            summary(run, rows, [s for s in scores if s["run"] == run])
+            summary_of_run(run, rows, [s for s in scores if s["run"] == run])
             | ({"usage": usage(trajectories[run])} if trajectories[run] else {})
-            | ({"stopped": stopped[run]} if run in stopped else {})
+            | ({"stopped": ends[run].stopped} if ends[run].stopped else {})
+            | ({"lost": list(ends[run].lost)} if ends[run].lost else {})
             for run, rows in runs.items()
         ],
     }
+    keep_evaluation(summary)
+    return summary
+
+
+def nothing_finished(ended: Ended) -> PassNetError:
+    """Why there is nothing to publish."""
+    if ended.stopped:
+        return RunLimitReached(ended.stopped)
+    return PassNetError(
+        f"the benchmark's process ended at each sample, {ended.lost[0]} first: see the log for its words"
+    )
 
 
 def run_id(
@@ -127,71 +134,23 @@ def run_id(
     author: Author | Interactive,
     samples: Sequence[Sample],
     attempts: int,
-    device: str,
+    kind: str,
     settings: Settings,
 ) -> str:
-    """An id that is the same whenever the same would be measured: what is finished under it need not be repeated."""
+    """An id that is the same whenever the same would be measured: what is finished under it need not be repeated.
+
+    `kind` of device is "cpu" or "cuda": which ones, and how many, changes nothing.
+    """
     identity = {
         "samples": sorted([s.sample, *(v.variant_hash for v in s.variants)] for s in samples),
         "author": [author.name, attempts, *([dict(author.identity)] if isinstance(author, Interactive) else [])],
-        "device": device,
+        "device": kind,
         "settings": asdict(settings) | {"off": sorted(settings.off)},
         "libraries": library_versions(),
         "code": CODE_VERSION,
     }
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
     return f"{author.name}-{digest[:10]}"
-
-
-@dataclass(frozen=True)
-class Written:
-    """What an author hands in for a sample, by attempt; empty if the sample is measured already."""
-
-    sample: Sample
-    submissions: tuple[Submission, ...] = ()
-
-    @property
-    def passes(self) -> list[Submission]:
-        """Those that are a pass."""
-        return [each for each in self.submissions if each.compiler == "pass"]
-
-
-def write_sample(
-    bench: Bench, author: Author | Interactive, run: str, directory: Path, attempts: int, rerun: bool, sample: Sample
-) -> Written:
-    """Have the author write its passes for one sample, unless its results are in the run's directory already."""
-    if _results(directory, sample).exists() and not rerun:
-        return Written(sample)
-    submissions = []
-    for attempt in range(1, attempts + 1):
-        place = directory / "passes" / sample.sample / str(attempt)
-        if place.exists():  # of a run that was killed before it had measured, or that is measured again
-            shutil.rmtree(place)
-        submissions.append(write_pass(bench, author, run, directory, attempt, sample, rerun))
-    return Written(sample, tuple(submissions))
-
-
-def measure_sample(
-    bench: Bench, author: Author | Interactive, run: str, directory: Path, written: Written
-) -> list[dict]:
-    """Rows of the results table for one sample; read from the run's directory if they are there already."""
-    sample = written.sample
-    if not written.submissions:
-        return read_rows(_results(directory, sample), RESULTS)
-    rows = []
-    model = author.identity["model"] if isinstance(author, Interactive) else ""
-    for attempt, submission in enumerate(written.submissions, 1):
-        for result in bench.run(sample, submission.compiler, submission.pass_dir):
-            row = result.to_row(run=run, author=author.name, model=model, attempt=attempt)
-            if submission.reason and row["status"] == "ok" and not row["reason"]:
-                row["reason"] = submission.reason
-            rows.append(row)
-    write_rows(_results(directory, sample), rows, RESULTS)
-    return rows
-
-
-def _results(directory: Path, sample: Sample) -> Path:
-    return directory / f"{sample.sample}.parquet"
 
 
 def publish(
@@ -239,20 +198,12 @@ def _shards(version: Version, configs: Sequence[str]) -> set[str]:
     return {shard.sha256 for shard in version.manifest.shards if shard.config in configs}
 
 
-def outcome(rows: Sequence[dict]) -> str:
-    """One line about a sample's results."""
-    statuses = Counter(row["status"] for row in rows)
-    text = ", ".join(f"{count} {status}" for status, count in statuses.items())
-    speedups = [row["speedup_e2e"] for row in rows if row["speedup_e2e"] and row["times_meaningful"]]
-    return text + (f", e2e {min(speedups):.2f} to {max(speedups):.2f}" if speedups else "")
-
-
 def rows_device(runs: dict[str, list[dict]]) -> str:
     """The device that the rows were measured on."""
     return next((row["device"] for rows in runs.values() for row in rows), "")
 
 
-def summary(run: str, rows: Sequence[dict], scores: Sequence[dict]) -> dict:
+def summary_of_run(run: str, rows: Sequence[dict], scores: Sequence[dict]) -> dict:
     """A run in numbers, for the closing table."""
     failures = Counter((r["status"], (r["reason"] or "").split("\n")[0][:120]) for r in rows if r["status"] != "ok")
     e2e = {s["t"]: s["es_t"] for s in scores if s["clock"] == "e2e"}

@@ -12,11 +12,11 @@ from storage.schema import TRAJECTORIES
 
 
 def write_pass(
-    bench: Bench, author: Author | Interactive, run: str, directory: Path, number: int, sample: Sample, anew: bool
+    bench: Bench, author: Author | Interactive, run: str, directory: Path, number: int, sample: Sample
 ) -> Submission:
     """Have the author write its pass for attempt `number` into `directory`/passes.
 
-    An attempt that was interrupted goes on where it was, one that was finished is not repeated, unless `anew` is set.
+    An attempt that was interrupted goes on where it was, one that was finished is not repeated.
     """
     place = directory / "passes" / sample.sample / str(number)
     if not isinstance(author, Interactive):
@@ -38,7 +38,7 @@ def write_pass(
         str(bench.device),
         measure=lambda one, passes: list(bench.run(one, "pass", passes)),
         save=save,
-        saved=read_rows(saved, TRAJECTORIES)[0] if saved.exists() and not anew else None,
+        saved=read_rows(saved, TRAJECTORIES)[0] if saved.exists() else None,
         say=lambda text: say(f"{author.name} {sample.sample} attempt {number}: {text}"),
     )
     return author.attempt(sample, place, attempt)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _TEXTS = ("README.md", "manifest.json")
 """Files of a version beside its shards, the one that makes it visible last."""
+_BUCKETS = frozenset("s3 s3a gs gcs abfs abfss az adl oci oss".split())
+"""Protocols of stores that have no directories: to make one would make a bucket of whatever name was mistyped."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class Remote:
 
     def _claim(self, name: str, digest: str) -> None:
         claim = self._at(name, "claim")
-        self.fs.makedirs(self._at(name, "data"), exist_ok=True)
+        self._make_directory(self._at(name, "data"))
         try:
             self.fs.pipe_file(claim, digest.encode(), mode="create")
         except FileExistsError:
@@ -139,9 +141,14 @@ class Remote:
         """Copy a file there unless one of its size is; whether it was copied."""
         if self.fs.exists(target) and self.fs.size(target) == source.stat().st_size:
             return False
-        self.fs.makedirs(target.rpartition("/")[0], exist_ok=True)
+        self._make_directory(target.rpartition("/")[0])
         self.fs.put_file(str(source), target)
         return True
+
+    def _make_directory(self, path: str) -> None:
+        protocols = {self.fs.protocol} if isinstance(self.fs.protocol, str) else set(self.fs.protocol)
+        if not protocols & _BUCKETS:
+            self.fs.makedirs(path, exist_ok=True)
 
     def _get(self, source: str, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """Collapse a generated catalogue of configs over all config classes, as a listing of the Hub would have them.
 
-    python -m tests.benchmarks.collapse --configs 100000 --workers 2 --out tests/benchmarks/collapse
+    python -m tests.benchmarks.collapse --configs 100000 --workers 2 --out tests/benchmarks/tracing/collapse
 
 A config is a class's default with differences that fine-tunes and re-uploads have and that change no graph (label
 names, paths, versions, token ids, training and generation settings, notes of other tools), and with one of a few
@@ -111,19 +111,18 @@ def read_kinds() -> tuple[dict[str, Kind], dict[str, str]]:
         except Exception as error:  # a class whose default is no config; its models have their own
             unusable[name] = classify(error, "config")[1]
         else:
-            kinds[name] = Kind(
-                default, [each for each in variants(name, default) if _is_config({**default, **each[1]})]
-            )
+            first, *others = variants(name, default)
+            kinds[name] = Kind(default, [first, *(each for each in others if _is_another(default, each[1]))])
     return kinds, unusable
 
 
-def _is_config(fields: dict[str, Any]) -> bool:
-    """Whether the class takes the fields: some check them against each other."""
+def _is_another(default: dict[str, Any], fields: dict[str, Any]) -> bool:
+    """Whether the class makes another config of its default with these fields: some check theirs against each other,
+    or compute them themselves."""
     try:
-        spec_hash(json.dumps(fields))
-    except Exception:
+        return source.of_json({**default, **fields}) != source.of_json(default)
+    except Exception:  # any class refuses in its own way
         return False
-    return True
 
 
 def spec_hash(text: str) -> str:
@@ -154,7 +153,8 @@ def configs(kinds: dict[str, Kind], first: int) -> Iterator[tuple[str, str]]:
         name = names[number % len(names)]
         kind = kinds[name]
         variant, relevant = kind.variants[0] if draw.random() < 0.4 else draw.choice(kind.variants)
-        yield f"{name}/{variant}", json.dumps({**kind.default, **relevant, **irrelevant(draw, kind.default)})
+        fields = {**kind.default, **relevant}
+        yield f"{name}/{variant}", json.dumps({**fields, **irrelevant(draw, fields)})
 
 
 def variants(name: str, default: dict[str, Any]) -> Variants:
@@ -179,21 +179,25 @@ def variants(name: str, default: dict[str, Any]) -> Variants:
 def irrelevant(draw: random.Random, default: dict[str, Any]) -> dict[str, Any]:
     """Differences that change no graph: what a fine-tune, a re-upload or another version of the library writes."""
     number = draw.randrange(10**9)
+    labels = len(default.get("id2label") or {})
+    reads_end = default["architectures"][0].endswith("ForSequenceClassification")
+    generation = {"temperature": number / 10**9, "top_k": number % 90, "max_length": number % 512}
     kinds: list[dict[str, Any]] = [
         {"_name_or_path": f"/home/user{number}/checkpoint-{number % 9000}"},
         {"transformers_version": f"4.{number % 57}.{number % 4}"},
         {"torch_dtype": draw.choice(("float16", "bfloat16", "float32"))},
-        {"id2label": {str(n): f"label {number + n}" for n in range(2)}, "label2id": {f"label {number}": 0}},
+        {"id2label": {str(n): f"label {number + n}" for n in range(labels)}, "label2id": {f"label {number}": 0}},
         {"initializer_range": number / 10**10},
         {"use_cache": bool(number % 2)},
-        {"temperature": number / 10**9, "top_k": number % 90, "max_length": number % 512},
+        {key: value for key, value in generation.items() if key not in default},  # a few have fields of these names
         {"unsloth_version": f"2025.{number % 12}", "notes": "x" * (number % 200)},
         {"task_specific_params": {"summarization": {"num_beams": number % 9}}},
         {"tokenizer_class": f"Tokenizer{number % 5}"},
-        {"eos_token_id": number % 50} if isinstance(default.get("eos_token_id"), int) else {},
+        {"eos_token_id": number % 50} if isinstance(default.get("eos_token_id"), int) and not reads_end else {},
         {"quantization_config": {"quant_method": draw.choice(("gptq", "awq")), "bits": 4}},
     ]
-    return {key: value for each in draw.sample(kinds, draw.randrange(1, 7)) for key, value in each.items()}
+    found = {key: value for each in draw.sample(kinds, draw.randrange(1, 7)) for key, value in each.items()}
+    return found if labels else {key: value for key, value in found.items() if key not in ("id2label", "label2id")}
 
 
 def private_mb() -> float:
@@ -208,7 +212,7 @@ def page(result: dict[str, Any]) -> str:
     return (
         f"# Collapse of {result['configs']:,} configs over {result['classes']} config classes\n\n"
         f"`python -m tests.benchmarks.collapse --configs {result['configs']} --workers {result['workers']} "
-        f"--out tests/benchmarks/collapse`, transformers {result['versions']['transformers']}\n\n"
+        f"--out tests/benchmarks/tracing/collapse`, transformers {result['versions']['transformers']}\n\n"
         "| | |\n|---|---|\n"
         f"| specs, of as many variants | {result['specs']:,} of {result['specs_expected']:,} |\n"
         f"| specs that hold more than one variant | {result['collapsed_wrongly']} |\n"

@@ -3,8 +3,10 @@
     python -m tests.benchmarks.coverage_table --catalog timm --data DIR --out tests/benchmarks/coverage
 
 Run it with the libraries that the traces were made with (`tests.benchmarks.trace_corpus` makes them). Every entry of a
-catalogue counts, also one that shares another's spec and one that has no spec. Writes OUT/models.csv, a line an entry,
-and OUT/README.md: a table by source, and below it each source's failures by category and cause.
+catalogue counts, also one that shares another's spec and one that has no spec. `--earlier` has the models.csv of
+another run with the same libraries: what is not tried in DIR counts as it did there. Writes OUT/models.csv, a line an
+entry, and OUT/README.md: a table by source (task heads apart), and below it each source's failures by category and
+cause.
 """
 
 import argparse
@@ -44,10 +46,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--catalog", action="append", required=True)
     parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--earlier", type=Path, action="append", default=[])
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    entries = [entry for name in arguments.catalog for entry in read_catalog(name, None)]
-    lines = outcomes(entries, TraceStore(arguments.data / "traces"))
+    entries = list(dict.fromkeys(entry for name in arguments.catalog for entry in read_catalog(name, None)))
+    earlier = {line.model: line for path in arguments.earlier for line in read_lines(path)}
+    lines = [
+        earlier.get(line.model, line) if line.outcome == MISSING else line
+        for line in outcomes(entries, TraceStore(arguments.data / "traces"))
+    ]
     arguments.out.mkdir(parents=True, exist_ok=True)
     with (arguments.out / "models.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, [field.name for field in fields(Line)], lineterminator="\n")
@@ -85,12 +92,20 @@ def outcomes(entries: Sequence[Entry], store: TraceStore) -> list[Line]:
     return lines
 
 
+def read_lines(path: Path) -> list[Line]:
+    """The lines of a models.csv."""
+    kinds = {field.name: field.type for field in fields(Line)}
+    with path.open(newline="") as file:
+        return [Line(**{name: kinds[name](value) for name, value in row.items()}) for row in csv.DictReader(file)]
+
+
 def page(lines: Sequence[Line]) -> str:
     """The tables, as Markdown."""
     by_source: dict[str, list[Line]] = defaultdict(list)
     for line in lines:
-        by_source[line.source].append(line)
-    versions = sorted({each for source in by_source for each in library_versions(source)})
+        heads = " heads" if line.source == "transformers" and "/" in line.model else ""
+        by_source[line.source + heads].append(line)
+    versions = sorted({each for line in lines for each in library_versions(line.source)})
     said = ", ".join(f"{name} {version}" for name, version in versions)
     parts = [
         f"# Coverage\n\nTrace version {TRACE_VERSION}; {said}; Python {platform.python_version()}. Written by "

@@ -3,11 +3,15 @@
     python3 tests/benchmarks/trace_corpus.py --catalog timm --catalog transformers --workers 16 --data DIR
 
 Keeps a shard whenever `--shard` models are done, so it goes on where it stopped; `passnet build --data DIR` with the
-same libraries finds the traces. `--retry-failed` traces the models again that failed, when the tracing code can do more
-than before; put it after the other options. Prints a line a model and, at the end, a table by category of outcome.
+same libraries finds the traces. Catalogues are worked off in the order given, each in a random order of its own, so
+that what a budget leaves of one is a fair sample. `--retry-failed` traces the models again that failed, when the
+tracing code can do more than before; put it after the other options. `--done` leaves out what is traced elsewhere: a
+`models.csv` of `tests.benchmarks.coverage_table`. Prints a line a model and, at the end, a table by category of
+outcome.
 """
 
 import argparse
+import csv
 import random
 import sys
 import time
@@ -17,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from extraction.catalog import read_catalog
+from extraction.catalog import Entry, read_catalog
 from extraction.failures import CATEGORIES
 from extraction.trace_store import TraceStore
 from extraction.traces import Outcome
@@ -30,16 +34,15 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--shard", type=int, default=50, help="models that are kept at a time")
-    parser.add_argument("--limit", type=int, default=None, help="models, drawn at random")
+    parser.add_argument("--limit", type=int, default=None, help="models at most")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds a model")
     parser.add_argument("--memory", type=int, default=8_192, help="MiB a model")
     parser.add_argument("--retry-failed", nargs="*", metavar="CATEGORY", choices=CATEGORIES, default=None,
                         help="trace again what failed before with one of these categories (default: any)")  # fmt: skip
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds; the rest is left for another time")
+    parser.add_argument("--done", type=Path, action="append", default=[], help="models.csv of what need not be traced")
     arguments = parser.parse_args()
-    entries = [entry for name in arguments.catalog for entry in read_catalog(name, None)]
-    random.Random(0).shuffle(entries)  # so that what a budget leaves is a fair sample
-    entries = entries[: arguments.limit]
+    entries = to_trace(arguments.catalog, arguments.done)[: arguments.limit]
     store = TraceStore(arguments.data / "traces")
     retry = CATEGORIES if arguments.retry_failed == [] else arguments.retry_failed or ()
     missing = store.missing(entries, retry)
@@ -65,6 +68,17 @@ def main() -> None:
           f"{arguments.workers} workers, {seconds / max(done, 1):.1f} s a model")  # fmt: skip
     for end, count in ends.most_common():
         print(f"{count:6} {end}")
+
+
+def to_trace(catalogs: list[str], done: list[Path]) -> list[Entry]:
+    """The entries of catalogues, one catalogue after the other, without those that a table has as traced."""
+    traced = {row["model"] for path in done for row in csv.DictReader(path.open()) if row["outcome"] == "traced"}
+    found: dict[str, Entry] = {}
+    for name in catalogs:
+        entries = read_catalog(name, None)
+        random.Random(0).shuffle(entries)
+        found.update({entry.text: entry for entry in entries if entry.text not in traced | found.keys()})
+    return list(found.values())
 
 
 def line(number: int, outcome: Outcome) -> str:

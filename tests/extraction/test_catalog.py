@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from extraction import task_heads
 from extraction.catalog import Entry, parse_entry, read_catalog
 from extraction.sources import SOURCES
 from storage.errors import PassNetError
@@ -111,3 +112,11 @@ def test_a_whole_source(source: str, count: int) -> None:
     assert {entry.source for entry in entries} == {source}
     assert source in SOURCES
     assert read_catalog(source, limit=3) == entries[:3]
+
+
+def test_the_heads_of_the_most_used_types() -> None:
+    names = [entry.name for entry in read_catalog("transformers-heads")]
+    assert len(task_heads.MOST_USED) == len(set(task_heads.MOST_USED)) == 100
+    assert {name.partition("/")[0] for name in names} == set(task_heads.MOST_USED)
+    assert "bert/BertForMaskedLM" in names and "bert/BertModel" not in names
+    assert not [name for name in names if name.endswith("Config")]

@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
-from extraction.example_inputs import BATCH, TEXT_LENGTH, Example, by_signature, first_parameter
+from extraction import real
+from extraction.example_inputs import BATCH, CHOICES, TEXT_LENGTH, Example, by_signature, first_parameter
 from extraction.failures import ModelError
 
 
@@ -151,3 +153,71 @@ def test_images_that_stand_in_the_text_come_in_no_form() -> None:
     config = {"image_token_id": 3}
     parameters = "input_ids=None, pixel_values=None, spatial_shapes=None, attention_mask=None"
     assert shapes(parameters, config).keys() == {"input_ids", "attention_mask"}
+
+
+def test_where_kinds_of_tokens_are_told_media_stand_in_the_text() -> None:
+    parameters = "input_ids=None, pixel_values=None, target_sizes=None, mm_token_type_ids=None"
+    assert shapes(parameters, {}).keys() == {"input_ids"}
+
+
+class TextForMultipleChoice(torch.nn.Module):
+    """Reads its texts one by one."""
+
+    def forward(self, input_ids, attention_mask=None):
+        choices = input_ids.shape[1]
+        read = input_ids.flatten(0, 1) * attention_mask.flatten(0, 1)
+        return read.sum(1).view(-1, choices)
+
+
+def test_a_choice_is_of_several_texts() -> None:
+    with torch.device("meta"):
+        made = by_signature(TextForMultipleChoice(), {})
+        scores = TextForMultipleChoice()(**{name: each.tensor for name, each in made.items()})
+    assert made["input_ids"].dims == made["attention_mask"].dims == ("batch", None, "sequence")
+    assert tuple(scores.shape) == (BATCH, CHOICES)
+
+
+class WideFrames(torch.nn.Module):
+    """Asks its mask for values, unless the mask is a fake, and then reads 560 values a frame."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(560, 8)
+
+    def forward(self, input_features, input_features_mask):
+        if not isinstance(input_features_mask, FakeTensor) and bool(input_features_mask.all()):
+            return None
+        return self.linear(input_features)
+
+
+def test_a_layout_is_wrong_where_the_shapes_behind_the_values_do_not_fit() -> None:
+    with torch.device("meta"):
+        made = by_signature(WideFrames(), {"num_mel_bins": 80})
+    assert tuple(made["input_features"].tensor.shape) == (BATCH, 1000, 560)
+
+
+class Session:
+    """As the models of tracking have one: it keeps the prompts of each object."""
+
+    def __init__(self, video_height, video_width, dtype, inference_device, inference_state_device, **other):
+        self.size, self.device = (video_height, video_width), inference_device
+        self.points, self.obj_with_new_inputs = {}, []
+
+    def obj_id_to_idx(self, number):
+        return number - 1
+
+    def add_point_inputs(self, index, frame, points):
+        self.points[index, frame] = points
+
+
+def test_a_session_is_made_anew_for_each_call() -> None:
+    class Tracker(torch.nn.Module):
+        def forward(self, inference_session: Session, frame_idx=None, frame=None):
+            return inference_session
+
+    made = by_signature(Tracker(), {"image_size": 32})
+    prompt, again = made["inference_session"].make(), real.with_values(made)["inference_session"].make()
+    assert prompt is not again and (prompt.device, again.device) == ("meta", "cpu")
+    assert again.size == (32, 32) and again.points.keys() == {(0, 0)} and again.obj_with_new_inputs == [1]
+    assert all(each.device.type == "cpu" for each in again.points[0, 0].values())
+    assert tuple(made["frame"].tensor.shape) == (3, 32, 32) and made["frame_idx"] == 0

@@ -20,6 +20,9 @@ def spec(name: str, changes: dict) -> Spec:
     return Spec("transformers", config, hash_of("transformers", config), ())
 
 
+SMALL = {"d_model": 16, "vocab_size": 50, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
+
+
 @pytest.fixture(scope="module")
 def xlm() -> Spec:
     """A model that asks whether its longest text is as long as its input."""
@@ -52,6 +55,18 @@ def test_values_and_weights_do_not_depend_on_what_was_drawn_before() -> None:
     assert all(each.device.type == "cpu" for each in [*weights, first["sound"].tensor, first["ids"].tensor])
 
 
+def test_texts_end_where_a_classifier_looks_for_their_end() -> None:
+    with torch.device("meta"):
+        inputs = {"input_ids": tensor((2, 5), ("batch", "sequence"), torch.int64)}
+        classifier = source.build(spec("bart/BartForSequenceClassification", SMALL).fields)
+        assert real.end_of_text(source.build(spec("bart", SMALL).fields)) is None
+    ids = real.with_values(inputs, real.end_of_text(classifier))["input_ids"].tensor
+    assert ids.tolist() == [[1, 1, 1, 1, classifier.config.eos_token_id]] * 2
+    other = spec("bart/BartForSequenceClassification", {**SMALL, "eos_token_id": 7})
+    assert other.config_hash != spec("bart/BartForSequenceClassification", SMALL).config_hash
+    assert spec("bart", {"eos_token_id": 7}).config_hash == spec("bart", {}).config_hash
+
+
 def test_a_class_that_reads_a_part_of_its_type_s_config_gets_that_part() -> None:
     changes = {"decoder": {**source.config("musicgen")["decoder"], "hidden_size": 32, "num_attention_heads": 2}}
     config = spec("musicgen", changes).fields
@@ -73,3 +88,24 @@ def test_numbers_of_layers_fit_the_layers_that_are_kept() -> None:
     config = {**source.config("bert"), "part": {"vision_feature_layer": [24, 18, -5, 0], "num_hidden_layers": 25}}
     part = source.normalise(config)["part"]
     assert part == {"vision_feature_layer": [1, 1, -2, 0], "num_hidden_layers": 2}
+
+
+def test_no_part_of_a_model_keeps_past_keys_and_values() -> None:
+    with torch.device("meta"):
+        model = source.build(spec("llava", {}).fields)
+    assert model.config.use_cache is False and model.config.text_config.use_cache is False
+
+
+def test_masks_with_a_pattern_of_their_own_leave_no_trace_of_vmap() -> None:
+    from transformers import BertConfig, masking_utils
+
+    source.build(spec("bert", {"num_hidden_layers": 1}).fields)
+
+    def near(batch: torch.Tensor, head: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+        return (query - key).abs() < 2
+
+    config = BertConfig()
+    config._attn_implementation = "sdpa"
+    made = masking_utils.create_bidirectional_mask(config, torch.zeros(2, 5, 8), None, and_mask_function=near)
+    distance = torch.arange(5)[:, None] - torch.arange(5)
+    assert torch.equal(made, (distance.abs() < 2).expand(2, 1, 5, 5))

@@ -39,6 +39,33 @@ def test_task_heads_differ_from_their_base() -> None:
     assert spec("transformers:bert/BertForSequenceClassification").fields["num_labels"] == 2
 
 
+def test_labels_count_where_a_head_has_them() -> None:
+    three = {"id2label": {str(number): f"label {number}" for number in range(3)}}
+    for head, differs in (("BertForTokenClassification", True), ("BertForMaskedLM", False), ("BertModel", False)):
+        config = transformers_source.config(f"bert/{head}")
+        changed = transformers_source.normalise({**config, **three})
+        assert (changed != transformers_source.normalise(config)) is differs
+    own = transformers_source.config("pvt/PvtForImageClassification")
+    assert own["id2label"] is None and transformers_source.normalise(own)["num_labels"] == own["num_labels"] == 1000
+
+
+def test_layers_that_a_head_reads_are_kept() -> None:
+    config = transformers_source.normalise(transformers_source.config("dpt"))
+    assert config["num_hidden_layers"] == 4 and config["backbone_out_indices"] == [0, 1, 2, 3]
+
+
+def test_a_classifier_of_texts_has_a_token_that_does_not_count() -> None:
+    assert transformers_source.config("gpt2")["pad_token_id"] is None
+    assert transformers_source.config("gpt2/GPT2ForSequenceClassification")["pad_token_id"] == 0
+    assert transformers_source.config("bert/BertForSequenceClassification")["pad_token_id"] == BERT["pad_token_id"]
+
+
+def test_another_name_of_the_number_of_layers_follows_it() -> None:
+    config = {**BERT, "num_blocks": BERT["num_hidden_layers"]}
+    assert transformers_source.normalise(config)["num_blocks"] == 2
+    assert transformers_source.normalise({**config, "num_blocks": 7})["num_blocks"] == 7
+
+
 def test_library_versions_are_in_the_trace_key_and_not_in_the_hash() -> None:
     now = spec("timm:resnet18")
     later = Spec(now.source, now.config, now.config_hash, (("timm", "99"), ("torch", "99")))
@@ -57,6 +84,7 @@ BERT = transformers_source.config("bert")
         {"architectures": ["BertForMaskedLM"]},
         {"dtype": "bfloat16"},
         {"initializer_range": 0.5},
+        {"init_std": 0.5},
         {"bos_token_id": 7},
         {"use_cache": False},
         {"num_hidden_layers": 24},

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import nn
+from torch import fx, nn
 
 from extraction.capture import Captured, capture
 from extraction.catalog import parse_entry
 from extraction.classify import classify
 from extraction.example_inputs import BATCH
 from extraction.failures import CATEGORIES, ModelError, classify_end
-from extraction.normalise import readable
+from extraction.normalise import graph_record, normalise, readable
 from extraction.plausible import with_ranges
 from extraction.spec import Spec, spec_of
 from extraction.trace import Trace, trace, with_kernels
@@ -159,6 +159,19 @@ def test_operators_that_are_called_as_methods_are_functions() -> None:
 class Checkpointed(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.utils.checkpoint.checkpoint(torch.relu, x, use_reentrant=False)
+
+
+def test_the_operands_of_a_reflected_operator_change_places() -> None:
+    graph = fx.Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+    difference = graph.call_method("__rsub__", (x, y))
+    graph.output(graph.call_method("__and__", (difference, x)))
+    module = fx.GraphModule(nn.Module(), graph)
+    normalise(module)
+    record = graph_record(module.graph, {})
+    assert record.op_sequence == ["operator.sub", "operator.and_"]
+    three, five = torch.tensor(3), torch.tensor(5)
+    assert to_module(record, "cpu")(three, five).item() == (5 - 3) & 3
 
 
 def test_higher_order_operators_are_refused_with_a_reason() -> None:

@@ -29,7 +29,7 @@ class Prefect:
 
     def __call__(self, *arguments: str, timeout: float = 240) -> subprocess.CompletedProcess:
         return subprocess.run(
-            [str(BIN / "prefect"), "--no-prompt", *arguments],
+            [sys.executable, "-m", "prefect", "--no-prompt", *arguments],
             cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=timeout,
         )  # fmt: skip
 
@@ -37,7 +37,7 @@ class Prefect:
     def background(self, log: Path, *arguments: str) -> Iterator[subprocess.Popen]:
         with log.open("w") as output:
             process = subprocess.Popen(
-                [str(BIN / "prefect"), *arguments], cwd=ROOT, env=self.environment,
+                [sys.executable, "-m", "prefect", *arguments], cwd=ROOT, env=self.environment,
                 stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
             try:

@@ -100,7 +100,7 @@ def test_all_three_deployments_run_to_completion(data_dir, tmp_path):
 
             catalog = Store(data_dir).open("v1").manifest.parameters["catalog"]
             rebuilt = schedule_soon(prefect, catalog=catalog)
-            given = [part for p in ("author=eager", "limit=2", "device=cpu") for part in ("-p", p)]
+            given = [part for p in ("author=eager", "limit=2", "device=cpu:2") for part in ("-p", p)]
             watch = ("--watch", "--watch-interval", "1")
             evaluated = prefect("deployment", "run", "evaluate-model/evaluate-model", *watch, *given)
             assert evaluated.returncode == 0, evaluated.stdout + log.read_text()[-3000:]
@@ -108,6 +108,8 @@ def test_all_three_deployments_run_to_completion(data_dir, tmp_path):
             assert latest.name == "v2"
             assert latest.manifest.flow_run
             assert set(latest.table("results")["author"].to_pylist()) == {"eager"}
+            (page,) = [a for a in call(prefect, "artifacts/filter", {}) if a["key"] == "evaluation"]
+            assert page["description"] == "results in v2" and page["data"].count("| cpu |") == 2, "one line a device"
 
             pushed = start(prefect, "push-splits", repo="owner/passnet")
             for run in (pushed, rebuilt):

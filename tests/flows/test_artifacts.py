@@ -1,0 +1,57 @@
+"""What a run's page on the server shows: scores, devices, failures by cause, in tables that nothing breaks."""
+
+from flows.artifacts import build_page, evaluation_page, progress_of
+
+RUN = {
+    "run": "llm-0123456789",
+    "samples": 2,
+    "variants": 3,
+    "ok": 2,
+    "es": {"-5": 1.25, "0": 1.5},
+    "aggregate": {"e2e": 1.1, "device": None},
+    "failures": [["wrong", "output 0[1] | nan\nhere", 1]],
+    "usage": {"cost_usd": 1.5},
+    "stopped": "the run has used $1.50 of $1.00",
+    "lost": ["fusible-a"],
+}
+EVALUATED = {
+    "version": "v2",
+    "device": "NVIDIA H200",
+    "times_meaningful": True,
+    "seconds": 90.0,
+    "devices": [{"device": "cuda:1", "lots": 4, "lost": 1, "seconds": 45.0, "busy": 0.5}],
+    "runs": [RUN],
+}
+
+
+def rows(page: str) -> list[list[str]]:
+    """The cells of every line of a table but rules."""
+    lines = [line.replace("\\|", "¦").strip("|").split("|") for line in page.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line] for line in lines if set("".join(line)) - set("- ")]
+
+
+def test_an_evaluation_has_scores_cost_devices_and_failures():
+    page = evaluation_page(EVALUATED)
+    assert "3 variants in 1.5 minutes." in page and "No GPU" not in page
+    assert ["llm-0123456789", "2", "3", "2", "1.250", "1.100", "-", "$1.50", RUN["stopped"], "1"] in rows(page)
+    assert ["cuda:1", "4", "1", "45.000", "50%"] in rows(page)
+    assert ["llm-0123456789", "wrong", "1", "output 0[1] ¦ nan here"] in rows(page)
+    assert "No GPU ran" in evaluation_page(EVALUATED | {"times_meaningful": False})
+
+
+def test_a_build_has_counts_and_failures_by_category():
+    failures = {"timm:a": "timeout: 600 s", "timm:b": "timeout: 600 s", "timm:c": "graph_break: it prints: twice"}
+    counts = {
+        "models": 9,
+        "traced": 6,
+        "subgraphs": {"fusible": 40},
+        "samples": {"eval": 3},
+        "dropped": {"no input": 2},
+    }
+    page = build_page({"version": "v1", "failures": failures, **counts})
+    assert ["models traced", "6 of 9"] in rows(page) and ["dropped: no input", "2"] in rows(page)
+    assert rows(page)[-2:] == [["timeout", "2"], ["graph_break", "1"]]
+
+
+def test_outside_a_flow_run_there_is_no_bar():
+    progress_of("models")(50.0)
