@@ -79,16 +79,19 @@ def _with_small_gradients(found: Variant, prepared: Prepared, parts: Split) -> t
 
 def _prepared(variant: Variant, parts: Split) -> Prepared:
     """The backward graph with what cutting needs to know; its kernels only where its category asks for them."""
-    kernels = None
+    kernels, refusal = None, None
     if variant.category == "fusible":
         try:
             needed = kernels_by_op(parts.backward, parts.inputs)
         except LoweringError as error:
-            raise BackwardError("TorchInductor cannot lower it") from error
-        kernels = tuple(tuple(sorted(numbers)) for numbers in needed)
+            refusal = error
+        else:
+            kernels = tuple(tuple(sorted(numbers)) for numbers in needed)
     prepared = prepare(TracedGraph("backward", 0, parts.backward, parts.inputs, kernels))
     if isinstance(prepared, Invalid):
         raise BackwardError(f"does not propagate: {prepared.cause}")
+    if refusal is not None:
+        raise BackwardError("TorchInductor cannot lower it") from refusal
     return prepared
 
 

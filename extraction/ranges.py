@@ -51,7 +51,8 @@ def required(graph: Graph, infos: Sequence[ValueInfo]) -> list[Interval]:
     """For each value of a subgraph the interval that the ops reading it need its elements to be in.
 
     `infos` describes the values of `graph`. Needs pass backwards through views, casts, choices, sums and products, so
-    that they suffice and are not all that would: each of two summands is asked for half.
+    that they suffice and are not all that would: each of two summands is asked for half, and
+    a minuend for the upper half.
     """
     needs = [ANY] * len(infos)
     for number in reversed(range(len(graph.ops))):
@@ -121,6 +122,11 @@ def _arithmetic(op: Op, name: str, result: Interval) -> Iterator[Need]:
             half = Interval(result.low / 2, result.high / 2)
         elif "mul" in name and result.low >= 0:
             half = Interval(math.sqrt(result.low), math.sqrt(result.high))
+        elif "sub" in name and math.isfinite(result.low) and math.isfinite(result.high):
+            middle = (result.high - result.low) // 2
+            yield left, Interval(result.low + middle, result.high)
+            yield right, Interval(0.0, middle)
+            return
         else:
             return
         yield left, half

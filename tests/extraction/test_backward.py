@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -221,3 +222,14 @@ def test_the_half_precisions_share_a_trace_and_it_is_that_of_each() -> None:
         assert shared == [each for variant in variants for each in backward(variant, expected)]
         assert found == expected
         assert all(each.occurrences == subgraph.occurrences for each in shared)
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "batch_norm"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_norms_have_no_half_precision_backward_for_their_statistics_differ_by_device(name: str, dtype: str) -> None:
+    """CUDA: "Expected save_mean to have type Float but got Half"; the CPU asks for the half type."""
+    variant, dropped = SUBGRAPHS[name], Counter()
+    inputs = tuple(replace(each, dtype=dtype) for each in variant.inputs)
+    assert list(backward(variant, Counter()))
+    assert not list(backward(variant.with_changes(inputs=inputs), dropped))
+    assert dropped == {"backward: does not propagate: dtype": 1}

@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import pytest
@@ -111,6 +112,18 @@ def test_needs_suffice(size: int, constant: int, how: str) -> None:
     for end in (hints["low"], hints["high"]):
         ids = torch.full((4,), int(end))
         to_module(graph, "cpu").forward(ids, torch.zeros(size + constant, 2))
+
+
+@given(st.integers(1, 50), st.sampled_from(["operator.sub", "torch.ops.aten.sub.Tensor"]))
+def test_differences_of_indices_are_indices(size: int, name: str) -> None:
+    """As where a box's left edge is taken off its right one and the width looked up."""
+    inputs = (IDS, IDS, Input("w", "parameter", "float32", (size, 2), (2, 1)))
+    graph = Graph(3, (_call(name, Ref(0), Ref(1)), _call("torch.nn.functional.embedding", Ref(3), Ref(2))), (Ref(4),))
+    needs = required(graph, propagate(graph, inputs).values)
+    left, right = (drawn_from(TensorValue("int64", (4,), (1,), 0), Interval(0.0, math.inf), need) for need in needs[:2])
+    for end, other in itertools.product(("low", "high"), repeat=2):
+        ids = (torch.full((4,), int(hints[at])) for hints, at in ((left, end), (right, other)))
+        to_module(graph, "cpu").forward(*ids, torch.zeros(size, 2))
 
 
 def test_subscripts_and_places_of_aten_need_what_is_inside() -> None:
