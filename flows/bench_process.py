@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from flows.engine import LOGGER, say
+from flows.engine import IDS, LOGGER, say
 from passbench.bench import Bench
 from passbench.result import VariantResult
 from passbench.settings import Settings
@@ -156,7 +156,8 @@ def _repeat(heard: Connection) -> None:
     """Say here what the process says there, until it ends."""
     with contextlib.suppress(EOFError):
         while True:
-            say(heard.recv())
+            message, level, ids = heard.recv()
+            say(message, level, **ids)
 
 
 # In the process
@@ -189,7 +190,8 @@ class _Sayer(logging.Handler):
         self.says = says
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.says.send(record.getMessage())
+        ids = {name: getattr(record, name) for name in IDS if hasattr(record, name)}
+        self.says.send((record.getMessage(), record.levelno, ids))
 
 
 def _enter(scratch: str, cores: set[int], says: Connection) -> None:
@@ -198,7 +200,7 @@ def _enter(scratch: str, cores: set[int], says: Connection) -> None:
     tempfile.tempdir = scratch
     os.sched_setaffinity(0, cores)
     LOGGER.handlers[:] = [_Sayer(says)]
-    LOGGER.setLevel(logging.INFO)
+    LOGGER.setLevel(logging.DEBUG)  # what is shown is for the parent to say
     LOGGER.propagate = False
 
 

@@ -25,6 +25,9 @@ R = TypeVar("R")
 
 LOGGER = logging.getLogger("passnet")
 
+IDS = ("run", "sample", "variant")
+"""What a line of progress may be about."""
+
 
 def flow_run_id() -> str | None:
     """The id of the flow run that this is part of; None outside of one."""
@@ -38,9 +41,12 @@ def begun_before() -> bool:
     return bool(context and context.flow_run and context.flow_run.run_count > 1)
 
 
-def say(message: str) -> None:
-    """One line of progress, to the flow run's log or to the `passnet` logger."""
-    (get_run_logger() if FlowRunContext.get() else LOGGER).info(message)
+def say(message: str, level: int = logging.INFO, **ids: str) -> None:
+    """One line of progress, to the flow run's log or to the `passnet` logger.
+
+    `ids` (`IDS`) become attributes of the log record, which a JSON formatter writes beside the flow run's own.
+    """
+    (get_run_logger() if FlowRunContext.get() else LOGGER).log(level, message, extra=ids)
 
 
 def each(step: Callable[[T], R], items: Iterable[T], name: str) -> Iterator[R]:

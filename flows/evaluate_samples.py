@@ -4,6 +4,7 @@ What is done is a file of rows in the run's directory, there complete or not at 
 however many devices, reads it and goes on.
 """
 
+import logging
 import shutil
 from collections import Counter
 from collections.abc import Sequence
@@ -117,7 +118,8 @@ def evaluate_lot(run: Run, bench: Bench, lot: Lot) -> None:
         bench.prepare([(s, one.pass_dir) for _, s, handed in written for one in handed if one.compiler == "pass"])
     for number, sample, submissions in written:
         rows = measure_sample(run, bench, sample, submissions)
-        say(f"[{number}/{lot.total}] {run.name} {sample.sample} on {bench.device}: {outcome(rows)}")
+        line = f"[{number}/{lot.total}] {run.name} {sample.sample} on {bench.device}: {outcome(rows)}"
+        say(line, run=run.name, sample=sample.sample)
 
 
 def write_sample(run: Run, bench: Bench, sample: Sample) -> list[Submission]:
@@ -140,6 +142,8 @@ def measure_sample(run: Run, bench: Bench, sample: Sample, submissions: Sequence
             if submission.reason and row["status"] == "ok" and not row["reason"]:
                 row["reason"] = submission.reason
             rows.append(row)
+            line = f"{run.name} {sample.sample} {row['variant_hash'][:12]}: {row['status']} {row['reason']}"
+            say(line, logging.DEBUG, run=run.name, sample=sample.sample, variant=row["variant_hash"])
     write_rows(run.results(sample), rows, RESULTS)
     return rows
 

@@ -1,5 +1,6 @@
 """Several devices: two slots of the CPU do what one does, a process that is lost costs nothing, limits hold for all."""
 
+import logging
 import multiprocessing
 import os
 import time
@@ -79,6 +80,22 @@ def test_two_devices_do_what_one_does_and_repeat_nothing(benches, tmp_path):
     assert steady(two.rows(SAMPLE_LIST)) == steady(one.rows(SAMPLE_LIST))
     assert [use["device"] for use in benches.uses()] == ["cpu", "cpu"]
     assert sum(use["lots"] for use in benches.uses()) == len(SAMPLE_LIST)
+
+
+def test_lines_of_the_log_say_which_run_sample_and_variant_they_are_about(benches, tmp_path, caplog):
+    caplog.set_level(logging.DEBUG, logger="passnet")
+    one = SAMPLE_LIST[0]
+    expected = {("r", one.sample, variant) for variant in ("", *(v.variant_hash for v in one.variants))}
+
+    def lines() -> set[tuple[str, str, str]]:
+        return {(r.run, r.sample, getattr(r, "variant", "")) for r in caplog.records if hasattr(r, "sample")}
+
+    run = Run("r", Baseline("eager", "eager"), tmp_path, 1, gpu=False)
+    assert evaluate_samples(run, [one], benches) == Ended()
+    deadline = time.monotonic() + 10
+    while lines() != expected and time.monotonic() < deadline:  # they come from another process
+        time.sleep(0.05)
+    assert lines() == expected
 
 
 def test_what_a_step_raises_is_raised_here_and_the_rest_is_not_begun(benches, tmp_path):
