@@ -1,6 +1,5 @@
 """Evaluation: results and scores land as a new version, finished samples are not run again, failures are records."""
 
-import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -10,13 +9,14 @@ from flows.evaluate_model import evaluate_model
 from storage.errors import PassNetError
 from storage.versions import Store
 from tests.flows.commands import error_line, passnet, passnet_json
+from tests.support.stores import few
 
 
 @pytest.fixture(scope="module")
 def evaluated(built, tmp_path_factory):
     """A data directory in which two authors have been evaluated, and the summary."""
     data = tmp_path_factory.mktemp("evaluated") / "data"
-    shutil.copytree(built, data)
+    few(Store(built).latest(), data, samples=3, variants=3)
     done = evaluate_model.fn(author="eager,distill", data=str(data), category="fusible", limit=3, device="cpu")
     return data, done
 

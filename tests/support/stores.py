@@ -1,14 +1,18 @@
 """Small versions to test with, and what can be done to them."""
 
+import math
 import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
-from storage.schema import SUBGRAPHS
+from storage.dataset import load_samples
+from storage.records import Variant
+from storage.schema import SAMPLES, SUBGRAPHS
 from storage.versions import Store, Version
 
 ROOT = Path(__file__).parents[2]
@@ -23,6 +27,27 @@ def subgraphs(*names: str) -> pa.Table:
 def build(store: Store, *names: str, parent: Version | None = None) -> Version:
     tables = {("fusible", "train"): subgraphs(*names), ("fusible", "eval"): subgraphs()}
     return store.publish(tables, kind="build", parent=parent, **NOTHING)[0]
+
+
+def few(version: Version, data: Path, samples: int, variants: int) -> Version:
+    """A version in a new data directory: fusible evaluation samples of another, with their smallest variants alone.
+
+    Kernels are interpreted here, slowly.
+    """
+
+    def size(variant: Variant) -> int:
+        return sum(math.prod(each.shape) for each in variant.inputs)
+
+    chosen = [
+        replace(sample, variants=tuple(sorted(sample.variants, key=size)[:variants]))
+        for sample in load_samples(version, "eval", ["fusible"], limit=samples)
+    ]
+    rows = [variant.to_row() for sample in chosen for variant in sample.variants]
+    tables = {
+        ("fusible", "eval"): pa.Table.from_pylist(rows, SUBGRAPHS),
+        ("samples", "eval"): pa.Table.from_pylist([sample.to_row() for sample in chosen], SAMPLES),
+    }
+    return Store(data).publish(tables, kind="build", parent=None, **NOTHING)[0]
 
 
 def names(version: Version, split: str | None = "train") -> list[str]:
