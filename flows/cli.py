@@ -65,7 +65,7 @@ def main() -> None:
 @workers_option
 @device_option
 @author_option(default="eager,inductor,distill", show_default=True)
-@limit_option("Evaluation samples to benchmark.", 6)
+@limit_option("Evaluation samples to benchmark.", 3)
 @json_option
 def quickstart(data: Path, workers: int | None, device: str, author: str, limit: int, as_json: bool) -> None:
     """The whole job on a built-in catalogue: build a version, evaluate authors, publish the results.
