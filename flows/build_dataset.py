@@ -21,7 +21,7 @@ from extraction.workers import MEMORY_MB, TIMEOUT_S, trace_all
 from flows import DEFAULT_DATA
 from flows.artifacts import keep_build, progress_of
 from flows.dataset_rows import dataset_tables, eval_families, results_that_hold
-from flows.engine import each, flow_run_id, say
+from flows.engine import HOURS, each, flow_run_id, say
 from flows.shards import shard_pool
 from flows.subgraphs import Subgraphs, cut, digest_of, vary, working
 from flows.traced import Traced, find_traces
@@ -30,8 +30,6 @@ from storage.versions import Store, Version
 
 SHARD_MODELS = 100
 """Models in a shard of tracing at most; a build that is killed loses at most the shard in progress."""
-
-HOURS = 3600
 
 
 @flow(name="build-dataset", retries=1, retry_delay_seconds=10, timeout_seconds=3 * 24 * HOURS)

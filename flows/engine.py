@@ -25,6 +25,9 @@ R = TypeVar("R")
 
 LOGGER = logging.getLogger("passnet")
 
+HOURS = 3600
+"""Seconds of an hour, in which time-outs of flows are given."""
+
 IDS = ("run", "sample", "variant")
 """What a line of progress may be about."""
 

@@ -19,7 +19,7 @@ from agent.registry import author as author_named
 from flows import DEFAULT_DATA
 from flows.artifacts import keep_evaluation
 from flows.benches import benches_on
-from flows.engine import begun_before, flow_run_id, say
+from flows.engine import HOURS, begun_before, flow_run_id, say
 from flows.evaluate_samples import Ended, Run, evaluate_samples
 from flows.trajectories import saved_trajectories, usage
 from passbench.score import score_rows
@@ -33,8 +33,6 @@ from storage.versions import Store, Version
 
 CODE_VERSION = "5"
 """Part of a run's id; raised when authors or PassBench change so that old results must be measured again."""
-
-HOURS = 3600
 
 
 @flow(name="evaluate-model", retries=1, retry_delay_seconds=10, timeout_seconds=7 * 24 * HOURS)

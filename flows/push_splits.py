@@ -5,11 +5,9 @@ from dataclasses import asdict
 from prefect import flow
 
 from flows import DEFAULT_DATA
-from flows.engine import say
+from flows.engine import HOURS, say
 from storage.hub import push
 from storage.versions import Store
-
-HOURS = 3600
 
 
 @flow(name="push-splits", retries=1, retry_delay_seconds=300, timeout_seconds=12 * HOURS)
