@@ -27,7 +27,6 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import pyarrow as pa
 import torch
 
 from agent.distill import Distill
@@ -37,14 +36,14 @@ from passbench.contract import read_pass_dir
 from storage.dataset import load_samples
 from storage.provenance import git_state, library_versions
 from storage.records import Sample
-from storage.schema import SAMPLES, SUBGRAPHS
-from storage.versions import Store, Version
+from storage.versions import Version
 from tests.benchmarks.agent_checks import Kill, checks, finished, used
 from tests.benchmarks.run_bench import floating_dtype
 from tests.flows.prefect_server import ROOT, Prefect, prefect_server
 from tests.support.llm_server import LlmServer
 from tests.support.llm_solver import Solver
 from tests.support.processes import below, wait_for_end
+from tests.support.stores import publish_samples
 
 KEY = "sk-scripted-0123456789-nobody-may-see-this"
 MODEL = "openai-chat:scripted"
@@ -127,7 +126,7 @@ def prepare(arguments: argparse.Namespace, out: Path) -> tuple[dict[str, dict[st
         raise SystemExit(
             f"{version.name} has {len(kept)} samples with a pass among {len(found)}, not {arguments.limit}"
         )
-    publish([sample for sample, _ in kept], out / "data")
+    publish_samples([sample for sample, _ in kept], out / "data")
     return {sample.sample: files for sample, files in kept}, version.manifest.digest
 
 
@@ -146,16 +145,6 @@ def solution(sample: Sample, directory: Path) -> dict[str, str]:
     task = Distill(seconds=10.0).task(sample, -math.inf)
     submission = task.write(list(task.gains())[:_REGIONS], Style(), directory)
     return dict(read_pass_dir(directory).files) if submission.pass_dir else {}
-
-
-def publish(samples: list[Sample], data: Path) -> None:
-    """The samples as version v1 of `data`."""
-    tables: dict[tuple[str, str], pa.Table] = {}
-    for category in _CATEGORIES:
-        variants = [v.to_row() for s in samples if s.category == category for v in s.variants]
-        tables[category, "eval"] = pa.Table.from_pylist(variants, SUBGRAPHS)
-    tables["samples", "eval"] = pa.Table.from_pylist([s.to_row() for s in samples], SAMPLES)
-    Store(data).publish(tables, kind="build", parent=None, parameters={}, summary={})
 
 
 def run(solver: Solver, out: Path, arguments: argparse.Namespace, watch: Stopwatch) -> Kill:

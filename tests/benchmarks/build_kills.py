@@ -9,7 +9,6 @@ gets a JSON line a build: when it was killed, what was finished by then, and whe
 """
 
 import argparse
-import hashlib
 import json
 import os
 import random
@@ -81,8 +80,10 @@ def start(catalog: Path, data: Path) -> subprocess.Popen:
 def contents(data: Path) -> dict[str, str]:
     """SHA-256 of every shard of the newest version, but for the models', which say how long each was traced."""
     newest = Store(data).latest()
-    shards = [p for p in newest.path.rglob("*.parquet") if p.parent.name != "models"] if newest else []
-    return {str(p.relative_to(newest.path)): hashlib.sha256(p.read_bytes()).hexdigest() for p in shards}
+    if newest is None:
+        return {}
+    newest.verify()
+    return {shard.path: shard.sha256 for shard in newest.manifest.shards if shard.config != "models"}
 
 
 if __name__ == "__main__":

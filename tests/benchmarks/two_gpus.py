@@ -97,12 +97,10 @@ def parse_arguments() -> argparse.Namespace:
 
 def chosen(arguments: argparse.Namespace, data: Path) -> dict:
     """Publish the chosen samples, with few variants each, as the version of a new data directory; how many."""
-    import pyarrow as pa
-
     from storage.dataset import load_samples
-    from storage.schema import SAMPLES, SUBGRAPHS
     from storage.version import Version
     from storage.versions import Store
+    from tests.support.stores import publish_samples
 
     is_version = (arguments.data / "manifest.json").exists()
     version = Version.open(arguments.data) if is_version else Store(arguments.data).open()
@@ -115,13 +113,7 @@ def chosen(arguments: argparse.Namespace, data: Path) -> dict:
             step = max(1, len(fitting) // arguments.variants)
             samples.append(replace(sample, variants=tuple(fitting[::step][: arguments.variants])))
     if not Store(data).names():
-        tables = {
-            (arguments.category, "eval"): pa.Table.from_pylist(
-                [v.to_row() for s in samples for v in s.variants], SUBGRAPHS
-            ),
-            ("samples", "eval"): pa.Table.from_pylist([s.to_row() for s in samples], SAMPLES),
-        }
-        Store(data).publish(tables, kind="build", parent=None, parameters={}, summary={})
+        publish_samples(samples, data)
     return {
         "dataset": version.manifest.digest[:12],
         "samples": len(samples),

@@ -123,7 +123,8 @@ def test_differences_of_indices_are_indices(size: int, name: str) -> None:
     left, right = (drawn_from(TensorValue("int64", (4,), (1,), 0), Interval(0.0, math.inf), need) for need in needs[:2])
     for end, other in itertools.product(("low", "high"), repeat=2):
         ids = (torch.full((4,), int(hints[at])) for hints, at in ((left, end), (right, other)))
-        to_module(graph, "cpu").forward(*ids, torch.zeros(size, 2))
+        (rows,) = to_module(graph, "cpu").forward(*ids, torch.zeros(size, 2))
+        assert rows.shape == (4, 2)
 
 
 def test_subscripts_and_places_of_aten_need_what_is_inside() -> None:

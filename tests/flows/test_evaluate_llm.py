@@ -22,12 +22,12 @@ from flows.llm_options import llm_options
 from passbench.contract import NAMES_FILE
 from storage.errors import PassNetError
 from storage.records import Sample
-from storage.schema import SAMPLES, SUBGRAPHS
+from storage.schema import SAMPLES
 from storage.versions import Store
 from tests.agent.llm_support import text_of
 from tests.passbench.samples import add_relu_sample, spec, variant
 from tests.support.llm_server import LlmServer, Reply
-from tests.support.stores import ROOT
+from tests.support.stores import ROOT, publish_samples
 
 KEY = "sk-a-key-that-nobody-may-see-0123456789"
 MODEL = "openai-chat:scripted"
@@ -75,14 +75,8 @@ def root(tmp_path_factory):
     variants = {"solved": good.variants, "unsolved": (variant(scaled, spec("x", 4, 8), name="u0"),)}
     variants["held"] = (variant(scaled, spec("x", 2, 2), name="h0"),)
     splits = {"solved": "train", "unsolved": "train", "held": "eval"}
-    tables = {}
-    for split in ("train", "eval"):
-        names = [name for name in variants if splits[name] == split]
-        rows = [v.with_changes(family_hash=name).to_row() for name in names for v in variants[name]]
-        tables["fusible", split] = pa.Table.from_pylist(rows, SUBGRAPHS)
-        samples = [Sample(f"fusible-{name}", name, "fusible", split, variants[name]).to_row() for name in names]
-        tables["samples", split] = pa.Table.from_pylist(samples, SAMPLES)
-    Store(root / "data").publish(tables, kind="build", parent=None, parameters={}, summary={})
+    samples = [Sample(f"fusible-{name}", name, "fusible", splits[name], variants[name]) for name in variants]
+    publish_samples(samples, root / "data")
     return root
 
 

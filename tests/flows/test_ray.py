@@ -4,15 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from flows.evaluate_model import evaluate_model
 from storage.errors import PassNetError
-from storage.schema import SAMPLES, SUBGRAPHS
 from storage.versions import Store
 from tests.flows.prefect_server import ROOT, prefect_server
 from tests.flows.test_devices import SAMPLE_LIST, steady
+from tests.support.stores import publish_samples
 
 RUN = """
 import json, sys
@@ -28,12 +27,7 @@ if __name__ == "__main__":
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """A data directory with a version of a few samples."""
-    rows = [v.with_changes(family_hash=s.family_hash).to_row() for s in SAMPLE_LIST for v in s.variants]
-    tables = {
-        ("fusible", "eval"): pa.Table.from_pylist(rows, SUBGRAPHS),
-        ("samples", "eval"): pa.Table.from_pylist([s.to_row() for s in SAMPLE_LIST], SAMPLES),
-    }
-    Store(tmp_path / "data").publish(tables, kind="build", parent=None, parameters={}, summary={})
+    publish_samples(SAMPLE_LIST, tmp_path / "data")
     return tmp_path / "data"
 
 

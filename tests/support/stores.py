@@ -5,14 +5,15 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from storage.dataset import load_samples
-from storage.records import Variant
-from storage.schema import SAMPLES, SUBGRAPHS
+from storage.records import Sample, Variant
+from storage.schema import CONFIGS, SUBGRAPHS
 from storage.versions import Store, Version
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +30,17 @@ def build(store: Store, *names: str, parent: Version | None = None) -> Version:
     return store.publish(tables, kind="build", parent=parent, **NOTHING)[0]
 
 
+def publish_samples(samples: Sequence[Sample], data: Path) -> Version:
+    """A version of these samples alone, in their splits, in a new data directory."""
+    tables: dict[tuple[str, str], list[dict]] = {}
+    for sample in samples:
+        rows = [variant.with_changes(family_hash=sample.family_hash).to_row() for variant in sample.variants]
+        tables.setdefault((sample.category, sample.split), []).extend(rows)
+        tables.setdefault(("samples", sample.split), []).append(sample.to_row())
+    whole = {key: pa.Table.from_pylist(rows, CONFIGS[key[0]]) for key, rows in tables.items()}
+    return Store(data).publish(whole, kind="build", parent=None, **NOTHING)[0]
+
+
 def few(version: Version, data: Path, samples: int, variants: int) -> Version:
     """A version in a new data directory: fusible evaluation samples of another, with their smallest variants alone.
 
@@ -42,12 +54,7 @@ def few(version: Version, data: Path, samples: int, variants: int) -> Version:
         replace(sample, variants=tuple(sorted(sample.variants, key=size)[:variants]))
         for sample in load_samples(version, "eval", ["fusible"], limit=samples)
     ]
-    rows = [variant.to_row() for sample in chosen for variant in sample.variants]
-    tables = {
-        ("fusible", "eval"): pa.Table.from_pylist(rows, SUBGRAPHS),
-        ("samples", "eval"): pa.Table.from_pylist([sample.to_row() for sample in chosen], SAMPLES),
-    }
-    return Store(data).publish(tables, kind="build", parent=None, **NOTHING)[0]
+    return publish_samples(chosen, data)
 
 
 def names(version: Version, split: str | None = "train") -> list[str]:
