@@ -64,7 +64,7 @@ def _call_all(job: Job) -> None:
             job.side.ask(Warm(), job.side.settings.first_call_timeout)
         for variant in job.variants:
             if not _call_once(job, variant):
-                job.side.stop()
+                job.side.recover()
 
 
 def _call_once(job: Job, variant: Variant) -> bool:

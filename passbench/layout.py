@@ -81,6 +81,11 @@ def raw(memory: torch.Tensor, block: Block, calls: int) -> torch.Tensor:
     return memory[block.offset : block.offset + calls * block.step]
 
 
+def same(one: torch.Tensor, other: torch.Tensor, block: Block, calls: int) -> bool:
+    """Whether a block holds the same bytes in two arenas."""
+    return torch.equal(*(raw(memory, block, calls).view(torch.int64) for memory in (one, other)))  # not byte by byte
+
+
 def draw(
     memory: torch.Tensor, layout: Layout, specs: tuple[Input, ...], seed: int, index: int, how: Distribution
 ) -> None:

@@ -32,7 +32,7 @@ class Settings:
     repeats: int | None = None  # and more where they are noisy, up to so many times as many on top
     draws: int | None = None  # input sets on which correctness is decided
     noise: float = 0.2  # times are noisy above this IQR/median,
-    precision: float = 0.02  # or where the speedup's 95% interval is wider than this to each side
+    precision: float = 0.025  # or where the speedup's 95% interval is wider than this to each side
     flush_l2: bool = False  # empty the L2 cache before every timed call
     seed: int | None = None  # of inputs and order; None draws one that no pass can know
     protocol: str = "passnet"

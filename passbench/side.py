@@ -12,7 +12,7 @@ from passbench import arena, usage
 from passbench.launcher import Launcher
 from passbench.process import Process, WorkerDied, WorkerTimeout
 from passbench.settings import Settings
-from passbench.wire import Code, Command, Open, Reply, Shut
+from passbench.wire import Code, Command, Open, Ping, Reply, Shut
 
 _FIRST_BYTES = {"cpu": 1 << 20, "cuda": 256 << 20}
 _MOST_AHEAD = 1 << 30
@@ -43,6 +43,14 @@ class Side:
         """End the worker; the next command starts another."""
         if self._process is not None:
             self._process.kill()
+
+    def recover(self) -> None:
+        """After a failure: keep a worker that is still well, and so all that it has loaded; end another."""
+        if self._process is not None and self._process.alive:
+            with contextlib.suppress(WorkerDied, WorkerTimeout):
+                if self._process.ask(Ping(), self.settings.call_timeout).code is Code.OK:
+                    return
+        self.stop()
 
     def pause(self) -> None:
         """Let the worker do nothing until `resume`; one that has started processes is ended instead."""

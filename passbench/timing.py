@@ -73,8 +73,9 @@ def median_iqr(values: Sequence[float]) -> tuple[float, float]:
 def speedup_interval(eager: Sequence[float], candidate: Sequence[float]) -> tuple[float, float]:
     """The 95% interval of median(eager) / median(candidate), by bootstrap over pairs; seeded, so it is repeatable."""
     pairs = np.array((eager, candidate), dtype=np.float64)
-    chosen = np.random.default_rng(0).integers(0, pairs.shape[1], (_RESAMPLES, pairs.shape[1]))
-    a, b = np.median(pairs[:, chosen], axis=2)
+    count = pairs.shape[1]
+    drawn = np.sort(pairs[:, np.random.default_rng(0).integers(0, count, (_RESAMPLES, count))], axis=2)
+    a, b = (drawn[..., (count - 1) // 2] + drawn[..., count // 2]) / 2  # medians; np.median takes twice as long
     low, high = np.percentile(a / b, (2.5, 97.5))
     return float(low), float(high)
 

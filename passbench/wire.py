@@ -172,7 +172,7 @@ class Warm:
 
 @dataclass(frozen=True)
 class Ping:
-    """Answer, and do nothing else."""
+    """Answer once the device has done all that it was given; what went wrong there shows here."""
 
 
 Command = Open | Shut | Load | Describe | Run | Observe | Stage | Go | Collect | Warm | Ping

@@ -61,6 +61,7 @@ class Worker:
     def __init__(self, device: torch.device, arena_fd: int | None) -> None:
         self.device, self._arena_fd = device, arena_fd
         self._arena: arena.Arena | None = None
+        self._made: arena.Made = {}
         self._rules: dict[str, list[PassRule]] = {}
         self._call: Callable | None = None
         self._rewritten: tuple[fx.GraphModule, tuple[fx.Node, ...]] | None = None
@@ -80,7 +81,7 @@ class Worker:
             Go: self._go,
             Collect: self._collect,
             Warm: self._warm,
-            Ping: lambda _: Reply(Code.OK),
+            Ping: self._ping,
         }
 
     def handle(self, command: Command) -> Reply:
@@ -100,12 +101,12 @@ class Worker:
             return Reply(Code.RUNTIME_ERROR, text=_explain(error))
 
     def _open(self, command: Open) -> Reply:
-        self._forget()
+        self._forget_all()
         self._arena = arena.open_handle(command.handle, self._arena_fd)
         return Reply(Code.OK)
 
     def _shut(self, command: Shut) -> Reply:
-        self._forget()
+        self._forget_all()
         self._synchronize()
         if self._arena is not None:
             self._arena.close()
@@ -119,11 +120,19 @@ class Worker:
         self._synchronize()
         return Reply(Code.OK)
 
+    def _ping(self, command: Ping) -> Reply:
+        self._synchronize()  # what has failed on the device shows here
+        return Reply(Code.OK)
+
     def _forget(self) -> None:
         self._staged, self._results, self._staging = [], [], None
 
-    def _load(self, command: Load) -> Reply:
+    def _forget_all(self) -> None:
         self._forget()
+        self._made.clear()
+
+    def _load(self, command: Load) -> Reply:
+        self._forget_all()
         self._called, self._rewritten = False, None
         module = to_module(from_json(command.graph), self.device)
         if command.compiler != "pass":
@@ -240,7 +249,7 @@ class Worker:
 
     def _inputs(self, batch: Batch) -> list[tuple[torch.Tensor | int, ...]]:
         columns = [
-            arena.tensors_at(self._arena, x, batch.calls) if isinstance(x, Block) else [x] * batch.calls
+            arena.tensors_at(self._arena, x, batch.calls, self._made) if isinstance(x, Block) else [x] * batch.calls
             for x in batch.inputs
         ]
         rows = list(zip(*columns, strict=True)) if columns else [()] * batch.calls

@@ -46,7 +46,7 @@ def test_both_sides_see_the_same_tensors_each_alone_in_its_storage(stride):
     layout = lay.lay_out(one, (OUT,), 2, random.Random(0))
     lay.draw(arena.bytes, layout, one, 0, 0, Distribution.NORMAL)
     (block,), (slot,) = layout.batch.inputs, layout.batch.outputs
-    first, second = tensors_at(other, block, 2)
+    first, second = tensors_at(other, block, 2, {})
     assert (first.shape, first.stride()) == ((3, 4), stride)
     assert torch.equal(torch.stack([first, second]), lay.view(arena.bytes, block, 2))
     assert not torch.equal(first, second)
@@ -57,6 +57,18 @@ def test_both_sides_see_the_same_tensors_each_alone_in_its_storage(stride):
     slots_at(other, slot, 2)[1].fill_(2)
     assert lay.view(arena.bytes, slot, 2)[1].eq(2).all()
     assert lay.poisoned(arena.bytes, slot, 2).tolist() == [True, False]
+    arena.close()
+
+
+def test_what_a_call_does_to_its_tensors_does_not_reach_the_next_call():
+    arena, made = CpuArena(1 << 16), {}
+    block = Block(512, 512, torch.float32, (3, 4), (4, 1))
+    (first,) = tensors_at(arena, block, 1, made)
+    first.fill_(1).unsqueeze_(0).set_(torch.ones(7))
+    (second,) = tensors_at(arena, block, 1, made)
+    assert second is not first and second.shape == (3, 4) and second.eq(1).all()
+    (again,) = tensors_at(arena, block._replace(shape=(4, 3), stride=(3, 1)), 1, made)
+    assert again.shape == (4, 3) and again.data_ptr() == second.data_ptr()
     arena.close()
 
 
@@ -86,6 +98,6 @@ def test_an_arena_grows_and_cannot_be_cut_short():
 def test_without_elements():
     arena = CpuArena(4096)
     block = Block(0, ALIGNMENT, torch.float32, (0, 3), (3, 1))
-    assert [t.shape for t in tensors_at(arena, block, 2)] == [(0, 3), (0, 3)]
+    assert [t.shape for t in tensors_at(arena, block, 2, {})] == [(0, 3), (0, 3)]
     assert not lay.poisoned(arena.bytes, block, 2).any()
     arena.close()

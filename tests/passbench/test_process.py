@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -230,6 +231,16 @@ def test_a_zygote_that_dies_is_replaced(tmp_path):
     assert one.ask(Ping(), 60).code is Code.OK
     one.close()
     launcher.close()
+
+
+def test_a_worker_that_is_well_after_a_failure_is_kept(side, tmp_path):
+    assert load(side, tmp_path, "raises", "raise ValueError").code is Code.COMPILE_ERROR
+    pid = side._process.pid
+    side.recover()
+    assert side.ask(Ping(), 60).code is Code.OK and side._process.pid == pid
+    os.kill(pid, signal.SIGKILL)
+    side.recover()
+    assert side.ask(Ping(), 60).code is Code.OK and side._process.pid != pid
 
 
 def test_a_worker_starts_in_a_fraction_of_a_second(side):

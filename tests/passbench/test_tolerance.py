@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from passbench.tolerance import LEVELS, Comparison, close, t_min, tolerance
+from passbench.tolerance import LEVELS, Comparison, close, surely_close, t_min, tolerance
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128]
 VALUES = st.lists(
@@ -53,6 +53,33 @@ def test_agreement_is_monotone_in_the_level(values, noise, dtype):
     b = torch.tensor(values).to(dtype)
     passed = [close(b + noise, b, t) for t in LEVELS]
     assert passed == sorted(passed)
+
+
+@given(
+    st.lists(st.floats(width=32), min_size=1, max_size=8),
+    st.lists(st.floats(0, 1.5), min_size=8, max_size=8),
+    st.sampled_from(LEVELS),
+    st.sampled_from(FLOATS),
+)
+@settings(max_examples=500, deadline=None)
+def test_what_single_precision_is_sure_of_holds_in_double(values, shares, t, dtype):
+    b = torch.tensor(values, dtype=torch.float64).to(dtype)
+    allowed = tolerance(t, dtype)
+    share = torch.tensor(shares[: len(values)], dtype=torch.float64)
+    a = (b + share * (allowed.atol + allowed.rtol * b.abs())).to(dtype)
+    assert close(a, b, t) or not surely_close(a, b, t)
+
+
+@pytest.mark.parametrize("dtype", FLOATS[:3])
+def test_single_precision_is_sure_of_all_but_the_edge(dtype):
+    b = torch.linspace(-3, 3, 1000).to(dtype)
+    allowed = tolerance(-2, dtype)
+    limit = allowed.atol + allowed.rtol * b.double().abs()
+    assert surely_close((b + 0.9 * limit).to(dtype), b, -2)
+    assert not surely_close((b + 1.1 * limit).to(dtype), b, -2)
+    for other in (math.nan, math.inf):
+        assert not surely_close(torch.full_like(b, other), b, 1)
+    assert not surely_close(torch.ones(3, dtype=torch.int64), torch.ones(3, dtype=torch.int64), 1)
 
 
 def test_equal_outputs_pass_at_the_lowest_level():
