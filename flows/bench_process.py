@@ -212,7 +212,7 @@ def _end_with_parent() -> None:
 def _open(device: str, settings: Settings) -> int:
     global _bench
     if device.startswith("cuda"):
-        torch.cuda.set_device(device)  # nothing of this process goes to another GPU
+        torch.cuda.set_device(torch.device(device).index or 0)  # nothing of this process goes to another GPU
     _bench = Bench(device, settings)
     for result in _bench.run(_SMALL, "eager"):
         if result.status != "ok":

@@ -10,7 +10,7 @@ from queue import SimpleQueue
 import torch
 
 from passbench import layout as lay
-from passbench.inputs import Distribution
+from passbench.inputs import Distribution, InputError
 from passbench.process import WorkerDied, WorkerTimeout
 from passbench.side import Side
 from passbench.wire import Code, Describe, Load, Warm
@@ -76,7 +76,10 @@ def _call_once(job: Job, variant: Variant) -> bool:
     load = Load(to_json(variant.graph), job.compiler, job.pass_dir)
     if side.ask(load, settings.load_timeout).code is not Code.OK:
         return False
-    lay.draw(side.memory, layout, variant.inputs, 0, 0, Distribution.NORMAL)
+    try:
+        lay.draw(side.memory, layout, variant.inputs, 0, 0, Distribution.NORMAL)
+    except InputError:
+        return True
     if side.device.type == "cuda":
         torch.cuda.synchronize(side.device)
     timeout = settings.first_call_timeout if job.pass_dir is None else settings.call_timeout

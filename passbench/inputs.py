@@ -38,6 +38,10 @@ def generator(seed: int, index: int, device: torch.device | str) -> torch.Genera
     return torch.Generator(device).manual_seed(int.from_bytes(digest, "little") >> 1)
 
 
+class InputError(ValueError):
+    """The record of an input says nothing that values could be drawn from."""
+
+
 def integer_value(spec: Input) -> int:
     """The value of a Python integer input: its `low` (1 if none). It is a size, so no draw varies it."""
     return 1 if spec.low is None else int(spec.low)
@@ -47,11 +51,14 @@ def fill(values: torch.Tensor, spec: Input, how: Distribution, gen: torch.Genera
     """Draw `values`, the memory of one input as a contiguous tensor of its dtype, in place.
 
     Integers are uniform in [low, high], both inclusive; booleans too, with low 0 and high 1; integers without a range
-    are 0 or 1, so that they can index anything.
+    are 0 or 1, so that they can index anything. Of a range the part is used that the dtype can hold. Raises InputError
+    for a range that is none.
     """
     if values.numel() == 0:
         return
     dtype = values.dtype
+    if spec.low is not None and not spec.low <= (spec.low if spec.high is None else spec.high):
+        raise InputError(f"input {spec.name}: no values lie in [{spec.low}, {spec.high}]")
     if not (dtype.is_floating_point or dtype.is_complex):
         low, high = _integer_range(spec, dtype)
         _integers(values, low, high, gen)
@@ -60,12 +67,12 @@ def fill(values: torch.Tensor, spec: Input, how: Distribution, gen: torch.Genera
         how = Distribution.NORMAL
     direct = dtype not in _NOT_DRAWN
     target = values if direct else torch.empty(values.shape, dtype=torch.float32, device=values.device)
-    low, high = _float_range(spec)
+    low, high = _float_range(spec, dtype)
     if low is None:
         _fill_normal(target, spec, how, gen)
     elif dtype.is_complex:
         for part in torch.view_as_real(target).unbind(-1):
-            part.uniform_(low, high, generator=gen)
+            _uniform(part, low, high, gen)
     else:
         _fill_range(target, low, high, how, gen)
     if not direct:
@@ -88,17 +95,15 @@ def _integers(values: torch.Tensor, low: int, high: int, gen: torch.Generator) -
 def _integer_range(spec: Input, dtype: torch.dtype) -> tuple[int, int]:
     if spec.low is None:
         return 0, 1
-    low = int(spec.low)
-    high = low if spec.high is None else int(spec.high)
-    if dtype != torch.bool:
-        info = torch.iinfo(dtype)
-        low, high = max(low, info.min), min(high, info.max, 2**62)
-    return low, max(low, high)
+    least, most = (0, 1) if dtype == torch.bool else (torch.iinfo(dtype).min, min(torch.iinfo(dtype).max, 2**62))
+    low, high = (int(min(max(x, least), most)) for x in (spec.low, spec.low if spec.high is None else spec.high))
+    return low, high
 
 
-def _float_range(spec: Input) -> tuple[float, float] | tuple[None, None]:
+def _float_range(spec: Input, dtype: torch.dtype) -> tuple[float, float] | tuple[None, None]:
     if spec.low is not None:
-        return spec.low, spec.low if spec.high is None else spec.high
+        most = torch.finfo(dtype).max  # a mask's -3.4e38 is more than half precision holds
+        return tuple(min(max(x, -most), most) for x in (spec.low, spec.low if spec.high is None else spec.high))
     if spec.role == "buffer" and spec.mean is None and spec.std is None:
         return _BUFFER_RANGE
     return None, None
@@ -117,13 +122,20 @@ def _fill_normal(values: torch.Tensor, spec: Input, how: Distribution, gen: torc
         values.masked_fill_(_nine_of_ten(values, gen), 0)
 
 
+def _uniform(values: torch.Tensor, low: float, high: float, gen: torch.Generator) -> None:
+    """Also from ranges wider than the largest number, which torch refuses."""
+    half = high / 2 - low / 2 > torch.finfo(values.dtype).max / 2
+    scale = 2 if half else 1
+    values.uniform_(low / scale, high / scale, generator=gen).mul_(scale)
+
+
 def _fill_range(values: torch.Tensor, low: float, high: float, how: Distribution, gen: torch.Generator) -> None:
     if how is Distribution.OFFSET:
-        values.uniform_(high - (high - low) / 4, high, generator=gen)
+        _uniform(values, high - (high / 4 - low / 4), high, gen)
         return
-    values.uniform_(low, high, generator=gen)
+    _uniform(values, low, high, gen)
     if how is Distribution.SCALED:
-        upper = values > (low + high) / 2
+        upper = values > low / 2 + high / 2
         values.fill_(low).masked_fill_(upper, high)
     elif how is Distribution.SPARSE:
         values.masked_fill_(_nine_of_ten(values, gen), min(max(0.0, low), high))

@@ -9,7 +9,7 @@ import torch
 from passbench import layout as lay
 from passbench.contract import PassFiles
 from passbench.evidence import Observation, judge
-from passbench.inputs import CORRECTNESS, Distribution
+from passbench.inputs import CORRECTNESS, Distribution, InputError
 from passbench.layout import Layout
 from passbench.process import WorkerDied, WorkerTimeout
 from passbench.result import EAGER_FAILED, ERROR_CODES, Errors, Timing
@@ -168,7 +168,10 @@ class Trial:
         layout = lay.lay_out(self.variant.inputs, outputs, calls, self.rng if fresh else random.Random(0))
         if layout.middle > self.private.numel():
             self.private = torch.empty(layout.middle, dtype=torch.uint8, device=self.private.device)
-        lay.draw(self.private, layout, self.variant.inputs, self.seed, self.draws if fresh else 0, how)
+        try:
+            lay.draw(self.private, layout, self.variant.inputs, self.seed, self.draws if fresh else 0, how)
+        except InputError as error:
+            raise _failed("runtime_error", str(error), eager=True) from None
         self.draws += 1
         for side in (self.eager, self.candidate, self.double):
             if side is not None:

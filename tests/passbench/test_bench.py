@@ -1,5 +1,6 @@
 """Passes and baselines through both processes, as rows."""
 
+import math
 from dataclasses import replace
 
 import pyarrow as pa
@@ -184,10 +185,14 @@ def test_eager_against_itself_with_every_kind_of_output_and_input(bench):
 def test_where_eager_fails_nothing_is_scored(bench):
     bad = variant(lambda x, y: (x @ y,), spec("x", 2, 3), spec("y", 2, 3), name="bad")
     huge = variant(lambda x: (x + 1,), spec("x", 1 << 40), name="huge")
-    results = list(bench.run(sample(bad, huge, *add_relu_sample((2,)).variants), "eager"))
-    assert [r.status for r in results] == ["runtime_error", "runtime_error", "ok"]
-    assert all(r.error_code is None and r.reason.startswith(EAGER_FAILED) for r in results[:2])
-    assert "arena_bytes" in results[1].reason
+    none = variant(lambda x: (x + 1,), spec("x", 3, low=math.nan, high=1.0), name="none")
+    what = sample(bad, huge, none, *add_relu_sample((2,)).variants)
+    results = list(bench.run(what, "eager"))
+    assert [r.status for r in results] == ["runtime_error", "runtime_error", "runtime_error", "ok"]
+    assert all(r.error_code is None and r.reason.startswith(EAGER_FAILED) for r in results[:3])
+    assert "arena_bytes" in results[1].reason and "input x: no values lie in [nan, 1.0]" in results[2].reason
+    bench.prepare([(what, PASSES / "add_relu")])  # leaves them to `run`
+    assert [r.status for r in bench.run(what, "pass", PASSES / "add_relu")] == [r.status for r in results]
     rows = [r.to_row(run="r", author="a") for r in results]
     assert {s["n"] for s in score_rows(rows, run="r", author="a")} == {1}
 

@@ -1,9 +1,11 @@
+import math
+
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from passbench.inputs import CORRECTNESS, Distribution, generator, make_input, make_inputs
+from passbench.inputs import CORRECTNESS, Distribution, InputError, generator, make_input, make_inputs
 from storage.records import Input, dtype_of
 from tests.passbench.samples import spec
 
@@ -49,6 +51,35 @@ def test_values_stay_in_the_declared_range(how):
     assert set(n.tolist()) == {3, 4, 5}  # both ends belong to the range
     assert set(draw(spec("b", 100, dtype="bool"), how).tolist()) == {True, False}
     assert set(draw(spec("i", 100, dtype="int32"), how).tolist()) == {0, 1}
+
+
+FLOATS = ["float32", "float16", "bfloat16", "float64"]
+
+
+@given(
+    st.floats(allow_nan=False),
+    st.floats(allow_nan=False),
+    st.sampled_from([*FLOATS, "int64", "int8", "uint8", "bool"]),
+    st.sampled_from(CORRECTNESS),
+)
+@example(-3.4028234663852886e38, 0.0, "bfloat16", Distribution.NORMAL)
+@example(-1e300, 1e300, "float32", Distribution.OFFSET)
+@settings(max_examples=300, deadline=None)
+def test_every_range_gives_values_that_the_dtype_holds(one, other, dtype, how):
+    low, high = sorted((one, other))
+    x = draw(spec("x", 50, dtype=dtype, low=low, high=high), how)
+    assert torch.isfinite(x).all()
+    if dtype in FLOATS:
+        most = torch.finfo(x.dtype).max
+        ends = torch.tensor([min(max(e, -most), most) for e in (low, high)], dtype=torch.float64).to(x.dtype)
+        assert (x >= ends[0]).all() and (x <= ends[1]).all()
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.0, 0.0), (math.nan, 1.0), (0.0, math.nan)])
+def test_a_range_that_is_none_is_an_error(low, high):
+    for dtype in ("float32", "int64"):
+        with pytest.raises(InputError, match="input x: no values"):
+            draw(spec("x", 3, dtype=dtype, low=low, high=high))
 
 
 def test_distributions():
