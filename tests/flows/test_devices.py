@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from agent.author import Baseline, Submission
 from agent.llm.author import Llm
 from agent.llm.options import LlmOptions
+from flows.bench_process import BenchProcess
 from flows.benches import BenchProcesses, OneBench
 from flows.device import LEAST_CORES, core_shares, resolve_devices
 from flows.evaluate_samples import ROUNDS, Ended, Run, evaluate_samples, lots
@@ -183,3 +184,10 @@ def test_gpus_are_taken_once_each():
     for name in ("cuda,cuda:0", "cpu,cuda"):
         with pytest.raises(PassNetError, match="twice, or GPUs beside the CPU"):
             resolve_devices(name)
+
+
+@pytest.mark.gpu
+def test_a_process_of_the_gpu_that_is_named_without_a_number():
+    one = BenchProcess("cuda", Settings(), set(os.sched_getaffinity(0)))
+    one.start()
+    one.close()
