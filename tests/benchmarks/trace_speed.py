@@ -3,9 +3,9 @@
     python -m tests.benchmarks.trace_speed --models 40 --out tests/benchmarks/tracing/speed.json
 
 The models are drawn at random from timm and transformers, or named by `--catalog FILE`. Both ways run one model at a
-time and do the same work: spec to traced graphs with kernel counts. The warm time has the start of the server in it,
-and the library imports and warm-up traces that the server does once. `--profile N` then traces the first N in this
-process and times the stages.
+time and do the same work: spec to traced graphs, once without and once with the kernel counts that cutting needs. The
+warm time has the start of the server in it, and the library imports and warm-up traces that the server does once.
+`--profile N` then traces the first N in this process and times the stages.
 """
 
 import argparse
@@ -18,22 +18,30 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from extraction.catalog import Entry, read_catalog
-from extraction.pool import ENVIRONMENT
+from extraction.pool import ENVIRONMENT, run_tasks
 from extraction.spec import Spec, library_versions, spec_of, specs_of
-from extraction.workers import prepare, trace_all
+from extraction.workers import MEMORY_MB, TIMEOUT_S, prepare, trace_task
 
 ROOT = Path(__file__).resolve().parents[2]
 COLD = """
 import json, sys
 from extraction.workers import trace_task
-for answer in trace_task(json.loads(sys.argv[1])): pass
+from tests.benchmarks.trace_speed import trace_alone
+for answer in {"whole": trace_task, "alone": trace_alone}[sys.argv[2]](json.loads(sys.argv[1])): pass
 print(json.dumps({"traced": "graphs" in answer}))
 """
+TASKS = {"alone": "tests.benchmarks.trace_speed:trace_alone", "whole": "extraction.workers:trace_task"}
+
+
+def trace_alone(payload: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """A worker's task that ends with the graphs, and counts no kernels."""
+    yield next(trace_task(payload))
 
 
 def main() -> None:
@@ -46,30 +54,10 @@ def main() -> None:
     entries = [entry for name in arguments.catalog or ("timm", "transformers") for entry in read_catalog(name)]
     random.Random(0).shuffle(entries)
     chosen = with_spec(entries, arguments.models)
-    started, processor = time.monotonic(), children_seconds()
-    rows = []
-    for number, outcome in enumerate(trace_all(chosen, workers=1), 1):
-        rows.append(outcome.row)
-        print(f"[{number}] {outcome.row['model']} {outcome.row['seconds']:.1f} s warm", flush=True)
-    warm, warm_processor = time.monotonic() - started, children_seconds() - processor
-    cold, processor = [], children_seconds()
-    for number, entry in enumerate(chosen, 1):
-        cold.append(cold_seconds(entry))
-        print(f"[{number}] {entry.text} {cold[-1]:.1f} s cold", flush=True)
-    cold_processor = children_seconds() - processor
-    result: dict[str, Any] = {
-        "models": [entry.text for entry in chosen],
-        "traced": sum(row["status"] == "traced" for row in rows),
-        "warm_seconds": round(warm, 1),
-        "warm_seconds_in_models": round(sum(row["seconds"] for row in rows), 1),
-        "cold_seconds": round(sum(cold), 1),
-        "warm_models_a_minute": round(60 * len(chosen) / warm, 1),
-        "cold_models_a_minute": round(60 * len(chosen) / sum(cold), 1),
-        "ratio": round(sum(cold) / warm, 2),
-        "ratio_without_the_server_s_start": round(sum(cold) / sum(row["seconds"] for row in rows), 2),
-        "warm_processor_seconds": round(warm_processor, 1),
-        "cold_processor_seconds": round(cold_processor, 1),
-        "ratio_of_processor_seconds": round(cold_processor / warm_processor, 2),
+    payloads = [{"model": entry.text, "spec": spec_of(entry).to_json()} for entry in chosen]
+    result: dict[str, Any] = {"models": [entry.text for entry in chosen]}
+    result |= {how: compared(payloads, how) for how in TASKS}
+    result |= {
         "profile": stages(chosen[: arguments.profile]),
         "processor": platform.machine(),
         "cores": os.cpu_count(),
@@ -89,14 +77,44 @@ def with_spec(entries: list[Entry], number: int) -> list[Entry]:
     return list(chosen.values())[:number]
 
 
-def cold_seconds(entry: Entry) -> float:
+def compared(payloads: list[dict[str, str]], how: str) -> dict[str, Any]:
+    """Seconds of these models with one warm worker, and with a cold process each."""
+    started, processor = time.monotonic(), children_seconds()
+    limits = {"workers": 1, "timeout_s": TIMEOUT_S, "memory_mb": MEMORY_MB}
+    inside, traced = 0.0, 0
+    with closing(run_tasks(TASKS[how], payloads, prepare="extraction.workers:prepare", **limits)) as replies:
+        for number, reply in enumerate(replies, 1):
+            inside += reply.seconds
+            traced += reply.completed and "graphs" in reply.answer
+            print(f"[{number}] {how} {reply.payload['model']} {reply.seconds:.1f} s warm", flush=True)
+    warm, warm_processor = time.monotonic() - started, children_seconds() - processor
+    cold, processor = [], children_seconds()
+    for number, payload in enumerate(payloads, 1):
+        cold.append(cold_seconds(payload, how))
+        print(f"[{number}] {how} {payload['model']} {cold[-1]:.1f} s cold", flush=True)
+    cold_processor = children_seconds() - processor
+    return {
+        "traced": traced,
+        "warm_seconds": round(warm, 1),
+        "warm_seconds_in_models": round(inside, 1),
+        "cold_seconds": round(sum(cold), 1),
+        "warm_models_a_minute": round(60 * len(payloads) / warm, 1),
+        "cold_models_a_minute": round(60 * len(payloads) / sum(cold), 1),
+        "ratio": round(sum(cold) / warm, 2),
+        "ratio_without_the_server_s_start": round(sum(cold) / inside, 2),
+        "warm_processor_seconds": round(warm_processor, 1),
+        "cold_processor_seconds": round(cold_processor, 1),
+        "ratio_of_processor_seconds": round(cold_processor / warm_processor, 2),
+    }
+
+
+def cold_seconds(payload: dict[str, str], how: str) -> float:
     """Seconds of a new Python process that traces one model as a worker does."""
-    payload = json.dumps({"model": entry.text, "spec": spec_of(entry).to_json()})
     started = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", COLD, payload], cwd=ROOT, env={**os.environ, **ENVIRONMENT},
-                          capture_output=True, check=False, timeout=600)  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", COLD, json.dumps(payload), how], cwd=ROOT,
+                          env={**os.environ, **ENVIRONMENT}, capture_output=True, check=False, timeout=600)  # fmt: skip
     if done.returncode:
-        raise SystemExit(f"{entry.text}: {done.stderr.decode()[-500:]}")
+        raise SystemExit(f"{payload['model']}: {done.stderr.decode()[-500:]}")
     return time.monotonic() - started
 
 

@@ -1,11 +1,16 @@
-"""Runs `passnet` as a user does: in a process of its own."""
+"""Runs `passnet` as a user does: in a process of its own, or in this one where that is all the same."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from click.testing import CliRunner
+
+from flows.cli import main
 
 PASSNET = str(Path(sys.executable).parent / "passnet")
 
@@ -16,6 +21,19 @@ def passnet(*arguments: object, timeout: float = 280, **environment: str) -> sub
         [PASSNET, *map(str, arguments)],
         env=os.environ | environment, capture_output=True, text=True, timeout=timeout,
     )  # fmt: skip
+
+
+def passnet_here(*arguments: object) -> subprocess.CompletedProcess:
+    """As `passnet`, in this process, which has imported all that takes a new one ten seconds: for what is refused."""
+    logger = logging.getLogger("passnet")
+    kept = logger.handlers[:], logger.level, logger.propagate
+    try:
+        result = CliRunner().invoke(main, [*map(str, arguments)], prog_name="passnet")
+    finally:
+        logger.handlers[:], logger.level, logger.propagate = kept
+    if not isinstance(result.exception, SystemExit | None):
+        raise result.exception
+    return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, result.stderr)
 
 
 def passnet_json(*arguments: object, **environment: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from storage.graph_fx import from_fx, to_fx
 from storage.graph_json import from_json, to_json
 from storage.schema import CATEGORIES
 from storage.versions import Store
-from tests.flows.commands import PASSNET, error_line, passnet
+from tests.flows.commands import PASSNET, error_line, passnet, passnet_here
 
 
 def files(directory: Path) -> dict[str, int]:
@@ -152,7 +152,7 @@ def test_shards_cover_the_catalogue():
 def test_a_bad_catalogue_is_one_clear_line_and_publishes_nothing(tmp_path, catalog, said):
     path = tmp_path / "catalog.txt"
     path.write_text(catalog)
-    line = error_line(passnet("build", "--catalog", path, "--data", tmp_path / "data"))
+    line = error_line(passnet_here("build", "--catalog", path, "--data", tmp_path / "data"))
     assert said in line
     assert Store(tmp_path / "data").latest() is None
 
@@ -169,7 +169,7 @@ def test_an_unknown_model_costs_itself_alone(data_dir, tmp_path):
 
 def test_a_data_directory_that_cannot_be_written_is_one_clear_line(tmp_path):
     (tmp_path / "file").write_text("")
-    line = error_line(passnet("build", "--data", tmp_path / "file" / "data", "--limit", 1))
+    line = error_line(passnet_here("build", "--data", tmp_path / "file" / "data", "--limit", 1))
     assert "--data" in line
 
 

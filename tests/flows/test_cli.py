@@ -4,7 +4,7 @@ import pytest
 
 from agent.registry import NAMES
 from storage.versions import Store
-from tests.flows.commands import error_line, passnet, passnet_json
+from tests.flows.commands import error_line, passnet, passnet_here, passnet_json
 from tests.support.hub_server import HubServer
 
 COMMANDS = """build evaluate push bench check score report import export versions diff rollback gc upload download
@@ -30,12 +30,12 @@ def test_help_lists_every_author():
 
 @pytest.mark.parametrize("arguments", [["nosuch"], ["build", "--limit", "0"], ["evaluate"], ["bench"]])
 def test_wrong_usage_exits_with_2(arguments):
-    assert passnet(*arguments).returncode == 2
+    assert passnet_here(*arguments).returncode == 2
 
 
 @pytest.mark.parametrize("arguments", [["import", "nowhere"], ["export", "sample", "somewhere"], ["bench", "sample"]])
 def test_what_is_not_there_is_one_line(arguments, tmp_path):
-    line = error_line(passnet(*arguments, "--data", tmp_path / "data"))
+    line = error_line(passnet_here(*arguments, "--data", tmp_path / "data"))
     assert "nowhere" in line if arguments[0] == "import" else "no dataset version yet" in line
 
 

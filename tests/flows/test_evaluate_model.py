@@ -8,7 +8,7 @@ import pytest
 from flows.evaluate_model import evaluate_model
 from storage.errors import PassNetError
 from storage.versions import Store
-from tests.flows.commands import error_line, passnet, passnet_json
+from tests.flows.commands import error_line, passnet, passnet_here, passnet_json
 from tests.support.stores import few
 
 
@@ -120,11 +120,11 @@ def test_bench_and_check_of_one_pass(evaluated, tmp_path):
     ],
 )
 def test_what_cannot_be_evaluated_is_one_clear_line(data_dir, arguments, said):
-    assert said in error_line(passnet("evaluate", "--data", data_dir, *arguments))
+    assert said in error_line(passnet_here("evaluate", "--data", data_dir, *arguments))
 
 
 def test_an_empty_data_directory_says_what_to_do(tmp_path):
-    assert "passnet build" in error_line(passnet("evaluate", "--data", tmp_path, "--author", "eager"))
+    assert "passnet build" in error_line(passnet_here("evaluate", "--data", tmp_path, "--author", "eager"))
 
 
 def test_a_corrupt_result_is_named_and_nothing_is_published(evaluated):

@@ -13,7 +13,7 @@ from passbench.score import LEVELS
 from storage.errors import PassNetError
 from storage.schema import RESULTS, SCORES, SUBGRAPHS
 from storage.versions import Store
-from tests.flows.commands import error_line, passnet, passnet_json
+from tests.flows.commands import error_line, passnet, passnet_here, passnet_json
 
 RECORD = Path(__file__).parents[1] / "benchmarks" / "h200_quickstart"
 
@@ -211,12 +211,12 @@ def test_on_the_command_line(data):
     assert (done["t"], done["p"], done["b"], done["best"], done["by"]) == (0, 0.5, 0.2, True, "group")
     text = passnet("score", "latest", *arguments).stdout
     assert "ES_0" in text and "pi3" in text and "fast_p" in text
-    assert "distill-03" in error_line(passnet("score", "nosuch", "--data", data))
+    assert "distill-03" in error_line(passnet_here("score", "nosuch", "--data", data))
 
 
 @pytest.mark.parametrize("wrong", [["--t", "5"], ["--clock", "wall"], ["--by", "colour"], ["--p", "-1"], ["--b", "0"]])
 def test_wrong_options_are_usage_errors(wrong):
-    assert passnet("score", "latest", *wrong).returncode == 2
+    assert passnet_here("score", "latest", *wrong).returncode == 2
 
 
 def test_help_lists_every_grouping():
