@@ -2,10 +2,12 @@
 
 import importlib.util
 import json
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
+
+from torch import fx
 
 from passbench.contract import NAMES_FILE, PassRule
 from passbench.rewrite import apply_pass
@@ -13,17 +15,40 @@ from storage.graph import Graph
 from storage.graph_fx import to_fx
 
 
-def mismatches(directory: Path, expected: Sequence[tuple[Graph, Counter[str]]]) -> set[str]:
-    """Modules of a pass that match more or less often in some graph than they should.
+class Site(NamedTuple):
+    """A place in a graph that a module is written for, and the numbers of the values that its replacement gets."""
 
-    `expected` gives for each graph how often each module should match. Imports the pass's modules.
+    module: str
+    inputs: tuple[int, ...]
+
+
+def mismatches(directory: Path, expected: Sequence[tuple[Graph, Sequence[Site]]]) -> set[str]:
+    """Modules of a pass that match in other places of some graph than they should, or get other values there, as a
+    pattern with two equal halves can.
+
+    `expected` has each graph with its sites. Imports the pass's modules.
     """
     rules = [_rule(directory, name) for name in json.loads((directory / NAMES_FILE).read_text("utf-8"))]
+    names = {rule.replacement: rule.name for rule in rules}
     wrong: set[str] = set()
-    for graph, counts in expected:
-        matches = apply_pass(to_fx(graph, "cpu"), rules).matches
-        wrong |= {name for name, count in matches.items() if count != counts[name]}
+    for graph, sites in expected:
+        rewritten = to_fx(graph, "cpu")
+        numbers = {node: number for number, node in enumerate(rewritten.nodes)}
+        left = list(sites)
+        for call in apply_pass(rewritten, rules).inserted:
+            got = tuple(numbers.get(value) if isinstance(value, fx.Node) else None for value in call.args)
+            site = next((site for site in left if site.module == names[call.target] and _is(site.inputs, got)), None)
+            if site is None:
+                wrong.add(names[call.target])
+            else:
+                left.remove(site)
+        wrong |= {site.module for site in left}
     return wrong
+
+
+def _is(wanted: tuple[int, ...], got: tuple[int | None, ...]) -> bool:
+    """Whether these are the values; None is what another replacement has put in a value's place."""
+    return len(wanted) == len(got) and all(b is None or a == b for a, b in zip(wanted, got, strict=True))
 
 
 def _rule(directory: Path, name: str) -> PassRule:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent.author import Submission
 from agent.candidates import Candidate, Options, candidates, promising
-from agent.check import mismatches
+from agent.check import Site, mismatches
 from agent.pass_source import Style, module_source, short_names
 from agent.sketches import Sketches
 from passbench.contract import NAMES_FILE
@@ -30,9 +30,9 @@ class Work:
         """Microseconds that a call of one variant is expected to save with these patterns, or with all."""
         return sum(c.gain for c in self.found if patterns is None or c.pattern in patterns)
 
-    def matches(self, names: Mapping[str, str]) -> Counter[str]:
-        """How often each of the modules, given as pattern → name, should match."""
-        return Counter(names[c.pattern] for c in self.found if c.pattern in names)
+    def sites(self, names: Mapping[str, str]) -> list[Site]:
+        """Where the modules, given as pattern → name, should match."""
+        return [Site(names[c.pattern], c.region.inputs) for c in self.found if c.pattern in names]
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Task:
         while self.covers(patterns):
             names = self._module_names(patterns)
             self._write(names, style, directory)
-            wrong = mismatches(directory, [(work.graph, work.matches(names)) for work in self.works])
+            wrong = mismatches(directory, [(work.graph, work.sites(names)) for work in self.works])
             if not wrong:
                 return Submission("pass", directory)
             shutil.rmtree(directory)

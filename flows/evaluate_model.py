@@ -31,7 +31,7 @@ from storage.records import Sample
 from storage.schema import CATEGORIES, CONFIGS
 from storage.versions import Store, Version
 
-CODE_VERSION = "5"
+CODE_VERSION = "6"
 """Part of a run's id; raised when authors or PassBench change so that old results must be measured again."""
 
 

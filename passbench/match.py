@@ -49,7 +49,8 @@ class Matcher:
     def __init__(self, pattern: Pattern, graph: fx.Graph, taken: set[fx.Node]) -> None:
         self.pattern, self.taken = pattern, taken
         self.left = BUDGET
-        self._steps = _plan(pattern)
+        self._anchors = _anchors(pattern)
+        self._steps = _plan(pattern, self._anchors[::-1])
         self._position = {node: number for number, node in enumerate(graph.nodes)}
         self._calls: dict[Any, list[fx.Node]] = {}
         for node in graph.nodes:
@@ -65,6 +66,22 @@ class Matcher:
         match = Match(self.pattern)
         if self._unify(self._steps[0].anchor, node, match):
             yield from self._extend(match, 1)
+
+    def in_order(self, match: Match) -> Match:
+        """The same operations matched in the pattern's order, where they can be: of results that are computed alike,
+        the pattern's first is then the graph's first."""
+        if self._ordered(match):
+            return match
+        anchors = [match.nodes[step.anchor] for step in self._steps]
+        for root in self.roots():
+            for other in self.at(root) if root in anchors else ():
+                if other.inside == match.inside and self._ordered(other):
+                    return other
+        return match
+
+    def _ordered(self, match: Match) -> bool:
+        places = [self._position[match.nodes[p]] for p in self._anchors]
+        return places == sorted(places)
 
     def _alike(self, p: fx.Node) -> list[fx.Node]:
         return self._calls.get((p.op, target_of(p)), [])
@@ -120,10 +137,14 @@ def _is_call(value: Any) -> bool:
     return isinstance(value, fx.Node) and value.op in ("call_function", "call_method")
 
 
-def _plan(pattern: Pattern) -> list[_Step]:
-    """The order in which to match the operations that no other uses; each brings all that it is computed from."""
+def _anchors(pattern: Pattern) -> list[fx.Node]:
+    """The operations that no other uses, in order; each brings all that it is computed from."""
     inside = set(pattern.ops)
-    anchors = [n for n in pattern.ops if not any(user in inside for user in n.users)][::-1]
+    return [n for n in pattern.ops if not any(user in inside for user in n.users)]
+
+
+def _plan(pattern: Pattern, anchors: list[fx.Node]) -> list[_Step]:
+    """The steps in which to match these operations, the first first."""
     known: set[fx.Node] = set()
     steps: list[_Step] = []
     while anchors:

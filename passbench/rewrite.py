@@ -1,7 +1,8 @@
 """Applying a pass: every match of every pattern, in pass order, becomes a call of the replacement.
 
 Rules apply one after another, each to what the earlier ones left; calls of replacements are never matched. Of matches
-that overlap, the one whose last operation comes first in the graph is replaced.
+that overlap, the one whose last operation comes first in the graph is replaced; of matches of the same operations, one
+in the order of the pattern.
 """
 
 import operator
@@ -79,6 +80,10 @@ class _Rewriting:
                 found = place(match, self.memory)
                 matcher.left -= 1
                 if isinstance(found, Place):
+                    ordered = matcher.in_order(match)
+                    again = place(ordered, self.memory)
+                    if isinstance(again, Place):
+                        match, found = ordered, again
                     self._replace(match, found, rule, arguments)
                     count += 1
                     break

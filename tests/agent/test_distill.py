@@ -53,6 +53,16 @@ def test_shapes_of_a_family_share_a_kernel(tmp_path, interpreter):
         assert interpreter.problems(submission.pass_dir, one) == []
 
 
+def test_equal_halves_of_a_pattern_get_their_own_operands(tmp_path, interpreter):
+    def halves(x, w, y, z):
+        scaled = torch.relu(x) * w
+        return scaled * y, scaled * z
+
+    one = variant(halves, tensor(4, 8), tensor(8), tensor(4, 8), tensor(8))
+    submission, _ = _written(tmp_path, one)
+    assert interpreter.problems(submission.pass_dir, one) == []
+
+
 def test_a_kernel_for_a_kernel_is_declined_before_anything_is_lowered(tmp_path):
     author = Distill()
     submission = author.write(sample(variant(_relu, tensor(4, 4))), tmp_path / "pass")

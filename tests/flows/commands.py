@@ -24,7 +24,7 @@ def passnet(*arguments: object, timeout: float = 280, **environment: str) -> sub
 
 
 def passnet_here(*arguments: object) -> subprocess.CompletedProcess:
-    """As `passnet`, in this process, which has imported all that takes a new one ten seconds: for what is refused."""
+    """As `passnet`, in this process, which has imported all that takes a new one ten seconds."""
     logger = logging.getLogger("passnet")
     kept = logger.handlers[:], logger.level, logger.propagate
     try:

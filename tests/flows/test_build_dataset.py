@@ -18,7 +18,7 @@ from storage.graph_fx import from_fx, to_fx
 from storage.graph_json import from_json, to_json
 from storage.schema import CATEGORIES
 from storage.versions import Store
-from tests.flows.commands import PASSNET, error_line, passnet, passnet_here
+from tests.flows.commands import PASSNET, error_line, passnet_here
 
 
 def files(directory: Path) -> dict[str, int]:
@@ -62,7 +62,7 @@ def test_every_stored_graph_makes_the_round_trip_and_its_source_compiles(built):
 def test_a_second_build_traces_nothing_and_publishes_nothing(data_dir, built):
     catalog = built.parent / "catalog.txt"
     before = files(data_dir)
-    done = passnet("build", "--catalog", catalog, "--data", data_dir)
+    done = passnet_here("build", "--catalog", catalog, "--data", data_dir)
     assert done.returncode == 0, done.stderr
     assert "0 to trace" in done.stderr
     assert "Nothing new" in done.stdout
@@ -75,7 +75,7 @@ def test_a_second_build_traces_nothing_and_publishes_nothing(data_dir, built):
 def test_one_new_model_traces_one_model_and_keeps_the_eval_families(data_dir, built, tmp_path):
     catalog = tmp_path / "more.txt"
     catalog.write_text((built.parent / "catalog.txt").read_text() + "timm:resnet14t\n")
-    done = passnet("build", "--catalog", catalog, "--data", data_dir)
+    done = passnet_here("build", "--catalog", catalog, "--data", data_dir)
     assert done.returncode == 0, done.stderr
     assert "1 to trace" in done.stderr
     old, new = (Store(data_dir).open(name) for name in ("v1", "v2"))
@@ -120,7 +120,7 @@ def test_a_build_that_is_killed_at_every_stage_goes_on_and_gives_the_same_bytes(
     assert "cut-shard" not in said and "typical-shard" not in said
     left, total = map(int, re.search(r"vary-shard: (\d+) of (\d+) shards", said).groups())
     assert left == total - kept > 0
-    done = passnet("build", "--catalog", catalog, "--data", os.path.relpath(data))
+    done = passnet_here("build", "--catalog", catalog, "--data", os.path.relpath(data))
     assert done.returncode == 0, done.stderr
     undisturbed, disturbed = (Store(each).latest().path / "data" for each in (built, data))
     assert contents(disturbed) == contents(undisturbed)

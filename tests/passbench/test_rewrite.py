@@ -69,6 +69,36 @@ def test_matches_do_not_overlap():
     same(chain, module, X)
 
 
+def test_equal_halves_are_matched_in_the_patterns_order():
+    def f(x, y, w):
+        scaled = x * w
+        return (scaled * y, scaled * w, torch.relu(x))
+
+    def halves(a, b, c, d):
+        scaled = a * b
+        return scaled * c, scaled * d
+
+    def fused(a, b, c, d):
+        return a * b * c, a * b * d
+
+    module, applied = rewritten(f, rule(halves, fused))
+    x, y, w = (n for n in module.graph.nodes if n.op == "placeholder")
+    assert applied.total == 1 and applied.inserted[0].args == (x, w, y, w)
+    same(f, module, X, Y, ONES)
+
+    def crossed(x, y, w):
+        scaled = x * w
+        return (scaled * w, torch.relu(scaled * y))
+
+    def relu_first(a, b, c, d):
+        scaled = a * b
+        return torch.relu(scaled * c), scaled * d
+
+    module, applied = rewritten(crossed, rule(relu_first, relu_first))
+    assert applied.total == 1, "an order that the graph does not have is no condition"
+    same(crossed, module, X, Y, ONES)
+
+
 def test_passes_apply_in_order():
     def f(x, y):
         return (torch.relu(x + y), x + y)
