@@ -14,7 +14,7 @@ from storage.effects import argument, base_name
 from storage.graph import Graph, Op, Ref, Value
 from storage.records import dtype_of
 
-__all__ = ["ANY", "LARGEST_FLOAT", "UNIT", "Interval", "drawn_from", "intervals", "required"]
+__all__ = ["ANY", "LARGEST_FLOAT", "UNIT", "Interval", "drawn_from", "intervals", "needs_of", "required"]
 
 LARGEST_FLOAT = 1e4
 """Hints for floats stay within ±this: masks filled with the lowest float would overflow in half precision."""
@@ -56,14 +56,14 @@ def required(graph: Graph, infos: Sequence[ValueInfo]) -> list[Interval]:
     """
     needs = [ANY] * len(infos)
     for number in reversed(range(len(graph.ops))):
-        for value, interval in _needs(graph.ops[number], needs[graph.inputs + number], infos):
+        for value, interval in needs_of(graph.ops[number], needs[graph.inputs + number], infos):
             if isinstance(value, Ref):
                 old = needs[value.index]
                 needs[value.index] = Interval(max(old.low, interval.low), min(old.high, interval.high))
     return needs
 
 
-def _needs(op: Op, result: Interval, infos: Sequence[ValueInfo]) -> Iterator[Need]:
+def needs_of(op: Op, result: Interval, infos: Sequence[ValueInfo]) -> Iterator[Need]:
     """What the op needs of its operands, where `result` is needed of its result."""
     name = base_name(op)
     first = op.args[0] if op.args else None

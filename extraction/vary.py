@@ -16,6 +16,7 @@ import torch
 from extraction.casts import casts_back, dtypes_of, with_casts_back
 from extraction.dtype_rules import largest_constant
 from extraction.footprint import footprint
+from extraction.overrun import overruns
 from extraction.place import named_symbols, placed, with_bounds
 from extraction.points import MAX_POINTS, points
 from extraction.propagate import Invalid, Propagated, outputs_of, propagate
@@ -128,6 +129,8 @@ def _place(variant: Variant, sizes: Mapping[str, int]) -> _Placed | str:
     propagated = propagate(graph, inputs)
     if isinstance(propagated, Invalid):
         return propagated.cause
+    if overruns(graph, inputs, propagated):
+        return "an index beyond its table"
     outputs = outputs_of(graph, propagated)
     return "something other than a tensor comes out" if outputs is None else _Placed(graph, inputs, outputs, propagated)
 

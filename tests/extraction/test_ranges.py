@@ -6,6 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from extraction.overrun import overruns
 from extraction.propagate import propagate
 from extraction.ranges import ANY, UNIT, Interval, drawn_from, intervals, required
 from extraction.values import TensorValue
@@ -156,3 +157,40 @@ def test_hints() -> None:
     assert drawn_from(ints, ANY, ANY) == {"low": 0.0, "high": 1.0, "mean": None, "std": None}
     assert drawn_from(ints, ANY, Interval(0.0, 6.0))["high"] == 6.0
     assert drawn_from(TensorValue("bool", (2,), (1,), 0), Interval(0.0, 9.0), ANY)["high"] == 1.0
+
+
+def _positions(sequence: int, rows: int, start: int = 2) -> tuple[Graph, tuple[Input, ...]]:
+    """A table of `rows` positions, read at `sequence` of them from `start` on."""
+    table = Input("w", "parameter", "float32", (rows, 4), (4, 1))
+    ops = (
+        _call("torch.arange", 0, sequence, dtype=torch.int64),
+        Op("method", "expand", (Ref(1), 1, -1), {}),
+        _call("operator.add", Ref(2), start),
+        _call("torch.nn.functional.embedding", Ref(3), Ref(0), None, None, 2.0, False, False),
+    )
+    return Graph(1, ops, (Ref(4),)), (table,)
+
+
+@pytest.mark.parametrize(
+    ("sequence", "rows", "beyond"), [(8, 10, False), (9, 10, True), (1, 3, False), (2048, 1026, True)]
+)
+def test_positions_beyond_their_table_are_found_and_no_others(sequence, rows, beyond):
+    graph, inputs = _positions(sequence, rows)
+    assert overruns(graph, inputs, propagate(graph, inputs)) is beyond
+    runs = to_module(graph, "cpu")
+    if beyond:
+        with pytest.raises(IndexError):
+            runs(torch.zeros(rows, 4))
+    else:
+        runs(torch.zeros(rows, 4))
+
+
+def test_what_only_may_reach_beyond_a_table_is_left():
+    _, inputs = _positions(9, 10)
+    ids = Input("ids", "input", "int64", (9,), (1,), low=0.0, high=9.0)
+    given = Graph(2, (_call("torch.nn.functional.embedding", Ref(1), Ref(0)),), (Ref(2),))
+    assert not overruns(given, (*inputs, ids), propagate(given, (*inputs, ids)))
+    stepped = Graph(
+        1, (_call("torch.arange", 0, 11, 5), _call("torch.nn.functional.embedding", Ref(1), Ref(0))), (Ref(2),)
+    )
+    assert not overruns(stepped, inputs, propagate(stepped, inputs))
