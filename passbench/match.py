@@ -72,29 +72,35 @@ class Matcher:
         the pattern's first is then the graph's first."""
         if self._ordered(match):
             return match
-        anchors = [match.nodes[step.anchor] for step in self._steps]
-        for root in self.roots():
-            for other in self.at(root) if root in anchors else ():
-                if other.inside == match.inside and self._ordered(other):
-                    return other
+        for root in reversed(self.roots()):
+            other = Match(self.pattern)
+            if root in match.inside and self._unify(self._steps[0].anchor, root, other):
+                for found in self._extend(other, 1, match.inside):
+                    if found.inside == match.inside:
+                        return found
         return match
 
     def _ordered(self, match: Match) -> bool:
-        places = [self._position[match.nodes[p]] for p in self._anchors]
+        places = [self._position[match.nodes[p]] for p in self._anchors if p in match.nodes]
         return places == sorted(places)
 
     def _alike(self, p: fx.Node) -> list[fx.Node]:
         return self._calls.get((p.op, target_of(p)), [])
 
-    def _extend(self, match: Match, number: int) -> Iterator[Match]:
+    def _extend(self, match: Match, number: int, within: set[fx.Node] | None = None) -> Iterator[Match]:
+        """Matches that have what `match` has, from step `number` on; in the pattern's order, and the last operations
+        first, if they are to be `within` some."""
         if number == len(self._steps):
             yield match
             return
         step = self._steps[number]
-        for node in self._candidates(step, match):
+        candidates = self._candidates(step, match)
+        if within is not None:
+            candidates = [node for node in reversed(candidates) if node in within]
+        for node in candidates:
             attempt = match.copy()
-            if self._unify(step.anchor, node, attempt):
-                yield from self._extend(attempt, number + 1)
+            if self._unify(step.anchor, node, attempt) and (within is None or self._ordered(attempt)):
+                yield from self._extend(attempt, number + 1, within)
 
     def _candidates(self, step: _Step, match: Match) -> list[fx.Node]:
         if step.path:

@@ -86,6 +86,17 @@ def test_equal_halves_are_matched_in_the_patterns_order():
     assert applied.total == 1 and applied.inserted[0].args == (x, w, y, w)
     same(f, module, X, Y, ONES)
 
+    def many(x, *others):
+        return tuple(x * y for y in others)
+
+    def each(x, a, b, c, d, e, f, g, h, i, j, k, l):  # noqa: E741
+        return many(x, a, b, c, d, e, f, g, h, i, j, k, l)
+
+    began = time.monotonic()
+    module, applied = rewritten(each, rule(each, each))
+    assert applied.inserted[0].args == tuple(n for n in module.graph.nodes if n.op == "placeholder")
+    assert time.monotonic() - began < 5
+
     def crossed(x, y, w):
         scaled = x * w
         return (scaled * w, torch.relu(scaled * y))
