@@ -124,9 +124,10 @@ def _fill_normal(values: torch.Tensor, spec: Input, how: Distribution, gen: torc
 
 def _uniform(values: torch.Tensor, low: float, high: float, gen: torch.Generator) -> None:
     """Also from ranges wider than the largest number, which torch refuses."""
-    half = high / 2 - low / 2 > torch.finfo(values.dtype).max / 2
-    scale = 2 if half else 1
-    values.uniform_(low / scale, high / scale, generator=gen).mul_(scale)
+    if high / 2 - low / 2 > torch.finfo(values.dtype).max / 2:
+        values.uniform_(low / 2, high / 2, generator=gen).mul_(2)
+    else:
+        values.uniform_(low, high, generator=gen)
 
 
 def _fill_range(values: torch.Tensor, low: float, high: float, how: Distribution, gen: torch.Generator) -> None:
