@@ -57,7 +57,7 @@ def fill(values: torch.Tensor, spec: Input, how: Distribution, gen: torch.Genera
     if values.numel() == 0:
         return
     dtype = values.dtype
-    if spec.low is not None and not spec.low <= (spec.low if spec.high is None else spec.high):
+    if spec.low is not None and not (ends := _ends(spec))[0] <= ends[1]:
         raise InputError(f"input {spec.name}: no values lie in [{spec.low}, {spec.high}]")
     if not (dtype.is_floating_point or dtype.is_complex):
         low, high = _integer_range(spec, dtype)
@@ -92,18 +92,24 @@ def _integers(values: torch.Tensor, low: int, high: int, gen: torch.Generator) -
         values.copy_(drawn.random_(low, high + 1, generator=gen))
 
 
+def _ends(spec: Input) -> tuple[float, float]:
+    """Of the declared range; without an upper one it is a single value."""
+    return spec.low, spec.low if spec.high is None else spec.high
+
+
 def _integer_range(spec: Input, dtype: torch.dtype) -> tuple[int, int]:
     if spec.low is None:
         return 0, 1
     least, most = (0, 1) if dtype == torch.bool else (torch.iinfo(dtype).min, min(torch.iinfo(dtype).max, 2**62))
-    low, high = (int(min(max(x, least), most)) for x in (spec.low, spec.low if spec.high is None else spec.high))
+    low, high = (int(min(max(end, least), most)) for end in _ends(spec))
     return low, high
 
 
 def _float_range(spec: Input, dtype: torch.dtype) -> tuple[float, float] | tuple[None, None]:
     if spec.low is not None:
         most = torch.finfo(dtype).max  # a mask's -3.4e38 is more than half precision holds
-        return tuple(min(max(x, -most), most) for x in (spec.low, spec.low if spec.high is None else spec.high))
+        low, high = (min(max(end, -most), most) for end in _ends(spec))
+        return low, high
     if spec.role == "buffer" and spec.mean is None and spec.std is None:
         return _BUFFER_RANGE
     return None, None

@@ -81,8 +81,7 @@ class _Rewriting:
                 matcher.left -= 1
                 if isinstance(found, Place):
                     ordered = matcher.in_order(match)
-                    again = place(ordered, self.memory)
-                    if isinstance(again, Place):
+                    if ordered is not match and isinstance(again := place(ordered, self.memory), Place):
                         match, found = ordered, again
                     self._replace(match, found, rule, arguments)
                     count += 1
