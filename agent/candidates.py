@@ -12,7 +12,9 @@ from statistics import fmean
 from agent.cost import device_us, gain, most
 from agent.facts import Facts, FactsError, Layout, facts
 from agent.pass_source import Case, pattern_source
+from agent.program import Sketch
 from agent.regions import Region, region_of, regions
+from agent.rounding import Rounding, may_differ
 from agent.sketches import FAILURES, Sketches
 from agent.tuning import Limits
 from extraction.lowering import lowered
@@ -27,10 +29,11 @@ _LATE = "the time to write a pass was up"
 @dataclass(frozen=True)
 class Options:
     """How regions are looked for: those that can save `margin` microseconds a call, and none more once this thread has
-    used the processor until `deadline` (`time.thread_time`)."""
+    used the processor until `deadline` (`time.thread_time`). Ops that `rounding` leaves to eager are in none."""
 
     margin: float = 0.0
     deadline: float = math.inf
+    rounding: Rounding = Rounding.ANY
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,11 @@ class _Search:
     def run(self, known_excluded: Collection[int] | None) -> Found:
         try:
             known = [facts(v.graph, v.inputs) for v in self.variants]
-            excluded = self._library_calls() if known_excluded is None else set(known_excluded)
+            if known_excluded is None:
+                excluded = self._library_calls()
+                excluded |= self._rounded_otherwise(known[0], excluded)
+            else:
+                excluded = set(known_excluded)
         except FAILURES as error:
             return Found((), (str(error),), frozenset())
         done: dict[tuple[int, ...], Candidate] = {}
@@ -134,6 +141,18 @@ class _Search:
         if called:
             self.causes.append("library calls: " + ", ".join(self._names(called)))
         return called
+
+    def _rounded_otherwise(self, known: Facts, excluded: Collection[int]) -> set[int]:
+        """Ops that the kernels of a region must not compute for the sake of `rounding`."""
+        rounding = self.options.rounding
+        if rounding is Rounding.ANY:
+            return set()
+        ops = {op for region in regions(self.graph, known, excluded) for op in region.ops}
+        alone = {op: self._alone(op, known) for op in sorted(ops)}
+        found = {op for op, made in alone.items() if isinstance(made, Sketch) and may_differ(made, rounding)}
+        if found:
+            self.causes.append("left to eager, which may round otherwise: " + ", ".join(self._names(found)))
+        return found
 
     def _names(self, ops: Iterable[int]) -> list[str]:
         return list(dict.fromkeys(self.graph.op_sequence[op] for op in sorted(ops)))
@@ -194,19 +213,21 @@ class _Search:
     def _to_blame(self, region: Region, known: Facts) -> set[int]:
         """The ops of a failed region that fail by themselves. Where each does well alone: its factories, such as
         `torch.arange`, without which positions are loaded, not computed; all ops where it has none.
-
-        An op that takes a tuple apart is tried together with the op that makes it.
         """
-        bad = set()
-        for op in region.ops if len(region.ops) > 1 else ():
-            alone = region_of(self.graph, self._with_makers(op, known))
-            if alone is None or not all(isinstance(known.values[n], Layout) for n in alone.inputs + alone.outputs):
-                continue
-            try:
-                self.sketches.of(alone.graph, _inputs(alone, known))
-            except FAILURES:
-                bad.add(op)
+        ops = region.ops if len(region.ops) > 1 else ()
+        bad = {op for op in ops if isinstance(self._alone(op, known), Exception)}
         return bad or self._factories(region) or set(region.ops)
+
+    def _alone(self, op: int, known: Facts) -> Sketch | Exception | None:
+        """What becomes of an op by itself, one of `FAILURES` where it cannot be lowered; None where its values are not
+        tensors. An op that takes a tuple apart is tried together with the op that makes it."""
+        alone = region_of(self.graph, self._with_makers(op, known))
+        if alone is None or not all(isinstance(known.values[n], Layout) for n in alone.inputs + alone.outputs):
+            return None
+        try:
+            return self.sketches.of(alone.graph, _inputs(alone, known))
+        except FAILURES as error:
+            return error
 
     def _factories(self, region: Region) -> set[int]:
         ops = (self.graph.ops[op] for op in region.ops)

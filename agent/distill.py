@@ -12,6 +12,7 @@ from pathlib import Path
 from agent.author import Submission
 from agent.candidates import Options
 from agent.pass_source import Style
+from agent.rounding import Rounding
 from agent.sketches import Sketches
 from agent.task import Task
 from storage.records import Sample
@@ -40,6 +41,6 @@ class Distill:
         task = self.task(sample, self.margin)
         return task.write(task.likely(self.margin), self.style, directory)
 
-    def task(self, sample: Sample, margin: float) -> Task:
-        """The sample with its regions that might save `margin` microseconds."""
-        return Task.of(sample, Options(margin, time.thread_time() + self.seconds), self.sketches)
+    def task(self, sample: Sample, margin: float, rounding: Rounding = Rounding.ANY) -> Task:
+        """The sample with its regions that might save `margin` microseconds, without what `rounding` leaves out."""
+        return Task.of(sample, Options(margin, time.thread_time() + self.seconds, rounding), self.sketches)

@@ -1,21 +1,25 @@
 """The offline author where there is a GPU: `distill`'s regions, and what PassBench measures decides.
 
 It starts from what `distill` expects to be best and departs from it one step at a time (a region more or less, other
-block sizes and warps, sizes as arguments), on a few variants of the sample, until its time is up. A pass that is wrong
-at t = −5, or not clearly faster than eager, is not submitted.
+block sizes and warps, sizes as arguments), on a few variants of the sample, until its time is up. Where that is wrong
+at t = −5, it starts again without the ops that a kernel rounds otherwise than eager does (`agent.rounding`). A pass
+that is wrong, or not clearly faster than eager, is not submitted.
 """
 
 import math
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from agent.author import Attempt, Submission
 from agent.distill import Distill
 from agent.pass_source import Style
-from agent.search import Search
+from agent.rounding import Rounding
+from agent.search import Measure, Search
 from agent.task import Task
 from passbench.result import VariantResult
 from storage.records import Sample, Variant
@@ -35,6 +39,14 @@ class Choice:
     style: Style
 
 
+@dataclass(frozen=True)
+class Best:
+    """The best choice found, and the task that has its patterns: the one without what `rounding` leaves to eager."""
+
+    choice: Choice
+    rounding: Rounding
+
+
 @dataclass
 class Tuned:
     """`seconds` is what measuring one sample may take, `probes` how many of its variants are measured, `reach` how many
@@ -46,7 +58,7 @@ class Tuned:
     seconds: float = 60.0
     probes: int = 6
     reach: float = 15.0
-    found: dict[str, Choice | None] = field(default_factory=dict)
+    found: dict[str, Best | None] = field(default_factory=dict)
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -70,20 +82,40 @@ class Tuned:
         if not start.patterns:
             return task.write((), start.style, directory)
         if sample.family_hash not in self.found:
-            self.found[sample.family_hash] = self._search(task, sample, attempt).run(start)
+            self.found[sample.family_hash] = self._best(task, sample, attempt)
         best = self.found[sample.family_hash]
         if best is None:
-            return Submission("eager", reason="no pass that was measured is faster than eager")
-        known = [pattern for pattern in best.patterns if pattern in task.gains()]
-        return task.write(known, best.style, directory)
+            return Submission("eager", reason="no pass that was measured is right and faster than eager")
+        if best.rounding is not Rounding.ANY:
+            task = self.distill.task(sample, -self.reach, best.rounding)
+        known = [pattern for pattern in best.choice.patterns if pattern in task.gains()]
+        return task.write(known, best.choice.style, directory)
+
+    def _best(self, task: Task, sample: Sample, attempt: Attempt) -> Best | None:
+        end = time.monotonic() + self.seconds
+        best, score = None, 0.0
+        measured: dict[Choice, float | None] = {}
+        for rounding in Rounding:
+            if rounding is not Rounding.ANY:
+                task = self.distill.task(sample, -self.reach, rounding)
+            start = self._start(task)
+            if not start.patterns or time.monotonic() >= end:
+                break
+            measure = self._measure(task, sample, attempt)
+            search = Search(measure, partial(steps, task), end - time.monotonic(), measured=measured)
+            choice = search.run(start)
+            if choice is not None and (measured[choice] or 0.0) > score:
+                best, score = Best(choice, rounding), measured[choice] or 0.0
+            if measured[start] is not None:
+                break  # it was right, so that leaving more to eager only costs
+        return best
 
     def _start(self, task: Task) -> Choice:
         patterns = task.likely(self.distill.margin) or task.likely(-math.inf)
         return Choice(tuple(sorted(patterns)), self.distill.style)
 
-    def _search(self, task: Task, sample: Sample, attempt: Attempt) -> Search[Choice]:
+    def _measure(self, task: Task, sample: Sample, attempt: Attempt) -> Measure[Choice]:
         probed = replace(sample, variants=spread(sample.variants, self.probes))
-
         scores: dict[str, float | None] = {}  # choices can come down to the same source
 
         def measure(choice: Choice) -> float | None:
@@ -98,7 +130,7 @@ class Tuned:
                     attempt.say(f"{len(choice.patterns)} patterns, {choice.style}: {scores[source] or 'no answer'}")
             return scores[source]
 
-        return Search(measure, lambda choice: steps(task, choice), self.seconds)
+        return measure
 
 
 def speedup(results: Sequence[VariantResult]) -> float | None:

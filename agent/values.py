@@ -110,6 +110,8 @@ class Capture(DefaultHandler):
             return contracted
         if dtype == torch.float32 and (name == "sqrt" or (name == "truediv" and args[1].op != "constant")):
             name = {"sqrt": "sqrt_rn", "truediv": "div_rn"}[name]  # Triton's own are approximations, eager's are not
+        if name == "pow" and dtype == torch.float32 and args[1].op == "constant" and args[1].detail == -0.5:
+            name, args = "rsqrt", args[:1]  # as eager computes it
         return self.body.value(name, args, dtype, half=half)
 
     def _normalisation(self, args: tuple[Value, ...]) -> Value | None:

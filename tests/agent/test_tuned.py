@@ -59,6 +59,40 @@ def test_a_region_that_does_not_pay_is_dropped(tmp_path):
     assert len(measured[0]) == 2
 
 
+def _norm(x, y, w):
+    """A sum between two chains, of which one has a function."""
+    z = torch.sigmoid(x * 0.5 + y)
+    return z * torch.rsqrt((z * z).mean(-1, keepdim=True) + 1e-6) * w
+
+
+def _norms():
+    inputs = (tensor(4, 8), tensor(4, 8), tensor(8))
+    return sample(*(variant(_norm, *in_dtype(inputs, dtype)) for dtype in ("float32", "float16")))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ((), [["mul", "add", "sigmoid", "mean"]]),
+        (("tl.sum(",), [["add", "rsqrt", "mul"], ["mul", "add", "sigmoid"]]),
+        (("tl.sum(", "tl.exp("), [["add", "rsqrt", "mul"], ["mul", "add"], ["mul"]]),
+    ],
+    ids=["all", "sums left", "functions left"],
+)
+def test_what_rounds_otherwise_is_left_to_eager_where_a_pass_is_wrong(wrong, expected, tmp_path):
+    one, measured = _norms(), []
+
+    def rule(names, source):
+        right = not any(text in source for text in wrong)
+        return _results(one, 1.0 + len(names), t_min=-5 if right else -4)
+
+    Tuned().attempt(one, tmp_path / "pass", _attempt(rule, measured))
+    assert sorted(_names(tmp_path / "pass")) == sorted("_".join(["fuse", *ops]) for ops in expected)
+    source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
+    assert not any(text in source for text in wrong)
+    assert len(measured) == len({tuple(names) for names in measured})
+
+
 def test_block_sizes_are_tried(tmp_path):
     attempt = _attempt(lambda names, source: 2.0 if "BLOCK=2048" in source else 1.2, [])
     Tuned().attempt(_one(2**19), tmp_path / "pass", attempt)
