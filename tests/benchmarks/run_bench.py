@@ -7,6 +7,7 @@ DIR/results.parquet, DIR/scores.json and DIR/summary.md. Run again with the same
 """
 
 import argparse
+import fcntl
 import json
 import math
 import platform
@@ -14,6 +15,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -58,20 +61,23 @@ def main() -> None:
             if name in NAMES and name != "eager" and arguments.compile_ahead:
                 bench.precompile(left, name, arguments.compile_ahead)
                 seconds[f"{name}, compiling ahead"] = time.monotonic() - begin
-                begin = time.monotonic()
+                print(f"{name}: compiled ahead in {time.monotonic() - begin:.0f} s", flush=True)
             author = author_named(name)
             if arguments.search is not None and isinstance(author, Tuned):
                 author.seconds = arguments.search
-            for number, sample in enumerate(left, 1):
-                if time.monotonic() - started > arguments.budget:
-                    print(f"stopped at the budget of {arguments.budget} s: {name} at {number}", flush=True)
-                    break
-                if arguments.passes is not None and name not in NAMES and number % _AHEAD == 1:
-                    chunk = left[number - 1 : number - 1 + _AHEAD]
-                    bench.prepare([(s, arguments.passes / s.sample) for s in chunk])
-                done = evaluate(bench, author, sample, arguments.passes)
-                pq.write_table(pa.Table.from_pylist(done, RESULTS), part(parts, name, sample), compression="zstd")
-                print(f"[{number}/{len(left)}] {name} {sample.sample} {line(done)}", flush=True)
+            with turn(arguments.lock):
+                begin = time.monotonic()
+                for number, sample in enumerate(left, 1):
+                    if time.monotonic() - started > arguments.budget:
+                        print(f"stopped at the budget of {arguments.budget} s: {name} at {number}", flush=True)
+                        break
+                    if arguments.passes is not None and name not in NAMES and number % _AHEAD == 1:
+                        chunk = left[number - 1 : number - 1 + _AHEAD]
+                        bench.prepare([(s, arguments.passes / s.sample) for s in chunk])
+                    done = evaluate(bench, author, sample, arguments.passes)
+                    table = pa.Table.from_pylist(done, RESULTS)
+                    pq.write_table(table, part(parts, name, sample), compression="zstd")
+                    print(f"[{number}/{len(left)}] {name} {sample.sample} {line(done)}", flush=True)
             seconds[name] = time.monotonic() - begin
     finish(arguments.out, version, names, seconds)
 
@@ -101,8 +107,20 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--search", type=float, default=None, help="seconds a sample that distill may measure")
     parser.add_argument("--budget", type=float, default=3600.0, help="seconds after which no further sample is begun")
+    parser.add_argument("--lock", type=Path, help="file to lock while timing: others may compile ahead meanwhile")
     parser.add_argument("--out", type=Path, required=True)
     return parser.parse_args()
+
+
+@contextmanager
+def turn(lock: Path | None) -> Iterator[None]:
+    """This process's turn on the device that `lock` stands for."""
+    if lock is None:
+        yield
+        return
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def chosen(version: Version, arguments: argparse.Namespace) -> list[Sample]:
