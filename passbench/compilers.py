@@ -32,7 +32,7 @@ def build(name: str, module: fx.GraphModule, device: torch.device) -> Callable:
         return torch.compile(module)
     if name == "inductor-max-autotune":
         # Without CUDA graphs, whose outputs the next call overwrites; "cudagraphs" is a baseline of its own.
-        # Kernels that come with a cached graph forget how they were tuned, and are tuned again; those of files do not.
+        # Kernels that come with a cached graph forget how they were tuned, and would be tuned again; those of files do not.
         mode = torch._inductor.list_mode_options("max-autotune-no-cudagraphs")
         return torch.compile(module, options={**mode, "bundle_triton_into_fx_graph_cache": False})
     if name == "inductor-direct":
