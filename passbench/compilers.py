@@ -32,9 +32,7 @@ def build(name: str, module: fx.GraphModule, device: torch.device) -> Callable:
         return torch.compile(module)
     if name == "inductor-max-autotune":
         # Without CUDA graphs, whose outputs the next call overwrites; "cudagraphs" is a baseline of its own.
-        # Kernels that come with a cached graph forget how they were tuned, and would be tuned again; those of files do not.
-        mode = torch._inductor.list_mode_options("max-autotune-no-cudagraphs")
-        return torch.compile(module, options={**mode, "bundle_triton_into_fx_graph_cache": False})
+        return torch.compile(module, mode="max-autotune-no-cudagraphs")
     if name == "inductor-direct":
         return _Direct(module)
     if name == "cudagraphs":
