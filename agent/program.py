@@ -14,7 +14,7 @@ from agent.facts import Facts, Layout, facts
 from agent.index import Unsupported
 from agent.kernels import INDEX_LIMIT, Buffer, KernelBody, kernel_bodies, region_buffers
 from agent.tuning import Limits, choose
-from extraction.lowering import Lowered, lowered
+from extraction.lowering import Decompositions, Lowered, lowered
 from storage.graph import Graph
 from storage.records import Input, dtype_of
 
@@ -31,6 +31,26 @@ _LOWERING = {
     "triton.tiling_prevents_reduction_fusion": False,
 }
 """TorchInductor's options while a region is lowered."""
+
+
+def _rounded(value: torch.Tensor) -> torch.Tensor:
+    """Rounded to its own dtype: inside of a decomposition TorchInductor keeps half types in float32 otherwise."""
+    return value.float().to(value.dtype)
+
+
+def _sigmoid_backward(grad: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
+    return _rounded(grad * _rounded(1 - output)) * output
+
+
+def _tanh_backward(grad: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
+    return grad * _rounded(1 - _rounded(output * output))
+
+
+_AS_EAGER: Decompositions = {
+    torch.ops.aten.sigmoid_backward.default: _sigmoid_backward,
+    torch.ops.aten.tanh_backward.default: _tanh_backward,
+}
+"""Ops that eager's CUDA kernels compute in another order than TorchInductor, half types rounded after each step."""
 
 Shape = tuple[int, ...]
 
@@ -111,7 +131,7 @@ def sketch(graph: Graph, inputs: Sequence[Input]) -> Sketch:
     known = facts(graph, inputs)
     if any(math.prod(i.shape) >= INDEX_LIMIT for i in inputs):
         raise Unsupported("tensors of 2^31 elements or more")
-    with inductor_config.patch(_LOWERING), lowered(graph, inputs) as result:
+    with inductor_config.patch(_LOWERING), lowered(graph, inputs, decompositions=_AS_EAGER) as result:
         made = _Builder(graph, known, result).build()
     made.program(Limits())  # what cannot be said in source shows here
     return made

@@ -92,22 +92,28 @@ class Tuned:
         return task.write(known, best.choice.style, directory)
 
     def _best(self, task: Task, sample: Sample, attempt: Attempt) -> Best | None:
+        """Looks first around the first start that is right, then around the whole, which may be right in part."""
         end = time.monotonic() + self.seconds
-        best, score = None, 0.0
         measured: dict[Choice, float | None] = {}
+        tasks = {Rounding.ANY: task}
         for rounding in Rounding:
-            if rounding is not Rounding.ANY:
-                task = self.distill.task(sample, -self.reach, rounding)
-            start = self._start(task)
-            if not start.patterns or time.monotonic() >= end:
+            if rounding not in tasks:
+                tasks[rounding] = self.distill.task(sample, -self.reach, rounding)
+            start = self._start(tasks[rounding])
+            if start.patterns and start not in measured:
+                measured[start] = self._measure(tasks[rounding], sample, attempt)(start)
+            if measured.get(start) is not None or time.monotonic() >= end:
                 break
-            measure = self._measure(task, sample, attempt)
-            search = Search(measure, partial(steps, task), end - time.monotonic(), measured=measured)
+        best, score = None, 0.0
+        for around in dict.fromkeys((rounding, Rounding.ANY)):
+            start = self._start(tasks[around])
+            if not start.patterns or (best is not None and time.monotonic() >= end):
+                continue
+            measure = self._measure(tasks[around], sample, attempt)
+            search = Search(measure, partial(steps, tasks[around]), end - time.monotonic(), measured=measured)
             choice = search.run(start)
             if choice is not None and (measured[choice] or 0.0) > score:
-                best, score = Best(choice, rounding), measured[choice] or 0.0
-            if measured[start] is not None:
-                break  # it was right, so that leaving more to eager only costs
+                best, score = Best(choice, around), measured[choice] or 0.0
         return best
 
     def _start(self, task: Task) -> Choice:

@@ -13,7 +13,7 @@ All three leave out what `torch.compile` does to the ATen graph before it is low
 behind a matrix product that becomes `addmm`), and its change of convolutions to channels-last.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +41,9 @@ from storage.errors import PassNetError
 from storage.graph import Graph
 from storage.graph_fx import to_module
 from storage.records import Input, TracedGraph, dtype_of
+
+Decompositions = Mapping[torch._ops.OperatorBase, Callable[..., Any]]
+"""ATen overload → a function that computes the same of simpler ops."""
 
 
 class LoweringError(PassNetError):
@@ -71,10 +74,12 @@ class Lowered:
 
 
 @contextmanager
-def lowered(graph: Graph, inputs: Sequence[Input], device: str = "cpu") -> Iterator[Lowered]:
+def lowered(
+    graph: Graph, inputs: Sequence[Input], device: str = "cpu", decompositions: Decompositions | None = None
+) -> Iterator[Lowered]:
     """Yields the `Lowered` form of a graph; TorchInductor's context is alive inside the `with` block only.
 
-    `device` is "cpu", "cuda" or "reference", see above.
+    `device` is "cpu", "cuda" or "reference", see above. `decompositions` are used in place of TorchInductor's own.
 
     Raises LoweringError where TorchInductor cannot trace or lower the graph, or "cuda" is wanted and not there.
     """
@@ -86,7 +91,9 @@ def lowered(graph: Graph, inputs: Sequence[Input], device: str = "cpu") -> Itera
         stack.enter_context(inductor_config.patch(cpu_backend="triton", layout_optimization=False))
         fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         try:
-            aten, arguments = _to_aten(graph, inputs, fake_mode, device)
+            aten, arguments = _to_aten(
+                graph, inputs, fake_mode, device, {**select_decomp_table(), **(decompositions or {})}
+            )
             stack.enter_context(V.set_fake_mode(fake_mode))
             lowering = GraphLowering(aten, is_inference=True)
             stack.enter_context(V.set_graph_handler(lowering))
@@ -151,7 +158,7 @@ def _in_words(device: str) -> str:
 
 
 def _to_aten(
-    graph: Graph, inputs: Sequence[Input], fake_mode: FakeTensorMode, device: str
+    graph: Graph, inputs: Sequence[Input], fake_mode: FakeTensorMode, device: str, table: Decompositions
 ) -> tuple[fx.GraphModule, list[torch.Tensor]]:
     place = "cpu" if device == "cpu" else "cuda:0"
     interpreter = _TaggingInterpreter(to_module(graph, place))
@@ -159,7 +166,7 @@ def _to_aten(
     with fake_mode:
         arguments = [torch.empty_strided(i.shape, i.stride, dtype=dtype_of(i.dtype), device=place) for i in inputs]
         function = torch.func.functionalize(interpreter.run)
-        aten = make_fx(function, decomposition_table=select_decomp_table())(*arguments)
+        aten = make_fx(function, decomposition_table=table)(*arguments)
     aten.graph.eliminate_dead_code()
     aten.recompile()
     view_to_reshape(aten)

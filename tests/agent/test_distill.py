@@ -1,5 +1,8 @@
 """What the offline author writes, when it declines, and that it writes the same again."""
 
+import re
+
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -61,6 +64,26 @@ def test_equal_halves_of_a_pattern_get_their_own_operands(tmp_path, interpreter)
     one = variant(halves, tensor(4, 8), tensor(8), tensor(4, 8), tensor(8))
     submission, _ = _written(tmp_path, one)
     assert interpreter.problems(submission.pass_dir, one) == []
+
+
+@pytest.mark.parametrize(
+    ("backward", "steps"),
+    [
+        (torch.ops.aten.sigmoid_backward, lambda grad, y: grad * (1 - y) * y),
+        (torch.ops.aten.tanh_backward, lambda grad, y: grad * (1 - y * y)),
+    ],
+    ids=["sigmoid", "tanh"],
+)
+def test_backwards_round_a_half_type_after_each_step_as_eager_does_on_a_gpu(backward, steps, tmp_path):
+    def body(function, place):
+        inputs = in_dtype((tensor(4, 8), tensor(4, 8)), "float16")
+        Distill(margin=PAIR).write(sample(variant(lambda g, y: function(g * 0.3, y), *inputs)), tmp_path / place)
+        (source,) = (path.read_text() for path in (tmp_path / place).glob("fuse_*.py"))
+        return re.findall(
+            r"^    (\w+ = .*|tl.store.*)$", source.partition("@triton.jit")[2].partition("# dtype")[0], re.M
+        )
+
+    assert body(backward.default, "whole") == body(steps, "steps")
 
 
 def test_a_kernel_for_a_kernel_is_declined_before_anything_is_lowered(tmp_path):

@@ -87,6 +87,7 @@ def test_what_rounds_otherwise_is_left_to_eager_where_a_pass_is_wrong(wrong, exp
         return _results(one, 1.0 + len(names), t_min=-5 if right else -4)
 
     Tuned().attempt(one, tmp_path / "pass", _attempt(rule, measured))
+    assert set(measured[len(wrong)]) <= set(_names(tmp_path / "pass")), "looked for elsewhere first"
     assert sorted(_names(tmp_path / "pass")) == sorted("_".join(["fuse", *ops]) for ops in expected)
     source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
     assert not any(text in source for text in wrong)
