@@ -3,7 +3,6 @@
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 
@@ -38,49 +37,63 @@ def together(jobs: Sequence[Job]) -> None:
             list(pool.map(_call_all, jobs))
 
 
-def shared(sides: Sequence[Side], variants: Sequence[Variant], compiler: str, progress: Progress | None) -> None:
-    """Each variant in whichever worker is free; for workers that share a directory, and the compiler caches in it."""
+def shared(
+    sides: Sequence[Side], variants: Sequence[Variant], compiler: str, progress: Progress | None
+) -> list[tuple[Variant, str]]:
+    """Each variant in whichever worker is free; for workers that share a directory, and the compiler caches in it.
+    Returns the variants that were not called, each with the reason."""
     idle: SimpleQueue[Side] = SimpleQueue()
     for side in sides:
         idle.put(side)
 
-    def one(numbered: tuple[int, Variant]) -> None:
+    def one(numbered: tuple[int, Variant]) -> list[tuple[Variant, str]]:
         side = idle.get()
         try:
-            _call_all(Job(side, [numbered[1]], compiler))
+            missed = _call_all(Job(side, [numbered[1]], compiler))
         finally:
             idle.put(side)
         if progress is not None:
             progress(f"{compiler}: compiled {numbered[0]}/{len(variants)}")
+        return missed
 
     with ThreadPoolExecutor(len(sides)) as pool:
-        list(pool.map(one, enumerate(variants, 1)))
+        return [missed for some in pool.map(one, enumerate(variants, 1)) for missed in some]
 
 
-def _call_all(job: Job) -> None:
+def _call_all(job: Job) -> list[tuple[Variant, str]]:
     """What fails here, for want of memory too, is left to the benchmark, which meets it again and records it."""
-    with suppress(WorkerDied, WorkerTimeout, torch.OutOfMemoryError):
+    missed: list[tuple[Variant, str]] = []
+    left = list(job.variants)
+    try:
         if job.pass_dir is not None:
             job.side.ask(Warm(), job.side.settings.first_call_timeout)
-        for variant in job.variants:
-            if not _call_once(job, variant):
+        while left:
+            problem = _call_once(job, left[0])
+            if problem:
+                missed.append((left[0], problem))
                 job.side.recover()
+            left.pop(0)
+    except (WorkerDied, WorkerTimeout, torch.OutOfMemoryError) as error:
+        missed += [(variant, f"{type(error).__name__}: {error}") for variant in left]
+    return missed
 
 
-def _call_once(job: Job, variant: Variant) -> bool:
+def _call_once(job: Job, variant: Variant) -> str:
+    """What kept the variant from being called; nothing where it was."""
     side, settings = job.side, job.side.settings
     layout = lay.lay_out(variant.inputs, (), 1, random.Random(0))
     if layout.end > settings.arena_bytes:
-        return True
+        return "one call's inputs are larger than PassBench's memory"
     side.reserve(layout.end)
-    load = Load(to_json(variant.graph), job.compiler, job.pass_dir)
-    if side.ask(load, settings.load_timeout).code is not Code.OK:
-        return False
+    reply = side.ask(Load(to_json(variant.graph), job.compiler, job.pass_dir), settings.load_timeout)
+    if reply.code is not Code.OK:
+        return reply.text
     try:
         lay.draw(side.memory, layout, variant.inputs, 0, 0, Distribution.NORMAL)
-    except InputError:
-        return True
+    except InputError as error:
+        return str(error)
     if side.device.type == "cuda":
         torch.cuda.synchronize(side.device)
     timeout = settings.first_call_timeout if job.pass_dir is None else settings.call_timeout
-    return side.ask(Describe(layout.batch, 0), timeout).code is Code.OK
+    reply = side.ask(Describe(layout.batch, 0), timeout)
+    return "" if reply.code is Code.OK else reply.text or reply.code.name

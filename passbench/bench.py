@@ -96,17 +96,17 @@ class Bench:
 
     def precompile(
         self, samples: Sequence[Sample], compiler: str, workers: int, progress: Progress | None = None
-    ) -> None:
+    ) -> list[tuple[Variant, str]]:
         """Have a baseline compile all variants ahead, `workers` at a time, into the cache that its timed worker reads.
 
-        Only for baselines: their code is trusted, so that processes may share a cache. What fails here fails again,
-        with a record, in `run`.
+        Only for baselines: their code is trusted, so that processes may share a cache. Returns the variants that were
+        not compiled, each with the reason; `run` compiles them itself, or makes a record of their failure.
         """
         if compiler not in NAMES or compiler in ("pass", "eager"):
             raise PassNetError(f"{compiler!r} compiles nothing ahead; there are {', '.join(NAMES)}")
         sides = [self._side(compiler, self._baseline_launcher) for _ in range(workers)]
         try:
-            ahead.shared(sides, [v for s in samples for v in s.variants], compiler, progress)
+            return ahead.shared(sides, [v for s in samples for v in s.variants], compiler, progress)
         finally:
             for side in sides:
                 side.close()

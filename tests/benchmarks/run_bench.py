@@ -59,7 +59,8 @@ def main() -> None:
             begin = time.monotonic()
             left = [s for s in samples if not part(parts, name, s).exists()]
             if name in NAMES and name != "eager" and arguments.compile_ahead:
-                bench.precompile(left, name, arguments.compile_ahead)
+                for variant, reason in bench.precompile(left, name, arguments.compile_ahead):
+                    print(f"{name}: {variant.variant_hash[:12]} not compiled ahead: {reason[:200]}", flush=True)
                 seconds[f"{name}, compiling ahead"] = time.monotonic() - begin
                 print(f"{name}: compiled ahead in {time.monotonic() - begin:.0f} s", flush=True)
             author = author_named(name)

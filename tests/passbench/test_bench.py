@@ -204,6 +204,11 @@ def test_what_needs_a_gpu_says_so(bench):
 
 
 def test_inductor_on_the_cpu(bench):
+    what, failing = add_relu_sample((16, 16)), sample(variant(lambda x: (x.view(-1, 3),), spec("x", 4, 4)))
+    said = []
+    ((missed, reason),) = bench.precompile([what, failing], "inductor", 1, said.append)
+    assert missed == failing.variants[0] and "shape '[-1, 3]' is invalid" in reason
+    assert sorted(said) == ["inductor: compiled 1/2", "inductor: compiled 2/2"]
     (result,) = bench.run(add_relu_sample((16, 16)), "inductor")
     assert (result.status, result.t_min, result.times_meaningful) == ("ok", -10, False), result.reason
 
