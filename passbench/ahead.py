@@ -22,12 +22,14 @@ Progress = Callable[[str], None]
 @dataclass(frozen=True)
 class Job:
     """Variants that one worker is to call once each, under a compiler, "pass" with its directory. The worker of a pass
-    is warmed first, and stays so where there are no variants."""
+    is warmed first, and stays so where there are no variants. A baseline's call may take `patience` times as long as
+    when it has the machine to itself."""
 
     side: Side
     variants: Sequence[Variant]
     compiler: str
     pass_dir: str | None = None
+    patience: float = 1.0
 
 
 def together(jobs: Sequence[Job]) -> None:
@@ -49,7 +51,7 @@ def shared(
     def one(numbered: tuple[int, Variant]) -> list[tuple[Variant, str]]:
         side = idle.get()
         try:
-            missed = _call_all(Job(side, [numbered[1]], compiler))
+            missed = _call_all(Job(side, [numbered[1]], compiler, patience=len(sides)))
         finally:
             idle.put(side)
         if progress is not None:
@@ -94,6 +96,6 @@ def _call_once(job: Job, variant: Variant) -> str:
         return str(error)
     if side.device.type == "cuda":
         torch.cuda.synchronize(side.device)
-    timeout = settings.first_call_timeout if job.pass_dir is None else settings.call_timeout
+    timeout = settings.first_call_timeout * job.patience if job.pass_dir is None else settings.call_timeout
     reply = side.ask(Describe(layout.batch, 0), timeout)
     return "" if reply.code is Code.OK else reply.text or reply.code.name
