@@ -65,11 +65,16 @@ def text(expression: sympy.Expr, ranges: Ranges, name: Callable[[sympy.Symbol], 
         written = write(e)
         return written if e.is_Symbol or (e.is_Integer and e >= 0) else f"({written})"
 
-    def nonnegative(e: sympy.Expr) -> str:
+    def raised(e: sympy.Expr, step: sympy.Expr) -> tuple[sympy.Expr, int]:
+        """The expression and as many steps as make it nonnegative, since source divides towards zero; how many."""
         known = {s: ValueRanges(0, ranges[s] - 1) for s in e.free_symbols if s in ranges}
-        if len(known) < len(e.free_symbols) or not bound_sympy(e, known).lower >= 0:
+        bound = bound_sympy(e, known) if len(known) == len(e.free_symbols) else ValueRanges.unknown_int()
+        if bound.lower >= 0:
+            return e, 0
+        steps = -(bound.lower // step) if bound.lower.is_finite and step.is_Integer and step > 0 else sympy.oo
+        if bound.upper + steps * step >= 2**31:
             raise Unsupported(f"an index divides {e}, which may be negative")
-        return atom(e)
+        return e + steps * step, int(steps)
 
     def write(e: sympy.Expr) -> str:
         if e.is_Integer:
@@ -86,10 +91,13 @@ def text(expression: sympy.Expr, ranges: Ranges, name: Callable[[sympy.Symbol], 
         if isinstance(e, Identity):
             return write(e.args[0])
         if isinstance(e, FloorDiv):
-            return f"{nonnegative(e.args[0])} // {atom(e.args[1])}"
+            base, steps = raised(*e.args)
+            divided = f"{atom(base)} // {atom(e.args[1])}"
+            return f"({divided} - {slot(steps)})" if steps else divided
         if isinstance(e, ModularIndexing):
             base, divisor, modulus = e.args
-            divided = nonnegative(base) if divisor == 1 else f"{nonnegative(base)} // {atom(divisor)}"
+            base, _ = raised(base, divisor * modulus)  # whole turns
+            divided = atom(base) if divisor == 1 else f"{atom(base)} // {atom(divisor)}"
             return f"{divided} % {atom(modulus)}"
         if called := _CALLS.get(type(e).__name__):
             parts = [write(part) for part in sorted(e.args, key=lambda part: part.is_Integer)]
