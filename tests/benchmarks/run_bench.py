@@ -80,6 +80,8 @@ def main() -> None:
                     pq.write_table(table, part(parts, name, sample), compression="zstd")
                     print(f"[{number}/{len(left)}] {name} {sample.sample} {line(done)}", flush=True)
             seconds[name] = time.monotonic() - begin
+    if not any(parts.iterdir()):
+        sys.exit("no sample was run: none is chosen, or the budget was over before the first")
     finish(arguments.out, version, names, seconds)
 
 
