@@ -64,12 +64,13 @@ class Reply:
 class Pool:
     """Runs tasks in forks of one server, which is started by the first tasks and kept warm for later ones.
 
-    `workers` at a time; `timeout_s` and `memory_mb` (private memory beyond the server's own) limit each. `prepare`
-    names a function that the server calls once, to import and warm up what all tasks need. Use it as a context manager.
+    `workers` at a time; `timeout_s` and `memory_mb` (private memory beyond the server's own) limit each. Use it as a
+    context manager.
     """
 
-    def __init__(self, *, workers: int, timeout_s: float, memory_mb: int, prepare: str = "") -> None:
-        self._settings = Settings(prepare, workers, timeout_s, memory_mb, "")
+    def __init__(self, *, workers: int, timeout_s: float, memory_mb: int) -> None:
+        self._settings = Settings(workers, timeout_s, memory_mb, "")
+        self._prepared: set[str] = set()
         self._open = contextlib.ExitStack()
         self._server: _Server | None = None
 
@@ -82,20 +83,25 @@ class Pool:
     def close(self) -> None:
         """End the server, and all workers with it."""
         self._server = None
+        self._prepared.clear()
         self._open.close()
 
-    def run(self, task: str, payloads: Iterable[Any]) -> Iterator[Reply]:
+    def run(self, task: str, payloads: Iterable[Any], prepare: str = "") -> Iterator[Reply]:
         """Runs `task` on each payload and yields replies as they come.
 
         `task` names a generator function as `module:function`; it is called with one payload (JSON data) and yields
-        answers (JSON data), each replacing the one before. Payloads are taken as workers become free. One run at a
-        time; closing the iterator before its end kills all workers.
+        answers (JSON data), each replacing the one before. `prepare` names a function that the server calls before,
+        once, to import and warm up what all tasks need. Payloads are taken as workers become free. One run at a time;
+        closing the iterator before its end kills all workers.
 
         Raises PassNetError if the server cannot start or dies.
         """
         server = self._server = self._server or self._open.enter_context(_server(self._settings))
         running: dict[int, Any] = {}
         try:
+            if prepare and prepare not in self._prepared:
+                server.send({"prepare": prepare})
+                self._prepared.add(prepare)
             for number, payload in enumerate(payloads):
                 if len(running) == self._settings.workers:
                     yield server.reply(running)
@@ -113,8 +119,8 @@ def run_tasks(
     task: str, payloads: Iterable[Any], *, workers: int, timeout_s: float, memory_mb: int, prepare: str = ""
 ) -> Iterator[Reply]:
     """`Pool.run` with a server of its own."""
-    with Pool(workers=workers, timeout_s=timeout_s, memory_mb=memory_mb, prepare=prepare) as pool:
-        yield from pool.run(task, payloads)
+    with Pool(workers=workers, timeout_s=timeout_s, memory_mb=memory_mb) as pool:
+        yield from pool.run(task, payloads, prepare)
 
 
 class _Server:

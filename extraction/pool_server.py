@@ -1,8 +1,8 @@
 """The warm process that forks a worker for each task, watches over it, and kills it with everything that it started.
 
 Run by `extraction.pool` as `python -m extraction.pool_server SETTINGS` with lines of JSON as its standard input and
-output. It imports the libraries once; a worker is a fork of it, so it starts in milliseconds. It ends, and its workers
-with it, when its standard input closes.
+output. It imports the libraries once, as it is told; a worker is a fork of it, so it starts in milliseconds. It ends,
+and its workers with it, when its standard input closes.
 
 A worker has its own session, scratch directory and memory limit; of what it prints the last `LOG_BYTES` are kept. Its
 task is a function that yields answers, each better than the one before; the last complete one counts, however the
@@ -40,7 +40,6 @@ Task = Callable[[Any], Iterator[Any]]
 class Settings:
     """How the server works: see `extraction.pool.Pool`."""
 
-    prepare: str
     workers: int
     timeout_s: float
     memory_mb: int
@@ -125,7 +124,12 @@ class Server:
         data = os.read(self.control_in, _CHUNK)
         self.open = bool(data)
         *lines, self.requests = (self.requests + data).split(b"\n")
-        self.jobs.extend(json.loads(line) for line in lines)
+        for line in lines:
+            message = json.loads(line)
+            if "prepare" in message:
+                _prepare(message["prepare"])
+            else:
+                self.jobs.append(message)
 
     def say(self, message: dict[str, Any]) -> None:
         """Queues a line for the parent."""
@@ -268,6 +272,13 @@ def _kill_orphans(workers: set[int]) -> None:
             os.waitpid(pid, 0)
 
 
+def _prepare(name: str) -> None:
+    _function(name)()
+    sys.stdout.flush()  # else every worker prints what the imports printed
+    gc.collect()
+    gc.freeze()  # so that workers do not copy memory by collecting it
+
+
 def _function(name: str) -> Callable[..., Any]:
     module, _, function = name.partition(":")
     return getattr(importlib.import_module(module), function)
@@ -283,11 +294,6 @@ def main() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(2, 1)  # imports that print must not disturb the protocol
-    if settings.prepare:
-        _function(settings.prepare)()
-    sys.stdout.flush()  # else every worker prints what the imports printed
-    gc.collect()
-    gc.freeze()  # so that workers do not copy memory by collecting it
     Server(settings, control_in, control_out).run()
 
 

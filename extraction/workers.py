@@ -7,7 +7,7 @@ from typing import Any
 
 from extraction.catalog import Entry, parse_entry
 from extraction.failures import ModelError, classify_end
-from extraction.pool import Reply, run_tasks
+from extraction.pool import Pool, Reply
 from extraction.spec import Spec, library_versions, spec_of
 from extraction.traces import Outcome, graph_from_row, graph_to_row
 
@@ -21,18 +21,12 @@ _PREPARE = "extraction.workers:prepare"
 _WARM_UP = ("timm:resnet10t", "transformers:bert")
 
 
-def trace_all(
-    entries: Iterable[Entry],
-    *,
-    workers: int,
-    timeout_s: float = TIMEOUT_S,
-    memory_mb: int = MEMORY_MB,
-) -> Iterator[Outcome]:
-    """Traces `entries`, `workers` at a time, and yields outcomes as they are completed.
+def trace_all(entries: Iterable[Entry], pool: Pool) -> Iterator[Outcome]:
+    """Traces `entries` in the pool's workers, a model a task, and yields outcomes as they are completed.
 
-    Entries with equal specs are traced once. `timeout_s` is per model, `memory_mb` each worker's private memory in MiB.
-    A model that fails in any way is an outcome with status "failed" and an error category; no exception of a model gets
-    out. Raises PassNetError if the worker server cannot start. Closing the iterator kills all workers.
+    Entries with equal specs are traced once. A model that fails in any way is an outcome with status "failed" and an
+    error category; no exception of a model gets out. Raises PassNetError if the worker server cannot start. Closing the
+    iterator kills all workers.
     """
     groups: dict[str, list[tuple[Entry, Spec]]] = {}
     failed: list[Outcome] = []
@@ -48,8 +42,7 @@ def trace_all(
         for (first, spec), *_ in groups.values():
             yield {"model": first.text, "spec": spec.to_json()}
 
-    limits = {"workers": workers, "timeout_s": timeout_s, "memory_mb": memory_mb}
-    with closing(run_tasks(_TASK, payloads(), prepare=_PREPARE, **limits)) as replies:
+    with closing(pool.run(_TASK, payloads(), _PREPARE)) as replies:
         for reply in replies:
             spec = Spec.from_json(reply.payload["spec"])
             (first, _), *others = groups[spec.config_hash]

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import accumulate, islice
@@ -13,8 +13,9 @@ from prefect import flow
 
 from dedup.engine import Engine, parquet
 from dedup.samples import Choice, choose_samples
-from extraction.catalog import read_catalog
+from extraction.catalog import Entry, read_catalog
 from extraction.failures import CATEGORIES
+from extraction.pool import Pool
 from extraction.trace_store import TraceStore
 from extraction.traces import Outcome
 from extraction.workers import MEMORY_MB, TIMEOUT_S, trace_all
@@ -22,7 +23,6 @@ from flows import DEFAULT_DATA
 from flows.artifacts import keep_build, progress_of
 from flows.dataset_rows import dataset_tables, eval_families, results_that_hold
 from flows.engine import HOURS, each, flow_run_id, say
-from flows.shards import shard_pool
 from flows.subgraphs import Subgraphs, cut, digest_of, vary, working
 from flows.traced import Traced, find_traces
 from storage.errors import PassNetError
@@ -61,46 +61,38 @@ def build_dataset(
     workers = workers or os.cpu_count() or 1
     say(f"{len(entries)} models in {catalog}, {len(missing)} to trace with {workers} workers")
 
-    # The workers outlive a shard: one stream of outcomes, of which each step takes and keeps its share.
-    with closing(trace_all(missing, workers=workers, timeout_s=timeout_s, memory_mb=memory_mb)) as outcomes:
-        step, sizes = partial(trace_shard, traces, enumerate(outcomes, 1), len(missing)), shard_sizes(len(missing))
-        progress = progress_of("models traced")
-        for done, _ in zip(accumulate(sizes), each(step, sizes, "trace-shard"), strict=True):
-            progress(100 * done / len(missing))
-    traced = find_traces(traces, entries)
-    if not traced.files:
-        first = next((f"{m['model']}: {m['error_category']}: {m['message']}" for m in traced.models), "it is empty")
-        raise PassNetError(f"no model of {catalog} could be traced; {first}")
+    with Pool(workers=workers, timeout_s=timeout_s, memory_mb=memory_mb) as pool:
+        trace_missing(traces, missing, pool)
+        traced = find_traces(traces, entries)
+        if not traced.files:
+            first = next((f"{m['model']}: {m['error_category']}: {m['message']}" for m in traced.models), "it is empty")
+            raise PassNetError(f"no model of {catalog} could be traced; {first}")
 
-    earlier, quotas = store.latest(), {"eval_fusible": eval_fusible, "eval_typical": eval_typical}
-    identity = hashlib.sha256(json.dumps([digest_of(traced), traced.models, quotas]).encode()).hexdigest()
-    if (same := built_as(store, earlier, identity)) is not None:
-        say(f"nothing new: {earlier.name} holds what is built of these traces")
-        return {**same.manifest.summary, "version": earlier.name, "path": str(earlier.path), "created": False}
+        earlier, quotas = store.latest(), {"eval_fusible": eval_fusible, "eval_typical": eval_typical}
+        identity = hashlib.sha256(json.dumps([digest_of(traced), traced.models, quotas]).encode()).hexdigest()
+        if (same := built_as(store, earlier, identity)) is not None:
+            say(f"nothing new: {earlier.name} holds what is built of these traces")
+            return {**same.manifest.summary, "version": earlier.name, "path": str(earlier.path), "created": False}
 
-    # From here on rows go from file to file, and one process never holds more than a shard of them.
-    with (
-        working(Path(data), traced) as work,
-        Engine(work / "engine") as engine,
-        shard_pool(workers, timeout_s, memory_mb) as pool,
-    ):
-        subgraphs = cut(traced, work, pool, engine)
-        variants = vary(subgraphs, work, pool, engine)
-        if not variants.counts:
-            causes = subgraphs.dropped + variants.dropped
-            raise PassNetError(f"no subgraph of {catalog} is left; most often: {causes.most_common(1)[0][0]}")
-        choice = choose_samples(engine, parquet(variants.paths), earlier_eval=eval_families(earlier), **quotas)
-        summary = summary_of_build(traced, subgraphs, variants, choice)
-        say(f"{sum(summary['subgraphs'].values())} unique variants in {sum(choice.samples.values())} samples")
-        tables = dataset_tables(traced.models, variants.files, choice, engine)
-        version, created = store.publish(
-            {**tables, **results_that_hold(earlier, variants.paths, engine)},
-            kind="build",
-            parent=earlier,
-            parameters={"catalog": catalog, "limit": limit, "identity": identity},
-            summary=summary,
-            flow_run=flow_run_id(),
-        )
+        # From here on rows go from file to file, and one process never holds more than a shard of them.
+        with working(Path(data), traced) as work, Engine(work / "engine") as engine:
+            subgraphs = cut(traced, work, pool, engine)
+            variants = vary(subgraphs, work, pool, engine)
+            if not variants.counts:
+                causes = subgraphs.dropped + variants.dropped
+                raise PassNetError(f"no subgraph of {catalog} is left; most often: {causes.most_common(1)[0][0]}")
+            choice = choose_samples(engine, parquet(variants.paths), earlier_eval=eval_families(earlier), **quotas)
+            summary = summary_of_build(traced, subgraphs, variants, choice)
+            say(f"{sum(summary['subgraphs'].values())} unique variants in {sum(choice.samples.values())} samples")
+            tables = dataset_tables(traced.models, variants.files, choice, engine)
+            version, created = store.publish(
+                {**tables, **results_that_hold(earlier, variants.paths, engine)},
+                kind="build",
+                parent=earlier,
+                parameters={"catalog": catalog, "limit": limit, "identity": identity},
+                summary=summary,
+                flow_run=flow_run_id(),
+            )
     say(f"published {version.name}" if created else f"nothing new: {version.name} holds this dataset")
     built = {**summary, "version": version.name, "path": str(version.path), "created": created}
     keep_build(built)
@@ -119,6 +111,18 @@ def shard_sizes(models: int) -> list[int]:
     """Models in each shard: few in a small catalogue, so that an interrupted build keeps most of its work."""
     size = min(SHARD_MODELS, 2 + models // 20)
     return [min(size, models - start) for start in range(0, models, size)]
+
+
+def trace_missing(traces: TraceStore, missing: Sequence[Entry], pool: Pool) -> None:
+    """Trace models and keep what came of them, shard by shard.
+
+    The workers outlive a shard: one stream of outcomes, of which each step takes and keeps its share.
+    """
+    with closing(trace_all(missing, pool)) as outcomes:
+        step, sizes = partial(trace_shard, traces, enumerate(outcomes, 1), len(missing)), shard_sizes(len(missing))
+        progress = progress_of("models traced")
+        for done, _ in zip(accumulate(sizes), each(step, sizes, "trace-shard"), strict=True):
+            progress(100 * done / len(missing))
 
 
 def trace_shard(traces: TraceStore, outcomes: Iterator[tuple[int, Outcome]], total: int, size: int) -> None:

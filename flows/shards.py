@@ -37,11 +37,6 @@ class Done:
         return [Path(payload["out"]) for payload in self.payloads]
 
 
-def shard_pool(workers: int, timeout_s: float, memory_mb: int) -> Pool:
-    """A pool for `run_shards`: shards at a time, and what each may take, in seconds of wall time and MiB."""
-    return Pool(workers=workers, timeout_s=timeout_s, memory_mb=memory_mb, prepare=f"{_TASKS}:prepare")
-
-
 def shard(directory: Path, **payload: Any) -> Payload:
     """A payload with its file below `directory`, named by what the shard is of."""
     name = hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest()[:20]
@@ -84,7 +79,7 @@ def _is_done(payload: Payload) -> bool:
 def _run(task: str, payloads: Sequence[Payload], pool: Pool, name: str) -> Iterator[Reply]:
     if not payloads:
         return
-    with closing(pool.run(f"{_TASKS}:{task}", payloads)) as replies:
+    with closing(pool.run(f"{_TASKS}:{task}", payloads, f"{_TASKS}:prepare")) as replies:
         for number, reply in enumerate(each(lambda _: next(replies), payloads, name), 1):
             rows = f"{reply.answer['rows']} rows" if reply.completed else f"{reply.end} {reply.code}"
             say(f"{name} {number}/{len(payloads)}: {rows}, {reply.seconds:.1f} s")

@@ -24,9 +24,9 @@ from dedup.engine import Engine, parquet
 from dedup.hashes import base_hash, family_hash, graph_hash
 from extraction.catalog import Entry, read_catalog
 from extraction.cut import cut_graph
+from extraction.pool import Pool
 from extraction.trace_store import TraceStore
 from flows.shard_tasks import graphs_of
-from flows.shards import shard_pool
 from flows.subgraphs import Subgraphs, cut, working
 from flows.traced import Traced, find_traces
 from storage.provenance import library_versions
@@ -45,7 +45,7 @@ def main() -> None:
     with (
         working(arguments.data, traced) as work,
         Engine(work / "engine", memory_mb=8_192) as engine,
-        shard_pool(arguments.workers, arguments.timeout, arguments.memory) as pool,
+        Pool(workers=arguments.workers, timeout_s=arguments.timeout, memory_mb=arguments.memory) as pool,
     ):
         subgraphs = cut(traced, work, pool, engine)
         seconds = time.monotonic() - begin

@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from extraction.catalog import Entry, read_catalog
 from extraction.failures import CATEGORIES
+from extraction.pool import Pool
 from extraction.trace_store import TraceStore
 from extraction.traces import Outcome
 from extraction.workers import trace_all
@@ -49,7 +50,7 @@ def main() -> None:
     print(f"{len(entries)} models, {len(missing)} to trace", flush=True)
     started, shard, ends, seconds = time.monotonic(), [], Counter(), 0.0
     limits = {"workers": arguments.workers, "timeout_s": arguments.timeout, "memory_mb": arguments.memory}
-    with closing(trace_all(missing, **limits)) as outcomes:
+    with Pool(**limits) as pool, closing(trace_all(missing, pool)) as outcomes:
         for number, outcome in enumerate(outcomes, 1):
             shard.append(outcome)
             ends[outcome.row["error_category"] or "traced"] += 1

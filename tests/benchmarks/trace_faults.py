@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from extraction.catalog import parse_entry
+from extraction.pool import Pool
 from extraction.trace_store import TraceStore
 from extraction.traces import Outcome
-from extraction.workers import trace_all
+from extraction.workers import MEMORY_MB, TIMEOUT_S, trace_all
 
 MODELS = (
     "timm:resnet10t",
@@ -48,7 +49,8 @@ def main() -> None:
 
 def killed_writes(scratch: Path, draw: random.Random, kills: int) -> dict[str, Any]:
     """Kills processes that write to a store until there were `kills`; each store is finished by one that is not."""
-    outcomes = list(trace_all([parse_entry(model) for model in MODELS], workers=1))
+    with Pool(workers=1, timeout_s=TIMEOUT_S, memory_mb=MEMORY_MB) as pool:
+        outcomes = list(trace_all([parse_entry(model) for model in MODELS], pool))
     write(scratch / "first", outcomes)  # reads the libraries' configs, which takes longer than the writes
     started = time.monotonic()
     write(scratch / "calm", outcomes)

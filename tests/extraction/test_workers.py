@@ -9,10 +9,10 @@ import pytest
 
 from extraction.catalog import parse_entry
 from extraction.example_inputs import BATCH, TEXT_LENGTH
-from extraction.pool import Reply
+from extraction.pool import Pool, Reply
 from extraction.spec import spec_of
 from extraction.traces import Outcome, graph_to_row, read_traces, write_traces
-from extraction.workers import failed_row, outcome_of, trace_all
+from extraction.workers import MEMORY_MB, failed_row, outcome_of, trace_all
 from storage.errors import PassNetError
 from storage.graph import Graph, Op, Ref
 from storage.records import Input, TracedGraph
@@ -37,7 +37,8 @@ ANSWER = {
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, Outcome]:
-    return {outcome.entry.text: outcome for outcome in trace_all(ENTRIES, workers=2, timeout_s=120)}
+    with Pool(workers=2, timeout_s=120, memory_mb=MEMORY_MB) as pool:
+        return {outcome.entry.text: outcome for outcome in trace_all(ENTRIES, pool)}
 
 
 def test_every_entry_has_an_outcome(outcomes: dict[str, Outcome]) -> None:

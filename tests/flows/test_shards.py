@@ -10,7 +10,7 @@ from dedup.rows import batches, stream, write
 from dedup.unique import unique
 from extraction.cut import cut_corpus
 from extraction.pool import Pool
-from flows.shards import Payload, run_shards, shard, shard_pool
+from flows.shards import Payload, run_shards, shard
 from flows.subgraphs import _each_row
 from storage.errors import PassNetError
 from storage.records import Variant
@@ -20,7 +20,7 @@ from tests.support.graphs import corpus
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Pool]:
-    with shard_pool(workers=2, timeout_s=200, memory_mb=4000) as one:
+    with Pool(workers=2, timeout_s=200, memory_mb=4000) as one:
         yield one
 
 
