@@ -71,10 +71,11 @@ def text(expression: sympy.Expr, ranges: Ranges, name: Callable[[sympy.Symbol], 
         bound = bound_sympy(e, known) if len(known) == len(e.free_symbols) else ValueRanges.unknown_int()
         if bound.lower >= 0:
             return e, 0
-        steps = -(bound.lower // step) if bound.lower.is_finite and step.is_Integer and step > 0 else sympy.oo
-        if bound.upper + steps * step >= 2**31:
-            raise Unsupported(f"an index divides {e}, which may be negative")
-        return e + steps * step, int(steps)
+        if bound.lower.is_finite and step.is_Integer and step > 0:
+            steps = -(bound.lower // step)
+            if bound.upper + steps * step < 2**31:
+                return e + steps * step, int(steps)
+        raise Unsupported(f"an index divides {e}, which may be negative")
 
     def write(e: sympy.Expr) -> str:
         if e.is_Integer:

@@ -12,7 +12,7 @@ from passbench import layout as lay
 from passbench.inputs import Distribution, InputError
 from passbench.process import WorkerDied, WorkerTimeout
 from passbench.side import Side
-from passbench.wire import Code, Describe, Load, Warm
+from passbench.wire import Code, Describe, Load, Reply, Warm
 from storage.graph_json import to_json
 from storage.records import Variant
 
@@ -64,20 +64,18 @@ def shared(
 
 def _call_all(job: Job) -> list[tuple[Variant, str]]:
     """What fails here, for want of memory too, is left to the benchmark, which meets it again and records it."""
-    missed: list[tuple[Variant, str]] = []
-    left = list(job.variants)
+    missed: dict[int, str] = {}
+    number = 0
     try:
         if job.pass_dir is not None:
             job.side.ask(Warm(), job.side.settings.first_call_timeout)
-        while left:
-            problem = _call_once(job, left[0])
-            if problem:
-                missed.append((left[0], problem))
+        for number, variant in enumerate(job.variants):
+            if problem := _call_once(job, variant):
+                missed[number] = problem
                 job.side.recover()
-            left.pop(0)
     except (WorkerDied, WorkerTimeout, torch.OutOfMemoryError) as error:
-        missed += [(variant, f"{type(error).__name__}: {error}") for variant in left]
-    return missed
+        missed |= dict.fromkeys(range(number, len(job.variants)), f"{type(error).__name__}: {error}")
+    return [(job.variants[number], problem) for number, problem in missed.items()]
 
 
 def _call_once(job: Job, variant: Variant) -> str:
@@ -89,7 +87,7 @@ def _call_once(job: Job, variant: Variant) -> str:
     side.reserve(layout.end)
     reply = side.ask(Load(to_json(variant.graph), job.compiler, job.pass_dir), settings.load_timeout)
     if reply.code is not Code.OK:
-        return reply.text
+        return _why(reply)
     try:
         lay.draw(side.memory, layout, variant.inputs, 0, 0, Distribution.NORMAL)
     except InputError as error:
@@ -98,4 +96,8 @@ def _call_once(job: Job, variant: Variant) -> str:
         torch.cuda.synchronize(side.device)
     timeout = settings.first_call_timeout * job.patience if job.pass_dir is None else settings.call_timeout
     reply = side.ask(Describe(layout.batch, 0), timeout)
-    return "" if reply.code is Code.OK else reply.text or reply.code.name
+    return "" if reply.code is Code.OK else _why(reply)
+
+
+def _why(reply: Reply) -> str:
+    return reply.text or reply.code.name
