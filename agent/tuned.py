@@ -47,6 +47,15 @@ class Best:
     rounding: Rounding
 
 
+@dataclass(frozen=True)
+class Start:
+    """Where a search may start: the choice that is expected to be best for a task, and what measures its choices."""
+
+    task: Task
+    choice: Choice
+    measure: Measure[Choice]
+
+
 @dataclass
 class Tuned:
     """`seconds` is what measuring one sample may take, `probes` how many of its variants are measured, `reach` how many
@@ -95,23 +104,21 @@ class Tuned:
         """Looks first around the first start that is right, then around the whole, which may be right in part."""
         end = time.monotonic() + self.seconds
         measured: dict[Choice, float | None] = {}
-        tasks = {Rounding.ANY: task}
+        starts: dict[Rounding, Start] = {}
         for rounding in Rounding:
-            if rounding not in tasks:
-                tasks[rounding] = self.distill.task(sample, -self.reach, rounding)
-            start = self._start(tasks[rounding])
-            if start.patterns and start not in measured:
-                measured[start] = self._measure(tasks[rounding], sample, attempt)(start)
-            if measured.get(start) is not None or time.monotonic() >= end:
+            rest = task if rounding is Rounding.ANY else self.distill.task(sample, -self.reach, rounding)
+            start = starts[rounding] = Start(rest, self._start(rest), self._measure(rest, sample, attempt))
+            if start.choice.patterns and start.choice not in measured:
+                measured[start.choice] = start.measure(start.choice)
+            if measured.get(start.choice) is not None or time.monotonic() >= end:
                 break
         best, score = None, 0.0
         for around in dict.fromkeys((rounding, Rounding.ANY)):
-            start = self._start(tasks[around])
-            if not start.patterns or (best is not None and time.monotonic() >= end):
+            start = starts[around]
+            if not start.choice.patterns or (best is not None and time.monotonic() >= end):
                 continue
-            measure = self._measure(tasks[around], sample, attempt)
-            search = Search(measure, partial(steps, tasks[around]), end - time.monotonic(), measured=measured)
-            choice = search.run(start)
+            search = Search(start.measure, partial(steps, start.task), end - time.monotonic(), measured=measured)
+            choice = search.run(start.choice)
             if choice is not None and (measured[choice] or 0.0) > score:
                 best, score = Best(choice, around), measured[choice] or 0.0
         return best
