@@ -1,0 +1,102 @@
+"""A version of fusible samples whose families occur in none of the models that the offline author was developed on.
+
+    python3 tests/benchmarks/trace_corpus.py --catalog CATALOG --catalog KNOWN --data DIR
+    python -m tests.benchmarks.held_out --catalog tests/benchmarks/held_out.txt --known tests/benchmarks/corpus.txt \
+        --data DIR
+
+Cuts the traces of both catalogues, keeps the fusible subgraphs of the first of which no part of the second has the
+family, draws families at random and varies those. All samples are for evaluation. Models that DIR holds no trace of are
+left out, and counted. Killed and run again, it goes on with the shards that are done.
+"""
+
+import argparse
+import json
+import logging
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from dedup.engine import Engine, parquet
+from dedup.rows import stream, write
+from dedup.samples import choose_samples
+from extraction.catalog import read_catalog
+from extraction.pool import Pool
+from extraction.trace_store import TraceStore
+from flows.build_dataset import summary_of_build
+from flows.dataset_rows import dataset_tables
+from flows.subgraphs import VARY_SUBGRAPHS, Subgraphs, cut, vary, working
+from flows.traced import Traced, find_traces
+from storage.schema import SUBGRAPHS
+from storage.versions import Store
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    traces = TraceStore(arguments.data / "traces")
+    new, known = (held(traces, catalog) for catalog in (arguments.catalog, arguments.known))
+    with (
+        working(arguments.data, new) as work,
+        Engine(work / "engine") as engine,
+        Pool(workers=arguments.workers, timeout_s=arguments.timeout, memory_mb=arguments.memory) as pool,
+    ):
+        seen = families(cut(known, work / "known", pool, engine).paths)
+        file = cut(new, work, pool, engine).files["fusible"]
+        unseen = sorted(families([file]) - seen)
+        drawn = sorted(random.Random(0).sample(unseen, min(arguments.families, len(unseen))))
+        print(f"{len(unseen)} fusible families that the other catalogue has not, {len(drawn)} drawn", flush=True)
+        chosen = work / "drawn.parquet"
+        write(chosen, of_families(file, drawn), SUBGRAPHS, {}, VARY_SUBGRAPHS)
+        variants = vary(Subgraphs({"fusible": chosen}, 0, Counter()), work, pool, engine)
+        quotas = {"eval_fusible": 10**6, "eval_typical": 10**6, "eval_sole_op": 10**6, "max_share": 1.0}
+        choice = choose_samples(engine, parquet(variants.paths), **quotas)
+        summary = summary_of_build(new, variants, variants, choice)
+        version, _ = Store(arguments.data).publish(
+            dataset_tables(new.models, variants.files, choice, engine),
+            kind="build",
+            parent=None,
+            parameters={"catalog": arguments.catalog, "known": arguments.known, "families": len(drawn)},
+            summary=summary,
+            flow_run=None,
+        )
+    print(json.dumps({"version": str(version.path), **summary}, indent=1))
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--catalog", required=True, help="models to take samples of")
+    parser.add_argument("--known", required=True, help="models whose families are left out")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--families", type=int, default=150, help="families that are varied at most")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--timeout", type=float, default=1800.0, help="seconds a shard")
+    parser.add_argument("--memory", type=int, default=8_192, help="MiB a shard")
+    return parser.parse_args()
+
+
+def held(traces: TraceStore, catalog: str) -> Traced:
+    """The traces of a catalogue's models, of those that are traced."""
+    entries = read_catalog(catalog, None)
+    missing = {entry.text for entry in traces.missing(entries)}
+    print(f"{catalog}: {len(entries)} models, {len(missing)} of them without a trace", flush=True)
+    return find_traces(traces, [entry for entry in entries if entry.text not in missing])
+
+
+def families(files: list[Path]) -> set[str]:
+    """The families in files of subgraphs."""
+    return {name for file in files for name in pq.read_table(file, columns=["family_hash"])["family_hash"].to_pylist()}
+
+
+def of_families(file: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of these families, in the order of the file."""
+    for batch in stream(file):
+        yield batch.filter(pc.is_in(batch.column("family_hash"), pa.array(names, pa.string())))
+
+
+if __name__ == "__main__":
+    main()
