@@ -105,30 +105,43 @@ class Tuned:
         end = time.monotonic() + self.seconds
         measured: dict[Choice, float | None] = {}
         starts: dict[Rounding, Start] = {}
-        for rounding in Rounding:
-            rest = task if rounding is Rounding.ANY else self.distill.task(sample, -self.reach, rounding)
-            start = starts[rounding] = Start(rest, self._start(rest), self._measure(rest, sample, attempt))
-            if start.choice.patterns and start.choice not in measured:
-                measured[start.choice] = start.measure(start.choice)
-            if measured.get(start.choice) is not None or time.monotonic() >= end:
-                break
         best, score = None, 0.0
-        for around in dict.fromkeys((rounding, Rounding.ANY)):
+
+        def look(around: Rounding) -> Choice | None:
+            """Searches from a start; what is found is the best if it is right again and no other is better."""
+            nonlocal best, score
             start = starts[around]
-            if not start.choice.patterns or (best is not None and time.monotonic() >= end):
-                continue
             search = Search(start.measure, partial(steps, start.task), end - time.monotonic(), measured=measured)
             choice = search.run(start.choice)
             if choice is not None and (measured[choice] or 0.0) > score:
-                best, score = Best(choice, around), measured[choice] or 0.0
+                if self._measure(start.task, sample, attempt, 2 * self.probes)(choice) is None:
+                    measured[choice] = None
+                else:
+                    best, score = Best(choice, around), measured[choice] or 0.0
+            return choice
+
+        for rounding in Rounding:
+            rest = task if rounding is Rounding.ANY else self.distill.task(sample, -self.reach, rounding)
+            measure = self._measure(rest, sample, attempt, self.probes)
+            start = starts[rounding] = Start(rest, self._start(rest), measure)
+            if start.choice.patterns and start.choice not in measured:
+                measured[start.choice] = measure(start.choice)
+            last = rounding is list(Rounding)[-1] or time.monotonic() >= end
+            if measured.get(start.choice) is None and not last:
+                continue
+            found = look(rounding) if start.choice.patterns else None
+            if found is None or best is not None or time.monotonic() >= end:
+                break
+        if rounding is not Rounding.ANY and (best is None or time.monotonic() < end):
+            look(Rounding.ANY)
         return best
 
     def _start(self, task: Task) -> Choice:
         patterns = task.likely(self.distill.margin) or task.likely(-math.inf)
         return Choice(tuple(sorted(patterns)), self.distill.style)
 
-    def _measure(self, task: Task, sample: Sample, attempt: Attempt) -> Measure[Choice]:
-        probed = replace(sample, variants=spread(sample.variants, self.probes))
+    def _measure(self, task: Task, sample: Sample, attempt: Attempt, probes: int) -> Measure[Choice]:
+        probed = replace(sample, variants=spread(sample.variants, probes))
         scores: dict[str, float | None] = {}  # choices can come down to the same source
 
         def measure(choice: Choice) -> float | None:

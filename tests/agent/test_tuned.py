@@ -91,7 +91,37 @@ def test_what_rounds_otherwise_is_left_to_eager_where_a_pass_is_wrong(wrong, exp
     assert sorted(_names(tmp_path / "pass")) == sorted("_".join(["fuse", *ops]) for ops in expected)
     source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
     assert not any(text in source for text in wrong)
-    assert len(measured) == len({tuple(names) for names in measured})
+    assert len(measured) == len({tuple(names) for names in measured}) + 1, "the best is measured again, nothing else"
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_what_is_right_by_luck_is_not_submitted(failures, tmp_path):
+    """The first pass, and the first without its sum, are wrong when they are measured again."""
+    one, measured = _norms(), []
+
+    def rule(names, source):
+        again = measured.count(names) > 1
+        lucky = ("tl.sum(",) if failures == 1 else ("tl.sum(", "tl.exp(")
+        return _results(one, 1.0 + len(names), t_min=-4 if again and any(text in source for text in lucky) else -5)
+
+    Tuned().attempt(one, tmp_path / "pass", _attempt(rule, measured))
+    names = _names(tmp_path / "pass")
+    assert measured.count(names) == 2
+    assert len(names) == failures + 1
+
+
+def test_the_best_is_measured_again_on_more_variants(tmp_path):
+    """What is right on those that were probed alone is not submitted."""
+    one = sample(*(variant(_block, tensor(n, 8), tensor(n, 8), tensor(8, 8)) for n in range(1, 9)))
+    seen = []
+
+    def measure(some, directory):
+        seen.append(len(some.variants))
+        return _results(some, 2.0, t_min=-5 if len(some.variants) <= 4 else 0)
+
+    attempt = Attempt(1, "cuda:0", measure, save=None, saved=None, say=lambda text: None)
+    assert Tuned(probes=4).attempt(one, tmp_path / "pass", attempt).declined
+    assert set(seen) == {4, 8}
 
 
 def test_block_sizes_are_tried(tmp_path):
