@@ -14,14 +14,13 @@ import json
 import logging
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from dedup.engine import Engine, parquet
+from dedup.hashes import family_hash
 from dedup.rows import stream, write
 from dedup.samples import choose_samples
 from extraction.catalog import read_catalog
@@ -31,6 +30,7 @@ from flows.build_dataset import summary_of_build
 from flows.dataset_rows import dataset_tables
 from flows.subgraphs import VARY_SUBGRAPHS, Subgraphs, cut, vary, working
 from flows.traced import Traced, find_traces
+from storage.records import Variant
 from storage.schema import SUBGRAPHS
 from storage.versions import Store
 
@@ -48,8 +48,10 @@ def main() -> None:
         seen = families(cut(known, work / "known", pool, engine).paths)
         file = cut(new, work, pool, engine).files["fusible"]
         unseen = sorted(families([file]) - seen)
-        drawn = sorted(random.Random(0).sample(unseen, min(arguments.families, len(unseen))))
+        drawn = set(random.Random(0).sample(unseen, min(arguments.families, len(unseen))))
         print(f"{len(unseen)} fusible families that the other catalogue has not, {len(drawn)} drawn", flush=True)
+        if not drawn:
+            raise SystemExit(f"every fusible family of {arguments.catalog} is one of {arguments.known}, too")
         chosen = work / "drawn.parquet"
         write(chosen, of_families(file, drawn), SUBGRAPHS, {}, VARY_SUBGRAPHS)
         variants = vary(Subgraphs({"fusible": chosen}, 0, Counter()), work, pool, engine)
@@ -87,15 +89,20 @@ def held(traces: TraceStore, catalog: str) -> Traced:
     return find_traces(traces, [entry for entry in entries if entry.text not in missing])
 
 
-def families(files: list[Path]) -> set[str]:
-    """The families in files of subgraphs."""
-    return {name for file in files for name in pq.read_table(file, columns=["family_hash"])["family_hash"].to_pylist()}
+def families(files: Iterable[Path]) -> set[str]:
+    """The families in files of subgraphs that are not varied yet."""
+    return {name for file in files for batch in stream(file) for name in families_of(batch)}
 
 
-def of_families(file: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
+def families_of(batch: pa.RecordBatch) -> list[str]:
+    """The family of each row: it has none before it is varied."""
+    return [family_hash(Variant.from_row(row).graph) for row in batch.to_pylist()]
+
+
+def of_families(file: Path, names: Collection[str]) -> Iterator[pa.RecordBatch]:
     """The rows of these families, in the order of the file."""
     for batch in stream(file):
-        yield batch.filter(pc.is_in(batch.column("family_hash"), pa.array(names, pa.string())))
+        yield batch.filter(pa.array([name in names for name in families_of(batch)], pa.bool_()))
 
 
 if __name__ == "__main__":
