@@ -43,8 +43,9 @@ _PLAN = re.compile(r"^Plan (\w+), attempt (\d+)\.")
 
 
 def wrong(files: Files) -> dict[str, str]:
-    """The pass with threes in all that it stores."""
-    return _changed(files, _STORE, r"\g<1>\2 * 0 + 3\3")
+    """The pass with 1025 in all that it stores: wrong at every level unless what it should store is as large, and true
+    as a bool."""
+    return _changed(files, _STORE, r"\g<1>\2 * 0 + 1025\3")
 
 
 def cheating(files: Files) -> dict[str, str]:
