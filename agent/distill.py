@@ -6,6 +6,7 @@ measured here: which regions are worth a kernel is what `agent.cost` expects. `a
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from agent.candidates import Options
 from agent.pass_source import Style
 from agent.rounding import Rounding
 from agent.sketches import Sketches
-from agent.task import Task
+from agent.task import Kind, Task
 from storage.records import Sample
 
 MARGIN = 1.0
@@ -41,6 +42,8 @@ class Distill:
         task = self.task(sample, self.margin)
         return task.write(task.likely(self.margin), self.style, directory)
 
-    def task(self, sample: Sample, margin: float, rounding: Rounding = Rounding.ANY) -> Task:
-        """The sample with its regions that might save `margin` microseconds, without what `rounding` leaves out."""
-        return Task.of(sample, Options(margin, time.thread_time() + self.seconds, rounding), self.sketches)
+    def task(self, sample: Sample, margin: float, rounding: Mapping[Kind, Rounding] | None = None) -> Task:
+        """The sample with its regions that might save `margin` microseconds, without what `rounding` leaves to eager in
+        the graphs of each kind; by default nothing."""
+        options = Options(margin, time.thread_time() + self.seconds)
+        return Task.of(sample, options, self.sketches, rounding)

@@ -3,19 +3,24 @@
 import json
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.author import Submission
 from agent.candidates import Candidate, Options, candidates, promising
 from agent.check import Site, mismatches
 from agent.pass_source import Style, module_source, short_names
+from agent.rounding import Rounding
 from agent.sketches import Sketches
 from passbench.contract import NAMES_FILE
 from storage.graph import Graph
 from storage.graph_json import to_json
 from storage.records import Sample, Variant
+
+Kind = frozenset[str]
+"""The floating dtypes of the variants of one graph. A pattern cannot tell such variants apart; those of different kinds
+it can, for their graphs differ (in a dtype that they convert to, say)."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +49,23 @@ class Task:
     causes: tuple[str, ...]
 
     @classmethod
-    def of(cls, sample: Sample, options: Options, sketches: Sketches) -> "Task":
-        """Looks for regions in every graph of the sample; in none, where no graph is promising."""
-        graphs = _by_graph(sample.variants)
+    def of(
+        cls, sample: Sample, options: Options, sketches: Sketches, rounding: Mapping[Kind, Rounding] | None = None
+    ) -> "Task":
+        """Looks for regions in every graph of the sample; in none, where no graph is promising.
+
+        `rounding` is what the graphs of each kind leave to eager for the sake of the same bits; nothing by default.
+        """
+        graphs = list(_by_graph(sample.variants).values())
         if not any(promising(variants, options) for variants in graphs):
             return cls(sample.family_hash, (), ("nothing that one kernel could do faster",))
         works, causes = [], []
-        excluded: dict[tuple[str, ...], frozenset[int]] = {}  # the graphs of a family differ in their constants
+        # The graphs of a family differ in their constants.
+        excluded: dict[tuple[Rounding, tuple[str, ...]], frozenset[int]] = {}
         for variants in graphs:
-            ops = tuple(variants[0].graph.op_sequence)
-            found = candidates(variants, options, sketches, excluded.get(ops))
+            own = replace(options, rounding=(rounding or {}).get(_kind(variants), options.rounding))
+            ops = own.rounding, tuple(variants[0].graph.op_sequence)
+            found = candidates(variants, own, sketches, excluded.get(ops))
             excluded[ops] = found.excluded
             works.append(Work(variants[0].graph, len(variants), found.candidates))
             causes += found.causes
@@ -124,8 +136,17 @@ class Task:
         (directory / NAMES_FILE).write_text(json.dumps(list(names.values()), indent=2) + "\n", "utf-8")
 
 
-def _by_graph(variants: Iterable[Variant]) -> list[Sequence[Variant]]:
+def kinds(variants: Iterable[Variant]) -> dict[str, Kind]:
+    """The kind of each graph, which is given as JSON."""
+    return {graph: _kind(group) for graph, group in _by_graph(variants).items()}
+
+
+def _kind(variants: Iterable[Variant]) -> Kind:
+    return frozenset(i.dtype for variant in variants for i in variant.inputs if "float" in i.dtype)
+
+
+def _by_graph(variants: Iterable[Variant]) -> dict[str, list[Variant]]:
     groups: dict[str, list[Variant]] = {}
     for variant in variants:
         groups.setdefault(to_json(variant.graph), []).append(variant)
-    return list(groups.values())
+    return groups

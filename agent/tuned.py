@@ -2,8 +2,9 @@
 
 It starts from what `distill` expects to be best and departs from it one step at a time (a region more or less, other
 block sizes and warps, sizes as arguments), on a few variants of the sample, until its time is up. Where that is wrong
-at t = −5, it starts again without the ops that a kernel rounds otherwise than eager does (`agent.rounding`). A pass
-that is wrong, or not clearly faster than eager, is not submitted.
+at t = −5, it starts again without the ops that a kernel rounds otherwise than eager does (`agent.rounding`), in the
+variants that are wrong and those that a pattern cannot tell from them. A pass that is wrong, or not clearly faster than
+eager, is not submitted.
 """
 
 import math
@@ -19,9 +20,10 @@ from agent.author import Attempt, Submission
 from agent.distill import Distill
 from agent.pass_source import Style
 from agent.rounding import Rounding
-from agent.search import Measure, Search
-from agent.task import Task
+from agent.search import Search
+from agent.task import Kind, Task, kinds
 from passbench.result import VariantResult
+from storage.graph_json import to_json
 from storage.records import Sample, Variant
 
 LEVEL = -5
@@ -39,21 +41,54 @@ class Choice:
     style: Style
 
 
+Levels = Mapping[Kind, Rounding]
+"""What the graphs of each kind leave to eager."""
+
+
 @dataclass(frozen=True)
 class Best:
-    """The best choice found, and the task that has its patterns: the one without what `rounding` leaves to eager."""
+    """The best choice found, and what the task that has its patterns leaves to eager."""
 
     choice: Choice
-    rounding: Rounding
+    levels: Levels
 
 
 @dataclass(frozen=True)
-class Start:
-    """Where a search may start: the choice that is expected to be best for a task, and what measures its choices."""
+class Trial:
+    """Measures choices of a task on some variants, those that come down to the same source once: `known` has the
+    results by source. `kinds` are those of all graphs of the sample."""
 
     task: Task
-    choice: Choice
-    measure: Measure[Choice]
+    variants: Sample
+    attempt: Attempt
+    kinds: Mapping[str, Kind]
+    known: dict[str, Sequence[VariantResult]] = field(default_factory=dict)
+
+    def score(self, choice: Choice) -> float | None:
+        """The speedup; None where a variant failed, is wrong, or has no pass."""
+        return speedup(self._results(choice))
+
+    def wrong(self, choice: Choice) -> set[Kind]:
+        """The kinds with a variant that failed or is wrong, and then those of which no variant is measured; all, where
+        there is no result."""
+        results, everything = self._results(choice), set(self.kinds.values())
+        if len(results) != len(self.variants.variants):
+            return everything
+        measured = [self.kinds[to_json(variant.graph)] for variant in self.variants.variants]
+        wrong = {kind for kind, result in zip(measured, results, strict=True) if not is_right(result)}
+        return wrong | (everything - set(measured)) if wrong else wrong
+
+    def _results(self, choice: Choice) -> Sequence[VariantResult]:
+        with tempfile.TemporaryDirectory(prefix="passnet-") as scratch:
+            directory = Path(scratch) / "pass"
+            if self.task.write(choice.patterns, choice.style, directory).pass_dir is None:
+                return ()
+            source = "".join(file.read_text("utf-8") for file in sorted(directory.iterdir()))
+            if source not in self.known:
+                self.known[source] = self.attempt.measure(self.variants, directory)
+                score = speedup(self.known[source]) or "no answer"
+                self.attempt.say(f"{len(choice.patterns)} patterns, {choice.style}: {score}")
+        return self.known[source]
 
 
 @dataclass
@@ -95,75 +130,65 @@ class Tuned:
         best = self.found[sample.family_hash]
         if best is None:
             return Submission("eager", reason="no pass that was measured is right and faster than eager")
-        if best.rounding is not Rounding.ANY:
-            task = self.distill.task(sample, -self.reach, best.rounding)
+        if any(best.levels.values()):
+            task = self.distill.task(sample, -self.reach, best.levels)
         known = [pattern for pattern in best.choice.patterns if pattern in task.gains()]
         return task.write(known, best.choice.style, directory)
 
     def _best(self, task: Task, sample: Sample, attempt: Attempt) -> Best | None:
         """Looks first around the first start that is right, then around the whole, which may be right in part."""
         end = time.monotonic() + self.seconds
-        measured: dict[Choice, float | None] = {}
-        starts: dict[Rounding, Start] = {}
-        best, score = None, 0.0
+        graphs = kinds(sample.variants)
+        probed, more = (replace(sample, variants=spread(sample.variants, n)) for n in (self.probes, 2 * self.probes))
+        trial = Trial(task, probed, attempt, graphs)
+        levels: Levels = dict.fromkeys(graphs.values(), Rounding.ANY)
+        whole, best, score = (trial, levels), None, 0.0
 
-        def look(around: Rounding) -> Choice | None:
-            """Searches from a start; what is found is the best if it is right again and no other is better."""
+        def look(trial: Trial, levels: Levels) -> set[Kind]:
+            """Searches around the start; what is found is the best if it is right again and no other is better.
+            Returns the kinds that are not right again."""
             nonlocal best, score
-            start = starts[around]
-            search = Search(start.measure, partial(steps, start.task), end - time.monotonic(), measured=measured)
-            choice = search.run(start.choice)
-            if choice is not None and (measured[choice] or 0.0) > score:
-                if self._measure(start.task, sample, attempt, 2 * self.probes)(choice) is None:
-                    measured[choice] = None
-                else:
-                    best, score = Best(choice, around), measured[choice] or 0.0
-            return choice
+            search = Search(trial.score, partial(steps, trial.task), end - time.monotonic())
+            choice = search.run(self._start(trial.task))
+            if choice is None or (search.measured[choice] or 0.0) <= score:
+                return set()
+            wrong = replace(trial, variants=more, known={}).wrong(choice)
+            if not wrong:
+                best, score = Best(choice, levels), search.measured[choice] or 0.0
+            return wrong
 
-        for rounding in Rounding:
-            rest = task if rounding is Rounding.ANY else self.distill.task(sample, -self.reach, rounding)
-            measure = self._measure(rest, sample, attempt, self.probes)
-            start = starts[rounding] = Start(rest, self._start(rest), measure)
-            if start.choice.patterns and start.choice not in measured:
-                measured[start.choice] = measure(start.choice)
-            last = rounding is list(Rounding)[-1] or time.monotonic() >= end
-            if measured.get(start.choice) is None and not last:
-                continue
-            found = look(rounding) if start.choice.patterns else None
-            if found is None or best is not None or time.monotonic() >= end:
+        while self._start(trial.task).patterns:
+            wrong = trial.wrong(self._start(trial.task)) or look(trial, levels)
+            if not wrong or time.monotonic() >= end:
                 break
-        if rounding is not Rounding.ANY and (best is None or time.monotonic() < end):
-            look(Rounding.ANY)
+            raised = {kind: _raised(level) if kind in wrong else level for kind, level in levels.items()}
+            if raised == levels:
+                look(trial, levels)  # parts of it may be right
+                break
+            levels = raised
+            trial = replace(trial, task=self.distill.task(sample, -self.reach, levels))
+        if trial is not whole[0] and (best is None or time.monotonic() < end):
+            look(*whole)
         return best
 
     def _start(self, task: Task) -> Choice:
         patterns = task.likely(self.distill.margin) or task.likely(-math.inf)
         return Choice(tuple(sorted(patterns)), self.distill.style)
 
-    def _measure(self, task: Task, sample: Sample, attempt: Attempt, probes: int) -> Measure[Choice]:
-        probed = replace(sample, variants=spread(sample.variants, probes))
-        scores: dict[str, float | None] = {}  # choices can come down to the same source
 
-        def measure(choice: Choice) -> float | None:
-            with tempfile.TemporaryDirectory(prefix="passnet-") as scratch:
-                directory = Path(scratch) / "pass"
-                handed = task.write(choice.patterns, choice.style, directory)
-                if handed.pass_dir is None:
-                    return None
-                source = "".join(file.read_text("utf-8") for file in sorted(directory.iterdir()))
-                if source not in scores:
-                    scores[source] = speedup(attempt.measure(probed, directory))
-                    attempt.say(f"{len(choice.patterns)} patterns, {choice.style}: {scores[source] or 'no answer'}")
-            return scores[source]
+def _raised(level: Rounding) -> Rounding:
+    return Rounding(min(level + 1, max(Rounding)))
 
-        return measure
+
+def is_right(result: VariantResult) -> bool:
+    """Whether a variant ran and is right at `LEVEL`."""
+    return result.status == "ok" and result.t_min is not None and result.t_min <= LEVEL
 
 
 def speedup(results: Sequence[VariantResult]) -> float | None:
     """The geometric mean of the end-to-end speedups; None where a variant failed or is wrong at `LEVEL`."""
     speedups = [result.speedup("e2e") for result in results]
-    right = all(r.status == "ok" and r.t_min is not None and r.t_min <= LEVEL for r in results)
-    if not results or not right or None in speedups:
+    if not results or not all(map(is_right, results)) or None in speedups:
         return None
     return math.exp(math.fsum(map(math.log, speedups)) / len(speedups))
 

@@ -1,6 +1,7 @@
 """The measuring author, with measurements that a function of the written pass makes up."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -92,6 +93,38 @@ def test_what_rounds_otherwise_is_left_to_eager_where_a_pass_is_wrong(wrong, exp
     source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
     assert not any(text in source for text in wrong)
     assert len(measured) == len({tuple(names) for names in measured}) + 1, "the best is measured again, nothing else"
+
+
+def _scaled_norm(dtype):
+    """A norm of which a pattern can tell in which dtype it ends."""
+
+    def function(x, w):
+        z = torch.sigmoid(x.float() * 0.5 + 1.0)
+        return (z * torch.rsqrt((z * z).mean(-1, keepdim=True) + 1e-6)).to(dtype) * w
+
+    return function
+
+
+def test_what_is_wrong_in_one_dtype_alone_stays_fused_in_the_others(tmp_path):
+    """The sum of the float16 variant is wrong, that of the bfloat16 one is right, and their graphs differ."""
+    inputs = (tensor(4, 8), tensor(8))
+    halves = ("bfloat16", "float16")
+    one = sample(*(variant(_scaled_norm(getattr(torch, d)), *in_dtype(inputs, d)) for d in halves))
+
+    def measure(some, directory):
+        sources = [(directory / f"{name}.py").read_text() for name in _names(directory)]
+        wrong = any("tl.sum(" in source and "to(torch.float16)" in source for source in sources)
+        return [
+            *_results(replace(some, variants=some.variants[:1]), 3.0),
+            *_results(replace(some, variants=some.variants[1:]), 1.5, t_min=-3 if wrong else -5),
+        ]
+
+    attempt = Attempt(1, "cuda:0", measure, save=None, saved=None, say=lambda text: None)
+    Tuned().attempt(one, tmp_path / "pass", attempt)
+    sources = [(tmp_path / "pass" / f"{name}.py").read_text() for name in _names(tmp_path / "pass")]
+    summed = [source for source in sources if "tl.sum(" in source]
+    assert ["to(torch.bfloat16)" in source for source in summed] == [True]
+    assert any("to(torch.float16)" in source for source in sources)
 
 
 @pytest.mark.parametrize("failures", [1, 2])
