@@ -42,7 +42,7 @@ def emit(kernel: KernelBody, buffers: Mapping[str, Buffer], tuning: Tuning) -> K
     return KernelSource(
         "\n".join([*head, *(_INDENT + line for line in lines)]) + "\n",
         tuple(writer.pointers),
-        tuning.programs(kernel.rows),
+        tuning.programs(kernel),
         tuning,
         frozenset(writer.helpers),
         kernel.ops,
@@ -68,13 +68,17 @@ class _Writer:
             self._line("index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)")
             self._line(f"inside = index < {slot(self.kernel.rows)}")
         else:
-            self._line("row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]")
+            first_row, first_column = "tl.program_id(0)", ""
+            if self.kernel.flat is not None:
+                tiles = f"tl.cdiv({slot(self.kernel.columns)}, COLUMNS)"
+                first_row, first_column = f"tl.program_id(0) // {tiles}", f"tl.program_id(0) % {tiles} * COLUMNS + "
+            self._line(f"row = {first_row} * ROWS + tl.arange(0, ROWS)[:, None]")
             self._line(f"row_inside = row < {slot(self.kernel.rows)}")
         if self.tuning.loops:
             self._sweeps(values)
         else:
             if self.kernel.columns > 1:
-                self._columns("tl.arange(0, COLUMNS)[None, :]")
+                self._columns(f"{first_column}tl.arange(0, COLUMNS)[None, :]")
             for value in values:
                 self._value(value)
             for store in self.kernel.stores:

@@ -1,8 +1,8 @@
 """From TorchInductor's schedule to kernels as values: what each kernel computes, reads and writes, on which buffers."""
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
@@ -10,6 +10,8 @@ import torch
 from torch._inductor import ir
 from torch._inductor.scheduler import BaseSchedulerNode, FusedSchedulerNode, SchedulerNode
 from torch._inductor.virtualized import V
+from torch.utils._sympy.functions import FloorDiv, ModularIndexing
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from agent.index import Unsupported, digits
 from agent.values import COLUMN, ROW, Body, Capture, Store, Value
@@ -17,6 +19,11 @@ from extraction.lowering import Kernel, Lowered
 
 INDEX_LIMIT = 2**31
 """Indices are 32-bit integers: buffers of more elements are left to eager."""
+
+TILED = 2**16
+"""Elements from which on it matters that neighbouring threads read neighbouring memory."""
+NARROW = 8
+"""Columns below which each of them is a sequential access anyway."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +37,17 @@ class Buffer:
 
 @dataclass(frozen=True)
 class KernelBody:
-    """One kernel: its values over `rows` × `columns`, the stores that are needed, and the ops that it computes."""
+    """One kernel: its values over `rows` × `columns`, the stores that are needed, and the ops that it computes.
+
+    A kernel without reductions has one column, or as many as make neighbouring rows neighbours in memory for what it
+    would read or write with gaps otherwise; `flat` is the same kernel with one column then.
+    """
 
     rows: int
     columns: int
     stores: tuple[Store, ...]
     ops: tuple[int, ...]
+    flat: "KernelBody | None" = None
 
     def values(self) -> list[Value]:
         """All values that the stores need, operands first."""
@@ -73,22 +85,54 @@ def kernel_bodies(result: Lowered, buffers: dict[str, Buffer], needed: Iterable[
         if kernel.kind == "extern":
             raise Unsupported(f"TorchInductor calls a library for {_extern_name(kernel.node)}")
         if kernel.kind == "generated":
-            captured.append((kernel, *_capture(kernel, buffers)))
+            captured.append((kernel, _capture(kernel, buffers)))
     needed = set(needed)
     bodies = []
-    for kernel, rows, columns, body in reversed(captured):
-        stores = tuple(s for s in body.stores if buffers[s.buffer].base in needed)
-        if stores:
-            bodies.append(KernelBody(rows, columns, stores, kernel.ops))
-            needed |= {buffers[name].base for name in bodies[-1].loads()}
+    for kernel, body in reversed(captured):
+        if any(buffers[s.buffer].base in needed for s in body.stores):
+            body = _storing(body, needed, buffers)
+            width = _tile_width(body)
+            if width > 1:
+                body = replace(_storing(_capture(kernel, buffers, width), needed, buffers), flat=body)
+            bodies.append(body)
+            needed |= {buffers[name].base for name in body.loads()}
     return bodies[::-1]
+
+
+def _storing(body: KernelBody, needed: Collection[str], buffers: Mapping[str, Buffer]) -> KernelBody:
+    """The kernel with the stores to these bases alone."""
+    return replace(body, stores=tuple(s for s in body.stores if buffers[s.buffer].base in needed))
+
+
+def _tile_width(body: KernelBody) -> int:
+    """How many columns a kernel without reductions should have: neighbours in memory are neighbouring elements, or else
+    elements that far apart, in the first access of which neither holds for the kernel as it is. 1 if there is none."""
+    if body.columns > 1 or body.rows < TILED:
+        return 1
+    indices = [*(v.index for v in body.values() if v.op == "load"), *(s.index for s in body.stores)]
+    for index in indices:
+        known = {s: ValueRanges(0, body.rows - 1 if s == ROW else INDEX_LIMIT) for s in index.free_symbols}
+        if _step(index, 1) in (0, 1) or bound_sympy(index, known).upper < body.rows // 4:
+            continue  # in order, or so small that it stays in a cache
+        apart = {int(e.args[1]) for e in index.atoms(FloorDiv, ModularIndexing) if e.args[1].is_Integer}
+        for width in sorted(apart):
+            if width >= NARROW and body.rows % width == 0 and _step(index, width) == 1:
+                return width
+    return 1
+
+
+def _step(index: sympy.Expr, elements: int) -> int:
+    """How far in memory the element at position `elements` is from the first."""
+    first = dict.fromkeys(index.free_symbols, 0)
+    return int(index.subs({**first, ROW: elements}) - index.subs(first))
 
 
 def _extern_name(node: BaseSchedulerNode) -> str:
     return str(getattr(node.node, "python_kernel_name", None) or type(node.node).__name__)
 
 
-def _capture(kernel: Kernel, buffers: dict[str, Buffer]) -> tuple[int, int, Body]:
+def _capture(kernel: Kernel, buffers: dict[str, Buffer], width: int = 1) -> KernelBody:
+    """The kernel with all its stores; `width` is how many columns it has if it has no reductions."""
     node = kernel.node
     if type(node) not in (SchedulerNode, FusedSchedulerNode):
         raise Unsupported(f"TorchInductor's {type(node).__name__}")
@@ -97,6 +141,8 @@ def _capture(kernel: Kernel, buffers: dict[str, Buffer]) -> tuple[int, int, Body
         raise Unsupported("empty tensors")
     if max(rows * columns, *(_length(n) for n in node.get_nodes())) >= INDEX_LIMIT:
         raise Unsupported("tensors of 2^31 elements or more")
+    if columns == 1:
+        rows, columns = rows // width, width
     body = Body({ROW: rows, COLUMN: columns})
     dtypes = {name: buffer.dtype for name, buffer in buffers.items()}
     handler = Capture(body, dtypes)
@@ -106,7 +152,7 @@ def _capture(kernel: Kernel, buffers: dict[str, Buffer]) -> tuple[int, int, Body
         coordinates = _coordinates(part, rows, columns)
         with V.set_ops_handler(handler):
             part._body(*coordinates)
-    return rows, columns, body
+    return KernelBody(rows, columns, tuple(body.stores), kernel.ops)
 
 
 def _length(part: SchedulerNode) -> int:

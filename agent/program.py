@@ -118,6 +118,8 @@ class Sketch:
         """The program with configurations within these limits."""
         launches = []
         for body in self.bodies:
+            if body.flat is not None and not limits.tiles:
+                body = body.flat
             kernel = emit(body, self.buffers, choose(body, limits))
             launches.append(Launch(kernel, tuple(self.names[base] for base in kernel.pointers)))
         return Program(self.key, self.allocations, tuple(launches), self.returned, self.replaced)

@@ -84,6 +84,11 @@ class Task:
         """Microseconds that the kernels of one region take at least, where they take longest."""
         return max((c.device for work in self.works for c in work.found), default=0.0)
 
+    def tiled(self) -> bool:
+        """Whether a region has a kernel that is tiled for the sake of its accesses."""
+        cases = (case for work in self.works for c in work.found for case in c.cases)
+        return any(body.flat is not None for case in cases for body in case.sketch.bodies)
+
     def covers(self, patterns: Collection[str]) -> bool:
         """Whether every variant has a match of one of these patterns; one without any scores as a failure."""
         return bool(self.works) and all(any(c.pattern in patterns for c in work.found) for work in self.works)

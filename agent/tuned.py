@@ -215,6 +215,8 @@ def steps(task: Task, choice: Choice) -> Iterator[Choice]:
             yield Choice(tuple(sorted((*choice.patterns, pattern))), style)
     if task.longest() < LONG:
         return
+    if task.tiled():
+        yield Choice(choice.patterns, replace(style, limits=replace(limits, tiles=not limits.tiles)))
     for factor in (2.0, 0.5):
         yield Choice(choice.patterns, replace(style, limits=replace(limits, work=limits.work * factor)))
     for factor in (2.0, 0.5):

@@ -18,19 +18,22 @@ class Tuning:
     warps: int
     loops: bool
 
-    def programs(self, rows: int) -> int:
-        """Programs that cover these rows."""
-        return -(-rows // self.row_block)
+    def programs(self, kernel: KernelBody) -> int:
+        """Programs that cover the kernel: its rows, and the columns of one that is tiled."""
+        rows = -(-kernel.rows // self.row_block)
+        return rows * -(-kernel.columns // self.column_block) if kernel.flat is not None else rows
 
 
 @dataclass(frozen=True)
 class Limits:
     """What a search varies. `persistent` is the longest row, in elements, that one program holds whole; `work` and
-    `warps` are factors on the elements and the warps of a program."""
+    `warps` are factors on the elements and the warps of a program; `tiles` says whether kernels without reductions have
+    columns."""
 
     persistent: int = 8192
     work: float = 1.0
     warps: float = 1.0
+    tiles: bool = True
 
 
 def choose(kernel: KernelBody, limits: Limits) -> Tuning:
@@ -45,6 +48,10 @@ def _plain(kernel: KernelBody, limits: Limits) -> Tuning:
         block = 1024 if kernel.rows >= 2**18 else 512 if kernel.rows >= 2**16 else 256
         return Tuning(min(block, _power_of_two(kernel.rows)), 1, 4, False)
     wide = _power_of_two(kernel.columns)
+    if kernel.flat is not None:
+        row_block = min(_power_of_two(kernel.rows), 64 if kernel.rows * kernel.columns >= 2**20 else 32)
+        column_block = min(wide, 64)
+        return Tuning(row_block, column_block, max(1, row_block * column_block // 512), False)
     across = _reads_across(kernel)
     loops = wide > (limits.persistent // 16 if across else limits.persistent)
     column_block = min(wide, 64 if across else 2048, limits.persistent) if loops else wide
