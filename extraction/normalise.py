@@ -29,6 +29,13 @@ _OPERATORS = {
 }
 _REFLECTED = {f"__r{name.strip('_')}__": getattr(operator, name) for name in _BINARY}
 _OVERLOADS = {torch.ops.aten.index: torch.ops.aten.index.Tensor}  # what transformers indexes masks with
+_ATTRIBUTES = {  # dynamo of torch 2.15 has functions for what is read as an attribute
+    torch.ops.aten.numpy_T: "T",
+    torch.ops.aten.mT: "mT",
+    torch.ops.aten.matrix_H: "H",
+    torch.ops.aten.mH: "mH",
+    torch._C._autograd._get_data_attr: "data",
+}
 _ENTER_AUTOCAST = torch.amp.autocast_mode._enter_autocast
 _EXIT_AUTOCAST = torch.amp.autocast_mode._exit_autocast
 
@@ -64,9 +71,9 @@ def normalise(module: fx.GraphModule) -> list[Input]:
     """Rewrites the graph of `module` in place; returns records of the placeholders that this adds after the others.
 
     Tensor constants (`get_attr`) become placeholders of role "buffer"; assertions, gradient switches, usage logging
-    and disabled autocast regions go; operators called as methods become functions, and functions of ATen the
-    overloads that they stand for. Raises GraphError on attributes that are not tensors, such as the bodies of
-    higher-order operators.
+    and disabled autocast regions go; operators called as methods become functions, functions of ATen the overloads that
+    they stand for, and functions that stand for attributes `getattr`. Raises GraphError on attributes that are not
+    tensors, such as the bodies of higher-order operators.
     """
     graph = module.graph
     for node in list(graph.nodes):
@@ -77,6 +84,8 @@ def normalise(module: fx.GraphModule) -> list[Input]:
                     graph.erase_node(user)
         if node.op == "call_function" and (node.target in _WITHOUT_EFFECT or disabled_autocast) and not node.users:
             graph.erase_node(node)
+        elif node.op == "call_function" and node.target in _ATTRIBUTES:
+            node.target, node.args = getattr, (*node.args, _ATTRIBUTES[node.target])
         elif node.op == "call_function" and isinstance(node.target, torch._ops.OpOverloadPacket):
             node.target = _OVERLOADS.get(node.target, node.target)
         elif node.op == "call_method" and node.target in _OPERATORS:

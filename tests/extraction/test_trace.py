@@ -21,6 +21,7 @@ from storage.graph import GraphError
 from storage.graph_fx import from_fx, to_fx, to_module
 from storage.graph_json import from_json, to_json
 from storage.records import Input, TracedGraph
+from storage.targets import GETATTR
 
 MODELS = ["timm:resnet10t", "transformers:bert", "transformers:clip"]
 
@@ -154,6 +155,20 @@ class OperatorsAsMethods(nn.Module):
 def test_operators_that_are_called_as_methods_are_functions() -> None:
     (graph,), _ = captured(OperatorsAsMethods())
     assert graph.record().graph.op_sequence == ["operator.abs", "operator.ne"]
+
+
+class Attributes(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.T @ x.mT.H @ x.mH.data
+
+
+def test_attributes_are_read_by_getattr_whatever_dynamo_makes_of_them() -> None:
+    module = Attributes()
+    (graph,), _ = captured(module, 3, 3)
+    record = graph.record().graph
+    assert [op.args[1] for op in record.ops if op.target == GETATTR] == ["T", "mT", "H", "mH", "data"]
+    x = torch.randn(3, 3)
+    assert torch.equal(to_module(record, "cpu")(x)[0], module(x))
 
 
 class Checkpointed(nn.Module):
