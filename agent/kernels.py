@@ -10,7 +10,7 @@ import torch
 from torch._inductor import ir
 from torch._inductor.scheduler import BaseSchedulerNode, FusedSchedulerNode, SchedulerNode
 from torch._inductor.virtualized import V
-from torch.utils._sympy.functions import FloorDiv, ModularIndexing
+from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from agent.index import Unsupported, digits
@@ -122,9 +122,11 @@ def _tile_width(body: KernelBody) -> int:
 
 
 def _step(index: sympy.Expr, elements: int) -> int:
-    """How far in memory the element at position `elements` is from the first."""
-    first = dict.fromkeys(index.free_symbols, 0)
-    return int(index.subs({**first, ROW: elements}) - index.subs(first))
+    """How far in memory the element at position `elements` is from the first; 0 where sympy cannot tell."""
+    plain = index.replace(lambda e: isinstance(e, Identity), lambda e: e.args[0])
+    first = dict.fromkeys(plain.free_symbols, 0)
+    apart = plain.subs({**first, ROW: elements}) - plain.subs(first)
+    return int(apart) if apart.is_Integer else 0
 
 
 def _extern_name(node: BaseSchedulerNode) -> str:

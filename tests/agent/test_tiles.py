@@ -1,12 +1,16 @@
 """Kernels without reductions that would read or write with gaps have columns; all others are flat."""
 
 import pytest
+import sympy
 import torch
+from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
 
 from agent.distill import Distill
+from agent.kernels import _step
 from agent.pass_source import Style
 from agent.tuned import Choice, steps
 from agent.tuning import Limits
+from agent.values import ROW
 from passbench.policy import check_dir
 from tests.agent.support import ANY, in_dtype, sample, tensor, variant
 
@@ -73,3 +77,9 @@ def test_all_others_are_flat(name, tmp_path, interpreter):
     one = variant(function, *inputs)
     assert "COLUMNS" not in _source(one, tmp_path / "pass")
     assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+def test_a_distance_in_memory_is_told_where_it_is_a_number():
+    assert _step(FloorDiv(Identity(ROW), 4) + 3 * ModularIndexing(ROW, 1, 4), 1) == 3
+    assert _step(FloorDiv(Identity(ROW), 4) + 3 * ModularIndexing(ROW, 1, 4), 8) == 2
+    assert _step(sympy.Function("unknown")(ROW), 1) == 0
