@@ -55,10 +55,13 @@ class Best:
 
 @dataclass(frozen=True)
 class Trial:
-    """Measures choices of a task on some variants, those that come down to the same source once: `known` has the
-    results by source. `kinds` are those of all graphs of the sample."""
+    """Measures choices of a task, which leaves `levels` to eager, on some variants; those that come down to the same
+    source once: `known` has the results by source. `start` is the choice that is expected to be best. `kinds` are those
+    of all graphs of the sample."""
 
     task: Task
+    levels: Levels
+    start: Choice
     variants: Sample
     attempt: Attempt
     kinds: Mapping[str, Kind]
@@ -140,35 +143,35 @@ class Tuned:
         end = time.monotonic() + self.seconds
         graphs = kinds(sample.variants)
         probed, more = (replace(sample, variants=spread(sample.variants, n)) for n in (self.probes, 2 * self.probes))
-        trial = Trial(task, probed, attempt, graphs)
-        levels: Levels = dict.fromkeys(graphs.values(), Rounding.ANY)
-        whole, best, score = (trial, levels), None, 0.0
+        levels = dict.fromkeys(graphs.values(), Rounding.ANY)
+        trial = whole = Trial(task, levels, self._start(task), probed, attempt, graphs)
+        best, score = None, 0.0
 
-        def look(trial: Trial, levels: Levels) -> set[Kind]:
+        def look(trial: Trial) -> set[Kind]:
             """Searches around the start; what is found is the best if it is right again and no other is better.
             Returns the kinds that are not right again."""
             nonlocal best, score
             search = Search(trial.score, partial(steps, trial.task), end - time.monotonic())
-            choice = search.run(self._start(trial.task))
+            choice = search.run(trial.start)
             if choice is None or (search.measured[choice] or 0.0) <= score:
                 return set()
             wrong = replace(trial, variants=more, known={}).wrong(choice)
             if not wrong:
-                best, score = Best(choice, levels), search.measured[choice] or 0.0
+                best, score = Best(choice, trial.levels), search.measured[choice] or 0.0
             return wrong
 
-        while self._start(trial.task).patterns:
-            wrong = trial.wrong(self._start(trial.task)) or look(trial, levels)
+        while trial.start.patterns:
+            wrong = trial.wrong(trial.start) or look(trial)
             if not wrong or time.monotonic() >= end:
                 break
-            raised = {kind: _raised(level) if kind in wrong else level for kind, level in levels.items()}
-            if raised == levels:
-                look(trial, levels)  # parts of it may be right
+            levels = {kind: _raised(level) if kind in wrong else level for kind, level in trial.levels.items()}
+            if levels == trial.levels:
+                look(trial)  # parts of it may be right
                 break
-            levels = raised
-            trial = replace(trial, task=self.distill.task(sample, -self.reach, levels))
-        if trial is not whole[0] and (best is None or time.monotonic() < end):
-            look(*whole)
+            task = self.distill.task(sample, -self.reach, levels)
+            trial = replace(trial, task=task, levels=levels, start=self._start(task))
+        if trial is not whole and (best is None or time.monotonic() < end):
+            look(whole)
         return best
 
     def _start(self, task: Task) -> Choice:
