@@ -89,8 +89,8 @@ def kernel_bodies(result: Lowered, buffers: dict[str, Buffer], needed: Iterable[
     needed = set(needed)
     bodies = []
     for kernel, body in reversed(captured):
-        if any(buffers[s.buffer].base in needed for s in body.stores):
-            body = _storing(body, needed, buffers)
+        body = _storing(body, needed, buffers)
+        if body.stores:
             width = _tile_width(body)
             if width > 1:
                 body = replace(_storing(_capture(kernel, buffers, width), needed, buffers), flat=body)
