@@ -54,10 +54,11 @@ def main() -> None:
             raise SystemExit(f"every fusible family of {arguments.catalog} is one of {arguments.known}, too")
         chosen = work / "drawn.parquet"
         write(chosen, of_families(file, drawn), SUBGRAPHS, {}, VARY_SUBGRAPHS)
-        variants = vary(Subgraphs({"fusible": chosen}, 0, Counter()), work, pool, engine)
+        subgraphs = Subgraphs({"fusible": chosen}, 0, Counter())
+        variants = vary(subgraphs, work, pool, engine)
         quotas = {"eval_fusible": 10**6, "eval_typical": 10**6, "eval_sole_op": 10**6, "max_share": 1.0}
         choice = choose_samples(engine, parquet(variants.paths), **quotas)
-        summary = summary_of_build(new, variants, variants, choice)
+        summary = summary_of_build(new, subgraphs, variants, choice)
         version, _ = Store(arguments.data).publish(
             dataset_tables(new.models, variants.files, choice, engine),
             kind="build",
