@@ -14,7 +14,7 @@ from agent.facts import Facts, FactsError, Layout, facts
 from agent.pass_source import Case, pattern_source
 from agent.program import Sketch
 from agent.regions import Region, region_of, regions
-from agent.rounding import Rounding, may_differ
+from agent.rounding import Rounding, rounded
 from agent.sketches import FAILURES, Sketches
 from agent.tuning import Limits
 from extraction.lowering import lowered
@@ -149,7 +149,7 @@ class _Search:
             return set()
         ops = {op for region in regions(self.graph, known, excluded) for op in region.ops}
         alone = {op: self._alone(op, known) for op in sorted(ops)}
-        found = {op for op, made in alone.items() if isinstance(made, Sketch) and may_differ(made, rounding)}
+        found = {op for op, made in alone.items() if isinstance(made, Sketch) and rounded(made, rounding) is None}
         if found:
             self.causes.append("left to eager, which may round otherwise: " + ", ".join(self._names(found)))
         return found
@@ -172,8 +172,12 @@ class _Search:
             for other in others:
                 with suppress(*FAILURES):  # eager does not run the region on this layout either
                     sketches.append(self.sketches.of(region.graph, other))
-            cases += [Case(region.graph, one) for one in sketches]
-            program = sketches[0].program(Limits())
+            exact = [rounded(one, self.options.rounding) for one in sketches]
+            if None in exact:
+                self.causes.append("a kernel that would add otherwise than eager")
+                return self._adding(region, each)
+            cases += [Case(region.graph, one) for one in exact if one is not None]
+            program = cases[-len(sketches)].sketch.program(Limits())
             gains.append(gain(region, each, program))
             device = max(device, device_us(program))
         if fmean(gains) <= self.options.margin:
@@ -217,6 +221,13 @@ class _Search:
         ops = region.ops if len(region.ops) > 1 else ()
         bad = {op for op in ops if isinstance(self._alone(op, known), Exception)}
         return bad or self._factories(region) or set(region.ops)
+
+    def _adding(self, region: Region, known: Facts) -> set[int]:
+        """The region's ops that add along a dimension."""
+        alone = {op: self._alone(op, known) for op in region.ops}
+        found = {op for op, m in alone.items() if isinstance(m, Sketch) and rounded(m, Rounding.SUMS) is None}
+        tuples = {op for op in region.ops if isinstance(known.values[self.graph.inputs + op], tuple)}
+        return found or tuples or set(region.ops)
 
     def _alone(self, op: int, known: Facts) -> Sketch | Exception | None:
         """What becomes of an op by itself, one of `FAILURES` where it cannot be lowered; None where its values are not

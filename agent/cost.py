@@ -9,9 +9,9 @@ bandwidth. All of this ranks regions and says which cannot pay; where there is a
 import math
 
 from agent.facts import Facts, Layout
+from agent.order import PROCESSORS
 from agent.program import Program, Shape
 from agent.regions import Region
-from agent.tuning import PROCESSORS
 from storage.graph import op_name, refs
 from storage.records import dtype_of
 

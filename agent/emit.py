@@ -1,21 +1,29 @@
 """Triton source of one kernel. Integers and dtypes that a variant of the task may change are slots."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import ModuleType
 
 import sympy
 import torch
 
-from agent import reductions
+from agent import ordered, reductions, triton_ops
 from agent.index import Unsupported, text
 from agent.kernels import Buffer, KernelBody
 from agent.slots import slot
 from agent.triton_names import literal, triton_dtype
-from agent.triton_ops import EXPRESSIONS, HELPERS
+from agent.triton_ops import EXPRESSIONS
 from agent.tuning import Tuning
 from agent.values import COLUMN, ROW, Store, Value
 
 _INDENT = "    "
+_UNROLLED = 8
+"""Steps of a sweep in eager's order whose loads are under way at once: these steps are short."""
+
+HELPERS = triton_ops.HELPERS | reductions.HELPERS | ordered.HELPERS
+"""Name → source of all functions that kernels call."""
+_HELPER = re.compile(rf"(?<![.\w])(?:{'|'.join(HELPERS)})\b")
 
 
 @dataclass(frozen=True)
@@ -118,28 +126,48 @@ class _Writer:
             self._store(store)
 
     def _sweep(self, reduced: list[Value], stores: list[Store]) -> None:
-        accumulators = {value.number: self._fresh(value.detail) for value in reduced}
-        for value in reduced:
-            for line in reductions.start(value, accumulators[value.number]):
-                self._line(line)
+        names = self._accumulators(reduced)
+        kept = {names[value.number]: value for value in reduced}
+        for name, value in kept.items():
+            self._lines(_way(value).start(value, name, self.kernel))
         outer = dict(self.names)
-        self._line(f"for start in range(0, {slot(self.kernel.columns)}, COLUMNS):")
+        steps = f"0, {slot(self.kernel.columns)}, COLUMNS"
+        unrolled = f"tl.range({steps}, loop_unroll_factor={_UNROLLED})" if self.kernel.step else f"range({steps})"
+        self._line(f"for start in {unrolled}:")
         self.indent += _INDENT
         self._columns("start + tl.arange(0, COLUMNS)[None, :]")
         roots = [v.args[0] for v in reduced] + [s.value for s in stores]
         for value in self._missing(roots):
             self._value(value)
-        for value in reduced:
-            for line in reductions.step(value, accumulators[value.number], self.names[value.args[0].number]):
-                self._line(line)
+        for name, value in kept.items():
+            self._lines(_way(value).step(value, name, self.names[value.args[0].number], self.kernel))
         for store in stores:
             self._store(store)
         self.indent = self.indent.removesuffix(_INDENT)
         self.names = outer
+        for name, value in kept.items():
+            self._lines(_way(value).finish(value, name, self.kernel))
         for value in reduced:
-            name = accumulators[value.number]
-            self._line(f"{name} = {self._reduction(reductions.finish(value, name, self.kernel))}")
-            self.names[value.number] = name
+            self.names[value.number] = ordered.result(value, names[value.number])
+
+    def _accumulators(self, reduced: list[Value]) -> dict[int, str]:
+        """A name for what is kept of each reduction over a sweep; the moments of one operand are kept together."""
+        names: dict[int, str] = {}
+        moments: dict[int, str] = {}
+        for value in reduced:
+            if value.detail not in ordered.MOMENTS:
+                names[value.number] = self._fresh(value.detail)
+                continue
+            operand = value.args[0].number
+            if operand not in moments:
+                moments[operand] = self._fresh("moments")
+            names[value.number] = moments[operand]
+        return names
+
+    def _lines(self, lines: list[str]) -> None:
+        for line in lines:
+            self._line(line)
+            self.helpers.update(_HELPER.findall(line))
 
     def _missing(self, roots: list[Value]) -> list[Value]:
         """Operands of the roots that have no name yet, operands first."""
@@ -161,15 +189,9 @@ class _Writer:
         if value.op == "constant":
             self.names[value.number] = slot(literal(value.detail))
             return
-        expression = self._expression(value)
         name = self._fresh(value.detail if value.op == "reduce" else value.op.strip("_"))
-        self._line(f"{name} = {expression}")
+        self._lines([f"{name} = {self._expression(value)}"])
         self.names[value.number] = name
-
-    def _reduction(self, expression: str) -> str:
-        self.helpers.update({expression.partition("(")[0]} & reductions.HELPERS.keys())
-        self.helpers.update({"multiply"} if ", multiply," in expression else ())
-        return expression
 
     def _expression(self, value: Value) -> str:
         if value.op == "load":
@@ -178,7 +200,7 @@ class _Writer:
             converted = f".to({triton_dtype(value.dtype)})"
             return f"({self._index(value.index)}){converted}"
         if value.op == "reduce":
-            return self._reduction(reductions.of_row(value, self.names[value.args[0].number], self.kernel))
+            return reductions.of_row(value, self.names[value.args[0].number], self.kernel)
         args = [self.names[a.number] for a in value.args]
         if all(a.op == "constant" for a in value.args):
             first = value.args[0]
@@ -187,9 +209,7 @@ class _Writer:
             return f"{args[0]}.to({triton_dtype(value.dtype)})"
         if value.op == "narrow":
             return f"{args[0]}.to({slot(triton_dtype(value.detail))}).to(tl.float32)"
-        pattern = EXPRESSIONS[value.op]
-        self.helpers.update({pattern.partition("(")[0]} & HELPERS.keys())
-        return pattern.format(*args)
+        return EXPRESSIONS[value.op].format(*args)
 
     def _symbol(self, symbol: sympy.Symbol) -> str:
         if symbol == ROW:
@@ -253,6 +273,11 @@ class _Writer:
             buffer.base, store.index + buffer.offset, ROW not in symbols, columns and COLUMN not in symbols
         )
         self._line(f"tl.store({address}, {self.names[store.value.number]}, mask={self._inside(True, columns)})")
+
+
+def _way(value: Value) -> ModuleType:
+    """Who writes a reduction over a sweep."""
+    return ordered if value.detail in ordered.DETAILS else reductions
 
 
 def _over_columns(store: Store) -> bool:

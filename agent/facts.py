@@ -1,7 +1,7 @@
 """What eager does with a graph, found out on fake tensors: layouts, aliases, writes and launches of every op."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -36,13 +36,24 @@ class Layout:
 
 
 @dataclass(frozen=True)
+class Addition:
+    """A tensor that eager adds up along its `reduced` dimensions: `op` is sum, mean, layer_norm or rms_norm."""
+
+    op: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    reduced: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Facts:
     """Facts about the values of one graph, by value number, and about its ops, by op number.
 
     `values` holds a Layout for a tensor, a tuple for a tuple or list of values, None for anything else.
     `launches` counts the library calls of an op that run something on the device, views and allocations excluded.
     `reads` and `writes` are the storages that an op touches. `on_host` are the values that stay on the CPU wherever the
-    graph runs.
+    graph runs. `additions` is what each op adds along dimensions.
     """
 
     values: tuple[Any, ...]
@@ -50,6 +61,7 @@ class Facts:
     reads: tuple[frozenset[int], ...]
     writes: tuple[frozenset[int], ...]
     on_host: frozenset[int] = frozenset()
+    additions: tuple[tuple[Addition, ...], ...] = ()
 
 
 def facts(graph: Graph, inputs: Sequence[Input]) -> Facts:
@@ -63,7 +75,7 @@ def facts(graph: Graph, inputs: Sequence[Input]) -> Facts:
         lines = str(error).strip().splitlines() or [""]
         raise FactsError(f"the graph does not run on fake tensors: {type(error).__name__}: {lines[0]}") from error
     effects = tuple(observer.launches), tuple(observer.reads), tuple(observer.writes)
-    return Facts(tuple(observer.values), *effects, _on_host(graph, observer.values))
+    return Facts(tuple(observer.values), *effects, _on_host(graph, observer.values), tuple(observer.additions))
 
 
 def _on_host(graph: Graph, values: Sequence[Any]) -> frozenset[int]:
@@ -92,10 +104,11 @@ _FREE = {"alias", "detach", "_unsafe_view", "lift_fresh", "empty", "empty_like",
 
 @dataclass
 class _Counter(TorchDispatchMode):
-    """Counts launches, and the storages that are written to, of what runs while it is active."""
+    """Counts launches, and notes which storages are written to and what is added, while it is active."""
 
     launches: int = 0
     writes: set[int] = field(default_factory=set)
+    additions: list[Addition] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -108,11 +121,25 @@ class _Counter(TorchDispatchMode):
         namespace, _, name = schema.name.partition("::")
         if not view and namespace != "prim" and name not in _FREE:
             self.launches += 1
+        if name in _ADDS:
+            self.additions.append(_addition(_ADDS[name], args))
         for number, argument in enumerate(schema.arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:
                 value = args[number] if number < len(args) else kwargs.get(argument.name)
                 self.writes.update(_storage(t) for t in tree_leaves(value) if isinstance(t, torch.Tensor))
         return result
+
+
+_ADDS = {"sum": "sum", "mean": "mean", "native_layer_norm": "layer_norm", "_fused_rms_norm": "rms_norm"}
+"""ATen ops that add along dimensions, and what that is called here."""
+
+
+def _addition(op: str, args: tuple[Any, ...]) -> Addition:
+    """What one of `_ADDS` adds, from its arguments."""
+    x, given = args[0], args[1] if len(args) > 1 else None
+    dims = range(x.dim() - len(given), x.dim()) if op.endswith("_norm") else given or range(x.dim())
+    reduced = tuple(sorted(d % x.dim() for d in dims))
+    return Addition(op, x.dtype, tuple(x.shape), tuple(x.stride()), reduced)
 
 
 class _Observer(fx.Interpreter):
@@ -123,6 +150,7 @@ class _Observer(fx.Interpreter):
         self.launches: list[int] = []
         self.reads: list[frozenset[int]] = []
         self.writes: list[frozenset[int]] = []
+        self.additions: list[tuple[Addition, ...]] = []
         self.alive: list[Any] = []  # a freed storage's number could come back for another one
         return super().run(*args)
 
@@ -138,6 +166,9 @@ class _Observer(fx.Interpreter):
             self.launches.append(counter.launches)
             self.reads.append(frozenset(_storage(t) for t in tree_leaves(used) if isinstance(t, torch.Tensor)))
             self.writes.append(frozenset(counter.writes))
+            self.additions.append(tuple(counter.additions))
+            if "rms_norm" in str(node.target):  # composed of other ops on a CPU
+                self.additions[-1] = tuple(replace(a, op="rms_norm") for a in counter.additions)
         self.alive.append(result)
         self.values.append(_describe(result))
         return result

@@ -1,7 +1,7 @@
 """From TorchInductor's schedule to kernels as values: what each kernel computes, reads and writes, on which buffers."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from agent.index import Unsupported, digits
+from agent.order import Order
 from agent.values import COLUMN, ROW, Body, Capture, Store, Value
 from extraction.lowering import Kernel, Lowered
 
@@ -24,6 +25,10 @@ TILED = 2**16
 """Elements from which on it matters that neighbouring threads read neighbouring memory."""
 NARROW = 8
 """Columns below which each of them is a sequential access anyway."""
+
+
+Orders = Sequence[Sequence[Order | None]]
+"""For each op of a graph, how eager adds what it adds; None where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,8 @@ class KernelBody:
     """One kernel: its values over `rows` × `columns`, the stores that are needed, and the ops that it computes.
 
     A kernel without reductions has one column, or as many as make neighbouring rows neighbours in memory for what it
-    would read or write with gaps otherwise; `flat` is the same kernel with one column then.
+    would read or write with gaps otherwise; `flat` is the same kernel with one column then. `step` is how many columns
+    it takes at a time where it adds in eager's order (`agent.exact`).
     """
 
     rows: int
@@ -48,6 +54,7 @@ class KernelBody:
     stores: tuple[Store, ...]
     ops: tuple[int, ...]
     flat: "KernelBody | None" = None
+    step: int | None = None
 
     def values(self) -> list[Value]:
         """All values that the stores need, operands first."""
@@ -75,7 +82,9 @@ def reachable(roots: Iterable[Value]) -> list[Value]:
     return [found[number] for number in sorted(found)]
 
 
-def kernel_bodies(result: Lowered, buffers: dict[str, Buffer], needed: Iterable[str]) -> list[KernelBody]:
+def kernel_bodies(
+    result: Lowered, buffers: dict[str, Buffer], needed: Iterable[str], orders: Orders
+) -> list[KernelBody]:
     """The kernels that compute the needed bases (and write to inputs), in order; the rest of the schedule is dropped.
 
     Raises Unsupported on library calls and on loop bodies that this author does not write.
@@ -85,7 +94,7 @@ def kernel_bodies(result: Lowered, buffers: dict[str, Buffer], needed: Iterable[
         if kernel.kind == "extern":
             raise Unsupported(f"TorchInductor calls a library for {_extern_name(kernel.node)}")
         if kernel.kind == "generated":
-            captured.append((kernel, _capture(kernel, buffers)))
+            captured.append((kernel, _capture(kernel, buffers, orders)))
     needed = set(needed)
     bodies = []
     for kernel, body in reversed(captured):
@@ -93,7 +102,7 @@ def kernel_bodies(result: Lowered, buffers: dict[str, Buffer], needed: Iterable[
         if body.stores:
             width = _tile_width(body)
             if width > 1:
-                body = replace(_storing(_capture(kernel, buffers, width), needed, buffers), flat=body)
+                body = replace(_storing(_capture(kernel, buffers, orders, width), needed, buffers), flat=body)
             bodies.append(body)
             needed |= {buffers[name].base for name in body.loads()}
     return bodies[::-1]
@@ -133,7 +142,7 @@ def _extern_name(node: BaseSchedulerNode) -> str:
     return str(getattr(node.node, "python_kernel_name", None) or type(node.node).__name__)
 
 
-def _capture(kernel: Kernel, buffers: dict[str, Buffer], width: int = 1) -> KernelBody:
+def _capture(kernel: Kernel, buffers: dict[str, Buffer], orders: Orders, width: int = 1) -> KernelBody:
     """The kernel with all its stores; `width` is how many columns it has if it has no reductions."""
     node = kernel.node
     if type(node) not in (SchedulerNode, FusedSchedulerNode):
@@ -152,9 +161,21 @@ def _capture(kernel: Kernel, buffers: dict[str, Buffer], width: int = 1) -> Kern
         if not isinstance(part, SchedulerNode) or part.is_template():
             raise Unsupported(f"TorchInductor's {type(part).__name__}")
         coordinates = _coordinates(part, rows, columns)
+        handler.order = _order(part, orders, columns)
         with V.set_ops_handler(handler):
             part._body(*coordinates)
     return KernelBody(rows, columns, tuple(body.stores), kernel.ops)
+
+
+def _order(part: SchedulerNode, orders: Orders, columns: int) -> Order | None:
+    """How eager adds what one scheduled node adds; None where it does not, or in a way that is not known."""
+    ops = {origin.meta["op"] for origin in part.node.get_origins() if "op" in origin.meta}
+    adding = [op for op in ops if orders[op]]
+    if not adding:
+        return None
+    found = set(orders[max(adding)])  # earlier ones are what it was computed from
+    order = found.pop()
+    return order if not found and order is not None and order.length == columns else None
 
 
 def _length(part: SchedulerNode) -> int:

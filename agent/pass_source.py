@@ -4,15 +4,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agent import reductions, triton_ops
-from agent.emit import KernelSource
+from agent.emit import HELPERS, KernelSource
+from agent.ordered import NEEDED
 from agent.program import Launch, Program, Returned, Sketch
 from agent.slots import merge, slot, template
 from agent.tuning import Limits
 from storage.graph import Graph, op_name
 from storage.render import render, value_name
-
-_HELPERS = triton_ops.HELPERS | reductions.HELPERS
 
 
 @dataclass(frozen=True)
@@ -85,14 +83,16 @@ def module_source(cases: Sequence[Case], family: str, style: Style) -> str:
     kernels.merge()
     parameters = _parameters(graph)
     counts = {len(program.launches) for program in programs}
+    helpers = kernels.helpers.union(*(NEEDED.get(name, ()) for name in kernels.helpers))
+    imports = ["import torch", "import triton", "import triton.language as tl", *kernels.imports()]
     count = "one kernel" if counts == {1} else f"{' or '.join(map(str, sorted(counts)))} kernels"
     parts = [
         f'"""{", ".join(short_names(graph, 12))} in {count}.\n\nWritten by distill for family {family or "unnamed"}, '
         f'{len(cases)} {"case" if len(cases) == 1 else "cases"}.\n"""\n',
-        "import torch\nimport triton\nimport triton.language as tl\n\nfrom passbench.launch import Launch\n",
+        "\n".join(imports) + "\n\nfrom passbench.launch import Launch\n",
         pattern_source(graph),
         f"def replacement_args({parameters}):\n    return ({parameters}{',' if graph.inputs == 1 else ''})\n",
-        *(_HELPERS[name].lstrip("\n") for name in sorted(kernels.helpers)),
+        *(HELPERS[name].lstrip("\n") for name in sorted(helpers)),
         *kernels.sources,
         *_wrapper(function, graph, programs, kernels),
         f"def replacement_func():\n    return {function}\n",
@@ -129,6 +129,11 @@ class _Kernels:
             self.sources.append(text)
             for original, row in zip(texts, rows, strict=True):
                 self.calls[original] = (name, names, row)
+
+    def imports(self) -> list[str]:
+        """What the kernels need beside Triton's language."""
+        used = any("libdevice." in source for source in self.sources)
+        return ["from triton.language.extra import libdevice"] if used else []
 
     def _is_argument(self, name: str) -> bool:
         return self.style.general and name.startswith("size_")

@@ -13,6 +13,7 @@ from agent.emit import KernelSource, emit
 from agent.facts import Facts, Layout, facts
 from agent.index import Unsupported
 from agent.kernels import INDEX_LIMIT, Buffer, KernelBody, kernel_bodies, region_buffers
+from agent.order import order_of
 from agent.tuning import Limits, choose
 from extraction.lowering import Decompositions, Lowered, lowered
 from storage.graph import Graph
@@ -154,7 +155,8 @@ class _Builder:
             self._made(output, node) for output, node in zip(outputs, self.result.lowering.graph_outputs, strict=True)
         ]
         needed = {buffer.base for buffer in made if buffer} | {self._base_of_input(n) for n in written}
-        bodies = kernel_bodies(self.result, self.buffers, needed)
+        orders = [[order_of(addition) for addition in additions] for additions in self.known.additions]
+        bodies = kernel_bodies(self.result, self.buffers, needed, orders)
         returned = tuple(
             self._return(output, buffer) if buffer else self._alias(output)
             for output, buffer in zip(outputs, made, strict=True)

@@ -66,7 +66,7 @@ def of_row(value: Value, operand: str, kernel: KernelBody) -> str:
     return _final(value, _filled(value, operand), "column", kernel)
 
 
-def start(value: Value, name: str) -> list[str]:
+def start(value: Value, name: str, kernel: KernelBody) -> list[str]:
     """Accumulators for a sweep."""
     dtype = torch.int32 if value.detail == "any" else value.args[0].dtype
     full = f"tl.full([ROWS, COLUMNS], {_neutral(value)}, {triton_dtype(dtype)})"
@@ -76,7 +76,7 @@ def start(value: Value, name: str) -> list[str]:
     return lines
 
 
-def step(value: Value, name: str, operand: str) -> list[str]:
+def step(value: Value, name: str, operand: str, kernel: KernelBody) -> list[str]:
     """One step of a sweep."""
     filled = _filled(value, operand)
     if not value.detail.startswith("arg"):
@@ -89,9 +89,9 @@ def step(value: Value, name: str, operand: str) -> list[str]:
     ]
 
 
-def finish(value: Value, name: str, kernel: KernelBody) -> str:
+def finish(value: Value, name: str, kernel: KernelBody) -> list[str]:
     """The result, after a sweep."""
-    return _final(value, f"{name}_part", f"{name}_at", kernel)
+    return [f"{name} = {_final(value, f'{name}_part', f'{name}_at', kernel)}"]
 
 
 def _final(value: Value, operand: str, position: str, kernel: KernelBody) -> str:

@@ -1,7 +1,8 @@
 """TorchInductor's element operations as Triton expressions, for compiled kernels and the interpreter alike.
 
 Helpers are small `@triton.jit` functions that a kernel's module carries when it uses them; libdevice has most of them,
-but the interpreter has no libdevice.
+but the interpreter has no libdevice. The exact ones, which have the bits of eager's CUDA kernels
+(`tests/benchmarks/h200_distill/rounding.txt`), are for compiled kernels alone.
 """
 
 EXPRESSIONS: dict[str, str] = {
@@ -20,6 +21,12 @@ EXPRESSIONS: dict[str, str] = {
     "eq": "{0} == {1}",
     "erf": "tl.erf({0})",
     "erfc": "1.0 - tl.erf({0})",
+    "exact_cos": "libdevice.cos({0})",
+    "exact_exp": "libdevice.exp({0})",
+    "exact_log1p": "libdevice.log1p({0})",
+    "exact_sigmoid": "tl.div_rn(1.0, 1.0 + libdevice.exp(-{0}))",
+    "exact_sin": "libdevice.sin({0})",
+    "exact_tanh": "libdevice.tanh({0})",
     "exp": "tl.exp({0})",
     "exp2": "tl.exp2({0})",
     "expm1": "expm1({0})",

@@ -3,10 +3,13 @@
 from dataclasses import dataclass, replace
 
 from agent.kernels import KernelBody
+from agent.order import PROCESSORS
 from agent.values import COLUMN, ROW
 
-PROCESSORS = 132
-"""Multiprocessors of the GPU that blocks are spread over (an H200's; others differ little in what follows)."""
+_ELEMENTS = 256
+"""Elements a warp of a kernel with reductions."""
+_ORDERED = 512
+"""The same where they are added in eager's order: what one warp adds needs no exchange between warps."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +56,18 @@ def _plain(kernel: KernelBody, limits: Limits) -> Tuning:
         column_block = min(wide, 64)
         return Tuning(row_block, column_block, max(1, row_block * column_block // 512), False)
     across = _reads_across(kernel)
-    loops = wide > (limits.persistent // 16 if across else limits.persistent)
-    column_block = min(wide, 64 if across else 2048, limits.persistent) if loops else wide
+    if kernel.step is not None:
+        loops, column_block, elements = True, kernel.step, _ORDERED
+    else:
+        loops, elements = wide > (limits.persistent // 16 if across else limits.persistent), _ELEMENTS
+        column_block = min(wide, 64 if across else 2048, limits.persistent) if loops else wide
     row_block = _power_of_two(kernel.rows)
-    row_block = min(row_block, max(32 if across else 1, 1024 // column_block))
+    row_block = min(
+        row_block, max(32 if across else 1, (4 * _ELEMENTS if kernel.step is None else _ORDERED) // column_block)
+    )
     while row_block > (16 if across else 1) and -(-kernel.rows // row_block) < 2 * PROCESSORS:
         row_block //= 2
-    warps = max(1, min(16, row_block * column_block // 256))
+    warps = max(1, min(16, row_block * column_block // elements))
     return Tuning(row_block, column_block, warps, loops)
 
 

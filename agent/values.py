@@ -9,6 +9,7 @@ import torch
 from torch._inductor.ops_handler import DefaultHandler
 
 from agent.index import Ranges, Unsupported, simplified, within
+from agent.order import Order
 from agent.triton_ops import COMPARISONS, EXACT, EXPRESSIONS, INTEGER_OR_FLOAT, TO_BOOL
 
 HALF = (torch.float16, torch.bfloat16)
@@ -28,6 +29,7 @@ class Value:
 
     `op` is an element operation of `EXPRESSIONS`, or "load", "index", "constant", "cast", "narrow" (rounding to a half
     type) or "reduce".
+    `order` is how eager adds up a reduction, if that is known.
     `by_row` and `by_column` say what it varies with; `depth` is how many reductions it waits for. `dtype` is the type
     it is computed in (halves are computed in float32), `half` the half type that holds it exactly.
     """
@@ -39,6 +41,7 @@ class Value:
     detail: Any = None
     index: sympy.Expr | None = None
     half: torch.dtype | None = None
+    order: Order | None = None
     by_row: bool = False
     by_column: bool = False
     depth: int = 0
@@ -84,14 +87,15 @@ class Body:
 class Capture(DefaultHandler):
     """TorchInductor's operations, noted in a Body instead of printed.
 
-    `buffers` gives the dtype of every buffer that a body reads. Raises Unsupported on operations that this author
-    does not write.
+    `buffers` gives the dtype of every buffer that a body reads, `order` how eager adds what the loop body at hand adds.
+    Raises Unsupported on operations that this author does not write.
     """
 
     def __init__(self, body: Body, buffers: dict[str, torch.dtype]) -> None:
         self.body = body
         self.buffers = buffers
         self.mask: Value | None = None
+        self.order: Order | None = None
         self._constants: dict[int, set[torch.dtype]] = {}  # number of a constant → the dtypes that it was asked for in
 
     def _default(self, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -296,7 +300,8 @@ class Capture(DefaultHandler):
         elif not kind.startswith("arg") and value.dtype != result:
             value = self.body.value("cast", (value,), result)
         half = value.half if kind in ("max", "min") else None
-        return self.body.value("reduce", (value,), result, detail=kind, half=half)
+        order = self.order if kind == "sum" and result == torch.float32 else None
+        return self.body.value("reduce", (value,), result, detail=kind, half=half, order=order)
 
     def scan(self, dtypes: Any, combine_fn: Any, values: Any) -> Any:
         raise Unsupported("TorchInductor's operation scan")

@@ -1,75 +1,104 @@
-"""In what order eager's CUDA kernels add along rows: which of many orders gives the same bits; needs a GPU to say.
+"""Whether `agent.order` knows in what order eager's CUDA kernels add; needs a GPU to say.
 
     python3 tests/benchmarks/h200_distill/orders.py > OUT
 
-A kernel that adds in eager's order is right at every level, behind cancellations and roundings too. Each line is a
-shape and dtype, and the orders without a single differing row. An order: `threads` a row, each of which reads `vector`
-neighbours at a time (or elements `threads` apart, "unrolled") into sums of their own; those are added one after
-another, then the threads' pairwise, "near" ones first (0 + 1, 2 + 3, …) or "far" ones (0 + n/2, …), or far ones down to
-a warp and near ones within it. `rows` is how many threads split a row once more, added first. Layer norm's moments are
-Welford's, with or without contraction.
+Adds in the order that is expected, with tensor operations, and compares with eager bit by bit, on numbers whose sums
+depend on the order. Where that differs, it says what would be needed to find the order: for the first element and each
+other one, how many elements are added before the two meet (from the sum of ones with a huge number at one place and its
+negative at the other: those that come later count). Then layer norm's and RMS norm's moments, in the ways in which a
+compiler may contract them.
 """
 
 import sys
-from collections.abc import Callable, Iterator
-from itertools import product
+from collections.abc import Iterator
+from itertools import groupby, product
+from math import prod
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 import torch
 import torch.nn.functional as F
 
+from agent.order import Order, order_of
+
 WARP = 32
-ROWS = (64, 512, 4096, 100_000)
-COLUMNS = (4, 49, 64, 96, 128, 180, 197, 256, 768, 1024, 2304, 4096, 16_384)
-SHAPES = [(r, c) for r in ROWS for c in COLUMNS if r * c <= 2**24]
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+ROWS = ((1,), (7,), (64,), (2, 512), (4096,), (40_000,))
+COLUMNS = (3, 16, 49, 64, 96, 100, 128, 180, 256, 768, 1024, 2304, 2560, 4096, 6656, 16_384)
+OTHERS = [
+    *((shape, (0, 2, 3)) for shape in ((2, 256, 56, 56), (2, 2048, 7, 7), (2, 80, 32, 32), (16, 24, 56, 56), (1, 64, 20, 20))),
+    *((shape, (0, 1)) for shape in ((2, 196, 384), (2, 16, 256, 64), (2, 2304, 768), (1, 120, 96), (4, 300, 250), (8, 50, 37))),
+    *((shape, (0,)) for shape in ((512, 2304), (64, 96), (1000, 768), (30, 100), (4096, 64))),
+    *((shape, (1,)) for shape in ((1536, 8, 2304), (64, 3, 56), (2, 196, 384), (16, 512, 7), (8, 128, 30, 30))),
+    ((1024, 16, 300, 4), (3,)),
+    ((2, 300, 16, 1, 4, 2), (2, 4)),
+    ((2, 64, 14, 14), (2, 3)),
+    ((1, 1000, 7, 7), (2, 3)),
+    ((2, 32, 64, 128), (3,)),
+]  # fmt: skip
+"""Shapes and the dimensions that are reduced."""
 
 
-def partial_sums(x: torch.Tensor, threads: int, vector: int, rows: int, unrolled: bool) -> torch.Tensor:
-    """(R, N) float32 → (R, rows, threads): what each thread has of its row; `unrolled` reads are `threads` apart."""
-    shape = (vector, rows, threads) if unrolled else (rows, threads, vector)
-    padded = F.pad(x, (0, -x.shape[1] % (threads * vector * rows))).view(len(x), -1, *shape)
-    total = padded[:, 0].clone()
-    for n in range(1, padded.shape[1]):
-        total += padded[:, n]
-    result, *others = total.unbind(1 if unrolled else -1)
+def cases() -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    for rows, columns in product(ROWS, COLUMNS):
+        if prod(rows) * columns <= 2**25:
+            yield (*rows, columns), (len(rows),)
+    yield from OTHERS
+
+
+def rows_of(x: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
+    """(R, N): the elements of each sum as a row."""
+    kept = [d for d in range(x.dim()) if d not in dims]
+    return x.permute(*kept, *dims).reshape(-1, prod(x.shape[d] for d in dims))
+
+
+def added(x: torch.Tensor, order: Order) -> torch.Tensor:
+    """(R, N) float32 → (R,): the sums of the rows."""
+    threads = order.width * order.height
+    steps = F.pad(x, (0, -x.shape[1] % order.step))
+    if order.vectors:
+        steps = steps.view(len(x), -1, threads, order.sums)
+    else:
+        steps = steps.view(len(x), -1, order.sums, threads).transpose(2, 3)
+    total = torch.zeros_like(steps[:, 0])
+    for n in range(steps.shape[1]):
+        total = total + steps[:, n]
+    result, *others = total.unbind(-1)
     for other in others:
         result = result + other
-    return result
+    return far(far(result.view(len(x), order.height, order.width)))
 
 
-def near(x: torch.Tensor) -> torch.Tensor:
-    """Adds along the last dimension, neighbours first."""
+def far(x: torch.Tensor) -> torch.Tensor:
+    """Adds the second half of the last dimension to the first until one is left."""
     while x.shape[-1] > 1:
-        x = x[..., 0::2] + x[..., 1::2]
+        half = x.shape[-1] // 2
+        x = x[..., :half] + x[..., half:]
     return x[..., 0]
 
 
-def far(x: torch.Tensor, down_to: int = 1) -> torch.Tensor:
-    """Adds the second half of the last dimension to the first until `down_to` are left."""
-    while x.shape[-1] > down_to:
-        half = x.shape[-1] // 2
-        x = x[..., :half] + x[..., half:]
-    return x[..., 0] if down_to == 1 else x
-
-
-TREES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "near": near,
-    "far": far,
-    "far, near": lambda x: near(far(x, min(WARP, x.shape[-1]))),
-}
-
-
-def sums(x: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
-    """All orders, with what the rows of `x` add up to."""
-    sizes = product((1, 2, 4, 8, 16, 32, 64, 128, 256, 512), (1, 2, 4, 8), (1, 2, 4, 8, 16), (False, True))
-    for threads, vector, rows, unrolled in sizes:
-        if threads * rows > 512 or threads * vector * rows > 2 * x.shape[1] or (unrolled and vector == 1):
-            continue
-        own = partial_sums(x, threads, vector, rows, unrolled)
-        for name, tree in TREES.items():
-            if name == "far, near" and threads <= WARP:
-                continue
-            kind = "unrolled" if unrolled else "vector"
-            yield f"threads {threads} {kind} {vector} rows {rows} {name}", tree(far(own.mT))
+def meeting(shape: tuple[int, ...], dims: tuple[int, ...], dtype: torch.dtype, device: str) -> list[tuple[int, int, int]]:
+    """(first, last, elements): for elements `first` to `last` of a row, how many are added before they and element 0
+    meet."""
+    x = torch.ones(shape, dtype=dtype, device=device)
+    plain = rows_of(x, dims)
+    length = plain.shape[1]
+    found = []
+    for start in range(1, length, len(plain)):
+        rows = plain.clone()
+        count = min(len(plain), length - start)
+        here = torch.arange(count, device=device)
+        rows[here, 0] = 2.0**40
+        rows[here, start + here] = -(2.0**40)
+        kept = [d for d in range(len(shape)) if d not in dims]
+        back = rows.view([shape[d] for d in (*kept, *dims)])
+        filled = torch.empty_like(x)
+        filled.permute(*kept, *dims).copy_(back)
+        total = filled.sum(dims, dtype=torch.float32).reshape(-1)[:count]
+        found += [length - round(t) for t in total.tolist()]
+    runs = [(value, [n for n, _ in group]) for value, group in groupby(enumerate(found, 1), key=lambda item: item[1])]
+    return [(at[0], at[-1], value) for value, at in runs]
 
 
 def fma(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
@@ -81,8 +110,12 @@ def multiply_add(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Ten
     return a * b + c
 
 
-def moments(x: torch.Tensor, vector: int, contract: bool, warps: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean and variance of the rows as layer norm's vectorised kernel takes them: Welford a thread, then pairs."""
+def moments(
+    x: torch.Tensor, contract: bool, second: bool, plain: bool, vector: int = 4, warps: int = 4
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean and sum of squared distances of the rows, (R, N) float32, as layer norm's vectorised kernel takes them:
+    Welford's way a thread, then pairs; `second` says which product of a combined mean is contracted. `plain` is RMS
+    norm's sum of squares."""
     add = fma if contract else multiply_add
     threads = WARP * warps
     parts = F.pad(x, (0, -x.shape[1] % (threads * vector))).view(len(x), -1, threads, vector)
@@ -90,6 +123,9 @@ def moments(x: torch.Tensor, vector: int, contract: bool, warps: int = 4) -> tup
     mean, m2, count = (torch.zeros(len(x), threads, device=x.device) for _ in range(3))
     for n, i in product(range(parts.shape[1]), range(vector)):
         value, is_there = parts[:, n, :, i], valid[:, n, :, i].expand(len(x), -1) > 0
+        if plain:
+            m2 = torch.where(is_there, add(value, value, m2), m2)
+            continue
         delta = value - mean
         new_count = count + 1
         new_mean = add(delta, 1.0 / new_count, mean)
@@ -97,51 +133,67 @@ def moments(x: torch.Tensor, vector: int, contract: bool, warps: int = 4) -> tup
         mean, m2, count = (torch.where(is_there, a, b) for a, b in ((new_mean, mean), (new_m2, m2), (new_count, count)))
 
     def combine(a: tuple, b: tuple) -> tuple:
+        if plain:
+            return a[0], a[1] + b[1], a[2]
         delta = b[0] - a[0]
         total = a[2] + b[2]
         share = torch.where(total > 0, 1.0 / total, 0.0)
         own, other = a[2] * share, b[2] * share
-        mixed = add(own, a[0], other * b[0])
+        mixed = add(other, b[0], own * a[0]) if second else add(own, a[0], other * b[0])
         spread = add(delta * delta * a[2], other, a[1] + b[1])
         return tuple(torch.where(total > 0, v, 0.0) for v in (mixed, spread, total))
 
     state = tuple(v.view(len(x), warps, WARP) for v in (mean, m2, count))
-    while state[0].shape[-1] > 1:
-        half = state[0].shape[-1] // 2
-        state = combine(tuple(v[..., :half] for v in state), tuple(v[..., half:] for v in state))
-    state = tuple(v[..., 0] for v in state)
-    while state[0].shape[-1] > 1:
-        half = state[0].shape[-1] // 2
-        state = combine(tuple(v[..., :half] for v in state), tuple(v[..., half:] for v in state))
-    return state[0][..., 0], state[1][..., 0] / x.shape[1]
+    for _ in range(2):
+        while state[0].shape[-1] > 1:
+            half = state[0].shape[-1] // 2
+            state = combine(tuple(v[..., :half] for v in state), tuple(v[..., half:] for v in state))
+        state = tuple(v[..., 0] for v in state)
+    return state[0], state[1]
+
+
+def of(share: torch.Tensor) -> str:
+    return "same" if bool(share.all()) else f"{1 - float(share.float().mean()):.4f} differ"
 
 
 def main() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(0)
-    for (rows, columns), dtype in product(SHAPES, (torch.float32, torch.float16, torch.bfloat16)):
-        x = torch.randn(rows, columns, device=device)
+    print(torch.__version__, torch.cuda.get_device_name() if device == "cuda" else device)
+    wrong = 0
+    for (shape, dims), dtype in product(cases(), DTYPES):
+        x = torch.randn(shape, device=device)
         x = (x * torch.exp2(6 * torch.randn_like(x).clamp(-2, 2))).to(dtype)  # of one size bfloat16's add up exactly
-        exact = x.sum(-1, dtype=torch.float32)
-        found = [name for name, made in sums(x.float()) if torch.equal(made, exact)]
-        own = torch.equal(x.sum(-1), exact.to(dtype))
+        rows = rows_of(x, dims).float()
+        order = order_of(shape, x.stride(), dims, dtype)
+        head = f"sum {shape} over {dims} {str(dtype).removeprefix('torch.')}: {order}"
+        if order is None:
+            print(head)
+            continue
+        predicted, exact = added(rows, order), x.sum(dims, dtype=torch.float32).reshape(-1)
+        own = x.sum(dims).reshape(-1) == exact.to(dtype)
+        share = 1.0 / rows.shape[1]
+        mean = x.mean(dims).reshape(-1) == (predicted * torch.tensor(share, device=device)).to(dtype)
+        divided = x.mean(dims).reshape(-1) == (predicted / rows.shape[1]).to(dtype)
         print(
-            f"sum {rows} x {columns} {dtype}: {len(found)}: {found[:6]}; own dtype is the rounded one: {own}",
-            flush=True,
+            f"{head}: {of(predicted == exact)}; own dtype {of(own)}; mean {of(mean)}, divided {of(divided)}", flush=True
         )
-        total = x.float().sum(-1)
-        print(f"  of the same in float32: {'same' if torch.equal(total, exact) else 'other'}", flush=True)
-        mean = x.mean(-1, dtype=torch.float32)
-        ways = {"* 1/N": exact * torch.tensor(1.0 / columns, device=device), "/ N": exact / columns}
-        print(f"  mean: {[name for name, way in ways.items() if torch.equal(way, mean)]}", flush=True)
+        if not torch.equal(predicted, exact) and dtype != torch.float16 and wrong < 40 and rows.shape[1] <= 8192:
+            wrong += 1
+            print(f"    meeting {meeting(shape, dims, dtype, device)[:60]}", flush=True)
+    for columns, dtype in product((96, 180, 256, 768, 1024, 4096), DTYPES):
+        x = (torch.randn(1024, columns, device=device) * 3 + 1).to(dtype)
         _, centre, inverse = torch.native_layer_norm(x, (columns,), None, None, 1e-5)
-        for vector, contract in product((1, 2, 4, 8), (False, True)):
-            mean, variance = moments(x.float(), vector, contract)
-            same = (
-                (mean == centre.view(-1)).float().mean(),
-                (torch.rsqrt(variance + 1e-5) == inverse.view(-1)).float().mean(),
-            )
-            print(f"  layer norm, vector {vector}, contracted {contract}: {same[0]:.4f} {same[1]:.4f}", flush=True)
+        root = getattr(torch, "_fused_rms_norm", lambda *_: (None, inverse))(x, (columns,), None, 1e-5)[1]
+        for contract, second in ((False, False), (True, False), (True, True)):
+            mean, m2 = moments(x.float(), contract, second, False)
+            squares = moments(x.float(), contract, second, True)[1]
+            same = [
+                of(mean == centre.view(-1)),
+                of(torch.rsqrt(m2 / columns + 1e-5) == inverse.view(-1)),
+                of(torch.rsqrt(squares / columns + 1e-5) == root.view(-1)),
+            ]
+            print(f"norm {columns} {dtype} contracted {contract} {second}: mean {same[0]}; root {same[1]}; RMS {same[2]}")
 
 
 if __name__ == "__main__":
