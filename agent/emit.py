@@ -18,8 +18,10 @@ from agent.tuning import Tuning
 from agent.values import COLUMN, ROW, Store, Value
 
 _INDENT = "    "
-_UNROLLED = 8
+_UNROLLED = 4
 """Steps of a sweep in eager's order whose loads are under way at once: these steps are short."""
+_SHORT = 16
+"""Values that vary by column, up to which a kernel's sweeps are unrolled: longer ones take seconds to compile."""
 
 HELPERS = triton_ops.HELPERS | reductions.HELPERS | ordered.HELPERS
 """Name → source of all functions that kernels call."""
@@ -132,8 +134,9 @@ class _Writer:
             self._lines(_way(value).start(value, name, self.kernel))
         outer = dict(self.names)
         steps = f"0, {slot(self.kernel.columns)}, COLUMNS"
-        unrolled = f"tl.range({steps}, loop_unroll_factor={_UNROLLED})" if self.kernel.step else f"range({steps})"
-        self._line(f"for start in {unrolled}:")
+        short = sum(v.by_column for v in self.kernel.values()) <= _SHORT
+        unrolled = f"tl.range({steps}, loop_unroll_factor={_UNROLLED})" if self.kernel.step and short else ""
+        self._line(f"for start in {unrolled or f'range({steps})'}:")
         self.indent += _INDENT
         self._columns("start + tl.arange(0, COLUMNS)[None, :]")
         roots = [v.args[0] for v in reduced] + [s.value for s in stores]

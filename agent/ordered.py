@@ -50,12 +50,11 @@ def add_parts(x, ROWS: tl.constexpr, THREADS: tl.constexpr, PARTS: tl.constexpr)
     "welford_step": '''
 @triton.jit
 def welford_step(x, mean, distances, count, inside):
-    """One more element of each thread for its mean and its squared distances from that."""
+    """One more element of each thread, which is its `count`-th, for its mean and its squared distances from that."""
     apart = x - mean
-    more = count + 1.0
-    moved = tl.fma(apart, tl.div_rn(1.0, more), mean)
+    moved = tl.fma(apart, tl.div_rn(1.0, tl.full([1, 1], 1.0, tl.float32) * count), mean)
     wider = tl.fma(apart, x - moved, distances)
-    return tl.where(inside, moved, mean), tl.where(inside, wider, distances), tl.where(inside, more, count)
+    return tl.where(inside, moved, mean), tl.where(inside, wider, distances)
 ''',
     "halves": '''
 @triton.jit
@@ -63,26 +62,33 @@ def halves(x, ROWS: tl.constexpr, LENGTH: tl.constexpr):
     """(ROWS, LENGTH) to its first and its second half."""
     return tl.split(tl.permute(tl.reshape(x, [ROWS, 2, LENGTH // 2]), [0, 2, 1]))
 ''',
+    "both_sides": '''
+@triton.jit
+def both_sides(x, ROWS: tl.constexpr, LENGTH: tl.constexpr):
+    """The same by sums with zeros, as what the threads of a warp exchange."""
+    pairs = tl.reshape(x, [ROWS, 2, LENGTH // 2])
+    second = tl.arange(0, 2)[None, :, None] > 0
+    return tl.sum(tl.where(second, 0.0, pairs), 1), tl.sum(tl.where(second, pairs, 0.0), 1)
+''',
     "combine_halves": '''
 @triton.jit
 def combine_halves(mean, distances, count, ROWS: tl.constexpr, OUTER: tl.constexpr, LENGTH: tl.constexpr):
     """Means, squared distances and counts, (ROWS, OUTER * LENGTH) to (ROWS, OUTER), second halves into first."""
     for n in tl.static_range(10):
         if LENGTH >> n > 1:
-            mean_a, mean_b = halves(mean, ROWS * OUTER, LENGTH >> n)
-            distances_a, distances_b = halves(distances, ROWS * OUTER, LENGTH >> n)
-            count_a, count_b = halves(count, ROWS * OUTER, LENGTH >> n)
+            mean_a, mean_b = both_sides(mean, ROWS * OUTER, LENGTH >> n)
+            count_a, count_b = both_sides(count, ROWS * OUTER, LENGTH >> n)
             apart = mean_b - mean_a
             count = count_a + count_b
             share = tl.where(count > 0, tl.div_rn(1.0, count), 0.0)
-            share_b = count_b * share
-            mean = tl.fma(share_b, mean_b, count_a * share * mean_a)
-            distances = tl.fma(apart * apart * count_a, share_b, distances_a + distances_b)
+            mean = tl.fma(count_b * share, mean_b, count_a * share * mean_a)
+            both = tl.sum(tl.reshape(distances, [ROWS * OUTER, 2, (LENGTH >> n) // 2]), 1)
+            distances = tl.fma(count_a * share, apart * apart * count_b, both)
     return tl.reshape(mean, [ROWS, OUTER]), tl.reshape(distances, [ROWS, OUTER]), tl.reshape(count, [ROWS, OUTER])
 ''',
 }
 """Helper name → source."""
-NEEDED = {"add_parts": ("four_parts",), "combine_halves": ("halves",)}
+NEEDED = {"add_parts": ("four_parts",), "combine_halves": ("both_sides",)}
 """Helper → the helpers that it calls."""
 
 
@@ -94,7 +100,7 @@ def start(value: Value, name: str, kernel: KernelBody) -> list[str]:
     zeros = f"tl.zeros([ROWS, {order.width * order.height}], tl.float32)"
     if value.detail == "squares":
         return [f"{name}_part = {zeros}"]
-    return [f"{part} = {zeros}" for part in _moments(name)]
+    return [f"{part} = {zeros}" for part in _moments(name)[:2]]
 
 
 def step(value: Value, name: str, operand: str, kernel: KernelBody) -> list[str]:
@@ -121,18 +127,24 @@ def _added(value: Value, name: str, piece: str, first: int, kernel: KernelBody) 
     lines = [f"{', '.join(parts)} = four_parts({piece}, ROWS, {threads})"]
     if value.detail == "squares":
         return [*lines, *(f"{name}_part = tl.fma({part}, {part}, {name}_part)" for part in parts)]
-    kept = ", ".join(_moments(name))
-    position = f"start + tl.arange(0, {threads})[None, :] * {order.sums}" + (f" + {first}" if first else "")
-    lines.append(f"{name}_inside = {position} < {slot(kernel.columns)}")
-    return [*lines, *(f"{kept} = welford_step({part}, {kept}, {name}_inside)" for part in parts)]
+    kept = ", ".join(_moments(name)[:2])
+    begin = f"start + {first}" if first else "start"
+    lines.append(f"{name}_inside = {begin} + tl.arange(0, {threads})[None, :] * {order.sums} < {slot(kernel.columns)}")
+    for number, part in enumerate(parts, 1):
+        count = f"({begin}) // {threads} + {number}"
+        lines.append(f"{kept} = welford_step({part}, {kept}, {count}, {name}_inside)")
+    return lines
 
 
 def finish(value: Value, name: str, kernel: KernelBody) -> list[str]:
     """Adds up what was kept; the result is in `name`."""
     order = value.order
     if value.detail in MOMENTS:
-        kept = ", ".join(_moments(name))
+        kept, threads = ", ".join(_moments(name)), order.width * order.height
+        first = f"tl.arange(0, {threads})[None, :] * {order.sums}"
+        elements = f"tl.cdiv(tl.maximum({slot(kernel.columns)} - {first}, 0), {order.step}) * {order.sums}"
         return [
+            f"{name}_count = tl.zeros([ROWS, {threads}], tl.float32) + {elements}",
             f"{kept} = combine_halves({kept}, ROWS, {order.height}, {order.width})",
             f"{kept} = combine_halves({kept}, ROWS, 1, {order.height})",
         ]

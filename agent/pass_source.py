@@ -4,9 +4,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import torch
+
 from agent.emit import HELPERS, KernelSource
 from agent.ordered import NEEDED
-from agent.program import Launch, Program, Returned, Sketch
+from agent.program import Allocation, Launch, Program, Returned, Shape, Sketch, dense
 from agent.slots import merge, slot, template
 from agent.tuning import Limits
 from storage.graph import Graph, op_name
@@ -89,7 +91,7 @@ def module_source(cases: Sequence[Case], family: str, style: Style) -> str:
     parts = [
         f'"""{", ".join(short_names(graph, 12))} in {count}.\n\nWritten by distill for family {family or "unnamed"}, '
         f'{len(cases)} {"case" if len(cases) == 1 else "cases"}.\n"""\n',
-        "\n".join(imports) + "\n\nfrom passbench.launch import Launch\n",
+        "\n".join(imports) + "\n\nfrom passbench.launch import Launch, Plans\n",
         pattern_source(graph),
         f"def replacement_args({parameters}):\n    return ({parameters}{',' if graph.inputs == 1 else ''})\n",
         *(HELPERS[name].lstrip("\n") for name in sorted(helpers)),
@@ -167,16 +169,13 @@ def _wrapper(function: str, graph: Graph, programs: Sequence[Program], kernels: 
         for (key, _), row in zip(entries, rows, strict=True):
             plan = f"({', '.join(row)},)" if row else "()"
             table.append(f"    {key}: {plan if len(routes) == 1 else f'({number}, {plan})'},\n")
-    looked_up = ", ".join(
-        f"{n}.dtype, {n}.shape, {n}.stride()" for n in (value_name(i, graph.inputs) for i in range(graph.inputs))
-    )
     target = "plan" if len(routes) == 1 else "route, plan"
-    head = f"@torch.fx.wrap\ndef {function}({_parameters(graph)}):\n    {target} = PLANS[{looked_up}]\n"
+    head = f"@torch.fx.wrap\ndef {function}({_parameters(graph)}):\n    {target} = PLANS.plan({_parameters(graph)})\n"
     text = bodies[-1]
     for number, body in reversed(list(enumerate(bodies[:-1]))):
         text = f"    if route == {number}:\n{_indented(body)}{text}"
     comment = "# dtype, shape and stride of each input -> what the wrapper launches for them\n"
-    return [f"{comment}PLANS = {{\n{''.join(table)}}}\n", head + text]
+    return [f"{comment}PLANS = Plans({{\n{''.join(table)}}})\n", head + text]
 
 
 def _indented(text: str) -> str:
@@ -188,13 +187,22 @@ def _key(program: Program) -> str:
 
 
 def _body(program: Program, kernels: _Kernels) -> str:
-    lines = []
-    for a in program.allocations:
-        layout = f"{slot(a.shape)}, {slot(a.stride)}, dtype={slot(a.dtype)}"
-        lines.append(f"{a.name} = torch.empty_strided({layout}, device=in_0.device)")
+    lines = [f"{a.name} = {_allocated(a, program.key)}" for a in program.allocations]
     lines += [_launch(launch, kernels) for launch in program.launches]
     lines.append(f"return {', '.join(_returned(r) for r in program.returned)}")
     return "".join(f"    {line}\n" for line in lines)
+
+
+def _allocated(wanted: Allocation, key: Sequence[tuple[torch.dtype, Shape, Shape]]) -> str:
+    """The cheapest call that allocates this: about 1, 1.6 and 2.3 us."""
+    layout = wanted.dtype, wanted.shape, wanted.stride
+    if layout in key and dense(wanted.shape, wanted.stride):
+        return f"torch.empty_like(in_{list(key).index(layout)})"
+    size = f"{slot(wanted.shape)}, {slot(wanted.stride)}"
+    for number, (dtype, shape, _) in enumerate(key):
+        if dtype == wanted.dtype and shape:
+            return f"in_{number}.new_empty_strided({size})"
+    return f"torch.empty_strided({size}, dtype={slot(wanted.dtype)}, device=in_0.device)"
 
 
 def _launch(launch: Launch, kernels: _Kernels) -> str:

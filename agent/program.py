@@ -205,7 +205,7 @@ class _Builder:
 
     def _return(self, output: Layout, buffer: Buffer) -> Returned:
         whole = buffer.offset == 0 and _length(output.shape, output.stride) == self._storage_length(buffer.base)
-        if buffer.base not in self.names and whole and _dense(output.shape, output.stride):
+        if buffer.base not in self.names and whole and dense(output.shape, output.stride):
             self._allocate(buffer.base, f"out_{len(self.allocations)}", output.shape, output.stride)
         name = self._name(buffer.base)
         allocation = next(a for a in self.allocations if a.name == name)
@@ -239,5 +239,5 @@ def _length(shape: Shape, stride: Shape) -> int:
     return 1 + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
 
 
-def _dense(shape: Shape, stride: Shape) -> bool:
+def dense(shape: Shape, stride: Shape) -> bool:
     return _length(shape, stride) == math.prod(shape) and all(s > 0 for s in _essential(shape, stride))

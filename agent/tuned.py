@@ -81,6 +81,10 @@ class Trial:
         wrong = {kind for kind, result in zip(measured, results, strict=True) if not is_right(result)}
         return wrong | (everything - set(measured)) if wrong else wrong
 
+    def _in_words(self, choice: Choice) -> str:
+        rounding = ", ".join(sorted({level.name.lower() for level in self.levels.values()}))
+        return f"{len(choice.patterns)} patterns, {choice.style}, rounding {rounding}"
+
     def _results(self, choice: Choice) -> Sequence[VariantResult]:
         with tempfile.TemporaryDirectory(prefix="passnet-") as scratch:
             directory = Path(scratch) / "pass"
@@ -89,8 +93,7 @@ class Trial:
             source = "".join(file.read_text("utf-8") for file in sorted(directory.iterdir()))
             if source not in self.known:
                 self.known[source] = self.attempt.measure(self.variants, directory)
-                score = speedup(self.known[source]) or "no answer"
-                self.attempt.say(f"{len(choice.patterns)} patterns, {choice.style}: {score}")
+                self.attempt.say(f"{self._in_words(choice)}: {_answer(self.known[source])}")
         return self.known[source]
 
 
@@ -194,6 +197,12 @@ def speedup(results: Sequence[VariantResult]) -> float | None:
     if not results or not all(map(is_right, results)) or None in speedups:
         return None
     return math.exp(math.fsum(map(math.log, speedups)) / len(speedups))
+
+
+def _answer(results: Sequence[VariantResult]) -> str:
+    """The speedup, or how right each variant is."""
+    score = speedup(results)
+    return f"{score:.3f}" if score else f"no answer, {[r.t_min if r.status == 'ok' else r.status for r in results]}"
 
 
 def spread(variants: Sequence[Variant], count: int) -> tuple[Variant, ...]:

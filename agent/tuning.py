@@ -63,7 +63,7 @@ def _plain(kernel: KernelBody, limits: Limits) -> Tuning:
         column_block = min(wide, 64 if across else 2048, limits.persistent) if loops else wide
     row_block = _power_of_two(kernel.rows)
     row_block = min(
-        row_block, max(32 if across else 1, (4 * _ELEMENTS if kernel.step is None else _ORDERED) // column_block)
+        row_block, max(32 if across else 1, (4 * _ELEMENTS if kernel.step is None else _ELEMENTS) // column_block)
     )
     while row_block > (16 if across else 1) and -(-kernel.rows // row_block) < 2 * PROCESSORS:
         row_block //= 2
