@@ -118,10 +118,6 @@ class Calls(Expressions):
             if any((*positional, *keywords.values())):
                 self.find("launch", scope.module, node, "call the launch with the tensors; Launch takes none")
             return Kind.SCALAR
-        if dotted == names.PLANS:
-            if any((*positional, *keywords.values())):
-                self.find("launch", scope.module, node, "Plans keeps no tensors: give it dtypes, shapes and launches")
-            return Kind.SCALAR
         place = scope.module.sibling_function(dotted)
         if place is not None:
             self.check_sibling(place, node, scope)

@@ -189,7 +189,7 @@ class Expressions(Bindings):
             self.check_sibling(place, node, scope)
             other = self.modules.get(place[0])
             return self.kinds.get(other.tree, place[1]) if other else Kind.SCALAR
-        if dotted in names.ALLOCATORS | names.SCALAR_CALLS | {names.LAUNCH, names.PLANS}:
+        if dotted in names.ALLOCATORS | names.SCALAR_CALLS | {names.LAUNCH}:
             self.find("function_as_value", scope.module, node, f"call {dotted} where it is needed")
             return Kind.SCALAR
         if dotted in names.HOST_VALUES:

@@ -49,7 +49,6 @@ _TRITON_TYPES = frozenset(
 )
 
 LAUNCH = "passbench.launch.Launch"
-PLANS = "passbench.launch.Plans"
 WRAP = "torch.fx.wrap"
 JIT = "triton.jit"
 KERNEL_DECORATORS = frozenset(("triton.autotune", "triton.heuristics"))
@@ -70,9 +69,8 @@ VIEW_METHODS = frozenset(
 
 METADATA_METHODS = frozenset(
     """size stride numel nelement dim ndimension element_size is_contiguous storage_offset get_device
-    is_floating_point is_complex plan""".split()
+    is_floating_point is_complex""".split()
 )
-"""Methods that tell of a tensor what is not its values; `plan` is that of `passbench.launch.Plans`."""
 CONTAINER_METHODS = frozenset("get setdefault items keys values copy append extend pop index count update".split())
 PUTTING_METHODS = frozenset("setdefault append extend update".split())
 CONFIG_ATTRIBUTES = frozenset("kwargs num_warps num_stages num_ctas".split())
