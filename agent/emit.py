@@ -133,10 +133,7 @@ class _Writer:
         for name, value in kept.items():
             self._lines(_way(value).start(value, name, self.kernel))
         outer = dict(self.names)
-        steps = f"0, {slot(self.kernel.columns)}, COLUMNS"
-        short = sum(v.by_column for v in self.kernel.values()) <= _SHORT
-        unrolled = f"tl.range({steps}, loop_unroll_factor={_UNROLLED})" if self.kernel.step and short else ""
-        self._line(f"for start in {unrolled or f'range({steps})'}:")
+        self._line(f"for start in {self._steps()}:")
         self.indent += _INDENT
         self._columns("start + tl.arange(0, COLUMNS)[None, :]")
         roots = [v.args[0] for v in reduced] + [s.value for s in stores]
@@ -152,6 +149,15 @@ class _Writer:
             self._lines(_way(value).finish(value, name, self.kernel))
         for value in reduced:
             self.names[value.number] = ordered.result(value, names[value.number])
+
+    def _steps(self) -> str:
+        """Where the steps of a sweep begin."""
+        bounds = f"0, {slot(self.kernel.columns)}, COLUMNS"
+        if self.tuning.stages > 1:
+            return f"tl.range({bounds}, num_stages={self.tuning.stages})"
+        if self.kernel.step and sum(v.by_column for v in self.kernel.values()) <= _SHORT:
+            return f"tl.range({bounds}, loop_unroll_factor={_UNROLLED})"
+        return f"range({bounds})"
 
     def _accumulators(self, reduced: list[Value]) -> dict[int, str]:
         """A name for what is kept of each reduction over a sweep; the moments of one operand are kept together."""

@@ -54,8 +54,10 @@ def _divided(value: Value) -> Value:
         return dividend
     if dividend.order is not None and dividend.order.kind != "sum":
         return replace(value, op="div_rn")
-    reciprocal = torch.tensor(1.0) / torch.tensor(divisor.detail)
-    return replace(value, op="mul", args=(dividend, replace(divisor, detail=reciprocal.item())))
+    reciprocal = (torch.tensor(1.0) / torch.tensor(divisor.detail)).item()
+    # A number of its own, before all others: what is divided by the same constant elsewhere keeps it.
+    factor = replace(divisor, number=-1 - divisor.number, detail=reciprocal)
+    return replace(value, op="mul", args=(dividend, factor))
 
 
 def _added(value: Value, order: Order) -> Value:

@@ -10,6 +10,7 @@ from pathlib import Path
 from agent.author import Submission
 from agent.candidates import Candidate, Options, candidates, promising
 from agent.check import Site, mismatches
+from agent.kernels import KernelBody
 from agent.pass_source import Style, module_source, short_names
 from agent.rounding import Rounding
 from agent.sketches import Sketches
@@ -84,10 +85,10 @@ class Task:
         """Microseconds that the kernels of one region take at least, where they take longest."""
         return max((c.device for work in self.works for c in work.found), default=0.0)
 
-    def tiled(self) -> bool:
-        """Whether a region has a kernel that is tiled for the sake of its accesses."""
+    def kernels(self) -> list[KernelBody]:
+        """The kernels of all regions."""
         cases = (case for work in self.works for c in work.found for case in c.cases)
-        return any(body.flat is not None for case in cases for body in case.sketch.bodies)
+        return [body for case in cases for body in case.sketch.bodies]
 
     def covers(self, patterns: Collection[str]) -> bool:
         """Whether every variant has a match of one of these patterns; one without any scores as a failure."""

@@ -22,6 +22,7 @@ from agent.pass_source import Style
 from agent.rounding import Rounding
 from agent.search import Search
 from agent.task import Kind, Task, kinds
+from agent.tuning import choose
 from passbench.result import VariantResult
 from storage.graph_json import to_json
 from storage.records import Sample, Variant
@@ -31,6 +32,9 @@ LEVEL = -5
 
 LONG = 3.0
 """Microseconds from which on a kernel's blocks and warps are worth a search: shorter ones hide behind the host."""
+
+_STAGES = 3
+"""Steps of a sweep that are loaded at once, where that is tried."""
 
 
 @dataclass(frozen=True)
@@ -227,11 +231,16 @@ def steps(task: Task, choice: Choice) -> Iterator[Choice]:
             yield Choice(tuple(sorted((*choice.patterns, pattern))), style)
     if task.longest() < LONG:
         return
-    if task.tiled():
+    kernels = task.kernels()
+    if any(kernel.flat is not None for kernel in kernels):  # tiled for the sake of its accesses
         yield Choice(choice.patterns, replace(style, limits=replace(limits, tiles=not limits.tiles)))
     for factor in (2.0, 0.5):
         yield Choice(choice.patterns, replace(style, limits=replace(limits, work=limits.work * factor)))
     for factor in (2.0, 0.5):
         yield Choice(choice.patterns, replace(style, limits=replace(limits, warps=limits.warps * factor)))
     yield Choice(choice.patterns, replace(style, limits=replace(limits, persistent=limits.persistent // 4)))
+    if any(choose(kernel, limits).loops for kernel in kernels):
+        yield Choice(
+            choice.patterns, replace(style, limits=replace(limits, stages=_STAGES if limits.stages == 1 else 1))
+        )
     yield Choice(choice.patterns, replace(style, general=not style.general))

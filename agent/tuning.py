@@ -14,12 +14,14 @@ _ORDERED = 512
 
 @dataclass(frozen=True)
 class Tuning:
-    """How a kernel is launched: rows and columns a program, and warps. `loops` if it sweeps its columns in steps."""
+    """How a kernel is launched: rows and columns a program, and warps. `loops` if it sweeps its columns in steps, of
+    which `stages` are loaded at once."""
 
     row_block: int
     column_block: int
     warps: int
     loops: bool
+    stages: int = 1
 
     def programs(self, kernel: KernelBody) -> int:
         """Programs that cover the kernel: its rows, and the columns of one that is tiled."""
@@ -30,20 +32,23 @@ class Tuning:
 @dataclass(frozen=True)
 class Limits:
     """What a search varies. `persistent` is the longest row, in elements, that one program holds whole; `work` and
-    `warps` are factors on the elements and the warps of a program; `tiles` says whether kernels without reductions have
-    columns."""
+    `warps` are factors on the elements and the warps of a program, and together on how many neighbours a thread reads
+    at once; `tiles` says whether kernels without reductions have columns; `stages` is how many steps of a sweep are
+    loaded at once, 1 for as many as the compiler likes."""
 
     persistent: int = 8192
     work: float = 1.0
     warps: float = 1.0
     tiles: bool = True
+    stages: int = 1
 
 
 def choose(kernel: KernelBody, limits: Limits) -> Tuning:
     """A configuration by the size of the kernel alone."""
     plain = _plain(kernel, limits)
     rows = min(max(1, int(plain.row_block * limits.work)), _power_of_two(kernel.rows))
-    return replace(plain, row_block=rows, warps=min(16, max(1, int(plain.warps * limits.warps))))
+    warps = min(16, max(1, int(plain.warps * limits.warps)))
+    return replace(plain, row_block=rows, warps=warps, stages=limits.stages if plain.loops else 1)
 
 
 def _plain(kernel: KernelBody, limits: Limits) -> Tuning:

@@ -41,13 +41,24 @@ def rules_of(directory: Path) -> list[PassRule]:
     return rules
 
 
-def problems(directory: Path, variant: Variant, draws: int) -> list[str]:
-    """What differs from eager: no match, outputs, their layouts and aliases, or inputs written over."""
+def rewritten(directory: Path, variant: Variant) -> torch.fx.GraphModule | str:
+    """The variant under the pass, or why nothing in it matches."""
     graph = to_fx(variant.graph, "cpu")
     applied = apply_pass(graph, rules_of(directory))
-    if not applied.total:
-        return [applied.diagnosis()]
-    candidate = torch.fx.GraphModule(torch.nn.Module(), graph)
+    return torch.fx.GraphModule(torch.nn.Module(), graph) if applied.total else applied.diagnosis()
+
+
+def keep_results(directory: Path, variant: Variant, place: Path) -> None:
+    """Puts in the place of the inputs that are kept there what the variant returns for them under the pass."""
+    with torch.no_grad():
+        torch.save(list(_tuple(rewritten(directory, variant)(*torch.load(place)))), place)
+
+
+def problems(directory: Path, variant: Variant, draws: int) -> list[str]:
+    """What differs from eager: no match, outputs, their layouts and aliases, or inputs written over."""
+    candidate = rewritten(directory, variant)
+    if isinstance(candidate, str):
+        return [candidate]
     eager = torch.fx.GraphModule(torch.nn.Module(), to_fx(variant.graph, "cpu"))
     found = []
     for draw in range(draws):
@@ -96,7 +107,12 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            found = problems(Path(request["directory"]), Variant.from_row(request["variant"]), request["draws"])
+            directory, variant = Path(request["directory"]), Variant.from_row(request["variant"])
+            found = []
+            if "results" in request:
+                keep_results(directory, variant, Path(request["results"]))
+            else:
+                found = problems(directory, variant, request["draws"])
         except Exception:
             found = [traceback.format_exc()]
         answers.write(json.dumps(found) + "\n")

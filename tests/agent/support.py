@@ -57,6 +57,17 @@ class Interpreter:
     def problems(self, directory: Path, one: Variant, draws: int = 2) -> list[str]:
         """What differs from eager in one variant under the pass in `directory`."""
         request = {"directory": str(directory), "variant": one.to_row(), "draws": draws}
+        return self._asked(request)
+
+    def results(self, directory: Path, one: Variant, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        """What one variant returns for these inputs under the pass in `directory`."""
+        kept = directory.with_name(f"{directory.name}-results.pt")
+        torch.save(inputs, kept)
+        found = self._asked({"directory": str(directory), "variant": one.to_row(), "results": str(kept)})
+        assert found == [], found
+        return torch.load(kept)
+
+    def _asked(self, request: dict) -> list[str]:
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())

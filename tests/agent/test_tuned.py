@@ -9,10 +9,12 @@ import torch.nn.functional as F
 
 from agent.author import Attempt, Interactive
 from agent.distill import Distill
+from agent.pass_source import Style
 from agent.tuned import Choice, Tuned, speedup, spread, steps
+from agent.tuning import Limits
 from passbench.contract import NAMES_FILE
 from passbench.result import Timing, VariantResult
-from tests.agent.support import in_dtype, sample, tensor, variant
+from tests.agent.support import ANY, in_dtype, sample, tensor, variant
 
 
 def _block(x, y, w):
@@ -164,6 +166,19 @@ def test_block_sizes_are_tried(tmp_path):
     attempt = _attempt(lambda names, source: 2.0 if "BLOCK=2048" in source else 1.2, [])
     Tuned().attempt(_one(2**19), tmp_path / "pass", attempt)
     assert all("BLOCK=2048" in path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
+
+
+def _root_mean_square(x):
+    return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6)
+
+
+def test_stages_are_tried_where_rows_are_swept(tmp_path, interpreter):
+    attempt = _attempt(lambda names, source: 2.0 if "num_stages=3" in source else 1.2, [])
+    Tuned().attempt(sample(variant(_root_mean_square, tensor(2048, 16384))), tmp_path / "pass", attempt)
+    assert all("num_stages=3" in path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
+    small = variant(_root_mean_square, tensor(5, 700))
+    Distill(margin=ANY, style=Style(Limits(persistent=256, stages=3))).write(sample(small), tmp_path / "small")
+    assert interpreter.problems(tmp_path / "small", small) == []
 
 
 @pytest.mark.parametrize(

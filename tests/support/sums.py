@@ -1,0 +1,90 @@
+"""Sums and moments of rows, taken with tensor operations in eager's CUDA order (`agent.order`)."""
+
+from itertools import product
+from math import prod
+
+import torch
+import torch.nn.functional as F
+
+from agent.order import Order
+
+WARP, WARPS, VECTOR = 32, 4, 4
+"""Threads of a warp, warps of a block and elements of a vector in the kernels of norms."""
+
+
+def rows_of(x: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
+    """(R, N): the elements of each sum over `dims` as a row."""
+    kept = [d for d in range(x.dim()) if d not in dims]
+    return x.permute(*kept, *dims).reshape(-1, prod(x.shape[d] for d in dims))
+
+
+def added(x: torch.Tensor, order: Order) -> torch.Tensor:
+    """(R, N) float32 → (R,): the sums of the rows."""
+    threads = order.width * order.height
+    steps = F.pad(x, (0, -x.shape[1] % order.step))
+    if order.vectors:
+        steps = steps.view(len(x), -1, threads, order.sums)
+    else:
+        steps = steps.view(len(x), -1, order.sums, threads).transpose(2, 3)
+    total = torch.zeros_like(steps[:, 0])
+    for n in range(steps.shape[1]):
+        total = total + steps[:, n]
+    result, *others = total.unbind(-1)
+    for other in others:
+        result = result + other
+    return _folded(_folded(result.view(len(x), order.height, order.width)))
+
+
+def _folded(x: torch.Tensor) -> torch.Tensor:
+    """Adds the second half of the last dimension to the first until one is left."""
+    while x.shape[-1] > 1:
+        half = x.shape[-1] // 2
+        x = x[..., :half] + x[..., half:]
+    return x[..., 0]
+
+
+def _fma(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+    """a * b + c, rounded once but for ties that double precision makes."""
+    return (a.double() * b.double() + c.double()).float()
+
+
+def _dealt(x: torch.Tensor) -> torch.Tensor:
+    """(R, N) → (R, steps, threads, VECTOR), zeros behind the end."""
+    threads = WARP * WARPS
+    return F.pad(x, (0, -x.shape[1] % (threads * VECTOR))).view(len(x), -1, threads, VECTOR)
+
+
+def squares(x: torch.Tensor) -> torch.Tensor:
+    """(R, N) float32 → (R,): the sums of squares of RMS norm's kernel."""
+    parts = _dealt(x)
+    total = torch.zeros_like(parts[:, 0, :, 0])
+    for n, i in product(range(parts.shape[1]), range(VECTOR)):
+        total = _fma(parts[:, n, :, i], parts[:, n, :, i], total)
+    return _folded(_folded(total.view(len(x), WARPS, WARP)))
+
+
+def moments(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(R, N) float32 → the rows' means and sums of squared distances from them, by layer norm's Welford."""
+    parts, present = _dealt(x), _dealt(torch.ones_like(x)) > 0
+    mean, distances, count = (torch.zeros_like(parts[:, 0, :, 0]) for _ in range(3))
+    for n, i in product(range(parts.shape[1]), range(VECTOR)):
+        value, inside = parts[:, n, :, i], present[:, n, :, i]
+        apart, more = value - mean, count + 1
+        moved = _fma(apart, 1.0 / more, mean)
+        distances = torch.where(inside, _fma(apart, value - moved, distances), distances)
+        mean, count = torch.where(inside, moved, mean), torch.where(inside, more, count)
+    state = tuple(v.view(len(x), WARPS, WARP) for v in (mean, distances, count))
+    for _ in range(2):
+        while (length := state[0].shape[-1]) > 1:
+            state = _combined(*([v[..., : length // 2], v[..., length // 2 :]] for v in state))
+        state = tuple(v[..., 0] for v in state)
+    return state[0], state[1]
+
+
+def _combined(means: list[torch.Tensor], distances: list[torch.Tensor], counts: list[torch.Tensor]) -> tuple:
+    """Two halves' moments as one's."""
+    apart, count = means[1] - means[0], counts[0] + counts[1]
+    share = torch.where(count > 0, 1.0 / count, 0.0)
+    mean = _fma(counts[1] * share, means[1], counts[0] * share * means[0])
+    spread = _fma(counts[0] * share, apart * apart * counts[1], distances[0] + distances[1])
+    return mean, spread, count
