@@ -21,11 +21,14 @@ FUNCTIONS = frozenset("cos exp log1p sigmoid sin tanh".split())
 
 
 def exact(body: KernelBody) -> KernelBody | None:
-    """The kernel with what is known of eager's way; None where it would have to add in steps of too different sizes."""
+    """The kernel with what is known of eager's way; None where it adds a norm otherwise than is known here, or would
+    have to add in steps of too different sizes."""
     done: dict[int, Value] = {}
     steps: set[int] = set()
     for value in body.values():
         made = _as_eager(value, tuple(done[a.number] for a in value.args))
+        if made is None:
+            return None
         done[value.number] = made
         steps |= {made.order.step} if made.detail in ordered.DETAILS else set()
     if steps and max(steps) > _PIECES * min(steps):
@@ -35,8 +38,8 @@ def exact(body: KernelBody) -> KernelBody | None:
     return replace(body, stores=stores, flat=flat, step=max(steps, default=None))
 
 
-def _as_eager(value: Value, args: tuple[Value, ...]) -> Value:
-    """The value, given its operands as eager computes them."""
+def _as_eager(value: Value, args: tuple[Value, ...]) -> Value | None:
+    """The value, given its operands as eager computes them; None where eager's way is not known."""
     value = replace(value, args=args, depth=max((a.depth for a in args), default=0) + (value.op == "reduce"))
     if value.dtype != torch.float32:
         return value
@@ -60,19 +63,20 @@ def _divided(value: Value) -> Value:
     return replace(value, op="mul", args=(dividend, factor))
 
 
-def _added(value: Value, order: Order) -> Value:
+def _added(value: Value, order: Order) -> Value | None:
     """A sum in this order. Of moments, the sum of all elements stands for their mean, and that of the squared distances
-    from it for that sum, as Welford's way finds it."""
+    from it for that sum, as Welford's way finds it; None for other sums."""
     (operand,) = value.args
     if order.kind == "sum":
         return replace(value, detail="ordered_sum")
     if order.kind == "squares":
-        if operand.op not in ("mul", "square") or operand.args[0] is not operand.args[-1]:
-            raise ValueError(f"squares are expected, not {operand.op}")
-        return _reduction(value, operand.args[0], "squares")
+        known = operand.op in ("mul", "square") and operand.args[0] is operand.args[-1]
+        return _reduction(value, operand.args[0], "squares") if known else None
     if operand.op != "square":
         return _reduction(value, operand, "mean")
-    return _reduction(value, operand.args[0].args[0], "distances")
+    distance = operand.args[0]
+    known = distance.op == "sub" and distance.args[1].detail == "mean" and distance.args[1].args[0] is distance.args[0]
+    return _reduction(value, distance.args[0], "distances") if known else None
 
 
 def _reduction(value: Value, operand: Value, detail: str) -> Value:

@@ -173,9 +173,8 @@ def _order(part: SchedulerNode, orders: Orders, columns: int) -> Order | None:
     adding = [op for op in ops if orders[op]]
     if not adding:
         return None
-    found = set(orders[max(adding)])  # earlier ones are what it was computed from
-    order = found.pop()
-    return order if not found and order is not None and order.length == columns else None
+    order, *others = set(orders[max(adding)])  # earlier ones are what it was computed from
+    return order if not others and order is not None and order.length == columns else None
 
 
 def _length(part: SchedulerNode) -> int:

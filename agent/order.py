@@ -30,8 +30,6 @@ _SPLIT = 16
 """Elements a thread and row of threads, from which on these share one row of the input."""
 _MOST = 256
 """Elements a thread at most, before several blocks share a row."""
-
-
 _NORM_LENGTH = 2**24
 """Elements a row up to which the vectorised kernels of norms are taken."""
 

@@ -182,3 +182,23 @@ def test_what_adds_in_an_unknown_order_is_left_to_eager(tmp_path):
     task = Distill().task(one, ANY, dict.fromkeys(kinds(one.variants).values(), Rounding.EXACT))
     assert not any("softmax" in pattern for pattern in task.gains())
     assert "left to eager" in " ".join(task.causes)
+
+
+def _normalised_backward(g, x, w, mean, variance, none):
+    """An op with several results, of which two are sums in an order of its own, and a chain behind it."""
+    grads = torch.ops.aten.native_batch_norm_backward.default(
+        g, x, w, mean, variance, none, none, False, 1e-5, [True, True, True]
+    )
+    return torch.relu(grads[0] * 2.0) + 1.0, grads[1], grads[2]
+
+
+@pytest.mark.parametrize("rounding", [Rounding.EXACT, Rounding.SUMS])
+def test_what_follows_is_fused_without_it(rounding):
+    image, channels = tensor(2, 8, 14, 14), tensor(8)
+    one = sample(variant(_normalised_backward, image, image, channels, channels, channels, tensor(0)))
+    whole = Distill().task(one, ANY)
+    task = Distill().task(one, ANY, dict.fromkeys(kinds(one.variants).values(), rounding))
+    assert "native_batch_norm_backward" in " ".join(whole.gains())
+    (pattern,) = task.gains()
+    assert "relu" in pattern
+    assert "native_batch_norm_backward" not in pattern
