@@ -172,12 +172,12 @@ class _Search:
             for other in others:
                 with suppress(*FAILURES):  # eager does not run the region on this layout either
                     sketches.append(self.sketches.of(region.graph, other))
-            exact = [rounded(one, self.options.rounding) for one in sketches]
-            if None in exact:
+            exact = [one for s in sketches if (one := rounded(s, self.options.rounding)) is not None]
+            if len(exact) < len(sketches):
                 self.causes.append("a kernel that would add otherwise than eager")
                 return self._adding(region, each)
-            cases += [Case(region.graph, one) for one in exact if one is not None]
-            program = cases[-len(sketches)].sketch.program(Limits())
+            cases += [Case(region.graph, one) for one in exact]
+            program = exact[0].program(Limits())
             gains.append(gain(region, each, program))
             device = max(device, device_us(program))
         if fmean(gains) <= self.options.margin:
@@ -223,7 +223,8 @@ class _Search:
         return bad or self._factories(region) or set(region.ops)
 
     def _adding(self, region: Region, known: Facts) -> set[int]:
-        """The region's ops that add along a dimension."""
+        """The region's ops that add along a dimension; those with several results where none does so by itself, and all
+        ops where there are none of these either."""
         alone = {op: self._alone(op, known) for op in region.ops}
         found = {op for op, m in alone.items() if isinstance(m, Sketch) and rounded(m, Rounding.SUMS) is None}
         tuples = {op for op in region.ops if isinstance(known.values[self.graph.inputs + op], tuple)}

@@ -164,13 +164,11 @@ class _Writer:
         names: dict[int, str] = {}
         moments: dict[int, str] = {}
         for value in reduced:
-            if value.detail not in ordered.MOMENTS:
+            if value.detail in ordered.MOMENTS:
+                operand = value.args[0].number
+                names[value.number] = moments[operand] = moments.get(operand) or self._fresh("moments")
+            else:
                 names[value.number] = self._fresh(value.detail)
-                continue
-            operand = value.args[0].number
-            if operand not in moments:
-                moments[operand] = self._fresh("moments")
-            names[value.number] = moments[operand]
         return names
 
     def _lines(self, lines: list[str]) -> None:
