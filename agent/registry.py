@@ -3,10 +3,10 @@
 from functools import partial
 
 from agent.author import Author, AuthorFactory, Baseline, Interactive, UnknownAuthor
-from agent.distill import Distill
+from agent.distill.static import Distill
+from agent.distill.tuned import Tuned
 from agent.llm.author import Llm
 from agent.llm.options import LlmOptions
-from agent.tuned import Tuned
 from passbench.compilers import NAMES as COMPILERS
 from storage.errors import PassNetError
 

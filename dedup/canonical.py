@@ -2,8 +2,8 @@
 
 Ops are numbered depth first from the outputs, arguments in order, which is exact because arguments and outputs are
 ordered. Changes to memory are wired too: an op comes after the changes that it sees and before those that it must not
-see (`dedup.memory`). Inputs are numbered as they are met. Ops that neither lead to an output nor change an input are
-dropped, and so are inputs that nothing reads: they are no part of what the subgraph computes.
+see (`dedup.memory_order`). Inputs are numbered as they are met. Ops that neither lead to an output nor change an input
+are dropped, and so are inputs that nothing reads: they are no part of what the subgraph computes.
 """
 
 import hashlib
@@ -11,10 +11,10 @@ import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dedup.memory import Order, order, reads
+from dedup.memory_order import MemoryOrder, order, reads
 from dedup.signatures import normalised
-from storage.graph import Graph, Op, Ref, Value, map_refs, refs
-from storage.graph_json import to_json
+from storage.graph.as_json import to_json
+from storage.graph.record import Graph, Op, Ref, Value, map_refs, refs
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def _renumbered(op: Op, numbers: dict[int, Ref]) -> Op:
 
 
 def _with_numbers(value: Value, numbers: dict[int, Ref]) -> Value:
-    """`storage.graph.map_refs` of a lookup."""
+    """`storage.graph.record.map_refs` of a lookup."""
     kind = type(value)
     if kind is Ref:
         return numbers[value.index]
@@ -95,7 +95,7 @@ def _traverse(graph: Graph, read: list[list[int]]) -> tuple[list[int], list[int]
     return list(met), list(done)
 
 
-def _traverse_in_order(graph: Graph, read: list[list[int]], constraints: Order) -> tuple[list[int], list[int]]:
+def _traverse_in_order(graph: Graph, read: list[list[int]], constraints: MemoryOrder) -> tuple[list[int], list[int]]:
     """As `_traverse`, where changes to memory are wired too: an op also needs the changes that it sees."""
     inputs: dict[int, None] = {}
     ops: dict[int, None] = {}
@@ -138,7 +138,7 @@ def _traverse_in_order(graph: Graph, read: list[list[int]], constraints: Order) 
     return list(inputs), list(ops)
 
 
-def _digests(graph: Graph, constraints: Order, inputs: Mapping[int, None]) -> list[str]:
+def _digests(graph: Graph, constraints: MemoryOrder, inputs: Mapping[int, None]) -> list[str]:
     """For each op a hash of everything that leads to it (Merkle 1987). It orders changes of inputs that no output leads
     to; among equal ones the order makes no difference to what is computed."""
     numbers = {value: number for number, value in enumerate(inputs)}
@@ -151,7 +151,7 @@ def _digests(graph: Graph, constraints: Order, inputs: Mapping[int, None]) -> li
     return digests[graph.inputs :]
 
 
-def _in_running_order(graph: Graph, read: list[list[int]], constraints: Order, ops: list[int]) -> list[int]:
+def _in_running_order(graph: Graph, read: list[list[int]], constraints: MemoryOrder, ops: list[int]) -> list[int]:
     """The ops with each change after the last read of what it changes; otherwise as they are (topological order with
     the smallest number first: Kahn 1962)."""
     rank = {op: number for number, op in enumerate(ops)}

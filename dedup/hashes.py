@@ -1,7 +1,7 @@
 """Identity of subgraphs: graph, variant, family and base hash, SHA-256 over text that this project defines.
 
 Nothing in the text depends on the process or on how torch prints things: targets are names in the allowlist, constants
-are tagged by type (`storage.graph_json`), so 1, 1.0 and True differ, and so do 0.0 and −0.0.
+are tagged by type (`storage.graph.as_json`), so 1, 1.0 and True differ, and so do 0.0 and −0.0.
 """
 
 import hashlib
@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from dedup.canonical import Canonical, canonical
-from storage.graph import Graph, Ref, Value
-from storage.graph_json import to_json
+from storage.graph.as_json import to_json
+from storage.graph.record import Graph, Ref, Value
+from storage.graph.render import render
+from storage.graph.symbols import names, symbols_of
 from storage.records import Input, Variant
-from storage.render import render
-from storage.symbols import names, symbols_of
 
 
 def graph_hash(graph: Graph) -> str:
@@ -35,7 +35,7 @@ def variant_hash(graph: Graph, inputs: Sequence[Input]) -> str:
 
 
 def base_hash(variant: Variant) -> str:
-    """Identity of a subgraph before it is varied: of what `extraction.vary` would make the same variants of.
+    """Identity of a subgraph before it is varied: of what `extraction.varying.vary` would make the same variants of.
 
     Graph with its expressions, inputs with dtype, shape, stride and their expressions, and the sizes of the symbols
     that they name.

@@ -13,18 +13,18 @@ from typing import Any
 import torch
 from torch._jit_internal import boolean_dispatched
 
-from dedup.signatures import TABLE, Signature
-from storage import targets
-from storage.graph import Op, op_name
+from dedup.signatures import TABLE, CallSignature
+from storage.graph import targets
+from storage.graph.record import Op, op_name
 
 
-def table() -> dict[str, tuple[Signature, ...]]:
+def table() -> dict[str, tuple[CallSignature, ...]]:
     """Op name (methods with a leading dot) → the signatures under which it may be called, where torch tells any."""
     found = {op_name(op): tuple(dict.fromkeys(filter(str, signatures(op)))) for op in allowed()}
     return {name: each for name, each in found.items() if each}
 
 
-def text(signatures_by_name: dict[str, tuple[Signature, ...]]) -> str:
+def text(signatures_by_name: dict[str, tuple[CallSignature, ...]]) -> str:
     """The table as text, ops with equal signatures on one line."""
     lines: dict[str, list[str]] = {}
     for name, each in sorted(signatures_by_name.items()):
@@ -47,7 +47,7 @@ def allowed() -> Iterator[Op]:
         yield Op("function", target, (), {})
 
 
-def signatures(op: Op) -> tuple[Signature, ...]:
+def signatures(op: Op) -> tuple[CallSignature, ...]:
     """What the installed torch says of the op."""
     if op.kind == "method":
         function, name = getattr(torch.Tensor, op.target), op.target
@@ -73,20 +73,20 @@ def _aten_name(target: str) -> str:
     return f"{namespace}_{name}" if namespace in ("special", "linalg", "fft") else name
 
 
-def _of_python(function: Callable) -> tuple[Signature, ...]:
+def _of_python(function: Callable) -> tuple[CallSignature, ...]:
     parameters = inspect.signature(function).parameters.values()
     if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
         return ()
     return (_signature((p.name, p.kind is p.KEYWORD_ONLY, p.default is not p.empty) for p in parameters),)
 
 
-def _of_schema(schema: Any) -> Signature:
+def _of_schema(schema: Any) -> CallSignature:
     return _signature((a.name, a.kwarg_only, a.has_default_value()) for a in schema.arguments)
 
 
-def _signature(parameters: Iterable[tuple[str, bool, bool]]) -> Signature:
+def _signature(parameters: Iterable[tuple[str, bool, bool]]) -> CallSignature:
     rows = list(parameters)
-    return Signature(
+    return CallSignature(
         tuple(name for name, keyword_only, _ in rows if not keyword_only),
         frozenset(name for name, keyword_only, _ in rows if keyword_only),
         frozenset(name for name, _, has_default in rows if not has_default),

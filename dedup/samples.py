@@ -9,8 +9,8 @@ from itertools import islice
 
 import pyarrow as pa
 
-from dedup.engine import Engine
-from dedup.splits import NOT_CHOSEN, Candidate, Transition, bits, choose, transitions
+from dedup.database import Engine
+from dedup.splits import NOT_CHOSEN, FamilyCandidate, Transition, bits, choose, transitions
 from storage.records import Sample, Variant
 from storage.schema import CATEGORIES, SAMPLES, SUBGRAPHS
 
@@ -41,7 +41,7 @@ _SAMPLES = "SELECT * FROM decisions JOIN families USING (category, family_hash)"
 
 
 @dataclass(frozen=True)
-class Choice:
+class SplitChoice:
     """What was decided: the families for evaluation, and the number of samples by split."""
 
     eval_families: frozenset[str]
@@ -58,7 +58,7 @@ def choose_samples(
     max_share: float = MAX_EVAL_SHARE,
     earlier_eval: Mapping[str, str] | None = None,
     seed: int = 0,
-) -> Choice:
+) -> SplitChoice:
     """Groups the unique variants of a relation by category and family, and puts each group in train or eval.
 
     `earlier_eval` are the families that were in eval in an earlier version, by hash, with their reasons: they stay
@@ -69,7 +69,7 @@ def choose_samples(
     weights = bits({(first, second): count for first, second, count in engine.run(_TRANSITIONS)})
     known = {transition: transition for transition in weights}  # one object each, however many families have it
     candidates = [
-        Candidate(category, family, tuple(dict.fromkeys(known[t] for t in transitions(sequence))))
+        FamilyCandidate(category, family, tuple(dict.fromkeys(known[t] for t in transitions(sequence))))
         for category, family, sequence in _families(engine)
     ]
     quotas = {"fusible": eval_fusible, "typical": eval_typical, "sole_op": eval_sole_op}
@@ -77,7 +77,7 @@ def choose_samples(
     decided = pa.RecordBatchReader.from_batches(_DECISIONS, _decided(_families(engine), weights, chosen))
     engine.table("decisions", decided)
     counts = engine.run("SELECT split, count(*) FROM decisions GROUP BY ALL ORDER BY ALL")
-    return Choice(frozenset(chosen), dict(counts))
+    return SplitChoice(frozenset(chosen), dict(counts))
 
 
 Family = tuple[str, str, list[str]]

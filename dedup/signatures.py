@@ -9,14 +9,14 @@ import functools
 from dataclasses import dataclass
 from pathlib import Path
 
-from storage.graph import Op, op_name
+from storage.graph.record import Op, op_name
 
 TABLE = Path(__file__).with_name("signatures.txt")
-"""A line for each set of signatures: the signatures, a tab, the ops that have them; see `Signature.__str__`."""
+"""A line for each set of signatures: the signatures, a tab, the ops that have them; see `CallSignature.__str__`."""
 
 
 @dataclass(frozen=True)
-class Signature:
+class CallSignature:
     """Names of the positional parameters in order, of the keyword-only ones, and of those without default."""
 
     positional: tuple[str, ...]
@@ -29,7 +29,7 @@ class Signature:
         return ",".join(name if name == "*" or name in self.required else f"{name}=" for name in names)
 
     @classmethod
-    def parse(cls, text: str) -> "Signature":
+    def parse(cls, text: str) -> "CallSignature":
         """From what `str` gives."""
         positional, _, keyword_only = (part.strip(",") for part in text.partition("*"))
         first, rest = ([name for name in part.split(",") if name] for part in (positional, keyword_only))
@@ -69,9 +69,9 @@ def _positional_keywords(name: str, given: int, keywords: frozenset[str]) -> tup
 
 
 @functools.cache
-def signatures(name: str) -> tuple[Signature, ...]:
+def signatures(name: str) -> tuple[CallSignature, ...]:
     """The signatures under which an op may be called, by its name (methods with a leading dot); empty where unknown."""
-    return tuple(Signature.parse(text) for text in _table().get(name, "").split())
+    return tuple(CallSignature.parse(text) for text in _table().get(name, "").split())
 
 
 @functools.cache

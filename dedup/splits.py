@@ -19,7 +19,7 @@ NOT_CHOSEN = "train: eval covers its op transitions with other families, or is f
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class FamilyCandidate:
     """A family in one category, with the transitions of its op sequence, each once."""
 
     category: str
@@ -42,7 +42,7 @@ def bits(counts: Mapping[Transition, int]) -> dict[Transition, float]:
 
 
 def choose(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[FamilyCandidate],
     weights: Mapping[Transition, float],
     quotas: Mapping[str, int],
     share: float,
@@ -83,7 +83,7 @@ def choose(
     return chosen
 
 
-def _gain(candidate: Candidate, weights: Mapping[Transition, float], covered: Mapping[Transition, int]) -> float:
+def _gain(candidate: FamilyCandidate, weights: Mapping[Transition, float], covered: Mapping[Transition, int]) -> float:
     return math.fsum(weights[t] * 0.5 ** min(covered[t], 1000) for t in candidate.transitions)
 
 
@@ -91,7 +91,7 @@ def _tie(seed: int, family: str) -> str:
     return hashlib.sha256(f"{seed}:{family}".encode()).hexdigest()
 
 
-def _reason(candidate: Candidate, weights: Mapping[Transition, float], covered: Mapping[Transition, int]) -> str:
+def _reason(candidate: FamilyCandidate, weights: Mapping[Transition, float], covered: Mapping[Transition, int]) -> str:
     new = [t for t in candidate.transitions if not covered[t]]
     rarest = max(new or candidate.transitions, key=lambda t: (weights[t], t))
     what = " → ".join(op for op in rarest if op)

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dedup.engine import Engine, parquet
-from dedup.ordering import Sorter
+from dedup.database import Engine, parquet
 from dedup.rows import PLACE, place_of, tables, write
+from dedup.sorted_rows import Sorter
 from storage.records import Source, Variant
 from storage.schema import CATEGORIES, SUBGRAPHS
 

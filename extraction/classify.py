@@ -7,8 +7,8 @@ import torch._subclasses.fake_tensor as fake
 import torch.fx.experimental.symbolic_shapes as symbolic_shapes
 
 from extraction.failures import OUT_OF_MEMORY, ModelError, first_line
-from storage.graph import GraphError
-from storage.targets import TargetError
+from storage.graph.record import GraphError
+from storage.graph.targets import TargetError
 
 _DATA_DEPENDENT = (
     symbolic_shapes.GuardOnDataDependentSymNode,

@@ -11,22 +11,22 @@ from pathlib import Path
 
 from prefect import flow
 
-from dedup.engine import Engine, parquet
-from dedup.samples import Choice, choose_samples
-from extraction.catalog import Entry, read_catalog
+from dedup.database import Engine, parquet
+from dedup.samples import SplitChoice, choose_samples
 from extraction.failures import CATEGORIES
-from extraction.pool import Pool
-from extraction.trace_store import TraceStore
-from extraction.traces import Outcome
-from extraction.workers import MEMORY_MB, TIMEOUT_S, trace_all
+from extraction.pool.client import Pool
+from extraction.sources.catalog import Entry, read_catalog
+from extraction.tracing.trace_files import TraceOutcome
+from extraction.tracing.trace_store import TraceStore
+from extraction.tracing.trace_workers import MEMORY_MB, TIMEOUT_S, trace_all
 from flows import DEFAULT_DATA
 from flows.artifacts import keep_build, progress_of
-from flows.dataset_rows import dataset_tables, eval_families, results_that_hold
-from flows.engine import HOURS, each, flow_run_id, say
-from flows.subgraphs import Subgraphs, cut, digest_of, vary, working
-from flows.traced import Traced, find_traces
+from flows.build.dataset_rows import dataset_tables, eval_families, results_that_hold
+from flows.build.subgraphs import Subgraphs, cut, digest_of, vary, working
+from flows.build.traced import Traced, find_traces
+from flows.steps import HOURS, each, flow_run_id, say
 from storage.errors import PassNetError
-from storage.versions import Store, Version
+from storage.versions.store import Store, Version
 
 SHARD_MODELS = 100
 """Models in a shard of tracing at most; a build that is killed loses at most the shard in progress."""
@@ -125,7 +125,7 @@ def trace_missing(traces: TraceStore, missing: Sequence[Entry], pool: Pool) -> N
             progress(100 * done / len(missing))
 
 
-def trace_shard(traces: TraceStore, outcomes: Iterator[tuple[int, Outcome]], total: int, size: int) -> None:
+def trace_shard(traces: TraceStore, outcomes: Iterator[tuple[int, TraceOutcome]], total: int, size: int) -> None:
     """Take the next `size` models as they are traced, and keep what came of them."""
     shard = []
     for number, outcome in islice(outcomes, size):
@@ -136,7 +136,7 @@ def trace_shard(traces: TraceStore, outcomes: Iterator[tuple[int, Outcome]], tot
     traces.add(shard)
 
 
-def summary_of_build(traced: Traced, subgraphs: Subgraphs, variants: Subgraphs, choice: Choice) -> dict:
+def summary_of_build(traced: Traced, subgraphs: Subgraphs, variants: Subgraphs, choice: SplitChoice) -> dict:
     """The counts of a build, and what failed, by cause."""
     failed = [m for m in traced.models if m["status"] == "failed"]
     return {

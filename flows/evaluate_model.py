@@ -18,18 +18,18 @@ from agent.llm.options import LlmOptions
 from agent.registry import author as author_named
 from flows import DEFAULT_DATA
 from flows.artifacts import keep_evaluation
-from flows.benches import benches_on
-from flows.engine import HOURS, begun_before, flow_run_id, say
-from flows.evaluate_samples import Ended, Run, evaluate_samples
-from flows.trajectories import saved_trajectories, usage
+from flows.evaluate.benches import benches_on
+from flows.evaluate.samples import Ended, EvaluationRun, evaluate_samples
+from flows.evaluate.trajectories import saved_trajectories, usage
+from flows.steps import HOURS, begun_before, flow_run_id, say
 from passbench.score import score_rows
 from passbench.settings import Settings
-from storage.dataset import load_samples
 from storage.errors import PassNetError
-from storage.provenance import library_versions
 from storage.records import Sample
 from storage.schema import CATEGORIES, CONFIGS
-from storage.versions import Store, Version
+from storage.versions.provenance import library_versions
+from storage.versions.samples import load_samples
+from storage.versions.store import Store, Version
 
 CODE_VERSION = "6"
 """Part of a run's id; raised when authors or PassBench change so that old results must be measured again."""
@@ -80,7 +80,7 @@ def evaluate_model(
         say(f"{len(samples)} samples of {opened.name}, authors {author}, on {benches.count} x {benches.kind}")
         for writer in authors:
             name = run_id(opened, writer, samples, attempts, benches.kind, settings)
-            run = Run(name, writer, Path(data).resolve() / "runs" / name, attempts, benches.kind == "cuda")
+            run = EvaluationRun(name, writer, Path(data).resolve() / "runs" / name, attempts, benches.kind == "cuda")
             if rerun and not begun_before():
                 shutil.rmtree(run.directory, ignore_errors=True)
             if isinstance(writer, Interactive):

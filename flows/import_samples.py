@@ -10,18 +10,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from dedup.engine import Engine, parquet
+from dedup.database import Engine, parquet
 from dedup.rows import summary_of
 from dedup.samples import choose_samples
 from dedup.unique import unique_files
 from extraction.failures import classify_end
-from extraction.pool import run_tasks
-from flows.dataset_rows import dataset_tables, eval_families, results_that_hold
-from flows.engine import flow_run_id, say
-from flows.import_task import new_record
+from extraction.pool.client import run_tasks
+from flows.build.dataset_rows import dataset_tables, eval_families, results_that_hold
+from flows.build.import_task import new_record
+from flows.steps import flow_run_id, say
 from storage.errors import PassNetError
-from storage.layout import Found, find
-from storage.versions import Store, Version
+from storage.layout.read import FoundDirectories, find
+from storage.versions.store import Store, Version
 
 SPLITS = ("auto", "train", "eval")
 SHARD_SAMPLES = 20
@@ -32,7 +32,7 @@ MEMORY_MB = 4_096
 """Private memory that one shard may take, in MiB."""
 LISTED = 100
 """Failures that the manifest of a version lists; its `models` table has all of them."""
-_TASK, _PREPARE = "flows.import_task:import_shard", "flows.import_task:prepare"
+_TASK, _PREPARE = "flows.build.import_task:import_shard", "flows.build.import_task:prepare"
 
 
 @dataclass
@@ -128,7 +128,7 @@ def _samples(root: Path, imported: Imported) -> Iterator[str]:
             imported.others.append((path, *_why_not(found)))
 
 
-def _why_not(found: Found) -> tuple[str, str]:
+def _why_not(found: FoundDirectories) -> tuple[str, str]:
     if found.kind == "model":
         return "whole model", "a graph of a whole model is no sample; build from it: `passnet build --catalog DIR`"
     return "unreadable file", "the directory cannot be listed"

@@ -5,9 +5,9 @@ from dataclasses import asdict
 from prefect import flow
 
 from flows import DEFAULT_DATA
-from flows.engine import HOURS, say
-from storage.hub import push
-from storage.versions import Store
+from flows.steps import HOURS, say
+from storage.versions.hub import push
+from storage.versions.store import Store
 
 
 @flow(name="push-splits", retries=1, retry_delay_seconds=300, timeout_seconds=12 * HOURS)

@@ -13,19 +13,20 @@ from typing import Self
 
 import torch
 
-from passbench import ahead, bandwidth
+from passbench.checking.tolerance import Comparison
 from passbench.compilers import NAMES
 from passbench.contract import ContractError, PassFiles, read_pass_dir, write_pass_dir
-from passbench.launcher import Launcher
-from passbench.policy import check_files
-from passbench.process import OWN_FILES
+from passbench.ipc.messages import Code, Warm
+from passbench.policy.check import check_files
 from passbench.result import ERROR_CODES, Finding, VariantResult, device_name
 from passbench.settings import Settings
-from passbench.side import Side
-from passbench.surroundings import Surroundings, compared
-from passbench.tolerance import Comparison
+from passbench.timing import bandwidth
+from passbench.timing.gpu_conditions import Surroundings, compared
 from passbench.trial import Trial
-from passbench.wire import Code, Warm
+from passbench.workers import precompile
+from passbench.workers.fork_server_client import Launcher
+from passbench.workers.worker_handle import WorkerHandle
+from passbench.workers.worker_process import OWN_FILES
 from storage.errors import PassNetError
 from storage.records import Sample, Variant
 
@@ -54,9 +55,9 @@ class Bench:
         self._surroundings = Surroundings(self.device)
         self._eager = self._side("eager", self._launcher)
         self._double = self._side("double", self._launcher) if self.settings.double else None
-        self._warm: dict[str, Side] = {}
-        self._idle: list[Side] = []  # of passes, none at work
-        self._prepared: dict[Path, Side] = {}
+        self._warm: dict[str, WorkerHandle] = {}
+        self._idle: list[WorkerHandle] = []  # of passes, none at work
+        self._prepared: dict[Path, WorkerHandle] = {}
         self._findings: dict[str, list[Finding]] = {}
 
     def __enter__(self) -> Self:
@@ -106,7 +107,7 @@ class Bench:
             raise PassNetError(f"{compiler!r} compiles nothing ahead; there are {', '.join(NAMES)}")
         sides = [self._side(compiler, self._baseline_launcher) for _ in range(workers)]
         try:
-            return ahead.shared(sides, [v for s in samples for v in s.variants], compiler, progress)
+            return precompile.shared(sides, [v for s in samples for v in s.variants], compiler, progress)
         finally:
             for side in sides:
                 side.close()
@@ -132,12 +133,12 @@ class Bench:
                 continue
             side = self._prepared[room] = self._pass_side(room)
             tunes = any("autotune" in text for text in files.modules.values())
-            work.append(ahead.Job(side, () if tunes else sample.variants, "pass", str(room / "pass")))
+            work.append(precompile.Job(side, () if tunes else sample.variants, "pass", str(room / "pass")))
         variants = [v for job in work for v in job.variants]
         for side, compiler in ((self._eager, "eager"), (self._double, "double")):
             if side is not None and variants:
-                work.append(ahead.Job(side, variants, compiler))
-        ahead.together(work)
+                work.append(precompile.Job(side, variants, compiler))
+        precompile.together(work)
         for side in self._prepared.values():
             side.pause()
         if self.device.type == "cuda":
@@ -183,13 +184,13 @@ class Bench:
             side.shrink()
             self._idle.append(side)
 
-    def _pass_side(self, room: Path) -> Side:
+    def _pass_side(self, room: Path) -> WorkerHandle:
         """A side for a fresh worker of one pass alone.
 
         Compiled kernels are kept for the same text, and for no other.
         """
         if not self._idle:
-            return Side(self.device, self.settings, self._launcher, room / "box")
+            return WorkerHandle(self.device, self.settings, self._launcher, room / "box")
         side = self._idle.pop()
         side.move(room / "box")
         return side
@@ -207,7 +208,7 @@ class Bench:
         """A cache of what Triton builds once for all kernels; made by a worker that sees no pass."""
         box = self._scratch / "warm" / "box"
         if not box.exists():
-            side = Side(self.device, self.settings, self._launcher, box)
+            side = WorkerHandle(self.device, self.settings, self._launcher, box)
             try:
                 reply = side.ask(Warm(), self.settings.first_call_timeout)
             finally:
@@ -226,7 +227,7 @@ class Bench:
         self,
         sample: Sample,
         compiler: str,
-        side: Side,
+        side: WorkerHandle,
         pass_dir: str | None,
         files: PassFiles | None,
         progress: Progress | None,
@@ -287,15 +288,15 @@ class Bench:
             protocol=self.settings.protocol,
         )
 
-    def _warm_side(self, compiler: str) -> Side:
+    def _warm_side(self, compiler: str) -> WorkerHandle:
         if compiler not in self._warm:
             self._warm[compiler] = self._side(
                 compiler, self._launcher if compiler == "eager" else self._baseline_launcher
             )
         return self._warm[compiler]
 
-    def _side(self, name: str, launcher: Launcher) -> Side:
-        return Side(self.device, self.settings, launcher, self._box(name))
+    def _side(self, name: str, launcher: Launcher) -> WorkerHandle:
+        return WorkerHandle(self.device, self.settings, launcher, self._box(name))
 
     def _box(self, name: str) -> Path:
         """Where a worker of ours writes. Baselines share what TorchInductor has compiled, but for what it has tuned."""

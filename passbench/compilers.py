@@ -1,7 +1,7 @@
 """Compilers by name: a module in, a callable out. Used in the child.
 
-"pass" is `passbench.rewrite`; the others are baselines. What compiles lazily compiles on its first call, which the
-worker knows as such.
+"pass" is `passbench.matching.rewrite`; the others are baselines. What compiles lazily compiles on its first call, which
+the worker knows as such.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import fx
 
-from passbench.double import in_double
+from passbench.double_precision import in_double
 
 NAMES = ("pass", "eager", "inductor", "inductor-direct", "inductor-max-autotune", "cudagraphs")
 """Compilers that `bench` knows."""

@@ -1,7 +1,7 @@
 """Scores of a set of variants: S_t, ES_t, the aggregate score, fast_p and pass@k (DESIGN section 5, Score).
 
 `level` and `aggregate_of` compute each score by the aggregate formula and over variants, and compare. What a run's page
-shows beside them is in `passbench.summary`; attempts are in `passbench.attempts`.
+shows beside them is in `passbench.scoring.summary`; attempts are in `passbench.scoring.attempts`.
 
 Failures without an error code (no match, refused, timed out) are never tolerated: they count as incorrect at every t
 with factor b. pi_c is the share of code c among *all* failures, so these make up what the three shares leave of 1,
@@ -42,7 +42,7 @@ _TOTAL_WEIGHT = math.fsum(_WEIGHTS.values())
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ScoredVariant:
     """What scoring needs to know of one variant under one compiler by one clock.
 
     `speedup`: eager over candidate, None where it was not measured. `t_min`: smallest level at which it agrees with
@@ -83,7 +83,7 @@ def error_factor(pi: Sequence[float], t: int, b: float = B) -> float:
     return b ** (sum(share for code, share in zip(CODES, pi, strict=True) if t < code) + intolerable)
 
 
-def rectified_speedup(outcome: Outcome, t: int, p: float = 0.0, b: float = B) -> float:
+def rectified_speedup(outcome: ScoredVariant, t: int, p: float = 0.0, b: float = B) -> float:
     """One sample's factor of S_t: its speedup s if correct and s >= 1, s^(p + 1) if correct and s < 1, else b."""
     if not outcome.correct(t):
         return b
@@ -91,7 +91,7 @@ def rectified_speedup(outcome: Outcome, t: int, p: float = 0.0, b: float = B) ->
     return s if s >= 1 else s ** (p + 1)
 
 
-def error_aware_rectified_speedup(outcome: Outcome, t: int, p: float = 0.0, b: float = B) -> float:
+def error_aware_rectified_speedup(outcome: ScoredVariant, t: int, p: float = 0.0, b: float = B) -> float:
     """One sample's factor of ES_t: as `rectified_speedup`, but 1 for an error that level t tolerates."""
     code = outcome.code(t)
     if not outcome.correct(t) and code is not None and t >= code:
@@ -115,7 +115,7 @@ class Level:
     n: int
 
 
-def level(outcomes: Sequence[Outcome], t: int, p: float = 0.0, b: float = B) -> Level:
+def level(outcomes: Sequence[ScoredVariant], t: int, p: float = 0.0, b: float = B) -> Level:
     """Scores at one level, by the aggregate formulas and as geometric means over samples.
 
     Raises ValueError without outcomes, ArithmeticError if the two ways differ by more than 1e-9 relative: it names
@@ -149,7 +149,7 @@ def geometric_mean(values: Sequence[float]) -> float:
     return math.exp(math.fsum(map(math.log, values)) / len(values)) if values else 1.0
 
 
-def score_table(outcomes: Sequence[Outcome], p: float = 0.0, b: float = B) -> list[Level]:
+def score_table(outcomes: Sequence[ScoredVariant], p: float = 0.0, b: float = B) -> list[Level]:
     """Scores at every level from -10 to 4."""
     return [level(outcomes, t, p, b) for t in LEVELS]
 
@@ -159,7 +159,7 @@ def aggregate(table: Iterable[Level]) -> float:
     return math.exp(math.fsum(_WEIGHTS[line.t] * math.log(line.es_t) for line in table) / _TOTAL_WEIGHT)
 
 
-def log_score(outcome: Outcome, p: float = 0.0, b: float = B) -> float:
+def log_score(outcome: ScoredVariant, p: float = 0.0, b: float = B) -> float:
     """One variant's part of ln AS, sum_t w_t ln(its factor of ES_t): ln AS is the mean of these over variants."""
     factors = [(_WEIGHTS[t], error_aware_rectified_speedup(outcome, t, p, b)) for t in LEVELS]
     return math.fsum(weight * math.log(factor) for weight, factor in factors) / _TOTAL_WEIGHT
@@ -172,7 +172,7 @@ def aggregate_of(table: Sequence[Level], logs: Sequence[float]) -> float:
     return found
 
 
-def fast_p(outcomes: Sequence[Outcome], p: float = 1.0, t: int = -5) -> float:
+def fast_p(outcomes: Sequence[ScoredVariant], p: float = 1.0, t: int = -5) -> float:
     """Share of outcomes that are correct at level t and faster than p times eager."""
     return sum(o.correct(t) and o.speedup > p for o in outcomes) / len(outcomes)
 
@@ -192,17 +192,17 @@ def says_something(row: Mapping[str, Any]) -> bool:
     return not (row["status"] == "runtime_error" and (row["reason"] or "").startswith(EAGER_FAILED))
 
 
-def outcome_of(row: Mapping[str, Any], clock: str = "e2e") -> Outcome:
+def outcome_of(row: Mapping[str, Any], clock: str = "e2e") -> ScoredVariant:
     """The outcome of a row of the results table by clock "e2e" or "device"."""
-    return Outcome(row[f"speedup_{clock}"], row["t_min"] if row["status"] == "ok" else None, row["error_code"])
+    return ScoredVariant(row[f"speedup_{clock}"], row["t_min"] if row["status"] == "ok" else None, row["error_code"])
 
 
-def outcomes_of(rows: Iterable[Mapping[str, Any]], clock: str = "e2e") -> list[Outcome]:
+def outcomes_of(rows: Iterable[Mapping[str, Any]], clock: str = "e2e") -> list[ScoredVariant]:
     """Outcomes of rows of the results table by a clock; every attempt counts, rows on which eager failed do not."""
     return [outcome_of(row, clock) for row in rows if says_something(row)]
 
 
-def is_measured(outcomes: Sequence[Outcome], clock: str) -> bool:
+def is_measured(outcomes: Sequence[ScoredVariant], clock: str) -> bool:
     """Whether a clock can score these: each that agrees with eager has its time (on the CPU, "device" has none)."""
     if not outcomes or any(o.t_min is not None and o.speedup is None for o in outcomes):
         return False

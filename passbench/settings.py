@@ -5,7 +5,7 @@ from typing import Self
 
 import torch
 
-from passbench import usage
+from passbench.workers import process_usage
 
 PROTOCOLS = ("passnet", "paper")
 
@@ -61,7 +61,7 @@ class Settings:
         """A copy without `None`: at least 100 timed calls on a GPU, a handful on the CPU, whose times mean nothing
         (DESIGN section 5, Time)."""
         defaults = _CUDA if device.type == "cuda" else _CPU
-        defaults = defaults | {"host_memory_bytes": usage.machine_bytes() // 2}
+        defaults = defaults | {"host_memory_bytes": process_usage.machine_bytes() // 2}
         return replace(self, **{name: value for name, value in defaults.items() if getattr(self, name) is None})
 
 

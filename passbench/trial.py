@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 
 import torch
 
-from passbench import layout as lay
+from passbench.checking.accuracy import errors
+from passbench.checking.evidence import Observation, judge
+from passbench.checking.tolerance import LEVELS, Comparison, surely_close
 from passbench.contract import PassFiles
-from passbench.evidence import Observation, judge
-from passbench.inputs import CORRECTNESS, Distribution, InputError
-from passbench.layout import Layout
-from passbench.process import WorkerDied, WorkerTimeout
+from passbench.inputs import batch_layout as lay
+from passbench.inputs.batch_layout import BatchLayout
+from passbench.inputs.draw import CORRECTNESS, Distribution, InputError
+from passbench.ipc.messages import Block, Code, Command, Describe, Go, Load, Observe, OutputMeta, RunCalls, WorkerReply
 from passbench.result import EAGER_FAILED, ERROR_CODES, Errors, Timing
 from passbench.settings import Settings
-from passbench.side import Side
-from passbench.stopwatch import Stopwatch
-from passbench.tolerance import LEVELS, Comparison, surely_close
-from passbench.truth import errors
-from passbench.wire import Block, Code, Command, Describe, Go, Load, Observe, OutputMeta, Reply, Run
-from storage.graph_json import to_json
+from passbench.timing.stopwatch import Stopwatch
+from passbench.workers.worker_handle import WorkerHandle
+from passbench.workers.worker_process import WorkerDied, WorkerTimeout
+from storage.graph.as_json import to_json
 from storage.records import Variant
 
 _STATUS = {
@@ -47,7 +47,7 @@ class Failed(Exception):
 
 
 @dataclass
-class Outcome:
+class TrialOutcome:
     """What a trial found out, as far as it came."""
 
     status: str = "ok"
@@ -70,9 +70,9 @@ class Trial:
     def __init__(
         self,
         variant: Variant,
-        eager: Side,
-        candidate: Side,
-        double: Side | None,
+        eager: WorkerHandle,
+        candidate: WorkerHandle,
+        double: WorkerHandle | None,
         settings: Settings,
         seed: int,
         report: Callable[[str], None],
@@ -82,7 +82,7 @@ class Trial:
         self.double = double
         self.settings, self.seed, self.report = settings, seed, report
         self.rng = random.Random(seed)
-        self.outcome = Outcome()
+        self.outcome = TrialOutcome()
         self.comparison = Comparison()  # of the draws: so many, whatever the time takes to settle
         self.timed_comparison = Comparison()
         self.private = torch.empty(0, dtype=torch.uint8, device=eager.device)
@@ -93,7 +93,7 @@ class Trial:
         self.graph = to_json(variant.graph)
         self.compiler = ""
 
-    def run(self, compiler: str, pass_dir: str | None) -> Outcome:
+    def run(self, compiler: str, pass_dir: str | None) -> TrialOutcome:
         """The whole trial; whatever goes wrong in a child ends up in the outcome, and that child is replaced."""
         outcome, self.compiler = self.outcome, compiler
         self.eager.start()
@@ -162,7 +162,7 @@ class Trial:
             reason = f"{EAGER_FAILED}: one call takes {gib:.2f} GiB; Settings.arena_bytes allows {limit:.2f}"
             raise Failed("runtime_error", reason, eager=True)
 
-    def draw(self, calls: int, outputs: tuple[OutputMeta, ...], how: Distribution) -> Layout:
+    def draw(self, calls: int, outputs: tuple[OutputMeta, ...], how: Distribution) -> BatchLayout:
         """Lay out a batch and draw fresh inputs in private; `hand_over` gives them to a side."""
         fresh = self.has("fresh_inputs")
         layout = lay.lay_out(self.variant.inputs, outputs, calls, self.rng if fresh else random.Random(0))
@@ -178,7 +178,7 @@ class Trial:
                 side.reserve(layout.end)
         return layout
 
-    def hand_over(self, side: Side, layout: Layout) -> None:
+    def hand_over(self, side: WorkerHandle, layout: BatchLayout) -> None:
         """Put the drawn inputs and poisoned outputs into a side's arena."""
         inputs = slice(layout.start, layout.middle)
         side.memory[inputs].copy_(self.private[inputs])
@@ -190,11 +190,11 @@ class Trial:
         if self.private.device.type == "cuda":
             torch.cuda.synchronize(self.private.device)
 
-    def ask(self, side: Side, command: Command, timeout: float) -> Reply:
+    def ask(self, side: WorkerHandle, command: Command, timeout: float) -> WorkerReply:
         """An exchange; everything but OK is the variant's verdict."""
         return self.timed(side, command, timeout)[0]
 
-    def timed(self, side: Side, command: Command, timeout: float) -> tuple[Reply, int]:
+    def timed(self, side: WorkerHandle, command: Command, timeout: float) -> tuple[WorkerReply, int]:
         """As `ask`, with the nanoseconds that it took; a `Go` is waited for without sleeping."""
         eager = side is self.eager
         try:
@@ -215,7 +215,7 @@ class Trial:
             layout = self.draw(1, self.outputs, CORRECTNESS[number % len(CORRECTNESS)])
             timeout = self.settings.first_call_timeout if number == 0 else self.settings.call_timeout
             fill = fill and self.has("poisoned_outputs")
-            run = Run(layout.batch, self.outputs, self.rng.getrandbits(32), fill, self.has("output_contract"))
+            run = RunCalls(layout.batch, self.outputs, self.rng.getrandbits(32), fill, self.has("output_contract"))
             self.hand_over(self.eager, layout)
             self.ask(self.eager, run, timeout)
             self.inputs_written |= self._written(self.eager, layout)
@@ -227,12 +227,12 @@ class Trial:
                 raise Failed("wrong", f"writes over its input {names}, which eager leaves as it is")
             self.compare(layout)
 
-    def _written(self, side: Side, layout: Layout) -> frozenset[int]:
+    def _written(self, side: WorkerHandle, layout: BatchLayout) -> frozenset[int]:
         """Inputs of the layout's only call that the side has changed."""
         blocks = [(n, x) for n, x in enumerate(layout.batch.inputs) if isinstance(x, Block)]
         return frozenset(n for n, x in blocks if not lay.same(side.memory, self.private, x, 1))
 
-    def compare(self, layout: Layout, *, timed: bool = False) -> None:
+    def compare(self, layout: BatchLayout, *, timed: bool = False) -> None:
         """Compare the outputs of every call of a batch that both sides have run."""
         self.compared = True
         comparison = self.timed_comparison if timed else self.comparison
@@ -299,7 +299,7 @@ class Trial:
         self.outcome.timings = Stopwatch(self).measure()
         self.on("parent_clock", "late_inputs", "timed_outputs_checked")
 
-    def spoil_inputs(self, side: Side, layout: Layout) -> None:
+    def spoil_inputs(self, side: WorkerHandle, layout: BatchLayout) -> None:
         """Overwrite the inputs before outputs are collected: work put off until then finds nothing to work on.
         Inputs whose memory eager's outputs share are left."""
         shared = {meta.aliases for meta in self.outputs}

@@ -6,9 +6,9 @@ from typing import Any, Self
 
 import torch
 
-from storage.graph import Graph
-from storage.graph_json import from_json, to_json
-from storage.symbols import at
+from storage.graph.as_json import from_json, to_json
+from storage.graph.record import Graph
+from storage.graph.symbols import at
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -30,7 +30,8 @@ class Input:
 
     Values come uniformly from [low, high] if `low` is given, else from a normal distribution of `mean` and `std`.
     `role` is "input", "parameter" or "buffer". `symbolic_shape` and `symbolic_stride` are expressions of
-    `storage.symbols` in the symbols of its model, one a dimension; None where the model was traced with fixed sizes.
+    `storage.graph.symbols` in the symbols of its model, one a dimension; None where the model was traced with fixed
+    sizes.
     """
 
     name: str
@@ -81,8 +82,9 @@ class Source:
 class TracedGraph:
     """One graph that dynamo captured from a model, before it is cut.
 
-    `kernels[n]` are the numbers of the TorchInductor kernels that op n needs (`extraction.lowering.kernels_by_op`);
-    `kernels` is None where TorchInductor cannot lower the graph, and `lowering_error` says why.
+    `kernels[n]` are the numbers of the TorchInductor kernels that op n needs
+    (`extraction.kernels.lowering.kernels_by_op`); `kernels` is None where TorchInductor cannot lower the graph, and
+    `lowering_error` says why.
 
     `symbols` are the sizes that may change, by name, with their values in this trace; constants that follow them are
     `Sym` in `graph`. `symbolic[v]` are the expressions of shape and of stride of value v of the graph, None for what

@@ -63,7 +63,7 @@ SUBGRAPHS = pa.schema(
         ("family_hash", pa.string()),
         ("category", pa.string()),
         ("op_sequence", pa.list_(pa.string())),
-        ("graph", pa.string()),  # JSON, see storage.graph
+        ("graph", pa.string()),  # JSON, see storage.graph.record
         ("code", pa.string()),  # the same as Python source, for people and prompts
         ("inputs", pa.list_(INPUT)),
         ("outputs", pa.list_(OUTPUT)),

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
-from passbench.inputs import Distribution, make_inputs
-from storage.graph_fx import to_fx
+from passbench.inputs.draw import Distribution, make_inputs
+from storage.graph.as_fx import to_fx
 from storage.records import Variant
 
 _WARM, _CALLS = 3, 10

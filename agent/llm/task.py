@@ -5,8 +5,8 @@ from math import prod
 import torch
 
 from agent.llm.profile import op_times
+from storage.graph.render import render
 from storage.records import Input, Sample, Variant
-from storage.render import render
 
 _SHOWN_VARIANTS = 16
 _SHOWN_INPUTS = 24

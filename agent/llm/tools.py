@@ -15,7 +15,7 @@ from agent.llm.feedback import findings_text, results_text
 from agent.llm.state import State
 from agent.llm.task import describe_sample, describe_variant
 from passbench.contract import NAMES_FILE, ContractError, PassFiles, read_pass_dir, write_pass_dir
-from passbench.policy import check_files
+from passbench.policy.check import check_files
 from passbench.score import aggregate_score
 from storage.records import Sample
 

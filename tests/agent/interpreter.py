@@ -14,11 +14,11 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
 
+from passbench.child.triton_interpreter import round_bfloat16_to_nearest
 from passbench.contract import PassRule
-from passbench.inputs import CORRECTNESS, make_inputs
-from passbench.interpreter import round_bfloat16_to_nearest
-from passbench.rewrite import apply_pass
-from storage.graph_fx import to_fx
+from passbench.inputs.draw import CORRECTNESS, make_inputs
+from passbench.matching.rewrite import apply_pass
+from storage.graph.as_fx import to_fx
 from storage.records import Variant
 
 ATOL = 1e-5

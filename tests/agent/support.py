@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-from passbench.pattern import trace_pattern
-from storage.graph_fx import from_fx
+from passbench.matching.trace_pattern import trace_pattern
+from storage.graph.as_fx import from_fx
 from storage.records import Input, Sample, Variant, dtype_name
 
 ROOT = Path(__file__).resolve().parents[2]

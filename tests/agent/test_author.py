@@ -5,7 +5,7 @@ import pytest
 from agent.author import Submission
 from agent.registry import NAMES, author
 from storage.errors import PassNetError
-from tests.agent.families import FAMILIES
+from tests.agent.distill.families import FAMILIES
 from tests.agent.support import sample, variant
 
 

@@ -1,9 +1,9 @@
 """The author's passes in PassBench itself: its child process, its policy, its checks."""
 
-from agent.distill import Distill
+from agent.distill.static import Distill
 from passbench.bench import Bench
 from passbench.settings import Settings
-from tests.agent.families import FAMILIES
+from tests.agent.distill.families import FAMILIES
 from tests.agent.support import PAIR, in_dtype, sample, variant
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from agent.author import Submission, UnknownAuthor
-from agent.distill import Distill
+from agent.distill.static import Distill
+from agent.distill.tuned import Tuned
 from agent.registry import NAMES, author
-from agent.tuned import Tuned
 from passbench.compilers import NAMES as COMPILERS
 
 BASELINES = [compiler for compiler in COMPILERS if compiler != "pass"]

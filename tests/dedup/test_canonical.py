@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dedup.canonical import canonical
-from storage.graph import Graph, Op, Ref
+from storage.graph.record import Graph, Op, Ref
 from tests.support.graphs import corpus, drawn, matrices, reordered, run, runnable, same
 
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from dedup.canonical import canonical
 from dedup.hashes import base_hash, family_hash, graph_hash, identify, identify_base, variant_hash
-from storage.graph import Graph, Op, Ref, Sym, map_refs
-from storage.graph_json import from_json, to_json
+from storage.graph.as_json import from_json, to_json
+from storage.graph.record import Graph, Op, Ref, Sym, map_refs
+from storage.graph.symbols import at
 from storage.records import Input, Variant
-from storage.symbols import at
 from tests.support.graphs import corpus, reordered, runnable
 
 
@@ -252,7 +252,7 @@ _PROGRAM = """
 import sys
 sys.path.insert(0, {root!r})
 from dedup.hashes import family_hash, graph_hash
-from storage.graph_json import from_json
+from storage.graph.as_json import from_json
 for line in sys.stdin:
     graph = from_json(line)
     print(graph_hash(graph), family_hash(graph))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dedup.hashes import identify
 from dedup.samples import make_samples
 from dedup.splits import bits, transitions
-from storage.graph import Graph, Op, Ref
+from storage.graph.record import Graph, Op, Ref
 from storage.records import Input, Variant
 
 OPS = ["torch.relu", "torch.exp", "torch.tanh", "torch.abs", "torch.sin", "torch.cos"]

@@ -3,13 +3,13 @@
 import pytest
 
 from dedup.make_signatures import table
-from dedup.signatures import Signature, normalised, signatures
-from storage.graph import Op, Ref
+from dedup.signatures import CallSignature, normalised, signatures
+from storage.graph.record import Op, Ref
 
 
 @pytest.mark.parametrize("text", ["self", "self,dim,keepdim=,*,dtype=", "*,out", "a,*,b,c="])
 def test_signatures_are_text_and_back(text: str) -> None:
-    assert str(Signature.parse(text)) == text
+    assert str(CallSignature.parse(text)) == text
 
 
 def test_the_table_is_what_the_installed_torch_says_but_for_what_changed_since() -> None:

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dedup.engine import Engine
+from dedup.database import Engine
 from dedup.hashes import identify
-from dedup.ordering import MAX_BUCKETS, Sorter
 from dedup.rows import ROWS, batches, place_of, stream, summary_of, write
+from dedup.sorted_rows import MAX_BUCKETS, Sorter
 from dedup.unique import MAX_SOURCES, unique, unique_files
 from storage.errors import PassNetError
-from storage.graph import Graph, Op, Ref
+from storage.graph.record import Graph, Op, Ref
 from storage.records import Input, Source, Variant
 from storage.schema import CATEGORIES
 

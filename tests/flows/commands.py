@@ -10,7 +10,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from flows.cli import main
+from flows.cli.main import main
 
 PASSNET = str(Path(sys.executable).parent / "passnet")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from storage.versions import Store
+from storage.versions.store import Store
 from tests.flows.prefect_server import Prefect, prefect_server
 from tests.support.hub_server import HubServer
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import torch
 
-from passbench.pattern import PatternTracer
-from storage.graph_fx import from_fx
+from passbench.matching.trace_pattern import PatternTracer
+from storage.graph.as_fx import from_fx
 from storage.records import Input, Sample, Variant
 
 PASSES = Path(__file__).parents[1] / "support" / "passes"

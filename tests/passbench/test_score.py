@@ -10,7 +10,7 @@ from passbench.score import (
     CODES,
     LEVELS,
     B,
-    Outcome,
+    ScoredVariant,
     aggregate,
     aggregate_of,
     aggregate_score,
@@ -32,8 +32,8 @@ from storage.schema import SCORES
 
 SPEEDUPS = st.floats(0.01, 100)
 OUTCOMES = st.one_of(
-    st.builds(Outcome, SPEEDUPS, st.integers(-10, 1)),
-    st.builds(Outcome, st.none(), st.none(), st.sampled_from([*CODES, None])),
+    st.builds(ScoredVariant, SPEEDUPS, st.integers(-10, 1)),
+    st.builds(ScoredVariant, st.none(), st.none(), st.sampled_from([*CODES, None])),
 )
 SETS = st.lists(OUTCOMES, min_size=1, max_size=40)
 
@@ -63,7 +63,7 @@ def test_es_is_s_without_tolerance_and_never_falls_with_t(outcomes, p):
 @given(st.lists(SPEEDUPS, min_size=1, max_size=20))
 @settings(deadline=None)
 def test_with_everything_correct_the_score_is_the_geometric_mean(speedups):
-    outcomes = [Outcome(s, -10) for s in speedups]
+    outcomes = [ScoredVariant(s, -10) for s in speedups]
     for line in score_table(outcomes):
         assert line.s_t == pytest.approx(geometric_mean(speedups))
     assert aggregate(score_table(outcomes)) == pytest.approx(geometric_mean(speedups))
@@ -72,7 +72,7 @@ def test_with_everything_correct_the_score_is_the_geometric_mean(speedups):
 @given(st.lists(SPEEDUPS, min_size=1, max_size=20), st.sampled_from(LEVELS), st.floats(0, 2))
 @settings(deadline=None)
 def test_with_everything_correct_es_is_alpha_times_the_penalty(speedups, t, p):
-    line = level([Outcome(s, -10) for s in speedups], t, p)
+    line = level([ScoredVariant(s, -10) for s in speedups], t, p)
     slow = [s for s in speedups if s < 1]
     assert line.lam == 1
     assert line.eta == len(slow) / len(speedups)
@@ -90,7 +90,7 @@ def test_without_a_penalty_beta_does_not_count(outcomes, t, b):
 @given(SETS, st.sampled_from(LEVELS), st.floats(0.1, 10))
 @settings(deadline=None)
 def test_scaling_every_speedup_scales_the_score_by_the_share_that_is_correct(outcomes, t, factor):
-    faster = [Outcome(o.speedup and o.speedup * factor, o.t_min, o.error_code) for o in outcomes]
+    faster = [ScoredVariant(o.speedup and o.speedup * factor, o.t_min, o.error_code) for o in outcomes]
     before, after = level(outcomes, t), level(faster, t)
     assert after.s_t == pytest.approx(before.s_t * factor**before.lam)
     assert after.es_t == pytest.approx(before.es_t * factor**before.lam)
@@ -113,7 +113,7 @@ def test_as_lies_among_the_scores_it_is_made_of_and_is_the_mean_over_variants(ou
 
 
 @given(
-    st.lists(st.one_of(OUTCOMES, st.builds(Outcome, st.floats(0.5, 9), st.integers(-10, 1))), min_size=1),
+    st.lists(st.one_of(OUTCOMES, st.builds(ScoredVariant, st.floats(0.5, 9), st.integers(-10, 1))), min_size=1),
     st.floats(0, 2),
 )
 @settings(deadline=None)
@@ -126,18 +126,18 @@ def test_scores_rise_with_t_where_being_correct_beats_b(outcomes, p):
 
 
 def test_a_variant_slower_than_b_costs_less_while_it_counts_as_wrong():
-    outcomes = [Outcome(0.05, 0)]
+    outcomes = [ScoredVariant(0.05, 0)]
     assert level(outcomes, -1).es_t == pytest.approx(0.1)
     assert level(outcomes, 0).es_t == pytest.approx(0.05)
 
 
 def test_above_1_correctness_is_that_at_1():
-    assert [Outcome(2.0, 1).correct(t) for t in (0, 1, 4)] == [False, True, True]
-    assert not Outcome(2.0, 2).correct(4)
+    assert [ScoredVariant(2.0, 1).correct(t) for t in (0, 1, 4)] == [False, True, True]
+    assert not ScoredVariant(2.0, 2).correct(4)
 
 
 def test_scores_that_disagree_are_named():
-    table = score_table([Outcome(2.0, -10)])
+    table = score_table([ScoredVariant(2.0, -10)])
     with pytest.raises(ArithmeticError, match=r"AS is 2\.0.* by the formula but 1\.0 over variants"):
         aggregate_of(table, [0.0])
 
@@ -150,7 +150,12 @@ def test_a_larger_penalty_never_helps(outcomes, t):
 
 
 def test_by_hand():
-    outcomes = [Outcome(2.0, -5), Outcome(0.5, -3), Outcome(None, None, 2), Outcome(None, None, None)]
+    outcomes = [
+        ScoredVariant(2.0, -5),
+        ScoredVariant(0.5, -3),
+        ScoredVariant(None, None, 2),
+        ScoredVariant(None, None, None),
+    ]
     line = level(outcomes, -5)
     assert (line.alpha, line.beta, line.lam, line.eta) == (2.0, 1.0, 0.25, 0.0)
     assert line.pi == (1 / 3, 1 / 3, 0.0)  # not accurate enough at -5; crashed; the third has no code
@@ -162,9 +167,9 @@ def test_by_hand():
 
 
 def test_never_tolerated_failures_count_at_every_level():
-    for line in score_table([Outcome(None, None, None), Outcome(1.0, -10)]):
+    for line in score_table([ScoredVariant(None, None, None), ScoredVariant(1.0, -10)]):
         assert line.es_t == pytest.approx(0.1**0.5)
-    assert score_table([Outcome(None, None, 3)])[-1].es_t == 1.0
+    assert score_table([ScoredVariant(None, None, 3)])[-1].es_t == 1.0
 
 
 def test_public_formulas():
@@ -175,16 +180,16 @@ def test_public_formulas():
 
 
 def test_aggregate_weights():
-    ones = score_table([Outcome(1.0, -10)])
+    ones = score_table([ScoredVariant(1.0, -10)])
     assert aggregate(ones) == pytest.approx(1.0)
     total = 0.001 * 6 + 3 + sum(0.8**k for k in range(1, 7))
-    only_at_1 = score_table([Outcome(1.0, 1)])  # 0.1 below level 1, by weight
+    only_at_1 = score_table([ScoredVariant(1.0, 1)])  # 0.1 below level 1, by weight
     below = 0.001 * 5 + 3 + 0.8 + 0.64 + 0.512
     assert aggregate(only_at_1) == pytest.approx(math.exp(math.log(0.1) * below / total))
 
 
 def test_fast_p_and_pass_at_k():
-    outcomes = [Outcome(2.0, -5), Outcome(1.1, -5), Outcome(3.0, 0), Outcome(None, None, 1)]
+    outcomes = [ScoredVariant(2.0, -5), ScoredVariant(1.1, -5), ScoredVariant(3.0, 0), ScoredVariant(None, None, 1)]
     assert fast_p(outcomes) == 0.5
     assert fast_p(outcomes, p=1.5, t=0) == 0.5
     assert pass_at_k(5, 0, 3) == 0.0

@@ -3,8 +3,8 @@ import pytest
 
 from dedup.hashes import identify_all
 from dedup.samples import make_samples
-from extraction.cut import cut_corpus
-from storage.graph import GraphError
+from extraction.cutting.cut import cut_corpus
+from storage.graph.record import GraphError
 from storage.records import Input, Variant, dtype_name, dtype_of
 from storage.schema import SAMPLES, SUBGRAPHS
 from tests.support.graphs import corpus

@@ -8,9 +8,9 @@ import torch
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from extraction.lowering import kernels_by_op
-from storage.graph import RUN_DEVICE, Graph, Op, Ref, map_refs, refs
-from storage.graph_fx import from_fx, to_module
+from extraction.kernels.lowering import kernels_by_op
+from storage.graph.as_fx import from_fx, to_module
+from storage.graph.record import RUN_DEVICE, Graph, Op, Ref, map_refs, refs
 from storage.records import Input, TracedGraph, dtype_name, dtype_of
 
 constants = st.one_of(

@@ -9,7 +9,7 @@ from dedup.hashes import identify
 from passbench.score import score_rows
 from storage.records import Input, Output, Sample, Source, Variant
 from storage.schema import CONFIGS
-from storage.versions import Store
+from storage.versions.store import Store
 from tests.passbench.samples import spec, variant
 
 SPEEDUPS = {"eager": 1.0, "inductor": 0.6, "distill": 1.5, "llm": 1.2}

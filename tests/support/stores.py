@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from storage.dataset import load_samples
 from storage.records import Sample, Variant
 from storage.schema import CONFIGS, SUBGRAPHS
-from storage.versions import Store, Version
+from storage.versions.samples import load_samples
+from storage.versions.store import Store, Version
 
 ROOT = Path(__file__).parents[2]
 NOTHING = {"parameters": {}, "summary": {}}

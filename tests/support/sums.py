@@ -1,4 +1,4 @@
-"""Sums and moments of rows, taken with tensor operations in eager's CUDA order (`agent.order`)."""
+"""Sums and moments of rows, taken with tensor operations in eager's CUDA order (`agent.distill.eager.sum_order`)."""
 
 from itertools import product
 from math import prod
@@ -6,7 +6,7 @@ from math import prod
 import torch
 import torch.nn.functional as F
 
-from agent.order import Order
+from agent.distill.eager.sum_order import SumOrder
 
 WARP, WARPS, VECTOR = 32, 4, 4
 """Threads of a warp, warps of a block and elements of a vector in the kernels of norms."""
@@ -18,7 +18,7 @@ def rows_of(x: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
     return x.permute(*kept, *dims).reshape(-1, prod(x.shape[d] for d in dims))
 
 
-def added(x: torch.Tensor, order: Order) -> torch.Tensor:
+def added(x: torch.Tensor, order: SumOrder) -> torch.Tensor:
     """(R, N) float32 → (R,): the sums of the rows."""
     threads = order.width * order.height
     steps = F.pad(x, (0, -x.shape[1] % order.step))

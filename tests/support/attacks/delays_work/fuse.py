@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from passbench.wire import Code, Collect, Go, Reply
+from passbench.ipc.messages import Code, Collect, Go, WorkerReply
 
 
 def pattern(x, y):
@@ -39,7 +39,7 @@ late = []
 
 def go(command):
     late.append(command)
-    return Reply(Code.OK)
+    return WorkerReply(Code.OK)
 
 
 def collect(command):

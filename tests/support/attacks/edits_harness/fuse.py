@@ -4,7 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
-from passbench import tolerance
+from passbench.checking import tolerance
 
 
 def pattern(x, y):

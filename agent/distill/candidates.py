@@ -1,0 +1,259 @@
+"""The regions of one graph that could be replaced, lowered for every variant of the graph."""
+
+import math
+import time
+import warnings
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import product
+from statistics import fmean
+
+from agent.distill.cost import device_us, gain, most
+from agent.distill.eager.op_effects import OpEffects, OpEffectsError, TensorLayout, facts
+from agent.distill.kernels.host_program import Sketch
+from agent.distill.kernels.launch_configs import LaunchLimits
+from agent.distill.lowered_regions import FAILURES, Sketches
+from agent.distill.pass_source import Case, pattern_source
+from agent.distill.regions import Region, region_of, regions
+from agent.distill.rounding import Rounding, rounded
+from extraction.kernels.lowering import lowered
+from storage.graph.record import Graph, refs
+from storage.records import Input, Variant
+
+MIXED = 3
+"""Inputs whose layout a library chooses, up to which every mixture of layouts has its plan."""
+_LATE = "the time to write a pass was up"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How regions are looked for: those that can save `margin` microseconds a call, and none more once this thread has
+    used the processor until `deadline` (`time.thread_time`). Ops that `rounding` leaves to eager are in none."""
+
+    margin: float = 0.0
+    deadline: float = math.inf
+    rounding: Rounding = Rounding.ANY
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A region and how it is computed in each variant.
+
+    `gain` is the time in microseconds that a call is expected to save, the mean over the variants; `device` what its
+    kernels take at least in the variant where they take longest.
+    """
+
+    region: Region
+    pattern: str
+    cases: tuple[Case, ...]
+    gain: float
+    device: float
+
+
+def promising(variants: Sequence[Variant], options: Options) -> bool:
+    """Whether variants that share one graph might have a region that is worth lowering; nothing is lowered to say so.
+
+    Asks what all that could be one region would save at most, in the variant with the largest inputs.
+    """
+    largest = max(variants, key=lambda v: sum(math.prod(i.shape) for i in v.inputs))
+    try:
+        known = facts(largest.graph, largest.inputs)
+    except OpEffectsError:
+        return True  # `candidates` will say why not
+    return any(most(r, known) > options.margin for r in regions(largest.graph, known, ()))
+
+
+@dataclass(frozen=True)
+class FoundRegions:
+    """Candidates, why there are not more, and the ops that no kernel can compute."""
+
+    candidates: tuple[Candidate, ...]
+    causes: tuple[str, ...]
+    excluded: frozenset[int]
+
+
+def candidates(
+    variants: Sequence[Variant], options: Options, sketches: Sketches, excluded: Collection[int] | None = None
+) -> FoundRegions:
+    """Candidates of variants that share one graph.
+
+    A region counts only if every variant has a program for it: its pattern matches in all of them. Regions that cannot
+    save enough are left out, unless there are no others: then the best of them is tried, as a variant without any match
+    scores as a failure. `excluded` are ops that were found to be none for a kernel in a graph of the same ops; without
+    it, the whole graph is lowered to find its library calls.
+    """
+    search = _Search(variants, options, sketches)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TorchInductor's advice is for those who compile with it
+        return search.run(excluded)
+
+
+class _Search:
+    def __init__(self, variants: Sequence[Variant], options: Options, sketches: Sketches) -> None:
+        self.variants, self.options, self.sketches = variants, options, sketches
+        self.graph: Graph = variants[0].graph
+        self.causes: list[str] = []
+
+    def run(self, known_excluded: Collection[int] | None) -> FoundRegions:
+        try:
+            known = [facts(v.graph, v.inputs) for v in self.variants]
+            if known_excluded is None:
+                excluded = self._library_calls()
+                excluded |= self._rounded_otherwise(known[0], excluded)
+            else:
+                excluded = set(known_excluded)
+        except FAILURES as error:
+            return FoundRegions((), (str(error),), frozenset())
+        done: dict[tuple[int, ...], Candidate] = {}
+        while True:
+            found = self._hopeful(regions(self.graph, known[0], excluded), known)
+            failed: set[int] = set()
+            for region in found:
+                if region.ops in done or self._late():
+                    continue
+                candidate = self._candidate(region, known)
+                if isinstance(candidate, Candidate):
+                    done[region.ops] = candidate
+                else:
+                    failed |= candidate
+            excluded |= failed
+            if not failed or self._late():
+                kept = tuple(done[region.ops] for region in found if region.ops in done)
+                return FoundRegions(kept, tuple(self.causes), frozenset(excluded))
+
+    def _hopeful(self, found: Sequence[Region], known: Sequence[OpEffects]) -> list[Region]:
+        """Regions that might save enough, the most promising first."""
+        hopes = {r.ops: fmean(most(r, each) for each in known) for r in found}
+        ranked = sorted(found, key=lambda r: -hopes[r.ops])
+        return [r for r in ranked if hopes[r.ops] > self.options.margin] or ranked[:1]
+
+    def _late(self) -> bool:
+        late = time.thread_time() > self.options.deadline
+        if late and _LATE not in self.causes:
+            self.causes.append(_LATE)
+        return late
+
+    def _library_calls(self) -> set[int]:
+        first = self.variants[0]
+        with lowered(first.graph, first.inputs) as result:
+            called = {max(k.ops) for k in result.kernels if k.kind == "extern" and k.ops}
+        if called:
+            self.causes.append("library calls: " + ", ".join(self._names(called)))
+        return called
+
+    def _rounded_otherwise(self, known: OpEffects, excluded: Collection[int]) -> set[int]:
+        """Ops that the kernels of a region must not compute for the sake of `rounding`."""
+        rounding = self.options.rounding
+        if rounding is Rounding.ANY:
+            return set()
+        ops = {op for region in regions(self.graph, known, excluded) for op in region.ops}
+        alone = {op: self._alone(op, known) for op in sorted(ops)}
+        found = {op for op, made in alone.items() if isinstance(made, Sketch) and rounded(made, rounding) is None}
+        if found:
+            self.causes.append("left to eager, which may round otherwise: " + ", ".join(self._names(found)))
+        return found
+
+    def _names(self, ops: Iterable[int]) -> list[str]:
+        return list(dict.fromkeys(self.graph.op_sequence[op] for op in sorted(ops)))
+
+    def _candidate(self, region: Region, known: Sequence[OpEffects]) -> Candidate | set[int]:
+        """The candidate, or the ops that stand in its way."""
+        cases: list[Case] = []
+        gains: list[float] = []
+        device = 0.0
+        for each in known:
+            predicted, *others = self._layouts(region, each)
+            try:
+                sketches = [self.sketches.of(region.graph, predicted)]
+            except FAILURES as error:
+                self.causes.append(str(error))
+                return self._to_blame(region, each)
+            for other in others:
+                with suppress(*FAILURES):  # eager does not run the region on this layout either
+                    sketches.append(self.sketches.of(region.graph, other))
+            exact = [one for s in sketches if (one := rounded(s, self.options.rounding)) is not None]
+            if len(exact) < len(sketches):
+                self.causes.append("a kernel that would add otherwise than eager")
+                return self._adding(region, each)
+            cases += [Case(region.graph, one) for one in exact]
+            program = exact[0].program(LaunchLimits())
+            gains.append(gain(region, each, program))
+            device = max(device, device_us(program))
+        if fmean(gains) <= self.options.margin:
+            names, one = ", ".join(self._names(region.ops)), cases[0].sketch
+            counts = f"{one.replaced} launches in eager, {len(one.bodies)} fused"
+            self.causes.append(f"{names}: {counts}, which saves {fmean(gains):.0f} us")
+        return Candidate(region, pattern_source(region.graph), tuple(cases), fmean(gains), device)
+
+    def _layouts(self, region: Region, known: OpEffects) -> list[list[Input]]:
+        """The region's inputs as predicted, and mixed with the layouts that a GPU's library may choose instead.
+
+        Which strides a convolution or an attention gives its result depends on the backend, and what is known here
+        is the CPU's choice. Of many such inputs, all have the other layout or none.
+        """
+        predicted = _inputs(region, known)
+        own = {layout.storage for layout in known.values[: self.graph.inputs] if isinstance(layout, TensorLayout)}
+        other = [
+            one if known.values[number].storage in own else self._other_layout(one)
+            for one, number in zip(predicted, region.inputs, strict=True)
+        ]
+        if sum(a != b for a, b in zip(predicted, other, strict=True)) > MIXED:
+            return [predicted, other]
+        choices = [[a] if a == b else [a, b] for a, b in zip(predicted, other, strict=True)]
+        return [list(mixture) for mixture in product(*choices)]
+
+    def _other_layout(self, one: Input) -> Input:
+        if len(one.shape) != 4:
+            return one
+        _, heads, length, width = one.shape
+        contiguous = (heads * length * width, length * width, width, 1)
+        if one.stride != contiguous:
+            return replace(one, stride=contiguous)
+        if any("scaled_dot_product_attention" in name for name in self.graph.op_sequence):
+            return replace(one, stride=(length * heads * width, width, heads * width, 1))
+        return one
+
+    def _to_blame(self, region: Region, known: OpEffects) -> set[int]:
+        """The ops of a failed region that fail by themselves. Where each does well alone: its factories, such as
+        `torch.arange`, without which positions are loaded, not computed; all ops where it has none.
+        """
+        ops = region.ops if len(region.ops) > 1 else ()
+        bad = {op for op in ops if isinstance(self._alone(op, known), Exception)}
+        return bad or self._factories(region) or set(region.ops)
+
+    def _adding(self, region: Region, known: OpEffects) -> set[int]:
+        """The region's ops that add along a dimension; those with several results where none does so by itself, and all
+        ops where there are none of these either."""
+        alone = {op: self._alone(op, known) for op in region.ops}
+        found = {op for op, m in alone.items() if isinstance(m, Sketch) and rounded(m, Rounding.SUMS) is None}
+        tuples = {op for op in region.ops if isinstance(known.values[self.graph.inputs + op], tuple)}
+        return found or tuples or set(region.ops)
+
+    def _alone(self, op: int, known: OpEffects) -> Sketch | Exception | None:
+        """What becomes of an op by itself, one of `FAILURES` where it cannot be lowered; None where its values are not
+        tensors. An op that takes a tuple apart is tried together with the op that makes it."""
+        alone = region_of(self.graph, self._with_makers(op, known))
+        if alone is None or not all(isinstance(known.values[n], TensorLayout) for n in alone.inputs + alone.outputs):
+            return None
+        try:
+            return self.sketches.of(alone.graph, _inputs(alone, known))
+        except FAILURES as error:
+            return error
+
+    def _factories(self, region: Region) -> set[int]:
+        ops = (self.graph.ops[op] for op in region.ops)
+        return {number for number, op in zip(region.ops, ops, strict=True) if not list(refs((op.args, op.kwargs)))}
+
+    def _with_makers(self, op: int, known: OpEffects) -> set[int]:
+        ops, new = {op}, {op}
+        while new:
+            read = {r.index for n in new for r in refs((self.graph.ops[n].args, self.graph.ops[n].kwargs))}
+            new = {n - self.graph.inputs for n in read if n >= self.graph.inputs and isinstance(known.values[n], tuple)}
+            new -= ops
+            ops |= new
+        return ops
+
+
+def _inputs(region: Region, known: OpEffects) -> list[Input]:
+    return [known.values[number].as_input(f"in_{n}") for n, number in enumerate(region.inputs)]

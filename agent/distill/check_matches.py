@@ -1,0 +1,66 @@
+"""Whether a written pass matches what it was written for, and nothing else: PassBench's matcher, without running it."""
+
+import importlib.util
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from torch import fx
+
+from passbench.contract import NAMES_FILE, PassRule
+from passbench.matching.rewrite import apply_pass
+from storage.graph.as_fx import to_fx
+from storage.graph.record import Graph
+
+
+class Site(NamedTuple):
+    """A place in a graph that a module is written for, and the numbers of the values that its replacement gets."""
+
+    module: str
+    inputs: tuple[int, ...]
+
+
+def mismatches(directory: Path, expected: Sequence[tuple[Graph, Sequence[Site]]]) -> set[str]:
+    """Modules of a pass that match in other places of some graph than they should, or get other values there, as a
+    pattern with two equal halves can.
+
+    `expected` has each graph with its sites. Imports the pass's modules.
+    """
+    rules = [_rule(directory, name) for name in json.loads((directory / NAMES_FILE).read_text("utf-8"))]
+    names = {rule.replacement: rule.name for rule in rules}
+    wrong: set[str] = set()
+    for graph, sites in expected:
+        rewritten = to_fx(graph, "cpu")
+        numbers = {node: number for number, node in enumerate(rewritten.nodes)}
+        left = list(sites)
+        for call in apply_pass(rewritten, rules).inserted:
+            got = tuple(numbers.get(value) if isinstance(value, fx.Node) else None for value in call.args)
+            site = next((site for site in left if site.module == names[call.target] and _is(site.inputs, got)), None)
+            if site is None:
+                wrong.add(names[call.target])
+            else:
+                left.remove(site)
+        wrong |= {site.module for site in left}
+    return wrong
+
+
+def _is(wanted: tuple[int, ...], got: tuple[int | None, ...]) -> bool:
+    """Whether these are the values; None is what another replacement has put in a value's place."""
+    return len(wanted) == len(got) and all(b is None or a == b for a, b in zip(wanted, got, strict=True))
+
+
+def _rule(directory: Path, name: str) -> PassRule:
+    module = _imported(directory / f"{name}.py")
+    code = module.pattern.__code__
+    parameters = code.co_varnames[: code.co_argcount]
+    return PassRule(name, module.pattern, module.replacement_args, module.replacement_func(), parameters)
+
+
+def _imported(path: Path) -> ModuleType:
+    """The module under no name of its own: passes of different samples share file names."""
+    spec = importlib.util.spec_from_file_location("distilled_pass", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,81 @@
+"""What replacing a region is expected to save, in microseconds a call: on the host, and on the device.
+
+The host's figures are rounded from a fit to benchmarks/agent/h200_distill (one H200, torch 2.11, triton 3.6: end-to-end
+medians of eager and of passes that launch through `passbench.launch`, 115 variants of 39 samples). At the sizes of this
+benchmark they decide. The device's are what moving the bytes takes; a kernel of few programs cannot draw the whole
+bandwidth. All of this ranks regions and says which cannot pay; where there is a GPU, measuring decides
+(`agent.distill.tuned`).
+"""
+
+import math
+
+from agent.distill.eager.op_effects import OpEffects, TensorLayout
+from agent.distill.eager.sum_order import PROCESSORS
+from agent.distill.kernels.host_program import Program, Shape
+from agent.distill.regions import Region
+from storage.graph.record import op_name, refs
+from storage.records import dtype_of
+
+EAGER_LAUNCH = 7.0
+"""One library call that runs something on the device."""
+EAGER_SLOW = {"torch.nn.functional.batch_norm": 15.0, "torch._C._nn.pad": 12.5}
+"""The same of ops that do more on the host."""
+EAGER_VIEW = 1.5
+"""One op that runs nothing: a view, a tuple taken apart."""
+KERNEL = 7.0
+"""One launch of a pass, with its share of the wrapper."""
+ALLOCATION = 3.0
+"""One output or intermediate of a pass."""
+BANDWIDTH = 4.0e6
+"""Bytes a microsecond that all multiprocessors of an H200 move together; its data sheet has 4.8e6."""
+
+
+def gain(region: Region, known: OpEffects, program: Program) -> float:
+    """Time that a program in place of its region saves in one variant; negative where it costs."""
+    own = KERNEL * len(program.launches) + ALLOCATION * len(program.allocations)
+    return _eager_us(region, known) - own - device_us(program)
+
+
+def device_us(program: Program) -> float:
+    """Time that the program's kernels take at least."""
+    return sum(_kernel_us(program, n) for n in range(len(program.launches)))
+
+
+def most(region: Region, known: OpEffects) -> float:
+    """The most that any program could save: one launch that moves no bytes, and nothing to allocate."""
+    return _eager_us(region, known) - KERNEL
+
+
+def _eager_us(region: Region, known: OpEffects) -> float:
+    total = 0.0
+    for number, op in zip(region.ops, region.graph.ops, strict=True):
+        if known.launches[number] == 0:
+            total += EAGER_VIEW
+            continue
+        operands = {region.value(ref.index) for ref in refs((op.args, op.kwargs))}
+        moved = sum(_bytes(known.values[n]) for n in (*operands, region.whole + number))
+        launch = EAGER_SLOW.get(op_name(op), EAGER_LAUNCH)
+        total += launch * known.launches[number] + moved / BANDWIDTH
+    return total
+
+
+def _kernel_us(program: Program, number: int) -> float:
+    launch = program.launches[number]
+    sizes = {a.name: math.prod(a.shape) * a.dtype.itemsize for a in program.allocations}
+    for n, (dtype, shape, stride) in enumerate(program.key):
+        sizes[f"in_{n}"] = _elements(shape, stride) * dtype.itemsize
+    moved = sum(sizes[name] for name in launch.arguments)
+    return moved / (BANDWIDTH * min(1.0, launch.kernel.programs / PROCESSORS))
+
+
+def _bytes(value: object) -> int:
+    if isinstance(value, tuple):
+        return sum(map(_bytes, value))
+    return (
+        _elements(value.shape, value.stride) * dtype_of(value.dtype).itemsize if isinstance(value, TensorLayout) else 0
+    )
+
+
+def _elements(shape: Shape, stride: Shape) -> int:
+    """Elements in memory: a dimension of stride zero is there once."""
+    return math.prod(n for n, s in zip(shape, stride, strict=True) if s)

@@ -1,0 +1,187 @@
+"""What eager does with a graph, found out on fake tensors: layouts, aliases, writes and launches of every op."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from storage.errors import PassNetError
+from storage.graph.as_fx import to_module
+from storage.graph.record import RUN_DEVICE, Graph, refs
+from storage.records import Input, dtype_name, dtype_of
+
+
+class OpEffectsError(PassNetError):
+    """Eager itself does not run this graph on fake tensors; the message carries its reason."""
+
+
+@dataclass(frozen=True)
+class TensorLayout:
+    """A tensor's dtype, shape and stride in elements, offset into its storage, and which storage that is."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+    storage: int
+
+    def as_input(self, name: str) -> Input:
+        """As the description of an input."""
+        return Input(name, "input", self.dtype, self.shape, self.stride)
+
+
+@dataclass(frozen=True)
+class Addition:
+    """A tensor that eager adds up along its `reduced` dimensions: `op` is sum, mean, layer_norm or rms_norm."""
+
+    op: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    reduced: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class OpEffects:
+    """Facts about the values of one graph, by value number, and about its ops, by op number.
+
+    `values` holds a TensorLayout for a tensor, a tuple for a tuple or list of values, None for anything else.
+    `launches` counts the library calls of an op that run something on the device, views and allocations excluded.
+    `reads` and `writes` are the storages that an op touches. `on_host` are the values that stay on the CPU wherever the
+    graph runs. `additions` is what each op adds along dimensions.
+    """
+
+    values: tuple[Any, ...]
+    launches: tuple[int, ...]
+    reads: tuple[frozenset[int], ...]
+    writes: tuple[frozenset[int], ...]
+    on_host: frozenset[int] = frozenset()
+    additions: tuple[tuple[Addition, ...], ...] = ()
+
+
+def facts(graph: Graph, inputs: Sequence[Input]) -> OpEffects:
+    """Runs the graph on fake CPU tensors and notes what happens. Raises OpEffectsError where that fails."""
+    try:
+        with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
+            arguments = [torch.empty_strided(i.shape, i.stride, dtype=dtype_of(i.dtype)) for i in inputs]
+            observer = _Observer(to_module(graph, "cpu"))
+            observer.run(*arguments)
+    except Exception as error:  # any op of any model may fail on fake tensors; the errors share no type
+        lines = str(error).strip().splitlines() or [""]
+        raise OpEffectsError(f"the graph does not run on fake tensors: {type(error).__name__}: {lines[0]}") from error
+    effects = tuple(observer.launches), tuple(observer.reads), tuple(observer.writes)
+    return OpEffects(tuple(observer.values), *effects, _on_host(graph, observer.values), tuple(observer.additions))
+
+
+def _on_host(graph: Graph, values: Sequence[Any]) -> frozenset[int]:
+    """Values that eager keeps in the CPU's memory even where the graph's inputs are on a GPU.
+
+    A factory without a device, as `torch.arange(64)`, makes a CPU tensor, and so does an op whose operands all are
+    such. Every device in a graph is the one it runs on, so an op that names one is not among them.
+    """
+    found: set[int] = set()
+    for number, op in enumerate(graph.ops, graph.inputs):
+        tensors = [r.index for r in refs((op.args, op.kwargs)) if isinstance(values[r.index], TensorLayout | tuple)]
+        makes = isinstance(values[number], TensorLayout | tuple)
+        if makes and found.issuperset(tensors) and not _names_a_device((op.args, op.kwargs)):
+            found.add(number)
+    return frozenset(found)
+
+
+def _names_a_device(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_names_a_device, value.values()))
+    return any(map(_names_a_device, value)) if isinstance(value, tuple | list) else value == RUN_DEVICE
+
+
+_FREE = {"alias", "detach", "_unsafe_view", "lift_fresh", "empty", "empty_like", "empty_strided", "new_empty"}
+
+
+@dataclass
+class _Counter(TorchDispatchMode):
+    """Counts launches, and notes which storages are written to and what is added, while it is active."""
+
+    launches: int = 0
+    writes: set[int] = field(default_factory=set)
+    additions: list[Addition] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        schema = func._schema
+        view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+        namespace, _, name = schema.name.partition("::")
+        if not view and namespace != "prim" and name not in _FREE:
+            self.launches += 1
+        if name in _ADDS:
+            self.additions.append(_addition(_ADDS[name], args))
+        for number, argument in enumerate(schema.arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                value = args[number] if number < len(args) else kwargs.get(argument.name)
+                self.writes.update(_storage(t) for t in tree_leaves(value) if isinstance(t, torch.Tensor))
+        return result
+
+
+_ADDS = {"sum": "sum", "mean": "mean", "native_layer_norm": "layer_norm", "_fused_rms_norm": "rms_norm"}
+"""ATen ops that add along dimensions, and what that is called here."""
+
+
+def _addition(op: str, args: tuple[Any, ...]) -> Addition:
+    """What one of `_ADDS` adds, from its arguments."""
+    x, given = args[0], args[1] if len(args) > 1 else None
+    dims = range(x.dim() - len(given), x.dim()) if op.endswith("_norm") else given or range(x.dim())
+    reduced = tuple(sorted(d % x.dim() for d in dims))
+    return Addition(op, x.dtype, tuple(x.shape), tuple(x.stride()), reduced)
+
+
+class _Observer(fx.Interpreter):
+    """Runs a module op by op and keeps its facts."""
+
+    def run(self, *args: Any) -> Any:
+        self.values: list[Any] = []
+        self.launches: list[int] = []
+        self.reads: list[frozenset[int]] = []
+        self.writes: list[frozenset[int]] = []
+        self.additions: list[tuple[Addition, ...]] = []
+        self.alive: list[Any] = []  # a freed storage's number could come back for another one
+        return super().run(*args)
+
+    def run_node(self, node: fx.Node) -> Any:
+        if node.op == "output":
+            return super().run_node(node)
+        if node.op == "placeholder":
+            result = super().run_node(node)
+        else:
+            used = [self.env[n] for n in node.all_input_nodes]
+            with _Counter() as counter:
+                result = super().run_node(node)
+            self.launches.append(counter.launches)
+            self.reads.append(frozenset(_storage(t) for t in tree_leaves(used) if isinstance(t, torch.Tensor)))
+            self.writes.append(frozenset(counter.writes))
+            self.additions.append(tuple(counter.additions))
+            if "rms_norm" in str(node.target):  # composed of other ops on a CPU
+                self.additions[-1] = tuple(replace(a, op="rms_norm") for a in counter.additions)
+        self.alive.append(result)
+        self.values.append(_describe(result))
+        return result
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _describe(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        layout = (tuple(value.shape), tuple(value.stride()), value.storage_offset())
+        return TensorLayout(dtype_name(value.dtype), *layout, _storage(value))
+    if isinstance(value, tuple | list):
+        return tuple(_describe(v) for v in value)
+    return None

@@ -1,0 +1,131 @@
+"""In what order eager's CUDA kernels add, from the shape, the strides and the dtype of what they reduce.
+
+A kernel that adds in the same order gives the same bits. The rules are those of torch 2.11 on a GPU of `PROCESSORS`
+multiprocessors: ATen's `Reduce.cuh` for sums and means, the vectorised kernels of layer norm and RMS norm for theirs.
+`benchmarks/agent/h200_distill/orders.py` compares them with eager bit by bit.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from agent.distill.eager.op_effects import Addition
+
+PROCESSORS = 132
+"""Multiprocessors of the GPU that blocks are spread over (an H200's)."""
+
+_THREADS = 512
+"""Threads of a block, at most."""
+_RESIDENT = 2048
+"""Threads that a multiprocessor holds."""
+_WARP = 32
+_SUMS = 4
+"""Sums that each thread keeps where it does not read vectors."""
+_VECTORIZED = 128
+"""Elements a row from which on threads read vectors along it."""
+_SPLIT = 16
+"""Elements a thread and row of threads, from which on these share one row of the input."""
+_MOST = 256
+"""Elements a thread at most, before several blocks share a row."""
+_NORM_LENGTH = 2**24
+"""Elements a row up to which the vectorised kernels of norms are taken."""
+
+Kind = Literal["sum", "moments", "squares"]
+
+
+@dataclass(frozen=True)
+class SumOrder:
+    """`width` × `height` threads add one row of `length` elements. A step takes width · height · sums of them: `sums`
+    neighbours a thread if `vectors`, else elements that are width · height apart.
+
+    In a "sum" each thread adds to `sums` sums of its own, and these one after another at the end; of "moments" (mean
+    and squared distances from it, by Welford) and "squares" it has one, to which the elements are added in turn. Then
+    the threads' are added, the second half to the first, and so on, along the width and then along the height.
+    """
+
+    length: int
+    width: int
+    height: int
+    sums: int
+    vectors: bool
+    kind: Kind = "sum"
+
+    @property
+    def step(self) -> int:
+        """Elements that are added to a sum of their own in each step; a power of two."""
+        return self.width * self.height * self.sums
+
+
+def order_of(addition: Addition) -> SumOrder | None:
+    """How eager adds; None where that is not known, or where several blocks share a row."""
+    if addition.op in ("sum", "mean"):
+        return sum_order(addition.shape, addition.stride, addition.reduced, addition.dtype)
+    length = math.prod(addition.shape[d] for d in addition.reduced)
+    if length % 4 or length > _NORM_LENGTH or addition.dtype == torch.float64:
+        return None
+    return SumOrder(length, _WARP, 4, 4, True, "moments" if addition.op == "layer_norm" else "squares")
+
+
+def sum_order(
+    shape: Sequence[int], stride: Sequence[int], reduced: Collection[int], dtype: torch.dtype
+) -> SumOrder | None:
+    """How eager sums a tensor (its strides in elements) over these dimensions; None where several blocks share a row,
+    or where the order is not known."""
+    if dtype.itemsize > 4 or any(n > 1 and s == 0 for n, s in zip(shape, stride, strict=True)):
+        return None
+    inner = _merged(sorted((stride[d], shape[d]) for d in reduced if shape[d] > 1))
+    outer = [(stride[d], shape[d]) for d in range(len(shape) - 1, -1, -1) if d not in reduced and shape[d] > 1]
+    outer = _merged(outer)
+    length, rows = math.prod(n for _, n in inner), math.prod(n for _, n in outer)
+    if length == 1:
+        return None
+    along = not outer or inner[0][0] < outer[0][0]
+    vector = 8 if dtype.itemsize == 2 else 4
+    vectors, outputs = False, 1
+    across, down = (length, rows) if along else (rows, length)
+    if along and inner[0][0] == 1 and len(inner) == 1 and length >= _VECTORIZED:
+        if length % vector or any(s % vector for s, _ in outer):
+            return None  # rows that begin between two vectors
+        vectors, across = True, across // vector
+    elif not along and outer[0][0] == 1:
+        outputs = math.gcd(_SUMS, outer[0][1], *(s for s, _ in (*inner, *outer[1:])))
+        across //= outputs
+    width, height = _block(across, down, _THREADS // outputs)
+    threads = width * height
+    step = width if along else 1
+    steps_down = 1
+    if -(-length // step) >= min(height * _SPLIT, _MOST):
+        step *= height
+    else:
+        steps_down, height = height, 1
+    grid = -(-(rows // outputs) // (steps_down if along else width * steps_down))
+    if height > 1 and -(-length // step) >= _MOST and grid <= PROCESSORS * (_RESIDENT // threads):
+        return None
+    return SumOrder(length, width if along else 1, height, vector if vectors else _SUMS, vectors)
+
+
+def _merged(dims: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """(stride, size) of dimensions, innermost first; those that are one in memory are made one."""
+    result: list[tuple[int, int]] = []
+    for stride, size in dims:
+        if result and result[-1][0] * result[-1][1] == stride:
+            result[-1] = (result[-1][0], result[-1][1] * size)
+        else:
+            result.append((stride, size))
+    return result
+
+
+def _block(across: int, down: int, threads: int) -> tuple[int, int]:
+    """Width and height of a block of at most `threads` threads."""
+    wide, high = (min(_power_below(n), threads) for n in (across, down))
+    width = min(wide, _WARP)
+    height = min(high, threads // width)
+    return min(wide, threads // height), height
+
+
+def _power_below(n: int) -> int:
+    """The largest power of two up to n; 1 for 0."""
+    return 1 << (max(n, 1).bit_length() - 1)

@@ -1,0 +1,291 @@
+"""Triton source of one kernel. Integers and dtypes that a variant of the task may change are slots."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+
+import sympy
+import torch
+
+from agent.distill.kernels import ordered_sums, reductions, triton_ops
+from agent.distill.kernels.index_expressions import Unsupported, text
+from agent.distill.kernels.launch_configs import Tuning
+from agent.distill.kernels.schedule import Buffer, KernelBody
+from agent.distill.kernels.text_template import slot
+from agent.distill.kernels.triton_names import literal, triton_dtype
+from agent.distill.kernels.triton_ops import EXPRESSIONS
+from agent.distill.kernels.value_graph import COLUMN, ROW, StoreValue, Value
+
+_INDENT = "    "
+_UNROLLED = 4
+"""Steps of a sweep in eager's order whose loads are under way at once: these steps are short."""
+_SHORT = 16
+"""Values that vary by column, up to which a kernel's sweeps are unrolled: longer ones take seconds to compile."""
+
+HELPERS = triton_ops.HELPERS | reductions.HELPERS | ordered_sums.HELPERS
+"""Name → source of all functions that kernels call."""
+_HELPER = re.compile(rf"(?<![.\w])(?:{'|'.join(HELPERS)})\b")
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """Source of a kernel that is called KERNEL, what it is launched with, and the helpers it calls.
+
+    `pointers` are the buffers to pass, in order.
+    """
+
+    text: str
+    pointers: tuple[str, ...]
+    programs: int
+    tuning: Tuning
+    helpers: frozenset[str]
+    ops: tuple[int, ...]
+
+
+def emit(kernel: KernelBody, buffers: Mapping[str, Buffer], tuning: Tuning) -> KernelSource:
+    """Writes a kernel. Raises Unsupported on indices that the source cannot say."""
+    writer = _Writer(kernel, buffers, tuning)
+    lines = writer.write()
+    blocks = "ROWS: tl.constexpr, COLUMNS: tl.constexpr" if kernel.columns > 1 else "BLOCK: tl.constexpr"
+    head = ["@triton.jit", f"def KERNEL({', '.join([*writer.pointers.values(), blocks])}):"]
+    return KernelSource(
+        "\n".join([*head, *(_INDENT + line for line in lines)]) + "\n",
+        tuple(writer.pointers),
+        tuning.programs(kernel),
+        tuning,
+        frozenset(writer.helpers),
+        kernel.ops,
+    )
+
+
+@dataclass
+class _Writer:
+    kernel: KernelBody
+    buffers: Mapping[str, Buffer]
+    tuning: Tuning
+    pointers: dict[str, str] = field(default_factory=dict)
+    helpers: set[str] = field(default_factory=set)
+    names: dict[int, str] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    indent: str = ""
+
+    def write(self) -> list[str]:
+        values = self.kernel.values()
+        self._name_pointers(values)
+        if self.kernel.columns == 1:
+            self._line("index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)")
+            self._line(f"inside = index < {slot(self.kernel.rows)}")
+        else:
+            first_row, first_column = "tl.program_id(0)", ""
+            if self.kernel.flat is not None:
+                tiles = f"tl.cdiv({slot(self.kernel.columns)}, COLUMNS)"
+                first_row, first_column = f"tl.program_id(0) // {tiles}", f"tl.program_id(0) % {tiles} * COLUMNS + "
+            self._line(f"row = {first_row} * ROWS + tl.arange(0, ROWS)[:, None]")
+            self._line(f"row_inside = row < {slot(self.kernel.rows)}")
+        if self.tuning.loops:
+            self._sweeps(values)
+        else:
+            if self.kernel.columns > 1:
+                self._columns(f"{first_column}tl.arange(0, COLUMNS)[None, :]")
+            for value in values:
+                self._value(value)
+            for store in self.kernel.stores:
+                self._store(store)
+        return self.lines
+
+    def _name_pointers(self, values: list[Value]) -> None:
+        read = dict.fromkeys(self.buffers[v.detail[0]].base for v in values if v.op == "load")
+        written = dict.fromkeys(self.buffers[s.buffer].base for s in self.kernel.stores)
+        for number, base in enumerate(read):
+            self.pointers[base] = f"in_{number}"
+        for number, base in enumerate(base for base in written if base not in read):
+            self.pointers[base] = f"out_{number}"
+
+    def _line(self, line: str) -> None:
+        self.lines.append(self.indent + line)
+
+    def _columns(self, columns: str) -> None:
+        self._line(f"column = {columns}")
+        self._line(f"column_inside = column < {slot(self.kernel.columns)}")
+        self._line("inside = row_inside & column_inside")
+
+    def _sweeps(self, values: list[Value]) -> None:
+        """One loop over the columns for each depth of reductions; what varies by column is computed again in each."""
+        deepest = max(v.depth for v in values)
+        stores = list(self.kernel.stores)
+        for depth in range(deepest + 1):
+            for value in values:
+                if value.depth == depth and not value.by_column and value.number not in self.names:
+                    self._value(value)
+            reduced = [v for v in values if v.op == "reduce" and v.depth == depth + 1]
+            swept = [s for s in stores if s.value.depth == depth and _over_columns(s)]
+            if reduced or swept:
+                self._sweep(reduced, swept)
+            stores = [s for s in stores if s not in swept]
+        for store in stores:
+            self._store(store)
+
+    def _sweep(self, reduced: list[Value], stores: list[StoreValue]) -> None:
+        names = self._accumulators(reduced)
+        kept = {names[value.number]: value for value in reduced}
+        for name, value in kept.items():
+            self._lines(_way(value).start(value, name, self.kernel))
+        outer = dict(self.names)
+        self._line(f"for start in {self._steps()}:")
+        self.indent += _INDENT
+        self._columns("start + tl.arange(0, COLUMNS)[None, :]")
+        roots = [v.args[0] for v in reduced] + [s.value for s in stores]
+        for value in self._missing(roots):
+            self._value(value)
+        for name, value in kept.items():
+            self._lines(_way(value).step(value, name, self.names[value.args[0].number], self.kernel))
+        for store in stores:
+            self._store(store)
+        self.indent = self.indent.removesuffix(_INDENT)
+        self.names = outer
+        for name, value in kept.items():
+            self._lines(_way(value).finish(value, name, self.kernel))
+        for value in reduced:
+            self.names[value.number] = ordered_sums.result(value, names[value.number])
+
+    def _steps(self) -> str:
+        """Where the steps of a sweep begin."""
+        bounds = f"0, {slot(self.kernel.columns)}, COLUMNS"
+        if self.tuning.stages > 1:
+            return f"tl.range({bounds}, num_stages={self.tuning.stages})"
+        if self.kernel.step and sum(v.by_column for v in self.kernel.values()) <= _SHORT:
+            return f"tl.range({bounds}, loop_unroll_factor={_UNROLLED})"
+        return f"range({bounds})"
+
+    def _accumulators(self, reduced: list[Value]) -> dict[int, str]:
+        """A name for what is kept of each reduction over a sweep; the moments of one operand are kept together."""
+        names: dict[int, str] = {}
+        moments: dict[int, str] = {}
+        for value in reduced:
+            if value.detail in ordered_sums.MOMENTS:
+                operand = value.args[0].number
+                names[value.number] = moments[operand] = moments.get(operand) or self._fresh("moments")
+            else:
+                names[value.number] = self._fresh(value.detail)
+        return names
+
+    def _lines(self, lines: list[str]) -> None:
+        for line in lines:
+            self._line(line)
+            self.helpers.update(_HELPER.findall(line))
+
+    def _missing(self, roots: list[Value]) -> list[Value]:
+        """Operands of the roots that have no name yet, operands first."""
+        found: dict[int, Value] = {}
+        stack = list(roots)
+        while stack:
+            value = stack.pop()
+            if value.number not in self.names and value.number not in found:
+                found[value.number] = value
+                stack.extend(value.args)
+        return [found[number] for number in sorted(found)]
+
+    def _fresh(self, stem: str) -> str:
+        number = self.counts.get(stem, 0)
+        self.counts[stem] = number + 1
+        return f"{stem}_{number}"
+
+    def _value(self, value: Value) -> None:
+        if value.op == "constant":
+            self.names[value.number] = slot(literal(value.detail))
+            return
+        name = self._fresh(value.detail if value.op == "reduce" else value.op.strip("_"))
+        self._lines([f"{name} = {self._expression(value)}"])
+        self.names[value.number] = name
+
+    def _expression(self, value: Value) -> str:
+        if value.op == "load":
+            return self._load(value)
+        if value.op == "index":
+            converted = f".to({triton_dtype(value.dtype)})"
+            return f"({self._index(value.index)}){converted}"
+        if value.op == "reduce":
+            return reductions.of_row(value, self.names[value.args[0].number], self.kernel)
+        args = [self.names[a.number] for a in value.args]
+        if all(a.op == "constant" for a in value.args):
+            first = value.args[0]
+            args[0] = f"tl.full((1,), {args[0]}, {triton_dtype(first.dtype)})"
+        if value.op == "cast":
+            return f"{args[0]}.to({triton_dtype(value.dtype)})"
+        if value.op == "narrow":
+            return f"{args[0]}.to({slot(triton_dtype(value.detail))}).to(tl.float32)"
+        return EXPRESSIONS[value.op].format(*args)
+
+    def _symbol(self, symbol: sympy.Symbol) -> str:
+        if symbol == ROW:
+            return "row" if self.kernel.columns > 1 else "index"
+        if symbol == COLUMN:
+            return "column"
+        return self.names[int(symbol.name.removeprefix("indirect"))]
+
+    def _index(self, index: sympy.Expr) -> str:
+        ranges = {ROW: self.kernel.rows, COLUMN: self.kernel.columns}
+        ranges |= {s: 2**31 for s in index.free_symbols if s not in ranges}
+        return text(index, ranges, self._symbol)
+
+    def _address(self, base: str, index: sympy.Expr, rows: bool, columns: bool) -> str:
+        """A pointer expression that varies by row and by column where it has to."""
+        terms = [self.pointers[base]]
+        if index != 0:
+            written = self._index(index)
+            terms.append(f"({written})" if " % " in written or " // " in written else written)
+        if rows:
+            terms.append("0 * index" if self.kernel.columns == 1 else "0 * row")
+        if columns:
+            terms.append("0 * column")
+        return " + ".join(terms)
+
+    def _inside(self, rows: bool, columns: bool) -> str:
+        if self.kernel.columns == 1:
+            return "inside" if rows else ""
+        return {(True, True): "inside", (True, False): "row_inside", (False, True): "column_inside"}.get(
+            (rows, columns), ""
+        )
+
+    def _load(self, value: Value) -> str:
+        name, dtype, masked = value.detail
+        buffer = self.buffers[name]
+        rows, columns = self._varies(value, value.args[1:] if masked else value.args)
+        address = self._address(
+            buffer.base, value.index + buffer.offset, value.by_row and not rows, value.by_column and not columns
+        )
+        masks = [self._inside(value.by_row, value.by_column)]
+        if masked:
+            masks.append(self.names[value.args[0].number])
+        mask = " & ".join(m for m in masks if m)
+        loaded = f"tl.load({address}, mask={mask})" if mask else f"tl.load({address})"
+        if value.half:
+            return f"{loaded}.to(tl.float32)"
+        return f"{loaded}.to(tl.int1)" if dtype == torch.bool else loaded
+
+    def _varies(self, value: Value, operands: tuple[Value, ...]) -> tuple[bool, bool]:
+        symbols = value.index.free_symbols
+        rows = ROW in symbols or any(a.by_row for a in operands)
+        return rows, COLUMN in symbols or any(a.by_column for a in operands)
+
+    def _store(self, store: StoreValue) -> None:
+        buffer = self.buffers[store.buffer]
+        symbols = store.index.free_symbols
+        columns = _over_columns(store)
+        if symbols - {ROW, COLUMN}:
+            raise Unsupported("stores to computed positions")
+        address = self._address(
+            buffer.base, store.index + buffer.offset, ROW not in symbols, columns and COLUMN not in symbols
+        )
+        self._line(f"tl.store({address}, {self.names[store.value.number]}, mask={self._inside(True, columns)})")
+
+
+def _way(value: Value) -> ModuleType:
+    """Who writes a reduction over a sweep."""
+    return ordered_sums if value.detail in ordered_sums.DETAILS else reductions
+
+
+def _over_columns(store: StoreValue) -> bool:
+    return store.value.by_column or COLUMN in store.index.free_symbols

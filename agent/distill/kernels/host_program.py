@@ -1,0 +1,243 @@
+"""One region of one variant as a host program: what to allocate, which kernels to launch, what to return."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._inductor import config as inductor_config
+from torch._inductor import ir
+
+from agent.distill.eager.op_effects import OpEffects, TensorLayout, facts
+from agent.distill.eager.sum_order import order_of
+from agent.distill.kernels.emit import KernelSource, emit
+from agent.distill.kernels.index_expressions import Unsupported
+from agent.distill.kernels.launch_configs import LaunchLimits, choose
+from agent.distill.kernels.schedule import INDEX_LIMIT, Buffer, KernelBody, kernel_bodies, region_buffers
+from extraction.kernels.lowering import Decompositions, Lowered, lowered
+from storage.graph.record import Graph
+from storage.records import Input, dtype_of
+
+_LOWERING = {
+    # eager rounds after every op and has no padded strides
+    "emulate_precision_casts": True,
+    "comprehensive_padding": False,
+    # launches are what costs: few kernels, even if some of their accesses are strided
+    "force_pointwise_cat": True,
+    "split_reductions": False,
+    "unroll_reductions_threshold": 1,
+    "triton.mix_order_reduction": False,
+    "triton.tiling_prevents_pointwise_fusion": False,
+    "triton.tiling_prevents_reduction_fusion": False,
+}
+"""TorchInductor's options while a region is lowered."""
+
+
+def _rounded(value: torch.Tensor) -> torch.Tensor:
+    """Rounded to its own dtype: inside of a decomposition TorchInductor keeps half types in float32 otherwise."""
+    return value.float().to(value.dtype)
+
+
+def _sigmoid_backward(grad: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
+    return _rounded(grad * _rounded(1 - output)) * output
+
+
+def _tanh_backward(grad: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
+    return grad * _rounded(1 - _rounded(output * output))
+
+
+_AS_EAGER: Decompositions = {
+    torch.ops.aten.sigmoid_backward.default: _sigmoid_backward,
+    torch.ops.aten.tanh_backward.default: _tanh_backward,
+}
+"""Ops that eager's CUDA kernels compute in another order than TorchInductor, half types rounded after each step."""
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """A buffer that the program allocates."""
+
+    name: str
+    shape: Shape
+    stride: Shape
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class KernelLaunch:
+    """A kernel and the names of what its pointers are."""
+
+    kernel: KernelSource
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Returned:
+    """A value that the program returns: `name` itself, or the view (shape, stride, offset) of it; the offset counts
+    from the storage's start, or from the first element of `name` if it is `relative`."""
+
+    name: str
+    view: tuple[Shape, Shape, int] | None = None
+    relative: bool = False
+
+
+@dataclass(frozen=True)
+class Program:
+    """Inputs are `in_0…`; the key is the dtype, shape and stride of each, which everything here relies on.
+
+    `replaced` is how many launches eager needs for the same.
+    """
+
+    key: tuple[tuple[torch.dtype, Shape, Shape], ...]
+    allocations: tuple[Allocation, ...]
+    launches: tuple[KernelLaunch, ...]
+    returned: tuple[Returned, ...]
+    replaced: int
+
+    @property
+    def saving(self) -> int:
+        """Launches that the program saves."""
+        return self.replaced - len(self.launches)
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """A program but for the launch configurations of its kernels: `names` says what each buffer is called."""
+
+    key: tuple[tuple[torch.dtype, Shape, Shape], ...]
+    allocations: tuple[Allocation, ...]
+    returned: tuple[Returned, ...]
+    replaced: int
+    bodies: tuple[KernelBody, ...]
+    buffers: Mapping[str, Buffer]
+    names: Mapping[str, str]
+
+    def program(self, limits: LaunchLimits) -> Program:
+        """The program with configurations within these limits."""
+        launches = []
+        for body in self.bodies:
+            if body.flat is not None and not limits.tiles:
+                body = body.flat
+            kernel = emit(body, self.buffers, choose(body, limits))
+            launches.append(KernelLaunch(kernel, tuple(self.names[base] for base in kernel.pointers)))
+        return Program(self.key, self.allocations, tuple(launches), self.returned, self.replaced)
+
+
+def sketch(graph: Graph, inputs: Sequence[Input]) -> Sketch:
+    """Lowers a region, and makes sure that its kernels can be written.
+
+    Raises Unsupported, LoweringError or FactsError where that is not possible with generated kernels alone.
+    """
+    known = facts(graph, inputs)
+    if any(math.prod(i.shape) >= INDEX_LIMIT for i in inputs):
+        raise Unsupported("tensors of 2^31 elements or more")
+    with inductor_config.patch(_LOWERING), lowered(graph, inputs, decompositions=_AS_EAGER) as result:
+        made = _ProgramBuilder(graph, known, result).build()
+    made.program(LaunchLimits())  # what cannot be said in source shows here
+    return made
+
+
+class _ProgramBuilder:
+    def __init__(self, graph: Graph, known: OpEffects, result: Lowered) -> None:
+        self.graph, self.known, self.result = graph, known, result
+        self.inputs: list[TensorLayout] = list(known.values[: graph.inputs])
+        self.names = {name: f"in_{n}" for n, name in enumerate(result.lowering.graph_input_names)}
+        self.buffers = region_buffers(result)
+        self.allocations: list[Allocation] = []
+
+    def build(self) -> Sketch:
+        written = self._written_inputs()
+        outputs = [self.known.values[ref.index] for ref in self.graph.output]
+        made = [
+            self._made(output, node) for output, node in zip(outputs, self.result.lowering.graph_outputs, strict=True)
+        ]
+        needed = {buffer.base for buffer in made if buffer} | {self._base_of_input(n) for n in written}
+        orders = [[order_of(addition) for addition in additions] for additions in self.known.additions]
+        bodies = kernel_bodies(self.result, self.buffers, needed, orders)
+        returned = tuple(
+            self._return(output, buffer) if buffer else self._alias(output)
+            for output, buffer in zip(outputs, made, strict=True)
+        )
+        for base in dict.fromkeys(base for body in bodies for base in body.bases(self.buffers)):
+            self._name(base)
+        key = tuple((dtype_of(i.dtype), i.shape, i.stride) for i in self.inputs)
+        replaced = sum(self.known.launches)
+        allocations = tuple(self.allocations)
+        return Sketch(key, allocations, returned, replaced, tuple(bodies), self.buffers, self.names)
+
+    def _base_of_input(self, number: int) -> str:
+        return self.result.lowering.graph_input_names[number]
+
+    def _written_inputs(self) -> list[int]:
+        """Inputs that eager writes to in place. Raises Unsupported where another input shares their memory."""
+        writes = frozenset().union(*self.known.writes)
+        numbers = [n for n, layout in enumerate(self.inputs) if layout.storage in writes]
+        storages = [layout.storage for layout in self.inputs]
+        if any(storages.count(self.inputs[n].storage) > 1 for n in numbers):
+            raise Unsupported("writes in place to one of several inputs that share memory")
+        return numbers
+
+    def _made(self, output: TensorLayout, node: Any) -> Buffer | None:
+        """The buffer that holds an output; None where eager returns (a view of) an input."""
+        if any(layout.storage == output.storage for layout in self.inputs):
+            return None
+        layout = node.maybe_get_layout() if isinstance(node, ir.IRNode) else None
+        if layout is None:
+            raise Unsupported(f"an output that is {type(node).__name__}")
+        buffer = self.buffers[node.get_name()]
+        if buffer.base in self.names:
+            raise Unsupported("TorchInductor returns an input where eager returns a copy")
+        shape, stride = (tuple(int(n) for n in numbers) for numbers in (layout.size, layout.stride))
+        if shape != output.shape or _essential(shape, stride) != _essential(output.shape, output.stride):
+            raise Unsupported(f"TorchInductor lays an output out with strides {stride}, eager with {output.stride}")
+        return Buffer(buffer.base, buffer.offset + int(layout.offset), buffer.dtype)
+
+    def _alias(self, output: TensorLayout) -> Returned:
+        number = next(n for n, layout in enumerate(self.inputs) if layout.storage == output.storage)
+        source = self.inputs[number]
+        offset = output.offset - source.offset
+        if (output.dtype, output.shape, output.stride, offset) == (source.dtype, source.shape, source.stride, 0):
+            return Returned(f"in_{number}")
+        return Returned(f"in_{number}", (output.shape, output.stride, offset), relative=True)
+
+    def _return(self, output: TensorLayout, buffer: Buffer) -> Returned:
+        whole = buffer.offset == 0 and _length(output.shape, output.stride) == self._storage_length(buffer.base)
+        if buffer.base not in self.names and whole and dense(output.shape, output.stride):
+            self._allocate(buffer.base, f"out_{len(self.allocations)}", output.shape, output.stride)
+        name = self._name(buffer.base)
+        allocation = next(a for a in self.allocations if a.name == name)
+        if buffer.offset == 0 and (allocation.shape, allocation.stride) == (output.shape, output.stride):
+            return Returned(name)
+        return Returned(name, (output.shape, output.stride, buffer.offset))
+
+    def _layout(self, base: str) -> tuple[Shape, Shape]:
+        layout = self.result.lowering.get_buffer(base).get_layout()
+        return tuple(int(n) for n in layout.size), tuple(int(n) for n in layout.stride)
+
+    def _storage_length(self, base: str) -> int:
+        return _length(*self._layout(base))
+
+    def _allocate(self, base: str, name: str, shape: Shape, stride: Shape) -> None:
+        self.names[base] = name
+        self.allocations.append(Allocation(name, shape, stride, self.buffers[base].dtype))
+
+    def _name(self, base: str) -> str:
+        if base not in self.names:
+            self._allocate(base, f"buffer_{len(self.allocations)}", *self._layout(base))
+        return self.names[base]
+
+
+def _essential(shape: Shape, stride: Shape) -> list[int]:
+    """Strides that matter: those of dimensions with more than one element."""
+    return [s for n, s in zip(shape, stride, strict=True) if n > 1]
+
+
+def _length(shape: Shape, stride: Shape) -> int:
+    return 1 + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
+
+
+def dense(shape: Shape, stride: Shape) -> bool:
+    return _length(shape, stride) == math.prod(shape) and all(s > 0 for s in _essential(shape, stride))

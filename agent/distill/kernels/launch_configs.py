@@ -1,0 +1,89 @@
+"""Launch configurations of kernels: a simple rule, and the factors by which a search departs from it."""
+
+from dataclasses import dataclass, replace
+
+from agent.distill.eager.sum_order import PROCESSORS
+from agent.distill.kernels.schedule import KernelBody
+from agent.distill.kernels.value_graph import COLUMN, ROW
+
+_ELEMENTS = 256
+"""Elements a warp of a kernel with reductions."""
+_ORDERED = 512
+"""The same where they are added in eager's order: what one warp adds needs no exchange between warps."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How a kernel is launched: rows and columns a program, and warps. `loops` if it sweeps its columns in steps, of
+    which `stages` are loaded at once."""
+
+    row_block: int
+    column_block: int
+    warps: int
+    loops: bool
+    stages: int = 1
+
+    def programs(self, kernel: KernelBody) -> int:
+        """Programs that cover the kernel: its rows, and the columns of one that is tiled."""
+        rows = -(-kernel.rows // self.row_block)
+        return rows * -(-kernel.columns // self.column_block) if kernel.flat is not None else rows
+
+
+@dataclass(frozen=True)
+class LaunchLimits:
+    """What a search varies. `persistent` is the longest row, in elements, that one program holds whole; `work` and
+    `warps` are factors on the elements and the warps of a program, and together on how many neighbours a thread reads
+    at once; `tiles` says whether kernels without reductions have columns; `stages` is how many steps of a sweep are
+    loaded at once, 1 for as many as the compiler likes."""
+
+    persistent: int = 8192
+    work: float = 1.0
+    warps: float = 1.0
+    tiles: bool = True
+    stages: int = 1
+
+
+def choose(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
+    """A configuration by the size of the kernel alone."""
+    plain = _plain(kernel, limits)
+    rows = min(max(1, int(plain.row_block * limits.work)), _power_of_two(kernel.rows))
+    warps = min(16, max(1, int(plain.warps * limits.warps)))
+    return replace(plain, row_block=rows, warps=warps, stages=limits.stages if plain.loops else 1)
+
+
+def _plain(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
+    if kernel.columns == 1:
+        block = 1024 if kernel.rows >= 2**18 else 512 if kernel.rows >= 2**16 else 256
+        return Tuning(min(block, _power_of_two(kernel.rows)), 1, 4, False)
+    wide = _power_of_two(kernel.columns)
+    if kernel.flat is not None:
+        row_block = min(_power_of_two(kernel.rows), 64 if kernel.rows * kernel.columns >= 2**20 else 32)
+        column_block = min(wide, 64)
+        return Tuning(row_block, column_block, max(1, row_block * column_block // 512), False)
+    across = _reads_across(kernel)
+    if kernel.step is not None:
+        loops, column_block, elements = True, kernel.step, _ORDERED
+    else:
+        loops, elements = wide > (limits.persistent // 16 if across else limits.persistent), _ELEMENTS
+        column_block = min(wide, 64 if across else 2048, limits.persistent) if loops else wide
+    row_block = _power_of_two(kernel.rows)
+    row_block = min(
+        row_block, max(32 if across else 1, (4 * _ELEMENTS if kernel.step is None else _ELEMENTS) // column_block)
+    )
+    while row_block > (16 if across else 1) and -(-kernel.rows // row_block) < 2 * PROCESSORS:
+        row_block //= 2
+    warps = max(1, min(16, row_block * column_block // elements))
+    return Tuning(row_block, column_block, warps, loops)
+
+
+def _reads_across(kernel: KernelBody) -> bool:
+    """Whether neighbouring rows, not neighbouring columns, are neighbours in memory."""
+    indices = [v.index for v in kernel.values() if v.op == "load" and v.by_row and v.by_column]
+    along = sum(index.coeff(COLUMN) == 1 for index in indices)
+    across = sum(index.coeff(ROW) == 1 for index in indices)
+    return across > along
+
+
+def _power_of_two(n: int) -> int:
+    """The smallest power of two that is at least n."""
+    return 1 << (n - 1).bit_length()

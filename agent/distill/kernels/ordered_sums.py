@@ -1,0 +1,173 @@
+"""Reductions in eager's order: what a kernel keeps for each thread of eager's, and how it is added up.
+
+`agent.distill.eager.sum_order` says what that order is.
+
+The kernel sweeps its columns in steps of eager's, in the longest of them if there are several orders. Of "ordered_sum"
+it keeps as many sums as a step has elements, of "squares" (a sum of squares), "mean" and "distances" (squared ones from
+the mean) what each of eager's threads has.
+"""
+
+from agent.distill.kernels.schedule import KernelBody
+from agent.distill.kernels.text_template import slot
+from agent.distill.kernels.value_graph import Value
+
+MOMENTS = ("mean", "distances")
+"""Reductions that are found together, by `Value.detail`."""
+DETAILS = frozenset(("ordered_sum", "squares", *MOMENTS))
+"""The reductions that are written here."""
+
+HELPERS: dict[str, str] = {
+    "add_halves": '''
+@triton.jit
+def add_halves(x, ROWS: tl.constexpr, OUTER: tl.constexpr, LENGTH: tl.constexpr):
+    """(ROWS, OUTER * LENGTH) to (ROWS, OUTER): adds the second half of LENGTH to the first until one is left."""
+    for n in tl.static_range(10):
+        if LENGTH >> n > 1:
+            x = tl.sum(tl.reshape(x, [ROWS * OUTER, 2, (LENGTH >> n) // 2]), 1)
+    return tl.reshape(x, [ROWS, OUTER])
+''',
+    "four_parts": '''
+@triton.jit
+def four_parts(x, ROWS: tl.constexpr, THREADS: tl.constexpr):
+    """(ROWS, THREADS, 4) to four of (ROWS, THREADS)."""
+    even, odd = tl.split(tl.reshape(x, [ROWS, THREADS, 2, 2]))
+    first, third = tl.split(even)
+    second, fourth = tl.split(odd)
+    return first, second, third, fourth
+''',
+    "add_parts": '''
+@triton.jit
+def add_parts(x, ROWS: tl.constexpr, THREADS: tl.constexpr, PARTS: tl.constexpr):
+    """(ROWS, THREADS, PARTS) to (ROWS, THREADS), one part after another."""
+    if PARTS == 4:
+        a, b, c, d = four_parts(x, ROWS, THREADS)
+        total = a + b + c + d
+    else:
+        even, odd = tl.split(tl.reshape(x, [ROWS, THREADS, 4, 2]))
+        a, c, e, g = four_parts(even, ROWS, THREADS)
+        b, d, f, h = four_parts(odd, ROWS, THREADS)
+        total = a + b + c + d + e + f + g + h
+    return total
+''',
+    "welford_step": '''
+@triton.jit
+def welford_step(x, mean, distances, count, inside):
+    """One more element of each thread, which is its `count`-th, for its mean and its squared distances from that."""
+    apart = x - mean
+    moved = tl.fma(apart, tl.div_rn(1.0, tl.full([1, 1], 1.0, tl.float32) * count), mean)
+    wider = tl.fma(apart, x - moved, distances)
+    return tl.where(inside, moved, mean), tl.where(inside, wider, distances)
+''',
+    "halves": '''
+@triton.jit
+def halves(x, ROWS: tl.constexpr, LENGTH: tl.constexpr):
+    """(ROWS, LENGTH) to its first and its second half."""
+    return tl.split(tl.permute(tl.reshape(x, [ROWS, 2, LENGTH // 2]), [0, 2, 1]))
+''',
+    "both_sides": '''
+@triton.jit
+def both_sides(x, ROWS: tl.constexpr, LENGTH: tl.constexpr):
+    """The same by sums with zeros, as what the threads of a warp exchange."""
+    pairs = tl.reshape(x, [ROWS, 2, LENGTH // 2])
+    second = tl.arange(0, 2)[None, :, None] > 0
+    return tl.sum(tl.where(second, 0.0, pairs), 1), tl.sum(tl.where(second, pairs, 0.0), 1)
+''',
+    "combine_halves": '''
+@triton.jit
+def combine_halves(mean, distances, count, ROWS: tl.constexpr, OUTER: tl.constexpr, LENGTH: tl.constexpr):
+    """Means, squared distances and counts, (ROWS, OUTER * LENGTH) to (ROWS, OUTER), second halves into first."""
+    for n in tl.static_range(10):
+        if LENGTH >> n > 1:
+            mean_a, mean_b = both_sides(mean, ROWS * OUTER, LENGTH >> n)
+            count_a, count_b = both_sides(count, ROWS * OUTER, LENGTH >> n)
+            apart = mean_b - mean_a
+            count = count_a + count_b
+            share = tl.where(count > 0, tl.div_rn(1.0, count), 0.0)
+            mean = tl.fma(count_b * share, mean_b, count_a * share * mean_a)
+            both = tl.sum(tl.reshape(distances, [ROWS * OUTER, 2, (LENGTH >> n) // 2]), 1)
+            distances = tl.fma(count_a * share, apart * apart * count_b, both)
+    return tl.reshape(mean, [ROWS, OUTER]), tl.reshape(distances, [ROWS, OUTER]), tl.reshape(count, [ROWS, OUTER])
+''',
+}
+"""Helper name → source."""
+NEEDED = {"add_parts": ("four_parts",), "combine_halves": ("both_sides",)}
+"""Helper → the helpers that it calls."""
+
+
+def start(value: Value, name: str, kernel: KernelBody) -> list[str]:
+    """What is kept over the sweep."""
+    order = value.order
+    if value.detail == "ordered_sum":
+        return [f"{name}_part = tl.zeros([ROWS, {order.step}], tl.float32)"]
+    zeros = f"tl.zeros([ROWS, {order.width * order.height}], tl.float32)"
+    if value.detail == "squares":
+        return [f"{name}_part = {zeros}"]
+    return [f"{part} = {zeros}" for part in _moments(name)[:2]]
+
+
+def step(value: Value, name: str, operand: str, kernel: KernelBody) -> list[str]:
+    """One step of the sweep, in as many of the order's own steps as it takes."""
+    lines = [f"{name}_next = tl.where(inside, {operand}, 0.0)"]
+    pieces = [f"{name}_next"]
+    while kernel.step > value.order.step * len(pieces):
+        length, whole, pieces = kernel.step // len(pieces), pieces, []
+        for piece in whole:
+            pieces += [f"{piece}a", f"{piece}b"]
+            lines.append(f"{piece}a, {piece}b = halves({piece}, ROWS, {length})")
+    for number, piece in enumerate(pieces):
+        lines += _added(value, name, piece, number * value.order.step, kernel)
+    return lines
+
+
+def _added(value: Value, name: str, piece: str, first: int, kernel: KernelBody) -> list[str]:
+    """Adds a piece of a row, which begins `first` columns behind the start."""
+    order = value.order
+    if value.detail == "ordered_sum":
+        return [f"{name}_part += {piece}"]
+    threads = order.width * order.height
+    parts = [f"{name}_{n}" for n in range(order.sums)]
+    lines = [f"{', '.join(parts)} = four_parts({piece}, ROWS, {threads})"]
+    if value.detail == "squares":
+        return [*lines, *(f"{name}_part = tl.fma({part}, {part}, {name}_part)" for part in parts)]
+    kept = ", ".join(_moments(name)[:2])
+    begin = f"start + {first}" if first else "start"
+    lines.append(f"{name}_inside = {begin} + tl.arange(0, {threads})[None, :] * {order.sums} < {slot(kernel.columns)}")
+    for number, part in enumerate(parts, 1):
+        count = f"({begin}) // {threads} + {number}"
+        lines.append(f"{kept} = welford_step({part}, {kept}, {count}, {name}_inside)")
+    return lines
+
+
+def finish(value: Value, name: str, kernel: KernelBody) -> list[str]:
+    """Adds up what was kept; the result is in `name`."""
+    order = value.order
+    if value.detail in MOMENTS:
+        kept, threads = ", ".join(_moments(name)), order.width * order.height
+        first = f"tl.arange(0, {threads})[None, :] * {order.sums}"
+        elements = f"tl.cdiv(tl.maximum({slot(kernel.columns)} - {first}, 0), {order.step}) * {order.sums}"
+        return [
+            f"{name}_count = tl.zeros([ROWS, {threads}], tl.float32) + {elements}",
+            f"{kept} = combine_halves({kept}, ROWS, {order.height}, {order.width})",
+            f"{kept} = combine_halves({kept}, ROWS, 1, {order.height})",
+        ]
+    threads = order.width * order.height
+    part, lines = f"{name}_part", []
+    if value.detail == "ordered_sum":
+        if not order.vectors:
+            apart = f"tl.reshape({part}, [ROWS, {order.sums}, {threads}])"
+            lines.append(f"{part} = tl.permute({apart}, [0, 2, 1])")
+        lines.append(f"{name}_threads = add_parts({part}, ROWS, {threads}, {order.sums})")
+        part = f"{name}_threads"
+    if order.height == 1:
+        return [*lines, f"{name} = add_halves({part}, ROWS, 1, {order.width})"]
+    lines.append(f"{name}_rows = add_halves({part}, ROWS, {order.height}, {order.width})")
+    return [*lines, f"{name} = add_halves({name}_rows, ROWS, 1, {order.height})"]
+
+
+def result(value: Value, name: str) -> str:
+    """What the result is called after `finish`."""
+    return f"{name}_{value.detail}" if value.detail in MOMENTS else name
+
+
+def _moments(name: str) -> tuple[str, str, str]:
+    return f"{name}_mean", f"{name}_distances", f"{name}_count"

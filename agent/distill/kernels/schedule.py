@@ -1,0 +1,238 @@
+"""From TorchInductor's schedule to kernels as values: what each kernel computes, reads and writes, on which buffers."""
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sympy
+import torch
+from torch._inductor import ir
+from torch._inductor.scheduler import BaseSchedulerNode, FusedSchedulerNode, SchedulerNode
+from torch._inductor.virtualized import V
+from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+
+from agent.distill.eager.sum_order import SumOrder
+from agent.distill.kernels.index_expressions import Unsupported, digits
+from agent.distill.kernels.value_graph import COLUMN, ROW, Body, Capture, StoreValue, Value
+from extraction.kernels.lowering import Kernel, Lowered
+
+INDEX_LIMIT = 2**31
+"""Indices are 32-bit integers: buffers of more elements are left to eager."""
+
+TILED = 2**16
+"""Elements from which on it matters that neighbouring threads read neighbouring memory."""
+NARROW = 8
+"""Columns below which each of them is a sequential access anyway."""
+
+
+Orders = Sequence[Sequence[SumOrder | None]]
+"""For each op of a graph, how eager adds what it adds; None where that is not known."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory that kernels read or write: elements from `offset` on of `base`, an input or an allocation."""
+
+    base: str
+    offset: int
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class KernelBody:
+    """One kernel: its values over `rows` × `columns`, the stores that are needed, and the ops that it computes.
+
+    A kernel without reductions has one column, or as many as make neighbouring rows neighbours in memory for what it
+    would read or write with gaps otherwise; `flat` is the same kernel with one column then. `step` is how many columns
+    it takes at a time where it adds in eager's order (`agent.distill.kernels.exact`).
+    """
+
+    rows: int
+    columns: int
+    stores: tuple[StoreValue, ...]
+    ops: tuple[int, ...]
+    flat: "KernelBody | None" = None
+    step: int | None = None
+
+    def values(self) -> list[Value]:
+        """All values that the stores need, operands first."""
+        return reachable(store.value for store in self.stores)
+
+    def bases(self, buffers: Mapping[str, Buffer]) -> list[str]:
+        """The allocations and inputs that it reads and then those that it writes, in order, with repetitions."""
+        read = [v.detail[0] for v in self.values() if v.op == "load"]
+        return [buffers[name].base for name in (*read, *(s.buffer for s in self.stores))]
+
+    def loads(self) -> set[str]:
+        """Names of the buffers that it reads."""
+        return {v.detail[0] for v in self.values() if v.op == "load"}
+
+
+def reachable(roots: Iterable[Value]) -> list[Value]:
+    """Values and all their operands, operands first."""
+    found: dict[int, Value] = {}
+    stack = list(roots)
+    while stack:
+        value = stack.pop()
+        if value.number not in found:
+            found[value.number] = value
+            stack.extend(value.args)
+    return [found[number] for number in sorted(found)]
+
+
+def kernel_bodies(
+    result: Lowered, buffers: dict[str, Buffer], needed: Iterable[str], orders: Orders
+) -> list[KernelBody]:
+    """The kernels that compute the needed bases (and write to inputs), in order; the rest of the schedule is dropped.
+
+    Raises Unsupported on library calls and on loop bodies that this author does not write.
+    """
+    captured = []
+    for kernel in result.kernels:
+        if kernel.kind == "extern":
+            raise Unsupported(f"TorchInductor calls a library for {_extern_name(kernel.node)}")
+        if kernel.kind == "generated":
+            captured.append((kernel, _capture(kernel, buffers, orders)))
+    needed = set(needed)
+    bodies = []
+    for kernel, body in reversed(captured):
+        body = _storing(body, needed, buffers)
+        if body.stores:
+            width = _tile_width(body)
+            if width > 1:
+                body = replace(_storing(_capture(kernel, buffers, orders, width), needed, buffers), flat=body)
+            bodies.append(body)
+            needed |= {buffers[name].base for name in body.loads()}
+    return bodies[::-1]
+
+
+def _storing(body: KernelBody, needed: Collection[str], buffers: Mapping[str, Buffer]) -> KernelBody:
+    """The kernel with the stores to these bases alone."""
+    return replace(body, stores=tuple(s for s in body.stores if buffers[s.buffer].base in needed))
+
+
+def _tile_width(body: KernelBody) -> int:
+    """How many columns a kernel without reductions should have: neighbours in memory are neighbouring elements, or else
+    elements that far apart, in the first access of which neither holds for the kernel as it is. 1 if there is none."""
+    if body.columns > 1 or body.rows < TILED:
+        return 1
+    indices = [*(v.index for v in body.values() if v.op == "load"), *(s.index for s in body.stores)]
+    for index in indices:
+        known = {s: ValueRanges(0, body.rows - 1 if s == ROW else INDEX_LIMIT) for s in index.free_symbols}
+        if _step(index, 1) in (0, 1) or bound_sympy(index, known).upper < body.rows // 4:
+            continue  # in order, or so small that it stays in a cache
+        apart = {int(e.args[1]) for e in index.atoms(FloorDiv, ModularIndexing) if e.args[1].is_Integer}
+        for width in sorted(apart):
+            if width >= NARROW and body.rows % width == 0 and _step(index, width) == 1:
+                return width
+    return 1
+
+
+def _step(index: sympy.Expr, elements: int) -> int:
+    """How far in memory the element at position `elements` is from the first; 0 where sympy cannot tell."""
+    plain = index.replace(lambda e: isinstance(e, Identity), lambda e: e.args[0])
+    first = dict.fromkeys(plain.free_symbols, 0)
+    apart = plain.subs({**first, ROW: elements}) - plain.subs(first)
+    return int(apart) if apart.is_Integer else 0
+
+
+def _extern_name(node: BaseSchedulerNode) -> str:
+    return str(getattr(node.node, "python_kernel_name", None) or type(node.node).__name__)
+
+
+def _capture(kernel: Kernel, buffers: dict[str, Buffer], orders: Orders, width: int = 1) -> KernelBody:
+    """The kernel with all its stores; `width` is how many columns it has if it has no reductions."""
+    node = kernel.node
+    if type(node) not in (SchedulerNode, FusedSchedulerNode):
+        raise Unsupported(f"TorchInductor's {type(node).__name__}")
+    rows, columns = (int(n) for n in node.group[1])
+    if rows * columns == 0:
+        raise Unsupported("empty tensors")
+    if max(rows * columns, *(_length(n) for n in node.get_nodes())) >= INDEX_LIMIT:
+        raise Unsupported("tensors of 2^31 elements or more")
+    if columns == 1:
+        rows, columns = rows // width, width
+    body = Body({ROW: rows, COLUMN: columns})
+    dtypes = {name: buffer.dtype for name, buffer in buffers.items()}
+    handler = Capture(body, dtypes)
+    for part in node.get_nodes():
+        if not isinstance(part, SchedulerNode) or part.is_template():
+            raise Unsupported(f"TorchInductor's {type(part).__name__}")
+        coordinates = _coordinates(part, rows, columns)
+        handler.order = _order(part, orders, columns)
+        with V.set_ops_handler(handler):
+            part._body(*coordinates)
+    return KernelBody(rows, columns, tuple(body.stores), kernel.ops)
+
+
+def _order(part: SchedulerNode, orders: Orders, columns: int) -> SumOrder | None:
+    """How eager adds what one scheduled node adds; None where it does not, or in a way that is not known."""
+    ops = {origin.meta["op"] for origin in part.node.get_origins() if "op" in origin.meta}
+    adding = [op for op in ops if orders[op]]
+    if not adding:
+        return None
+    order, *others = set(orders[max(adding)])  # earlier ones are what it was computed from
+    return order if not others and order is not None and order.length == columns else None
+
+
+def _length(part: SchedulerNode) -> int:
+    layouts = (output.node.get_layout() for output in part.get_outputs())
+    return max((int(layout.storage_size()) for layout in layouts), default=0)
+
+
+def _coordinates(part: SchedulerNode, rows: int, columns: int) -> list[list[sympy.Expr]]:
+    """The loop variables of one scheduled node in terms of the kernel's row and column."""
+    outer, inner = ([int(s) for s in sizes] for sizes in part._body.sizes)
+    if part.is_reduction():
+        if (math.prod(outer), math.prod(inner)) != (rows, columns):
+            raise Unsupported("reductions of different sizes in one kernel")
+        return [digits(ROW, outer), digits(COLUMN, inner)]
+    length = math.prod(outer)
+    if length == rows:
+        return [digits(ROW, outer), []]
+    if length != rows * columns:
+        raise Unsupported("loops of different lengths in one kernel")
+    return [_split_digits(outer, rows, columns), []]
+
+
+def _split_digits(sizes: list[int], rows: int, columns: int) -> list[sympy.Expr]:
+    """Coordinates in a box whose leading sizes make up the rows and whose trailing ones the columns; a size in the
+    middle may be split between them."""
+    before = 1
+    for position, size in enumerate(sizes):
+        if before * size >= rows:
+            part, rest = rows // before, before * size // rows
+            if before * part == rows and rows * rest == before * size:
+                leading = digits(ROW, [*sizes[:position], part])
+                trailing = digits(COLUMN, [rest, *sizes[position + 1 :]])
+                return [*leading[:-1], leading[-1] * rest + trailing[0], *trailing[1:]]
+            break
+        before *= size
+    return digits(ROW * columns + COLUMN, sizes)
+
+
+def region_buffers(result: Lowered) -> dict[str, Buffer]:
+    """Every buffer of the schedule by TorchInductor's name, views of a joint allocation and writes to inputs resolved.
+
+    Constant tensors of the graph are not among them: a pass has no memory for them.
+    """
+    graph = result.lowering
+    buffers = {}
+    for name in [*graph.graph_inputs, *graph.name_to_buffer]:
+        buffer = graph.get_buffer(name)
+        if isinstance(buffer, ir.IRNode) and buffer.maybe_get_layout() is not None:
+            base, offset = _resolve(buffer)
+            buffers[name] = Buffer(base, offset, buffer.get_dtype())
+    return buffers
+
+
+def _resolve(buffer: Any) -> tuple[str, int]:
+    layout = buffer.maybe_get_layout()
+    if isinstance(layout, ir.NonOwningLayout):
+        base, offset = _resolve(V.graph.get_buffer(layout.view.get_name()))
+        return base, offset + int(layout.view.get_layout().offset)
+    if isinstance(layout, ir.MutationLayoutSHOULDREMOVE):
+        return _resolve(layout.get_buffer())
+    return buffer.get_name(), 0

@@ -1,0 +1,173 @@
+"""TorchInductor's element operations as Triton expressions, for compiled kernels and the interpreter alike.
+
+Helpers are small `@triton.jit` functions that a kernel's module carries when it uses them; libdevice has most of them,
+but the interpreter has no libdevice. The exact ones, which have the bits of eager's CUDA kernels
+(`benchmarks/agent/h200_distill/rounding.txt`), are for compiled kernels alone.
+"""
+
+EXPRESSIONS: dict[str, str] = {
+    "abs": "tl.abs({0})",
+    "add": "{0} + {1}",
+    "and_": "{0} & {1}",
+    "bitwise_and": "{0} & {1}",
+    "bitwise_left_shift": "{0} << {1}",
+    "bitwise_not": "~{0}",
+    "bitwise_or": "{0} | {1}",
+    "bitwise_right_shift": "{0} >> {1}",
+    "bitwise_xor": "{0} ^ {1}",
+    "ceil": "tl.ceil({0})",
+    "cos": "tl.cos({0})",
+    "div_rn": "tl.div_rn({0}, {1})",
+    "eq": "{0} == {1}",
+    "erf": "tl.erf({0})",
+    "erfc": "1.0 - tl.erf({0})",
+    "exact_cos": "libdevice.cos({0})",
+    "exact_exp": "libdevice.exp({0})",
+    "exact_log1p": "libdevice.log1p({0})",
+    "exact_sigmoid": "tl.div_rn(1.0, 1.0 + libdevice.exp(-{0}))",
+    "exact_sin": "libdevice.sin({0})",
+    "exact_tanh": "libdevice.tanh({0})",
+    "exp": "tl.exp({0})",
+    "exp2": "tl.exp2({0})",
+    "expm1": "expm1({0})",
+    "floor": "tl.floor({0})",
+    "floordiv": "floor_divide({0}, {1})",
+    "fma": "tl.fma({0}, {1}, {2})",
+    "fmod": "{0} % {1}",
+    "ge": "{0} >= {1}",
+    "gt": "{0} > {1}",
+    "identity": "{0}",
+    "int_truediv": "{0} / {1}",
+    "isinf": "tl.abs({0}) == float('inf')",
+    "isnan": "{0} != {0}",
+    "le": "{0} <= {1}",
+    "log": "tl.log({0})",
+    "log10": "tl.log({0}) * 0.4342944819032518",
+    "log1p": "log1p({0})",
+    "log2": "tl.log2({0})",
+    "logical_and": "{0} & {1}",
+    "logical_not": "{0} == 0",
+    "logical_or": "{0} | {1}",
+    "logical_xor": "{0} ^ {1}",
+    "lshift": "{0} << {1}",
+    "lt": "{0} < {1}",
+    "maximum": "tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
+    "minimum": "tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
+    "mod": "{0} % {1}",
+    "mul": "{0} * {1}",
+    "mul_rn": "{0} * {1}",
+    "ne": "{0} != {1}",
+    "neg": "-{0}",
+    "or_": "{0} | {1}",
+    "pow": "power({0}, {1})",
+    "reciprocal": "1.0 / {0}",
+    "relu": "tl.maximum({0}, 0, propagate_nan=tl.PropagateNan.ALL)",
+    "remainder": "remainder({0}, {1})",
+    "round": "round_half_even({0})",
+    "rshift": "{0} >> {1}",
+    "rsqrt": "tl.rsqrt({0})",
+    "sigmoid": "1.0 / (1.0 + tl.exp(-{0}))",
+    "sign": "tl.where({0} > 0, 1, tl.where({0} < 0, -1, 0)).to({0}.dtype)",
+    "sin": "tl.sin({0})",
+    "sqrt": "tl.sqrt({0})",
+    "sqrt_rn": "tl.sqrt_rn({0})",
+    "square": "{0} * {0}",
+    "sub": "{0} - {1}",
+    "tan": "tl.sin({0}) / tl.cos({0})",
+    "tanh": "tanh({0})",
+    "truediv": "{0} / {1}",
+    "trunc": "truncate({0})",
+    "truncdiv": "{0} // {1}",
+    "where": "tl.where({0}, {1}, {2})",
+    "xor": "{0} ^ {1}",
+}
+"""Operation → expression over its operands."""
+
+COMPARISONS = frozenset("eq ne lt le gt ge".split())
+TO_BOOL = COMPARISONS | frozenset("isnan isinf logical_and logical_or logical_not logical_xor signbit".split())
+"""Operations whose result is a bool."""
+
+INTEGER_OR_FLOAT = frozenset(
+    """abs add sub mul neg maximum minimum relu square sign mod fmod remainder floordiv truncdiv where identity and_ or_
+    xor lshift rshift bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift""".split()
+)
+"""Operations that keep the type of their operands; all others give floats."""
+
+EXACT = frozenset("abs neg maximum minimum relu where identity".split())
+"""Operations that return one of their operands' values, so that a rounded operand needs no further rounding."""
+
+HELPERS: dict[str, str] = {
+    "expm1": '''
+@triton.jit
+def expm1(x):
+    """exp(x) - 1 without cancellation (Kahan)."""
+    e = tl.exp(x)
+    below = e - 1.0
+    corrected = below * x / tl.log(e)
+    result = tl.where(e == 1.0, x, tl.where(below == -1.0, -1.0, corrected))
+    return tl.where(x > 80.0, below, result)
+''',
+    "floor_divide": '''
+@triton.jit
+def floor_divide(a, b):
+    """Integer division that rounds down."""
+    quotient = a // b
+    remainder = a - quotient * b
+    return tl.where((remainder != 0) & ((remainder < 0) != (b < 0)), quotient - 1, quotient)
+''',
+    "log1p": '''
+@triton.jit
+def log1p(x):
+    """log(1 + x) without cancellation (Kahan)."""
+    u = 1.0 + x
+    corrected = tl.log(u) * x / (u - 1.0)
+    return tl.where(u == 1.0, x, tl.where(u == float("inf"), x, corrected))
+''',
+    "power": '''
+@triton.jit
+def power(x, y):
+    """x to the power of y; double precision inside keeps large results accurate."""
+    base = tl.abs(x).to(tl.float64)
+    exponent = (y + x * 0).to(tl.float64)
+    magnitude = tl.where(base == 0.0, tl.where(exponent > 0.0, 0.0, float("inf")), tl.exp2(exponent * tl.log2(base)))
+    half = exponent * 0.5
+    whole = tl.floor(exponent) == exponent
+    odd = whole & (tl.floor(half) != half)
+    negative = tl.where(whole, tl.where(odd, -magnitude, magnitude), float("nan"))
+    result = tl.where(x < 0, negative, magnitude)
+    return tl.where(exponent == 0.0, 1.0, result).to((x + y).dtype)
+''',
+    "remainder": '''
+@triton.jit
+def remainder(a, b):
+    """The remainder with the sign of the divisor."""
+    rest = a % b
+    return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+''',
+    "round_half_even": '''
+@triton.jit
+def round_half_even(x):
+    """The nearest integer, ties to even."""
+    low = tl.floor(x)
+    above = x - low
+    tie = tl.where(tl.floor(low * 0.5) * 2.0 == low, low, low + 1.0)
+    return tl.where(above < 0.5, low, tl.where(above > 0.5, low + 1.0, tie))
+''',
+    "tanh": '''
+@triton.jit
+def tanh(x):
+    """Hyperbolic tangent: a series near zero, where the quotient would cancel."""
+    square = x * x
+    series = x * (1.0 - square * (0.3333333333 - square * (0.1333333333 - square * 0.0539682540)))
+    decay = tl.exp(-2.0 * tl.abs(x))
+    quotient = (1.0 - decay) / (1.0 + decay)
+    return tl.where(tl.abs(x) < 0.15, series, tl.where(x < 0, -quotient, quotient))
+''',
+    "truncate": '''
+@triton.jit
+def truncate(x):
+    """The integer part."""
+    return tl.where(x < 0, tl.ceil(x), tl.floor(x))
+''',
+}
+"""Helper name → source."""

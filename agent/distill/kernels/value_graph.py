@@ -1,0 +1,338 @@
+"""A kernel as a graph of values: what TorchInductor's loop bodies compute, one value per distinct operation."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+from torch._inductor.ops_handler import DefaultHandler
+
+from agent.distill.eager.sum_order import SumOrder
+from agent.distill.kernels.index_expressions import Ranges, Unsupported, simplified, within
+from agent.distill.kernels.triton_ops import COMPARISONS, EXACT, EXPRESSIONS, INTEGER_OR_FLOAT, TO_BOOL
+
+HALF = (torch.float16, torch.bfloat16)
+_DTYPES = frozenset(
+    (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool)
+    + (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+)
+REDUCTIONS = frozenset("sum prod max min any argmax argmin xor_sum".split())
+
+ROW = sympy.Symbol("row", integer=True, nonnegative=True)
+COLUMN = sympy.Symbol("column", integer=True, nonnegative=True)
+
+
+@dataclass(eq=False)
+class Value:
+    """The result of one operation at one (row, column) of a kernel.
+
+    `op` is an element operation of `EXPRESSIONS`, or "load", "index", "constant", "cast", "narrow" (rounding to a half
+    type) or "reduce".
+    `order` is how eager adds up a reduction, if that is known.
+    `by_row` and `by_column` say what it varies with; `depth` is how many reductions it waits for. `dtype` is the type
+    it is computed in (halves are computed in float32), `half` the half type that holds it exactly.
+    """
+
+    number: int
+    op: str
+    args: tuple["Value", ...]
+    dtype: torch.dtype
+    detail: Any = None
+    index: sympy.Expr | None = None
+    half: torch.dtype | None = None
+    order: SumOrder | None = None
+    by_row: bool = False
+    by_column: bool = False
+    depth: int = 0
+
+
+@dataclass(frozen=True)
+class StoreValue:
+    """Writes a value to element `index` of a buffer."""
+
+    buffer: str
+    index: sympy.Expr
+    value: Value
+
+
+@dataclass
+class Body:
+    """What a kernel does over `ranges` (rows, and columns that are reduced or swept), as it is captured."""
+
+    ranges: Ranges
+    values: dict[tuple, Value] = field(default_factory=dict)
+    stores: list[StoreValue] = field(default_factory=list)
+    stored: dict[str, Value] = field(default_factory=dict)
+    indirect: dict[sympy.Symbol, Value] = field(default_factory=dict)
+
+    def value(self, op: str, args: tuple[Value, ...], dtype: torch.dtype, **details: Any) -> Value:
+        """The one value of this operation on these operands; `details` are the further fields of Value."""
+        key = (op, *(a.number for a in args), dtype, *sorted(details.items(), key=lambda item: item[0]))
+        if key not in self.values:
+            index = details.get("index")
+            symbols = index.free_symbols if index is not None else set()
+            args += tuple(self.indirect[s] for s in sorted(symbols & self.indirect.keys(), key=str))
+            value = Value(len(self.values), op, args, dtype, **details)
+            value.by_row = ROW in symbols or any(a.by_row for a in args)
+            value.by_column = COLUMN in symbols or any(a.by_column for a in args)
+            value.depth = max((a.depth for a in args), default=0)
+            if op == "reduce":
+                value.by_column = False
+                value.depth += 1
+            self.values[key] = value
+        return self.values[key]
+
+
+class Capture(DefaultHandler):
+    """TorchInductor's operations, noted in a Body instead of printed.
+
+    `buffers` gives the dtype of every buffer that a body reads, `order` how eager adds what the loop body at hand adds.
+    Raises Unsupported on operations that this author does not write.
+    """
+
+    def __init__(self, body: Body, buffers: dict[str, torch.dtype]) -> None:
+        self.body = body
+        self.buffers = buffers
+        self.mask: Value | None = None
+        self.order: SumOrder | None = None
+        self._constants: dict[int, set[torch.dtype]] = {}  # number of a constant → the dtypes that it was asked for in
+
+    def _default(self, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if name not in EXPRESSIONS or kwargs or not all(isinstance(a, Value) for a in args):
+            raise Unsupported(f"TorchInductor's operation {name}")
+        dtype = _dtype_of(name, args)
+        half = _common_half(args) if name in EXACT else None
+        if name in ("maximum", "minimum", "relu") and any(a.dtype == torch.bool for a in args):
+            raise Unsupported(f"{name} of bools")
+        first = 1 if name == "where" else 0
+        if name in COMPARISONS:
+            args = tuple(map(self._as_compared, args))
+        if name not in TO_BOOL:
+            args = args[:first] + tuple(self._promoted(a, dtype) for a in args[first:])
+        if name == "add" and (contracted := self._normalisation(args)):
+            return contracted
+        if dtype == torch.float32 and (name == "sqrt" or (name == "truediv" and args[1].op != "constant")):
+            name = {"sqrt": "sqrt_rn", "truediv": "div_rn"}[name]  # Triton's own are approximations, eager's are not
+        if name == "pow" and dtype == torch.float32 and args[1].op == "constant" and args[1].detail == -0.5:
+            name, args = "rsqrt", args[:1]  # as eager computes it
+        return self.body.value(name, args, dtype, half=half)
+
+    def _normalisation(self, args: tuple[Value, ...]) -> Value | None:
+        """`(x - mean) * rsqrt(var + eps) * w + b` rounded as in eager's CUDA kernels, which contract it.
+
+        Batch norm is `fma(w * (x - mean), r, b)` there, bit for bit; layer norm `fma((x - mean) * r, w, b)`. A last bit
+        of difference would not matter by itself, but a half type or a TF32 convolution behind it magnifies it.
+        """
+        scaled, shift = args
+        if scaled.op != "mul" or scaled.args[0].op != "mul":
+            return None
+        (centred, inverse), weight = scaled.args[0].args, scaled.args[1]
+        inverse = self._inverse_root(inverse)
+        if centred.op != "sub" or inverse is None:
+            return None
+        if inverse.depth:
+            normalised = self.body.value("mul", (centred, inverse), centred.dtype)
+            return self.body.value("fma", (normalised, weight, shift), shift.dtype)
+        product = self.body.value("mul", (weight, centred), centred.dtype)
+        return self.body.value("fma", (product, inverse, shift), shift.dtype)
+
+    def _inverse_root(self, value: Value) -> Value | None:
+        """rsqrt(x), as eager computes it; torch 2.11 lowers batch norm's to 1 / sqrt(x) * 1."""
+        if value.op == "mul" and value.args[1].op == "constant" and value.args[1].detail == 1.0:
+            value = value.args[0]
+        if value.op == "reciprocal" and value.args[0].op == "sqrt_rn":
+            return self.body.value("rsqrt", value.args[0].args, value.dtype)
+        return value if value.op == "rsqrt" else None
+
+    def _promoted(self, value: Value, dtype: torch.dtype) -> Value:
+        """Bools and integers become numbers of the operation's type; literals need no conversion."""
+        convert = value.dtype == torch.bool or (dtype.is_floating_point and not value.dtype.is_floating_point)
+        if convert and value.dtype != dtype and value.op != "constant":
+            return self.body.value("cast", (value,), dtype)
+        return value
+
+    def constant(self, value: float, dtype: torch.dtype) -> Value:
+        found = self._constant(value, dtype)
+        self._constants.setdefault(found.number, set()).add(dtype)
+        return found
+
+    def _constant(self, value: float, dtype: torch.dtype) -> Value:
+        number = float(value) if dtype.is_floating_point else value
+        if dtype == torch.bool:
+            number = bool(value)
+        return self.body.value("constant", (), _computed(dtype), detail=number)
+
+    def _as_compared(self, value: Value) -> Value:
+        """Eager rounds a scalar to the half type with whose elements it compares it; TorchInductor of torch 2.11 does
+        not, and the answer is the other one where an element equals the rounded scalar."""
+        dtypes = self._constants.get(value.number, set()) if value.op == "constant" else set()
+        if not dtypes & set(HALF):
+            return value
+        if len(dtypes) > 1:
+            raise Unsupported("a constant that is compared in one dtype and used in another")
+        return self._constant(torch.tensor(value.detail, dtype=next(iter(dtypes))).item(), torch.float32)
+
+    def index_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> Value:
+        index = simplified(expr, self.body.ranges)
+        if not within(index, self.body.ranges, dtype):  # source counts in 32 bits, and neither wraps around nor rounds
+            raise Unsupported(f"positions that {dtype} or 32 bits may not hold")
+        return self.body.value("index", (), _computed(dtype), index=index)
+
+    def load(self, name: str, index: sympy.Expr) -> Value:
+        if name in self.body.stored:
+            return self.body.stored[name]
+        if name not in self.buffers:
+            raise Unsupported("a kernel that reads a constant tensor")
+        dtype = self.buffers[name]
+        if dtype not in _DTYPES:
+            raise Unsupported(f"loads of {dtype}")
+        half = dtype if dtype in HALF else None
+        args = () if self.mask is None else (self.mask,)
+        index = simplified(index, self.body.ranges)
+        masked = self.mask is not None
+        return self.body.value("load", args, _computed(dtype), detail=(name, dtype, masked), index=index, half=half)
+
+    def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
+        if mode is not None:
+            raise Unsupported(f"stores that accumulate ({mode})")
+        self._store(name, index, value)
+
+    def store_reduction(self, name: str, index: sympy.Expr, value: Value) -> None:
+        self._store(name, index, value)
+
+    def _store(self, name: str, index: sympy.Expr, value: Value) -> None:
+        dtype = self.buffers[name]
+        if dtype not in _DTYPES:
+            raise Unsupported(f"stores of {dtype}")
+        self.body.stored[name] = self._to(value, dtype)
+        if value.op == "narrow" and value.detail == dtype:
+            (value,) = value.args  # storing rounds
+        self.body.stores.append(StoreValue(name, simplified(index, self.body.ranges), value))
+
+    def to_dtype(self, x: Value, dtype: torch.dtype, src_dtype: Any = None, use_compute_types: bool = True) -> Value:
+        return self._to(x, dtype)
+
+    def _to(self, x: Value, dtype: torch.dtype) -> Value:
+        if dtype not in _DTYPES:
+            raise Unsupported(f"conversion to {dtype}")
+        if dtype in HALF and x.op == "constant":
+            return self._constant(x.detail, torch.float32)  # eager keeps scalar operands in float32
+        if dtype in HALF:
+            x = self._cube_in_half(x, dtype)
+            exact = x.half == dtype or x.dtype == torch.bool
+            as_float = x if x.dtype.is_floating_point else self.body.value("cast", (x,), torch.float32, half=dtype)
+            if exact:
+                return as_float
+            return self.body.value("narrow", (as_float,), torch.float32, detail=dtype, half=dtype)
+        if x.dtype == dtype:
+            return x
+        if dtype == torch.bool:
+            zero = self.constant(0, x.dtype)
+            return self.body.value("ne", (x, zero), torch.bool)
+        return self.body.value("cast", (x,), dtype)
+
+    def _cube_in_half(self, x: Value, dtype: torch.dtype) -> Value:
+        """`x ** 3` of a half type is rounded after each product by eager's CUDA kernel."""
+        if x.op != "mul" or x.args[0].op != "mul":
+            return x
+        (first, second), third = x.args[0].args, x.args[1]
+        if not first is second is third or first.half != dtype:
+            return x
+        square = self.body.value("narrow", (x.args[0],), torch.float32, detail=dtype, half=dtype)
+        return self.body.value("mul", (square, third), torch.float32)
+
+    def trunc_to_int(self, x: Value, dtype: torch.dtype) -> Value:
+        return self.body.value("cast", (x,), dtype)
+
+    def floor_to_int(self, x: Value, dtype: torch.dtype) -> Value:
+        return self.body.value("cast", (self.body.value("floor", (x,), x.dtype),), dtype)
+
+    def ceil_to_int(self, x: Value, dtype: torch.dtype) -> Value:
+        return self.body.value("cast", (self.body.value("ceil", (x,), x.dtype),), dtype)
+
+    def round_to_int(self, x: Value, dtype: torch.dtype) -> Value:
+        return self.body.value("cast", (self.body.value("round", (x,), x.dtype),), dtype)
+
+    def masked(self, mask: Value, body: Any, other: float) -> Value:
+        outer = self.mask
+        self.mask = mask if outer is None else self.body.value("logical_and", (outer, mask), torch.bool)
+        try:
+            inside = body()
+        finally:
+            self.mask = outer
+        fill = self.constant(other, inside.dtype)
+        half = inside.half if _exact_in_half(fill) else None
+        return self.body.value("where", (mask, inside, fill), inside.dtype, half=half)
+
+    def indirect_indexing(self, x: Value, size: Any, check: bool = True, wrap_neg: bool = True) -> sympy.Symbol:
+        if wrap_neg:
+            length = self.constant(int(size), x.dtype)
+            negative = self.body.value("lt", (x, self.constant(0, x.dtype)), torch.bool)
+            wrapped = self.body.value("add", (x, length), x.dtype)
+            x = self.body.value("where", (negative, wrapped, x), x.dtype)
+        symbol = sympy.Symbol(f"indirect{x.number}", integer=True, nonnegative=True)
+        self.body.indirect[symbol] = x
+        return symbol
+
+    def check_bounds(self, expr: sympy.Expr, size: sympy.Expr, lower: bool, upper: bool) -> None:
+        """Bounds are eager's to check: where eager raises, there is nothing to compare with."""
+
+    def reduction(self, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value: Any) -> Any:
+        if kind == "welford_reduce":
+            count = self.constant(float(self.body.ranges[COLUMN]), torch.float32)
+            mean = self.body.value("truediv", (self._reduce("sum", value, dtype), count), value.dtype)
+            distance = self.body.value("sub", (value, mean), value.dtype)
+            square = self.body.value("square", (distance,), value.dtype)
+            return mean, self._reduce("sum", square, dtype), count
+        if kind == "online_softmax_reduce":
+            highest = self._reduce("max", value, dtype)
+            distance = self.body.value("sub", (value, highest), value.dtype)
+            return highest, self._reduce("sum", self.body.value("exp", (distance,), value.dtype), dtype)
+        if kind not in REDUCTIONS or not isinstance(value, Value):
+            raise Unsupported(f"TorchInductor's reduction {kind}")
+        return self._reduce(kind, value, dtype)
+
+    def _reduce(self, kind: str, value: Value, dtype: torch.dtype) -> Value:
+        result = torch.int64 if kind.startswith("arg") else _computed(dtype)
+        if kind == "any":
+            result = torch.bool
+        elif not kind.startswith("arg") and value.dtype != result:
+            value = self.body.value("cast", (value,), result)
+        half = value.half if kind in ("max", "min") else None
+        order = self.order if kind == "sum" and result == torch.float32 else None
+        return self.body.value("reduce", (value,), result, detail=kind, half=half, order=order)
+
+    def scan(self, dtypes: Any, combine_fn: Any, values: Any) -> Any:
+        raise Unsupported("TorchInductor's operation scan")
+
+
+def _computed(dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if dtype in HALF else dtype
+
+
+def _dtype_of(name: str, args: tuple[Value, ...]) -> torch.dtype:
+    if name in TO_BOOL:
+        return torch.bool
+    operands = args[1:] if name == "where" else args
+    dtype = operands[0].dtype
+    for operand in operands[1:]:
+        dtype = torch.promote_types(dtype, operand.dtype)
+    if name not in INTEGER_OR_FLOAT and not dtype.is_floating_point:
+        return torch.float32
+    return dtype
+
+
+def _common_half(args: tuple[Value, ...]) -> torch.dtype | None:
+    """The half type that holds every operand exactly, if there is one."""
+    floats = [a for a in args if a.dtype.is_floating_point]
+    halves = {a.half for a in floats if not _exact_in_half(a)}
+    return halves.pop() if len(halves) == 1 else None
+
+
+def _exact_in_half(value: Value) -> bool:
+    """Small integers and infinities are the same in every float type."""
+    if value.op != "constant":
+        return False
+    number = float(value.detail)
+    return math.isinf(number) or (abs(number) <= 256 and number.is_integer())

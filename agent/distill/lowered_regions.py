@@ -1,0 +1,47 @@
+"""Regions that have been lowered, kept: repeated blocks, the graphs of a family and those of a model share them."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from agent.distill.eager.op_effects import OpEffectsError
+from agent.distill.kernels.host_program import Sketch, sketch
+from agent.distill.kernels.index_expressions import Unsupported
+from extraction.kernels.lowering import LoweringError
+from storage.graph.as_json import to_json
+from storage.graph.record import Graph
+from storage.records import Input
+
+FAILURES = (Unsupported, LoweringError, OpEffectsError)
+"""Why a region has no program."""
+
+
+class Sketches:
+    """Lowers regions; the `capacity` that were used last are not lowered again, failed ones neither."""
+
+    def __init__(self, capacity: int = 2000) -> None:
+        self.capacity = capacity
+        self.lowered = 0  # regions that were not known
+        self._kept: OrderedDict[tuple, Sketch | tuple[type[Exception], str]] = OrderedDict()
+
+    def of(self, graph: Graph, inputs: Sequence[Input]) -> Sketch:
+        """The region's sketch. Raises one of `FAILURES`, with the same message each time."""
+        key = (to_json(graph), tuple((i.dtype, i.shape, i.stride) for i in inputs))
+        if key in self._kept:
+            self._kept.move_to_end(key)
+        else:
+            self.lowered += 1
+            self._kept[key] = _lowered(graph, inputs)
+            if len(self._kept) > self.capacity:
+                self._kept.popitem(last=False)
+        answer = self._kept[key]
+        if isinstance(answer, Sketch):
+            return answer
+        kind, message = answer
+        raise kind(message)
+
+
+def _lowered(graph: Graph, inputs: Sequence[Input]) -> Sketch | tuple[type[Exception], str]:
+    try:
+        return sketch(graph, inputs)
+    except FAILURES as error:
+        return type(error), str(error)

@@ -1,0 +1,243 @@
+"""Source of a pass module: one pattern, the kernels that replace it, and a wrapper that picks a plan by its inputs."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from agent.distill.kernels.emit import HELPERS, KernelSource
+from agent.distill.kernels.host_program import Allocation, KernelLaunch, Program, Returned, Shape, Sketch, dense
+from agent.distill.kernels.launch_configs import LaunchLimits
+from agent.distill.kernels.ordered_sums import NEEDED
+from agent.distill.kernels.text_template import merge, slot, template
+from storage.graph.record import Graph, op_name
+from storage.graph.render import render, value_name
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a pass is written. Its launches keep within `limits`.
+
+    `general`: sizes that differ between variants are arguments of the kernels, compiled once for all, not
+    constants, compiled for each.
+    """
+
+    limits: LaunchLimits = field(default_factory=LaunchLimits)
+    general: bool = False
+
+
+@dataclass(frozen=True)
+class Case:
+    """A region in one variant: the graph that is the pattern, and what replaces it there."""
+
+    graph: Graph
+    sketch: Sketch
+
+
+def pattern_source(graph: Graph) -> str:
+    """The function `pattern` for a region's graph."""
+    body = [line.removeprefix("    ") for line in render(graph).splitlines()[5:-1]]
+    returned = ", ".join(value_name(ref.index, graph.inputs) for ref in graph.output)
+    lines = [f"def pattern({_parameters(graph)}):", *_in_place_last(body), f"    return {returned}"]
+    return "\n".join(lines) + "\n"
+
+
+def _in_place_last(lines: list[str]) -> list[str]:
+    """`a += b; t = a` as `t = a; t += b`, so that `a` keeps its meaning for later lines."""
+    result = list(lines)
+    for number, line in enumerate(lines[:-1]):
+        found = re.fullmatch(r"    (\w+) (\S+=) (.*)", line)
+        if found and found[2] != "==":
+            name = lines[number + 1].strip().partition(" ")[0]
+            result[number : number + 2] = [f"    {name} = {found[1]}", f"    {name} {found[2]} {found[3]}"]
+    return result
+
+
+def _parameters(graph: Graph) -> str:
+    return ", ".join(value_name(n, graph.inputs) for n in range(graph.inputs))
+
+
+def short_names(graph: Graph, limit: int = 4) -> list[str]:
+    """Names of a graph's ops for use in identifiers, without repetition, views and indexing left out."""
+    plain = (re.sub(r"\W|^_+|_+$", "", op_name(op).rpartition(".")[2]) for op in graph.ops)
+    names = [n.strip("_") for n in plain]
+    telling = [n for n in names if n not in _QUIET] or names
+    return list(dict.fromkeys(telling))[:limit]
+
+
+_QUIET = frozenset(
+    """view reshape permute transpose expand unsqueeze squeeze flatten getitem contiguous to float chunk split dropout
+    unflatten detach t getattr""".split()
+)
+
+
+def module_source(cases: Sequence[Case], family: str, style: Style) -> str:
+    """The source of a pass module for regions of one pattern, in variants of one family."""
+    graph = cases[0].graph
+    names = short_names(graph)
+    function = "fused_" + "_".join(names)
+    kernels = _Kernels(graph, style)
+    programs = [case.sketch.program(style.limits) for case in cases]
+    for program in programs:
+        for launch in program.launches:
+            kernels.add(launch.kernel)
+    kernels.merge()
+    parameters = _parameters(graph)
+    counts = {len(program.launches) for program in programs}
+    helpers = kernels.helpers.union(*(NEEDED.get(name, ()) for name in kernels.helpers))
+    imports = ["import torch", "import triton", "import triton.language as tl", *kernels.imports()]
+    count = "one kernel" if counts == {1} else f"{' or '.join(map(str, sorted(counts)))} kernels"
+    parts = [
+        f'"""{", ".join(short_names(graph, 12))} in {count}.\n\nWritten by distill for family {family or "unnamed"}, '
+        f'{len(cases)} {"case" if len(cases) == 1 else "cases"}.\n"""\n',
+        "\n".join(imports) + "\n\nfrom passbench.launch import KernelLaunch\n",
+        pattern_source(graph),
+        f"def replacement_args({parameters}):\n    return ({parameters}{',' if graph.inputs == 1 else ''})\n",
+        *(HELPERS[name].lstrip("\n") for name in sorted(helpers)),
+        *kernels.sources,
+        *_wrapper(function, graph, programs, kernels),
+        f"def replacement_func():\n    return {function}\n",
+    ]
+    return parts[0] + "\n" + "\n\n".join(parts[1:])
+
+
+class _Kernels:
+    """The kernels of a module: those that differ in literals only become one with further parameters."""
+
+    def __init__(self, graph: Graph, style: Style) -> None:
+        self.graph, self.style = graph, style
+        self.templates: dict[str, list[str]] = {}
+        self.helpers: set[str] = set()
+        self.sources: list[str] = []
+        self.calls: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {}
+        self.ops: dict[str, tuple[int, ...]] = {}
+
+    def add(self, kernel: KernelSource) -> None:
+        key = template(kernel.text)
+        texts = self.templates.setdefault(key, [])
+        if kernel.text not in texts:
+            texts.append(kernel.text)
+        self.ops.setdefault(key, kernel.ops)
+        self.helpers |= kernel.helpers
+
+    def merge(self) -> None:
+        taken: dict[str, int] = {}
+        for key, texts in self.templates.items():
+            name = self._name(key, taken)
+            text, names, rows = merge(texts, _constant_name)
+            constants = "".join(f", {n}" if self._is_argument(n) else f", {n}: tl.constexpr" for n in names)
+            text = text.replace("KERNEL", name, 1).replace("):\n", f"{constants}):\n", 1)
+            self.sources.append(text)
+            for original, row in zip(texts, rows, strict=True):
+                self.calls[original] = (name, names, row)
+
+    def imports(self) -> list[str]:
+        """What the kernels need beside Triton's language."""
+        used = any("libdevice." in source for source in self.sources)
+        return ["from triton.language.extra import libdevice"] if used else []
+
+    def _is_argument(self, name: str) -> bool:
+        return self.style.general and name.startswith("size_")
+
+    def _name(self, key: str, taken: dict[str, int]) -> str:
+        chosen = Graph(self.graph.inputs, tuple(self.graph.ops[op] for op in self.ops[key]), None)
+        name = "_".join([*short_names(chosen), "kernel"])
+        taken[name] = taken.get(name, 0) + 1
+        return name if taken[name] == 1 else f"{name}_{taken[name]}"
+
+
+def _constant_name(number: int, before: str, literal: str) -> str:
+    kind = "dtype" if literal.startswith("tl.") else "size" if re.fullmatch(r"-?\d+", literal) else "number"
+    return f"{kind}_{number}"
+
+
+def _wrapper(function: str, graph: Graph, programs: Sequence[Program], kernels: _Kernels) -> list[str]:
+    """The table of plans and the wrapper; programs that differ in more than literals are routes of it."""
+    routes: dict[str, list[tuple[str, str]]] = {}
+    for program in programs:
+        text = _body(program, kernels)
+        entries = routes.setdefault(template(text), [])
+        key = _key(program)
+        if key not in (k for k, _ in entries):
+            entries.append((key, text))
+    table, bodies = [], []
+    for number, entries in enumerate(routes.values()):
+        body, names, rows = merge([text for _, text in entries], _plan_name, always=("    ",))
+        unpacked = f"    {', '.join(names)}{',' if len(names) == 1 else ''} = plan\n" if names else ""
+        bodies.append(unpacked + body)
+        for (key, _), row in zip(entries, rows, strict=True):
+            plan = f"({', '.join(row)},)" if row else "()"
+            table.append(f"    {key}: {plan if len(routes) == 1 else f'({number}, {plan})'},\n")
+    looked_up = ", ".join(
+        f"{n}.dtype, {n}.shape, {n}.stride()" for n in (value_name(i, graph.inputs) for i in range(graph.inputs))
+    )
+    target = "plan" if len(routes) == 1 else "route, plan"
+    head = f"@torch.fx.wrap\ndef {function}({_parameters(graph)}):\n    {target} = PLANS[{looked_up}]\n"
+    text = bodies[-1]
+    for number, body in reversed(list(enumerate(bodies[:-1]))):
+        text = f"    if route == {number}:\n{_indented(body)}{text}"
+    comment = "# dtype, shape and stride of each input -> what the wrapper launches for them\n"
+    return [f"{comment}PLANS = {{\n{''.join(table)}}}\n", head + text]
+
+
+def _indented(text: str) -> str:
+    return "".join(f"    {line}\n" for line in text.splitlines())
+
+
+def _key(program: Program) -> str:
+    return "(" + ", ".join(f"{dtype}, {shape}, {stride}" for dtype, shape, stride in program.key) + ")"
+
+
+def _body(program: Program, kernels: _Kernels) -> str:
+    lines = [f"{a.name} = {_allocated(a, program.key)}" for a in program.allocations]
+    lines += [_launch(launch, kernels) for launch in program.launches]
+    lines.append(f"return {', '.join(_returned(r) for r in program.returned)}")
+    return "".join(f"    {line}\n" for line in lines)
+
+
+def _allocated(wanted: Allocation, key: Sequence[tuple[torch.dtype, Shape, Shape]]) -> str:
+    """The call that allocates this. Where an input has the same layout, `empty_like` costs the host less."""
+    layout = wanted.dtype, wanted.shape, wanted.stride
+    if layout in key and dense(wanted.shape, wanted.stride):
+        return f"torch.empty_like(in_{list(key).index(layout)})"
+    size = f"{slot(wanted.shape)}, {slot(wanted.stride)}"
+    return f"torch.empty_strided({size}, dtype={slot(wanted.dtype)}, device=in_0.device)"
+
+
+def _launch(launch: KernelLaunch, kernels: _Kernels) -> str:
+    name, constants, row = kernels.calls[launch.kernel.text]
+    tuning = launch.kernel.tuning
+    options = dict(zip(constants, row, strict=True))
+    if tuning.column_block == 1:
+        options["BLOCK"] = tuning.row_block
+    else:
+        options |= {"ROWS": tuning.row_block, "COLUMNS": tuning.column_block}
+    options["num_warps"] = tuning.warps
+    # Contracted, a rounding between two ops of a half type would be skipped, and eager does not skip it.
+    last = "enable_fp_fusion=False"
+    grid = f"({launch.kernel.programs},)"
+    fixed = ", ".join([name, grid, *(f"{n}={v}" for n, v in options.items()), last])
+    return f"{slot(f'Launch({fixed})')}({', '.join(launch.arguments)})"
+
+
+def _returned(value: Returned) -> str:
+    if value.view is None:
+        return value.name
+    shape, stride, offset = value.view
+    if value.relative:
+        return f"{value.name}.as_strided({slot(shape)}, {slot(stride)}, {value.name}.storage_offset() + {slot(offset)})"
+    return f"{value.name}.as_strided({slot(shape)}, {slot(stride)}, {slot(offset)})"
+
+
+def _plan_name(number: int, before: str, literal: str) -> str:
+    named = re.search(r"(\w+)=$", before)
+    if named:
+        kind = named[1].lower()
+    elif literal.startswith("Launch("):
+        kind = "launch"
+    elif before.endswith("_strided("):
+        kind = "shape"
+    else:
+        kind = "stride" if literal.startswith("(") else "offset"
+    return f"{kind}_{number}"

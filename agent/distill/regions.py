@@ -1,0 +1,185 @@
+"""Which ops of a graph a pass can replace together: maximal convex groups of ops that need no library call."""
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from agent.distill.eager.op_effects import OpEffects, TensorLayout
+from storage.graph.record import Graph, Op, Ref, map_refs, refs
+
+_NARROW = ("uint8", "int8", "int16")
+
+
+@dataclass(frozen=True)
+class Region:
+    """Ops of a graph that are replaced together, and the same as a graph of its own.
+
+    `ops` are op numbers in order; `inputs` and `outputs` are value numbers of the whole graph, in order of first use
+    and of definition. `whole` is how many inputs the whole graph has.
+    """
+
+    ops: tuple[int, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    graph: Graph
+    whole: int
+
+    def value(self, number: int) -> int:
+        """The whole graph's number of a value of the region's graph."""
+        own = len(self.inputs)
+        return self.inputs[number] if number < own else self.whole + self.ops[number - own]
+
+
+def regions(graph: Graph, known: OpEffects, excluded: Collection[int]) -> list[Region]:
+    """The maximal convex connected groups of ops outside `excluded` whose boundary values are tensors, in order.
+
+    Ops that only view a boundary value for others to use stay outside. A group that eager runs without any launch is
+    left out.
+    """
+    before = _dependencies(graph, known)
+    supported = _supported(graph, known, excluded)
+    found = []
+    for ops in _components(graph, _levels(before, supported), supported, before):
+        region = region_of(graph, _with_an_input(graph, known, _without_input_views(graph, known, ops)))
+        if region and _has_tensor_boundary(region, known) and sum(known.launches[op] for op in region.ops):
+            found.append(region)
+    return found
+
+
+def region_of(graph: Graph, ops: Collection[int]) -> Region | None:
+    """The region of these ops; None if there are none or nothing reads their results."""
+    ops = sorted(ops)
+    inside = {graph.inputs + op for op in ops}
+    used = dict.fromkeys(r.index for op in ops for r in refs((graph.ops[op].args, graph.ops[op].kwargs)))
+    inputs = [number for number in used if number not in inside]
+    outputs = sorted(inside & _read_outside(graph, ops))
+    if not outputs:
+        return None
+    renumbered = {old: Ref(new) for new, old in enumerate([*inputs, *(graph.inputs + op for op in ops)])}
+
+    def renumber(ref: Ref) -> Ref:
+        return renumbered[ref.index]
+
+    kept = (graph.ops[op] for op in ops)
+    new_ops = tuple(Op(o.kind, o.target, map_refs(o.args, renumber), map_refs(o.kwargs, renumber)) for o in kept)
+    output = tuple(renumbered[number] for number in outputs)
+    return Region(tuple(ops), tuple(inputs), tuple(outputs), Graph(len(inputs), new_ops, output), graph.inputs)
+
+
+def _read_outside(graph: Graph, ops: Collection[int]) -> set[int]:
+    inside = set(ops)
+    read = {r.index for r in refs(graph.output)}
+    for number, op in enumerate(graph.ops):
+        if number not in inside:
+            read.update(r.index for r in refs((op.args, op.kwargs)))
+    return read
+
+
+def _dependencies(graph: Graph, known: OpEffects) -> list[set[int]]:
+    """For each op the earlier ops that must run before it: what it reads, and the order around writes in place."""
+    before: list[set[int]] = []
+    written = set().union(*known.writes) if known.writes else set()
+    touched: dict[int, list[int]] = {}
+    wrote: dict[int, int] = {}
+    for number, op in enumerate(graph.ops):
+        needs = {r.index - graph.inputs for r in refs((op.args, op.kwargs)) if r.index >= graph.inputs}
+        for storage in known.reads[number] & written:
+            if storage in known.writes[number]:
+                needs.update(touched.get(storage, ()))
+                wrote[storage] = number
+            elif storage in wrote:
+                needs.add(wrote[storage])
+            touched.setdefault(storage, []).append(number)
+        before.append(needs)
+    return before
+
+
+def _supported(graph: Graph, known: OpEffects, excluded: Collection[int]) -> list[bool]:
+    supported: list[bool] = []
+    # TorchInductor computes what follows from `torch.arange` in integers that do not wrap around as these do.
+    wraps = any(isinstance(value, TensorLayout) and value.dtype in _NARROW for value in known.values[graph.inputs :])
+    for number, op in enumerate(graph.ops):
+        used = list(refs((op.args, op.kwargs)))
+        fine = number not in excluded and isinstance(known.values[graph.inputs + number], TensorLayout | tuple)
+        fine = fine and graph.inputs + number not in known.on_host  # such as a factory that names no device
+        fine = fine and (bool(used) or not wraps)
+        for ref in used:
+            value = known.values[ref.index]
+            fine = fine and value is not None and ref.index not in known.on_host  # no kernel reads the CPU's memory
+            if isinstance(value, tuple) and ref.index >= graph.inputs:
+                fine = fine and supported[ref.index - graph.inputs]
+        supported.append(fine)
+    return supported
+
+
+def _levels(before: list[set[int]], supported: list[bool]) -> list[int]:
+    """A level for each op such that supported ops of one level never depend on each other through unsupported ones.
+
+    Levels grow by one wherever a path changes between supported and unsupported; an op then moves to the latest level
+    that its users allow, so that it joins the group that needs it.
+    """
+    levels = []
+    for number, needs in enumerate(before):
+        steps = (levels[n] + (supported[n] != supported[number]) for n in needs)
+        levels.append(max(steps, default=0))
+    latest: dict[int, int] = {}
+    for number in reversed(range(len(before))):
+        if supported[number] and number in latest:
+            levels[number] = max(levels[number], latest[number])
+        for needed in before[number]:
+            allowed = levels[number] - (supported[needed] != supported[number])
+            latest[needed] = min(latest.get(needed, allowed), allowed)
+    return levels
+
+
+def _components(graph: Graph, levels: list[int], supported: list[bool], before: list[set[int]]) -> list[set[int]]:
+    """Supported ops of one level that are connected, in order of their first op."""
+    group: dict[int, set[int]] = {}
+    for number, needs in enumerate(before):
+        if not supported[number]:
+            continue
+        merged = {number}
+        for needed in needs:
+            if supported[needed] and levels[needed] == levels[number]:
+                merged |= group[needed]
+        for member in merged:
+            group[member] = merged
+    unique = {id(ops): ops for ops in group.values()}
+    return sorted(unique.values(), key=min)
+
+
+def _without_input_views(graph: Graph, known: OpEffects, ops: set[int]) -> set[int]:
+    """`ops` less those whose result shares memory with an input of the group and is read outside of it."""
+    ops = set(ops)
+    while True:
+        read = _read_outside(graph, ops)
+        own = {s for op in ops for s in known.writes[op]}
+        for op in sorted(ops):
+            result = known.values[graph.inputs + op]
+            outer = {
+                known.values[r.index].storage
+                for other in ops
+                for r in refs((graph.ops[other].args, graph.ops[other].kwargs))
+                if r.index - graph.inputs not in ops and isinstance(known.values[r.index], TensorLayout)
+            }
+            shares = isinstance(result, TensorLayout) and result.storage in outer and result.storage not in own
+            if shares and graph.inputs + op in read:
+                ops.remove(op)
+                break
+        else:
+            return ops
+
+
+def _with_an_input(graph: Graph, known: OpEffects, ops: set[int]) -> set[int]:
+    """`ops`; if they read nothing from outside, less the smallest tensor among those made without operands: what is
+    computed of constants alone would not know its device."""
+    read = {op: {r.index - graph.inputs for r in refs((graph.ops[op].args, graph.ops[op].kwargs))} for op in ops}
+    made = [op for op in sorted(ops) if not read[op]]
+    if not made or not all(numbers <= ops for numbers in read.values()):
+        return ops
+    return ops - {min(made, key=lambda op: math.prod(known.values[graph.inputs + op].shape))}
+
+
+def _has_tensor_boundary(region: Region, known: OpEffects) -> bool:
+    boundary = [known.values[number] for number in region.inputs + region.outputs]
+    return bool(region.inputs) and all(isinstance(value, TensorLayout) for value in boundary)

@@ -1,0 +1,47 @@
+"""Which ops a kernel of this author may round otherwise than eager does, and what to do about it.
+
+`benchmarks/agent/h200_distill/rounding.txt` compares single operations bit by bit. Arithmetic, square roots and
+conversions are the same. A sum depends on its order, and functions such as `exp` are approximations that differ from
+CUDA's: a last bit, which a half type or a cancellation behind it may magnify beyond what PassBench tolerates.
+"""
+
+from dataclasses import replace
+from enum import IntEnum
+
+from agent.distill.kernels.exact import FUNCTIONS, exact
+from agent.distill.kernels.host_program import Sketch
+from agent.distill.kernels.value_graph import Value
+
+_FUNCTIONS = FUNCTIONS | frozenset("exp2 expm1 erf erfc log log2 log10 pow tan".split())
+_SUMS = ("sum", "prod")
+
+
+class Rounding(IntEnum):
+    """What is done for the sake of the same bits, least first."""
+
+    ANY = 0
+    """Nothing."""
+    EXACT = 1
+    """Kernels add in eager's order, where it is known, and have its functions; what else adds is left to it."""
+    SUMS = 2
+    """All ops that add or multiply along a dimension are left to eager; functions are its own."""
+    FUNCTIONS = 3
+    """Ops that need a transcendental function are left to it, too."""
+
+
+def rounded(sketch: Sketch, rounding: Rounding) -> Sketch | None:
+    """The sketch with kernels that round as `rounding` says; None where it leaves to eager what they do."""
+    if rounding is Rounding.ANY:
+        return sketch
+    if any(_differs(value, rounding) for body in sketch.bodies for value in body.values()):
+        return None
+    bodies = [exact(body) for body in sketch.bodies]
+    return None if None in bodies else replace(sketch, bodies=tuple(bodies))
+
+
+def _differs(value: Value, rounding: Rounding) -> bool:
+    if not value.dtype.is_floating_point:
+        return False
+    if value.op == "reduce":
+        return value.detail in _SUMS and (rounding > Rounding.EXACT or value.order is None)
+    return rounding >= Rounding.FUNCTIONS and value.op in _FUNCTIONS

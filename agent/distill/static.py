@@ -1,0 +1,49 @@
+"""The offline author: TorchInductor's kernels for the fusible parts of a task, written out as a readable pass.
+
+Every variant is cut into regions that need no library call. A region is lowered by itself and its kernels are written
+as Triton source; regions with the same pattern share a module, whose wrapper picks a plan by its inputs. Nothing is
+measured here: which regions are worth a kernel is what `agent.distill.cost` expects. `agent.distill.tuned` measures.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.author import Submission
+from agent.distill.candidates import Options
+from agent.distill.lowered_regions import Sketches
+from agent.distill.pass_source import Style
+from agent.distill.rounding import Rounding
+from agent.distill.task_plan import Kind, Task
+from storage.records import Sample
+
+MARGIN = 1.0
+"""Microseconds a call that a region must be expected to save."""
+
+
+@dataclass
+class Distill:
+    """Writes one pass for all variants of a sample, or declines where it would not be faster. Regions are looked for no
+    longer than `seconds` of the processor's time, so that what it writes does not depend on what else is running."""
+
+    name: str = "distill"
+    margin: float = MARGIN
+    style: Style = field(default_factory=Style)
+    seconds: float = 60.0
+    sketches: Sketches = field(default_factory=Sketches, repr=False, compare=False)
+
+    def write(self, sample: Sample, directory: Path) -> Submission:
+        """A pass for all variants of the sample, or the reason why there is none.
+
+        A variant that no module matches scores as a failure. So either every variant has a match, or the sample is
+        declined; it is declined, too, where a call is not expected to gain.
+        """
+        task = self.task(sample, self.margin)
+        return task.write(task.likely(self.margin), self.style, directory)
+
+    def task(self, sample: Sample, margin: float, rounding: Mapping[Kind, Rounding] | None = None) -> Task:
+        """The sample with its regions that might save `margin` microseconds, without what `rounding` leaves to eager in
+        the graphs of each kind; by default nothing."""
+        options = Options(margin, time.thread_time() + self.seconds)
+        return Task.of(sample, options, self.sketches, rounding)

@@ -1,0 +1,246 @@
+"""The offline author where there is a GPU: `distill`'s regions, and what PassBench measures decides.
+
+It starts from what `distill` expects to be best and departs from it one step at a time (a region more or less, other
+block sizes and warps, sizes as arguments), on a few variants of the sample, until its time is up. Where that is wrong
+at t = −5, it starts again without the ops that a kernel rounds otherwise than eager does (`agent.distill.rounding`), in
+the variants that are wrong and those that a pattern cannot tell from them. A pass that is wrong, or not clearly faster
+than eager, is not submitted.
+"""
+
+import math
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from agent.author import Attempt, Submission
+from agent.distill.hill_climb import Search
+from agent.distill.kernels.launch_configs import choose
+from agent.distill.pass_source import Style
+from agent.distill.rounding import Rounding
+from agent.distill.static import Distill
+from agent.distill.task_plan import Kind, Task, kinds
+from passbench.result import VariantResult
+from storage.graph.as_json import to_json
+from storage.records import Sample, Variant
+
+LEVEL = -5
+"""The tolerance level at which a pass must be right in every measured variant."""
+
+LONG = 3.0
+"""Microseconds from which on a kernel's blocks and warps are worth a search: shorter ones hide behind the host."""
+
+_STAGES = 3
+"""Steps of a sweep that are loaded at once, where that is tried."""
+
+
+@dataclass(frozen=True)
+class SearchChoice:
+    """A pass that could be written for a task: the patterns to replace, sorted, and how."""
+
+    patterns: tuple[str, ...]
+    style: Style
+
+
+Levels = Mapping[Kind, Rounding]
+"""What the graphs of each kind leave to eager."""
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best choice found, and what the task that has its patterns leaves to eager."""
+
+    choice: SearchChoice
+    levels: Levels
+
+
+@dataclass(frozen=True)
+class SearchTrial:
+    """Measures choices of a task, which leaves `levels` to eager, on some variants; those that come down to the same
+    source once: `known` has the results by source. `start` is the choice that is expected to be best. `kinds` are those
+    of all graphs of the sample."""
+
+    task: Task
+    levels: Levels
+    start: SearchChoice
+    variants: Sample
+    attempt: Attempt
+    kinds: Mapping[str, Kind]
+    known: dict[str, Sequence[VariantResult]] = field(default_factory=dict)
+
+    def score(self, choice: SearchChoice) -> float | None:
+        """The speedup; None where a variant failed, is wrong, or has no pass."""
+        return speedup(self._results(choice))
+
+    def wrong(self, choice: SearchChoice) -> set[Kind]:
+        """The kinds with a variant that failed or is wrong, and then those of which no variant is measured; all, where
+        there is no result."""
+        results, everything = self._results(choice), set(self.kinds.values())
+        if len(results) != len(self.variants.variants):
+            return everything
+        measured = [self.kinds[to_json(variant.graph)] for variant in self.variants.variants]
+        wrong = {kind for kind, result in zip(measured, results, strict=True) if not is_right(result)}
+        return wrong | (everything - set(measured)) if wrong else wrong
+
+    def _in_words(self, choice: SearchChoice) -> str:
+        rounding = ", ".join(sorted({level.name.lower() for level in self.levels.values()}))
+        return f"{len(choice.patterns)} patterns, {choice.style}, rounding {rounding}"
+
+    def _results(self, choice: SearchChoice) -> Sequence[VariantResult]:
+        with tempfile.TemporaryDirectory(prefix="passnet-") as scratch:
+            directory = Path(scratch) / "pass"
+            if self.task.write(choice.patterns, choice.style, directory).pass_dir is None:
+                return ()
+            source = "".join(file.read_text("utf-8") for file in sorted(directory.iterdir()))
+            if source not in self.known:
+                self.known[source] = self.attempt.measure(self.variants, directory)
+                self.attempt.say(f"{self._in_words(choice)}: {_answer(self.known[source])}")
+        return self.known[source]
+
+
+@dataclass
+class Tuned:
+    """`seconds` is what measuring one sample may take, `probes` how many of its variants are measured, `reach` how many
+    microseconds a call a region may be expected to cost and still be tried. `found` has the answers by family: a family
+    is searched once."""
+
+    distill: Distill = field(default_factory=Distill)
+    name: str = "distill"
+    seconds: float = 60.0
+    probes: int = 6
+    reach: float = 15.0
+    found: dict[str, Best | None] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What decides how attempts go; there is no model."""
+        return {"model": "", "seconds": self.seconds, "probes": self.probes, "reach": self.reach}
+
+    def begin(self, saved: Iterable[Mapping[str, Any]]) -> None:
+        """Start a run. Nothing goes on from trajectories: a sample's search is shorter than what saves it."""
+        self.found.clear()
+
+    def write(self, sample: Sample, directory: Path) -> Submission:
+        """The pass that is expected to be best; nothing is measured."""
+        return self.distill.write(sample, directory)
+
+    def attempt(self, sample: Sample, directory: Path, attempt: Attempt) -> Submission:
+        """The best pass found; without a GPU what `distill` writes."""
+        if not attempt.device.startswith("cuda"):
+            return self.write(sample, directory)
+        task = self.distill.task(sample, -self.reach)
+        start = self._start(task)
+        if not start.patterns:
+            return task.write((), start.style, directory)
+        if sample.family_hash not in self.found:
+            self.found[sample.family_hash] = self._best(task, sample, attempt)
+        best = self.found[sample.family_hash]
+        if best is None:
+            return Submission("eager", reason="no pass that was measured is right and faster than eager")
+        if any(best.levels.values()):
+            task = self.distill.task(sample, -self.reach, best.levels)
+        known = [pattern for pattern in best.choice.patterns if pattern in task.gains()]
+        return task.write(known, best.choice.style, directory)
+
+    def _best(self, task: Task, sample: Sample, attempt: Attempt) -> Best | None:
+        """Looks first around the first start that is right, then around the whole, which may be right in part."""
+        end = time.monotonic() + self.seconds
+        graphs = kinds(sample.variants)
+        probed, more = (replace(sample, variants=spread(sample.variants, n)) for n in (self.probes, 2 * self.probes))
+        levels = dict.fromkeys(graphs.values(), Rounding.ANY)
+        trial = whole = SearchTrial(task, levels, self._start(task), probed, attempt, graphs)
+        best, score = None, 0.0
+
+        def look(trial: SearchTrial) -> set[Kind]:
+            """Searches around the start; what is found is the best if it is right again and no other is better.
+            Returns the kinds that are not right again."""
+            nonlocal best, score
+            search = Search(trial.score, partial(steps, trial.task), end - time.monotonic())
+            choice = search.run(trial.start)
+            if choice is None or (search.measured[choice] or 0.0) <= score:
+                return set()
+            wrong = replace(trial, variants=more, known={}).wrong(choice)
+            if not wrong:
+                best, score = Best(choice, trial.levels), search.measured[choice] or 0.0
+            return wrong
+
+        while trial.start.patterns:
+            wrong = trial.wrong(trial.start) or look(trial)
+            if not wrong or time.monotonic() >= end:
+                break
+            levels = {kind: _raised(level) if kind in wrong else level for kind, level in trial.levels.items()}
+            if levels == trial.levels:
+                look(trial)  # parts of it may be right
+                break
+            task = self.distill.task(sample, -self.reach, levels)
+            trial = replace(trial, task=task, levels=levels, start=self._start(task))
+        if trial is not whole and (best is None or time.monotonic() < end):
+            look(whole)
+        return best
+
+    def _start(self, task: Task) -> SearchChoice:
+        patterns = task.likely(self.distill.margin) or task.likely(-math.inf)
+        return SearchChoice(tuple(sorted(patterns)), self.distill.style)
+
+
+def _raised(level: Rounding) -> Rounding:
+    return Rounding(min(level + 1, max(Rounding)))
+
+
+def is_right(result: VariantResult) -> bool:
+    """Whether a variant ran and is right at `LEVEL`."""
+    return result.status == "ok" and result.t_min is not None and result.t_min <= LEVEL
+
+
+def speedup(results: Sequence[VariantResult]) -> float | None:
+    """The geometric mean of the end-to-end speedups; None where a variant failed or is wrong at `LEVEL`."""
+    speedups = [result.speedup("e2e") for result in results]
+    if not results or not all(map(is_right, results)) or None in speedups:
+        return None
+    return math.exp(math.fsum(map(math.log, speedups)) / len(speedups))
+
+
+def _answer(results: Sequence[VariantResult]) -> str:
+    """The speedup, or how right each variant is."""
+    score = speedup(results)
+    return f"{score:.3f}" if score else f"no answer, {[r.t_min if r.status == 'ok' else r.status for r in results]}"
+
+
+def spread(variants: Sequence[Variant], count: int) -> tuple[Variant, ...]:
+    """At most `count` of the variants, evenly spaced from the smallest inputs to the largest."""
+    ordered = sorted(variants, key=lambda v: (sum(math.prod(i.shape) for i in v.inputs), v.variant_hash))
+    if len(ordered) <= count:
+        return tuple(ordered)
+    last = len(ordered) - 1
+    return tuple(ordered[round(n * last / (count - 1))] for n in range(count)) if count > 1 else (ordered[-1],)
+
+
+def steps(task: Task, choice: SearchChoice) -> Iterator[SearchChoice]:
+    """Choices that differ from this one in one respect, what usually matters most first."""
+    style, limits = choice.style, choice.style.limits
+    gains = task.gains()
+    for pattern in sorted(choice.patterns, key=lambda p: gains[p]):
+        rest = tuple(p for p in choice.patterns if p != pattern)
+        if task.covers(rest):
+            yield SearchChoice(rest, style)
+    for pattern in gains:
+        if pattern not in choice.patterns:
+            yield SearchChoice(tuple(sorted((*choice.patterns, pattern))), style)
+    if task.longest() < LONG:
+        return
+    kernels = task.kernels()
+    if any(kernel.flat is not None for kernel in kernels):  # tiled for the sake of its accesses
+        yield SearchChoice(choice.patterns, replace(style, limits=replace(limits, tiles=not limits.tiles)))
+    for factor in (2.0, 0.5):
+        yield SearchChoice(choice.patterns, replace(style, limits=replace(limits, work=limits.work * factor)))
+    for factor in (2.0, 0.5):
+        yield SearchChoice(choice.patterns, replace(style, limits=replace(limits, warps=limits.warps * factor)))
+    yield SearchChoice(choice.patterns, replace(style, limits=replace(limits, persistent=limits.persistent // 4)))
+    if any(choose(kernel, limits).loops for kernel in kernels):
+        yield SearchChoice(
+            choice.patterns, replace(style, limits=replace(limits, stages=_STAGES if limits.stages == 1 else 1))
+        )
+    yield SearchChoice(choice.patterns, replace(style, general=not style.general))

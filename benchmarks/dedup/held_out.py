@@ -1,0 +1,111 @@
+"""A version of fusible samples whose families occur in none of the models that the offline author was developed on.
+
+    python3 benchmarks/extraction/trace_corpus.py --catalog CATALOG --catalog KNOWN --data DIR
+    python -m benchmarks.dedup.held_out --catalog benchmarks/extraction/held_out.txt \
+        --known benchmarks/extraction/corpus.txt \
+        --data DIR
+
+Cuts the traces of both catalogues, keeps the fusible subgraphs of the first of which no part of the second has the
+family, draws families at random and varies those. All samples are for evaluation. Models that DIR holds no trace of are
+left out, and counted. Killed and run again, it goes on with the shards that are done.
+"""
+
+import argparse
+import json
+import logging
+import random
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from dedup.database import Engine, parquet
+from dedup.hashes import family_hash
+from dedup.rows import stream, write
+from dedup.samples import choose_samples
+from extraction.pool.client import Pool
+from extraction.sources.catalog import read_catalog
+from extraction.tracing.trace_store import TraceStore
+from flows.build.dataset_rows import dataset_tables
+from flows.build.subgraphs import VARY_SUBGRAPHS, Subgraphs, cut, vary, working
+from flows.build.traced import Traced, find_traces
+from flows.build_dataset import summary_of_build
+from storage.records import Variant
+from storage.schema import SUBGRAPHS
+from storage.versions.store import Store
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    traces = TraceStore(arguments.data / "traces")
+    new, known = (held(traces, catalog) for catalog in (arguments.catalog, arguments.known))
+    with (
+        working(arguments.data, new) as work,
+        Engine(work / "engine") as engine,
+        Pool(workers=arguments.workers, timeout_s=arguments.timeout, memory_mb=arguments.memory) as pool,
+    ):
+        seen = families(cut(known, work / "known", pool, engine).paths)
+        file = cut(new, work, pool, engine).files["fusible"]
+        unseen = sorted(families([file]) - seen)
+        drawn = set(random.Random(0).sample(unseen, min(arguments.families, len(unseen))))
+        print(f"{len(unseen)} fusible families that the other catalogue has not, {len(drawn)} drawn", flush=True)
+        if not drawn:
+            raise SystemExit(f"every fusible family of {arguments.catalog} is one of {arguments.known}, too")
+        chosen = work / "drawn.parquet"
+        write(chosen, of_families(file, drawn), SUBGRAPHS, {}, VARY_SUBGRAPHS)
+        subgraphs = Subgraphs({"fusible": chosen}, 0, Counter())
+        variants = vary(subgraphs, work, pool, engine)
+        quotas = {"eval_fusible": 10**6, "eval_typical": 10**6, "eval_sole_op": 10**6, "max_share": 1.0}
+        choice = choose_samples(engine, parquet(variants.paths), **quotas)
+        summary = summary_of_build(new, subgraphs, variants, choice)
+        version, _ = Store(arguments.data).publish(
+            dataset_tables(new.models, variants.files, choice, engine),
+            kind="build",
+            parent=None,
+            parameters={"catalog": arguments.catalog, "known": arguments.known, "families": len(drawn)},
+            summary=summary,
+            flow_run=None,
+        )
+    print(json.dumps({"version": str(version.path), **summary}, indent=1))
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--catalog", required=True, help="models to take samples of")
+    parser.add_argument("--known", required=True, help="models whose families are left out")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--families", type=int, default=150, help="families that are varied at most")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--timeout", type=float, default=1800.0, help="seconds a shard")
+    parser.add_argument("--memory", type=int, default=8_192, help="MiB a shard")
+    return parser.parse_args()
+
+
+def held(traces: TraceStore, catalog: str) -> Traced:
+    """The traces of a catalogue's models, of those that are traced."""
+    entries = read_catalog(catalog, None)
+    missing = {entry.text for entry in traces.missing(entries)}
+    print(f"{catalog}: {len(entries)} models, {len(missing)} of them without a trace", flush=True)
+    return find_traces(traces, [entry for entry in entries if entry.text not in missing])
+
+
+def families(files: Iterable[Path]) -> set[str]:
+    """The families in files of subgraphs that are not varied yet."""
+    return {name for file in files for batch in stream(file) for name in families_of(batch)}
+
+
+def families_of(batch: pa.RecordBatch) -> list[str]:
+    """The family of each row: it has none before it is varied."""
+    return [family_hash(Variant.from_row(row).graph) for row in batch.to_pylist()]
+
+
+def of_families(file: Path, names: Collection[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of these families, in the order of the file."""
+    for batch in stream(file):
+        yield batch.filter(pa.array([name in names for name in families_of(batch)], pa.bool_()))
+
+
+if __name__ == "__main__":
+    main()

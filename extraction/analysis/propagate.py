@@ -1,0 +1,190 @@
+"""Fake-tensor propagation: what every value of a graph is, which ops share memory, and which change it. Nothing runs.
+
+Each op is called once on fake tensors (shape, stride and dtype without data), so a graph that propagates is one whose
+ops accept what they are given; an op that does not says why by category.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses import FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+)
+
+from extraction.analysis.dtype_rules import check_dtypes
+from extraction.analysis.values import OtherValue, TensorValue, ValueInfo
+from storage.graph import targets
+from storage.graph.effects import writes
+from storage.graph.record import Graph, GraphError, Op, Ref, RunDevice, Value, map_refs
+from storage.records import Input, Output, dtype_name, dtype_of
+
+_DEVICE = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Propagated:
+    """`values[n]` describes value n of the graph (inputs first); `mutated[n]` are the storages that op n changes."""
+
+    values: tuple[ValueInfo, ...]
+    mutated: tuple[frozenset[int], ...]
+
+
+@dataclass(frozen=True)
+class Invalid:
+    """Why a graph does not accept these inputs: op number, category of cause, and the op's own message.
+
+    `cause` is one of "target" (not in the allowlist), "graph" (malformed), "dtype", "data dependent", "not
+    implemented", "layout" and "shape or argument".
+    """
+
+    cause: str
+    op: int
+    message: str
+
+
+def propagate(graph: Graph, inputs: Sequence[Input]) -> Propagated | Invalid:
+    """Describes every value of `graph` on inputs of these dtypes, shapes and strides; `Invalid` if an op refuses.
+
+    Raises ValueError if there are not as many inputs as the graph has.
+    """
+    if len(inputs) != graph.inputs:
+        raise ValueError(f"{len(inputs)} inputs for a graph of {graph.inputs}")
+    run = _Run()
+    with torch.no_grad(), quiet(), FakeTensorMode(allow_non_fake_inputs=True):
+        for spec in inputs:
+            run.add(torch.empty_strided(spec.shape, spec.stride, dtype=dtype_of(spec.dtype), device=_DEVICE))
+        try:
+            for number, op in enumerate(graph.ops):
+                try:
+                    run.step(op)
+                except Exception as error:  # any op may refuse its arguments, each with an exception of its own
+                    return Invalid(_cause(error), number, f"{type(error).__name__}: {error}"[:300])
+        finally:
+            run.leave_contexts()
+    return Propagated(tuple(run.infos), tuple(run.mutated))
+
+
+def outputs_of(graph: Graph, propagated: Propagated) -> tuple[Output, ...] | None:
+    """The graph's outputs, flattened; None if one of them is not a tensor."""
+    outputs = []
+    for item in graph.output if isinstance(graph.output, tuple | list) else (graph.output,):
+        info = propagated.values[item.index] if isinstance(item, Ref) else None
+        if not isinstance(info, TensorValue):
+            return None
+        outputs.append(Output(info.dtype, info.shape, info.stride))
+    return tuple(outputs)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Fake tensors log a traceback for every op that refuses its arguments; here that is an answer, not an accident."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+class _Run:
+    """The values so far, kept alive so that storages keep their identity."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self.infos: list[ValueInfo] = []
+        self.mutated: list[frozenset[int]] = []
+        self._storages: dict[int, int] = {}
+        self._contexts: list[Any] = []
+
+    def add(self, value: Any) -> None:
+        self.infos.append(self._describe(value))
+        self.values.append(value)
+
+    def step(self, op: Op) -> None:
+        arguments = [ref.index for ref in dict.fromkeys(_refs(op))]
+        before = [(t, t._version) for index in arguments for t in _tensors(self.values[index])]
+        check_dtypes(op, self.infos)
+        args, kwargs = (_resolve(map_refs(part, self._value)) for part in (op.args, op.kwargs))
+        if op.kind == "method":
+            result = getattr(args[0], targets.check_method(op.target))(*args[1:], **kwargs)
+        else:
+            result = targets.resolve(op.target)(*args, **kwargs)
+        if op.target.endswith("._enter_autocast"):
+            self._contexts.append(result)
+        elif op.target.endswith("._exit_autocast"):
+            self._contexts = [c for c in self._contexts if c is not args[0]]
+        changed = {self._storage(t) for t, version in before if t._version != version}
+        for ref in writes(op):  # running statistics change without a new version
+            changed |= self.infos[ref.index].storages
+        self.mutated.append(frozenset(changed))
+        self.add(result)
+
+    def leave_contexts(self) -> None:
+        for mode in reversed(self._contexts):
+            torch.amp.autocast_mode._exit_autocast(mode)
+
+    def _value(self, ref: Ref) -> Any:
+        return self.values[ref.index]
+
+    def _storage(self, tensor: torch.Tensor) -> int:
+        return self._storages.setdefault(tensor.untyped_storage()._cdata, len(self._storages))
+
+    def _describe(self, value: Any) -> ValueInfo:
+        if isinstance(value, torch.Tensor):
+            if value.layout != torch.strided:
+                raise NotImplementedError(f"a result of layout {value.layout}")
+            stride = tuple(int(s) for s in value.stride())
+            shape = tuple(int(s) for s in value.shape)
+            return TensorValue(dtype_name(value.dtype), shape, stride, self._storage(value))
+        return OtherValue(type(value).__name__, frozenset(self._storage(t) for t in _tensors(value)))
+
+
+def _refs(op: Op) -> list[Ref]:
+    found: list[Ref] = []
+    map_refs((op.args, op.kwargs), found.append)
+    return found
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, tuple | list):
+        return [tensor for item in value for tensor in _tensors(item)]
+    return []
+
+
+def _resolve(value: Value) -> Any:
+    if isinstance(value, RunDevice):
+        return _DEVICE
+    if type(value) is tuple or type(value) is list:
+        return type(value)(_resolve(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _resolve(item) for key, item in value.items()}
+    return value
+
+
+_DTYPE_WORDS = ("dtype", "scalar type", "ScalarType", "same type", "not implemented for '", "Half", "BFloat16", "Float")
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, targets.TargetError):
+        return "target"
+    if isinstance(error, GraphError):
+        return "graph"
+    if isinstance(error, DataDependentOutputException | DynamicOutputShapeException):
+        return "data dependent"
+    if "layout" in str(error):
+        return "layout"
+    if any(word in str(error) for word in _DTYPE_WORDS):
+        return "dtype"
+    if isinstance(error, UnsupportedOperatorException | NotImplementedError):
+        return "not implemented"
+    return "shape or argument"

@@ -1,0 +1,215 @@
+"""Which ops share a kernel: one lowering of a graph through TorchInductor, up to its scheduler, no code generated.
+
+The graph is traced to ATen on fake tensors (every ATen node remembers the op it came from), lowered to TorchInductor's
+loop IR and scheduled by the Triton backend's fusion rules. Nothing runs, and no GPU is needed. The device is one of
+
+- "reference": a GPU of fixed properties (`extraction.kernels.reference_gpu`). The answer is the same on every machine.
+- "cuda": the GPU of this machine, whose number of multiprocessors decides which reductions are split.
+- "cpu": CPU tensors under the Triton backend. It differs from a GPU: a convolution's bias belongs to the library call
+  and not to a generated kernel behind it; `cat` writes part by part instead of in one kernel; reductions are split by
+  the number of this machine's CPU cores; attention is another library call, with other wishes for its operands' layout.
+
+All three leave out what `torch.compile` does to the ATen graph before it is lowered (patterns such as an addition
+behind a matrix product that becomes `addmm`), and its change of convolutions to channels-last.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import fx
+from torch._inductor import config as inductor_config
+from torch._inductor.debug import DebugContext
+from torch._inductor.decomposition import select_decomp_table
+from torch._inductor.fx_passes.post_grad import view_to_reshape
+from torch._inductor.graph import GraphLowering
+from torch._inductor.ir import MultiOutput
+from torch._inductor.lowering import lowerings
+from torch._inductor.scheduler import BaseSchedulerNode, ExternKernelSchedulerNode, NopKernelSchedulerNode
+from torch._inductor.virtualized import V
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+
+from extraction.analysis.prepared import prepare
+from extraction.analysis.propagate import Invalid
+from extraction.kernels import reference_gpu
+from extraction.kernels.shared_kernels import CAT, early, is_view, pointwise_ops, with_shared_results
+from storage.errors import PassNetError
+from storage.graph.as_fx import to_module
+from storage.graph.record import Graph
+from storage.records import Input, TracedGraph, dtype_of
+
+Decompositions = Mapping[torch._ops.OperatorBase, Callable[..., Any]]
+"""ATen overload → a function that computes the same of simpler ops."""
+
+
+class LoweringError(PassNetError):
+    """TorchInductor cannot lower this graph; the message carries its reason."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One scheduled kernel: `kind` is "generated" (Triton), "extern" (a library call) or "nop" (planning).
+
+    `ops` are the numbers of the ops whose computation it contains, recomputed ones included, and of those through whose
+    views it reads; `node` is TorchInductor's scheduler node.
+    """
+
+    kind: str
+    ops: tuple[int, ...]
+    node: BaseSchedulerNode
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """Kernels in execution order, with what they were scheduled from; `device` says for which device, in words."""
+
+    kernels: tuple[Kernel, ...]
+    lowering: GraphLowering
+    aten: fx.GraphModule
+    device: str = ""
+
+
+@contextmanager
+def lowered(
+    graph: Graph, inputs: Sequence[Input], device: str = "cpu", decompositions: Decompositions | None = None
+) -> Iterator[Lowered]:
+    """Yields the `Lowered` form of a graph; TorchInductor's context is alive inside the `with` block only.
+
+    `device` is "cpu", "cuda" or "reference", see above. `decompositions` are used in place of TorchInductor's own.
+
+    Raises LoweringError where TorchInductor cannot trace or lower the graph, or "cuda" is wanted and not there.
+    """
+    words = _in_words(device)
+    with ExitStack() as stack:
+        if device == "reference":
+            stack.enter_context(reference_gpu.pretended())
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(inductor_config.patch(cpu_backend="triton", layout_optimization=False))
+        fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+        try:
+            aten, arguments = _to_aten(
+                graph, inputs, fake_mode, device, {**select_decomp_table(), **(decompositions or {})}
+            )
+            stack.enter_context(V.set_fake_mode(fake_mode))
+            lowering = GraphLowering(aten, is_inference=True)
+            stack.enter_context(V.set_graph_handler(lowering))
+            stack.enter_context(V.set_debug_handler(DebugContext()))
+            lowering.run(*arguments)
+            lowering._update_scheduler()
+        except Exception as error:  # any op of any model may be missing in TorchInductor; its errors share no type
+            lines = str(error).strip().splitlines() or [""]
+            raise LoweringError(f"TorchInductor cannot lower the graph: {type(error).__name__}: {lines[0]}") from error
+        kernels = tuple(_kernel(node) for node in lowering.scheduler.nodes)
+        yield Lowered(kernels, lowering, aten, words)
+
+
+def kernels_by_op(graph: Graph, inputs: Sequence[Input], device: str = "reference") -> list[frozenset[int]]:
+    """For each op, the kernels that exist because of it: empty for views and other free ops.
+
+    A library call belongs to its own op alone. A generated kernel belongs to its last op and to every op of which it
+    computes something that no earlier kernel computes. What is merely computed again, fused into later consumers, is
+    theirs, and what is only read through a view is nobody's.
+
+    A range of ops may need less than its share of a whole graph's schedule; `extraction.kernels.shared_kernels` says
+    where, and what is done about it.
+
+    Raises LoweringError where TorchInductor cannot lower the graph.
+    """
+    prepared = prepare(TracedGraph("", 0, graph, tuple(inputs)))
+    if isinstance(prepared, Invalid):
+        raise LoweringError(f"op {prepared.op} does not accept its arguments: {prepared.message}")
+    needs: list[set[int]] = [set() for _ in graph.ops]
+    with patch.dict(lowerings, CAT), lowered(with_shared_results(prepared), inputs, device) as result:
+        kernels = [(n, kernel) for n, kernel in enumerate(result.kernels) if kernel.kind != "nop" and kernel.ops]
+        called = {max(kernel.ops): number for number, kernel in kernels if kernel.kind == "extern"}
+        seen: set[fx.Node] = set()
+        for number, kernel in kernels:
+            if kernel.kind == "extern":
+                needs[max(kernel.ops)].add(number)
+                continue
+            # A copy that a library call wants of its operand is fused into the operand's kernel under the call's name.
+            # What comes behind the call, such as a bias, is the call's own op.
+            origins = [origin for origin in _origins(kernel.node) if not is_view(origin)]
+            own = [origin for origin in origins if called.get(origin.meta["op"], -1) < number]
+            ops = {origin.meta["op"] for origin in own or origins} or kernel.ops
+            needs[max(ops)].add(number)
+            for origin in own:
+                if origin not in seen:
+                    needs[origin.meta["op"]].add(number)
+            seen.update(own)
+        generated = {number for number, kernel in kernels if kernel.kind == "generated"}
+        return early(prepared, [frozenset(kernels) for kernels in needs], generated, pointwise_ops(result.aten))
+
+
+def _in_words(device: str) -> str:
+    if device == "cpu":
+        return "CPU tensors under Triton's rules"
+    if device == "reference":
+        return reference_gpu.NAME
+    if device != "cuda":
+        raise ValueError(f"{device!r} is not a device to lower for: cpu, cuda or reference")
+    if not torch.cuda.is_available():
+        raise LoweringError('there is no GPU to lower for; the device "reference" needs none')
+    return torch.cuda.get_device_name()
+
+
+def _to_aten(
+    graph: Graph, inputs: Sequence[Input], fake_mode: FakeTensorMode, device: str, table: Decompositions
+) -> tuple[fx.GraphModule, list[torch.Tensor]]:
+    place = "cpu" if device == "cpu" else "cuda:0"
+    interpreter = _TaggingInterpreter(to_module(graph, place))
+    interpreter.pretends = device == "reference"
+    with fake_mode:
+        arguments = [torch.empty_strided(i.shape, i.stride, dtype=dtype_of(i.dtype), device=place) for i in inputs]
+        function = torch.func.functionalize(interpreter.run)
+        aten = make_fx(function, decomposition_table=table)(*arguments)
+    aten.graph.eliminate_dead_code()
+    aten.recompile()
+    view_to_reshape(aten)
+    return aten, arguments
+
+
+class _TaggingInterpreter(fx.Interpreter):
+    """Marks each ATen node that is traced while op number n runs with `meta["op"] = n`."""
+
+    pretends = False
+
+    def run(self, *args: Any) -> Any:
+        self.op = -1
+        return super().run(*args)
+
+    def call_function(self, target: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        instead = reference_gpu.INSTEAD.get(target, target) if self.pretends else target
+        return super().call_function(instead, args, kwargs)
+
+    def run_node(self, node: fx.Node) -> Any:
+        if node.op not in ("call_function", "call_method"):
+            return super().run_node(node)
+        self.op += 1
+        traced = get_proxy_mode().tracer.graph
+        before = len(traced.nodes)
+        result = super().run_node(node)
+        newest = iter(reversed(traced.nodes))
+        for _ in range(len(traced.nodes) - before):
+            next(newest).meta["op"] = self.op
+        return result
+
+
+def _kernel(node: BaseSchedulerNode) -> Kernel:
+    if isinstance(node, NopKernelSchedulerNode) or isinstance(node.node, MultiOutput):
+        kind = "nop"
+    elif isinstance(node, ExternKernelSchedulerNode):
+        kind = "extern"
+    else:
+        kind = "generated"
+    return Kernel(kind, tuple(sorted({origin.meta["op"] for origin in _origins(node)})), node)
+
+
+def _origins(node: BaseSchedulerNode) -> list[fx.Node]:
+    """The ATen nodes that a scheduled kernel computes or reads through, as far as they come from an op."""
+    origins = (origin for part in node.get_nodes() if part.node is not None for origin in part.node.get_origins())
+    return [origin for origin in dict.fromkeys(origins) if "op" in origin.meta]

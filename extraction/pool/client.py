@@ -1,0 +1,195 @@
+"""Tasks in killable processes: each in a fork of a warm server process, with hard limits on time and memory.
+
+A task that loops, crashes, prints without end, starts processes or eats memory costs its own answer and no other.
+Arguments and answers cross the processes as JSON. The server is a process of its own (`extraction.pool.server`), so
+nothing of the caller is imported again, whether it is a script, `python -c`, a test or a thread of a flow.
+"""
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import IO, Any, Self
+
+from extraction.pool.server import PoolSettings
+from storage.errors import PassNetError
+
+ENVIRONMENT = {
+    "CUDA_VISIBLE_DEVICES": "",  # a fork cannot use CUDA, and tracing needs none
+    "DO_NOT_TRACK": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_OFFLINE": "1",
+    "MKL_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONWARNINGS": "ignore",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+}
+"""Set in workers: no network, no GPU, no threads (the models side by side are the parallelism)."""
+
+_POLL_S = 0.5
+"""How long a read of the server waits before Python looks for signals and asynchronous exceptions, in seconds."""
+
+
+@dataclass(frozen=True)
+class TaskReply:
+    """How one task ended.
+
+    `answer` is the last complete answer, or None. `end` is "exit", "signal" or "timeout", `code` the exit code, the
+    signal's number, or the limit in seconds; `log` the end of what the worker printed.
+    """
+
+    payload: Any
+    answer: Any
+    end: str
+    code: int
+    log: str
+    seconds: float
+
+    @property
+    def completed(self) -> bool:
+        """Whether the task ran to its end."""
+        return self.end == "exit" and self.code == 0
+
+
+class Pool:
+    """Runs tasks in forks of one server, which is started by the first tasks and kept warm for later ones.
+
+    `workers` at a time; `timeout_s` and `memory_mb` (private memory beyond the server's own) limit each. Use it as a
+    context manager.
+    """
+
+    def __init__(self, *, workers: int, timeout_s: float, memory_mb: int) -> None:
+        self._settings = PoolSettings(workers, timeout_s, memory_mb, "")
+        self._prepared: set[str] = set()
+        self._open = contextlib.ExitStack()
+        self._server: _Server | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the server, and all workers with it."""
+        self._server = None
+        self._prepared.clear()
+        self._open.close()
+
+    def run(self, task: str, payloads: Iterable[Any], prepare: str = "") -> Iterator[TaskReply]:
+        """Runs `task` on each payload and yields replies as they come.
+
+        `task` names a generator function as `module:function`; it is called with one payload (JSON data) and yields
+        answers (JSON data), each replacing the one before. `prepare` names a function that the server calls before,
+        once, to import and warm up what all tasks need. Payloads are taken as workers become free. One run at a time;
+        closing the iterator before its end kills all workers.
+
+        Raises PassNetError if the server cannot start or dies.
+        """
+        server = self._server = self._server or self._open.enter_context(_server(self._settings))
+        running: dict[int, Any] = {}
+        try:
+            if prepare and prepare not in self._prepared:
+                server.send({"prepare": prepare})
+                self._prepared.add(prepare)
+            for number, payload in enumerate(payloads):
+                if len(running) == self._settings.workers:
+                    yield server.reply(running)
+                running[number] = payload
+                server.send({"id": number, "task": task, "payload": payload})
+            while running:
+                yield server.reply(running)
+        except BaseException as error:
+            if running or not isinstance(error, GeneratorExit):  # what still runs, or has died, answers no later run
+                self.close()
+            raise
+
+
+def run_tasks(
+    task: str, payloads: Iterable[Any], *, workers: int, timeout_s: float, memory_mb: int, prepare: str = ""
+) -> Iterator[TaskReply]:
+    """`Pool.run` with a server of its own."""
+    with Pool(workers=workers, timeout_s=timeout_s, memory_mb=memory_mb) as pool:
+        yield from pool.run(task, payloads, prepare)
+
+
+class _Server:
+    """The server process as its parent sees it."""
+
+    def __init__(self, process: subprocess.Popen, log: IO[bytes]) -> None:
+        self.process, self._log = process, log
+        self._replies = self._lines()
+
+    def send(self, message: dict[str, Any]) -> None:
+        try:
+            self.process.stdin.write(json.dumps(message).encode() + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise self._dead() from None
+
+    def reply(self, running: dict[int, Any]) -> TaskReply:
+        """The next reply; its payload is taken out of `running`."""
+        message = next(self._replies)
+        payload = running.pop(message.pop("id"))
+        return TaskReply(payload, **message)
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        """The server's messages. Waits in short steps, so that a thread's interruption is noticed."""
+        fd = self.process.stdout.fileno()
+        buffer = b""
+        while True:
+            line, newline, rest = buffer.partition(b"\n")
+            if newline:
+                buffer = rest
+                yield json.loads(line)
+            elif select.select([fd], [], [], _POLL_S)[0]:
+                part = os.read(fd, 1 << 20)
+                if not part:
+                    raise self._dead()
+                buffer += part
+
+    def _dead(self) -> PassNetError:
+        code = self.process.wait()
+        self._log.seek(0)
+        lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
+        said = f": {lines[-1].strip()}" if lines else ""
+        return PassNetError(f"the tracing server ended with exit code {code}{said}; run the command again")
+
+
+@contextlib.contextmanager
+def _server(settings: PoolSettings) -> Iterator[_Server]:
+    """The server process, in a scratch directory of its own; it ends with the block, and its workers with it."""
+    path = os.pathsep.join(dict.fromkeys(os.path.abspath(entry) for entry in sys.path))
+    with (
+        tempfile.TemporaryDirectory(prefix="passnet-workers-", ignore_cleanup_errors=True) as scratch,
+        (Path(scratch) / "server.log").open("w+b") as log,
+    ):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "extraction.pool.server", json.dumps(asdict(replace(settings, scratch=scratch)))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": path, "TMPDIR": scratch},
+        )
+        try:
+            yield _Server(process, log)
+        finally:
+            process.terminate()
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+            process.stdout.close()
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:  # stuck in an import; it has no workers then
+                process.kill()
+                process.wait()

@@ -1,0 +1,301 @@
+"""The warm process that forks a worker for each task, watches over it, and kills it with everything that it started.
+
+Run by `extraction.pool.client` as `python -m extraction.pool.server SETTINGS` with lines of JSON as its standard input
+and output. It imports the libraries once, as it is told; a worker is a fork of it, so it starts in milliseconds. It
+ends, and its workers with it, when its standard input closes.
+
+A worker has its own session, scratch directory and memory limit; of what it prints the last `LOG_BYTES` are kept. Its
+task is a function that yields answers, each better than the one before; the last complete one counts, however the
+worker ends.
+"""
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import resource
+import selectors
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+LOG_BYTES = 16_384
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_CHUNK = 1 << 16
+_TO_REPORT_BYTES = 64 << 20  # a worker that has used up its memory needs some to say so
+
+Task = Callable[[Any], Iterator[Any]]
+
+
+@dataclass(frozen=True)
+class PoolSettings:
+    """How the server works: see `extraction.pool.client.Pool`."""
+
+    workers: int
+    timeout_s: float
+    memory_mb: int
+    scratch: str
+
+
+@dataclass
+class PoolWorker:
+    """A forked worker: its process, the pipes that it writes to, and what has come through them."""
+
+    job: int
+    pid: int
+    pidfd: int
+    answer_fd: int
+    log_fd: int
+    scratch: str
+    started: float
+    answers: bytearray = field(default_factory=bytearray)
+    log: bytes = b""
+    late: bool = False
+
+    def read(self, fd: int) -> bool:
+        """Takes some of what a pipe holds now; false if that was its end, or nothing."""
+        try:
+            part = os.read(fd, _CHUNK)
+        except BlockingIOError:
+            return False
+        if fd == self.answer_fd:
+            self.answers += part
+        else:
+            self.log = (self.log + part)[-LOG_BYTES:]
+        return bool(part)
+
+    def kill(self) -> None:
+        """Kills the worker's whole session; it is reaped later."""
+        _kill_group(self.pid)
+
+
+class Server:
+    """One loop over the control pipes, the workers' pipes and their ends."""
+
+    def __init__(self, settings: PoolSettings, control_in: int, control_out: int) -> None:
+        self.settings = settings
+        self.control_in, self.control_out = control_in, control_out
+        self.selector = selectors.DefaultSelector()
+        self.jobs: deque[dict[str, Any]] = deque()
+        self.workers: dict[int, PoolWorker] = {}
+        self.requests = b""
+        self.outgoing = bytearray()
+        self.open = True
+
+    def run(self) -> None:
+        """Serves until the standard input closes; then kills all workers."""
+        os.set_blocking(self.control_in, False)
+        os.set_blocking(self.control_out, False)
+        self.selector.register(self.control_in, selectors.EVENT_READ)
+        try:
+            while self.open:
+                while self.jobs and len(self.workers) < self.settings.workers:
+                    self._start(self.jobs.popleft())
+                for key, _ in self.selector.select(self._until_deadline()):
+                    self._handle(key.fd, key.data)
+                self._stop_late_ones()
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it has been heard
+            for worker in self.workers.values():
+                worker.kill()
+            _kill_orphans(set())
+
+    def _handle(self, fd: int, worker: PoolWorker | None) -> None:
+        if fd == self.control_in:
+            self._read_jobs()
+        elif fd == self.control_out:
+            self._write()
+        elif worker is not None and worker.pid in self.workers:
+            if fd == worker.pidfd:
+                self._finish(worker)
+            elif not worker.read(fd):  # closed by a worker that goes on: it would be readable for ever
+                self.selector.unregister(fd)
+
+    def _read_jobs(self) -> None:
+        data = os.read(self.control_in, _CHUNK)
+        self.open = bool(data)
+        *lines, self.requests = (self.requests + data).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            if "prepare" in message:
+                _prepare(message["prepare"])
+            else:
+                self.jobs.append(message)
+
+    def say(self, message: dict[str, Any]) -> None:
+        """Queues a line for the parent."""
+        self.outgoing += json.dumps(message).encode() + b"\n"
+        self._write()
+
+    def _write(self) -> None:
+        try:
+            while self.outgoing:
+                del self.outgoing[: os.write(self.control_out, self.outgoing[:_CHUNK])]
+        except BlockingIOError:
+            pass
+        except BrokenPipeError:
+            self.open = False
+            self.outgoing.clear()
+        registered = self.control_out in self.selector.get_map()
+        if self.outgoing and not registered:
+            self.selector.register(self.control_out, selectors.EVENT_WRITE)
+        elif registered and not self.outgoing:
+            self.selector.unregister(self.control_out)
+
+    def _until_deadline(self) -> float | None:
+        deadlines = [w.started + self.settings.timeout_s for w in self.workers.values() if not w.late]
+        return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
+
+    def _stop_late_ones(self) -> None:
+        for worker in self.workers.values():
+            if not worker.late and time.monotonic() >= worker.started + self.settings.timeout_s:
+                worker.late = True
+                worker.kill()
+
+    def _start(self, job: dict[str, Any]) -> None:
+        task: Task = _function(job["task"])
+        scratch = tempfile.mkdtemp(dir=self.settings.scratch)
+        answers, answer_end = os.pipe()
+        log, log_end = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            _work(task, job["payload"], answer_end, log_end, scratch, self.settings.memory_mb)
+        os.close(answer_end)
+        os.close(log_end)
+        worker = PoolWorker(job["id"], pid, os.pidfd_open(pid), answers, log, scratch, time.monotonic())
+        self.workers[pid] = worker
+        for fd in (worker.answer_fd, worker.log_fd, worker.pidfd):
+            os.set_blocking(fd, False)
+            self.selector.register(fd, selectors.EVENT_READ, worker)
+
+    def _finish(self, worker: PoolWorker) -> None:
+        worker.kill()  # what it started, while its process group cannot be anyone else's yet
+        _, status = os.waitpid(worker.pid, 0)
+        del self.workers[worker.pid]
+        _kill_orphans(set(self.workers))
+        for fd in (worker.answer_fd, worker.log_fd):
+            while worker.read(fd):
+                pass
+        for fd in (worker.answer_fd, worker.log_fd, worker.pidfd):
+            if fd in self.selector.get_map():
+                self.selector.unregister(fd)
+            os.close(fd)
+        shutil.rmtree(worker.scratch, ignore_errors=True)
+        end, code = ("signal", os.WTERMSIG(status)) if os.WIFSIGNALED(status) else ("exit", os.WEXITSTATUS(status))
+        if worker.late:
+            end, code = "timeout", round(self.settings.timeout_s)
+        complete = bytes(worker.answers).split(b"\n")[:-1]
+        self.say(
+            {
+                "id": worker.job,
+                "answer": json.loads(complete[-1]) if complete else None,
+                "end": end,
+                "code": code,
+                "log": worker.log.decode("utf-8", "replace"),
+                "seconds": time.monotonic() - worker.started,
+            }
+        )
+
+
+def _work(task: Task, payload: Any, answer_fd: int, log_fd: int, scratch: str, memory_mb: int) -> NoReturn:
+    """The life of a worker, after the fork. Exits with 0 if the task ran to its end, else with 1 and a traceback."""
+    code = 1
+    try:
+        os.setsid()
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.dup2(log_fd, 1)
+        os.dup2(log_fd, 2)
+        os.dup2(answer_fd, 3)
+        os.closerange(4, 1 << 16)
+        os.chdir(scratch)
+        os.environ["TMPDIR"] = tempfile.tempdir = scratch
+        _limit_memory(memory_mb)
+        with open(3, "w", encoding="utf-8", closefd=False) as answers:
+            for answer in task(payload):
+                answers.write(json.dumps(answer, allow_nan=True) + "\n")
+                answers.flush()
+        code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except BaseException:  # the traceback is the answer; nothing of the server's own state may run on in a fork
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code & 0xFF)
+
+
+def _limit_memory(megabytes: int) -> None:
+    """Private writable memory beyond what the fork shares with the server; and no core dumps.
+
+    The address space is not limited: torch reserves far more than it uses.
+    """
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    limit = int(fields["VmData"].split()[0]) * 1024 + megabytes * 1024 * 1024
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit + _TO_REPORT_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:  # the fork has not made its session yet
+        os.kill(pid, signal.SIGKILL)
+
+
+def _kill_orphans(workers: set[int]) -> None:
+    """Kills and reaps what workers left behind in sessions of its own: it has become a child of this process."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    while children.exists():
+        orphans = [int(pid) for pid in children.read_text().split() if int(pid) not in workers]
+        if not orphans:
+            return
+        for pid in orphans:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def _prepare(name: str) -> None:
+    _function(name)()
+    sys.stdout.flush()  # else every worker prints what the imports printed
+    gc.collect()
+    gc.freeze()  # so that workers do not copy memory by collecting it
+
+
+def _function(name: str) -> Callable[..., Any]:
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)
+
+
+def main() -> None:
+    """Serves as the settings in the first argument say, see the module's text."""
+    settings = PoolSettings(**json.loads(sys.argv[1]))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit(1))
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    control_in, control_out = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(2, 1)  # imports that print must not disturb the protocol
+    Server(settings, control_in, control_out).run()
+
+
+if __name__ == "__main__":
+    main()

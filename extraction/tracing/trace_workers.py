@@ -1,0 +1,147 @@
+"""Traces the models of a catalogue, each in a killable worker, and says for each what came of it."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+from extraction.failures import ModelError, classify_end
+from extraction.pool.client import Pool, TaskReply
+from extraction.sources.catalog import Entry, parse_entry
+from extraction.sources.spec import Spec, library_versions, spec_of
+from extraction.tracing.trace_files import TraceOutcome, graph_from_row, graph_to_row
+
+TIMEOUT_S = 600.0
+"""Wall time that one model may take, in seconds."""
+MEMORY_MB = 8_192
+"""Private memory that one model may take, in MiB."""
+
+_TASK = "extraction.tracing.trace_workers:trace_task"
+_PREPARE = "extraction.tracing.trace_workers:prepare"
+_WARM_UP = ("timm:resnet10t", "transformers:bert")
+
+
+def trace_all(entries: Iterable[Entry], pool: Pool) -> Iterator[TraceOutcome]:
+    """Traces `entries` in the pool's workers, a model a task, and yields outcomes as they are completed.
+
+    Entries with equal specs are traced once. A model that fails in any way is an outcome with status "failed" and an
+    error category; no exception of a model gets out. Raises PassNetError if the worker server cannot start. Closing the
+    iterator kills all workers.
+    """
+    groups: dict[str, list[tuple[Entry, Spec]]] = {}
+    failed: list[TraceOutcome] = []
+
+    def payloads() -> Iterator[dict[str, str]]:  # runs while the server starts
+        for entry in entries:
+            try:
+                spec = spec_of(entry)
+            except ModelError as error:
+                failed.append(TraceOutcome(entry, failed_row(entry, None, error.category, str(error), 0.0)))
+            else:
+                groups.setdefault(spec.config_hash, []).append((entry, spec))
+        for (first, spec), *_ in groups.values():
+            yield {"model": first.text, "spec": spec.to_json()}
+
+    with closing(pool.run(_TASK, payloads(), _PREPARE)) as replies:
+        for reply in replies:
+            spec = Spec.from_json(reply.payload["spec"])
+            (first, _), *others = groups[spec.config_hash]
+            outcome = outcome_of(first, spec, reply)
+            yield outcome
+            for entry, _ in others:
+                yield _shared(outcome, entry)
+    yield from failed
+
+
+def outcome_of(entry: Entry, spec: Spec, reply: TaskReply) -> TraceOutcome:
+    """The outcome that a worker's reply means."""
+    if reply.answer is None:
+        category, message = classify_end(reply.end, reply.code, reply.log)
+        return TraceOutcome(entry, failed_row(entry, spec, category, message, reply.seconds))
+    answer = reply.answer
+    if "error" in answer:
+        return TraceOutcome(entry, failed_row(entry, spec, *answer["error"], reply.seconds))
+    graphs = tuple(graph_from_row(row) for row in answer["graphs"])
+    if not reply.completed:  # it was traced; only the kernels are missing
+        category, message = classify_end(reply.end, reply.code, reply.log)
+        graphs = tuple(replace(g, lowering_error=f"{category}: {message}") if g.kernels is None else g for g in graphs)
+    row = {
+        **_row(entry, spec, reply.seconds),
+        "status": "traced",
+        "error_category": "",
+        "message": "",
+        "graphs": len(graphs),
+        "graph_breaks": answer["graph_breaks"],
+        "ops": sum(len(g.graph.ops) for g in graphs),
+        "symbols": answer["symbols"],
+        "static_reason": answer["static_reason"],
+    }
+    return TraceOutcome(entry, row, graphs)
+
+
+def failed_row(entry: Entry, spec: Spec | None, category: str, message: str, seconds: float) -> dict[str, Any]:
+    """The `models` row of an entry that was not traced; `spec` is None where there is none."""
+    return {
+        **_row(entry, spec, seconds),
+        "status": "failed",
+        "error_category": category,
+        "message": message,
+        "graphs": 0,
+        "graph_breaks": [],
+        "ops": 0,
+    }
+
+
+def _row(entry: Entry, spec: Spec | None, seconds: float) -> dict[str, Any]:
+    return {
+        "model": entry.text,
+        "source": entry.source,
+        "revision": entry.revision,
+        "config_hash": spec.config_hash if spec else "",
+        "spec": spec.config if spec else "",
+        "seconds": seconds,
+        "libraries": dict(spec.libraries if spec else library_versions(entry.source)),
+        "symbols": {},
+        "static_reason": "",
+    }
+
+
+def _shared(outcome: TraceOutcome, entry: Entry) -> TraceOutcome:
+    row = {**outcome.row, **_row_names(entry), "seconds": 0.0}
+    if outcome.traced:
+        row["message"] = f"shares the trace of {outcome.entry.text}"
+    return TraceOutcome(entry, row)
+
+
+def _row_names(entry: Entry) -> dict[str, Any]:
+    return {"model": entry.text, "source": entry.source, "revision": entry.revision}
+
+
+def prepare() -> None:
+    """Traces a small model of each source, so that every worker starts with the libraries imported and warm."""
+    from extraction.tracing.trace import trace, with_kernels
+
+    for text in _WARM_UP:
+        for graph in trace(spec_of(parse_entry(text)), text).graphs:
+            with_kernels(graph)
+
+
+def trace_task(payload: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """A worker's task: a model's graphs as plain data, first without kernels, then with; or why there are none."""
+    from extraction.classify import classify
+    from extraction.tracing.trace import trace, with_kernels
+
+    try:
+        traced = trace(Spec.from_json(payload["spec"]), payload["model"])
+    except Exception as error:  # whatever a model raises is an answer, with its category
+        yield {"error": classify(error)}
+        return
+    graphs = list(traced.graphs)
+    answer = {
+        "graph_breaks": list(traced.graph_breaks),
+        "symbols": traced.symbols,
+        "static_reason": traced.static_reason,
+    }
+    yield {**answer, "graphs": [graph_to_row(graph) for graph in graphs]}
+    counted = [with_kernels(graph) for graph in graphs]
+    yield {**answer, "graphs": [graph_to_row(graph) for graph in counted]}

@@ -1,0 +1,59 @@
+"""The tables of a dataset version as streams of Arrow batches, from the files that a build leaves."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice, product
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dedup.database import Engine, parquet
+from dedup.rows import stream
+from dedup.samples import SplitChoice, sample_batches
+from storage.schema import CATEGORIES, CONFIGS, SPLITS
+from storage.versions.store import Version
+
+Tables = dict[tuple[str, str], Iterable[pa.RecordBatch]]
+OF_RUNS = ("results", "scores", "trajectories")
+
+
+def dataset_tables(models: Sequence[dict], files: Mapping[str, Path], choice: SplitChoice, engine: Engine) -> Tables:
+    """Models, subgraphs and samples; variants are in the split of their family."""
+    tables: Tables = {("models", "all"): record_batches("models", models)}
+    for category, split in product(CATEGORIES, SPLITS):
+        tables[category, split] = _of_split(files[category], choice, split)
+    for split in SPLITS:
+        tables["samples", split] = sample_batches(engine, split)
+    return tables
+
+
+def _of_split(file: Path, choice: SplitChoice, split: str) -> Iterator[pa.RecordBatch]:
+    chosen = pa.array(sorted(choice.eval_families), pa.string())
+    for batch in stream(file):
+        in_eval = pc.is_in(batch.column("family_hash"), chosen)
+        yield batch.filter(in_eval if split == "eval" else pc.invert(in_eval))
+
+
+def eval_families(version: Version | None) -> dict[str, str]:
+    """Families of a version's evaluation samples, with the reasons: once in eval, always in eval."""
+    rows = version.table("samples", "eval", columns=["family_hash", "reason"]).to_pylist() if version else []
+    return {row["family_hash"]: row["reason"] for row in rows}
+
+
+def results_that_hold(version: Version | None, paths: Sequence[Path], engine: Engine) -> Tables:
+    """Earlier runs all of whose variants are still in the dataset: what they left goes with it."""
+    schema = pa.schema([CONFIGS["results"].field(name) for name in ("run", "variant_hash")])
+    held = version.batches("results", columns=schema.names) if version else iter(())
+    engine.table("held", pa.RecordBatchReader.from_batches(schema, held))
+    if not engine.run("SELECT count(*) FROM held")[0][0]:
+        return {}
+    missing = f"SELECT DISTINCT run FROM held ANTI JOIN {parquet(paths)} USING (variant_hash) ORDER BY run"
+    kept = ~pc.field("run").isin(pa.array([run for (run,) in engine.run(missing)], pa.string()))
+    return {(config, "all"): version.batches(config, filter=kept) for config in OF_RUNS}
+
+
+def record_batches(config: str, rows: Iterable[dict], size: int = 1000) -> Iterator[pa.RecordBatch]:
+    """Rows as Arrow batches of a config's schema."""
+    rest = iter(rows)
+    while chunk := list(islice(rest, size)):
+        yield pa.RecordBatch.from_pylist(chunk, CONFIGS[config])

@@ -1,0 +1,104 @@
+"""What a worker does with one shard of a build: cut graphs, or vary subgraphs, into a file of rows.
+
+Run in killable processes (`extraction.pool.client`), so this module imports no Prefect. A payload is JSON data and names what
+to read and the file to write; a file is there complete or not at all, and its summary holds what was counted.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from dedup.hashes import identify, identify_base
+from dedup.rows import ROWS, batches, write
+from extraction.cutting.backward import backward_all
+from extraction.cutting.cut import cut_graph, cut_typical
+from extraction.kernels.lowering import kernels_by_op
+from extraction.analysis.prepared import tokens
+from extraction.tracing.trace_files import read_traces
+from extraction.varying.vary import vary
+from storage.graph.record import Graph, Op, Ref
+from storage.records import Input, TracedGraph, Variant
+
+
+def cut_shard(payload: dict[str, Any]) -> Iterator[dict[str, int]]:
+    """The sole_op and fusible subgraphs of some models; the summary has the `texts` of each model's graphs, as numbers
+    of `names`, −1 for what no sequence may hold.
+
+    Payload: `file` and `models` as `graphs_of` takes them, `out`.
+    """
+    dropped: Counter[str] = Counter()
+    names: dict[str, int] = {}
+    texts: dict[str, list[list[int]]] = {}
+    summary = {"dropped": dropped, "names": names, "texts": texts}
+
+    def subgraphs() -> Iterator[Variant]:
+        for graph in graphs_of(payload):
+            yield from cut_graph(graph, dropped)
+            text = [-1 if token is None else names.setdefault(token, len(names)) for token in tokens(graph)]
+            texts.setdefault(graph.model, []).append(text)
+
+    yield {"rows": write(Path(payload["out"]), batches(map(identify_base, subgraphs())), ROWS, summary)}
+
+
+def typical_shard(payload: dict[str, Any]) -> Iterator[dict[str, int]]:
+    """The typical subgraphs of some models.
+
+    Payload: `file` and `models` as `graphs_of` takes them, `ranges` of each model's graphs, `out`.
+    """
+    dropped: Counter[str] = Counter()
+    ranges = {model: iter(of_graphs) for model, of_graphs in payload["ranges"].items()}
+    found = (
+        identify_base(variant)
+        for graph in graphs_of(payload)
+        for variant in cut_typical(graph, [(start, end) for start, end in next(ranges[graph.model])], dropped)
+    )
+    yield {"rows": write(Path(payload["out"]), batches(found), ROWS, {"dropped": dropped})}
+
+
+def vary_shard(payload: dict[str, Any]) -> Iterator[dict[str, int]]:
+    """The variants of some subgraphs, and of their backward graphs.
+
+    Payload: rows `rows` of row group `group` of `file`, `out`.
+    """
+    dropped: Counter[str] = Counter()
+    with pq.ParquetFile(payload["file"]) as file:
+        rows = file.read_row_group(payload["group"]).take(payload["rows"]).to_pylist()
+    found = (identify(each) for row in rows for each in variants_of(Variant.from_row(row), dropped))
+    yield {"rows": write(Path(payload["out"]), batches(found), ROWS, {"dropped": dropped})}
+
+
+def prepare() -> None:
+    """Cuts, varies and lowers a small graph, so that every worker starts with all imported and warm.
+
+    It takes no gradient: autograd's threads do not outlive the fork.
+    """
+    ops = (Op("function", "torch.relu", (Ref(0),), {}), Op("function", "torch.exp", (Ref(1),), {}))
+    inputs = (Input("in_0", "input", "float32", (2, 3), (3, 1), mean=0.0, std=1.0),)
+    graph = TracedGraph("warm-up", 0, Graph(1, ops, (Ref(2),)), inputs, kernels_by_op(Graph(1, ops, (Ref(2),)), inputs))
+    for subgraph in cut_graph(graph, Counter()):
+        list(vary(subgraph, Counter()))
+
+
+def graphs_of(payload: dict[str, Any]) -> list[TracedGraph]:
+    """The graphs of the models that a payload names, in the order of their file.
+
+    `file` is one of traces; `models` has the name of each model there, and the name that it has in the catalogue.
+    """
+    _, graphs = read_traces(Path(payload["file"]))
+    models = payload["models"]
+    return [replace(graph, model=models[graph.model]) for graph in graphs if graph.model in models]
+
+
+def variants_of(subgraph: Variant, dropped: Counter[str]) -> Iterator[Variant]:
+    """All variants of a subgraph; its backward graph on each dtype, at the sizes of its trace."""
+    shapes = [each.shape for each in subgraph.inputs]
+    traced = []
+    for variant in vary(subgraph, dropped):
+        yield variant
+        if [each.shape for each in variant.inputs] == shapes:
+            traced.append(variant)
+    yield from backward_all(traced, dropped)

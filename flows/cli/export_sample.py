@@ -1,0 +1,60 @@
+"""Write a sample of a version as a directory in PassNet's layout, for `passnet export`."""
+
+import math
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from storage.layout.export import write_sample
+from storage.versions.samples import load_samples
+from storage.versions.store import Store, Version
+
+
+def export_sample(sample: str, directory: Path, data: Path, version: str | None = None) -> dict:
+    """Write one sample (an id, or a prefix that fits only it) to `directory`, with the best pass that is known for it.
+
+    Returns a JSON-ready summary. Raises PassNetError for an unknown sample, and for a directory that is not empty.
+    """
+    opened = Store(data).open(version)
+    (found,) = load_samples(opened, names=[sample])
+    author, files = best_pass(opened, found.sample)
+    write_sample(found, directory, files)
+    return {
+        "sample": found.sample,
+        "version": opened.name,
+        "path": str(directory),
+        "variants": len(found.variants),
+        "pass_author": author,
+        "pass_files": sorted(files),
+    }
+
+
+def best_pass(version: Version, sample: str) -> tuple[str | None, dict[str, str]]:
+    """Author and files of the pass under which all results of a sample are correct and the fastest on the geometric
+    mean; None and no files where there is none, or times mean nothing."""
+    columns = ["run", "author", "attempt", "compiler", "status", "speedup_e2e", "times_meaningful", "pass_files"]
+    of_sample = pc.field("sample") == sample
+    attempts: dict[tuple, list[dict]] = {}
+    for batch in version.batches("results", columns=["sample", *columns], filter=of_sample):
+        for row in batch.to_pylist():
+            attempts.setdefault((row["run"], row["author"], row["attempt"]), []).append(row)
+    ranked = [
+        (math.fsum(math.log(row["speedup_e2e"]) for row in rows) / len(rows), key, rows[0]["pass_files"])
+        for key, rows in attempts.items()
+        if all(_counts(row) for row in rows)
+    ]
+    if not ranked:
+        return None, {}
+    _, (_, author, _), files = max(ranked, key=lambda each: (each[0], each[1]))
+    return author, {file["path"]: file["content"] for file in files}
+
+
+def _counts(row: dict) -> bool:
+    good = row["compiler"] == "pass" and row["status"] == "ok" and row["times_meaningful"]
+    return bool(good and row["pass_files"] and row["speedup_e2e"])
+
+
+def export_text(done: dict) -> str:
+    """What was written, in one line."""
+    passes = f", with the pass of {done['pass_author']}" if done["pass_files"] else ""
+    return f"{done['sample']}: {done['variants']} variants in {done['path']}{passes}"

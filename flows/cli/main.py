@@ -1,0 +1,294 @@
+"""The command line: thin over the flows and the rooms.
+
+Progress goes to standard error, results to standard output, as text or (`--json`) as one JSON document. Exit status:
+0 done, 1 failed with one line that says what and what to do, 2 usage, 130 interrupted.
+"""
+
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flows.cli.llm_options import llm_options
+from flows.cli.options import (
+    author_option,
+    data_option,
+    device_option,
+    emit,
+    flush_option,
+    json_option,
+    limit_option,
+    protocol_option,
+    version_option,
+    workers_option,
+)
+from flows.cli.version_commands import diff, download, gc, rollback, upload, versions
+from storage.errors import PassNetError
+from storage.schema import CATEGORIES
+
+# Commands import what they need: `passnet --help` should not wait for torch.
+
+
+class Group(click.Group):
+    """A command group whose expected failures are one line and exit status 1."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except PassNetError as error:
+            _fail(str(error), 1)
+        except KeyboardInterrupt:
+            _fail("interrupted; run the same command again to go on where it stopped", 130)
+
+
+def _fail(message: str, status: int) -> None:
+    click.echo(f"passnet: {' '.join(message.split())}", err=True)
+    sys.exit(status)
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="passnet")
+def main() -> None:
+    """Build datasets of tensor subgraphs from real models, and benchmark compiler passes on them."""
+    handler = logging.StreamHandler()  # standard error
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logger = logging.getLogger("passnet")
+    logger.handlers[:] = [handler]
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+@main.command()
+@data_option
+@workers_option
+@device_option
+@author_option(default="eager,inductor,distill", show_default=True)
+@limit_option("Evaluation samples to benchmark.", 3)
+@json_option
+def quickstart(data: Path, workers: int | None, device: str, author: str, limit: int, as_json: bool) -> None:
+    """The whole job on a built-in catalogue: build a version, evaluate authors, publish the results.
+
+    Interrupted, it goes on where it stopped when it is run again.
+    """
+    from flows.build_dataset import build_dataset
+    from flows.cli.tables import quickstart_text
+    from flows.evaluate_model import evaluate_model
+
+    built = build_dataset.fn(catalog="quickstart", workers=workers, data=str(data))
+    evaluated = evaluate_model.fn(author=author, data=str(data), limit=limit, device=device)
+    emit({"build": built, "evaluate": evaluated}, as_json, quickstart_text)
+
+
+@main.command()
+@click.option(
+    "--catalog",
+    default="quickstart",
+    show_default=True,
+    help="quickstart, timm, transformers, hub[?library=timm&task=…] (the most downloaded models), a list file (one "
+    "entry a line: timm:NAME, transformers:TYPE[/CLASS], hub:ORG/NAME[@REVISION], dir:PATH), or a directory of graphs "
+    "in PassNet's or GraphNet's layout.",
+)
+@limit_option("Take the first N entries only.")
+@workers_option
+@click.option("--retry-failed", is_flag=True, help="Trace again what failed before.")
+@data_option
+@json_option
+def build(catalog: str, limit: int | None, workers: int | None, retry_failed: bool, data: Path, as_json: bool) -> None:
+    """Trace the models of a catalogue and publish their subgraphs as a dataset version.
+
+    Finished shards are kept: run again after an interruption, it goes on where it stopped; run again after success,
+    it traces nothing and publishes nothing new.
+    """
+    from flows.build_dataset import build_dataset
+    from flows.cli.tables import build_text
+
+    options = {"limit": limit, "workers": workers, "retry_failed": retry_failed}
+    emit(build_dataset.fn(catalog=catalog, data=str(data), **options), as_json, build_text)
+
+
+@main.command()
+@data_option
+@version_option
+@click.option("--split", type=click.Choice(["train", "eval"]), default="eval", show_default=True)
+@click.option("--category", type=click.Choice(CATEGORIES), default=None, help="Samples of one category only.")
+@author_option(required=True)
+@click.option("--model", default=None, help="For llm: the model's id.")
+@click.option("--attempts", type=click.IntRange(1), default=1, show_default=True, help="Attempts per sample.")
+@limit_option("Evaluate at most N samples, categories taking turns.")
+@device_option
+@protocol_option
+@flush_option
+@click.option("--rerun", is_flag=True, help="Measure again what an earlier run has measured.")
+@llm_options
+@json_option
+def evaluate(as_json: bool, data: Path, **parameters: Any) -> None:
+    """Let authors write passes for samples, benchmark them, and publish a version with results and scores."""
+    from flows.cli.tables import evaluate_text
+    from flows.evaluate_model import evaluate_model
+
+    emit(evaluate_model.fn(data=str(data), **parameters), as_json, evaluate_text)
+
+
+@main.command()
+@click.option("--repo", required=True, metavar="ORG/NAME", help="Dataset repository on the Hub (HF_ENDPOINT's).")
+@data_option
+@version_option
+@click.option("--private", is_flag=True, help="Create the repository as a private one.")
+@json_option
+def push(repo: str, data: Path, version: str | None, private: bool, as_json: bool) -> None:
+    """Publish a version to the Hugging Face Hub: one commit and one tag; unchanged shards are not sent again.
+
+    The token comes from HF_TOKEN or from `hf auth login`.
+    """
+    from flows.push_splits import push_splits
+
+    done = push_splits.fn(repo=repo, data=str(data), version=version, private=private)
+    emit(done, as_json, lambda d: f"{d['url']} is at {d['tag']} ({d['uploaded']} files sent, {d['skipped']} unchanged)")
+
+
+@main.command()
+@click.argument("sample")
+@click.option("--passes", type=click.Path(path_type=Path), default=None, help="Pass directory, for --compiler pass.")
+@click.option(
+    "--compiler",
+    default=None,
+    help="pass, eager, inductor, inductor-direct, inductor-max-autotune, "
+    "cudagraphs [default: pass if --passes is given, else eager].",
+)
+@data_option
+@version_option
+@device_option
+@protocol_option
+@flush_option
+@json_option
+def bench(sample: str, as_json: bool, **parameters: Any) -> None:
+    """Benchmark one sample: its id, a prefix that fits only it, or a directory in PassNet's layout.
+
+    The pass of a directory is the one in its pass_dir, unless --passes gives another.
+    """
+    from flows.cli.bench_sample import bench_sample
+    from flows.cli.tables import bench_text
+
+    emit(bench_sample(sample, **parameters), as_json, bench_text)
+
+
+@main.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@json_option
+def check(directory: Path, as_json: bool) -> None:
+    """Check a pass directory against the static policy; exit 1 if there are findings."""
+    from passbench.policy.check import check_dir
+
+    findings = [f._asdict() for f in check_dir(directory)]
+    lines = [f"{f['file']}:{f['line']}: {f['rule']}: {f['message']}" for f in findings]
+    emit({"findings": findings}, as_json, lambda d: "\n".join(lines) or f"{directory}: no findings")
+    if findings:
+        sys.exit(1)
+
+
+@main.command()
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@click.option("--clock", type=click.Choice(["e2e", "device"]), default=None, help="One clock only [default: both].")
+@click.option(
+    "--t", type=click.IntRange(-10, 4), default=-5, show_default=True, help="Level of everything but the t-table."
+)
+@click.option(
+    "--p", type=click.FloatRange(0, 10), default=0.0, show_default=True, help="Penalty of correct slowdowns: s^(p+1)."
+)
+@click.option(
+    "--b", type=click.FloatRange(1e-6, 1), default=0.1, show_default=True, help="What an incorrect variant counts as."
+)
+@click.option(
+    "--by",
+    type=click.Choice(["sample", "group", "category", "dtype", "size", "author"]),
+    default=None,
+    help="A line for each of these, too; a group is category x dtype.",
+)
+@click.option("--best", is_flag=True, help="Count each sample's best attempt alone [default: every attempt].")
+@data_option
+@version_option
+@json_option
+def score(runs: tuple[str, ...], as_json: bool, **parameters: Any) -> None:
+    """The t-table, aggregate score, fast_p and pass@k of runs, computed from their results.
+
+    RUN is a run's id or the start of it, an author (all of its runs), "latest" for all runs of the version, or the path
+    of a results Parquet file or of a directory of such. AS comes with a 95% bootstrap interval over samples. pass@k: an
+    attempt at a sample succeeds if all variants of the sample are correct at level --t.
+    """
+    from flows.cli.tables import score_text
+    from flows.report.score_run import score_run
+
+    emit(score_run(runs, **parameters), as_json, score_text)
+
+
+@main.command()
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="New directory for the dataset.")
+@click.option("--run", "runs", multiple=True, default=("latest",), show_default=True, metavar="RUN", help="As `score`.")
+@click.option("--min-score", type=float, default=1.0, show_default=True, help="Aggregate score of an attempt at least.")
+@click.option("--per-sample", type=click.IntRange(1), default=None, help="Best attempts of each sample at most.")
+@click.option("--submitted/--any-exit", default=True, show_default=True, help="Only attempts that ended by submitting.")
+@click.option("--unmeasured", is_flag=True, help="Take attempts whose times mean nothing too, such as the CPU's.")
+@data_option
+@version_option
+@json_option
+def trajectories(out: Path, data: Path, as_json: bool, **parameters: Any) -> None:
+    """Export attempts of the author llm as chat messages: correct and honest ones, of training samples only."""
+    from flows.cli.export_chat import export_trajectories
+
+    done = export_trajectories(out, data, **parameters)
+    emit(done, as_json, lambda d: f"{d['exported']} conversations in {d['path']}")
+
+
+@main.command()
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Directory for the page and its files.")
+@data_option
+@version_option
+@json_option
+def report(runs: tuple[str, ...], out: Path, data: Path, version: str | None, as_json: bool) -> None:
+    """Write runs (named as for `score`) as one page, with its pictures as PNG and its tables as CSV beside it."""
+    from flows.report.write import write_report
+
+    page = write_report(runs, out, data, version)
+    emit({"page": str(page)}, as_json, lambda d: d["page"])
+
+
+@main.command("import")
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option(
+    "--split",
+    type=click.Choice(["auto", "train", "eval"]),
+    default="auto",
+    show_default=True,
+    help="Where the samples go; auto: as a build chooses.",
+)
+@click.option("--workers", type=click.IntRange(1), default=None, help="Directories read at a time [default: by cores].")
+@data_option
+@json_option
+def import_(directory: Path, as_json: bool, **parameters: Any) -> None:
+    """Import the sample directories in PassNet's layout below DIRECTORY as a dataset version.
+
+    Files are parsed, never executed. What is not in the layout is left out and listed.
+    """
+    from flows.import_samples import import_samples, import_text
+
+    emit(import_samples(directory, **parameters), as_json, import_text)
+
+
+@main.command()
+@click.argument("sample")
+@click.argument("directory", type=click.Path(path_type=Path))
+@data_option
+@version_option
+@json_option
+def export(sample: str, directory: Path, as_json: bool, **parameters: Any) -> None:
+    """Export a sample (an id, or a prefix that fits only it) to a new DIRECTORY in PassNet's layout."""
+    from flows.cli.export_sample import export_sample, export_text
+
+    emit(export_sample(sample, directory, **parameters), as_json, export_text)
+
+
+for command in (versions, diff, rollback, gc, upload, download):
+    main.add_command(command)

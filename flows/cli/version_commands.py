@@ -1,0 +1,102 @@
+"""The commands about versions: list and verify, compare, roll back, collect garbage, copy to and from a URL."""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from flows.cli.options import data_option, emit, json_option, version_option
+
+
+@click.command()
+@click.option("--verify", is_flag=True, help="Compare every file with its SHA-256; exit 1 if one differs.")
+@data_option
+@json_option
+def versions(data: Path, verify: bool, as_json: bool) -> None:
+    """List the versions of the dataset."""
+    from flows.cli.version_lists import list_versions
+    from flows.cli.version_texts import versions_text
+    from storage.versions.store import Store
+
+    rows = list_versions(Store(data), verify)
+    emit({"versions": rows}, as_json, versions_text)
+    if any(row["problem"] for row in rows):
+        sys.exit(1)
+
+
+@click.command()
+@click.argument("v1")
+@click.argument("v2")
+@data_option
+@json_option
+def diff(v1: str, v2: str, data: Path, as_json: bool) -> None:
+    """What changed between two versions: rows added, removed and changed by config, and scores side by side."""
+    from flows.cli.version_diff import diff_versions
+    from flows.cli.version_texts import diff_text
+    from storage.versions.store import Store
+
+    store = Store(data)
+    emit(diff_versions(store.open(v1), store.open(v2)), as_json, diff_text)
+
+
+@click.command()
+@click.argument("version")
+@data_option
+@json_option
+def rollback(version: str, data: Path, as_json: bool) -> None:
+    """Publish the contents of an earlier VERSION as the newest one. No version is changed or removed."""
+    from storage.versions.store import Store
+
+    now, created = Store(data).rollback(version)
+    done = {"version": now.name, "contents_of": version, "created": created, "path": str(now.path)}
+    note = "" if created else " already"
+    emit(done, as_json, lambda d: f"{d['version']} has the contents of {d['contents_of']}{note}: {d['path']}")
+
+
+@click.command()
+@click.option("--keep", type=click.IntRange(1), default=None, metavar="N", help="Remove all but the newest N versions.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@data_option
+@json_option
+def gc(data: Path, keep: int | None, dry_run: bool, as_json: bool) -> None:
+    """Remove files that no version lists, what killed publishers left, and, with --keep, old versions."""
+    from flows.cli.version_texts import collected_text
+    from storage.versions.garbage import collect
+    from storage.versions.store import Store
+
+    emit({"dry_run": dry_run, **asdict(collect(Store(data), keep, dry_run))}, as_json, collected_text)
+
+
+@click.command()
+@click.argument("url")
+@data_option
+@version_option
+@json_option
+def upload(url: str, data: Path, version: str | None, as_json: bool) -> None:
+    """Copy a version to a store behind an fsspec URL, such as s3://bucket/passnet or file:///mnt/backup.
+
+    What is there is not sent again; an interrupted copy is completed by the next. For the Hub, see `push`.
+    """
+    from storage.versions.remote import Remote
+    from storage.versions.store import Store
+
+    emit(asdict(Remote(url).upload(Store(data).open(version))), as_json, _copied)
+
+
+@click.command()
+@click.argument("url")
+@data_option
+@version_option
+@json_option
+def download(url: str, data: Path, version: str | None, as_json: bool) -> None:
+    """Copy a version from a store behind an fsspec URL into the data directory, under its name, and verify it."""
+    from storage.versions.remote import Remote
+    from storage.versions.store import Store
+
+    _, done = Remote(url).download(Store(data), version)
+    emit(asdict(done), as_json, _copied)
+
+
+def _copied(done: dict) -> str:
+    return f"{done['version']} of {done['url']}: {done['copied']} files copied, {done['there']} were there"

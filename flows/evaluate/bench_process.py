@@ -1,0 +1,249 @@
+"""A bench in a process of its own: what others do does not disturb its clock, and it can be lost without the run.
+
+The process is that of a `ProcessPoolExecutor` with one worker, whose queue, results and exceptions these are.
+"""
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextvars import copy_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from flows.steps import IDS, LOGGER, say
+from passbench.bench import Bench
+from passbench.result import VariantResult
+from passbench.settings import Settings
+from storage.errors import PassNetError
+from storage.graph.record import Graph, Op, Ref
+from storage.records import Input, Sample, Variant
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_SPAWN = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
+_TRIES = 3
+_LOOKS, _LOOK_SECONDS = 30, 0.1
+
+
+class Lost(Exception):
+    """The process is gone, and what it was at work on with it."""
+
+
+class BenchProcess:
+    """The bench of one device. `cores`: those that the process and its workers keep to.
+
+    One thread at a time uses it. After `Lost` it is dead until it is started again.
+    """
+
+    def __init__(self, device: str, settings: Settings, cores: set[int]) -> None:
+        self.name, self.settings, self.cores = device, settings, cores
+        self.device = torch.device("cpu") if device == "cpu" else torch.device(device)
+        self.alive = False
+        self._context = copy_context()  # of the flow run, to whose log the process speaks
+        self._pool: ProcessPoolExecutor | None = None
+        self._scratch: Path | None = None
+        self._pid = 0
+        self._step: Callable | None = None  # that the process has
+
+    def start(self, step: Callable[[Bench, Any], Any] | None = None) -> None:
+        """Start the process, another one if there was one, and show that its device works; `step` is what will be
+        called. Raises PassNetError or Lost where it does not work."""
+        self.close()
+        self._scratch = Path(tempfile.mkdtemp(prefix="passnet-bench-"))
+        heard, says = _SPAWN.Pipe(duplex=False)
+        self._pool = ProcessPoolExecutor(
+            1, mp_context=_SPAWN, initializer=_enter, initargs=(str(self._scratch), self.cores, says)
+        )
+        self.alive, self._step = True, None
+        opened = self._pool.submit(_open, self.name, self.settings)  # this starts the process
+        says.close()
+        threading.Thread(target=self._context.copy().run, args=(_repeat, heard), daemon=True).start()
+        try:
+            self._pid = self._result(opened)
+            if step is not None:
+                self._load(step)
+        except Exception:
+            self.alive = False
+            raise
+
+    def call(self, step: Callable[[Bench, T], R], item: T) -> R:
+        """`step(bench, item)` there. The step is sent once, and keeps its state for the items that follow.
+
+        Raises what it raises, and Lost.
+        """
+        if step is not self._step:
+            self._load(step)
+        return self._result(self._submit(_run_step, item))
+
+    def run(
+        self, sample: Sample, compiler: str, pass_dir: str | Path | None = None, progress: object = None
+    ) -> Iterator[VariantResult]:
+        """As `Bench.run`, for an author that works in this process; a process that is lost is replaced, and the sample
+        begun again. Raises Lost where that does not help."""
+        for left in reversed(range(_TRIES)):
+            try:
+                results = self._result(self._submit(_run_sample, sample, compiler, pass_dir))
+            except Lost:
+                if not left:
+                    raise
+                self.start()
+            else:
+                yield from results
+                return
+
+    def kill(self) -> None:
+        """End the process at once; whoever waits for it meets Lost."""
+        if self._pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the process and remove its files."""
+        if self._pool is not None:
+            with contextlib.suppress(Lost):
+                if self.alive and self._pid:
+                    self._result(self._submit(_close))
+            self._pool.shutdown(wait=False)  # it has nothing left to do, and takes seconds to unload torch
+            self._pool, self._pid, self.alive = None, 0, False
+        if self._scratch is not None:
+            _remove(self._scratch)
+
+    def _load(self, step: Callable[[Bench, Any], Any]) -> None:
+        self._result(self._submit(_load, step))
+        self._step = step
+
+    def _submit(self, function: Callable, *arguments: Any) -> Any:
+        try:
+            return self._pool.submit(function, *arguments)
+        except BrokenProcessPool as error:
+            raise self._lost() from error
+
+    def _result(self, future: Any) -> Any:
+        try:
+            return future.result()
+        except BrokenProcessPool as error:
+            raise self._lost() from error
+
+    def _lost(self) -> Lost:
+        self.alive = False
+        return Lost(f"the benchmark's process on {self.name} ended")
+
+
+def _remove(directory: Path) -> None:
+    """Remove it; workers of a process that was killed are given the time to end, and to leave their files."""
+    for _ in range(_LOOKS):
+        shutil.rmtree(directory, ignore_errors=True)
+        if not directory.exists():
+            return
+        time.sleep(_LOOK_SECONDS)
+
+
+def _repeat(heard: Connection) -> None:
+    """Say here what the process says there, until it ends."""
+    with contextlib.suppress(EOFError):
+        while True:
+            message, level, ids = heard.recv()
+            say(message, level, **ids)
+
+
+# In the process
+
+_SMALL = Sample(
+    "small",
+    "",
+    "sole_op",
+    "eval",
+    (
+        Variant(
+            "sole_op",
+            Graph(1, (Op("function", "torch.relu", (Ref(0),), {}),), (Ref(1),)),
+            (Input("in_0", "input", "float32", (2, 3), (3, 1), mean=0.0, std=1.0),),
+            (),
+        ),
+    ),
+)
+"""What a new process shows with that its device works."""
+
+_bench: Bench | None = None
+_step: Callable | None = None
+
+
+class _Sayer(logging.Handler):
+    """Sends each message to the parent."""
+
+    def __init__(self, says: Connection) -> None:
+        super().__init__()
+        self.says = says
+
+    def emit(self, record: logging.LogRecord) -> None:
+        ids = {name: getattr(record, name) for name in IDS if hasattr(record, name)}
+        self.says.send((record.getMessage(), record.levelno, ids))
+
+
+def _enter(scratch: str, cores: set[int], says: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    tempfile.tempdir = scratch
+    os.sched_setaffinity(0, cores)
+    LOGGER.handlers[:] = [_Sayer(says)]
+    LOGGER.setLevel(logging.DEBUG)  # what is shown is for the parent to say
+    LOGGER.propagate = False
+
+
+def _end_with_parent() -> None:
+    multiprocessing.parent_process().join()
+    os._exit(1)
+
+
+def _open(device: str, settings: Settings) -> int:
+    global _bench
+    if device.startswith("cuda"):
+        torch.cuda.set_device(torch.device(device).index or 0)  # nothing of this process goes to another GPU
+    _bench = Bench(device, settings)
+    for result in _bench.run(_SMALL, "eager"):
+        if result.status != "ok":
+            raise PassNetError(f"PassBench does not work on {device}: {result.reason}")
+    return os.getpid()
+
+
+def _load(step: Callable) -> None:
+    global _step
+    _step = step
+
+
+def _run_step(item: Any) -> Any:
+    with _fatal():
+        return _step(_bench, item)
+
+
+def _run_sample(sample: Sample, compiler: str, pass_dir: str | Path | None) -> list[VariantResult]:
+    with _fatal():
+        return list(_bench.run(sample, compiler, pass_dir))
+
+
+@contextlib.contextmanager
+def _fatal() -> Iterator[None]:
+    """After an error of CUDA's own this process can do nothing more on the GPU: it ends, and another is started."""
+    try:
+        yield
+    except torch.AcceleratorError:
+        LOGGER.info(traceback.format_exc())
+        os._exit(1)
+
+
+def _close() -> None:
+    _bench.close()

@@ -1,0 +1,325 @@
+"""The child's main: rebuilds graphs, imports the pass, calls, and answers with fixed-size structs.
+
+It runs in a fork of `passbench.workers.fork_server`. It knows no seeds of inputs,
+no reference outputs and no clock. Nothing that it says is believed without a look at the outputs.
+"""
+
+import gc
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx
+
+from passbench import compilers
+from passbench.child import observe, triton_interpreter
+from passbench.child.outputs import BadOutput, check, describe, flatten
+from passbench.contract import ContractError, PassRule, load_rules, read_pass_dir
+from passbench.ipc import shared_memory
+from passbench.ipc.messages import (
+    MAX_OUTPUTS,
+    Batch,
+    Block,
+    Code,
+    Collect,
+    Command,
+    Describe,
+    Go,
+    Load,
+    Observe,
+    Open,
+    Ping,
+    RunCalls,
+    Shut,
+    Stage,
+    Warm,
+    WorkerReply,
+    encode_reply,
+    read_command,
+)
+from passbench.matching.rewrite import apply_pass
+from passbench.workers.fork_server import Spawn
+from storage.graph.as_fx import to_module
+from storage.graph.as_json import from_json
+
+_FLUSH_BYTES = 256 << 20  # several times the largest L2 cache
+
+
+class CallFailed(Exception):
+    """A call of the code under test raised; `index` says which."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        self.index = index
+
+
+class Worker:
+    """Handles commands one by one; state lasts from one `Load` to the next."""
+
+    def __init__(self, device: torch.device, arena_fd: int | None) -> None:
+        self.device, self._arena_fd = device, arena_fd
+        self._arena: shared_memory.Arena | None = None
+        self._made: shared_memory.Made = {}
+        self._rules: dict[str, list[PassRule]] = {}
+        self._call: Callable | None = None
+        self._rewritten: tuple[fx.GraphModule, tuple[fx.Node, ...]] | None = None
+        self._called = False
+        self._staged: list[tuple[torch.Tensor | int, ...]] = []
+        self._staging: Stage | None = None
+        self._results: list[Any] = []
+        self._flush: torch.Tensor | None = None
+        self._handlers: dict[type, Callable[[Any], WorkerReply]] = {
+            Open: self._open,
+            Shut: self._shut,
+            Load: self._load,
+            Describe: self._describe,
+            RunCalls: self._run,
+            Observe: self._observe,
+            Stage: self._stage,
+            Go: self._go,
+            Collect: self._collect,
+            Warm: self._warm,
+            Ping: self._ping,
+        }
+
+    def handle(self, command: Command) -> WorkerReply:
+        """Do what a command says. Whatever the code under test raises becomes a reply; our own faults do too."""
+        try:
+            return self._handlers[type(command)](command)
+        except CallFailed as failed:
+            cause = failed.__cause__
+            compiling = not self._called and compilers.is_compile_failure(cause)
+            code = Code.COMPILE_ERROR if compiling else Code.RUNTIME_ERROR
+            return WorkerReply(code, failed.index, text=_explain(cause))
+        except BadOutput as error:
+            return WorkerReply(Code.BAD_OUTPUT, text=str(error))
+        except (ContractError, compilers.CompileError) as error:
+            return WorkerReply(Code.COMPILE_ERROR, text=str(error))
+        except BaseException as error:  # pass code raises what it likes, SystemExit too; the parent must hear of it
+            return WorkerReply(Code.RUNTIME_ERROR, text=_explain(error))
+
+    def _open(self, command: Open) -> WorkerReply:
+        self._forget_all()
+        self._arena = shared_memory.open_handle(command.handle, self._arena_fd)
+        return WorkerReply(Code.OK)
+
+    def _shut(self, command: Shut) -> WorkerReply:
+        self._forget_all()
+        self._synchronize()
+        if self._arena is not None:
+            self._arena.close()
+            self._arena = None
+        return WorkerReply(Code.OK)
+
+    def _warm(self, command: Warm) -> WorkerReply:
+        from passbench.child import warm_up  # a kernel of Triton's is made on import
+
+        warm_up.run(self.device)
+        self._synchronize()
+        return WorkerReply(Code.OK)
+
+    def _ping(self, command: Ping) -> WorkerReply:
+        self._synchronize()  # what has failed on the device shows here
+        return WorkerReply(Code.OK)
+
+    def _forget(self) -> None:
+        self._staged, self._results, self._staging = [], [], None
+
+    def _forget_all(self) -> None:
+        self._forget()
+        self._made.clear()
+
+    def _load(self, command: Load) -> WorkerReply:
+        self._forget_all()
+        self._called, self._rewritten = False, None
+        module = to_module(from_json(command.graph), self.device)
+        if command.compiler != "pass":
+            if command.compiler not in ("eager", "double"):  # only those who compile need dynamo, which takes seconds
+                torch._dynamo.reset()
+            self._call = compilers.build(command.compiler, module, self.device)
+            return WorkerReply(Code.OK)
+        applied = apply_pass(module.graph, self._pass_rules(command.pass_dir))
+        if applied.total == 0:
+            return WorkerReply(Code.NO_MATCH, text=applied.diagnosis())
+        module.recompile()
+        self._call, self._rewritten = module.forward, (module, applied.inserted)
+        return WorkerReply(Code.OK, count=applied.total)
+
+    def _pass_rules(self, directory: str) -> list[PassRule]:
+        if directory not in self._rules:
+            names = read_pass_dir(directory).names
+            self._rules[directory] = load_rules(Path(directory), names)
+        return self._rules[directory]
+
+    def _describe(self, command: Describe) -> WorkerReply:
+        (inputs,) = self._inputs(command.batch)
+        outputs = flatten(self._invoke(inputs, 0, command.seed))
+        if len(outputs) > MAX_OUTPUTS:
+            raise BadOutput(f"{len(outputs)} outputs; PassBench handles up to {MAX_OUTPUTS}")
+        return WorkerReply(Code.OK, outputs=tuple(describe(value, inputs, n) for n, value in enumerate(outputs)))
+
+    def _run(self, command: RunCalls) -> WorkerReply:
+        self._forget()
+        batch = command.batch
+        # Makes torch fill every fresh allocation with NaN, so that nothing correct can be found in old memory.
+        torch.use_deterministic_algorithms(command.fill, warn_only=True)
+        try:
+            for index, inputs in enumerate(self._inputs(batch)):
+                outputs = flatten(self._invoke(inputs, index, command.seed + index))
+                check(outputs, inputs, command.outputs, strict=command.strict)
+                self._copy_out([outputs], batch, first=index)
+        finally:
+            torch.use_deterministic_algorithms(False)
+        return WorkerReply(Code.OK)
+
+    def _observe(self, command: Observe) -> WorkerReply:
+        torch.manual_seed(command.seed)
+        try:
+            seen = observe.observe(*self._rewritten, self._inputs(command.batch))
+        except BaseException as error:  # as in `handle`
+            raise CallFailed(0) from error
+        return WorkerReply(Code.OK, observed=seen.encode())
+
+    def _stage(self, command: Stage) -> WorkerReply:
+        self._forget()
+        self._staging = command
+        self._staged = self._inputs(command.batch)
+        torch.manual_seed(command.seed)
+        self._synchronize()
+        return WorkerReply(Code.OK)
+
+    def _go(self, command: Go) -> WorkerReply:
+        self._results = results = []
+        call, synchronize, seed, clock = self._call, self._synchronize, command.seed, time.perf_counter_ns
+        events = [_event_pair() for _ in self._staged] if command.events else None
+        flush = self._flushed() if command.flush else None
+        spent = 0
+        gc.disable()
+        try:
+            for index, inputs in enumerate(self._staged):
+                if flush is not None:
+                    flush.zero_()
+                    synchronize()
+                try:
+                    begin = clock()
+                    if seed is not None:
+                        torch.manual_seed(seed)
+                    if events:
+                        events[index][0].record()
+                    results.append(call(*inputs))
+                    if events:
+                        events[index][1].record()
+                    synchronize()
+                    if index:
+                        spent += clock() - begin
+                except BaseException as error:  # as in `handle`
+                    raise CallFailed(index) from error
+        finally:
+            gc.enable()
+        host = spent / max(len(results) - 1, 1) / 1000
+        if not events:
+            return WorkerReply(Code.OK, host_us=host)
+        times = sorted(start.elapsed_time(end) * 1000 for start, end in events)
+        return WorkerReply(Code.OK, device_us=times[len(times) // 2], host_us=host)
+
+    def _flushed(self) -> torch.Tensor:
+        if self._flush is None:
+            self._flush = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device=self.device)
+        return self._flush
+
+    def _collect(self, command: Collect) -> WorkerReply:
+        stage, outputs = self._staging, [flatten(value) for value in self._results]
+        for values, inputs in zip(outputs, self._staged, strict=True):
+            check(values, inputs, stage.outputs, strict=stage.strict)
+        self._copy_out(outputs, stage.batch, first=0)
+        self._forget()
+        return WorkerReply(Code.OK)
+
+    def _invoke(self, inputs: tuple, index: int, seed: int) -> Any:
+        torch.manual_seed(seed)  # for random operations in the graph; inputs were drawn by the parent
+        try:
+            value = self._call(*inputs)
+            self._synchronize()
+        except BaseException as error:  # as in `handle`
+            raise CallFailed(index) from error
+        self._called = True
+        return value
+
+    def _inputs(self, batch: Batch) -> list[tuple[torch.Tensor | int, ...]]:
+        columns = [
+            shared_memory.tensors_at(self._arena, x, batch.calls, self._made)
+            if isinstance(x, Block)
+            else [x] * batch.calls
+            for x in batch.inputs
+        ]
+        rows = list(zip(*columns, strict=True)) if columns else [()] * batch.calls
+        return [rows[place] for place in batch.order]
+
+    def _copy_out(self, outputs: list[list[Any]], batch: Batch, first: int) -> None:
+        """Copy the outputs of calls from the `first` on to their places."""
+        for number, block in enumerate(batch.outputs):
+            if block is None:
+                continue
+            places = shared_memory.slots_at(self._arena, block, batch.calls)
+            slots = [places[place] for place in batch.order[first : first + len(outputs)]]
+            torch._foreach_copy_(slots, [torch.as_tensor(values[number]) for values in outputs])
+        self._synchronize()
+
+    def _synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+
+def _event_pair() -> tuple[torch.cuda.Event, torch.cuda.Event]:
+    return torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+
+
+def _explain(error: BaseException | None) -> str:
+    chain: list[str] = []
+    while error is not None and len(chain) < 4:
+        chain.append(f"{type(error).__name__}: {error}".strip())
+        error = error.__cause__
+    return "\ncaused by ".join(chain)
+
+
+def _limit(spawn: Spawn) -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (spawn.file_bytes, spawn.file_bytes))
+    if spawn.memory_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (spawn.memory_bytes, spawn.memory_bytes))
+
+
+def main(spawn: Spawn, commands: int, replies: int, arena_fd: int | None) -> None:
+    """Serve commands until the parent closes its end."""
+    _limit(spawn)
+    device = torch.device(spawn.device)
+    torch.set_num_threads(spawn.threads)
+    torch.set_grad_enabled(False)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        torch.cuda.set_per_process_memory_fraction(spawn.device_memory_share)
+        torch.cuda.synchronize()
+    else:
+        triton_interpreter.untimed_autotuning()
+        if "TRITON_INTERPRET" in os.environ:
+            triton_interpreter.round_bfloat16_to_nearest()
+    worker = Worker(device, arena_fd)
+    gc.freeze()  # collections between calls need not look at torch itself
+    for nonce, command in _commands(commands):
+        _write(replies, encode_reply(nonce, worker.handle(command)))
+
+
+def _commands(fd: int) -> Iterator[tuple[int, Command]]:
+    staged = False
+    while (received := read_command(fd, spin=staged)) is not None:
+        staged = isinstance(received[1], Stage)
+        yield received
+
+
+def _write(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]

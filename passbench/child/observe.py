@@ -1,0 +1,205 @@
+"""Finding out what runs inside the replacements of a pass (INTEGRITY.md, layer 6): the child's side, not timed.
+
+What this proves: code that goes through torch's dispatcher on the calling thread is seen as operators, and whatever
+the device runs meanwhile, from any thread or library, is seen as kernels. What it does not: the recorder is Python in
+the process that it watches, so host code that got around the static policy can suspend the mode, restore what is
+patched here, name a kernel of its own like another, or behave otherwise in this run than in timed ones. An operator
+on another thread is seen by its kernels alone, so not on a CPU.
+"""
+
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import fx
+from torch.autograd import DeviceType
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from passbench.checking.evidence import Observation
+
+
+def observe(
+    module: fx.GraphModule, replacements: Collection[fx.Node], calls: Sequence[Sequence[torch.Tensor | int]]
+) -> Observation:
+    """Run the rewritten graph on the inputs of each call and say what ran inside its `replacements`.
+
+    The module must have run before on inputs of these shapes: a first call also compiles and autotunes, which floods
+    the profiler. Inputs are written over where the graph does so. Raises what the pass raises.
+    """
+    watch = _Watch()
+    device = _Device() if torch.cuda.is_initialized() else None
+    runner = _Runner(module, frozenset(replacements), watch, device)
+    events = []
+    with ExitStack() as stack:
+        if device is not None:
+            stack.enter_context(device.profiler)
+        for inputs in calls:
+            before = watch.events
+            runner.run(*inputs)
+            events.append(watch.events - before)
+    kernels = None if device is None else device.kernels()
+    return Observation.of(
+        watch.operators,
+        kernels or (),
+        watch.triton_kernels,
+        profiled=kernels is not None,
+        uneven=len(set(events)) > 1,
+    )
+
+
+class _Runner(fx.Interpreter):
+    """Runs a graph node by node, and the replacements under the eyes of `watch` and `device`."""
+
+    def __init__(
+        self, module: fx.GraphModule, replacements: frozenset[fx.Node], watch: "_Watch", device: "_Device | None"
+    ) -> None:
+        super().__init__(module)
+        self.extra_traceback = False  # errors of a pass are shown as they are
+        self._replacements, self._watch, self._device = replacements, watch, device
+
+    def run_node(self, n: fx.Node) -> Any:
+        if n not in self._replacements:
+            return super().run_node(n)
+        with ExitStack() as stack:
+            if self._device is not None:
+                stack.enter_context(self._device.inside())
+            stack.enter_context(self._watch.inside())
+            return super().run_node(n)
+
+
+class _Watch(TorchDispatchMode):
+    """Collects operators as they are dispatched and Triton kernels as they are launched.
+
+    A mode, not a tensor class: a pass gets plain tensors and gives plain tensors.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operators: set[str] = set()
+        self.triton_kernels: set[str] = set()
+        self.events = 0  # operators and launches
+        self._paused = False
+        self._launching = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        if not self._paused:
+            self.operators.add(str(func))
+            self.events += 1
+        return func(*args, **(kwargs or {}))
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Collect what is called in this context."""
+        with ExitStack() as stack:
+            for owner, method, wrap in self._hooks():
+                stack.enter_context(_wrapped(owner, method, wrap))
+            stack.enter_context(self)
+            yield
+
+    def _hooks(self) -> Iterator[tuple[type, str, Callable]]:
+        """Triton's classes are looked up among what is imported: a pass without kernels does without Triton."""
+        if (compiled := sys.modules.get("triton.runtime.jit")) is not None:
+            yield compiled.JITFunction, "run", self._noted
+        if (interpreted := sys.modules.get("triton.runtime.interpreter")) is not None:
+            yield interpreted.InterpretedFunction, "run", self._noted
+            yield interpreted.GridExecutor, "_init_args_hst", self._unseen
+            yield interpreted.GridExecutor, "_restore_args_dev", self._unseen
+        if (cheap := sys.modules.get("passbench.launch")) is not None:
+            yield cheap.Launch, "__call__", self._noted_launch
+
+    def _noted(self, run: Callable) -> Callable:
+        def noted(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+            if not kwargs.get("warmup") and not self._launching:
+                self.triton_kernels.add(kernel.__name__)
+                self.events += 1
+            return run(kernel, *args, **kwargs)
+
+        return noted
+
+    def _noted_launch(self, call: Callable) -> Callable:
+        """A `Launch` is one event, whether it takes Triton's path or its own."""
+
+        def noted(launch: Any, *tensors: Any) -> None:
+            self.triton_kernels.add(launch.name)
+            self.events += 1
+            self._launching = True
+            try:
+                call(launch, *tensors)
+            finally:
+                self._launching = False
+
+        return noted
+
+    def _unseen(self, method: Callable) -> Callable:
+        """Triton's interpreter hands arguments to a kernel, and takes them back, by operators of its own."""
+
+        def unseen(*args: Any) -> Any:
+            self._paused = True
+            try:
+                return method(*args)
+            finally:
+                self._paused = False
+
+        return unseen
+
+
+@contextmanager
+def _wrapped(owner: type, name: str, wrap: Callable[[Callable], Callable]) -> Iterator[None]:
+    original = getattr(owner, name)
+    setattr(owner, name, wrap(original))
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+class _Device:
+    """Records what the device runs, and which of it between marks.
+
+    The profiler is slow to start, so it runs once over the whole graph. Replacements are told apart by the device's
+    own order: before and after each there is a marking kernel, with nothing under way. Neither the host's clock nor
+    correlation with host threads, which a thread of the pass would escape, is needed.
+    """
+
+    def __init__(self) -> None:
+        self.profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA])
+        self._marks = 0
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """What the device runs in this context counts."""
+        self._mark()
+        try:
+            yield
+        finally:
+            self._mark()
+
+    def _mark(self) -> None:
+        torch.cuda.synchronize()
+        torch.cuda._sleep(1)
+        torch.cuda.synchronize()
+        self._marks += 1
+
+    def kernels(self) -> set[str] | None:
+        """Names, once the profiler has stopped; None if it did not record all marks."""
+        events = [event for event in self.profiler.events() if event.device_type == DeviceType.CUDA]
+        events.sort(key=lambda event: event.time_range.start)
+        return between_marks([event.name for event in events], self._marks)
+
+
+MARK = "::spin_kernel("
+"""In the name of the kernel of `torch.cuda._sleep`, which nothing else launches, and in no name of a Triton kernel."""
+
+
+def between_marks(names: Sequence[str], marks: int) -> set[str] | None:
+    """The names between each odd mark and the next; None if there are not so many marks."""
+    found: set[str] = set()
+    seen = 0
+    for name in names:
+        if MARK in name:
+            seen += 1
+        elif seen % 2:
+            found.add(name)
+    return found if seen == marks else None

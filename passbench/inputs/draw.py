@@ -1,0 +1,174 @@
+"""Values of a variant's inputs, drawn from a seed: deterministic by (seed, index) on one kind of device."""
+
+import hashlib
+import struct
+from enum import Enum
+
+import torch
+
+from passbench.ipc.shared_memory import extent
+from storage.records import Input, dtype_of
+
+PYTHON_INT = "int"
+"""`Input.dtype` of a Python integer."""
+
+
+class Distribution(Enum):
+    """How floating-point inputs of role "input" are drawn; within [low, high] where the record declares a range.
+
+    Parameters and buffers are always drawn as NORMAL: they are what the record says they are.
+    """
+
+    NORMAL = "normal"  # the declared mean and std, or uniform over the declared range
+    SCALED = "scaled"  # four times the std, or the ends of the range
+    OFFSET = "offset"  # the mean shifted by two std, or the upper quarter of the range
+    SPARSE = "sparse"  # nine of ten values zero, or the range's value nearest to zero
+
+
+CORRECTNESS = (Distribution.NORMAL, Distribution.SCALED, Distribution.OFFSET, Distribution.SPARSE)
+"""Distributions of successive correctness draws."""
+
+_MEAN_STD = {"input": (0.0, 1.0), "parameter": (0.0, 0.05)}
+_BUFFER_RANGE = (0.5, 1.5)  # running variances must be positive
+
+
+def generator(seed: int, index: int, device: torch.device | str) -> torch.Generator:
+    """A generator of the `index`-th draw of a seed; nearby seeds and indices give unrelated streams."""
+    digest = hashlib.blake2b(struct.pack("<qq", seed, index), digest_size=8).digest()
+    return torch.Generator(device).manual_seed(int.from_bytes(digest, "little") >> 1)
+
+
+class InputError(ValueError):
+    """The record of an input says nothing that values could be drawn from."""
+
+
+def integer_value(spec: Input) -> int:
+    """The value of a Python integer input: its `low` (1 if none). It is a size, so no draw varies it."""
+    return 1 if spec.low is None else int(spec.low)
+
+
+def fill(values: torch.Tensor, spec: Input, how: Distribution, gen: torch.Generator) -> None:
+    """Draw `values`, the memory of one input as a contiguous tensor of its dtype, in place.
+
+    Integers are uniform in [low, high], both inclusive; booleans too, with low 0 and high 1; integers without a range
+    are 0 or 1, so that they can index anything. Of a range the part is used that the dtype can hold. Raises InputError
+    for a range that is none.
+    """
+    if values.numel() == 0:
+        return
+    dtype = values.dtype
+    if spec.low is not None and not (ends := _ends(spec))[0] <= ends[1]:
+        raise InputError(f"input {spec.name}: no values lie in [{spec.low}, {spec.high}]")
+    if not (dtype.is_floating_point or dtype.is_complex):
+        low, high = _integer_range(spec, dtype)
+        _integers(values, low, high, gen)
+        return
+    if spec.role != "input":
+        how = Distribution.NORMAL
+    direct = dtype not in _NOT_DRAWN
+    target = values if direct else torch.empty(values.shape, dtype=torch.float32, device=values.device)
+    low, high = _float_range(spec, dtype)
+    if low is None:
+        _fill_normal(target, spec, how, gen)
+    elif dtype.is_complex:
+        for part in torch.view_as_real(target).unbind(-1):
+            _uniform(part, low, high, gen)
+    else:
+        _fill_range(target, low, high, how, gen)
+    if not direct:
+        values.copy_(target)
+
+
+_INT_RANDOM = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+_NOT_DRAWN = (torch.complex32, torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
+
+
+def _integers(values: torch.Tensor, low: int, high: int, gen: torch.Generator) -> None:
+    """Uniform integers in [low, high]; through int64 where the dtype has no generator of its own."""
+    if values.dtype in _INT_RANDOM:
+        values.random_(low, high + 1, generator=gen)
+    else:
+        drawn = torch.empty(values.shape, dtype=torch.int64, device=values.device)
+        values.copy_(drawn.random_(low, high + 1, generator=gen))
+
+
+def _ends(spec: Input) -> tuple[float, float]:
+    """Of the declared range; without an upper one it is a single value."""
+    return spec.low, spec.low if spec.high is None else spec.high
+
+
+def _integer_range(spec: Input, dtype: torch.dtype) -> tuple[int, int]:
+    if spec.low is None:
+        return 0, 1
+    least, most = (0, 1) if dtype == torch.bool else (torch.iinfo(dtype).min, min(torch.iinfo(dtype).max, 2**62))
+    low, high = (int(min(max(end, least), most)) for end in _ends(spec))
+    return low, high
+
+
+def _float_range(spec: Input, dtype: torch.dtype) -> tuple[float, float] | tuple[None, None]:
+    if spec.low is not None:
+        most = torch.finfo(dtype).max  # a mask's -3.4e38 is more than half precision holds
+        low, high = (min(max(end, -most), most) for end in _ends(spec))
+        return low, high
+    if spec.role == "buffer" and spec.mean is None and spec.std is None:
+        return _BUFFER_RANGE
+    return None, None
+
+
+def _fill_normal(values: torch.Tensor, spec: Input, how: Distribution, gen: torch.Generator) -> None:
+    mean, std = _MEAN_STD.get(spec.role, (0.0, 1.0))
+    mean = mean if spec.mean is None else spec.mean
+    std = std if spec.std is None else abs(spec.std)
+    if how is Distribution.SCALED:
+        std *= 4
+    elif how is Distribution.OFFSET:
+        mean += 2 * std
+    values.normal_(mean, std, generator=gen)
+    if how is Distribution.SPARSE:
+        values.masked_fill_(_nine_of_ten(values, gen), 0)
+
+
+def _uniform(values: torch.Tensor, low: float, high: float, gen: torch.Generator) -> None:
+    """Also from ranges wider than the largest number, which torch refuses."""
+    if high / 2 - low / 2 > torch.finfo(values.dtype).max / 2:
+        values.uniform_(low / 2, high / 2, generator=gen).mul_(2)
+    else:
+        values.uniform_(low, high, generator=gen)
+
+
+def _fill_range(values: torch.Tensor, low: float, high: float, how: Distribution, gen: torch.Generator) -> None:
+    if how is Distribution.OFFSET:
+        _uniform(values, high - (high / 4 - low / 4), high, gen)
+        return
+    _uniform(values, low, high, gen)
+    if how is Distribution.SCALED:
+        upper = values > low / 2 + high / 2
+        values.fill_(low).masked_fill_(upper, high)
+    elif how is Distribution.SPARSE:
+        values.masked_fill_(_nine_of_ten(values, gen), min(max(0.0, low), high))
+
+
+def _nine_of_ten(values: torch.Tensor, gen: torch.Generator) -> torch.Tensor:
+    return torch.rand(values.shape, generator=gen, device=values.device) < 0.9
+
+
+def make_input(spec: Input, how: Distribution, gen: torch.Generator) -> torch.Tensor | int:
+    """One input with the record's dtype, shape and stride (strides of 0 and overlaps included), on the generator's
+    device; a Python integer for dtype "int"."""
+    if spec.dtype == PYTHON_INT:
+        return integer_value(spec)
+    values = torch.empty(extent(spec.shape, spec.stride), dtype=dtype_of(spec.dtype), device=gen.device)
+    fill(values, spec, how, gen)
+    return values.as_strided(spec.shape, spec.stride)
+
+
+def make_inputs(
+    specs: tuple[Input, ...],
+    seed: int,
+    index: int,
+    device: torch.device | str,
+    how: Distribution = Distribution.NORMAL,
+) -> list[torch.Tensor | int]:
+    """All inputs of a variant, in order, for the `index`-th draw of a seed."""
+    gen = generator(seed, index, device)
+    return [make_input(spec, how, gen) for spec in specs]

@@ -1,0 +1,147 @@
+"""Memory that parent and child share: inputs are laid out in it, outputs come back in it.
+
+On the CPU it is a memfd, mapped by both; on CUDA one allocation, opened through CUDA IPC. Every tensor made from it
+has a storage of its own, as tensors have in a user's program: compilers look at storages to find aliases.
+"""
+
+import fcntl
+import mmap
+import os
+
+import torch
+
+from passbench.ipc import cuda_ipc
+from passbench.ipc.messages import Block
+
+ALIGNMENT = 512  # bytes; what CUDA's caching allocator gives
+_SEAL_SHRINK = 0x2  # F_SEAL_SHRINK: a child that cuts the file short would crash the parent
+_SEAL_SEAL = 0x1
+
+
+def extent(shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
+    """Elements of memory that a tensor of this shape and stride reaches over; 0 if it has none."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+
+
+def contiguous_stride(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides, in elements."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+class CpuArena:
+    """A memfd mapped into this process. `size` in bytes; `fd` None makes a new one."""
+
+    def __init__(self, size: int, fd: int | None = None) -> None:
+        self.owner = fd is None
+        if fd is None:
+            fd = os.memfd_create("passnet-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            os.ftruncate(fd, size)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEAL_SHRINK | _SEAL_SEAL)
+        self.fd, self.size = fd, size
+        self._map = mmap.mmap(fd, size)
+        self.bytes = torch.frombuffer(self._map, dtype=torch.uint8)
+
+    @property
+    def handle(self) -> tuple:
+        """What the child opens, with the descriptor that it got at its start."""
+        return ("cpu", self.size)
+
+    def storage(self, offset: int, size: int) -> torch.UntypedStorage:
+        """`size` bytes at `offset` as a storage of their own."""
+        if size == 0:
+            return torch.UntypedStorage(0)
+        return torch.frombuffer(self._map, dtype=torch.uint8, count=size, offset=offset).untyped_storage()
+
+    def grow(self, size: int) -> None:
+        """Enlarge the file and map it anew; tensors of the old mapping stay valid. For the owner."""
+        os.ftruncate(self.fd, size)
+        self.size = size
+        self._map = mmap.mmap(self.fd, size)
+        self.bytes = torch.frombuffer(self._map, dtype=torch.uint8)
+
+    def close(self) -> None:
+        """Close the file; mappings end with their last tensor."""
+        if self.owner:
+            os.close(self.fd)
+
+
+class CudaArena:
+    """One CUDA allocation of `size` bytes; `handle` given: another process's."""
+
+    fd = None
+
+    def __init__(self, size: int, device: torch.device, handle: bytes | None = None) -> None:
+        self.size, self.device, self.owner = 0, device, handle is None
+        self._start = cuda_ipc.allocate(size, device) if handle is None else cuda_ipc.attach(handle)
+        self.size = size
+        self._handle = cuda_ipc.export(self._start) if handle is None else handle
+        self.bytes = cuda_ipc.as_bytes(self._start, size, device)
+
+    @property
+    def handle(self) -> tuple:
+        """What the child opens."""
+        return ("cuda", self.size, str(self.device), self._handle)
+
+    def storage(self, offset: int, size: int) -> torch.UntypedStorage:
+        """`size` bytes at `offset` as a storage of their own."""
+        return cuda_ipc.storage(self._start + offset, size, self.device)
+
+    def grow(self, size: int) -> None:
+        """Replace the allocation by one of another size. For the owner, when no child has it open.
+
+        Raises torch.OutOfMemoryError; the arena is of no size then, and can grow again.
+        """
+        self.close()
+        self.__init__(size, self.device)
+
+    def close(self) -> None:
+        """Let go of the allocation, if there is one; nobody may use its tensors any more."""
+        if self.size:
+            self.size, self.bytes = 0, None
+            (cuda_ipc.free if self.owner else cuda_ipc.detach)(self._start)
+
+
+Arena = CpuArena | CudaArena
+
+
+def make(size: int, device: torch.device) -> Arena:
+    """A new arena of at least `size` bytes on the device."""
+    return CudaArena(size, device) if device.type == "cuda" else CpuArena(size)
+
+
+def open_handle(handle: tuple, fd: int | None) -> Arena:
+    """The arena that another process made; `fd`: the memfd, on the CPU."""
+    if handle[0] == "cpu":
+        return CpuArena(handle[1], fd=fd)
+    _, size, device, shared = handle
+    return CudaArena(size, torch.device(device), shared)
+
+
+Made = dict[tuple, dict[int, torch.Tensor]]
+"""Tensors of an arena, by kind and place. To make one anew takes ten times as long as another handle to it."""
+
+
+def tensors_at(arena: Arena, block: Block, calls: int, made: Made) -> list[torch.Tensor]:
+    """The tensors of all calls at their places in the arena: no views of another, each alone in its storage. They are
+    new objects every time; their storages are those in `made`, which grows, and is good for one arena."""
+    here = made.setdefault((block.dtype, block.shape, block.stride), {})
+    starts = range(block.offset, block.offset + calls * block.step, block.step)
+    if missing := [start for start in starts if start not in here]:
+        size = extent(block.shape, block.stride) * block.dtype.itemsize
+        empty = torch.empty(0, dtype=block.dtype, device=arena.bytes.device)
+        for start in missing:
+            here[start] = empty.detach().set_(arena.storage(start, size), 0, block.shape, block.stride)
+    return [here[start].detach() for start in starts]
+
+
+def slots_at(arena: Arena, block: Block, calls: int) -> list[torch.Tensor]:
+    """As `tensors_at` for tensors that are written to alone: views of one."""
+    whole = arena.bytes[block.offset : block.offset + calls * block.step].view(block.dtype)
+    step = block.step // block.dtype.itemsize
+    return list(whole.as_strided((calls, *block.shape), (step, *block.stride)).unbind(0))

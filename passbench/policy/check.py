@@ -1,0 +1,65 @@
+"""The static policy: what the source of a pass may say (INTEGRITY.md, layer 1). An allowlist, by `ast`, over every
+module that the pass directory can import; nothing is executed.
+
+Host code may launch kernels and handle metadata. Computation belongs into `@triton.jit` functions. `pattern` is only
+traced, so it may name every operation that a graph can hold.
+"""
+
+from pathlib import Path
+
+from passbench.contract import NAMES_FILE, PassFiles, read_pass_dir
+from passbench.policy import allowlists as names
+from passbench.policy.host import HostChecker
+from passbench.policy.kernels import check_device_function
+from passbench.policy.modules import Module, Report, check_siblings, parse
+from passbench.policy.patterns import check_pattern, check_replacement_args
+from passbench.result import Finding
+
+
+def check_dir(directory: str | Path) -> list[Finding]:
+    """Findings on a pass directory, in order of file and line; none: the pass is allowed.
+
+    Raises ContractError if the directory does not follow the contract.
+    """
+    return check_files(read_pass_dir(directory))
+
+
+def check_files(files: PassFiles) -> list[Finding]:
+    """Findings on a pass that has been read already."""
+    report = Report()
+    for name in files.others:
+        if Path(name).suffix in names.SUSPECT_FILES:
+            report.add("binary_file", name, 0, "a pass is Python source with Triton kernels; remove this file")
+    modules: dict[str, Module] = {}
+    for name, text in files.modules.items():
+        if names.shadows_a_library(name):
+            report.add("module_name", f"{name}.py", 1, f"{name} is the name of a library; rename the file")
+        module = parse(name, text, frozenset(files.modules), report)
+        if module is not None:
+            modules[name] = module
+    try:
+        _check_modules(modules, files.names, report)
+    except RecursionError:
+        report.add("syntax", NAMES_FILE, 0, "expressions are nested too deeply; write shorter ones")
+    return report.sorted()
+
+
+def _check_modules(modules: dict[str, Module], rules: tuple[str, ...], report: Report) -> None:
+    for name, module in modules.items():
+        check_siblings(module, modules, report)
+        _check_special(module, name in rules, report)
+    HostChecker(modules, rules, report).check()
+    for module in modules.values():
+        for function in module.kernels.values():
+            check_device_function(module, function, modules, report)
+
+
+def _check_special(module: Module, is_rule: bool, report: Report) -> None:
+    if not is_rule:
+        return
+    pattern = module.functions.get("pattern")
+    arguments = module.functions.get("replacement_args")
+    if pattern is not None:
+        check_pattern(module, pattern, report)
+    if arguments is not None:
+        check_replacement_args(module, arguments, report)

@@ -1,0 +1,87 @@
+"""The static policy on `pattern`, which is traced, and `replacement_args`, which picks."""
+
+import ast
+
+from passbench.policy import allowlists as names
+from passbench.policy.modules import Module, Report
+from storage.graph import targets
+from storage.graph.targets import TargetError
+
+_STATEMENTS = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr, ast.Pass)
+_EXPRESSIONS = (
+    ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript, ast.Slice,
+    ast.Tuple, ast.List, ast.Dict, ast.Starred, ast.keyword, ast.operator, ast.unaryop, ast.cmpop, ast.expr_context,
+)  # fmt: skip
+
+
+def check_pattern(module: Module, function: ast.FunctionDef, report: Report) -> None:
+    """A pattern is straight-line code of operations that a graph can hold."""
+    if function.decorator_list:
+        report.at("pattern", module, function, "pattern takes no decorator")
+    local = _parameters(function)
+    local |= {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    for name in local & module.imports.keys():
+        report.at("rebinding", module, function, f"{name} is an import; give the value another name")
+    for statement in function.body:
+        if not isinstance(statement, _STATEMENTS):
+            advice = "write straight-line operations: assignments and a return"
+            report.at("pattern", module, statement, f"a pattern is traced; {advice}")
+            continue
+        _check(module, statement, local, report)
+
+
+def _check(module: Module, node: ast.AST, local: set[str], report: Report) -> None:
+    for child in ast.iter_child_nodes(node):
+        dotted = module.dotted(child) if isinstance(child, ast.Attribute | ast.Name) else None
+        if dotted is not None:
+            if not _is_operation(dotted):
+                message = f"{dotted} is no operation that a graph holds; a pattern may name those, dtypes and numbers"
+                report.at("pattern", module, child, message)
+            continue
+        if not isinstance(child, (*_STATEMENTS, *_EXPRESSIONS)):
+            message = f"{type(child).__name__} has no place in a pattern; write plain operations"
+            report.at("pattern", module, child, message)
+        elif isinstance(child, ast.Attribute) and child.attr.startswith("_"):
+            report.at("private_name", module, child, f"{child.attr} is private; use the tensor's public methods")
+        elif isinstance(child, ast.Attribute) and isinstance(child.ctx, ast.Store):
+            report.at("attribute_assignment", module, child, "a pattern assigns to its own names only")
+        elif isinstance(child, ast.Name) and child.id not in local | names.PATTERN_BUILTINS:
+            report.at("forbidden_name", module, child, f"{child.id} is unknown here; a pattern uses its parameters")
+        _check(module, child, local, report)
+
+
+def _is_operation(dotted: str) -> bool:
+    if dotted in names.PATTERN_VALUES or dotted in targets.functions():
+        return True
+    if dotted in ("math.inf", "math.nan", "math.pi", "math.e"):
+        return True
+    try:
+        return callable(targets.resolve(dotted))
+    except TargetError:
+        return False
+
+
+def _parameters(function: ast.FunctionDef) -> set[str]:
+    arguments = function.args
+    return {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+
+
+def check_replacement_args(module: Module, function: ast.FunctionDef, report: Report) -> None:
+    """`replacement_args` is a single return of parameters and literals."""
+    advice = "write `return (…)` with parameters, numbers, strings and dtypes; compute in the kernel"
+    body = [s for s in function.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+    if function.decorator_list or len(body) != 1 or not isinstance(body[0], ast.Return) or body[0].value is None:
+        report.at("replacement_args", module, function, f"replacement_args only picks; {advice}")
+        return
+    for value in _picked(body[0].value):
+        literal = value.operand if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub) else value
+        named = isinstance(value, ast.Name) and value.id in _parameters(function)
+        constant = isinstance(literal, ast.Constant) or module.dotted(literal) in names.PATTERN_VALUES
+        if not (named or constant):
+            report.at("replacement_args", module, value, f"{ast.unparse(value)} is computed; {advice}")
+
+
+def _picked(value: ast.expr) -> list[ast.expr]:
+    if isinstance(value, ast.Tuple | ast.List):
+        return [item for element in value.elts for item in _picked(element)]
+    return [value]

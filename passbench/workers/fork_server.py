@@ -1,0 +1,211 @@
+"""A process that has imported torch and triton and nothing else, and forks workers from that state.
+
+A fork starts in a tenth of a second, where a new interpreter takes seconds; and all forks have one layout of memory
+and one seed of hashes, which otherwise make two processes of the same code differ by several percent for as long as
+they live. The zygote never touches CUDA, which does not survive a fork, and never sees a pass.
+
+Every worker gets a supervisor, forked first: it is outside the worker's namespaces, ends everything that the worker
+has started when the worker ends, ends the worker when PassBench does, and reports the exit status.
+"""
+
+import contextlib
+import importlib
+import os
+import pickle
+import select
+import signal
+import socket
+import struct
+import sys
+import tempfile
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from passbench.workers import isolation, process_usage
+
+MESSAGE_BYTES = 1 << 16
+WORD_BYTES = 1024
+STATUS = struct.Struct("<i")
+"""What a supervisor reports, twice: the worker's process id (0: none could be started), then its wait status."""
+
+
+@dataclass(frozen=True)
+class Spawn:
+    """A request for a worker. `box` is the directory that it may write to, with its home, temporary files and caches;
+    `environment` replaces the environment; `isolate`: in namespaces of its own, where that works. `memory_bytes` of
+    address space are a process's own limit; `resident_bytes` and `processes` hold for all together.
+
+    With it travel the descriptors of commands, replies, the parent's lifeline, the supervisor's report, the output,
+    and the arena's if it has one.
+    """
+
+    box: str
+    environment: dict[str, str]
+    isolate: bool
+    device: str
+    threads: int
+    memory_bytes: int | None
+    resident_bytes: int
+    processes: int
+    file_bytes: int
+    device_memory_share: float
+
+
+_DESCRIPTORS = 6
+_IMPORTED = (
+    "torch",
+    "torch.profiler",
+    "torch._dynamo",  # the first dispatch mode imports it, over a second in every worker of a pass
+    "triton",
+    "triton.compiler",
+    "triton.runtime.interpreter",
+    "triton.backends.nvidia.compiler",
+    "triton.backends.nvidia.driver",
+    "passbench.child.main",
+)
+"""What a worker needs; none of it touches CUDA."""
+
+_REAP_SECONDS = 0.005
+_LOOK_MS = 250  # between two looks at what the worker takes
+
+
+def main(control: int, scratch: str) -> None:
+    """Serve requests on a Unix socket until the other end closes. Starts with a word on isolation: empty, or why it
+    does not work here."""
+    for name in _IMPORTED:
+        importlib.import_module(name)
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors are reaped by the kernel
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    connection = socket.socket(fileno=control)
+    problem = _why_not_isolated(Path(scratch))
+    connection.send(problem.encode()[:WORD_BYTES].ljust(WORD_BYTES))
+    while True:
+        data, fds, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, _DESCRIPTORS)
+        if not data:
+            return
+        if os.fork() == 0:
+            connection.close()
+            _supervise(pickle.loads(data), fds, isolate=not problem)
+        for fd in fds:
+            os.close(fd)
+
+
+def _why_not_isolated(scratch: Path) -> str:
+    """Try isolation in a fork, whose child is the first in the namespaces; an empty text if it works."""
+    read, write = os.pipe()
+    if os.fork() == 0:
+        try:
+            isolation.enter()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            child = os.fork()
+            if child == 0:
+                isolation.confine(Path(tempfile.mkdtemp(dir=scratch)), [])
+            else:
+                os.waitpid(child, 0)
+        except OSError as error:
+            os.write(write, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as stream:
+        return stream.read().decode("utf-8", "replace")
+
+
+def _supervise(spawn: Spawn, fds: list[int], *, isolate: bool) -> None:
+    """Start the main, and see to its end; never returns."""
+    isolate = isolate and spawn.isolate
+    commands, replies, lifeline, report, output, *arena = fds
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for standard in (1, 2):
+        os.dup2(output, standard)
+    os.close(output)
+    shared = process_usage.filled_bytes("self")
+    try:
+        isolation.adopt_orphans()
+        if isolate:
+            isolation.enter()
+        pid = os.fork()
+    except OSError as error:
+        print(f"isolation failed: {error}", file=sys.stderr, flush=True)
+        os.write(report, STATUS.pack(0))
+        os._exit(1)
+    if pid == 0:
+        for fd in (lifeline, report):
+            os.close(fd)
+        _become_worker(spawn, commands, replies, arena[0] if arena else None, isolate)
+    for fd in (commands, replies, *arena):
+        os.close(fd)
+    os.write(report, STATUS.pack(pid))
+    status, excess = _watch(pid, lifeline, spawn, shared)
+    if not isolate:  # the kernel ends a namespace with its first process
+        _end_descendants()
+    if excess:
+        print(f"PassBench ended it: {excess}", flush=True)
+    for standard in (1, 2):  # now, not when the namespaces are gone: the parent waits for the output's end
+        os.dup2(0, standard)
+    os.write(report, STATUS.pack(status))
+    os._exit(0)
+
+
+def _watch(pid: int, lifeline: int, spawn: Spawn, shared: int) -> tuple[int, str]:
+    """Wait for the worker's end, or end it when the lifeline closes or it takes too much; its wait status, and what
+    was too much. `shared`: bytes of memory that it was born with."""
+    pidfd = os.pidfd_open(pid)
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    poll.register(lifeline, select.POLLIN | select.POLLHUP)
+    ready, excess = [], ""
+    while not ready and not excess:
+        ready = poll.poll(_LOOK_MS)
+        excess = "" if ready else process_usage.excess(pid, shared, spawn.resident_bytes, spawn.processes)
+    if all(fd != pidfd for fd, _ in ready):
+        os.kill(pid, signal.SIGKILL)
+    return os.waitpid(pid, 0)[1], excess
+
+
+def _end_descendants() -> None:
+    """Kill and reap whatever the worker has left."""
+    while True:
+        try:
+            os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        for pid in process_usage.family(os.getpid())[1:]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_REAP_SECONDS)
+
+
+def _become_worker(spawn: Spawn, commands: int, replies: int, arena: int | None, isolate: bool) -> None:
+    """The worker's process: confined, limited, with its own environment; never returns."""
+    from passbench.child import main
+
+    status = 1
+    try:
+        isolation.die_with_parent()
+        isolation.die_first()
+        os.environ.clear()
+        os.environ.update(spawn.environment)
+        tempfile.tempdir = None  # chosen anew from the environment
+        box = Path(spawn.box)
+        if isolate:
+            isolation.confine(box.parent / "dev", [box])
+            isolation.drop_privileges()
+        os.chdir(box / "work")
+        main.main(spawn, commands, replies, arena)
+        status = 0
+    except SystemExit as error:  # the way out for code under test that asks for it between two commands
+        status = error.code if isinstance(error.code, int) else 1
+    except BaseException:
+        with contextlib.suppress(BaseException):  # the code under test may have closed or replaced what we write to
+            traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(BaseException):
+                stream.flush()
+        os._exit(status)

@@ -1,0 +1,103 @@
+"""Compiling and loading ahead: what a worker does once, done by several workers at a time, before anything is timed."""
+
+import random
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from queue import SimpleQueue
+
+import torch
+
+from passbench.inputs import batch_layout as lay
+from passbench.inputs.draw import Distribution, InputError
+from passbench.ipc.messages import Code, Describe, Load, Warm, WorkerReply
+from passbench.workers.worker_handle import WorkerHandle
+from passbench.workers.worker_process import WorkerDied, WorkerTimeout
+from storage.graph.as_json import to_json
+from storage.records import Variant
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Variants that one worker is to call once each, under a compiler, "pass" with its directory. The worker of a pass
+    is warmed first, and stays so where there are no variants. A baseline's call may take `patience` times as long as
+    when it has the machine to itself."""
+
+    side: WorkerHandle
+    variants: Sequence[Variant]
+    compiler: str
+    pass_dir: str | None = None
+    patience: float = 1.0
+
+
+def together(jobs: Sequence[Job]) -> None:
+    """All jobs at a time, one worker each."""
+    if jobs:
+        with ThreadPoolExecutor(len(jobs)) as pool:
+            list(pool.map(_call_all, jobs))
+
+
+def shared(
+    sides: Sequence[WorkerHandle], variants: Sequence[Variant], compiler: str, progress: Progress | None
+) -> list[tuple[Variant, str]]:
+    """Each variant in whichever worker is free; for workers that share a directory, and the compiler caches in it.
+    Returns the variants that were not called, each with the reason."""
+    idle: SimpleQueue[WorkerHandle] = SimpleQueue()
+    for side in sides:
+        idle.put(side)
+
+    def one(numbered: tuple[int, Variant]) -> list[tuple[Variant, str]]:
+        side = idle.get()
+        try:
+            missed = _call_all(Job(side, [numbered[1]], compiler, patience=len(sides)))
+        finally:
+            idle.put(side)
+        if progress is not None:
+            progress(f"{compiler}: compiled {numbered[0]}/{len(variants)}")
+        return missed
+
+    with ThreadPoolExecutor(len(sides)) as pool:
+        return [missed for some in pool.map(one, enumerate(variants, 1)) for missed in some]
+
+
+def _call_all(job: Job) -> list[tuple[Variant, str]]:
+    """What fails here, for want of memory too, is left to the benchmark, which meets it again and records it."""
+    missed: dict[int, str] = {}
+    number = 0
+    try:
+        if job.pass_dir is not None:
+            job.side.ask(Warm(), job.side.settings.first_call_timeout)
+        for number, variant in enumerate(job.variants):
+            if problem := _call_once(job, variant):
+                missed[number] = problem
+                job.side.recover()
+    except (WorkerDied, WorkerTimeout, torch.OutOfMemoryError) as error:
+        missed |= dict.fromkeys(range(number, len(job.variants)), f"{type(error).__name__}: {error}")
+    return [(job.variants[number], problem) for number, problem in missed.items()]
+
+
+def _call_once(job: Job, variant: Variant) -> str:
+    """What kept the variant from being called; nothing where it was."""
+    side, settings = job.side, job.side.settings
+    layout = lay.lay_out(variant.inputs, (), 1, random.Random(0))
+    if layout.end > settings.arena_bytes:
+        return "one call's inputs are larger than PassBench's memory"
+    side.reserve(layout.end)
+    reply = side.ask(Load(to_json(variant.graph), job.compiler, job.pass_dir), settings.load_timeout)
+    if reply.code is not Code.OK:
+        return _why(reply)
+    try:
+        lay.draw(side.memory, layout, variant.inputs, 0, 0, Distribution.NORMAL)
+    except InputError as error:
+        return str(error)
+    if side.device.type == "cuda":
+        torch.cuda.synchronize(side.device)
+    timeout = settings.first_call_timeout * job.patience if job.pass_dir is None else settings.call_timeout
+    reply = side.ask(Describe(layout.batch, 0), timeout)
+    return "" if reply.code is Code.OK else _why(reply)
+
+
+def _why(reply: WorkerReply) -> str:
+    return reply.text or reply.code.name

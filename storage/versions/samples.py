@@ -1,0 +1,62 @@
+"""Samples of a version, put together from its tables."""
+
+from collections.abc import Sequence
+
+import pyarrow.compute as pc
+
+from storage.errors import PassNetError
+from storage.records import Sample, Variant
+from storage.schema import CATEGORIES
+from storage.versions.store import Version
+
+
+def load_samples(
+    version: Version,
+    split: str | None = None,
+    categories: Sequence[str] = CATEGORIES,
+    names: Sequence[str] | None = None,
+    limit: int | None = None,
+) -> list[Sample]:
+    """Samples with their variants, in the order of the table, categories taking turns so that a limit cuts fairly.
+
+    `names` are whole sample ids, or prefixes that fit one sample each. Raises PassNetError for a name that fits no
+    sample or several, and for a sample whose variants the version lacks.
+    """
+    rows = [r for r in version.table("samples", split).to_pylist() if r["category"] in categories]
+    if names is not None:
+        rows = [_row_named(name, rows, version) for name in names]
+    rows = _interleaved(rows)[:limit]
+    wanted = [hash_ for row in rows for hash_ in row["variants"]]
+    variants: dict[tuple[str, str], Variant] = {}
+    for category in {row["category"] for row in rows}:
+        for batch in version.batches(category, filter=pc.field("variant_hash").isin(wanted)):
+            for row in batch.to_pylist():
+                variants[category, row["variant_hash"]] = Variant.from_row(row)
+    return [_sample(row, variants, version) for row in rows]
+
+
+def _sample(row: dict, variants: dict[tuple[str, str], Variant], version: Version) -> Sample:
+    keys = [(row["category"], hash_) for hash_ in row["variants"]]
+    if missing := [key for key in keys if key not in variants]:
+        raise PassNetError(f"{version.name} lacks variant {missing[0][1][:12]} of {row['sample']}: rebuild the version")
+    plain = {k: row[k] for k in ("sample", "family_hash", "category", "split", "rarity", "reason")}
+    return Sample(variants=tuple(variants[key] for key in keys), **plain)
+
+
+def _row_named(name: str, rows: list[dict], version: Version) -> dict:
+    exact = [row for row in rows if row["sample"] == name]
+    fitting = exact or [row for row in rows if row["sample"].startswith(name)]
+    if len(fitting) != 1:
+        found = "several samples" if fitting else "no sample"
+        examples = ", ".join(row["sample"] for row in (fitting or rows)[:3])
+        raise PassNetError(f"{found} of {version.name} fit {name!r}: give a whole id, such as {examples}")
+    return fitting[0]
+
+
+def _interleaved(rows: list[dict]) -> list[dict]:
+    turn: dict[str, int] = {}
+    keyed = []
+    for row in rows:
+        turn[row["category"]] = turn.get(row["category"], -1) + 1
+        keyed.append((turn[row["category"]], row))
+    return [row for _, row in sorted(keyed, key=lambda pair: pair[0])]

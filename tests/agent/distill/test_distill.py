@@ -1,0 +1,144 @@
+"""What the offline author writes, when it declines, and that it writes the same again."""
+
+import re
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from agent.distill.static import Distill
+from tests.agent.distill.families import FAMILIES
+from tests.agent.support import ANY, PAIR, in_dtype, sample, tensor, variant
+
+
+def _relu(x):
+    return torch.relu(x)
+
+
+def _linear(x, w):
+    return F.linear(x, w)
+
+
+def _files(directory):
+    return {path.name: path.read_text() for path in sorted(directory.iterdir())}
+
+
+def _written(tmp_path, *variants, **options):
+    submission = Distill(**({"margin": PAIR} | options)).write(sample(*variants), tmp_path / "pass")
+    return submission, _files(tmp_path / "pass") if submission.pass_dir else {}
+
+
+def test_same_sample_same_bytes(tmp_path):
+    family = FAMILIES["mlp"]
+    one = sample(*(variant(family.function, *in_dtype(family.inputs, d)) for d in family.dtypes))
+    Distill(margin=PAIR).write(one, tmp_path / "a")
+    Distill(margin=PAIR).write(one, tmp_path / "b")
+    assert _files(tmp_path / "a") == _files(tmp_path / "b")
+
+
+def test_constants_of_a_family_become_modules_and_all_variants_match(tmp_path, interpreter):
+    def scaled(factor):
+        return lambda x, y: F.relu(x * factor) + y
+
+    variants = [variant(scaled(factor), tensor(3, 8), tensor(3, 8)) for factor in (0.5, 2.0)]
+    submission, files = _written(tmp_path, *variants)
+    assert sum(name.endswith(".py") for name in files) == 2
+    for one in variants:
+        assert interpreter.problems(submission.pass_dir, one) == []
+
+
+def test_shapes_of_a_family_share_a_kernel(tmp_path, interpreter):
+    variants = [variant(FAMILIES["attention_softmax"].function, tensor(2, 3, n, n), tensor(1, 1, n, n)) for n in (5, 9)]
+    submission, files = _written(tmp_path, *variants)
+    (source,) = (text for name, text in files.items() if name.endswith(".py"))
+    assert source.count("@triton.jit") == 1
+    for one in variants:
+        assert interpreter.problems(submission.pass_dir, one) == []
+
+
+def test_equal_halves_of_a_pattern_get_their_own_operands(tmp_path, interpreter):
+    def halves(x, w, y, z):
+        scaled = torch.relu(x) * w
+        return scaled * y, scaled * z
+
+    one = variant(halves, tensor(4, 8), tensor(8), tensor(4, 8), tensor(8))
+    submission, _ = _written(tmp_path, one)
+    assert interpreter.problems(submission.pass_dir, one) == []
+
+
+@pytest.mark.parametrize(
+    ("backward", "steps"),
+    [
+        (torch.ops.aten.sigmoid_backward, lambda grad, y: grad * (1 - y) * y),
+        (torch.ops.aten.tanh_backward, lambda grad, y: grad * (1 - y * y)),
+    ],
+    ids=["sigmoid", "tanh"],
+)
+def test_backwards_round_a_half_type_after_each_step_as_eager_does_on_a_gpu(backward, steps, tmp_path):
+    def body(function, place):
+        inputs = in_dtype((tensor(4, 8), tensor(4, 8)), "float16")
+        Distill(margin=PAIR).write(sample(variant(lambda g, y: function(g * 0.3, y), *inputs)), tmp_path / place)
+        (source,) = (path.read_text() for path in (tmp_path / place).glob("fuse_*.py"))
+        return re.findall(
+            r"^    (\w+ = .*|tl.store.*)$", source.partition("@triton.jit")[2].partition("# dtype")[0], re.M
+        )
+
+    assert body(backward.default, "whole") == body(steps, "steps")
+
+
+def test_a_kernel_for_a_kernel_is_declined_before_anything_is_lowered(tmp_path):
+    author = Distill()
+    submission = author.write(sample(variant(_relu, tensor(4, 4))), tmp_path / "pass")
+    assert submission.declined
+    assert submission.compiler == "eager"
+    assert "nothing that one kernel could do faster" in submission.reason
+    assert not (tmp_path / "pass").exists()
+    assert author.sketches.lowered == 0
+
+
+def test_a_kernel_for_a_kernel_on_request(tmp_path, interpreter):
+    one = variant(_relu, tensor(4, 4))
+    submission, _ = _written(tmp_path, one, margin=ANY)
+    assert interpreter.problems(submission.pass_dir, one) == []
+
+
+def test_library_calls_alone_are_declined_with_their_names(tmp_path):
+    submission, _ = _written(tmp_path, variant(_linear, tensor(4, 8), tensor(8, 8)), margin=ANY)
+    assert submission.declined
+    assert "torch.nn.functional.linear" in submission.reason
+
+
+def test_complex_numbers_are_declined(tmp_path):
+    def rotated(x, y):
+        return torch.abs(x * y)
+
+    submission, _ = _written(
+        tmp_path, variant(rotated, tensor(4, 8, dtype="complex64"), tensor(4, 8, dtype="complex64"))
+    )
+    assert submission.declined
+
+
+def test_random_numbers_are_declined(tmp_path):
+    def noisy(x):
+        return F.relu(x + torch.rand_like(x))
+
+    submission, _ = _written(tmp_path, variant(noisy, tensor(4, 8)))
+    assert submission.declined
+
+
+def test_the_sample_is_declined_where_one_variant_has_nothing_to_match(tmp_path):
+    def gated(x, y):
+        return torch.sigmoid(x) * y
+
+    variants = [variant(gated, tensor(4, 4, dtype=d), tensor(4, 4, dtype=d)) for d in ("float32", "complex64")]
+    submission, _ = _written(tmp_path, *variants)
+    assert submission.declined
+
+
+def test_modules_read_well(tmp_path):
+    family = FAMILIES["silu_mul"]
+    _, files = _written(tmp_path, variant(family.function, *family.inputs))
+    source = files["fuse_silu_mul.py"]
+    assert source.startswith('"""silu, mul in one kernel.')
+    assert "def silu_mul_kernel(" in source
+    assert "«" not in source

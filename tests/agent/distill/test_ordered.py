@@ -1,0 +1,204 @@
+"""Sums, means and norms in eager's order: the order itself, and kernels' bits against sums that are taken in it."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.distill.eager.sum_order import SumOrder, sum_order
+from agent.distill.rounding import Rounding
+from agent.distill.static import Distill
+from agent.distill.task_plan import kinds
+from passbench.policy.check import check_dir
+from tests.agent.support import ANY, in_dtype, sample, tensor, variant
+from tests.support.sums import added, moments, rows_of, squares
+
+BFLOAT16, FLOAT32 = torch.bfloat16, torch.float32
+KNOWN = [
+    ((4096, 768), (1,), FLOAT32, SumOrder(768, 32, 1, 4, True)),
+    ((4096, 768), (1,), BFLOAT16, SumOrder(768, 32, 1, 8, True)),
+    ((1, 4096), (1,), BFLOAT16, SumOrder(4096, 512, 1, 8, True)),
+    ((64, 100), (1,), FLOAT32, SumOrder(100, 32, 1, 4, False)),
+    ((2, 256, 56, 56), (0, 2, 3), FLOAT32, SumOrder(6272, 32, 1, 4, False)),
+    ((2, 196, 384), (0, 1), FLOAT32, SumOrder(392, 1, 4, 4, False)),
+    ((64, 180), (1,), BFLOAT16, None),  # rows begin between two vectors
+    ((4096, 64), (0,), FLOAT32, None),  # several blocks share a column
+]
+"""Orders that benchmarks/agent/h200_distill/orders.txt found to be eager's on an H200."""
+
+
+def _stride(shape):
+    return torch.empty(shape, device="meta").stride()
+
+
+@pytest.mark.parametrize(("shape", "dims", "dtype", "order"), KNOWN)
+def test_the_order_follows_from_shape_and_dtype(shape, dims, dtype, order):
+    assert sum_order(shape, _stride(shape), dims, dtype) == order
+
+
+def test_expanded_tensors_double_precision_and_single_elements_have_no_known_order():
+    assert sum_order((64, 128), (1, 0), (1,), FLOAT32) is None
+    assert sum_order((64, 128), (128, 1), (1,), torch.float64) is None
+    assert sum_order((64, 1), (1, 1), (1,), FLOAT32) is None
+
+
+@given(
+    shape=st.lists(st.integers(1, 300), min_size=1, max_size=4).filter(lambda s: math.prod(s) < 10**7),
+    data=st.data(),
+    dtype=st.sampled_from((FLOAT32, BFLOAT16)),
+)
+def test_every_order_takes_each_element_once(shape, data, dtype):
+    dims = data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))
+    order = sum_order(shape, _stride(shape), dims, dtype)
+    length = math.prod(shape[d] for d in dims)
+    if order is None:
+        return
+    assert order.length == length
+    assert order.step == 2 ** (order.step.bit_length() - 1)
+    assert order.width * order.height <= 512
+    ones = torch.ones(1, length)
+    assert added(ones, order).item() == length
+
+
+def _pass(function, inputs, directory, rounding=Rounding.EXACT):
+    """The variant, and its pass's source, in which everything is rounded as `rounding` says."""
+    one = variant(function, *inputs)
+    made = sample(one)
+    task = Distill().task(made, ANY, dict.fromkeys(kinds(made.variants).values(), rounding))
+    submission = task.write(task.gains(), Distill().style, directory)
+    assert submission.compiler == "pass", submission.reason
+    assert check_dir(directory) == []
+    return one, "".join(file.read_text() for file in directory.glob("fuse_*.py"))
+
+
+def _wide(*shape, dtype=FLOAT32):
+    """Numbers whose sums depend on the order."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(shape, generator=generator)
+    return (x * torch.exp2(6 * torch.randn(shape, generator=generator).clamp(-2, 2))).to(dtype)
+
+
+SUMS = [
+    ((6, 256), (1,)),
+    ((3, 1112), (1,)),
+    ((1, 4096), (1,)),
+    ((5, 30), (1,)),
+    ((2, 12, 7, 7), (0, 2, 3)),
+    ((4, 40, 24), (0, 1)),
+    ((2, 16, 128), (0, 1)),
+    ((2, 30, 16, 1, 4, 2), (2, 4)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("shape", "dims"), SUMS)
+def test_a_kernel_adds_in_that_order_bit_for_bit(shape, dims, dtype, tmp_path, interpreter):
+    def function(x):
+        return torch.ops.aten.sum.dim_IntList(x * 2.0, list(dims))
+
+    x = _wide(*shape, dtype=getattr(torch, dtype))
+    order = sum_order(shape, x.stride(), dims, x.dtype)
+    _, source = _pass(function, (tensor(*shape, dtype=dtype),), tmp_path / "pass")
+    assert "ordered_sum" in source
+    (found,) = interpreter.results(tmp_path / "pass", variant(function, tensor(*shape, dtype=dtype)), [x])
+    expected = added(rows_of(x * 2.0, dims).float(), order).to(x.dtype).view(found.shape)
+    assert torch.equal(found, expected)
+
+
+def test_sums_of_several_orders_share_a_kernel(tmp_path, interpreter):
+    """A mean in bfloat16, of which a step has 256 elements, and one in float32, with 128."""
+
+    def function(x):
+        return x * x.mean(-1, keepdim=True), x.float().pow(2).mean(-1)
+
+    x = _wide(4, 2304, dtype=BFLOAT16)
+    one, source = _pass(function, (tensor(4, 2304, dtype="bfloat16"),), tmp_path / "pass")
+    assert source.count("@triton.jit\ndef mean") == 1
+    scaled, mean_square = interpreter.results(tmp_path / "pass", one, [x])
+    orders = [sum_order(x.shape, x.stride(), (1,), dtype) for dtype in (BFLOAT16, FLOAT32)]
+    assert orders[0].step == 2 * orders[1].step
+    share = torch.tensor(1.0) / 2304
+    assert torch.equal(scaled, x * (added(x.float(), orders[0]) * share).to(BFLOAT16)[:, None])
+    assert torch.equal(mean_square, added(x.float().pow(2), orders[1]) * share)
+
+
+@pytest.mark.parametrize("columns", [96, 180, 1024])
+def test_norms_have_the_moments_of_cudas_kernels(columns, tmp_path, interpreter):
+    def layer_norm(x):
+        return F.layer_norm(x, (columns,)) * 2.0
+
+    def rms_norm(x):
+        return torch.rms_norm(x, (columns,), None, 1e-6) * 2.0
+
+    x = _wide(3, columns) + 1
+    length = torch.tensor(float(columns))
+    mean, distances = moments(x)
+    expected = {
+        layer_norm: (x - mean[:, None]) * torch.rsqrt(distances / length + 1e-5)[:, None] * 2,
+        rms_norm: x * torch.rsqrt(squares(x) / length + 1e-6)[:, None] * 2,
+    }
+    for number, (function, want) in enumerate(expected.items()):
+        one, _ = _pass(function, (tensor(3, columns),), tmp_path / str(number))
+        (found,) = interpreter.results(tmp_path / str(number), one, [x])
+        assert torch.equal(found, want)
+
+
+def _norm_chain(x, w, b):
+    """Two norms and a mean in one kernel."""
+    y = F.layer_norm(x * 2.0, (200,), w, b)
+    return y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6), torch.rms_norm(y, (200,), w, 1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_is_rounded_as_eager_does_is_right_by_tolerance(dtype, tmp_path, interpreter):
+    inputs = in_dtype((tensor(9, 200), tensor(200), tensor(200)), dtype)
+    one, _ = _pass(_norm_chain, inputs, tmp_path / "pass")
+    assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+def _functions(x, y):
+    return torch.sigmoid(x) * torch.exp(y), torch.log1p(x.abs()) / 3.7, torch.sin(y) + torch.tanh(x)
+
+
+def test_functions_are_cudas_and_constant_divisors_are_multiplied_by(tmp_path):
+    _, source = _pass(_functions, (tensor(64, 32), tensor(64, 32)), tmp_path / "exact")
+    assert "from triton.language.extra import libdevice\n" in source
+    assert all(f"libdevice.{name}(" in source for name in ("exp", "log1p", "sin", "tanh"))
+    assert "tl.exp(" not in source
+    assert f"* {(torch.tensor(1.0) / 3.7).item()}" in source
+    _, source = _pass(_functions, (tensor(64, 32), tensor(64, 32)), tmp_path / "any", Rounding.ANY)
+    assert "libdevice" not in source
+
+
+def _softmax(x):
+    return F.softmax(x * 2.0, -1) + 1.0
+
+
+def test_what_adds_in_an_unknown_order_is_left_to_eager(tmp_path):
+    one = sample(variant(_softmax, tensor(64, 32)))
+    task = Distill().task(one, ANY, dict.fromkeys(kinds(one.variants).values(), Rounding.EXACT))
+    assert not any("softmax" in pattern for pattern in task.gains())
+    assert "left to eager" in " ".join(task.causes)
+
+
+def _normalised_backward(g, x, w, mean, variance, none):
+    """An op with several results, of which two are sums in an order of its own, and a chain behind it."""
+    grads = torch.ops.aten.native_batch_norm_backward.default(
+        g, x, w, mean, variance, none, none, False, 1e-5, [True, True, True]
+    )
+    return torch.relu(grads[0] * 2.0) + 1.0, grads[1], grads[2]
+
+
+@pytest.mark.parametrize("rounding", [Rounding.EXACT, Rounding.SUMS])
+def test_what_follows_is_fused_without_it(rounding):
+    image, channels = tensor(2, 8, 14, 14), tensor(8)
+    one = sample(variant(_normalised_backward, image, image, channels, channels, channels, tensor(0)))
+    whole = Distill().task(one, ANY)
+    task = Distill().task(one, ANY, dict.fromkeys(kinds(one.variants).values(), rounding))
+    assert "native_batch_norm_backward" in " ".join(whole.gains())
+    (pattern,) = task.gains()
+    assert "relu" in pattern
+    assert "native_batch_norm_backward" not in pattern

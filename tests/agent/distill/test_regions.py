@@ -1,0 +1,104 @@
+"""Which ops are replaced together."""
+
+import torch
+import torch.nn.functional as F
+
+from agent.distill.eager.op_effects import facts
+from agent.distill.regions import regions
+from tests.agent.support import tensor, variant
+
+
+def _regions(function, *inputs, excluded=()):
+    one = variant(function, *inputs)
+    known = facts(one.graph, one.inputs)
+    calls = {n for n, name in enumerate(one.graph.op_sequence) if name in excluded}
+    return [[one.graph.op_sequence[op] for op in region.ops] for region in regions(one.graph, known, calls)]
+
+
+def test_a_library_call_splits_what_depends_on_it():
+    def block(x, w):
+        y = torch.relu(x)
+        return torch.sigmoid(torch.matmul(y, w)) + y
+
+    found = _regions(block, tensor(4, 4), tensor(4, 4), excluded=("torch.matmul",))
+    assert found == [["torch.relu"], ["torch.sigmoid", "operator.add"]]
+
+
+def test_an_op_joins_the_group_that_needs_it():
+    def gated(x, g, w):
+        gate = torch.sigmoid(g)
+        return torch.matmul(x, w) * gate
+
+    found = _regions(gated, tensor(4, 4), tensor(4, 4), tensor(4, 4), excluded=("torch.matmul",))
+    assert found == [["torch.sigmoid", "operator.mul"]]
+
+
+def test_views_of_inputs_that_others_read_stay_outside():
+    def shared(x, w):
+        flat = x.view(8, 2)
+        return torch.relu(flat) + 1.0, torch.matmul(flat, w)
+
+    found = _regions(shared, tensor(4, 4), tensor(2, 2), excluded=("torch.matmul",))
+    assert found == [["torch.relu", "operator.add"]]
+
+
+def test_a_read_between_keeps_a_write_apart():
+    def late(x, y, w):
+        a = torch.relu(x)
+        product = torch.matmul(a, w)
+        a += y
+        return product, a
+
+    found = _regions(late, tensor(4, 4), tensor(4, 4), tensor(4, 4), excluded=("torch.matmul",))
+    assert found == [["torch.relu"], ["operator.iadd"]]
+
+
+def test_tuples_stay_with_what_makes_them():
+    def split(x):
+        a, b = torch.relu(x).chunk(2, -1)
+        return a * b
+
+    assert _regions(split, tensor(4, 4)) == [
+        ["torch.relu", ".chunk", "operator.getitem", "operator.getitem", "operator.mul"]
+    ]
+
+
+def test_what_is_made_without_operands_belongs_to_what_reads_it():
+    def positions(x):
+        return F.relu(x) + torch.arange(4, device="cpu")  # any device: a graph has only the one it runs on
+
+    assert _regions(positions, tensor(4, 4)) == [["torch.nn.functional.relu", "torch.arange", "operator.add"]]
+
+
+def test_what_would_wrap_around_stays_outside():
+    def small(x):
+        return F.relu(x) + torch.arange(4, device="cpu", dtype=torch.int8)
+
+    assert _regions(small, tensor(4, 4)) == [["torch.nn.functional.relu", "operator.add"]]
+
+
+def test_what_is_computed_of_constants_alone_reads_the_smallest_of_them():
+    def table(x):
+        rows, columns = torch.arange(9, device="cpu"), torch.arange(4, device="cpu")
+        return torch.matmul(x, rows[:, None] * columns)
+
+    found = _regions(table, tensor(4, 9), excluded=("torch.matmul",))
+    assert found == [["torch.arange", "operator.getitem", "operator.mul"]]
+
+
+def test_values_that_stay_on_the_host_are_read_by_no_kernel():
+    """As in SAM's relative positions (typical-14a0a76927ce): eager moves such an index to the GPU, a kernel cannot."""
+
+    def relative(x, table):
+        distance = (torch.arange(4)[:, None] - torch.arange(4)[None, :] + 3).long()
+        return torch.relu(x * 2.0) + table[distance].sum(-1)
+
+    found = _regions(relative, tensor(4, 4), tensor(7, 5))
+    assert found == [["operator.mul", "torch.relu", ".sum", "operator.add"]]
+
+
+def test_views_alone_are_no_region():
+    def moved(x):
+        return x.view(2, 8).transpose(0, 1)
+
+    assert _regions(moved, tensor(4, 4)) == []

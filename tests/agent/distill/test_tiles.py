@@ -1,0 +1,85 @@
+"""Kernels without reductions that would read or write with gaps have columns; all others are flat."""
+
+import pytest
+import sympy
+import torch
+from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
+
+from agent.distill.kernels.launch_configs import LaunchLimits
+from agent.distill.kernels.schedule import _step
+from agent.distill.kernels.value_graph import ROW
+from agent.distill.pass_source import Style
+from agent.distill.static import Distill
+from agent.distill.tuned import SearchChoice, steps
+from passbench.policy.check import check_dir
+from tests.agent.support import ANY, in_dtype, sample, tensor, variant
+
+
+def _transposed(x, y):
+    """Read in order, written with gaps."""
+    return torch.relu(x + y).transpose(1, 2).contiguous()
+
+
+def _windows(x, y):
+    """One operand, of which channels come first in memory, is read with gaps; written in order."""
+    return (x + y).reshape(2, 4, 8, 4, 8, 40).permute(0, 1, 3, 2, 4, 5).reshape(32, 64, 40)
+
+
+def _both(x, y):
+    """Read with gaps by one order and written with gaps by another."""
+    return (x.transpose(1, 2) * y).permute(2, 0, 1).contiguous()
+
+
+CHANNELS_FIRST = tensor(2, 32, 32, 40, stride=(40960, 32, 1, 1024))
+STRIDED = {
+    "transposed": (_transposed, (tensor(1, 300, 257), tensor(1, 300, 257))),
+    "windows": (_windows, (CHANNELS_FIRST, tensor(1, 32, 32, 40))),
+    "both": (_both, (tensor(3, 130, 200), tensor(3, 200, 130))),
+}
+IN_ORDER = {
+    "small": (_transposed, (tensor(1, 30, 256), tensor(1, 30, 256))),
+    "in order": (lambda x, y: torch.relu(x + y), (tensor(300, 257), tensor(300, 257))),
+    "a table": (lambda x, y: x * y.transpose(0, 1).contiguous(), (tensor(16, 96, 64), tensor(64, 96))),
+}
+
+
+def _source(one, directory, limits=None):
+    submission = Distill(margin=ANY, style=Style(limits or LaunchLimits())).write(sample(one), directory)
+    assert submission.compiler == "pass", submission.reason
+    return "".join(file.read_text() for file in directory.glob("fuse_*.py"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("name", STRIDED)
+def test_strided_accesses_are_tiled(name, dtype, tmp_path, interpreter):
+    function, inputs = STRIDED[name]
+    one = variant(function, *in_dtype(inputs, dtype))
+    source = _source(one, tmp_path / "pass")
+    assert "% tl.cdiv(" in source
+    assert "for start in" not in source
+    assert check_dir(tmp_path / "pass") == []
+    assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+def test_a_search_may_leave_the_columns_out(tmp_path, interpreter):
+    one = variant(_transposed, *STRIDED["transposed"][1])
+    assert "COLUMNS" not in _source(one, tmp_path / "pass", LaunchLimits(tiles=False))
+    assert interpreter.problems(tmp_path / "pass", one) == []
+    large = variant(_transposed, *2 * (tensor(8, 2048, 1024),))
+    task = Distill().task(sample(large), ANY)
+    start = SearchChoice(tuple(task.gains()), Style())
+    assert Style(LaunchLimits(tiles=False)) in [choice.style for choice in steps(task, start)]
+
+
+@pytest.mark.parametrize("name", IN_ORDER)
+def test_all_others_are_flat(name, tmp_path, interpreter):
+    function, inputs = IN_ORDER[name]
+    one = variant(function, *inputs)
+    assert "COLUMNS" not in _source(one, tmp_path / "pass")
+    assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+def test_a_distance_in_memory_is_told_where_it_is_a_number():
+    assert _step(FloorDiv(Identity(ROW), 4) + 3 * ModularIndexing(ROW, 1, 4), 1) == 3
+    assert _step(FloorDiv(Identity(ROW), 4) + 3 * ModularIndexing(ROW, 1, 4), 8) == 2
+    assert _step(sympy.Function("unknown")(ROW), 1) == 0

@@ -1,0 +1,246 @@
+"""The measuring author, with measurements that a function of the written pass makes up."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from agent.author import Attempt, Interactive
+from agent.distill.kernels.launch_configs import LaunchLimits
+from agent.distill.pass_source import Style
+from agent.distill.static import Distill
+from agent.distill.tuned import SearchChoice, Tuned, speedup, spread, steps
+from passbench.contract import NAMES_FILE
+from passbench.result import Timing, VariantResult
+from tests.agent.support import ANY, in_dtype, sample, tensor, variant
+
+
+def _block(x, y, w):
+    """Two regions, one on each side of a library call, of four launches each."""
+    before = torch.tanh(torch.sigmoid(x * 0.5 + y))
+    return F.relu(torch.sigmoid(torch.matmul(before, w) * 2.0) - 1.0)
+
+
+def _one(rows=4):
+    inputs = (tensor(rows, 8), tensor(rows, 8), tensor(8, 8))
+    return sample(*(variant(_block, *in_dtype(inputs, dtype)) for dtype in ("float32", "float16")))
+
+
+def _results(one, factor, status="ok", t_min=-5):
+    timing = Timing("e2e", 100.0, 100.0 / factor, 1.0, 1.0, 100, 0, False, factor, factor)
+    return [
+        VariantResult(one.sample, "fusible", v.variant_hash, "pass", status, t_min=t_min, timings=(timing,))
+        for v in one.variants
+    ]
+
+
+def _attempt(rule, measured, device="cuda:0"):
+    """An attempt in which a pass is as fast as `rule` says of its modules and its source."""
+
+    def measure(one, directory):
+        names = json.loads((directory / NAMES_FILE).read_text())
+        measured.append(names)
+        answer = rule(names, "".join((directory / f"{name}.py").read_text() for name in names))
+        return answer if isinstance(answer, list) else _results(one, answer)
+
+    return Attempt(1, device, measure, save=None, saved=None, say=lambda text: None)
+
+
+def _names(directory):
+    return json.loads((directory / NAMES_FILE).read_text())
+
+
+def test_a_region_that_does_not_pay_is_dropped(tmp_path):
+    measured = []
+    author = Tuned()
+    attempt = _attempt(lambda names, _: 1.5 if names == ["fuse_mul_sigmoid_sub_relu"] else 1.2, measured)
+    submission = author.attempt(_one(), tmp_path / "pass", attempt)
+    assert submission.compiler == "pass"
+    assert _names(tmp_path / "pass") == ["fuse_mul_sigmoid_sub_relu"]
+    assert len(measured[0]) == 2
+
+
+def _norm(x, y, w):
+    """A sum between two chains, of which one has a function."""
+    z = torch.sigmoid(x * 0.5 + y)
+    return z * torch.rsqrt((z * z).mean(-1, keepdim=True) + 1e-6) * w
+
+
+def _norms():
+    inputs = (tensor(4, 8), tensor(4, 8), tensor(8))
+    return sample(*(variant(_norm, *in_dtype(inputs, dtype)) for dtype in ("float32", "float16")))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ((), [["mul", "add", "sigmoid", "mean"]]),
+        (("tl.exp(",), [["mul", "add", "sigmoid", "mean"]]),
+        (("tl.exp(", "tl.sum("), [["add", "rsqrt", "mul"], ["mul", "add", "sigmoid"]]),
+        (("tl.exp(", "tl.sum(", "libdevice.exp("), [["add", "rsqrt", "mul"], ["mul", "add"], ["mul"]]),
+    ],
+    ids=["all", "exact", "sums left", "functions left"],
+)
+def test_what_rounds_otherwise_is_left_to_eager_where_a_pass_is_wrong(wrong, expected, tmp_path):
+    one, measured, sources = _norms(), [], []
+
+    def rule(names, source):
+        sources.append(source)
+        right = not any(text in source for text in wrong)
+        return _results(one, 1.0 + len(names), t_min=-5 if right else -4)
+
+    Tuned().attempt(one, tmp_path / "pass", _attempt(rule, measured))
+    assert set(measured[len(wrong)]) <= set(_names(tmp_path / "pass")), "looked for elsewhere first"
+    assert sorted(_names(tmp_path / "pass")) == sorted("_".join(["fuse", *ops]) for ops in expected)
+    source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
+    assert not any(text in source for text in wrong)
+    assert len(sources) == len(set(sources)) + 1, "the best is measured again, nothing else"
+
+
+def _scaled_norm(dtype):
+    """A norm of which a pattern can tell in which dtype it ends."""
+
+    def function(x, w):
+        z = torch.sigmoid(x.float() * 0.5 + 1.0)
+        return (z * torch.rsqrt((z * z).mean(-1, keepdim=True) + 1e-6)).to(dtype) * w
+
+    return function
+
+
+def test_what_is_wrong_in_one_dtype_alone_stays_fused_in_the_others(tmp_path):
+    """The sum of the float16 variant is wrong, that of the bfloat16 one is right, and their graphs differ."""
+    inputs = (tensor(4, 8), tensor(8))
+    halves = ("bfloat16", "float16")
+    one = sample(*(variant(_scaled_norm(getattr(torch, d)), *in_dtype(inputs, d)) for d in halves))
+
+    def measure(some, directory):
+        sources = [(directory / f"{name}.py").read_text() for name in _names(directory)]
+        wrong = any("tl.sum(" in source and "to(torch.float16)" in source for source in sources)
+        return [
+            *_results(replace(some, variants=some.variants[:1]), 3.0),
+            *_results(replace(some, variants=some.variants[1:]), 1.5, t_min=-3 if wrong else -5),
+        ]
+
+    attempt = Attempt(1, "cuda:0", measure, save=None, saved=None, say=lambda text: None)
+    Tuned().attempt(one, tmp_path / "pass", attempt)
+    sources = [(tmp_path / "pass" / f"{name}.py").read_text() for name in _names(tmp_path / "pass")]
+    summed = [source for source in sources if "tl.sum(" in source]
+    assert ["to(torch.bfloat16)" in source for source in summed] == [True]
+    assert any("to(torch.float16)" in source for source in sources)
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_what_is_right_by_luck_is_not_submitted(failures, tmp_path):
+    """The first pass, and the first without its sum, are wrong when they are measured again; what adds in eager's order
+    is made of the same modules and wrong at once."""
+    one, measured = _norms(), []
+
+    def rule(names, source):
+        again = measured.count(names) > 1
+        lucky = ("tl.sum(",) if failures == 1 else ("tl.sum(", "exp(")
+        return _results(one, 1.0 + len(names), t_min=-4 if again and any(text in source for text in lucky) else -5)
+
+    Tuned().attempt(one, tmp_path / "pass", _attempt(rule, measured))
+    names = _names(tmp_path / "pass")
+    assert measured.count(names) == 2
+    assert len(names) == failures + 1
+
+
+def test_the_best_is_measured_again_on_more_variants(tmp_path):
+    """What is right on those that were probed alone is not submitted."""
+    one = sample(*(variant(_block, tensor(n, 8), tensor(n, 8), tensor(8, 8)) for n in range(1, 9)))
+    seen = []
+
+    def measure(some, directory):
+        seen.append(len(some.variants))
+        return _results(some, 2.0, t_min=-5 if len(some.variants) <= 4 else 0)
+
+    attempt = Attempt(1, "cuda:0", measure, save=None, saved=None, say=lambda text: None)
+    assert Tuned(probes=4).attempt(one, tmp_path / "pass", attempt).declined
+    assert set(seen) == {4, 8}
+
+
+def test_block_sizes_are_tried(tmp_path):
+    attempt = _attempt(lambda names, source: 2.0 if "BLOCK=2048" in source else 1.2, [])
+    Tuned().attempt(_one(2**19), tmp_path / "pass", attempt)
+    assert all("BLOCK=2048" in path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
+
+
+def _root_mean_square(x):
+    return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6)
+
+
+def test_stages_are_tried_where_rows_are_swept(tmp_path, interpreter):
+    attempt = _attempt(lambda names, source: 2.0 if "num_stages=3" in source else 1.2, [])
+    Tuned().attempt(sample(variant(_root_mean_square, tensor(2048, 16384))), tmp_path / "pass", attempt)
+    assert all("num_stages=3" in path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
+    small = variant(_root_mean_square, tensor(5, 700))
+    Distill(margin=ANY, style=Style(LaunchLimits(persistent=256, stages=3))).write(sample(small), tmp_path / "small")
+    assert interpreter.problems(tmp_path / "small", small) == []
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        lambda names, _: 0.9,
+        lambda names, _: _results(_one(), 3.0, t_min=-4),
+        lambda names, _: _results(_one(), 3.0, t_min=None),
+        lambda names, _: _results(_one(), 3.0, status="rejected"),
+        lambda names, _: [],
+    ],
+    ids=["slower", "inaccurate", "wrong", "rejected", "nothing"],
+)
+def test_a_pass_that_is_not_better_than_eager_is_not_submitted(rule, tmp_path):
+    submission = Tuned().attempt(_one(), tmp_path / "pass", _attempt(rule, []))
+    assert submission.declined
+    assert not (tmp_path / "pass").exists()
+
+
+def test_a_family_is_searched_once(tmp_path):
+    measured = []
+    author = Tuned()
+    attempt = _attempt(lambda names, _: 1.5, measured)
+    author.attempt(_one(), tmp_path / "a", attempt)
+    count = len(measured)
+    author.attempt(_one(), tmp_path / "b", attempt)
+    assert count == len(measured) > 0
+    assert _names(tmp_path / "a") == _names(tmp_path / "b")
+    author.begin([])
+    author.attempt(_one(), tmp_path / "c", attempt)
+    assert len(measured) == 2 * count
+
+
+def test_without_a_gpu_it_writes_what_distill_writes_and_measures_nothing(tmp_path):
+    measured = []
+    author = Tuned()
+    assert isinstance(author, Interactive)
+    submission = author.attempt(_one(), tmp_path / "a", _attempt(lambda names, _: 9.0, measured, device="cpu"))
+    expected = Distill().write(_one(), tmp_path / "b")
+    assert (submission.compiler, submission.reason) == (expected.compiler, expected.reason)
+    assert measured == []
+
+
+def test_the_score_is_the_geometric_mean_of_variants_that_are_right():
+    one = _one()
+    assert speedup([*_results(one, 4.0), *_results(one, 1.0)]) == pytest.approx(2.0)
+    assert speedup([*_results(one, 4.0), *_results(one, 4.0, t_min=0)]) is None
+    assert speedup([VariantResult("s", "fusible", "v", "pass", "ok", t_min=-5)]) is None
+
+
+def test_probes_are_spread_from_the_smallest_to_the_largest():
+    variants = [variant(lambda x: torch.relu(x), tensor(n, 4)) for n in (7, 1, 5, 3, 9)]
+    assert [v.inputs[0].shape[0] for v in spread(variants, 3)] == [1, 5, 9]
+    assert [v.inputs[0].shape[0] for v in spread(variants, 1)] == [9]
+    assert len(spread(variants, 6)) == 5
+
+
+def test_a_step_changes_one_thing_and_leaves_every_variant_a_match():
+    author = Tuned()
+    task = author.distill.task(_one(), -author.reach)
+    start = SearchChoice(tuple(sorted(task.gains())), author.distill.style)
+    assert len(start.patterns) == 2
+    for choice in steps(task, start):
+        assert (choice.patterns == start.patterns) != (choice.style == start.style)
+        assert task.covers(choice.patterns)

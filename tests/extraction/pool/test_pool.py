@@ -1,0 +1,214 @@
+"""Workers that misbehave cost themselves alone."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from extraction.failures import classify_end
+from extraction.pool.client import Pool, TaskReply, run_tasks
+from storage.errors import PassNetError
+
+TASK = "tests.extraction.pool.hostile:run"
+ROOT = Path(__file__).parents[3]
+
+
+def run(
+    *kinds: str, workers: int = 2, timeout_s: float = 2.0, memory_mb: int = 256, **payload: object
+) -> list[TaskReply]:
+    payloads = [{"do": kind, "number": number, **payload} for number, kind in enumerate(kinds)]
+    return list(run_tasks(TASK, payloads, workers=workers, timeout_s=timeout_s, memory_mb=memory_mb))
+
+
+def by_kind(replies: list[TaskReply]) -> dict[str, TaskReply]:
+    return {reply.payload["do"]: reply for reply in replies}
+
+
+def category(reply: TaskReply) -> str:
+    return classify_end(reply.end, reply.code, reply.log)[0]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; a zombie that nobody has reaped does not."""
+    try:
+        return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_until_dead(pids: list[int], seconds: float = 5.0) -> list[int]:
+    deadline = time.monotonic() + seconds
+    while (alive := [pid for pid in pids if is_alive(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return alive
+
+
+def test_every_task_gets_a_process_of_its_own() -> None:
+    replies = run(*["answer"] * 8)
+    assert sorted(reply.answer["number"] for reply in replies) == list(range(8))
+    assert len({reply.answer["pid"] for reply in replies}) == 8
+    assert all(reply.completed for reply in replies)
+
+
+def test_bad_tasks_end_in_their_categories_while_others_complete() -> None:
+    bad = ["loop", "segfault", "killed", "exit", "raise", "memory", "print", "close"]
+    replies = run(*bad, *["answer"] * 4, timeout_s=5.0, memory_mb=64)
+    ends = by_kind(replies)
+    assert category(ends["loop"]) == "timeout"
+    assert category(ends["segfault"]) == "crashed"
+    assert (ends["segfault"].end, ends["segfault"].code) == ("signal", signal.SIGSEGV)
+    assert "about to read address 0" in ends["segfault"].log
+    assert category(ends["killed"]) == "out_of_memory"
+    assert category(ends["memory"]) == "out_of_memory"
+    assert (ends["exit"].end, ends["exit"].code, category(ends["exit"])) == ("exit", 3, "crashed")
+    assert "no such luck" in classify_end("exit", ends["raise"].code, ends["raise"].log)[1]
+    assert ends["print"].answer == "printed"
+    assert len(ends["print"].log) <= 16_384
+    assert ends["print"].log.endswith("the last line\n")
+    assert ends["close"].answer == "closed"
+    assert sum(reply.completed for reply in replies if reply.payload["do"] == "answer") == 4
+
+
+def test_the_last_complete_answer_counts_however_the_worker_ends() -> None:
+    replies = by_kind(run("answer_then_loop", "os_exit", timeout_s=1.0))
+    assert (replies["answer_then_loop"].answer, replies["answer_then_loop"].end) == ("first", "timeout")
+    assert replies["os_exit"].answer == "said before"
+
+
+def test_big_answers_pass_a_slow_reader() -> None:
+    replies = []
+    payloads = [{"do": "big_answer", "size": 3_000_000}] * 4
+    for reply in run_tasks(TASK, payloads, workers=2, timeout_s=20, memory_mb=256):
+        time.sleep(0.3)
+        replies.append(len(reply.answer))
+    assert replies == [3_000_000] * 4
+
+
+def test_children_are_killed_with_their_worker() -> None:
+    (reply,) = run("children", timeout_s=10)
+    assert len(reply.answer) == 3
+    assert wait_until_dead(reply.answer) == []
+
+
+def test_working_and_temporary_directories_are_scratch() -> None:
+    (reply,) = run("write")
+    cwd, temporary = reply.answer
+    assert cwd == temporary
+    assert not Path(cwd).exists()
+    assert not Path("left-behind").exists()
+
+
+def test_closing_the_iterator_kills_the_workers_at_once() -> None:
+    others = set(descendants(os.getpid()))  # other tests' helpers
+    replies = run_tasks(TASK, [{"do": "answer", "number": 0}, *[{"do": "loop"}] * 3], **LIMITS)
+    next(replies)
+    processes = [pid for pid in descendants(os.getpid()) if pid not in others]
+    assert len(processes) >= 2
+    started = time.monotonic()
+    replies.close()
+    assert time.monotonic() - started < 3
+    assert wait_until_dead(processes) == []
+
+
+def test_a_pool_keeps_its_server_from_run_to_run_and_replaces_it_after_a_run_that_was_left() -> None:
+    others = set(descendants(os.getpid()))
+
+    def servers() -> list[int]:
+        return [pid for pid in descendants(os.getpid()) if pid not in others]
+
+    with Pool(**LIMITS) as pool:
+        runs = pool.run(TASK, [{"do": "answer", "number": 0}])
+        next(runs)
+        (first,) = servers()
+        runs.close()
+        assert len(list(pool.run(TASK, [{"do": "answer", "number": n} for n in range(3)]))) == 3
+        assert servers() == [first]
+        left = pool.run(TASK, [{"do": "answer", "number": 0}, {"do": "loop"}, {"do": "loop"}])
+        next(left)
+        left.close()
+        assert wait_until_dead([first]) == []
+        (reply,) = pool.run(TASK, [{"do": "answer", "number": 7}])
+        assert reply.completed
+        assert len(servers()) == 1
+    assert servers() == []
+
+
+LIMITS = {"workers": 2, "timeout_s": 60, "memory_mb": 256}
+SCRIPT = """
+import sys
+print("imported", flush=True)
+from extraction.pool.client import run_tasks
+from tests.extraction.pool.test_pool import LIMITS, TASK, descendants
+payloads = [{"do": "answer", "number": 0}, {"do": "loop"}, {"do": "loop"}]
+for reply in run_tasks(TASK, payloads, **LIMITS):
+    import os, time
+    time.sleep(0.3)
+    print(*descendants(os.getpid()), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "to_all"),
+    [(signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGKILL, False)],
+)
+def test_a_signal_to_the_parent_ends_everything_without_noise(number: signal.Signals, to_all: bool) -> None:
+    """Ctrl-C in a terminal reaches the parent and the server; `kill` the parent alone."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout.readline() == "imported\n"
+    processes = [int(pid) for pid in process.stdout.readline().split()]
+    assert len(processes) >= 2
+    if to_all:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    output, errors = process.communicate(timeout=10)
+    assert wait_until_dead(processes) == []
+    assert "imported" not in output  # nothing imports the caller's main module again
+    assert errors.count("Traceback") == (number == signal.SIGINT)  # Python's own, of the script
+    assert ("KeyboardInterrupt" in errors) == (number == signal.SIGINT)
+
+
+def test_it_works_in_a_thread() -> None:
+    replies: list[TaskReply] = []
+    thread = threading.Thread(target=lambda: replies.extend(run("answer", "answer")))
+    thread.start()
+    thread.join(20)
+    assert len(replies) == 2
+
+
+def test_payloads_are_taken_as_workers_become_free() -> None:
+    taken: list[int] = []
+
+    def payloads() -> Iterator[dict[str, object]]:
+        for number in range(6):
+            taken.append(number)
+            yield {"do": "answer", "number": number}
+
+    replies = run_tasks(TASK, payloads(), **LIMITS)
+    next(replies)
+    assert len(taken) <= 4
+    assert len(list(replies)) == 5
+
+
+def test_a_server_that_cannot_start_is_one_clear_line() -> None:
+    with pytest.raises(PassNetError, match=r"exit code 1: RuntimeError: no library today; run"):
+        list(run_tasks(TASK, [{"do": "loop"}], prepare="tests.extraction.pool.hostile:refuse", **LIMITS))
+
+
+def descendants(pid: int) -> list[int]:
+    """All live processes below this one."""
+    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return children + [below for child in children for below in descendants(child)]

@@ -1,0 +1,182 @@
+"""Builds: what a version holds, doing nothing twice, going on after a kill, and failing without loss."""
+
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from datasets import load_dataset
+
+from extraction.sources.catalog import read_catalog
+from extraction.tracing.trace_store import TraceStore
+from flows.build_dataset import build_dataset, shard_sizes
+from storage.errors import PassNetError
+from storage.graph.as_fx import from_fx, to_fx
+from storage.graph.as_json import from_json, to_json
+from storage.schema import CATEGORIES
+from storage.versions.store import Store
+from tests.flows.commands import PASSNET, error_line, passnet_here
+
+
+def files(directory: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in directory.rglob("*") if path.is_file()}
+
+
+def test_a_version_holds_all_categories_and_loads_as_a_dataset(built):
+    version = Store(built).latest()
+    version.verify()
+    for category in CATEGORIES:
+        rows = load_dataset(str(version.path), category, split="train")
+        assert len(rows) > 0
+        assert {r["category"] for r in rows} == {category}
+    assert version.table("models")["status"].to_pylist() == ["traced", "traced"]
+
+
+def test_variants_are_unique_and_no_family_is_in_both_splits(built):
+    version = Store(built).latest()
+    families = {"train": set(), "eval": set()}
+    for category in CATEGORIES:
+        hashes = version.table(category)["variant_hash"].to_pylist()
+        assert len(hashes) == len(set(hashes))
+        for split in families:
+            families[split] |= set(version.table(category, split)["family_hash"].to_pylist())
+    assert families["eval"]
+    assert not families["train"] & families["eval"]
+    samples = version.table("samples").to_pylist()
+    assert {s["family_hash"] for s in samples if s["split"] == "eval"} == families["eval"]
+
+
+def test_every_stored_graph_makes_the_round_trip_and_its_source_compiles(built):
+    version = Store(built).latest()
+    for category in CATEGORIES:
+        for row in version.table(category, columns=["graph", "code"]).to_pylist():
+            graph = from_json(row["graph"])
+            assert to_json(graph) == row["graph"]
+            assert to_json(from_fx(to_fx(graph, "cpu"))) == row["graph"]
+            compile(row["code"], "<code>", "exec")
+
+
+def test_a_second_build_traces_nothing_and_publishes_nothing(data_dir, built):
+    catalog = built.parent / "catalog.txt"
+    before = files(data_dir)
+    done = passnet_here("build", "--catalog", catalog, "--data", data_dir)
+    assert done.returncode == 0, done.stderr
+    assert "0 to trace" in done.stderr
+    assert "Nothing new" in done.stdout
+    assert files(data_dir).keys() - {str(data_dir / "versions" / ".lock")} == before.keys() - {
+        str(data_dir / "versions" / ".lock")
+    }
+    assert [v.name for v in Store(data_dir).versions()] == ["v1"]
+
+
+def test_one_new_model_traces_one_model_and_keeps_the_eval_families(data_dir, built, tmp_path):
+    catalog = tmp_path / "more.txt"
+    catalog.write_text((built.parent / "catalog.txt").read_text() + "timm:resnet14t\n")
+    done = passnet_here("build", "--catalog", catalog, "--data", data_dir)
+    assert done.returncode == 0, done.stderr
+    assert "1 to trace" in done.stderr
+    old, new = (Store(data_dir).open(name) for name in ("v1", "v2"))
+    before, after = (set(v.table("samples", "eval")["family_hash"].to_pylist()) for v in (old, new))
+    assert before <= after
+    assert new.manifest.parent == "v1"
+
+
+def killed_at(pattern: str, catalog: Path, data: Path) -> str:
+    """Start a build, and kill it as soon as a new file of that pattern is in its data directory; what it said."""
+    before = set(data.glob(pattern))
+    with (data.parent / "said.txt").open("w+") as said:
+        process = subprocess.Popen(
+            [PASSNET, "build", "--catalog", str(catalog), "--data", os.path.relpath(data), "--workers", "1"],
+            stderr=said, stdout=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        deadline = time.monotonic() + 200
+        while not set(data.glob(pattern)) - before:
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        said.seek(0)
+        assert Store(data).latest() is None, "nothing is published by half a build"
+        return said.read()
+
+
+def test_models_that_a_killed_build_traced_are_not_traced_again(tmp_path):
+    catalog, data = tmp_path / "catalog.txt", tmp_path / "data"
+    catalog.write_text("timm:resnet10t\ntransformers:bert\ntimm:resnet14t\n")
+    assert "3 to trace" in killed_at("traces/*/*.parquet", catalog, data)
+    assert len(TraceStore(data / "traces").missing(read_catalog(str(catalog)))) == 1
+
+
+def test_a_build_that_is_killed_at_every_stage_goes_on_and_gives_the_same_bytes(built, tmp_path):
+    catalog, data = built.parent / "catalog.txt", tmp_path / "data"
+    shutil.copytree(built / "traces", data / "traces")
+    killed_at("work/*/cut/*.parquet", catalog, data)
+    killed_at("work/*/variants/*.parquet", catalog, data)
+    kept = len(list(data.glob("work/*/variants/*.parquet")))
+    said = killed_at("work/*/unique/*.parquet", catalog, data)
+    assert "cut-shard" not in said and "typical-shard" not in said
+    left, total = map(int, re.search(r"vary-shard: (\d+) of (\d+) shards", said).groups())
+    assert left == total - kept > 0
+    done = passnet_here("build", "--catalog", catalog, "--data", os.path.relpath(data))
+    assert done.returncode == 0, done.stderr
+    undisturbed, disturbed = (Store(each).latest().path / "data" for each in (built, data))
+    assert contents(disturbed) == contents(undisturbed)
+    assert not [path for path in (data / "work").iterdir() if path.is_dir()]
+
+
+def contents(directory: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in directory.rglob("*.parquet")
+    }
+
+
+def test_shards_cover_the_catalogue():
+    for models in (0, 1, 2, 7, 20, 1000, 100_000):
+        sizes = shard_sizes(models)
+        assert sum(sizes) == models
+        assert all(0 < size <= 100 for size in sizes)
+
+
+@pytest.mark.parametrize(
+    ("catalog", "said"),
+    [
+        ("timm:resnet10t\nnonsense here\n", "catalog.txt"),
+        ("timm:no_such_model\n", "not_found"),
+        ("", "no entries"),
+    ],
+)
+def test_a_bad_catalogue_is_one_clear_line_and_publishes_nothing(tmp_path, catalog, said):
+    path = tmp_path / "catalog.txt"
+    path.write_text(catalog)
+    line = error_line(passnet_here("build", "--catalog", path, "--data", tmp_path / "data"))
+    assert said in line
+    assert Store(tmp_path / "data").latest() is None
+
+
+def test_an_unknown_model_costs_itself_alone(data_dir, tmp_path):
+    catalog = tmp_path / "some.txt"
+    catalog.write_text("timm:resnet10t\ntimm:resnet10x\n")
+    built = build_dataset.fn(catalog=str(catalog), data=str(data_dir))
+    assert built["traced"] == 1
+    (failed,) = (r for r in Store(data_dir).latest().table("models").to_pylist() if r["status"] == "failed")
+    assert failed["error_category"] == "not_found"
+    assert "resnet10t" in failed["message"], "close names are suggested"
+
+
+def test_a_data_directory_that_cannot_be_written_is_one_clear_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    line = error_line(passnet_here("build", "--data", tmp_path / "file" / "data", "--limit", 1))
+    assert "--data" in line
+
+
+def test_a_corrupt_shard_of_traces_is_named(data_dir, built):
+    (shard, *_) = data_dir.glob("traces/*/*.parquet")
+    shard.write_bytes(shard.read_bytes()[:100])
+    with pytest.raises(PassNetError, match=shard.name):
+        build_dataset.fn(catalog=str(built.parent / "catalog.txt"), data=str(data_dir))

@@ -1,0 +1,60 @@
+"""Shards in killable workers: what fails costs itself alone, and what is done is not done again."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dedup.hashes import identify_base
+from dedup.rows import batches, stream, write
+from dedup.unique import unique
+from extraction.cutting.cut import cut_corpus
+from extraction.pool.client import Pool
+from flows.build.shards import Payload, run_shards, shard
+from flows.build.subgraphs import _each_row
+from storage.errors import PassNetError
+from storage.records import Variant
+from storage.schema import SUBGRAPHS
+from tests.support.graphs import corpus
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    with Pool(workers=2, timeout_s=200, memory_mb=4000) as one:
+        yield one
+
+
+@pytest.fixture
+def subgraphs(tmp_path: Path) -> Path:
+    found = unique(map(identify_base, cut_corpus(corpus()[:1]).variants)).variants[:3]
+    path = tmp_path / "subgraphs.parquet"
+    write(path, (b.select(SUBGRAPHS.names) for b in batches(found)), SUBGRAPHS, {})
+    return path
+
+
+def _rows(payload: Payload) -> list[Variant]:
+    return [Variant.from_row(row) for batch in stream(Path(payload["out"])) for row in batch.to_pylist()]
+
+
+def test_a_shard_that_fails_is_run_in_pieces_and_counted_by_cause(subgraphs: Path, tmp_path: Path, pool: Pool) -> None:
+    good = shard(tmp_path / "out", file=str(subgraphs), group=0, rows=[0])
+    bad = shard(tmp_path / "out", file=str(subgraphs), group=0, rows=[1, 2, 3])  # there is no row 3
+    done = run_shards("vary_shard", [good, bad], _each_row, pool)
+    assert done.dropped["vary-shard: crashed"] == 1
+    assert [payload["rows"] for payload in done.payloads] == [[0], [1], [2]]
+    forward = [v for payload in done.payloads for v in _rows(payload) if v.direction == "forward"]
+    assert {v.inputs[0].dtype for v in forward} >= {"float32", "float16", "bfloat16"}
+    assert all(v.variant_hash and v.family_hash and v.code for v in forward)
+
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    again = run_shards("vary_shard", [good, bad], _each_row, pool)
+    assert again == done, "only what failed is tried again"
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
+
+
+def test_where_everything_fails_there_is_no_result(subgraphs: Path, tmp_path: Path, pool: Pool) -> None:
+    """A fault of the machine or of this code is no property of the models."""
+    missing = shard(tmp_path / "out", file=str(subgraphs.with_name("missing.parquet")), group=0, rows=[0, 1])
+    with pytest.raises(PassNetError, match=r"vary-shard failed on all of its 2 pieces of work; the first: .*missing"):
+        run_shards("vary_shard", [missing], _each_row, pool)
+    assert run_shards("vary_shard", [], _each_row, pool).payloads == []

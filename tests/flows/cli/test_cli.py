@@ -1,0 +1,63 @@
+"""The command line's manners: help, usage errors, and errors in one line."""
+
+import pytest
+
+from agent.registry import NAMES
+from storage.versions.store import Store
+from tests.flows.commands import error_line, passnet, passnet_here, passnet_json
+from tests.support.hub_server import HubServer
+
+COMMANDS = """build evaluate push bench check score report import export versions diff rollback gc upload download
+    quickstart""".split()
+
+
+def test_help_lists_every_command():
+    done = passnet("--help")
+    assert done.returncode == 0
+    assert all(f"\n  {command} " in done.stdout for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command):
+    done = passnet(command, "--help")
+    assert done.returncode == 0 and "Usage: passnet" in done.stdout
+
+
+def test_help_lists_every_author():
+    said = "".join(passnet("evaluate", "--help").stdout.split())  # names are broken at hyphens
+    assert all(name in said for name in NAMES)
+
+
+@pytest.mark.parametrize("arguments", [["nosuch"], ["build", "--limit", "0"], ["evaluate"], ["bench"]])
+def test_wrong_usage_exits_with_2(arguments):
+    assert passnet_here(*arguments).returncode == 2
+
+
+@pytest.mark.parametrize("arguments", [["import", "nowhere"], ["export", "sample", "somewhere"], ["bench", "sample"]])
+def test_what_is_not_there_is_one_line(arguments, tmp_path):
+    line = error_line(passnet_here(*arguments, "--data", tmp_path / "data"))
+    assert "nowhere" in line if arguments[0] == "import" else "no dataset version yet" in line
+
+
+def test_push_and_push_again(data_dir):
+    with HubServer({"secret-token": "owner"}) as hub:
+        environment = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": "secret-token", "HF_HUB_OFFLINE": "0"}
+        first = passnet_json("push", "--repo", "owner/passnet", "--data", data_dir, **environment)
+        assert first["tag"] == "v1" and first["uploaded"] > 0
+        again = passnet_json("push", "--repo", "owner/passnet", "--data", data_dir, **environment)
+        assert again["uploaded"] == 0 and again["revision"] == first["revision"]
+        refused = passnet(
+            "push", "--repo", "owner/passnet", "--data", data_dir, **(environment | {"HF_TOKEN": "wrong"})
+        )
+        assert "wrong" not in error_line(refused).split("HF_TOKEN")[0]
+
+
+def test_a_corrupt_shard_is_not_pushed(data_dir):
+    version = Store(data_dir).latest()
+    (shard, *_) = version.path.glob("data/fusible/*.parquet")
+    shard.chmod(0o644)
+    shard.write_bytes(shard.read_bytes()[:-10])
+    with HubServer({"secret-token": "owner"}) as hub:
+        environment = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": "secret-token", "HF_HUB_OFFLINE": "0"}
+        line = error_line(passnet("push", "--repo", "owner/passnet", "--data", data_dir, **environment))
+    assert shard.name in line and "corrupt" in line

@@ -1,0 +1,340 @@
+"""Attacks on PassBench, and honest passes that look like some, with the verdict that each must get."""
+
+from collections.abc import Callable, Iterator
+
+from storage.records import Sample
+from tests.passbench.attacks import attack_samples as on
+from tests.passbench.attacks.attack_kinds import (
+    ENDED,
+    EVIDENCE,
+    EXACT,
+    FOREIGN_KERNEL,
+    NO_GAIN,
+    SPOILT,
+    STALE,
+    UNWRITTEN,
+    WORKS,
+    WRONG,
+    Attack,
+    Honest,
+    Step,
+    contract,
+    late,
+    output,
+    static,
+)
+
+
+def _operators(why: str, *names: str, what: Callable[[], Sample] = on.add_relu, **rules: str) -> Iterator[Attack]:
+    for name in names:
+        rule = rules.get(name, "tensor_operator")
+        yield Attack(name, what, (static(rule), EVIDENCE), why)
+
+
+ATTACKS: tuple[Attack, ...] = (
+    # Torch by every road: the source is refused; the dispatcher sees what ran.
+    *_operators("`@` is a call too", "matmul_operator", what=on.matmul),
+    *_operators("methods compute", "tensor_methods", tensor_methods="tensor_method"),
+    *(
+        Attack(name, on.add_relu, (static("module_as_value"), EVIDENCE), "torch may not get another name")
+        for name in ("rebind_assignment", "rebind_tuple", "rebind_dict", "rebind_default", "rebind_walrus")
+    ),
+    Attack("getattr_call", on.add_relu, (static("dynamic_call"), EVIDENCE), "functions are called by name"),
+    Attack("dunder_import", on.add_relu, (static("forbidden_name"), EVIDENCE), "built-ins are an allowlist"),
+    Attack("importlib_import", on.add_relu, (static("import"), EVIDENCE), "imports are an allowlist"),
+    Attack("exec_code", on.add_relu, (static("forbidden_name"), EVIDENCE), "built-ins are an allowlist"),
+    Attack("string_building", on.add_relu, (static("tensor_method"), EVIDENCE), "no methods of strings, no dunder"),
+    Attack(
+        "returns_torch_function", on.relu, (static("replacement_func"), EVIDENCE), "a replacement is the pass's own"
+    ),
+    Attack(
+        "returns_torch_builtin",
+        on.relu,
+        (static("replacement_func"), contract("compile_error", "must return a function")),
+        "a replacement is the pass's own, and a Python function",
+    ),
+    Attack(
+        "computing_arguments",
+        on.add_relu,
+        (static("replacement_args"), Step("contract", ("runtime_error", "compile_error"), "Picked")),
+        "arguments are picked from stand-ins, on which nothing can be computed",
+    ),
+    Attack("hidden_helper", on.add_relu, (static("tensor_operator"), EVIDENCE), "every module is read, listed or not"),
+    Attack(
+        "decoy_kernel", on.matmul, (static("tensor_operator"), EVIDENCE), "a kernel beside it does not hide an operator"
+    ),
+    # The harness
+    Attack(
+        "imports_harness",
+        on.add_relu,
+        (static("import"), Step("poisoned_outputs", ("runtime_error",), "never written")),
+        "the parent compares what is in memory; that nothing was copied there shows",
+    ),
+    Attack(
+        "delays_work", on.add_relu, (static("import"), late(), WORKS), "the parent spoils the inputs before it collects"
+    ),
+    Attack("detects_type", on.add_relu, (static("forbidden_call"), EVIDENCE), "the tensors are plain ones everywhere"),
+    Attack("detects_name", on.add_relu, (static("private_name"), EVIDENCE), "the tensors are plain ones everywhere"),
+    Attack(
+        "detects_stack",
+        on.add_relu,
+        (static("import"), Step("timed_outputs_checked", ("wrong",)), WORKS),
+        "outputs of timed calls are compared too",
+    ),
+    Attack(
+        "counts_calls",
+        on.add_relu,
+        (Step("timed_outputs_checked", ("wrong",)), WORKS),
+        "outputs of timed calls are compared too",
+    ),
+    Attack(
+        "patches_graph_module", on.add_relu, (static("attribute_assignment"), WRONG), "eager runs in another process"
+    ),
+    Attack("patches_event", on.add_relu, (static("attribute_assignment"), NO_GAIN), "the parent's clock decides"),
+    Attack("patches_time", on.add_relu, (static("import"), NO_GAIN), "the parent's clock decides"),
+    Attack("patches_allclose", on.add_relu, (static("attribute_assignment"), WRONG), "the parent compares"),
+    Attack(
+        "forges_reply",
+        on.add_relu,
+        (static("import"), Step("two_processes", ("runtime_error", "timeout"))),
+        "an answer carries the question's number; a child that says anything else is killed",
+    ),
+    Attack(
+        "answers_early",
+        on.add_relu,
+        (static("import"), late(), WORKS),
+        "the inputs are gone once the child has answered",
+    ),
+    Attack(
+        "exits_early", on.add_relu, (static("import"), ENDED), "a process that ends has failed, with whatever status"
+    ),
+    Attack(
+        "raises_exit",
+        on.add_relu,
+        (static("forbidden_name"), Step("two_processes", ("runtime_error",), "SystemExit")),
+        "every exception is a failure of the pass",
+    ),
+    Attack(
+        "starts_thread",
+        on.add_relu,
+        (static("import"), UNWRITTEN),
+        "outputs are taken when the call returns, from memory that held NaN",
+    ),
+    # Inputs and outputs
+    Attack(
+        "overwrites_input",
+        on.add_relu,
+        (Step("inputs_unchanged", ("wrong",), "writes over its input y"), NO_GAIN),
+        "inputs are compared afterwards; eager has its own copy anyway",
+    ),
+    Attack(
+        "remembers_id",
+        on.add_relu,
+        (static("forbidden_name"), Step("fresh_inputs", ("wrong", "ok"))),
+        "tensors are new for each call: an id is unknown, or a dead tensor's and the output stale",
+    ),
+    Attack(
+        "remembers_pointer",
+        on.add_relu,
+        (static("tensor_method"), Step("fresh_inputs", ("wrong", "ok"))),
+        "addresses move, and contents change where they do not",
+    ),
+    Attack("remembers_version", on.add_relu, (static("private_name"), STALE), "versions repeat, contents do not"),
+    Attack("remembers_content", on.add_relu, (static("tensor_method"), EVIDENCE), "reading a value is an operator"),
+    Attack("remembers_shape", on.add_relu, (STALE,), "contents change"),
+    Attack("baked_constants", on.small_add_relu, (STALE,), "no pass knows the seed"),
+    Attack("packed_weights", on.matmul, (STALE,), "weights are drawn afresh for every call too"),
+    Attack(
+        "reads_ahead",
+        on.add_relu,
+        (Step("moving_addresses", ("wrong", "runtime_error", "rejected"), SPOILT + "|evidence_uneven"),),
+        "where the inputs of a batch's other calls lie must not follow from where this one's do",
+    ),
+    Attack(
+        "low_precision_dot",
+        on.unit_matmul,
+        (Step("comparison", ("ok",), least=-3, most=1),),
+        "correct at loose levels alone, which is what t_min says",
+    ),
+    Attack(
+        "broadcast_output",
+        on.add_relu,
+        (output("runtime_error", r"\[1, 40\], where eager has"), WRONG),
+        "shapes are eager's; the rows that are missing differ",
+    ),
+    Attack(
+        "returns_input",
+        on.times_one,
+        (output("runtime_error", "shares memory with input 0"), late(), WORKS),
+        "outputs share no memory unless eager's do; inputs are spoiled before outputs are collected",
+    ),
+    Attack(
+        "unwritten_output",
+        on.add_relu,
+        (UNWRITTEN,),
+        "fresh memory holds NaN, and eager's outputs are in another process",
+    ),
+    Attack(
+        "all_zeros",
+        on.unit_add_relu,
+        (Step("comparison", ("ok",), least=0, most=1),),
+        "right at no level below 0; levels 0 and 1 are DESIGN's, and so loose",
+    ),
+    Attack(
+        "reused_output",
+        on.add_relu,
+        (Step("timed_outputs_checked", ("wrong",)), WORKS),
+        "the outputs of a batch are compared together",
+    ),
+    Attack(
+        "side_stream",
+        on.add_relu,
+        (static("forbidden_call"), NO_GAIN),
+        "the whole device is synchronised within the parent's clock",
+        ("cuda",),
+    ),
+    Attack(
+        "lazy_tensor",
+        on.add_relu,
+        (static("module_statement"), output("runtime_error", "not a torch.Tensor"), UNWRITTEN),
+        "outputs are exactly torch.Tensor; copying one out does not ask its class",
+    ),
+    # Native code
+    Attack("ctypes_cublas", on.matmul, (static("import"), FOREIGN_KERNEL), "the profiler sees every kernel", ("cuda",)),
+    Attack(
+        "ctypes_pointers",
+        on.add_relu,
+        (static("import"), NO_GAIN),
+        "slow, and right; where kernels run nobody reads device memory this way",
+        ("cpu",),
+    ),
+    Attack(
+        "inline_cpp",
+        on.add_relu,
+        (static("import"), Step("evidence", ("rejected", "runtime_error", "compile_error", "timeout"))),
+        "C++ goes through the dispatcher, if there is a compiler at all",
+    ),
+    Attack(
+        "shared_object",
+        on.relu,
+        (static("binary_file"), contract("compile_error", "cannot be imported: OSError")),
+        "the child gets the sources that were read, nothing else",
+    ),
+    Attack("prebuilt_binary", on.add_relu, (static("binary_file"), NO_GAIN), "the child gets the sources alone"),
+    Attack(
+        "extern_libs",
+        on.add_relu,
+        (static("extern_libs"), Step("two_processes", ("ok", "runtime_error", "compile_error"))),
+        "there is no such file",
+    ),
+    Attack(
+        "extern_libs_in_dict",
+        on.add_relu,
+        (static("extern_libs"), Step("two_processes", ("ok", "runtime_error", "compile_error"))),
+        "there is no such file",
+    ),
+    Attack(
+        "ir_override",
+        on.add_relu,
+        (static("extern_libs"), Step("two_processes", ("ok", "runtime_error", "compile_error"))),
+        "there is no such file",
+    ),
+    # Surroundings
+    Attack("prints_score", on.add_relu, (static("forbidden_name"), NO_GAIN), "nobody reads what a child prints"),
+    Attack("kernel_prints_score", on.add_relu, (NO_GAIN,), "nobody reads what a child prints"),
+    Attack("changes_environment", on.add_relu, (static("import"), NO_GAIN), "thresholds are the parent's"),
+    Attack("writes_score_file", on.add_relu, (static("forbidden_name"), NO_GAIN), "scores are the parent's"),
+    Attack(
+        "edits_harness",
+        on.add_relu,
+        (static("import"), Step("namespaces", ("runtime_error",), "Read-only file system"), WORKS),
+        "files are read-only but for the child's own",
+    ),
+    Attack(
+        "sees_processes",
+        on.add_relu,
+        (static("import"), Step("namespaces", ("ok",))),
+        "the child sees its own processes alone",
+    ),
+    Attack("leaves_process", on.add_relu, (static("import"), NO_GAIN), "what a child leaves is killed with it"),
+    Attack("sets_affinity", on.add_relu, (static("import"), NO_GAIN), "it is the child's own"),
+    Attack(
+        "sets_global_flags", on.add_relu, (static("attribute_assignment"), NO_GAIN), "eager runs in another process"
+    ),
+    # Triton's hooks, which get the arguments of a launch
+    Attack(
+        "grid_computes",
+        on.sixteen,
+        (static("tensor_operator"), EVIDENCE),
+        "a grid gets the tensors, in Triton's interpreter its own",
+        ("cuda",),
+    ),
+    *_operators("so does a heuristic", "heuristic_computes", what=on.absolute),
+    Attack(
+        "prune_computes", on.sixteen, (static("tensor_operator"), WRONG), "so does pruning, once and then never again"
+    ),
+    *_operators("so does a pre-hook", "pre_hook_computes", what=on.sixteen),
+    Attack("kernel_reads_clock", on.add_relu, (NO_GAIN,), "nothing depends on the device's clock", ("cuda",)),
+    Attack(
+        "kernel_builtins",
+        on.add_relu,
+        (static("forbidden_name"), Step("two_processes", ("runtime_error", "compile_error"))),
+        "Triton's language is an allowlist by name, not by module",
+    ),
+    # What the static policy has once let through
+    Attack("calls_pattern", on.add_relu, (static("forbidden_call"), EVIDENCE), "the pattern is for matching"),
+    Attack("reexport", on.add_relu, (static("reexport"), EVIDENCE), "a name has one origin"),
+    Attack(
+        "lambda_default", on.add_relu, (static("forbidden_name"), EVIDENCE), "keyword-only defaults are expressions"
+    ),
+    *_operators("defaults are values of parameters", "function_default"),
+    *_operators("`**` may be there twice", "double_star"),
+    Attack(
+        "isinstance_argument", on.add_relu, (static("forbidden_name"), EVIDENCE), "the second argument is an expression"
+    ),
+    Attack("format_spec", on.add_relu, (static("forbidden_name"), EVIDENCE), "a format is an expression"),
+    Attack("raise_from", on.add_relu, (static("forbidden_name"), ENDED), "a cause is an expression"),
+    Attack(
+        "encoding",
+        on.relu,
+        (static("encoding"), Step("two_processes", ("runtime_error",), "ended")),
+        "the policy reads what Python will read",
+    ),
+    *_operators("math computes on tuples too", "product_of_tuple", what=on.multiply),
+    Attack("list_alias", on.add_relu, (static("container"), EVIDENCE), "a list may have two names"),
+    Attack(
+        "sibling_lambda", on.add_relu, (static("lambda_as_value"), EVIDENCE), "a lambda gets what nobody has followed"
+    ),
+    *_operators("a lambda in a dict gets anything", "lambda_in_dict"),
+    Attack("function_twice", on.add_relu, (static("rebinding"), EVIDENCE), "a name stands for one function"),
+    Attack("first_definition", on.add_relu, (static("forbidden_call"), EVIDENCE), "a name stands for one function"),
+    *_operators("indexing gathers", "gathers", what=on.embedding),
+    Attack("converts_on_host", on.converted, (static("tensor_operator"), NO_GAIN), "the copy that eager makes too"),
+    *_operators("`reversed` flips", "flips", what=on.flipped),
+    Attack("library_sibling", on.multiply, (static("module_name"), EVIDENCE), "Python finds the library first"),
+    Attack("local_import", on.add_relu, (static("import"), EVIDENCE), "an import holds for its function alone"),
+    Attack(
+        "comprehension_name", on.add_relu, (static("rebinding"), EVIDENCE), "a loop variable holds for its loop alone"
+    ),
+)
+
+HONEST: tuple[Honest, ...] = (
+    Honest("autotune_heuristics", on.add_relu, EXACT),
+    Honest("several_kernels", on.softmax),
+    Honest("shared_route", on.activations),
+    Honest("configs_by_shape", on.add_relu, EXACT),
+    Honest("processor_count", on.add_relu, EXACT),
+    Honest("reused_scratch", on.row_sums),
+    Honest("strided_inputs", on.strided_add_relu, EXACT),
+    Honest("half_accumulation", on.half_matmul),
+    Honest("atomics", on.total),
+    Honest("tuple_outputs", on.sum_and_relu, EXACT),
+    Honest("no_tensor_arguments", on.steps, EXACT),
+    Honest("libdevice_and_assembly", on.negative_tanh, devices=("cuda",)),  # Triton's interpreter knows neither
+    Honest("zeros_to_begin_with", on.relu, EXACT),
+    Honest("in_place", on.in_place, EXACT),
+    Honest("slower_than_eager", on.add_relu, EXACT),
+    Honest("real_fusion", on.chain),
+    Honest("slow_compilation", on.absolute, EXACT),
+    Honest("names_and_comments", on.add_relu, EXACT),
+)

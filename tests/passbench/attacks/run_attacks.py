@@ -1,0 +1,157 @@
+"""Tries the attacks and the honest passes of `tests.passbench.attacks.attack_table`.
+
+    python -m tests.passbench.attacks.run_attacks [--device cpu|cuda] [--repeats N]
+        [--honest-only | --attacks-only] [--out DIR]
+
+runs them all from the repository root: one line each, exit 1 on anything unexpected, and a record of it in DIR. Needs
+torch, triton, numpy, pandas and pyarrow.
+
+An attack is tried with all layers of integrity, then without the layer that is expected to fire first, then without
+that and the next. Where nothing fires any more, nothing may be gained either: the verdict is that of the same pass
+without the attack, or the record says that it works.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from passbench.bench import Bench
+from passbench.settings import Settings
+from storage.records import Sample
+from tests.passbench.attacks.attack_kinds import Step
+from tests.passbench.attacks.attack_table import ATTACKS, HONEST
+
+SETTINGS = {
+    "cpu": Settings(draws=2, calls=4, batch=2, warmup=2, repeats=0, double=False, first_call_timeout=60),
+    "cuda": Settings(draws=4, calls=20, batch=4, warmup=4, repeats=0, double=False, first_call_timeout=120),
+}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One pass to be tried: its directory, sample, the layers that are off, and what is expected."""
+
+    name: str
+    directory: Path
+    sample: Sample
+    off: frozenset[str]
+    expected: Step
+
+
+def trials(device: str, *, attacks: bool = True, honest: bool = True) -> Iterator[Trial]:
+    """Everything that makes sense on a device."""
+    for attack in ATTACKS if attacks else ():
+        for number, step in enumerate(attack.steps):
+            if device in attack.devices:
+                yield Trial(attack.name, attack.directory, attack.sample(), attack.off(number), step)
+    for one in HONEST if honest else ():
+        if device in one.devices:
+            expected = Step("none", ("ok",), most=one.most)
+            yield Trial(one.name, one.directory, one.sample(), frozenset(), expected)
+
+
+def left_behind() -> list[int]:
+    """Processes that `leaves_process` has left."""
+    found = []
+    for directory in Path("/proc").iterdir():
+        if directory.name.isdigit():
+            try:
+                arguments = (directory / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if arguments.startswith(b"sleep\x0097531"):
+                found.append(int(directory.name))
+    return found
+
+
+def run(bench: Bench, trial: Trial) -> Iterator[dict]:
+    """One row per variant of a trial; a last one if the pass has left processes."""
+    for result in bench.run(trial.sample, "pass", trial.directory):
+        yield {
+            "name": trial.name,
+            "off": " ".join(sorted(trial.off)),
+            "status": result.status,
+            "t_min": result.t_min,
+            "speedup": result.speedup("e2e"),
+            "reason": result.reason,
+            "expected": str(trial.expected),
+            "ok": trial.expected.fits(result),
+            "seconds": result.seconds,
+        }
+    if remaining := left_behind():
+        yield {"name": trial.name, "off": "", "status": f"left processes {remaining}", "expected": "none", "ok": False}
+
+
+def attempted(bench: Bench, trial: Trial) -> list[dict]:
+    """The rows of a trial; a fault of PassBench is one too, so that the others are still tried."""
+    try:
+        return list(run(bench, trial))
+    except Exception as error:  # whatever it is, it is reported
+        failed = f"PassBench raised {type(error).__name__}: {error}"
+        return [{"name": trial.name, "off": "", "status": failed, "expected": str(trial.expected), "ok": False}]
+
+
+def run_all(device: str, repeats: int, chosen: list[Trial]) -> pd.DataFrame:
+    """Run trials, grouped by the layers that are off, and print one line each."""
+    rows: list[dict] = []
+    for off in sorted({t.off for t in chosen}, key=sorted):
+        settings = Settings(**{**vars(SETTINGS[device]), "off": off})
+        with Bench(device, settings) as bench:
+            for trial in (t for t in chosen if t.off == off):
+                for repeat in range(repeats):
+                    for row in attempted(bench, trial):
+                        rows.append({"device": device, "repeat": repeat, **row})
+                        reason = " ".join(str(row.get("reason", "")).split())[:100]
+                        verdict = "" if row["ok"] else f"  EXPECTED {row['expected']}"
+                        print(f"{row['name']:24} {row['off']:32} {row['status']:14} {reason}{verdict}", flush=True)
+    return pd.DataFrame(rows)
+
+
+def write_record(table: pd.DataFrame, out: Path, device: str) -> None:
+    """`attacks-DEVICE.parquet` and, for people, `attacks-DEVICE.md`."""
+    out.mkdir(parents=True, exist_ok=True)
+    table.to_parquet(out / f"attacks-{device}.parquet", index=False)
+    columns = ["name", "off", "status", "reason", "expected", "ok"]
+    lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
+    for row in table[columns].fillna("").itertuples(index=False):
+        cells = [" ".join(str(cell).split())[:160].replace("|", "\\|") for cell in row]
+        lines.append("| " + " | ".join(cells) + " |")
+    head = f"# Attacks and honest passes on {device}\n\ntorch {torch.__version__}; {len(table)} verdicts, "
+    head += f"{int((~table['ok']).sum())} unexpected.\n\n"
+    (out / f"attacks-{device}.md").write_text(head + "\n".join(lines) + "\n")
+
+
+def main() -> None:
+    """See the module's head."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=sorted(SETTINGS), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--repeats", type=int, default=1, help="how often each is run")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--honest-only", action="store_true")
+    which.add_argument("--attacks-only", action="store_true")
+    parser.add_argument("--only", help="names, separated by commas")
+    parser.add_argument("--out", type=Path, help="directory for the record")
+    arguments = parser.parse_args()
+    chosen = list(trials(arguments.device, attacks=not arguments.honest_only, honest=not arguments.attacks_only))
+    if arguments.only:
+        chosen = [t for t in chosen if t.name in arguments.only.split(",")]
+    begin = time.monotonic()
+    table = run_all(arguments.device, arguments.repeats, chosen)
+    if arguments.out is not None:
+        write_record(table, arguments.out, arguments.device)
+    unexpected = table[~table["ok"]]
+    seconds = time.monotonic() - begin
+    print(f"{len(table)} verdicts, {len(unexpected)} unexpected; {seconds:.0f} s; torch {torch.__version__}")
+    for row in unexpected.itertuples():
+        print(f"UNEXPECTED {row.name} without [{row.off}]: {row.status} {row.reason}; expected {row.expected}")
+    sys.exit(len(unexpected) > 0)
+
+
+if __name__ == "__main__":
+    main()

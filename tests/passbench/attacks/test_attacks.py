@@ -1,0 +1,219 @@
+"""`tests.passbench.attacks.attack_table` on the CPU, and variants of what the static policy has once let through."""
+
+from dataclasses import replace
+
+import pytest
+
+from passbench.bench import Bench
+from passbench.contract import ContractError, read_pass_dir
+from passbench.policy.check import check_dir
+from tests.passbench.attacks.attack_kinds import SUPPORT
+from tests.passbench.attacks.attack_table import ATTACKS, HONEST
+from tests.passbench.attacks.run_attacks import SETTINGS, left_behind, trials
+from tests.passbench.policy.test_policy import HEAD, WRAPPER, check, in_wrapper
+
+ALL_LAYERS = [t for t in trials("cpu", honest=False) if not t.off and t.expected.layer != "static_policy"]
+HONEST_ON_CPU = list(trials("cpu", attacks=False))
+FIRST_OFF = """matmul_operator returns_torch_builtin computing_arguments hidden_helper imports_harness delays_work
+    patches_allclose forges_reply answers_early exits_early overwrites_input remembers_version broadcast_output
+    returns_input lazy_tensor shared_object writes_score_file edits_harness sees_processes leaves_process
+    kernel_builtins encoding heuristic_computes""".split()
+"""One or two of each kind, for the sake of time; the module's own `python -m` runs all, and the steps after."""
+WITHOUT_FIRST = [
+    next(t for t in trials("cpu", honest=False) if t.name == a.name and t.off == a.off(1))
+    for a in ATTACKS
+    if a.name in FIRST_OFF
+]
+
+
+@pytest.fixture(scope="module")
+def benches():
+    """One `Bench` for each set of layers that are off."""
+    kept: dict[frozenset[str], Bench] = {}
+
+    def bench(off: frozenset[str]) -> Bench:
+        if off not in kept:
+            kept[off] = Bench("cpu", replace(SETTINGS["cpu"], off=off))
+        return kept[off]
+
+    yield bench
+    for one in kept.values():
+        one.close()
+
+
+def assert_expected(benches, trial):
+    for result in benches(trial.off).run(trial.sample, "pass", trial.directory):
+        verdict = f"{result.status}, t_min {result.t_min}: {result.reason}; expected {trial.expected}"
+        assert trial.expected.fits(result), verdict
+    assert left_behind() == []
+
+
+@pytest.mark.parametrize("trial", ALL_LAYERS, ids=lambda t: t.name)
+def test_what_the_static_policy_allows_is_found_out_by_another_layer(benches, trial):
+    assert_expected(benches, trial)
+
+
+@pytest.mark.parametrize("trial", WITHOUT_FIRST, ids=lambda t: t.name)
+def test_without_the_first_layer_the_next_one_holds(benches, trial):
+    assert_expected(benches, trial)
+
+
+@pytest.mark.parametrize("trial", HONEST_ON_CPU, ids=lambda t: t.name)
+def test_honest_passes_go_through(benches, trial):
+    assert_expected(benches, trial)
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda a: a.name)
+def test_the_static_policy_on_attacks(attack):
+    findings = check_dir(attack.directory)
+    first = attack.steps[0]
+    if first.layer == "static_policy":
+        assert f"{findings[0].rule}: " == first.reason, findings
+    else:
+        assert findings == []
+
+
+@pytest.mark.parametrize("one", HONEST, ids=lambda h: h.name)
+def test_the_static_policy_on_honest_passes(one):
+    assert check_dir(one.directory) == []
+
+
+def test_every_directory_is_in_the_table():
+    for kind, table in (("attacks", ATTACKS), ("honest", HONEST)):
+        assert sorted(p.name for p in (SUPPORT / kind).iterdir()) == sorted(entry.name for entry in table)
+    assert set(FIRST_OFF) <= {attack.name for attack in ATTACKS}
+
+
+GRID = 'done = []\ndef grid(meta):\n    done.append(meta["x_ptr"] * meta["y_ptr"])\n    return (1,)\n'
+REFUSED_BODIES = {
+    "default_of_positional": ("def f(a=x, b=y, /):\n    return a + b\nz = f()", "tensor_operator"),
+    "default_of_lambda": ("f = lambda a=x, b=y: a + b\nz = f()", "tensor_operator"),
+    "double_star_to_keyword": ("def f(*, a=1):\n    return a * 2\nz = f(**{'a': x})", "tensor_operator"),
+    "lambda_with_annotation": ("f: int = lambda a, b: a * b\nz = f(x, y)", "tensor_operator"),
+    "list_as_parameter": ("def put(l, v):\n    l.append(v)\na = []\nput(a, x)\nz = a[0] * 2", "container"),
+    "list_from_function": ("a = []\ndef get():\n    return a\nget().append(x)\nz = a[0] * 2", "container"),
+    "list_in_dict": ("a = []\nd = {0: a}\nd[0].append(x)\nz = a[0] * 2", "container"),
+    "list_extended_in_place": ("a = []\nb = a\nb += [x]\nz = a[0] * 2", "container"),
+    "list_assigned_twice": ("a = b = []\nb.append(x)\nz = a[0] * 2", "container"),
+    "list_by_walrus": ("b = (a := [])\na.append(x)\nz = b[0] * 2", "container"),
+    "list_by_loop": ("a = []\nfor b in [a]:\n    b.append(x)\nz = a[0] * 2", "container"),
+    "format_of_tensor": ('z = f"{x}"', "tensor_operator"),
+    "percent_of_tuple": ('z = "%s" % (x,)', "tensor_operator"),
+    "comparing_tuples": ("z = (x,) == (y,)", "tensor_operator"),
+    "math_as_value": ("f = math.prod\nz = f((x, y))", "forbidden_call"),
+    "tensor_as_key": ("d = {}\nd[x] = 1\nz = list(d)[0]", "tensor_operator"),
+    "list_as_index": ("z = x[[1, 0]]", "tensor_operator"),
+    "grid_of_a_table": (GRID + "[kernel][0][grid](x, y, out, n, BLOCK=16)", "tensor_operator"),
+    "grid_of_a_loop": (GRID + "for k in [kernel]:\n    k[grid](x, y, out, n, BLOCK=16)", "tensor_operator"),
+    "grid_called": (
+        'def grid(m):\n    return m["BLOCK"] * 2\nkernel[grid](x, y, out, n, BLOCK=16)\nz = grid({"BLOCK": x})',
+        "dynamic_call",
+    ),
+    "grid_rebound": (
+        'def grid(m):\n    m = {"BLOCK": x}\n    return m["BLOCK"] * 2\nkernel[grid](x, y, out, n, BLOCK=16)',
+        "rebinding",
+    ),
+    "grid_within_grid": (
+        "def grid(m):\n    def f(a):\n        a[0] += a[1]\n    f(m)\nkernel[grid](x, y, out, n, BLOCK=1)",
+        "statement",
+    ),
+    "function_as_loop_variable": ("def mul(a, b):\n    return a\nz = [lambda: [0 for mul in ()]]", "rebinding"),
+    "import_in_function": ("from math import prod", "import"),
+    "kernel_rebound": ("global kernel\nkernel = 1", "rebinding"),
+    "endless_chain": ("\n".join(f"a{i} = a{i + 1}" for i in range(100)) + "\na100 = x\nz = a0 * 2", "size"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED_BODIES)
+def test_variants_in_wrappers(tmp_path, name):
+    body, rule = REFUSED_BODIES[name]
+    findings = check(tmp_path, in_wrapper(body))
+    assert rule in [f.rule for f in findings], findings
+
+
+PLAIN = WRAPPER.format(body="pass")
+KERNEL_LINE = "i = tl.program_id(0)"
+OTHER_KERNEL = "@triton.jit\ndef other(x, B: tl.constexpr):\n    pass\n"
+REFUSED_MODULES = {
+    "built_in_used_before_it_is_bound": (HEAD + '\nX = exec("1")\nexec = 1\n' + PLAIN, "rebinding"),
+    "built_in_as_import": (HEAD.replace("import math", "from math import sqrt as exec") + PLAIN, "rebinding"),
+    "built_in_in_a_kernel": (
+        HEAD.replace(KERNEL_LINE, f"z = [0 for getattr in ()]\n    getattr(tl, 'core')\n    {KERNEL_LINE}") + PLAIN,
+        "rebinding",
+    ),
+    "module_behind_libdevice": (
+        HEAD.replace("import math", "from triton.language.extra import libdevice").replace(
+            KERNEL_LINE, f"libdevice.core.builtins.exec('1')\n    {KERNEL_LINE}"
+        )
+        + PLAIN,
+        "forbidden_name",
+    ),
+    "inside_of_the_interpreter": (
+        HEAD.replace(KERNEL_LINE, f"x_ptr.handle.data.tofile('f')\n    {KERNEL_LINE}") + PLAIN,
+        "forbidden_attribute",
+    ),
+    "clock_of_the_device": (
+        HEAD.replace(KERNEL_LINE, f"tl.extra.cuda.globaltimer()\n    {KERNEL_LINE}") + PLAIN,
+        "forbidden_name",
+    ),
+    "escapes_for_line_ends": ("# coding: raw_unicode_escape\n# \\u000aimport os\n" + HEAD + PLAIN, "encoding"),
+    "lambda_of_a_global_name": (
+        HEAD + "\nf = None\n" + WRAPPER.format(body="global f\n    f = lambda a: a * 2\n    z = f(x)"),
+        "tensor_operator",
+    ),
+    "configuration_from_a_file": (
+        f'{HEAD}\n@triton.autotune(configs=[triton.Config({{"B": 1}}, ir_override="f.ptx")], key=[])\n{OTHER_KERNEL}'
+        + PLAIN,
+        "extern_libs",
+    ),
+    "performance_model": (
+        f'{HEAD}\ndef model(**kw):\n    return 1\n@triton.autotune(configs=[triton.Config({{"B": 1}})], key=[], '
+        f'prune_configs_by={{"perf_model": model}})\n{OTHER_KERNEL}{PLAIN}',
+        "prune_configs_by",
+    ),
+    "comparison_in_a_heuristic": (
+        f'{HEAD}\n@triton.heuristics({{"B": lambda args: args["x"] > 0}})\n{OTHER_KERNEL}'
+        + WRAPPER.format(body="other[(1,)](x)"),
+        "tensor_operator",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_MODULES)
+def test_variants_in_modules(tmp_path, name):
+    text, rule = REFUSED_MODULES[name]
+    findings = check(tmp_path, text)
+    assert rule in [f.rule for f in findings], findings
+
+
+def test_what_is_nested_too_deeply_is_refused_and_takes_no_time(tmp_path):
+    assert "syntax" in [f.rule for f in check(tmp_path, HEAD + f"\nX = {'-' * 5000}1\n" + PLAIN)]
+    assert check(tmp_path, in_wrapper("z = " + "[a for i, a in enumerate(" * 18 + "()" + ")]" * 18)) == []
+
+
+def test_containers_of_a_sibling(tmp_path):
+    rule = in_wrapper('TABLE["a"] = x\nz = TABLE["a"] * 2').replace("import math", "from helper import TABLE")
+    assert "container" in [f.rule for f in check(tmp_path, rule, helper="TABLE = {}\n")]
+
+
+def test_text_that_is_no_text(tmp_path):
+    (tmp_path / "sorted_output_pass_rule_names.json").write_text('["fuse"]')
+    (tmp_path / "fuse.py").write_bytes("# é".encode("latin-1"))
+    with pytest.raises(ContractError, match="not UTF-8"):
+        read_pass_dir(tmp_path)
+    (tmp_path / "fuse.py").write_bytes(b"\xef\xbb\xbfimport torch\n")
+    assert [f.rule for f in check_dir(tmp_path)] == ["syntax"]
+
+
+HONEST_BODIES = {
+    "enumerate": "outs = [None] * 2\nfor i, t in enumerate((x, y)):\n    outs[i] = t.view(-1)\n    n = n + i",
+    "zip": "for t, s in zip((x, y), (1, 2)):\n    n = n + s",
+    "fallback": 'c = {(1, 2): {"BLOCK": 16}}.get(x.shape, {"BLOCK": 64})\nkernel[(1,)](x, y, out, n, **c)',
+    "kept_buffer": "kept = {}\ns = kept.get(x.device)\nif s is None:\n    s = torch.empty(4)\n    kept[x.device] = s",
+    "types": "if isinstance(k, int | float) or isinstance(x, (torch.Tensor, tuple)):\n    n += 1",
+}
+
+
+@pytest.mark.parametrize("name", HONEST_BODIES)
+def test_more_honest_wrappers(tmp_path, name):
+    assert check(tmp_path, in_wrapper(HONEST_BODIES[name])) == []

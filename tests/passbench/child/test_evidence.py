@@ -1,0 +1,467 @@
+"""What runs inside replacements. As a script, the child of these tests: `GRAPH DIRECTORY` → an observation in hex."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import fx
+
+from passbench.checking.evidence import BYTES, MAX_NAMES, NAME_BYTES, OPERATORS, Observation, jit_functions, judge
+from passbench.child.observe import between_marks, observe
+from passbench.child.triton_interpreter import untimed_autotuning
+from passbench.contract import PassFiles, load_rules, read_pass_dir
+from passbench.matching.rewrite import apply_pass
+from passbench.policy import allowlists
+from tests.passbench.samples import PASSES, fx_graph
+
+ROOT = Path(__file__).parents[3]
+NO_FILES = PassFiles((), {}, ())
+PLAIN = {"aten.empty_like.default"}
+
+
+def in_place(x, y):
+    x += y
+    return (torch.exp(x),)
+
+
+def both(x, y):
+    total = x + y
+    return torch.relu(total) * 2, total
+
+
+GRAPHS: dict[str, tuple[Callable, tuple[tuple[int, ...], ...]]] = {
+    "add_relu": (lambda x, y: (torch.relu(torch.exp(x) + y) @ y.t(),), ((3, 40), (3, 40))),
+    "cheap_launch": (lambda x, y: (torch.relu(torch.exp(x) + y) @ y.t(),), ((3, 40), (3, 40))),
+    "layer_norm": (lambda x, w, b: (F.layer_norm(x.t(), (48,), w, b, 1e-5),), ((48, 5), (48,), (48,))),
+    "two_outputs": (both, ((50,), (50,))),
+    "in_place": (in_place, ((50,), (50,))),
+    "shared_helper": (lambda x, y: (torch.relu(x + y), torch.sigmoid(y + x)), ((300,), (300,))),
+}
+HONEST = {
+    "add_relu": (PLAIN, {"add_relu_kernel"}),
+    "cheap_launch": (PLAIN, {"add_relu_kernel"}),
+    "layer_norm": (PLAIN | {"aten.clone.default"}, {"layer_norm_kernel"}),
+    "two_outputs": (PLAIN, {"kernel"}),
+    "in_place": (set(), {"kernel"}),
+    "shared_helper": (PLAIN, {"add_activation_kernel"}),
+}
+"""Pass and graph of one name → operators and Triton kernels inside the replacement."""
+
+LAUNCH = "    add_relu_kernel[(triton.cdiv(n, 256),)](x, y, out, n, BLOCK=256)\n"
+OUT = "    out = torch.empty_like(x)\n"
+CHEATS = {
+    "method": (LAUNCH, "    return x.add(y).clamp_(min=0.0)\n", {"aten.add.Tensor", "aten.clamp_.default"}),
+    "decoy": (
+        LAUNCH,
+        LAUNCH + "    out = torch.addmm(x, y, torch.ones(40, 40))\n",
+        {"aten.addmm.default", "aten.ones.default"},
+    ),
+    "in_the_grid": (
+        LAUNCH,
+        "    add_relu_kernel[lambda meta: (x.abs().size(0),)](x, y, out, n, BLOCK=256)\n",
+        {"aten.abs.default"},
+    ),
+    "in_a_hook": (
+        LAUNCH,
+        "    add_relu_kernel.pre_run_hooks[:] = [lambda *a, **k: a[2].copy_(a[0] + a[1])]\n" + LAUNCH,
+        {"aten.add.Tensor", "aten.copy_.default"},
+    ),
+    "out_variant": (OUT, OUT + "    torch.add(x, y, out=out)\n", {"aten.add.out"}),
+}
+"""The honest `add_relu` with a part of its wrapper exchanged → operators that show it, `empty_like` aside."""
+
+
+def loaded(graph: str, directory: Path, device: str = "cpu") -> tuple[fx.GraphModule, list[fx.Node], list]:
+    """The rewritten graph, the replacements in it, and inputs."""
+    function, shapes = GRAPHS[graph]
+    rules = load_rules(directory, read_pass_dir(directory).names)
+    module = fx.GraphModule(torch.nn.Module(), fx_graph(function))
+    assert apply_pass(module.graph, rules).total
+    module.recompile()
+    targets = {rule.replacement for rule in rules}
+    inputs = [torch.randn(shape, device=device) for shape in shapes]
+    return module, [node for node in module.graph.nodes if node.target in targets], inputs
+
+
+def main(jobs: list[str]) -> None:
+    """One line a pair of arguments."""
+    untimed_autotuning()
+    for graph, directory in zip(jobs[::2], map(Path, jobs[1::2]), strict=True):
+        module, replacements, inputs = loaded(graph, directory)
+        with torch.no_grad():
+            print(observe(module, replacements, [inputs]).encode().hex())
+        for name in read_pass_dir(directory).modules:  # the next pass may have modules of the same names
+            del sys.modules[name]
+        sys.path.remove(str(directory))
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory) -> dict[str, tuple[Path, Observation]]:
+    """Every pass of these tests, observed under Triton's interpreter in one child."""
+    jobs = {name: (name, PASSES / name) for name in HONEST}
+    jobs |= {name: ("add_relu", PASSES / name) for name in ("operators", "aliases")}
+    source = read_pass_dir(PASSES / "add_relu").files
+    for name, (old, new, _) in CHEATS.items():
+        directory = tmp_path_factory.mktemp(name)
+        for file, text in source.items():
+            assert old in text or not file.endswith(".py")
+            (directory / file).write_text(text.replace(old, new))
+        jobs[name] = ("add_relu", directory)
+    arguments = [str(part) for job in jobs.values() for part in job]
+    command = [sys.executable, "-m", "tests.passbench.child.test_evidence", *arguments]
+    environment = os.environ | {"TRITON_INTERPRET": "1"}
+    child = subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=True)
+    assert child.returncode == 0, child.stderr
+    lines = child.stdout.split()
+    found = (Observation.decode(bytes.fromhex(line)) for line in lines)
+    return {name: (job[1], one) for (name, job), one in zip(jobs.items(), found, strict=True)}
+
+
+def verdict(directory: Path, observation: Observation) -> str | None:
+    return judge(observation, read_pass_dir(directory))
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_passes(observed, name):
+    directory, observation = observed[name]
+    operators, kernels = HONEST[name]
+    assert (set(observation.operators), set(observation.triton_kernels)) == (operators, kernels)
+    assert (observation.kernels, observation.profiled, observation.overflow) == ((), False, False)
+    assert verdict(directory, observation) is None
+
+
+def test_a_pass_that_launches_nothing_is_not_judged(observed):
+    directory, observation = observed["aliases"]
+    assert observation == Observation()
+    assert verdict(directory, observation) is None
+
+
+def test_torch_operators(observed):
+    directory, observation = observed["operators"]
+    assert set(observation.operators) == {"aten.add.Tensor", "aten.gt.Scalar", "aten.mul.Tensor"}
+    reason = verdict(directory, observation)
+    assert reason.startswith("evidence_operator: aten.add.Tensor, aten.gt.Scalar, aten.mul.Tensor ran inside")
+    assert "compute in @triton.jit kernels" in reason
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_cheats(observed, name):
+    directory, observation = observed[name]
+    assert set(observation.operators) - PLAIN == CHEATS[name][2]
+    assert verdict(directory, observation).startswith("evidence_operator: aten.")
+    assert observation.triton_kernels == (() if name == "method" else ("add_relu_kernel",))
+
+
+def test_a_triton_kernel_of_somebody_else(observed):
+    reason = verdict(PASSES / "layer_norm", observed["add_relu"][1])
+    assert reason.startswith("evidence_kernel: add_relu_kernel ran inside the replacement")
+
+
+def module_of(*functions: Callable) -> tuple[fx.GraphModule, list[fx.Node]]:
+    """A graph that applies functions one after another; the nodes of all."""
+    graph = fx.Graph()
+    value = graph.placeholder("x")
+    nodes = []
+    for function in functions:
+        value = graph.call_function(function, (value,))
+        nodes.append(value)
+    graph.output(value)
+    return fx.GraphModule(torch.nn.Module(), graph), nodes
+
+
+def test_only_replacements_count_and_tensors_stay_plain():
+    types = []
+
+    def look(x):
+        types.append(type(x))
+        return x
+
+    module, nodes = module_of(torch.exp, look, torch.neg, look, torch.tanh)
+    observation = observe(module, [nodes[1], nodes[2]], [[torch.ones(3)]])
+    assert observation == Observation(operators=("aten.neg.default",))
+    assert types == [torch.Tensor] * 2
+
+
+def test_what_a_pass_raises_comes_through_and_nothing_stays_patched():
+    from triton.runtime.jit import JITFunction
+
+    def fail(x):
+        raise KeyError("of the pass")
+
+    before = JITFunction.run
+    module, nodes = module_of(torch.exp, fail)
+    with pytest.raises(KeyError) as raised:
+        observe(module, nodes, [[torch.ones(3)]])
+    assert raised.value.args == ("of the pass",)
+    assert JITFunction.run is before
+    assert torch.utils._python_dispatch._get_current_dispatch_mode() is None
+
+
+X, STRIDED, PAIRS = torch.randn(4, 6), torch.randn(6, 4).t(), torch.randn(2, 3, dtype=torch.complex64)
+ALLOCATIONS = {
+    "empty": lambda: (torch.empty(2), torch.empty(1, 2, 2, 2, memory_format=torch.channels_last)),
+    "empty_like": lambda: torch.empty_like(STRIDED),
+    "empty_strided": lambda: torch.empty_strided((2,), (1,)),
+    "zeros": lambda: (torch.zeros(2), torch.zeros(2, dtype=torch.bool)),
+    "zeros_like": lambda: torch.zeros_like(X, dtype=torch.float16),
+    "ones": lambda: torch.ones(2),
+    "ones_like": lambda: torch.ones_like(X),
+    "full": lambda: torch.full((2,), 2.0),
+    "full_like": lambda: torch.full_like(X, 2),
+    "as_tensor": lambda: (torch.as_tensor([1, 2]), torch.as_tensor(1.5), torch.as_tensor(X, dtype=torch.float16)),
+}
+METHODS = {
+    "view": lambda: (X.view(-1), X.view(torch.int32)),
+    "view_as": lambda: X.view_as(X),
+    "reshape": lambda: (X.reshape(24), STRIDED.reshape(24), STRIDED.reshape(4, 3, 2)),
+    "flatten": lambda: STRIDED.flatten(),
+    "unflatten": lambda: X.unflatten(1, (2, 3)),
+    "squeeze": lambda: (X.squeeze(), X.squeeze(0), X.squeeze((0, 1))),
+    "unsqueeze": lambda: X.unsqueeze(0),
+    "transpose": lambda: X.transpose(0, 1),
+    "permute": lambda: X.permute(1, 0),
+    "expand": lambda: X.expand(2, 4, 6),
+    "expand_as": lambda: X.expand_as(X),
+    "t": lambda: X.t(),
+    "narrow": lambda: X.narrow(0, 0, 2),
+    "select": lambda: X.select(0, 0),
+    "as_strided": lambda: X.as_strided((2,), (1,)),
+    "unbind": lambda: X.unbind(),
+    "split": lambda: (X.split(2), X.split([1, 3])),
+    "chunk": lambda: X.chunk(3),
+    "movedim": lambda: X.movedim(0, 1),
+    "swapaxes": lambda: X.swapaxes(0, 1),
+    "ravel": lambda: STRIDED.ravel(),
+    "detach": lambda: X.detach(),
+    "contiguous": lambda: (X.contiguous(), STRIDED.contiguous()),
+    "new_empty": lambda: X.new_empty(2),
+    "new_zeros": lambda: X.new_zeros(2),
+    "new_ones": lambda: X.new_ones(2),
+    "new_full": lambda: X.new_full((2,), 1),
+    "new_empty_strided": lambda: X.new_empty_strided((2,), (1,)),
+    "zero_": lambda: X.clone().zero_(),
+    "fill_": lambda: X.clone().fill_(1).fill_(torch.ones(())),
+    "T": lambda: X.T,
+    "mT": lambda: X.mT,
+    "H": lambda: PAIRS.H,
+    "mH": lambda: PAIRS.mH,
+}
+SYNTAX = {
+    "subscripts": lambda: (X[0], X[..., None, 1:3], X[...], X[:]),
+    "iteration": lambda: list(X),
+    "restore_value": lambda: X.clone().copy_(X),  # what triton.autotune does
+}
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_what_the_static_policy_lets_host_code_do_is_allowed(grad):
+    assert {f"torch.{name}" for name in ALLOCATIONS} == allowlists.ALLOCATORS
+    assert set(METHODS) == allowlists.VIEW_METHODS | allowlists.VIEW_ATTRIBUTES
+    found = set()
+    for name, function in (ALLOCATIONS | METHODS | SYNTAX).items():
+        module, nodes = module_of(lambda x, function=function: function())
+        with torch.set_grad_enabled(grad):
+            observation = observe(module, nodes, [[X]])
+        assert judge(observation, NO_FILES) is None, name
+        found |= {operator.split(".")[1] for operator in observation.operators}
+    assert found == OPERATORS - {"_reshape_alias"}
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x @ x.t(), lambda x: x[x > 0], lambda x: x.sum(), lambda x: x.float().double().cumsum(0),
+        lambda x: torch.cat([x, x]), lambda x: F.softmax(x, 0), lambda x: x.item() if x.numel() == 1 else x.tolist(),
+        lambda x: x.add_(1), lambda x: torch.arange(4), lambda x: x.repeat(2, 1), lambda x: torch.randn(2),
+        lambda x: torch.ops.aten.relu(x), lambda x: torch.einsum("ij->ji", x).exp(), lambda x: x.gather(0, x.long()),
+    ],
+)  # fmt: skip
+def test_what_computes_is_refused(function):
+    module, nodes = module_of(function)
+    reason = judge(observe(module, nodes, [[torch.zeros(1, 1)]]), NO_FILES)
+    assert reason.startswith("evidence_operator: aten.")
+
+
+FILLS_AND_COPIES = [
+    "Memset (Device)",
+    "Memcpy DtoD (Device -> Device)",
+    "Memcpy HtoD (Pageable -> Device)",
+    "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul> >(int, "
+    "at::native::FillFunctor<float>, std::array<char*, 1ul>)",
+    "void at::native::unrolled_elementwise_kernel<at::native::FillFunctor<c10::complex<c10::Half> >, "
+    "std::array<char*, 1ul>, 4, TrivialOffsetCalculator<0, unsigned int> >(int)",
+    "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::FillFunctor<bool> >"
+    "(at::TensorIteratorBase&, at::native::FillFunctor<bool> const&)::{lambda(int)#1}>(int)",
+    "void at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda"
+    "(at::TensorIteratorBase&)::{lambda()#3}::operator()() const::{lambda()#7}::operator()() const::{lambda(float)#1}>"
+    "(at::TensorIteratorBase&)::{lambda(int)#1}>(int)",
+    "void at::native::elementwise_kernel<128, 4, "
+    "at::native::gpu_kernel_impl_nocast<at::native::converting_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#1}",
+    "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::"
+    "{lambda()#3}::operator()() const::{lambda()#10}::operator()() const::{lambda(c10::Half)#1}, std::array<char*,",
+    "void at::native::vectorized_elementwise_kernel<8, at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)",
+    "void at::native::vectorized_elementwise_kernel<4, at::native::float8_copy_kernel_cuda(at::TensorIteratorBase&)",
+]
+COMPUTE_KERNELS = [
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >"
+    "(int, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>)",
+    "void at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<at::native::BinaryFunctor<float, "
+    "float, float, at::native::binary_internal::MulFunctor<float> > >(at::TensorIterator&, at::native::FillFunctor<",
+    "void at::native::unrolled_elementwise_kernel<at::native::copysign_kernel_cuda(at::TensorIteratorBase&)",
+    "void at::native::(anonymous namespace)::masked_fill_kernel(at::TensorIterator&, c10::Scalar const&)",
+    "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::func_wrapper_t<float, sum> >",
+    "void at::native::index_elementwise_kernel<128, 4, at::native::direct_copy_kernel_cuda",
+    "void cutlass::Kernel2<cutlass_80_wmma_tensorop_f16_s161616gemm_f16_32x32_64x2_nn_align8>(Params)",
+    "sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x128x32_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas",
+    "void cudnn::ops::nchwToNhwcKernel<__half, __half, float, false, true>(cudnn::ops::nchw2nhwc_params_t<float>)",
+    "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false, false>(float, float)",
+    "triton_poi_fused_add_relu_0",
+    "MemcpyAndMultiply",
+]
+
+
+def kernels(*names: str) -> Observation:
+    return Observation.of((), names, (), profiled=True)
+
+
+@pytest.mark.parametrize("name", FILLS_AND_COPIES)
+def test_kernels_of_fills_and_copies_are_allowed(name):
+    assert judge(kernels(name), NO_FILES) is None
+
+
+@pytest.mark.parametrize("name", COMPUTE_KERNELS)
+def test_other_kernels_are_refused(name):
+    reason = judge(kernels("Memset (Device)", name), NO_FILES)
+    assert reason.startswith(f"evidence_kernel: {kernels(name).kernels[0]} ran inside the replacement")
+
+
+def test_kernels_are_the_pass_s_own_whatever_their_names():
+    text = "\n".join(
+        [
+            "import triton as tr",
+            "from triton import jit as compiled",
+            *(f"@tr.jit\ndef {name}(x):\n    pass" for name in ("torch_addmm", "cutlass_gemm", "größe", "k" * 130)),
+            "@tr.autotune(configs=[], key=[])\n@compiled\ndef FillFunctor(x):\n    pass",
+            "def host(x):\n    pass",
+        ]
+    )
+    files = PassFiles(("a",), {"a.py": text, "broken.py": "def"}, ())
+    names = ("torch_addmm", "cutlass_gemm", "größe", "k" * 130, "FillFunctor")
+    assert judge(kernels(*names), files) is None
+    assert len(jit_functions(files)) == 5
+    assert judge(kernels("host"), files).startswith("evidence_kernel: host ran")
+    assert judge(Observation.of((), (), ("elsewhere",), profiled=False), files).startswith("evidence_kernel: elsewhere")
+
+
+def test_too_many_names_are_refused_and_operators_come_first():
+    many = [f"aten.view.n{i}" for i in range(MAX_NAMES + 1)]
+    observation = Observation.of(many, ["Memset (Device)"], (), profiled=True)
+    assert observation.overflow and len(observation.operators) == MAX_NAMES and observation.kernels == ()
+    assert judge(observation, NO_FILES).startswith("evidence_overflow: more than 64")
+    worse = Observation.of([*many, "aten.mm.default"], (), (), profiled=True)
+    assert judge(worse, NO_FILES).startswith("evidence_operator: aten.mm.default ran")
+    four = Observation.of([f"a.b.{i}" for i in range(5)], (), (), profiled=False)
+    assert judge(four, NO_FILES).startswith("evidence_operator: a.b.0, a.b.1, a.b.2 and 2 more ran")
+
+
+def test_marks():
+    mark = "at::cuda::(anonymous namespace)::spin_kernel(long)"
+    names = ["before", mark, "a", "b", mark, "between", mark, mark, mark, "a", mark, "after"]
+    assert between_marks(names, 6) == {"a", "b"}
+    assert between_marks([], 6) is None
+    assert between_marks(names, 8) is None
+    assert between_marks([mark, "spin_kernel", mark], 2) == {"spin_kernel"}
+
+
+found_names = st.lists(st.text(max_size=NAME_BYTES + 10), max_size=40)
+
+
+@given(found_names, found_names, found_names, st.booleans())
+def test_round_trip(operators, kernel_names, launched, profiled):
+    observation = Observation.of(operators, kernel_names, launched, profiled=profiled)
+    data = observation.encode()
+    assert len(data) == BYTES
+    assert Observation.decode(data) == observation
+
+
+def check_hostile(data: bytes) -> None:
+    try:
+        observation = Observation.decode(data)
+    except ValueError:
+        return
+    assert observation.encode() == data
+    judge(observation, NO_FILES)
+
+
+counts = st.tuples(*[st.integers(0, 4)] * 3, *[st.integers(0, 2)] * 2).map(bytes)
+slots = st.lists(st.binary(max_size=3) | st.sampled_from([b"aten.mm.default", b"a\0b"]), max_size=6).map(
+    lambda names: b"".join(name.ljust(NAME_BYTES, b"\0") for name in names)
+)
+
+
+@given(st.binary(max_size=200) | st.builds(lambda c, s: (c + s).ljust(BYTES, b"\0"), counts, slots))
+def test_hostile_bytes(data):
+    check_hostile(data)
+    check_hostile(data.ljust(BYTES, b"\0")[:BYTES])
+
+
+@given(st.lists(st.tuples(st.integers(0, BYTES - 1), st.integers(0, 255)), max_size=4))
+def test_damaged_bytes(changes):
+    data = bytearray(Observation.of(["aten.mm.default", "aten.view.default"], ["k"], ["t"], profiled=True).encode())
+    for place, value in changes:
+        data[place] = value
+    check_hostile(bytes(data))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", bytes(BYTES - 1), b"\xff" * BYTES, b"\1" + bytes(BYTES - 1), b"\0\0\0\2" + bytes(BYTES - 4)]
+)
+def test_bytes_that_are_no_observation(data):
+    with pytest.raises(ValueError):
+        Observation.decode(data)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu():
+    for name, expected in (("add_relu", None), ("layer_norm", None), ("operators", "evidence_operator: aten.add")):
+        graph = name if name in GRAPHS else "add_relu"
+        module, replacements, inputs = loaded(graph, PASSES / name, "cuda")
+        module(*inputs)
+        observation = observe(module, replacements, [inputs])
+        assert observation.profiled
+        reason = verdict(PASSES / name, observation)
+        assert reason is None if expected is None else reason.startswith(expected)
+        if expected is None:
+            assert set(observation.triton_kernels) == HONEST[name][1] <= set(observation.kernels)
+            assert not any("exp" in kernel or "gemm" in kernel for kernel in observation.kernels)
+        else:
+            alone = kernels(*observation.kernels)
+            assert verdict(PASSES / name, alone).startswith("evidence_kernel: void at::native")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64", "bool", "int8", "int64", "complex64"])
+def test_host_functions_on_a_gpu(dtype):
+    x = torch.ones(64, 48, device="cuda").to(getattr(torch, dtype))
+
+    def host(x):
+        y = torch.empty_like(x).copy_(x.t().contiguous().t())
+        torch.zeros_like(x), torch.ones_like(x), torch.full_like(x, 1), torch.empty(3, device="cuda").fill_(2)
+        x[:, ::2].clone(), y[:, ::3].zero_(), x.t().reshape(-1), torch.as_tensor([1, 2], device="cuda")
+        return torch.as_tensor(x, dtype=torch.float32 if not x.is_complex() else torch.complex128)
+
+    module, nodes = module_of(torch.clone, host)
+    observation = observe(module, nodes[1:], [[x]])
+    assert observation.profiled and len(observation.kernels) >= 3
+    assert judge(observation, NO_FILES) is None
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

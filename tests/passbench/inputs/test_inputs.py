@@ -1,0 +1,105 @@
+import math
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from passbench.inputs.draw import CORRECTNESS, Distribution, InputError, generator, make_input, make_inputs
+from storage.records import Input, dtype_of
+from tests.passbench.samples import spec
+
+DTYPES = """float32 float16 bfloat16 float64 int64 int32 int16 int8 uint8 uint16 bool complex64 float8_e4m3fn""".split()
+
+
+def draw(one: Input, how: Distribution = Distribution.NORMAL, seed: int = 0) -> torch.Tensor:
+    return make_input(one, how, generator(seed, 0, "cpu"))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("how", CORRECTNESS)
+def test_dtype_shape_and_stride_are_the_records(dtype, how):
+    x = draw(Input("x", "input", dtype, (3, 4), (1, 3)), how)
+    assert (x.dtype, x.shape, x.stride()) == (dtype_of(dtype), (3, 4), (1, 3))
+    if dtype.startswith("float8") or dtype == "complex64":
+        return
+    assert torch.isfinite(x.double()).all()
+
+
+@pytest.mark.parametrize("stride", [(0, 1), (1, 1), (8, 2)])
+def test_expanded_overlapping_and_gapped_strides(stride):
+    x = draw(Input("x", "input", "float32", (3, 4), stride))
+    assert x.stride() == stride
+    if stride == (0, 1):
+        assert torch.equal(x[0], x[2])
+
+
+@given(st.integers(0, 2**31), st.integers(0, 1000))
+@settings(deadline=None)
+def test_the_same_seed_and_index_give_the_same_values(seed, index):
+    specs = (spec("x", 3), spec("n", 2, dtype="int64", low=0, high=9))
+    first, again = (make_inputs(specs, seed, index, "cpu") for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not torch.equal(make_inputs(specs, seed, index + 1, "cpu")[0], first[0])
+
+
+@pytest.mark.parametrize("how", CORRECTNESS)
+def test_values_stay_in_the_declared_range(how):
+    x = draw(spec("x", 1000, low=0.25, high=0.75), how)
+    assert x.min() >= 0.25 and x.max() <= 0.75
+    n = draw(spec("n", 1000, dtype="int64", low=3, high=5), how)
+    assert set(n.tolist()) == {3, 4, 5}  # both ends belong to the range
+    assert set(draw(spec("b", 100, dtype="bool"), how).tolist()) == {True, False}
+    assert set(draw(spec("i", 100, dtype="int32"), how).tolist()) == {0, 1}
+
+
+FLOATS = ["float32", "float16", "bfloat16", "float64"]
+
+
+@given(
+    st.floats(allow_nan=False),
+    st.floats(allow_nan=False),
+    st.sampled_from([*FLOATS, "int64", "int8", "uint8", "bool"]),
+    st.sampled_from(CORRECTNESS),
+)
+@example(-3.4028234663852886e38, 0.0, "bfloat16", Distribution.NORMAL)
+@example(-1e300, 1e300, "float32", Distribution.OFFSET)
+@settings(max_examples=300, deadline=None)
+def test_every_range_gives_values_that_the_dtype_holds(one, other, dtype, how):
+    low, high = sorted((one, other))
+    x = draw(spec("x", 50, dtype=dtype, low=low, high=high), how)
+    assert torch.isfinite(x).all()
+    if dtype in FLOATS:
+        most = torch.finfo(x.dtype).max
+        ends = torch.tensor([min(max(e, -most), most) for e in (low, high)], dtype=torch.float64).to(x.dtype)
+        assert (x >= ends[0]).all() and (x <= ends[1]).all()
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.0, 0.0), (math.nan, 1.0), (0.0, math.nan)])
+def test_a_range_that_is_none_is_an_error(low, high):
+    for dtype in ("float32", "int64"):
+        with pytest.raises(InputError, match="input x: no values"):
+            draw(spec("x", 3, dtype=dtype, low=low, high=high))
+
+
+def test_distributions():
+    normal, scaled, offset, sparse = (draw(spec("x", 4000, mean=1.0, std=0.5), how) for how in CORRECTNESS)
+    assert normal.mean() == pytest.approx(1.0, abs=0.05) and normal.std() == pytest.approx(0.5, abs=0.05)
+    assert scaled.std() == pytest.approx(2.0, abs=0.2)
+    assert offset.mean() == pytest.approx(2.0, abs=0.05)
+    assert (sparse == 0).float().mean() == pytest.approx(0.9, abs=0.05)
+
+
+def test_roles_have_defaults_and_weights_do_not_vary():
+    weight = spec("w", 4000, role="parameter")
+    assert draw(weight, Distribution.SCALED).std() == pytest.approx(0.05, abs=0.01)
+    assert draw(spec("v", 100, role="buffer")).min() >= 0.5
+
+
+def test_a_python_integer_is_the_size_that_it_is():
+    assert make_inputs((Input("n", "input", "int", (), (), low=7.0, high=7.0),), 0, 0, "cpu") == [7]
+
+
+def test_without_elements_and_without_dimensions():
+    assert draw(spec("x", 0, 3)).shape == (0, 3)
+    assert draw(spec("x")).shape == ()

@@ -1,0 +1,103 @@
+import os
+import random
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from passbench.inputs import batch_layout as lay
+from passbench.inputs.draw import Distribution
+from passbench.ipc.messages import Block, OutputKind, OutputMeta
+from passbench.ipc.shared_memory import ALIGNMENT, CpuArena, extent, open_handle, slots_at, tensors_at
+from storage.records import Input
+from tests.passbench.samples import spec
+
+SHAPES = st.lists(st.integers(0, 5), max_size=3).map(tuple)
+DTYPES = st.sampled_from(["float32", "bfloat16", "int64", "bool", "complex64"])
+OUT = OutputMeta(OutputKind.TENSOR, torch.float32, (2, 3), (3, 1), -1)
+
+
+@given(st.lists(st.tuples(SHAPES, DTYPES), min_size=1, max_size=4), st.integers(1, 3), st.integers(0, 99))
+@settings(deadline=None)
+def test_nothing_overlaps_and_everything_is_aligned(inputs, calls, seed):
+    specs = tuple(spec(f"x{n}", *shape, dtype=dtype) for n, (shape, dtype) in enumerate(inputs))
+    layout = lay.lay_out(specs, (OUT, OUT), calls, random.Random(seed))
+    blocks = [*layout.batch.inputs, *layout.batch.outputs]
+    spans = sorted((b.offset + i * b.step, b.offset + (i + 1) * b.step) for b in blocks for i in range(calls))
+    assert all(a[1] <= b[0] for a, b in pairwise(spans))
+    assert all(start % ALIGNMENT == 0 for start, _ in spans)
+    assert all(b.step >= extent(b.shape, b.stride) * b.dtype.itemsize for b in blocks)
+    assert spans[0][0] == layout.start and spans[-1][1] == layout.end
+    assert layout.end - layout.start == calls * lay.call_bytes(specs, (OUT, OUT))
+
+
+def test_starts_move():
+    rng = random.Random(0)
+    assert len({lay.lay_out((spec("x", 3),), (), 1, rng).start for _ in range(20)}) > 10
+
+
+@pytest.mark.parametrize("stride", [(4, 1), (1, 3), (0, 1), (8, 2)])
+def test_both_sides_see_the_same_tensors_each_alone_in_its_storage(stride):
+    arena = CpuArena(1 << 16)
+    other = open_handle(arena.handle, arena.fd)
+    one = (Input("x", "input", "float32", (3, 4), stride),)
+    layout = lay.lay_out(one, (OUT,), 2, random.Random(0))
+    lay.draw(arena.bytes, layout, one, 0, 0, Distribution.NORMAL)
+    (block,), (slot,) = layout.batch.inputs, layout.batch.outputs
+    first, second = tensors_at(other, block, 2, {})
+    assert (first.shape, first.stride()) == ((3, 4), stride)
+    assert torch.equal(torch.stack([first, second]), lay.view(arena.bytes, block, 2))
+    assert not torch.equal(first, second)
+    assert not first._is_view() and first.storage_offset() == 0
+    assert first.untyped_storage().nbytes() == extent((3, 4), stride) * 4
+    lay.poison(arena.bytes, (slot,), 2)
+    assert lay.poisoned(arena.bytes, slot, 2).all() and torch.isnan(lay.view(arena.bytes, slot, 2)).all()
+    slots_at(other, slot, 2)[1].fill_(2)
+    assert lay.view(arena.bytes, slot, 2)[1].eq(2).all()
+    assert lay.poisoned(arena.bytes, slot, 2).tolist() == [True, False]
+    arena.close()
+
+
+def test_what_a_call_does_to_its_tensors_does_not_reach_the_next_call():
+    arena, made = CpuArena(1 << 16), {}
+    block = Block(512, 512, torch.float32, (3, 4), (4, 1))
+    (first,) = tensors_at(arena, block, 1, made)
+    first.fill_(1).unsqueeze_(0).set_(torch.ones(7))
+    (second,) = tensors_at(arena, block, 1, made)
+    assert second is not first and second.shape == (3, 4) and second.eq(1).all()
+    (again,) = tensors_at(arena, block._replace(shape=(4, 3), stride=(3, 1)), 1, made)
+    assert again.shape == (4, 3) and again.data_ptr() == second.data_ptr()
+    arena.close()
+
+
+def test_every_draw_is_another_and_the_same_draw_the_same():
+    one, memory = (spec("x", 100),), torch.zeros(1 << 16, dtype=torch.uint8)
+    layout = lay.lay_out(one, (), 3, random.Random(0))
+
+    def drawn(seed: int, index: int) -> torch.Tensor:
+        lay.draw(memory, layout, one, seed, index, Distribution.NORMAL)
+        return lay.view(memory, layout.batch.inputs[0], 3).clone()
+
+    assert torch.equal(drawn(1, 0), drawn(1, 0))
+    values = torch.cat([drawn(1, 0), drawn(1, 1), drawn(2, 0)])
+    assert len({tuple(row.tolist()) for row in values}) == 9
+
+
+def test_an_arena_grows_and_cannot_be_cut_short():
+    arena = CpuArena(4096)
+    arena.bytes[:4] = 7
+    arena.grow(1 << 20)
+    assert arena.bytes.numel() == 1 << 20 and arena.bytes[3] == 7
+    with pytest.raises(PermissionError):
+        os.ftruncate(arena.fd, 0)
+    arena.close()
+
+
+def test_without_elements():
+    arena = CpuArena(4096)
+    block = Block(0, ALIGNMENT, torch.float32, (0, 3), (3, 1))
+    assert [t.shape for t in tensors_at(arena, block, 2, {})] == [(0, 3), (0, 3)]
+    assert not lay.poisoned(arena.bytes, block, 2).any()
+    arena.close()

@@ -1,0 +1,293 @@
+import json
+
+import pytest
+
+from passbench.contract import NAMES_FILE
+from passbench.policy.check import check_dir
+from tests.passbench.samples import PASSES
+
+HEAD = """
+import math
+import torch
+import triton
+import triton.language as tl
+
+def pattern(x, y):
+    return torch.relu(x + y)
+
+def replacement_args(x, y):
+    return (x, y, "route", 2)
+
+@triton.jit
+def kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+def replacement_func():
+    return wrapper
+"""
+WRAPPER = """
+@torch.fx.wrap
+def wrapper(x, y, route, k):
+    out = torch.empty_like(x)
+    n = x.numel()
+    {body}
+    kernel[(triton.cdiv(n, 256),)](x, y, out, n, BLOCK=256)
+    return out
+"""
+
+
+def check(tmp_path, text, **others):
+    (tmp_path / NAMES_FILE).write_text(json.dumps(["rule"]))
+    (tmp_path / "rule.py").write_text(text)
+    for name, content in others.items():
+        (tmp_path / f"{name}.py").write_text(content)
+    return check_dir(tmp_path)
+
+
+def in_wrapper(body: str) -> str:
+    return HEAD + WRAPPER.format(body=body.replace("\n", "\n    "))
+
+
+FIXTURES = [p.name for p in sorted(PASSES.iterdir())]
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_fixtures(name):
+    rules = [f.rule for f in check_dir(PASSES / name)]
+    assert rules == (["tensor_operator"] if name == "operators" else [])
+
+
+HONEST_BODIES = {
+    "sizes": "m = x.shape[0] * x.stride(-1) // 2 + math.ceil(n / 7) - min(n, k) ** 2",
+    "route": 'if route == "gelu":\n    n = n + 1\nelif k > 1 and y is not None:\n    n += 0',
+    "views": "x = x.contiguous().view(-1).transpose(0, 0)[: n]",
+    "grid_lambda": 'grid = lambda meta: (triton.cdiv(n, meta["BLOCK"]),)\nkernel[grid](x, y, out, n, BLOCK=64)',
+    "grid_def": 'def grid(meta):\n    return (n // meta["BLOCK"] + 1,)\nkernel[grid](x, y, out, n, BLOCK=64)',
+    "zeros": "acc = torch.zeros((n,), dtype=torch.float32, device=x.device)\nacc.zero_()",
+    "several_kernels": "kernel[(1,)](x, y, out, n, BLOCK=16, num_warps=4)\nkernel[(1,)](out, y, out, n, BLOCK=16)",
+    "config_by_shape": "block, w = {1: (64, 4)}.get(x.dim(), (1, 8))\nkernel[(n // block,)](x, y, out, n, BLOCK=block)",
+    "device_guard": "with torch.cuda.device(x.device):\n    kernel[(1,)](x, y, out, n, BLOCK=16)",
+    "checks": 'assert x.is_contiguous(), f"{x.shape}"\nif x.dtype != torch.float32:\n    raise TypeError("float32")',
+    "loops": "for size in x.shape:\n    n = max(n, size)\nsizes = [s * 2 for s in x.size() if s > 1]",
+    "itemsize": "bits = x.element_size() * 8 + torch.finfo(x.dtype).bits",
+}
+
+
+@pytest.mark.parametrize("name", HONEST_BODIES)
+def test_honest_wrappers(tmp_path, name):
+    assert check(tmp_path, in_wrapper(HONEST_BODIES[name])) == []
+
+
+HONEST_MODULES = {
+    "multiprocessors": """
+_COUNTS = {}
+def multiprocessors(device):
+    if device not in _COUNTS:
+        _COUNTS[device] = torch.cuda.get_device_properties(device).multi_processor_count
+    return _COUNTS[device]
+""" + WRAPPER.format(body="programs = min(n, 4 * multiprocessors(x.device))"),
+    "scratch": """
+_SCRATCH = {}
+def scratch(x):
+    key = (x.shape, x.dtype)
+    if key not in _SCRATCH:
+        _SCRATCH[key] = torch.empty(x.shape, dtype=torch.float32, device=x.device)
+    return _SCRATCH[key]
+""" + WRAPPER.format(body="kernel[(1,)](x, y, scratch(x), n, BLOCK=16)"),
+    "autotune": """
+@triton.autotune(configs=[triton.Config({"BLOCK": b}, num_warps=w) for b in (64, 128) for w in (2, 4)], key=["n"])
+@triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
+@triton.jit
+def tuned(x_ptr, out_ptr, n, EVEN: tl.constexpr, BLOCK: tl.constexpr):
+    for start in range(0, n, BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        value = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [tl.load(x_ptr + i)], dtype=tl.int32,
+                                          is_pure=True, pack=1)
+        tl.atomic_add(out_ptr + i, value.to(tl.float32), mask=i < n)
+""" + WRAPPER.format(body='tuned[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, out, n)'),
+    "libdevice": """
+from triton.language.extra import libdevice
+SCALE: tl.constexpr = tl.constexpr(2.0)
+TYPES = {torch.float16: tl.float16, torch.float32: tl.float32}
+
+@triton.jit
+def torch_gelu(x):  # cache
+    return libdevice.tanh(x) * SCALE
+
+@triton.jit
+def other(x_ptr, out_ptr):
+    tl.store(out_ptr, torch_gelu(tl.load(x_ptr)))
+""" + WRAPPER.format(body="other[(1,)](x, out)"),
+    "tuple_outputs": """
+@torch.fx.wrap
+def wrapper(x: torch.Tensor, y: torch.Tensor, route: str, k: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
+    first, second = torch.empty_like(x), torch.empty_like(y)
+    outputs = (first, second)
+    kernel[(1,)](x, y, outputs[0], k, BLOCK=16)
+    return outputs
+""",
+    "cheap_launches": """
+from passbench.launch import Launch
+PLANS = {(4,): (Launch(kernel, (1,), n=4, BLOCK=16, num_warps=1), 2)}
+single = Launch(kernel, (2, 1), BLOCK=16)
+""" + WRAPPER.format(body="launch, size = PLANS[x.shape]\n    launch(x, y, out)\n    single(x, y, out, n)"),
+    "dispatch": """
+def small(x, out):
+    kernel[(1,)](x, x, out, x.numel(), BLOCK=16)
+ROUTES = {"route": small}
+""" + WRAPPER.format(body="ROUTES[route](x, out)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HONEST_MODULES)
+def test_honest_modules(tmp_path, name):
+    assert check(tmp_path, HEAD + HONEST_MODULES[name]) == []
+
+
+def test_a_shared_helper_is_checked_like_the_rest(tmp_path):
+    helper = "import torch\ndef combine(x, w):\n    return {}\n"
+    rule = HEAD.replace("import math", "from helper import combine") + WRAPPER.format(body="z = combine(x, y)")
+    assert check(tmp_path, rule, helper=helper.format("x.view(-1)")) == []
+    (finding,) = check(tmp_path, rule, helper=helper.format("x * w"))
+    assert (finding.rule, finding.file, finding.line) == ("tensor_operator", "helper.py", 3)
+
+
+REFUSED_BODIES = {
+    "matmul": ("z = x @ y", "tensor_operator"),
+    "add": ("z = x + 1", "tensor_operator"),
+    "augmented": ("x += y", "tensor_operator"),
+    "negate": ("z = -x", "tensor_operator"),
+    "compare": ("z = x > 0", "tensor_operator"),
+    "through_tuple": ("pair = (x, y)\nz = pair[0] * pair[1]", "tensor_operator"),
+    "through_loop": ("for t in [x, y]:\n    t = t * 2", "tensor_operator"),
+    "through_starred": ("a, *rest = x, y, x\nz = rest[0] * a", "tensor_operator"),
+    "through_dict": ("d = {}\nd[0] = x\nz = d[0] * 2", "tensor_operator"),
+    "through_setdefault": ("d = {}\nd.setdefault(0, x)\nz = d.get(0) * 2", "tensor_operator"),
+    "through_list": ("d = []\nd.append(x)\nz = d.pop() * 2", "tensor_operator"),
+    "through_nested": ("def f(a):\n    return a * 2\nz = f(x)", "tensor_operator"),
+    "through_keyword": ("def f(a=1):\n    return a * 2\nz = f(a=x)", "tensor_operator"),
+    "through_walrus": ("z = (w := x) * 2", "tensor_operator"),
+    "through_comprehension": ("z = [t * 2 for t in (x, y)]", "tensor_operator"),
+    "through_view": ("z = x.view(-1) * 2", "tensor_operator"),
+    "through_table": ("def f(a):\n    return a * 2\nz = {0: f}[0](x)", "tensor_operator"),
+    "through_lambda": ("f = lambda a, b: a * b\nz = f(x, y)", "dynamic_call"),
+    "lambda_in_list": ("z = [lambda a: a * 2][0](x)", "tensor_operator"),
+    "setitem": ("out[0] = x[0]", "tensor_operator"),
+    "sum_builtin": ("z = sum([x, y])", "tensor_operator"),
+    "float_builtin": ("z = float(x)", "tensor_operator"),
+    "math_on_tensor": ("z = math.sqrt(x)", "tensor_operator"),
+    "cdiv_on_tensor": ("z = triton.cdiv(x, y)", "tensor_operator"),
+    "method": ("z = x.sum()", "tensor_method"),
+    "bound_method": ("f = x.max\nz = f()", "forbidden_attribute"),
+    "type_method": ("z = x.type(torch.float16)", "tensor_method"),
+    "to": ("z = x.to(torch.float16)", "tensor_method"),
+    "torch_function": ("z = torch.matmul(x, y)", "forbidden_call"),
+    "torch_reference": ("f = torch.matmul", "forbidden_call"),
+    "functional": ("z = torch.nn.functional.relu(x)", "forbidden_call"),
+    "rebinding": ("t = torch", "module_as_value"),
+    "rebinding_tuple": ("t, u = torch, 1", "module_as_value"),
+    "rebinding_dict": ('t = {"t": torch}', "module_as_value"),
+    "rebinding_default": ("def f(t=torch):\n    return t", "module_as_value"),
+    "rebinding_walrus": ("z = (t := torch)", "module_as_value"),
+    "assign_to_torch": ("torch = x", "rebinding"),
+    "parameter_named_math": ("def f(math):\n    return math.sqrt(2)\nf(x)", "rebinding"),
+    "attribute_assignment": ("x.data = y", "attribute_assignment"),
+    "patch": ("torch.allclose = None", "attribute_assignment"),
+    "getattr": ('z = getattr(x, "sum")()', "forbidden_name"),
+    "import_builtin": ('z = __import__("os")', "forbidden_name"),
+    "exec": ('exec("z = 1")', "forbidden_name"),
+    "open": ('open("/tmp/score", "w")', "forbidden_name"),
+    "globals": ("z = globals()", "forbidden_name"),
+    "id": ("z = id(x)", "forbidden_name"),
+    "print": ('print("ES_t: 100")', "forbidden_name"),
+    "dunder": ("z = x.__class__", "private_name"),
+    "version": ("z = x._version", "private_name"),
+    "data_ptr": ("z = x.data_ptr()", "tensor_method"),
+    "import": ("import os", "import"),
+    "import_harness": ("from passbench import score", "import"),
+    "import_ctypes": ("import ctypes", "import"),
+    "import_inline": ("from torch.utils.cpp_extension import load_inline", "import"),
+    "import_star": ("from math import *", "import"),
+    "extern_libs": ('kernel[(1,)](x, y, out, n, BLOCK=16, extern_libs={"l": "/tmp/l.bc"})', "extern_libs"),
+    "kernel_internals": ("z = kernel.fn(x, y, out, n, 16)", "tensor_method"),
+    "stream": ("s = torch.cuda.Stream()", "forbidden_call"),
+    "manual_seed": ("torch.manual_seed(0)", "forbidden_call"),
+    "compile": ("f = torch.compile(kernel)", "forbidden_call"),
+    "try": ("try:\n    n = 1\nexcept ValueError:\n    n = 2", "statement"),
+    "class": ("class T:\n    pass", "statement"),
+    "format": ('z = "{0.__class__}".format(x)', "tensor_method"),
+    "as_tensor_operator": ("z = torch.as_tensor(2.0) * x.numel()", "tensor_operator"),
+    "annotation": ("z: exec('1') = 1", "annotation"),
+    "grid_writes": ('def grid(meta):\n    meta["out_ptr"][0] = 1\n    return (1,)\nkernel[grid](x, y, out, n, BLOCK=1)',
+                    "tensor_operator"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED_BODIES)
+def test_refused_wrappers(tmp_path, name):
+    body, rule = REFUSED_BODIES[name]
+    findings = check(tmp_path, in_wrapper(body))
+    assert rule in [f.rule for f in findings], findings
+    assert all(f.file == "rule.py" and f.line > 0 and f.message for f in findings)
+
+
+_LAUNCH = "\nfrom passbench.launch import Launch\n"
+REFUSED_MODULES = {
+    "computing_arguments": (HEAD.replace('(x, y, "route", 2)', "(x + y, y)"), "replacement_args"),
+    "calling_in_arguments": (HEAD.replace('(x, y, "route", 2)', "(x.sum(), y)"), "replacement_args"),
+    "branching_arguments": (HEAD.replace("return (x,", "x = y\n    return (x,"), "replacement_args"),
+    "torch_as_replacement": (HEAD.replace("return wrapper", "return torch.relu"), "replacement_func"),
+    "kernel_as_replacement": (HEAD.replace("return wrapper", "return kernel"), "replacement_func"),
+    "pattern_loads": (HEAD.replace("torch.relu(x + y)", 'torch.load("f")'), "pattern"),
+    "pattern_dunder": (HEAD.replace("torch.relu(x + y)", "x.__class__"), "private_name"),
+    "pattern_branches": (HEAD.replace("return torch.relu(x + y)", "if x:\n        return x"), "pattern"),
+    "pattern_annotation": (HEAD.replace("pattern(x, y)", "pattern(x: exec('1'), y)"), "annotation"),
+    "pattern_default": (HEAD.replace("pattern(x, y)", "pattern(x=exec('1'), y=1)"), "forbidden_name"),
+    "module_level_code": (HEAD + "\nfor i in range(3):\n    pass\n", "module_statement"),
+    "module_level_tensor": (HEAD + "\nTABLE = torch.ones(3) * 2\n", "tensor_operator"),
+    "class": (HEAD + "\nclass Lazy(torch.Tensor):\n    pass\n", "module_statement"),
+    "decorator": (HEAD + "\n@torch.compile\ndef f(x):\n    return x\n", "decorator"),
+    "kernel_global": (HEAD.replace("i = tl.program_id(0)", "i = eval('0')"), "forbidden_name"),
+    "kernel_host_call": (HEAD.replace("i = tl.program_id(0)", "i = torch.ones(1)"), "forbidden_name"),
+    "kernel_private": (HEAD.replace("tl.program_id(0)", "tl.core._x(0)"), "private_name"),
+    "heuristic": (
+        HEAD + '\n@triton.heuristics({"W": lambda args: args["x"] * args["y"]})\n@triton.jit\ndef k(W):\n    pass\n',
+        "heuristic",
+    ),
+    "wrong_literal_position": (
+        HEAD.replace('(x, y, "route", 2)', '("route", x, y, 2)') + WRAPPER.format(body="z = route * 2"),
+        "tensor_operator",
+    ),
+    "launch_of_no_kernel": (HEAD + _LAUNCH + "launch = Launch(torch.relu, (1,))\n", "launch"),
+    "launch_of_a_variable": (HEAD + _LAUNCH + "same = kernel\nlaunch = Launch(same, (1,))\n", "launch"),
+    "launch_of_a_function": (HEAD + _LAUNCH + "def f(x):\n    return x\nlaunch = Launch(f, (1,))\n", "launch"),
+    "launch_holds_a_tensor": (
+        HEAD + _LAUNCH + "launches = []\n" + WRAPPER.format(body="launches.append(Launch(kernel, (1,), n=x))"),
+        "launch",
+    ),
+    "launch_loads": (HEAD + _LAUNCH + 'launch = Launch(kernel, (1,), extern_libs={"l": "/tmp/l.bc"})\n', "extern_libs"),
+    "launch_as_value": (HEAD + _LAUNCH + "make = Launch\n", "function_as_value"),
+    "launch_internals": (HEAD + _LAUNCH + "kernel_again = Launch(kernel, (1,))._kernel\n", "private_name"),
+    "launch_s_module": (HEAD + "\nfrom passbench.launch import driver\nactive = driver.active\n", "forbidden_call"),
+    "syntax": ("def pattern(", "syntax"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_MODULES)
+def test_refused_modules(tmp_path, name):
+    text, rule = REFUSED_MODULES[name]
+    if "def wrapper" not in text:
+        text += WRAPPER.format(body="pass")
+    assert rule in [f.rule for f in check(tmp_path, text)]
+
+
+def test_files_and_module_names(tmp_path):
+    (tmp_path / "kernel.so").write_bytes(b"\x7fELF")
+    findings = check(tmp_path, in_wrapper("pass"), torch="", numpy="", storage="")
+    assert [(f.rule, f.file) for f in findings] == [
+        ("binary_file", "kernel.so"),
+        ("module_name", "numpy.py"),
+        ("module_name", "storage.py"),
+        ("module_name", "torch.py"),
+    ]

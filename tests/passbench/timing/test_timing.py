@@ -1,0 +1,130 @@
+import random
+
+import pytest
+import torch
+
+from passbench.settings import Settings
+from passbench.timing.statistics import (
+    Exchange,
+    Pairs,
+    Plan,
+    cores,
+    median_iqr,
+    planned,
+    settled,
+    speedup_interval,
+    summarise,
+)
+
+
+def pairs(eager: list[float], candidate: list[float], overhead: float = 300.0, calls: int = 100) -> Pairs:
+    """Exchanges whose calls take these microseconds, with an overhead that both sides have."""
+
+    def side(values: list[float]) -> list[Exchange]:
+        return [Exchange(calls, overhead + calls * value, value, value / 2) for value in values]
+
+    return Pairs(side(eager), side(candidate))
+
+
+def test_the_overhead_of_an_exchange_is_taken_off_both_sides():
+    by_side = pairs([20.0, 20.0, 20.0], [10.0, 11.0, 10.0]).per_call("e2e")
+    assert by_side == ([20.0, 20.0, 20.0], [10.0, 11.0, 10.0])
+
+
+def test_what_a_candidate_says_about_its_own_time_changes_nothing():
+    honest = pairs([20.0] * 5, [10.0] * 5)
+    liar = Pairs(honest.eager, [Exchange(e.calls, e.total_us, 0.5, 0.1) for e in honest.candidate])
+    assert summarise("e2e", liar, 0.2).speedup == pytest.approx(2.0)
+    assert summarise("e2e", liar, 0.2, trusted=True).speedup == pytest.approx(40.0)
+
+
+def test_an_overhead_estimated_too_high_cannot_eat_an_exchange():
+    few = Pairs([Exchange(2, 100.0, 0.0)], [Exchange(2, 80.0, 0.0)])
+    assert few.per_call("e2e") == ([30.0], [20.0])
+
+
+def test_median_and_interquartile_range():
+    assert median_iqr([1.0, 2.0, 3.0, 4.0, 100.0]) == (3.0, 2.0)
+    assert median_iqr([5.0]) == (5.0, 0.0)
+
+
+def test_all_exchanges_count_and_noise_is_said():
+    quiet = summarise("e2e", pairs([20.0, 20.0, 21.0, 20.0], [10.0] * 4), 0.2)
+    assert (quiet.eager_us, quiet.candidate_us, quiet.speedup) == (20.0, 10.0, 2.0)
+    assert (quiet.calls, quiet.noisy) == (400, False)
+    noisy = summarise("e2e", pairs([10.0, 20.0, 30.0, 40.0], [10.0] * 4), 0.2, repeats=2)
+    assert noisy.noisy and noisy.repeats == 2 and not settled(noisy, 1.0)
+    device = summarise("device", pairs([20.0] * 3, [10.0] * 3), 0.2)
+    assert (device.eager_us, device.candidate_us) == (10.0, 5.0)
+
+
+def test_the_interval_holds_the_speedup_nearly_always():
+    rng, held = random.Random(0), 0
+    for _ in range(100):
+        low, high = speedup_interval(*([scale * rng.gauss(1, 0.03) for _ in range(16)] for scale in (30.0, 20.0)))
+        assert low <= high
+        held += low <= 1.5 <= high
+    assert held >= 88  # 95 expected; a bootstrap over 16 pairs is a little too narrow
+    assert speedup_interval([2.0], [1.0]) == (2.0, 2.0)
+
+
+def test_more_is_measured_until_the_speedup_is_known():
+    sharp = summarise("e2e", pairs([20.0] * 8, [10.0] * 8), 0.2)
+    assert settled(sharp, 0.01)
+    blurred = summarise("e2e", pairs([20.0, 19.0, 21.0, 18.5], [10.0, 10.8, 9.4, 11.0]), 0.2)
+    assert not settled(blurred, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("asked", "plan"),
+    [
+        ((8, 1, 1000, 3), Plan(5, 8, 32)),
+        ((8, 50, 1000, 3), Plan(50, 50, 200)),  # as many calls as were asked for, however well they agree
+        ((8, 1, 20, 3), Plan(5, 8, 20)),
+        ((8, 50, 6, 3), Plan(6, 6, 6)),
+        ((2, 2, 1000, 0), Plan(2, 2, 2)),
+    ],
+)
+def test_a_plan_covers_the_calls_and_keeps_to_the_time(asked, plan):
+    assert planned(*asked) == plan
+    assert [plan.repeats(n) for n in (1, plan.wanted, plan.wanted + 1, 4 * plan.wanted)] == [0, 0, 1, 3]
+
+
+def timed(noise: float, rng: random.Random, plan: Plan) -> tuple[int, float]:
+    """Pairs until the plan is done, and the speedup then, of a true 1.5."""
+    times = [[scale * rng.gauss(1, noise) for _ in range(plan.most)] for scale in (30.0, 20.0)]
+    for done in range(plan.few, plan.most + 1):
+        timing = summarise("e2e", pairs(*(side[:done] for side in times)), 0.2, plan.repeats(done))
+        if plan.will_do(timing, done, 0.02):
+            break
+    return done, timing.speedup
+
+
+def test_pairs_end_once_the_speedup_is_known():
+    rng, plan = random.Random(0), planned(8, 1, 1000, 3)
+    assert {timed(0.001, rng, plan)[0] for _ in range(20)} == {5}
+    some = [timed(0.015, rng, plan) for _ in range(40)]
+    assert all(5 <= done < 32 for done, _ in some) and len({done for done, _ in some}) > 3
+    assert sum(abs(speedup / 1.5 - 1) <= 0.03 for _, speedup in some) >= 38
+    assert {timed(0.2, rng, plan)[0] for _ in range(5)} == {32}
+
+
+def test_defaults_depend_on_the_device():
+    cuda, cpu = (Settings().resolved(torch.device(d)) for d in ("cuda", "cpu"))
+    assert cuda.calls >= 100 and cuda.warmup == 25 and cuda.child_memory_bytes is None
+    assert cpu.calls < 10 and cpu.draws <= 2
+    assert Settings(calls=7).resolved(torch.device("cpu")).calls == 7
+    with pytest.raises(ValueError, match="unknown"):
+        Settings(protocol="other")
+    with pytest.raises(ValueError, match="no layers to turn off: everything"):
+        Settings(off=frozenset({"everything"}))
+
+
+def test_both_children_share_a_core_that_the_parent_leaves_alone(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(2, 18)))
+    places = [cores.choose(torch.device("cuda", index)) for index in range(4)]
+    used = [core for place in places for core in (*place.children, *place.parent)]
+    assert len(set(used)) == 8 and set(used) <= set(range(2, 18))
+    assert cores.choose(torch.device("cpu")) is None
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
+    assert cores.choose(torch.device("cuda", 0)) is None

@@ -1,0 +1,97 @@
+"""Every misbehaviour once, in one benchmark with good variants, by the script that a GPU is checked with."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from passbench.workers import process_usage
+from tests.passbench.workers import faults
+
+ROOT = Path(__file__).parents[3]
+PROCESSES = ("leave_children", "fork_bomb")
+
+
+def inject(tmp_path: Path, *arguments: str) -> dict:
+    """What the script reports; it has to leave with 0."""
+    command = [
+        sys.executable,
+        "-m",
+        "tests.passbench.workers.faults",
+        "--times",
+        "1",
+        "--out",
+        str(tmp_path),
+        *arguments,
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    return json.loads((tmp_path / "faults.json").read_text())
+
+
+def test_each_fault_is_recorded_and_nothing_else_suffers(tmp_path):
+    report = inject(tmp_path, "--device", "cpu")
+    assert report["problems"] == []
+    recorded = {r["job"]: r["status"] for r in report["records"] if r["job"] in faults.FAULTS}
+    assert recorded == {name: fault.status for name, fault in faults.FAULTS.items()}
+    good = [r for r in report["records"] if r["job"] not in faults.FAULTS]
+    assert len(good) >= 6 and {(r["status"], r["t_min"]) for r in good} == {("ok", -10)}
+    assert "Nothing unexpected." in (tmp_path / "faults.md").read_text()
+
+
+def test_faults_that_leave_processes_where_there_are_no_namespaces(tmp_path):
+    report = inject(tmp_path, "--device", "cpu", "--without-namespaces", "--only", *PROCESSES)
+    assert all("namespaces" not in r["layers"] for r in report["records"])
+    assert {r["job"] for r in report["records"]} >= set(PROCESSES)
+
+
+def test_what_is_left_behind_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(faults, "_GONE_SECONDS", 0.0)
+    assert not [line for line in faults.left_behind(tmp_path) if "sleep" in line]
+    marked = ["env", "-i", f"HOME={tmp_path}/home", "sleep", "60"]
+    with subprocess.Popen(marked, start_new_session=True) as other:
+        while b"HOME" not in Path(f"/proc/{other.pid}/environ").read_bytes():
+            time.sleep(0.01)
+        assert any(line.startswith(f"{other.pid} ") for line in faults.left_behind(tmp_path))
+        other.kill()
+
+
+def test_a_plan_holds_every_fault_so_many_times_among_good_variants():
+    jobs = faults.plan(sorted(faults.FAULTS), 10, faults.random.Random(0))
+    assert all(sum(job.name == name for job in jobs) == 10 for name in faults.FAULTS)
+    variants = [v for job in jobs for v in job.sample.variants]
+    assert len(variants) >= 100 and sum(v.inputs[0].shape == (4, 40) for v in variants) >= 100
+    assert jobs != faults.plan(sorted(faults.FAULTS), 10, faults.random.Random(1))
+
+
+def test_limits_hold_for_a_worker_with_its_descendants():
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        if os.fork() == 0:
+            filled = b"x" * (64 << 20)
+            os.write(write, filled[:1])
+        time.sleep(60)
+        os._exit(0)
+    os.read(read, 1)
+    family = process_usage.family(child)
+    assert len(family) == 2 and family[0] == child
+    shared = process_usage.filled_bytes("self")
+    assert process_usage.excess(child, shared, 1 << 30, 2) == ""
+    assert process_usage.excess(child, shared, 1 << 30, 1) == "more than 1 processes"
+    assert process_usage.excess(child, shared, 32 << 20, 2) == "more than 0.0 GiB of the machine's memory"
+    for pid in family:
+        os.kill(pid, 9)
+    os.waitpid(child, 0)
+    assert process_usage.excess(child, shared, 0, 1) == ""
+    for fd in (read, write):
+        os.close(fd)
+
+
+@pytest.mark.gpu
+def test_each_fault_on_a_gpu(tmp_path):
+    assert inject(tmp_path, "--device", "cuda")["problems"] == []
