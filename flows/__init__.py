@@ -1,4 +1,12 @@
-"""The Prefect flows and the command line; the only room that imports Prefect."""
+"""The Prefect flows and the command line; the only room that imports Prefect.
+
+In: parameters of a deployment, or options of `passnet`. Out: versions of the dataset, results, reports. Read first:
+`build_dataset.py` and `evaluate_model.py`, each a whole job on one screen; they run with and without a Prefect server
+(`steps.py`).
+
+Sub-rooms: `build` and `evaluate` (the parts of those jobs), `report` (scores and pages), `cli`.
+May import: all other rooms.
+"""
 
 import os
 

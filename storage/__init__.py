@@ -1,1 +1,9 @@
-"""The data model that all rooms share, and versions of the dataset, local and on the Hub."""
+"""The data model that all rooms share, and versions of the dataset on disk and on the Hub.
+
+In: rows of the tables, and graphs as JSON or as Python source. Out: typed records (`Graph`, `Variant`, `Sample`), and
+immutable versions in Parquet. Read first: `records.py` (what a variant and a sample are), then `schema.py` (the columns
+of every table).
+
+Sub-rooms: `graph` (a graph as data), `layout` (directories in PassNet's layout), `versions` (publish, open, push).
+May import: nothing of the other rooms.
+"""

@@ -1,0 +1,8 @@
+"""The offline author: TorchInductor's kernels rewritten as a pass with cheap launches, kept where they measure faster.
+
+In: a sample, and on a GPU a `Bench` to measure with. Out: a pass directory, or the decision to leave the sample to
+eager. Read first: `static.py` (without measuring), then `tuned.py` (with), `task_plan.py` (a sample as it sees it) and
+`candidates.py` (one graph's regions).
+
+May import: agent.author, passbench, storage, extraction.kernels.lowering.
+"""

@@ -1,7 +1,7 @@
 """What a worker does with one shard of an import: reads sample directories into a file of rows.
 
-Run in killable processes (`extraction.pool.client`), so this module imports no Prefect. What is in the directories is parsed
-and propagated on fake tensors; nothing of it is executed.
+It runs in killable processes (`extraction.pool.client`), so this module imports no Prefect. Directories are parsed, and
+their graphs propagated on fake tensors; nothing of them is executed.
 """
 
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from typing import Any
 from dedup.hashes import identify
 from dedup.rows import ROWS, batches, write
 from extraction.sources.graph_directories import read_variant
-from storage.layout.read import graph_directory, graph_paths
 from storage.layout.errors import LayoutError
+from storage.layout.read import graph_directory, graph_paths
 from storage.records import Variant
 
 

@@ -1,7 +1,7 @@
 """What a worker does with one shard of a build: cut graphs, or vary subgraphs, into a file of rows.
 
-Run in killable processes (`extraction.pool.client`), so this module imports no Prefect. A payload is JSON data and names what
-to read and the file to write; a file is there complete or not at all, and its summary holds what was counted.
+It runs in killable processes (`extraction.pool.client`), so this module imports no Prefect. A payload is JSON data:
+what to read, and the file to write. The file appears complete or not at all; its summary holds what was counted.
 """
 
 from collections import Counter
@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 
 from dedup.hashes import identify, identify_base
 from dedup.rows import ROWS, batches, write
+from extraction.analysis.prepared import tokens
 from extraction.cutting.backward import backward_all
 from extraction.cutting.cut import cut_graph, cut_typical
 from extraction.kernels.lowering import kernels_by_op
-from extraction.analysis.prepared import tokens
 from extraction.tracing.trace_files import read_traces
 from extraction.varying.vary import vary
 from storage.graph.record import Graph, Op, Ref

@@ -21,8 +21,8 @@ import storage
 from dedup.database import Engine
 from dedup.rows import summary_of
 from dedup.unique import unique_files, unique_paths
-from extraction.pool.client import Pool
 from extraction.cutting.typical import Texts
+from extraction.pool.client import Pool
 from flows.build.shards import Done, Payload, run_shards, shard
 from flows.build.traced import Traced
 from storage.versions.staging import locked

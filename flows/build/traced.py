@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from extraction.sources.catalog import Entry
 from extraction.failures import ModelError
+from extraction.sources.catalog import Entry
 from extraction.sources.spec import Spec, specs_of
 from extraction.tracing.trace_store import TraceStore
 from extraction.tracing.trace_workers import failed_row

@@ -1,0 +1,8 @@
+"""How long a call takes, eager and candidate in turn on the same fresh inputs, by the parent's clock.
+
+In: both workers, ready to be called. Out: medians, spreads and intervals, with the GPU's state around them. Read first:
+`stopwatch.py`, then `statistics.py`.
+
+May import: passbench.ipc, passbench.inputs, passbench.workers, passbench.checking, passbench.result,
+passbench.settings, storage.
+"""
