@@ -1,6 +1,7 @@
 """Arrow schemas of the dataset's tables; each table is one Hub config (subgraphs are three: one a category).
 
-These schemas are the contract between the rooms and with everyone who loads the dataset. A column is added here first.
+These schemas are the contract between the rooms and with everyone who loads the dataset. A column is added here first,
+with what it means; `python -m storage.columns` then writes docs/columns.md anew.
 """
 
 import pyarrow as pa
@@ -10,188 +11,204 @@ CATEGORIES = ("sole_op", "fusible", "typical")
 
 SPLITS = ("train", "eval")
 
-INPUT = pa.struct(
-    [
-        ("name", pa.string()),
-        ("role", pa.string()),  # input | parameter | buffer
-        ("dtype", pa.string()),  # torch's name without "torch.", or "int" for a Python integer
-        ("shape", pa.list_(pa.int64())),
-        ("stride", pa.list_(pa.int64())),
-        ("symbolic_shape", pa.list_(pa.string())),  # an expression a dimension; null: traced with fixed sizes
-        ("low", pa.float64()),  # values are drawn from [low, high]; null: from a normal with mean and std
-        ("high", pa.float64()),
-        ("mean", pa.float64()),
-        ("std", pa.float64()),
-        ("symbolic_stride", pa.list_(pa.string())),
-    ]
-)
+Column = tuple[str, pa.DataType, str]
+"""A name, a type, and what a value means; for a null, what that means."""
 
-OUTPUT = pa.struct(
-    [
-        ("dtype", pa.string()),
-        ("shape", pa.list_(pa.int64())),
-        ("stride", pa.list_(pa.int64())),
-    ]
-)
+_TEXT, _INT, _LONG, _FLOAT, _TRUTH = pa.string(), pa.int32(), pa.int64(), pa.float64(), pa.bool_()
 
-SOURCE = pa.struct([("model", pa.string()), ("start", pa.int32()), ("end", pa.int32())])
 
-MODELS = pa.schema(
-    [
-        ("model", pa.string()),  # catalogue entry, e.g. "timm:resnet18"
-        ("source", pa.string()),
-        ("revision", pa.string()),
-        ("config_hash", pa.string()),
-        ("spec", pa.string()),  # JSON: what the model is built from
-        ("status", pa.string()),  # traced | failed
-        ("error_category", pa.string()),
-        ("message", pa.string()),
-        ("seconds", pa.float64()),
-        ("graphs", pa.int32()),
-        ("graph_breaks", pa.list_(pa.string())),
-        ("ops", pa.int32()),
-        ("libraries", pa.map_(pa.string(), pa.string())),
-        ("symbols", pa.map_(pa.string(), pa.int64())),  # dynamic sizes, with their values in this trace
-        ("static_reason", pa.string()),  # why no size is dynamic; empty where one is
-    ]
-)
+def _struct(columns: list[Column]) -> pa.StructType:
+    return pa.struct([(name, type_) for name, type_, _ in columns])
 
-SUBGRAPHS = pa.schema(
-    [
-        ("variant_hash", pa.string()),
-        ("graph_hash", pa.string()),
-        ("family_hash", pa.string()),
-        ("category", pa.string()),
-        ("op_sequence", pa.list_(pa.string())),
-        ("graph", pa.string()),  # JSON, see storage.graph.record
-        ("code", pa.string()),  # the same as Python source, for people and prompts
-        ("inputs", pa.list_(INPUT)),
-        ("outputs", pa.list_(OUTPUT)),
-        ("sources", pa.list_(SOURCE)),
-        ("kernels", pa.int32()),  # TorchInductor's kernel count; null where it was not determined
-        ("occurrences", pa.int64()),  # places in the corpus that collapsed into this row
-        ("direction", pa.string()),  # forward | backward
-        ("symbols", pa.map_(pa.string(), pa.int64())),  # sizes that the shapes follow, with their values here
-    ]
-)
 
-SAMPLES = pa.schema(
-    [
-        ("sample", pa.string()),  # "<category>-<family hash, 12 digits>"
-        ("family_hash", pa.string()),
-        ("category", pa.string()),
-        ("split", pa.string()),
-        ("variants", pa.list_(pa.string())),  # variant hashes
-        ("op_sequence", pa.list_(pa.string())),
-        ("rarity", pa.float64()),  # mean of -log2 of the corpus frequency of the family's op transitions
-        ("reason", pa.string()),  # why it is in its split
-    ]
-)
+STRUCTS: dict[str, list[Column]] = {
+    "input": [
+        ("name", _TEXT, "name in `code`: `in_0`, `in_1`, …"),
+        ("role", _TEXT, "`input`, `parameter` or `buffer` of the model"),
+        ("dtype", _TEXT, "torch's name without `torch.`, such as `float32`; `int` for a Python integer"),
+        ("shape", pa.list_(_LONG), "sizes in elements; empty for a Python integer"),
+        ("stride", pa.list_(_LONG), "strides in elements"),
+        (
+            "symbolic_shape",
+            pa.list_(_TEXT),
+            "an expression for each dimension, such as `batch*4`; null where the model was traced with fixed sizes",
+        ),
+        ("low", _FLOAT, "smallest value that is drawn; null: drawn from a normal distribution of `mean` and `std`"),
+        ("high", _FLOAT, "largest value that is drawn; null as `low`"),
+        ("mean", _FLOAT, "mean of the values, where it is known"),
+        ("std", _FLOAT, "standard deviation of the values, where it is known"),
+        ("symbolic_stride", pa.list_(_TEXT), "an expression for each stride; null as `symbolic_shape`"),
+    ],
+    "output": [
+        ("dtype", _TEXT, "torch's name without `torch.`"),
+        ("shape", pa.list_(_LONG), "sizes in elements"),
+        ("stride", pa.list_(_LONG), "strides in elements"),
+    ],
+    "source": [
+        ("model", _TEXT, "catalogue entry, such as `timm:resnet18`; `…#2` for the model's third graph"),
+        ("start", _INT, "number of the subgraph's first op in that graph"),
+        ("end", _INT, "number behind its last op"),
+    ],
+    "timing": [
+        ("clock", _TEXT, "`e2e` or `device`, see docs/scores.md"),
+        ("eager_us", _FLOAT, "eager's median time of a call, in microseconds"),
+        ("candidate_us", _FLOAT, "the candidate's, in microseconds"),
+        ("eager_iqr_us", _FLOAT, "interquartile range of eager's times, in microseconds"),
+        ("candidate_iqr_us", _FLOAT, "the candidate's, in microseconds"),
+        ("calls", _INT, "timed calls of each side"),
+        ("repeats", _INT, "how often more calls were timed because the times were noisy"),
+        ("noisy", _TRUTH, "IQR/median stayed above 0.2 on either side after the repeats"),
+        ("speedup_low", _FLOAT, "lower end of the speedup's 95% interval"),
+        ("speedup_high", _FLOAT, "upper end"),
+    ],
+    "finding": [
+        ("rule", _TEXT, "name of the static policy's rule"),
+        ("file", _TEXT, "file of the pass"),
+        ("line", _INT, "line in it, from 1"),
+        ("message", _TEXT, "what is refused, and what to write instead"),
+    ],
+    "file": [
+        ("path", _TEXT, "path in the pass directory"),
+        ("content", _TEXT, "its text"),
+    ],
+}
+"""Structs that columns hold, by the name that docs/columns.md gives them."""
 
-TIMING = pa.struct(
-    [
-        ("clock", pa.string()),  # e2e | device
-        ("eager_us", pa.float64()),  # medians, microseconds
-        ("candidate_us", pa.float64()),
-        ("eager_iqr_us", pa.float64()),
-        ("candidate_iqr_us", pa.float64()),
-        ("calls", pa.int32()),
-        ("repeats", pa.int32()),
-        ("noisy", pa.bool_()),  # IQR/median stayed above 0.2 after the repeats
-        ("speedup_low", pa.float64()),  # 95% interval of the speedup
-        ("speedup_high", pa.float64()),
-    ]
-)
+INPUT = _struct(STRUCTS["input"])
+OUTPUT = _struct(STRUCTS["output"])
+SOURCE = _struct(STRUCTS["source"])
+TIMING = _struct(STRUCTS["timing"])
+FINDING = _struct(STRUCTS["finding"])
+FILE = _struct(STRUCTS["file"])
+_MAP_OF_TEXT, _MAP_OF_SIZES = pa.map_(_TEXT, _TEXT), pa.map_(_TEXT, _LONG)
 
-FINDING = pa.struct(
-    [
-        ("rule", pa.string()),
-        ("file", pa.string()),
-        ("line", pa.int32()),
-        ("message", pa.string()),
-    ]
-)
+TABLES: dict[str, list[Column]] = {
+    "models": [
+        ("model", _TEXT, "catalogue entry, such as `timm:resnet18`"),
+        ("source", _TEXT, "`timm`, `transformers`, `hub` or `dir`"),
+        ("revision", _TEXT, "revision of a Hub entry; empty for others"),
+        ("config_hash", _TEXT, "SHA-256 of the normalised config; entries with one hash share one trace"),
+        ("spec", _TEXT, "JSON: what the model is built from"),
+        ("status", _TEXT, "`traced` or `failed`"),
+        ("error_category", _TEXT, "why it failed, one of `extraction.failures.CATEGORIES`; empty if traced"),
+        ("message", _TEXT, "the failure in one line; or whose trace this entry shares"),
+        ("seconds", _FLOAT, "time that the trace took; 0 for a shared one"),
+        ("graphs", _INT, "graphs that dynamo captured"),
+        ("graph_breaks", pa.list_(_TEXT), "why there is more than one graph"),
+        ("ops", _INT, "ops in all graphs"),
+        ("libraries", _MAP_OF_TEXT, "versions of the libraries that the graphs depend on"),
+        ("symbols", _MAP_OF_SIZES, "sizes that may change, by name, with their values in this trace"),
+        ("static_reason", _TEXT, "why no size may change; empty where one may"),
+    ],
+    "subgraphs": [
+        ("variant_hash", _TEXT, "identity of graph and input dtypes, shapes and strides (SHA-256, hex)"),
+        ("graph_hash", _TEXT, "identity of ops, wiring and constants; names, input order and model do not count"),
+        ("family_hash", _TEXT, "identity of ops and wiring; constants, dtypes and shapes do not count"),
+        ("category", _TEXT, "`sole_op`, `fusible` or `typical`"),
+        ("op_sequence", pa.list_(_TEXT), "names of the ops in order; methods with a leading dot"),
+        ("graph", _TEXT, "JSON of the graph, see `storage.graph.as_json`"),
+        ("code", _TEXT, "the same as Python source, for people and prompts; never executed"),
+        ("inputs", pa.list_(INPUT), "what the graph takes, in order"),
+        ("outputs", pa.list_(OUTPUT), "what it returns, in order"),
+        ("sources", pa.list_(SOURCE), "places in models where it stands"),
+        ("kernels", _INT, "kernels that TorchInductor's schedule gives it; null where that was not determined"),
+        ("occurrences", _LONG, "places in the corpus that merged into this row"),
+        ("direction", _TEXT, "`forward`, or `backward` for a graph of gradients"),
+        ("symbols", _MAP_OF_SIZES, "sizes that its shapes follow, by name, with their values here"),
+    ],
+    "samples": [
+        ("sample", _TEXT, "id: category, a dash, and 12 digits of the family hash"),
+        ("family_hash", _TEXT, "the family whose variants the sample holds"),
+        ("category", _TEXT, "`sole_op`, `fusible` or `typical`"),
+        ("split", _TEXT, "`train` or `eval`"),
+        ("variants", pa.list_(_TEXT), "hashes of its variants, rows of the category's config"),
+        ("op_sequence", pa.list_(_TEXT), "names of the ops of its first variant"),
+        ("rarity", _FLOAT, "mean over the family's op transitions of −log2 of their frequency in the corpus"),
+        ("reason", _TEXT, "why it is in its split"),
+    ],
+    "results": [
+        ("run", _TEXT, "id of the run"),
+        ("sample", _TEXT, "id of the sample"),
+        ("category", _TEXT, "category of the sample"),
+        ("variant_hash", _TEXT, "the variant that was measured"),
+        ("author", _TEXT, "who wrote the pass, such as `distill` or `inductor`"),
+        ("model", _TEXT, "id of the language model; empty for other authors"),
+        ("attempt", _INT, "number of the attempt at the sample, from 1; 0 where there is one alone"),
+        ("compiler", _TEXT, "what ran: `pass`, `eager`, `inductor`, … (`eager` where an author declined)"),
+        ("status", _TEXT, "`ok`, `wrong`, `runtime_error`, `compile_error`, `no_match`, `rejected` or `timeout`"),
+        ("error_code", _INT, "1 accuracy, 2 runtime, 3 compilation; null: no error, or one that no level tolerates"),
+        ("reason", _TEXT, "what went wrong and what to do; for `ok`, which element is not right at t = −5"),
+        ("t_min", _INT, "smallest level in −10…1 at which every output of every draw agrees; null: none"),
+        ("max_abs_error", _FLOAT, "largest absolute difference from eager"),
+        ("error_eager", _FLOAT, "eager's relative error against double precision; null: it does not run in it"),
+        ("error_candidate", _FLOAT, "the candidate's"),
+        ("speedup_e2e", _FLOAT, "eager's time over the candidate's by the clock `e2e`; null: not measured"),
+        ("speedup_device", _FLOAT, "the same by the clock `device`"),
+        ("timings", pa.list_(TIMING), "the measurements behind the speedups, one for each clock"),
+        ("times_meaningful", _TRUTH, "false wherever no GPU ran, as in Triton's interpreter"),
+        ("findings", pa.list_(FINDING), "what the static policy refused"),
+        ("layers", pa.list_(_TEXT), "layers of integrity that were on, see docs/integrity.md"),
+        ("layers_missing", _MAP_OF_TEXT, "those that cannot work on this machine, with the reason"),
+        (
+            "surroundings",
+            _MAP_OF_TEXT,
+            "the host's kernel and load, the GPU's clocks, temperature and processes: a value, or before → after",
+        ),
+        ("matches", _INT, "matches of the pass in the variant; null where no pass was applied"),
+        ("pass_files", pa.list_(FILE), "the pass itself"),
+        ("device", _TEXT, "name of the GPU, or `cpu`"),
+        ("protocol", _TEXT, "`passnet` or `paper`: how calls were timed"),
+        ("seconds", _FLOAT, "time that the benchmark of this variant took"),
+        ("libraries", _MAP_OF_TEXT, "versions of Python, torch, triton, numpy and CUDA"),
+    ],
+    "scores": [
+        ("run", _TEXT, "id of the run"),
+        ("author", _TEXT, "its author"),
+        ("clock", _TEXT, "`e2e` or `device`"),
+        ("t", _INT, "tolerance level, −10…4"),
+        ("s_t", _FLOAT, "speedup score S_t"),
+        ("es_t", _FLOAT, "error-aware speedup score ES_t"),
+        ("alpha", _FLOAT, "α: geometric mean of correct speedups"),
+        ("beta", _FLOAT, "β: geometric mean of correct speedups below 1"),
+        ("lam", _FLOAT, "λ: share of variants that are correct at t"),
+        ("eta", _FLOAT, "η: share of those that are slower than eager"),
+        ("gamma", _FLOAT, "γ: what an error costs at t"),
+        ("pi", pa.list_(_FLOAT), "π: shares of error codes 1, 2, 3 among the errors"),
+        ("n", _INT, "N: number of variants"),
+        ("aggregate", _FLOAT, "AS of the whole run, the same on each of its rows"),
+    ],
+    "trajectories": [
+        ("run", _TEXT, "id of the run"),
+        ("sample", _TEXT, "id of the sample"),
+        ("author", _TEXT, "the author, `llm`"),
+        ("model", _TEXT, "id of the language model"),
+        ("attempt", _INT, "number of the attempt, from 1"),
+        ("messages", _TEXT, "JSON of the conversation, as pydantic-ai's `ModelMessagesTypeAdapter` writes it"),
+        ("tool_calls", _INT, "tools that were called"),
+        ("input_tokens", _LONG, "tokens that went to the model"),
+        ("output_tokens", _LONG, "tokens that it answered"),
+        ("cost_usd", _FLOAT, "dollars; null where the model's price is not known"),
+        ("seconds", _FLOAT, "time that the attempt took"),
+        ("scores", pa.list_(_FLOAT), "AS of each evaluation, in order"),
+        ("exit_status", _TEXT, "how it ended, one of `agent.llm.state.Exit`"),
+        ("task_family", _TEXT, "family hash of the sample"),
+        ("task_split", _TEXT, "`train` or `eval`, as it was when the attempt began"),
+        ("steps", _INT, "answers of the model; failed calls of its provider do not count"),
+        ("failed_calls", _INT, "failed calls of its provider"),
+        ("rejections", _INT, "evaluations that a layer of integrity refused"),
+        ("error", _TEXT, "what the provider said last, if it refused or failed"),
+        ("best_files", pa.list_(FILE), "the best pass that was evaluated"),
+        ("draft_files", pa.list_(FILE), "the pass as it stood at the end"),
+    ],
+}
+"""Columns of every table, in order."""
 
-FILE = pa.struct([("path", pa.string()), ("content", pa.string())])
-
-RESULTS = pa.schema(
-    [
-        ("run", pa.string()),
-        ("sample", pa.string()),
-        ("category", pa.string()),
-        ("variant_hash", pa.string()),
-        ("author", pa.string()),
-        ("model", pa.string()),  # the LLM's id; empty for offline authors
-        ("attempt", pa.int32()),
-        ("compiler", pa.string()),  # pass | eager | inductor | ...
-        ("status", pa.string()),  # ok | wrong | runtime_error | compile_error | no_match | rejected | timeout
-        ("error_code", pa.int32()),  # 1 accuracy, 2 runtime, 3 compilation; null: none, or never tolerated
-        ("reason", pa.string()),
-        ("t_min", pa.int32()),  # smallest level in -10..1 at which every draw passes; null: none
-        ("max_abs_error", pa.float64()),
-        ("error_eager", pa.float64()),  # relative, against double precision; null: does not run in it
-        ("error_candidate", pa.float64()),
-        ("speedup_e2e", pa.float64()),
-        ("speedup_device", pa.float64()),
-        ("timings", pa.list_(TIMING)),
-        ("times_meaningful", pa.bool_()),  # false on the Triton interpreter and wherever no GPU ran
-        ("findings", pa.list_(FINDING)),
-        ("layers", pa.list_(pa.string())),  # integrity layers that were on
-        ("layers_missing", pa.map_(pa.string(), pa.string())),  # those that cannot work on this machine, and why
-        ("surroundings", pa.map_(pa.string(), pa.string())),  # clocks, temperature, load: value, or "before → after"
-        ("matches", pa.int32()),
-        ("pass_files", pa.list_(FILE)),
-        ("device", pa.string()),
-        ("protocol", pa.string()),
-        ("seconds", pa.float64()),
-        ("libraries", pa.map_(pa.string(), pa.string())),
-    ]
-)
-
-SCORES = pa.schema(
-    [
-        ("run", pa.string()),
-        ("author", pa.string()),
-        ("clock", pa.string()),  # e2e | device
-        ("t", pa.int32()),
-        ("s_t", pa.float64()),
-        ("es_t", pa.float64()),
-        ("alpha", pa.float64()),
-        ("beta", pa.float64()),
-        ("lam", pa.float64()),
-        ("eta", pa.float64()),
-        ("gamma", pa.float64()),
-        ("pi", pa.list_(pa.float64())),  # shares of error codes 1, 2, 3 among the errors
-        ("n", pa.int32()),
-        ("aggregate", pa.float64()),  # AS of the whole run, repeated on each of its rows
-    ]
-)
-
-TRAJECTORIES = pa.schema(
-    [
-        ("run", pa.string()),
-        ("sample", pa.string()),
-        ("author", pa.string()),
-        ("model", pa.string()),
-        ("attempt", pa.int32()),
-        ("messages", pa.string()),  # JSON, pydantic-ai's ModelMessagesTypeAdapter
-        ("tool_calls", pa.int32()),
-        ("input_tokens", pa.int64()),
-        ("output_tokens", pa.int64()),
-        ("cost_usd", pa.float64()),  # null: the model's price is not known
-        ("seconds", pa.float64()),
-        ("scores", pa.list_(pa.float64())),  # AS of each evaluation, in order
-        ("exit_status", pa.string()),  # see agent.llm.state.Exit
-        ("task_family", pa.string()),  # family hash of the sample
-        ("task_split", pa.string()),  # train | eval, as it was then
-        ("steps", pa.int32()),  # answers of the model; failed calls of its provider are none
-        ("failed_calls", pa.int32()),
-        ("rejections", pa.int32()),  # evaluations that an integrity layer refused
-        ("error", pa.string()),  # what the provider said last, if it refused or failed
-        ("best_files", pa.list_(FILE)),  # the best evaluated pass
-        ("draft_files", pa.list_(FILE)),  # the pass as it stood at the end
-    ]
-)
+MODELS = pa.schema(_struct(TABLES["models"]))
+SUBGRAPHS = pa.schema(_struct(TABLES["subgraphs"]))
+SAMPLES = pa.schema(_struct(TABLES["samples"]))
+RESULTS = pa.schema(_struct(TABLES["results"]))
+SCORES = pa.schema(_struct(TABLES["scores"]))
+TRAJECTORIES = pa.schema(_struct(TABLES["trajectories"]))
 
 CONFIGS: dict[str, pa.Schema] = {
     "models": MODELS,
