@@ -91,7 +91,7 @@ def module_source(cases: Sequence[Case], family: str, style: Style) -> str:
     parts = [
         f'"""{", ".join(short_names(graph, 12))} in {count}.\n\nWritten by distill for family {family or "unnamed"}, '
         f'{len(cases)} {"case" if len(cases) == 1 else "cases"}.\n"""\n',
-        "\n".join(imports) + "\n\nfrom passbench.launch import KernelLaunch\n",
+        "\n".join(imports) + "\n\nfrom passbench.launch import Launch\n",
         pattern_source(graph),
         f"def replacement_args({parameters}):\n    return ({parameters}{',' if graph.inputs == 1 else ''})\n",
         *(HELPERS[name].lstrip("\n") for name in sorted(helpers)),

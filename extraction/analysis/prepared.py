@@ -5,7 +5,7 @@ All of it is told at the sizes of the trace; graphs whose constants follow named
 
 from dataclasses import dataclass
 
-from extraction.analysis import intervals
+from extraction.analysis.intervals import intervals
 from extraction.analysis.propagate import Invalid, Propagated, propagate
 from extraction.analysis.value_ranges import Interval
 from extraction.analysis.values import TensorValue

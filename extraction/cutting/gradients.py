@@ -19,7 +19,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._subclasses import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from extraction.analysis import intervals
+from extraction.analysis.intervals import intervals
 from extraction.analysis.propagate import Invalid, propagate
 from extraction.analysis.value_ranges import ANY, Interval, drawn_from
 from extraction.analysis.values import TensorValue

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extraction.analysis import intervals
 from extraction.analysis.index_overrun import overruns
+from extraction.analysis.intervals import intervals
 from extraction.analysis.propagate import propagate
 from extraction.analysis.value_ranges import ANY, UNIT, Interval, drawn_from, required
 from extraction.analysis.values import TensorValue

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from passbench.settings import Settings
+from passbench.timing import cores
 from passbench.timing.statistics import (
     Exchange,
     Pairs,
     Plan,
-    cores,
     median_iqr,
     planned,
     settled,
