@@ -66,7 +66,7 @@ class Settings:
 
 
 _CUDA = {
-    "calls": 100, "warmup": 25, "batch": 256, "pairs": 8, "repeats": 3, "draws": 4, "timing_budget": 30.0,
+    "calls": 100, "warmup": 25, "batch": 256, "pairs": 8, "repeats": 3, "draws": 5, "timing_budget": 30.0,
     "arena_bytes": 4 << 30,
 }  # fmt: skip
 _CPU = {

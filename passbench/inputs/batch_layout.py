@@ -93,7 +93,8 @@ def draw(
     gen = generator(seed, index, memory.device)
     for spec, block in zip(specs, layout.batch.inputs, strict=True):
         if isinstance(block, Block):
-            fill(elements(memory, block, layout.batch.calls), spec, how, gen)
+            values = elements(memory, block, layout.batch.calls)
+            fill(values, spec, how, gen, values.split(block.step // block.dtype.itemsize))
 
 
 def poison(memory: torch.Tensor, blocks: tuple[Block | int | None, ...], calls: int) -> None:

@@ -1,7 +1,15 @@
-"""Values of a variant's inputs, drawn from a seed: deterministic by (seed, index) on one kind of device."""
+"""Values of a variant's inputs, drawn from a seed: deterministic by (seed, index) on one kind of device.
+
+No value may be foreseen. A tensor that its record declares constant (a bias of zeros, a scale of ones) is drawn with a
+spread, or a pass could leave it out. VARIED gives every call a scale and an offset of its own and puts spikes at random
+places, or a pass could assume the moments of a distribution, and skip elements that tolerances hide.
+"""
 
 import hashlib
+import random
 import struct
+import zlib
+from collections.abc import Sequence
 from enum import Enum
 
 import torch
@@ -14,18 +22,26 @@ PYTHON_INT = "int"
 
 
 class Distribution(Enum):
-    """How floating-point inputs of role "input" are drawn; within [low, high] where the record declares a range.
+    """How floating-point inputs are drawn; within [low, high] where the record declares a range.
 
-    Parameters and buffers are always drawn as NORMAL: they are what the record says they are.
+    Parameters and buffers are drawn as NORMAL instead of SCALED, OFFSET and SPARSE: their moments are the record's. They
+    are drawn as VARIED too, with half the freedom that inputs have.
     """
 
     NORMAL = "normal"  # the declared mean and std, or uniform over the declared range
+    VARIED = "varied"  # each call with another std and mean, or part of the range, and with spikes at random places
     SCALED = "scaled"  # four times the std, or the ends of the range
     OFFSET = "offset"  # the mean shifted by two std, or the upper quarter of the range
     SPARSE = "sparse"  # nine of ten values zero, or the range's value nearest to zero
 
 
-CORRECTNESS = (Distribution.NORMAL, Distribution.SCALED, Distribution.OFFSET, Distribution.SPARSE)
+CORRECTNESS = (
+    Distribution.NORMAL,
+    Distribution.VARIED,
+    Distribution.SCALED,
+    Distribution.OFFSET,
+    Distribution.SPARSE,
+)
 """Distributions of successive correctness draws."""
 
 _MEAN_STD = {"input": (0.0, 1.0), "parameter": (0.0, 0.05)}
@@ -47,12 +63,19 @@ def integer_value(spec: Input) -> int:
     return 1 if spec.low is None else int(spec.low)
 
 
-def fill(values: torch.Tensor, spec: Input, how: Distribution, gen: torch.Generator) -> None:
+def fill(
+    values: torch.Tensor,
+    spec: Input,
+    how: Distribution,
+    gen: torch.Generator,
+    calls: Sequence[torch.Tensor] = (),
+) -> None:
     """Draw `values`, the memory of one input as a contiguous tensor of its dtype, in place.
 
-    Integers are uniform in [low, high], both inclusive; booleans too, with low 0 and high 1; integers without a range
-    are 0 or 1, so that they can index anything. Of a range the part is used that the dtype can hold. Raises InputError
-    for a range that is none.
+    `calls` are views of `values`, one for each call whose tensor lies in it; none: all of it is one call's. Integers are
+    uniform in [low, high], both inclusive; booleans too, with low 0 and high 1; integers without a range are 0 or 1, so
+    that they can index anything. Of a range the part is used that the dtype can hold. Raises InputError for a range that
+    is none.
     """
     if values.numel() == 0:
         return
@@ -63,18 +86,20 @@ def fill(values: torch.Tensor, spec: Input, how: Distribution, gen: torch.Genera
         low, high = _integer_range(spec, dtype)
         _integers(values, low, high, gen)
         return
-    if spec.role != "input":
+    if spec.role != "input" and how is not Distribution.VARIED:
         how = Distribution.NORMAL
     direct = dtype not in _NOT_DRAWN
     target = values if direct else torch.empty(values.shape, dtype=torch.float32, device=values.device)
-    low, high = _float_range(spec, dtype)
+    parts = list(calls) if direct and calls else [target]
+    low, high = (None, None) if _is_constant(spec) else _float_range(spec, dtype)
+    rng = random.Random(gen.initial_seed() ^ zlib.crc32(spec.name.encode()))
     if low is None:
-        _fill_normal(target, spec, how, gen)
+        _fill_normal(target, parts, spec, how, gen, rng)
     elif dtype.is_complex:
         for part in torch.view_as_real(target).unbind(-1):
             _uniform(part, low, high, gen)
     else:
-        _fill_range(target, low, high, how, gen)
+        _fill_range(target, parts, low, high, how, gen, rng)
     if not direct:
         values.copy_(target)
 
@@ -115,17 +140,93 @@ def _float_range(spec: Input, dtype: torch.dtype) -> tuple[float, float] | tuple
     return None, None
 
 
-def _fill_normal(values: torch.Tensor, spec: Input, how: Distribution, gen: torch.Generator) -> None:
+_CONSTANT = 1e-3
+"""A std below this part of the mean, or below this where the mean is 0, is that of a tensor nobody has trained."""
+
+_SPREAD_OF_MEAN, _SPREAD = 0.1, 0.05
+"""The std that such a tensor gets: a part of its mean, or a number where that is 0."""
+
+
+def _is_constant(spec: Input) -> bool:
+    """Whether a range that the record declares is one value of a parameter or buffer: what an initialisation left, not
+    a limit that the model needs."""
+    return spec.role != "input" and spec.low is not None and spec.low == _ends(spec)[1]
+
+
+def _moments(spec: Input) -> tuple[float, float]:
+    """Mean and std, the std no smaller than makes values differ from call to call."""
     mean, std = _MEAN_STD.get(spec.role, (0.0, 1.0))
     mean = mean if spec.mean is None else spec.mean
     std = std if spec.std is None else abs(spec.std)
+    if _is_constant(spec):
+        mean, std = float(spec.low), 0.0
+    if std < _CONSTANT * (abs(mean) or 1.0):
+        std = _SPREAD_OF_MEAN * abs(mean) or _SPREAD
+    return mean, std
+
+
+def _fill_normal(
+    values: torch.Tensor,
+    calls: list[torch.Tensor],
+    spec: Input,
+    how: Distribution,
+    gen: torch.Generator,
+    rng: random.Random,
+) -> None:
+    mean, std = _moments(spec)
     if how is Distribution.SCALED:
         std *= 4
     elif how is Distribution.OFFSET:
         mean += 2 * std
+    if how is Distribution.VARIED and values.dtype.is_floating_point:
+        _fill_varied(values, calls, mean, std, _FREEDOM[spec.role == "input"], gen, rng)
+        return
     values.normal_(mean, std, generator=gen)
     if how is Distribution.SPARSE:
         values.masked_fill_(_nine_of_ten(values, gen), 0)
+
+
+_FREEDOM = {True: (4.0, 2.0), False: (2.0, 0.5)}
+"""Of inputs, and of parameters and buffers: the largest factor of the std, and the largest offset in stds."""
+
+_SPIKE_STDS = (4.0, 16.0)
+_FARTHEST_STDS = 32.0  # where the third power of a value of std 1 still fits into half precision
+_ELEMENTS_PER_SPIKE = 256
+
+
+def _fill_varied(
+    values: torch.Tensor,
+    calls: list[torch.Tensor],
+    mean: float,
+    std: float,
+    freedom: tuple[float, float],
+    gen: torch.Generator,
+    rng: random.Random,
+) -> None:
+    """Normal values, each call's with a std and mean of its own, and spikes. What lies above 0 by 3 stds may have to be
+    positive, as variances are: there the std only shrinks, and offsets and spikes point away from 0."""
+    most, offset = freedom
+    away = 0 if abs(mean) < 3 * std else (1 if mean > 0 else -1)
+    scales = [most ** rng.uniform(-1, 0 if away else 1) for _ in calls]
+    shifts = [std * offset * (away * rng.random() if away else rng.uniform(-1, 1)) + mean for _ in calls]
+    std = min(std, torch.finfo(values.dtype).max / 4 / _FARTHEST_STDS)
+    values.normal_(0.0, std, generator=gen)
+    spikes = _places(values, calls, gen)
+    height = torch.empty(spikes.shape, dtype=values.dtype, device=values.device).uniform_(*_SPIKE_STDS, generator=gen)
+    height.mul_(std * away if away else std)
+    if not away:
+        height.mul_(torch.empty_like(height).bernoulli_(0.5, generator=gen).mul_(2).sub_(1))
+    values.index_copy_(0, spikes, height)
+    torch._foreach_mul_(calls, scales)
+    torch._foreach_add_(calls, shifts)
+    if not away:
+        values.clamp_(mean - _FARTHEST_STDS * std, mean + _FARTHEST_STDS * std)
+
+
+def _places(values: torch.Tensor, calls: list[torch.Tensor], gen: torch.Generator) -> torch.Tensor:
+    """Random indices of `values`: one element in some hundreds, and one a call at least."""
+    count = max(len(calls), values.numel() // _ELEMENTS_PER_SPIKE)
+    return torch.randint(0, values.numel(), (count,), generator=gen, device=values.device)
 
 
 def _uniform(values: torch.Tensor, low: float, high: float, gen: torch.Generator) -> None:
@@ -136,7 +237,18 @@ def _uniform(values: torch.Tensor, low: float, high: float, gen: torch.Generator
         values.uniform_(low, high, generator=gen)
 
 
-def _fill_range(values: torch.Tensor, low: float, high: float, how: Distribution, gen: torch.Generator) -> None:
+_NARROWEST = 1 / 8  # of the range
+
+
+def _fill_range(
+    values: torch.Tensor,
+    calls: list[torch.Tensor],
+    low: float,
+    high: float,
+    how: Distribution,
+    gen: torch.Generator,
+    rng: random.Random,
+) -> None:
     if how is Distribution.OFFSET:
         _uniform(values, high - (high / 4 - low / 4), high, gen)
         return
@@ -146,6 +258,14 @@ def _fill_range(values: torch.Tensor, low: float, high: float, how: Distribution
         values.fill_(low).masked_fill_(upper, high)
     elif how is Distribution.SPARSE:
         values.masked_fill_(_nine_of_ten(values, gen), min(max(0.0, low), high))
+    elif how is Distribution.VARIED and max(abs(low), abs(high)) < torch.finfo(values.dtype).max / 4:
+        widths = [_NARROWEST ** rng.random() for _ in calls]
+        starts = [low + (1 - width) * (high - low) * rng.random() for width in widths]
+        torch._foreach_mul_(calls, widths)
+        torch._foreach_add_(calls, [start - low * width for start, width in zip(starts, widths, strict=True)])
+        values.clamp_(low, high)
+        for end in (low, high):
+            values.index_fill_(0, _places(values, calls, gen), end)
 
 
 def _nine_of_ten(values: torch.Tensor, gen: torch.Generator) -> torch.Tensor:

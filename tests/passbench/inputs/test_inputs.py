@@ -5,7 +5,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from passbench.inputs.draw import CORRECTNESS, Distribution, InputError, generator, make_input, make_inputs
+from passbench.inputs.draw import CORRECTNESS, Distribution, InputError, fill, generator, make_input, make_inputs
 from storage.records import Input, dtype_of
 from tests.passbench.samples import spec
 
@@ -83,7 +83,7 @@ def test_a_range_that_is_none_is_an_error(low, high):
 
 
 def test_distributions():
-    normal, scaled, offset, sparse = (draw(spec("x", 4000, mean=1.0, std=0.5), how) for how in CORRECTNESS)
+    normal, _, scaled, offset, sparse = (draw(spec("x", 4000, mean=1.0, std=0.5), how) for how in CORRECTNESS)
     assert normal.mean() == pytest.approx(1.0, abs=0.05) and normal.std() == pytest.approx(0.5, abs=0.05)
     assert scaled.std() == pytest.approx(2.0, abs=0.2)
     assert offset.mean() == pytest.approx(2.0, abs=0.05)
@@ -94,6 +94,50 @@ def test_roles_have_defaults_and_weights_do_not_vary():
     weight = spec("w", 4000, role="parameter")
     assert draw(weight, Distribution.SCALED).std() == pytest.approx(0.05, abs=0.01)
     assert draw(spec("v", 100, role="buffer")).min() >= 0.5
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_varied_draws_have_other_moments_each_time_and_spikes(dtype):
+    draws = [draw(spec("x", 4000, dtype=dtype), Distribution.VARIED, seed).double() for seed in range(30)]
+    assert max(x.std() for x in draws) > 3 * min(x.std() for x in draws)
+    assert max(x.mean() for x in draws) > 0.5 and min(x.mean() for x in draws) < -0.5
+    assert all(((x - x.mean()).abs() > 6 * x.median().sub(x).abs().median()).any() for x in draws)  # far beyond normal
+    assert all(x.abs().max() <= 32 for x in draws)
+
+
+def test_each_call_of_a_batch_has_moments_of_its_own():
+    values = torch.empty(20 * 1000)
+    fill(values, spec("x", 1000), Distribution.VARIED, generator(0, 0, "cpu"), values.split(1000))
+    means = values.view(20, 1000).median(dim=1).values
+    assert means.std() > 0.3
+
+
+CONSTANTS = [{"mean": 0.0, "std": 0.0}, {"mean": 0.0, "std": 1e-6}, {"mean": 1.0, "std": 0.0}, {"low": 1.0, "high": 1.0}]
+
+
+@pytest.mark.parametrize("role", ["parameter", "buffer"])
+@pytest.mark.parametrize("moments", [*CONSTANTS, {"low": 0.0, "high": 0.0}])
+def test_a_tensor_that_nobody_has_trained_is_no_constant(role, moments):
+    one, other = (draw(spec("w", 200, role=role, **moments), seed=seed) for seed in (0, 1))
+    middle = moments.get("mean", moments.get("low"))
+    assert one.std() > 0.02 and (one - other).abs().max() > 0.05
+    assert one.mean() == pytest.approx(middle, abs=0.1)
+
+
+@pytest.mark.parametrize("how", CORRECTNESS)
+def test_a_variance_of_ones_stays_positive(how):
+    for seed in range(20):
+        assert draw(spec("v", 1000, role="buffer", mean=1.0, std=0.0), how, seed).min() > 0
+
+
+def test_a_range_of_one_value_is_the_limit_of_an_input():
+    assert draw(spec("mask", 100, low=1.0, high=1.0), Distribution.VARIED).eq(1).all()
+
+
+def test_a_varied_draw_reaches_the_ends_of_its_range_and_keeps_to_a_part_of_it():
+    draws = [draw(spec("x", 2000, low=-2.0, high=6.0), Distribution.VARIED, seed) for seed in range(20)]
+    assert all(x.min() == -2 and x.max() == 6 for x in draws)
+    assert min(x.std() for x in draws) < 1.0 < max(x.std() for x in draws)
 
 
 def test_a_python_integer_is_the_size_that_it_is():
