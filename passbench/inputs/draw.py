@@ -24,8 +24,8 @@ PYTHON_INT = "int"
 class Distribution(Enum):
     """How floating-point inputs are drawn; within [low, high] where the record declares a range.
 
-    Parameters and buffers are drawn as NORMAL instead of SCALED, OFFSET and SPARSE: their moments are the record's. They
-    are drawn as VARIED too, with half the freedom that inputs have.
+    Parameters and buffers keep the record's moments: they are drawn as NORMAL instead of SCALED, OFFSET and SPARSE, and
+    have less freedom in VARIED.
     """
 
     NORMAL = "normal"  # the declared mean and std, or uniform over the declared range
@@ -37,10 +37,10 @@ class Distribution(Enum):
 
 CORRECTNESS = (
     Distribution.NORMAL,
-    Distribution.VARIED,
     Distribution.SCALED,
     Distribution.OFFSET,
     Distribution.SPARSE,
+    Distribution.VARIED,
 )
 """Distributions of successive correctness draws."""
 
@@ -72,10 +72,10 @@ def fill(
 ) -> None:
     """Draw `values`, the memory of one input as a contiguous tensor of its dtype, in place.
 
-    `calls` are views of `values`, one for each call whose tensor lies in it; none: all of it is one call's. Integers are
-    uniform in [low, high], both inclusive; booleans too, with low 0 and high 1; integers without a range are 0 or 1, so
-    that they can index anything. Of a range the part is used that the dtype can hold. Raises InputError for a range that
-    is none.
+    `calls` are views of `values`, one for each call whose tensor lies in it; none: all of it is one call's. Integers
+    are uniform in [low, high], both inclusive; booleans too, with low 0 and high 1; integers without a range are 0 or
+    1, so that they can index anything. Of a range the part is used that the dtype can hold. Raises InputError for a
+    range that is none.
     """
     if values.numel() == 0:
         return

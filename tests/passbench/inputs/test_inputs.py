@@ -83,7 +83,7 @@ def test_a_range_that_is_none_is_an_error(low, high):
 
 
 def test_distributions():
-    normal, _, scaled, offset, sparse = (draw(spec("x", 4000, mean=1.0, std=0.5), how) for how in CORRECTNESS)
+    normal, scaled, offset, sparse, _ = (draw(spec("x", 4000, mean=1.0, std=0.5), how) for how in CORRECTNESS)
     assert normal.mean() == pytest.approx(1.0, abs=0.05) and normal.std() == pytest.approx(0.5, abs=0.05)
     assert scaled.std() == pytest.approx(2.0, abs=0.2)
     assert offset.mean() == pytest.approx(2.0, abs=0.05)
@@ -112,11 +112,17 @@ def test_each_call_of_a_batch_has_moments_of_its_own():
     assert means.std() > 0.3
 
 
-CONSTANTS = [{"mean": 0.0, "std": 0.0}, {"mean": 0.0, "std": 1e-6}, {"mean": 1.0, "std": 0.0}, {"low": 1.0, "high": 1.0}]
+CONSTANTS = [
+    {"mean": 0.0, "std": 0.0},
+    {"mean": 0.0, "std": 1e-6},
+    {"mean": 1.0, "std": 0.0},
+    {"low": 0.0, "high": 0.0},
+    {"low": 1.0, "high": 1.0},
+]
 
 
 @pytest.mark.parametrize("role", ["parameter", "buffer"])
-@pytest.mark.parametrize("moments", [*CONSTANTS, {"low": 0.0, "high": 0.0}])
+@pytest.mark.parametrize("moments", CONSTANTS)
 def test_a_tensor_that_nobody_has_trained_is_no_constant(role, moments):
     one, other = (draw(spec("w", 200, role=role, **moments), seed=seed) for seed in (0, 1))
     middle = moments.get("mean", moments.get("low"))
