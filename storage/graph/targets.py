@@ -47,6 +47,8 @@ _CONTEXTS = {  # entries and exits of autocast regions are nodes of dynamo's gra
     "torch.amp.autocast_mode._enter_autocast": torch.amp.autocast_mode._enter_autocast,
     "torch.amp.autocast_mode._exit_autocast": torch.amp.autocast_mode._exit_autocast,
 }
+SYMBOLIC = tuple(f"torch.sym_{n}" for n in "float int ite max min not sqrt sum".split())
+"""Arithmetic on sizes that dynamo records by torch's own names; on Python's numbers they are plain functions."""
 _PRIVATE = ["_weight_norm"]  # what torch.nn.utils.parametrizations.weight_norm computes
 GETATTR = "builtins.getattr"
 ATTRIBUTES = frozenset("T mT H mH real imag shape dtype device ndim data is_cuda requires_grad layout itemsize".split())
@@ -81,6 +83,7 @@ def functions() -> dict[str, Callable]:
     scan("torch", torch, public(torch._C._VariableFunctions))
     scan("torch", torch, sorted(torch.functional.__all__))
     scan("torch", torch, _PRIVATE)
+    scan("torch", torch, [name.removeprefix("torch.") for name in SYMBOLIC])
     for namespace in ("special", "linalg", "fft"):
         module = getattr(torch, namespace)
         scan(f"torch.{namespace}", module, [n for n in public(module) if _is_function(getattr(module, n))])
@@ -103,6 +106,55 @@ def _names() -> dict[int, str]:
     for name, function in functions().items():
         names.setdefault(id(function), name)
     return names
+
+
+_PUBLIC = {
+    "torch": torch, "torch.functional": torch.functional, "torch.nn.functional": F, "torch.special": torch.special,
+    "torch.linalg": torch.linalg, "torch.fft": torch.fft, "operator": operator, "math": math,
+}  # fmt: skip
+_ALIAS = re.compile(r"[Aa]lias (?:for|of) :(?:func|meth):`~?(?:torch\.)?(Tensor\.|)([\w.]+)`")
+
+
+@functools.cache
+def spellings() -> dict[str, str]:
+    """Public dotted names of allowed functions → the names under which they are stored.
+
+    `torch.functional.einsum` → `torch.einsum`: both are one object. Names that are other objects, such as
+    `torch.clip` for `torch.clamp`, keep their own; see `documented_aliases`.
+    """
+    found = {name: name_of(function) for name, function in functions().items()}
+    for prefix, module in _PUBLIC.items():
+        for name, value in vars(module).items():
+            if not name.startswith("_") and id(value) in _names():
+                found.setdefault(f"{prefix}.{name}", _names()[id(value)])
+    return found
+
+
+@functools.cache
+def documented_aliases() -> dict[str, str]:
+    """Functions, and methods as `.name`, → what torch's documentation says that they are another name of.
+
+    `torch.clip` → `torch.clamp`, `.absolute` → `.abs`. Chains are followed to their end.
+    """
+    table: dict[str, str] = {}
+    for function in functions().values():
+        match = _ALIAS.search(getattr(function, "__doc__", None) or "")
+        target = match and name_of(functions().get(f"torch.{match[2]}", function))
+        if target and target != name_of(function):
+            table[name_of(function)] = target
+    for name in methods():
+        match = _ALIAS.search(getattr(torch.Tensor, name).__doc__ or "")
+        if match and match[1] and match[2] in methods() and match[2] != name:
+            table[f".{name}"] = f".{match[2]}"
+    ends = {}
+    for name in table:
+        end, seen = name, set()
+        while end in table and end not in seen:
+            seen.add(end)
+            end = table[end]
+        if end != name:
+            ends[name] = end
+    return ends
 
 
 @functools.cache

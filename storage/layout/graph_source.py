@@ -303,7 +303,8 @@ class _Builder:
             return made_by is not None and (made_by.target == "size" or made_by.args[1:] == ("shape",))
         if op.target.startswith("operator.") and op.target not in ("operator.getitem", "operator.setitem"):
             return all(isinstance(a, int | float) or (isinstance(a, Ref) and a.index in self.numbers) for a in op.args)
-        return op.target.startswith("math.") or op.target in ("builtins.len", "builtins.int", "builtins.float")
+        numbers = ("builtins.len", "builtins.int", "builtins.float", *targets.SYMBOLIC)
+        return op.target.startswith("math.") or op.target in numbers
 
     def _checked(self, graph: Graph, node: ast.AST) -> Graph:
         try:

@@ -34,6 +34,21 @@ SOURCES: dict[str, tuple[str, tuple[torch.Tensor, ...]]] = {
         ),
         (torch.randn(3, 3), torch.randn(3, 3)),
     ),
+    "arithmetic on sizes by torch's names": (
+        module(
+            "x, y",
+            "n = x.size(0);  m = y.size(0)",
+            "total = torch.sym_sum([n, m, 1]);  n = None",
+            "larger = torch.sym_max(total, 4);  total = None",
+            "least = torch.sym_min(larger, m)",
+            "wide = torch.sym_int(torch.sym_float(larger) * 1.5)",
+            "chosen = torch.sym_ite(torch.sym_not(larger == least), larger, wide)",
+            "z = torch.cat((x, y)).sum().expand(chosen, least)",
+            "root = z * torch.sym_sqrt(wide)",
+            "return (z, root, x.new_zeros(larger))",
+        ),
+        (torch.randn(2, 3), torch.randn(4, 3)),
+    ),
     "subscripts": (
         module(
             "x, index",

@@ -99,3 +99,32 @@ def test_a_graph_with_a_forbidden_call_is_not_rebuilt() -> None:
     ):
         with pytest.raises(TargetError):
             to_module(Graph(1, (op,), Ref(1)), "cpu")
+
+
+def test_public_spellings_are_of_the_same_object() -> None:
+    spellings = targets.spellings()
+    for name, stored in (("torch.functional.einsum", "torch.einsum"), ("torch.conv2d", "torch.nn.functional.conv2d")):
+        assert spellings[name] == stored
+    assert spellings.keys() >= targets.functions().keys()
+    assert "torch.functional.boolean_dispatch" not in spellings
+    assert "torch.load" not in spellings
+
+
+def test_documented_aliases_compute_the_same() -> None:
+    table = targets.documented_aliases()
+    assert table["torch.clip"] == "torch.clamp"
+    assert table["torch.sigmoid"] == "torch.special.expit"
+    assert table[".clip_"] == ".clamp_"
+    assert not set(table.values()) & table.keys()  # chains are followed to their end
+    x, compared = torch.rand(4, 4) * 0.5 + 0.25, 0
+    for name, other in table.items():
+        if name.startswith("."):
+            continue
+        try:
+            expected, found = targets.resolve(other)(x), targets.resolve(name)(x)
+        except (TypeError, RuntimeError):
+            continue  # takes more than a matrix
+        compared += 1
+        pairs = zip(found, expected, strict=True) if isinstance(expected, tuple) else [(found, expected)]
+        assert all(torch.equal(one.nan_to_num(7), two.nan_to_num(7)) for one, two in pairs), name
+    assert compared > 30
