@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
-from itertools import accumulate, islice
+from itertools import islice
 from pathlib import Path
 
 from prefect import flow
@@ -20,10 +20,12 @@ from extraction.tracing.trace_files import TraceOutcome
 from extraction.tracing.trace_store import TraceStore
 from extraction.tracing.trace_workers import MEMORY_MB, TIMEOUT_S, trace_all
 from flows import DEFAULT_DATA
-from flows.artifacts import keep_build, progress_of
+from flows.artifacts import keep_build
 from flows.build.dataset_rows import dataset_tables, eval_families, results_that_hold
+from flows.build.stages import build_stage
 from flows.build.subgraphs import Subgraphs, cut, digest_of, vary, working
 from flows.build.traced import Traced, find_traces
+from flows.progress import Stage
 from flows.steps import HOURS, each, flow_run_id, say
 from storage.errors import PassNetError
 from storage.versions.store import Store, Version
@@ -81,6 +83,7 @@ def build_dataset(
             if not variants.counts:
                 causes = subgraphs.dropped + variants.dropped
                 raise PassNetError(f"no subgraph of {catalog} is left; most often: {causes.most_common(1)[0][0]}")
+            stage = build_stage("publish", 1)
             choice = choose_samples(engine, parquet(variants.paths), earlier_eval=eval_families(earlier), **quotas)
             summary = summary_of_build(traced, subgraphs, variants, choice)
             say(f"{sum(summary['subgraphs'].values())} unique variants in {sum(choice.samples.values())} samples")
@@ -93,7 +96,7 @@ def build_dataset(
                 summary=summary,
                 flow_run=flow_run_id(),
             )
-    say(f"published {version.name}" if created else f"nothing new: {version.name} holds this dataset")
+    stage.advance(f"published {version.name}" if created else f"nothing new: {version.name} holds this dataset")
     built = {**summary, "version": version.name, "path": str(version.path), "created": created}
     keep_build(built)
     return built
@@ -118,20 +121,20 @@ def trace_missing(traces: TraceStore, missing: Sequence[Entry], pool: Pool) -> N
 
     The workers outlive a shard: one stream of outcomes, of which each step takes and keeps its share.
     """
+    stage = build_stage("trace", len(missing))
     with closing(trace_all(missing, pool)) as outcomes:
-        step, sizes = partial(trace_shard, traces, enumerate(outcomes, 1), len(missing)), shard_sizes(len(missing))
-        progress = progress_of("models traced")
-        for done, _ in zip(accumulate(sizes), each(step, sizes, "trace-shard"), strict=True):
-            progress(100 * done / len(missing))
+        step = partial(trace_shard, traces, outcomes, stage)
+        for _ in each(step, shard_sizes(len(missing)), "trace-shard"):
+            pass
 
 
-def trace_shard(traces: TraceStore, outcomes: Iterator[tuple[int, TraceOutcome]], total: int, size: int) -> None:
+def trace_shard(traces: TraceStore, outcomes: Iterator[TraceOutcome], stage: Stage, size: int) -> None:
     """Take the next `size` models as they are traced, and keep what came of them."""
     shard = []
-    for number, outcome in islice(outcomes, size):
+    for outcome in islice(outcomes, size):
         row = outcome.row
         result = f"{row['ops']} ops" if outcome.traced else f"{row['error_category']}: {row['message']}"
-        say(f"[{number}/{total}] {row['model']}: {result}, {row['seconds']:.1f} s")
+        stage.advance(f"{row['model']}: {result}, {row['seconds']:.1f} s")
         shard.append(outcome)
     traces.add(shard)
 

@@ -16,6 +16,7 @@ from typing import Any
 from dedup.rows import summary_of
 from extraction.failures import classify_end
 from extraction.pool.client import Pool, TaskReply
+from flows.build.stages import build_stage
 from flows.steps import each, say
 from storage.errors import PassNetError
 
@@ -46,24 +47,35 @@ def shard(directory: Path, **payload: Any) -> Payload:
 def run_shards(task: str, shards: Sequence[Payload], pieces: Callable[[Payload], list[Payload]], pool: Pool) -> Done:
     """Run a task of `flows.build.shard_tasks` on each shard that has no file yet; inside a flow each is a task run.
 
-    `pieces` are what a shard that failed is run as instead. Raises PassNetError where every piece failed: then it
-    is no fault of models or subgraphs.
+    `task` is the name of a stage with `_shard` behind it. `pieces` are what a shard that failed is run as instead.
+    Raises PassNetError where every piece failed: then it is no fault of models or subgraphs.
     """
     name = task.replace("_", "-")
-    say(f"{name}: {sum(not _is_done(one) for one in shards)} of {len(shards)} shards to do")
     again = [one for one in shards if not _is_done(one) and any(map(_is_done, pieces(one)))]
     todo = [one for one in shards if not _is_done(one) and one not in again]
-    failed = [reply.payload for reply in _run(task, todo, pool, name) if not reply.completed]
+    begun = [one for one in again if not all(map(_is_done, pieces(one)))]
+    stage = build_stage(task.removesuffix("_shard"), len(shards), done=len(shards) - len(todo) - len(begun))
+    failed = []
+    for reply in _run(task, todo, pool, name):
+        if reply.completed:
+            stage.advance(f"{reply.answer['rows']} rows, {reply.seconds:.1f} s")
+        else:
+            failed.append(reply.payload)
+            say(f"{name}: {_cause(reply)[1]}; its pieces are tried one by one")
     split = {one["out"]: pieces(one) for one in again + failed}
-    rest = [piece for each_ in split.values() for piece in each_ if not _is_done(piece)]
+    left = {piece["out"]: first for first, parts in split.items() for piece in parts if not _is_done(piece)}
+    rest = [piece for parts in split.values() for piece in parts if piece["out"] in left]
     dropped: Counter[str] = Counter()
     why = ""
     for reply in _run(task, rest, pool, f"{name}-piece"):
         if not reply.completed:
-            category, message = classify_end(reply.end, reply.code, reply.log)
+            category, message = _cause(reply)
             dropped[f"{name}: {category}"] += 1
             why = why or f"{category}: {message}"
             say(f"{name}: {category}: {message}: {json.dumps(reply.payload)[:300]}")
+        first = left.pop(reply.payload["out"])
+        if first not in left.values():
+            stage.advance("in pieces")
     done = [one for first in shards for one in split.get(first["out"], [first]) if _is_done(one)]
     if shards and not done:
         raise PassNetError(f"{name} failed on all of its {len(rest)} pieces of work; the first: {why}")
@@ -76,11 +88,13 @@ def _is_done(payload: Payload) -> bool:
     return Path(payload["out"]).exists()
 
 
+def _cause(reply: TaskReply) -> tuple[str, str]:
+    """Category and message of a task that ended before it was complete."""
+    return classify_end(reply.end, reply.code, reply.log)
+
+
 def _run(task: str, payloads: Sequence[Payload], pool: Pool, name: str) -> Iterator[TaskReply]:
     if not payloads:
         return
     with closing(pool.run(f"{_TASKS}:{task}", payloads, f"{_TASKS}:prepare")) as replies:
-        for number, reply in enumerate(each(lambda _: next(replies), payloads, name), 1):
-            rows = f"{reply.answer['rows']} rows" if reply.completed else f"{reply.end} {reply.code}"
-            say(f"{name} {number}/{len(payloads)}: {rows}, {reply.seconds:.1f} s")
-            yield reply
+        yield from each(lambda _: next(replies), payloads, name)
