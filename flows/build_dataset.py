@@ -25,7 +25,7 @@ from flows.build.dataset_rows import dataset_tables, eval_families, results_that
 from flows.build.stages import build_stage
 from flows.build.subgraphs import Subgraphs, cut, digest_of, vary, working
 from flows.build.traced import Traced, find_traces
-from flows.progress import Stage
+from flows.progress import RunStage
 from flows.steps import HOURS, each, flow_run_id, say
 from storage.errors import PassNetError
 from storage.versions.store import Store, Version
@@ -128,7 +128,7 @@ def trace_missing(traces: TraceStore, missing: Sequence[Entry], pool: Pool) -> N
             pass
 
 
-def trace_shard(traces: TraceStore, outcomes: Iterator[TraceOutcome], stage: Stage, size: int) -> None:
+def trace_shard(traces: TraceStore, outcomes: Iterator[TraceOutcome], stage: RunStage, size: int) -> None:
     """Take the next `size` models as they are traced, and keep what came of them."""
     shard = []
     for outcome in islice(outcomes, size):

@@ -1,10 +1,10 @@
 """How far a run is: events of its stages, and who listens to them.
 
-A stage makes a `Stage` and calls `advance` when a piece of its work is done. Each call is an event, a `Progress`, which
-goes to the listeners: by default one line of the log; inside `listening(...)` what is given there, such as a bar on a
-terminal. In a flow run the run's page has a bar too.
+A stage makes a `RunStage` and calls `advance` when a piece of its work is done. Each call is an event, a `Progress`,
+which goes to the listeners: by default one line of the log; inside `listening(...)` what is given there, such as a bar
+on a terminal. In a flow run the run's page has a bar too.
 
-    stage = Stage("vary", total=80)
+    stage = RunStage("vary", total=80)
     for shard in shards:
         ...
         stage.advance(f"{rows} rows")
@@ -69,7 +69,7 @@ def listening(*listeners: Listener) -> Iterator[None]:
         _LISTENERS.reset(token)
 
 
-class Stage:
+class RunStage:
     """A stage of a run, from its first event to its last."""
 
     def __init__(

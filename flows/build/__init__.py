@@ -3,5 +3,5 @@
 In: traces of a catalogue's models. Out: unique variants, samples and splits as files that a version is published from.
 Read first: `flows/build_dataset.py`, the whole job on one screen; then `subgraphs.py`.
 
-May import: flows.steps, extraction, dedup, storage.
+May import: flows.progress, flows.steps, extraction, dedup, storage.
 """

@@ -1,12 +1,12 @@
 """Events of stages: what listeners are told, and what a line says."""
 
-from flows.progress import Progress, Stage, listening
+from flows.progress import Progress, RunStage, listening
 
 
 def test_a_stage_tells_its_listeners_each_piece_of_work() -> None:
     told: list[Progress] = []
     with listening(told.append):
-        stage = Stage("vary", 4, done=1, work=10.0, number=4, of=5)
+        stage = RunStage("vary", 4, done=1, work=10.0, number=4, of=5)
         stage.advance("300 rows", work=9.0)
         stage.advance("20 rows", work=0.5)
         stage.advance("none", work=0.5)
@@ -24,7 +24,7 @@ def test_what_is_left_is_told_by_the_size_of_the_work(monkeypatch) -> None:
     monkeypatch.setattr("time.monotonic", lambda: next(seconds))
     told: list[Progress] = []
     with listening(told.append):
-        Stage("cut", 3, work=10.0).advance("the longest", work=9.0)
+        RunStage("cut", 3, work=10.0).advance("the longest", work=9.0)
     assert told[-1].seconds_left == 10.0
     assert told[-1].line == "cut 1/3: the longest; about 10 s left"
 
@@ -35,9 +35,9 @@ def test_listeners_are_those_of_the_innermost_block(caplog) -> None:
     with caplog.at_level("INFO", logger="passnet"):
         with listening(outer.append):
             with listening(inner.append):
-                Stage("trace", 1)
-            Stage("trace", 2)
-        Stage("trace", 3).advance()
+                RunStage("trace", 1)
+            RunStage("trace", 2)
+        RunStage("trace", 3).advance()
     assert [event.total for event in inner] == [1]
     assert [event.total for event in outer] == [2]
     assert [record.message.partition(";")[0] for record in caplog.records] == ["trace 0/3", "trace 1/3"]
