@@ -15,7 +15,7 @@ from storage.schema import RESULTS, SCORES, SUBGRAPHS
 from storage.versions.store import Store
 from tests.flows.commands import error_line, passnet, passnet_here, passnet_json
 
-RECORD = Path(__file__).parents[2] / "benchmarks" / "h200_quickstart"
+RECORD = Path(__file__).parents[3] / "benchmarks" / "passbench" / "h200_quickstart"
 
 
 def result(run: str, sample: str, variant: str, attempt: int = 1, **changes: object) -> dict:

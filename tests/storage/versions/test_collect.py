@@ -58,7 +58,7 @@ def test_a_killed_collection_is_completed_by_the_next(tmp_path: Path) -> None:
     killed = python(
         """
         import os, shutil, signal, sys
-        from storage import staging
+        from storage.versions import staging
         staging.shutil.rmtree = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)
         from storage.versions.garbage import collect
         from storage.versions.store import Store
