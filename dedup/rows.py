@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from storage.errors import PassNetError
+from storage.parquet import corrupt, write_parquet
 from storage.records import Variant
 from storage.schema import SUBGRAPHS
 
@@ -50,24 +49,10 @@ def write(
     """Write batches as a Parquet file that is there complete or not at all, and so marks its work as done.
 
     Row groups have `group_rows` rows, the last one fewer. `summary` (JSON data, which may be filled while `rows` is
-    consumed) goes with it; `summary_of` reads it. Returns the number of rows. Raises PassNetError if the file cannot be
-    written.
+    consumed) goes with it; `storage.parquet.parquet_summary` reads it. Returns the number of rows. Raises PassNetError
+    if the file cannot be written.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    count = 0
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with pq.ParquetWriter(partial, schema, compression="zstd") as writer:
-            for group in _groups(rows, schema, group_rows):
-                writer.write_table(group, row_group_size=len(group))
-                count += len(group)
-            writer.add_key_value_metadata({"summary": json.dumps(dict(summary))})
-        partial.replace(path)
-    except OSError as error:
-        raise PassNetError(f"cannot write {path}: {error.strerror or error}; free some space, or move it") from error
-    finally:
-        partial.unlink(missing_ok=True)
-    return count
+    return write_parquet(path, _groups(rows, schema, group_rows), schema, summary)
 
 
 def _groups(rows: Iterable[pa.RecordBatch], schema: pa.Schema, size: int) -> Iterator[pa.Table]:
@@ -82,21 +67,13 @@ def _groups(rows: Iterable[pa.RecordBatch], schema: pa.Schema, size: int) -> Ite
         yield pending.combine_chunks()
 
 
-def summary_of(path: Path) -> dict[str, Any]:
-    """The summary of a file of `write`. Raises PassNetError if the file is corrupt."""
-    try:
-        return json.loads(pq.read_metadata(path).metadata[b"summary"])
-    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
-        raise PassNetError(f"{path} is corrupt ({str(error).splitlines()[0]}): delete it and run again") from error
-
-
 def stream(path: Path, columns: Sequence[str] | None = None, size: int = BATCH) -> Iterator[pa.RecordBatch]:
     """The batches of a file of `write`, in its order. Raises PassNetError if the file is corrupt."""
     try:
         with pq.ParquetFile(path) as file:
             yield from file.iter_batches(size, columns=columns)
     except (OSError, pa.ArrowException) as error:
-        raise PassNetError(f"{path} is corrupt ({str(error).splitlines()[0]}): delete it and run again") from error
+        raise corrupt(path, error) from error
 
 
 def tables(path: Path, columns: Sequence[str], size: int = 8 * BATCH) -> Iterator[pa.Table]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from dedup.database import Engine, parquet
-from dedup.rows import summary_of
 from dedup.samples import choose_samples
 from dedup.unique import unique_files
 from extraction.failures import classify_end
@@ -21,6 +20,7 @@ from flows.build.import_task import new_record
 from flows.steps import flow_run_id, say
 from storage.errors import PassNetError
 from storage.layout.read import FoundDirectories, find
+from storage.parquet import parquet_summary
 from storage.versions.store import Store, Version
 
 SPLITS = ("auto", "train", "eval")
@@ -73,7 +73,7 @@ def import_samples(
     ):
         imported = read_tree(directory, Path(scratch), workers or os.cpu_count() or 1, timeout_s, memory_mb)
         files = unique_files(engine, imported.files, Path(scratch) / "unique")
-        duplicates = sum(summary_of(file)["duplicates"] for file in files.values())
+        duplicates = sum(parquet_summary(file)["duplicates"] for file in files.values())
         paths = list(files.values())
         counts = dict(engine.run(f"SELECT category, count(*) FROM {parquet(paths)} GROUP BY ALL ORDER BY ALL"))
         if not counts:
@@ -153,7 +153,7 @@ def _run(
                 failed.append((reply.payload, classify_end(reply.end, reply.code, reply.log)))
                 continue
             out = Path(reply.payload["out"])
-            records = summary_of(out)["samples"]
+            records = parquet_summary(out)["samples"]
             imported.files.append(out)
             imported.samples += records
             bad = sum(len(record["failures"]) for record in records)

@@ -6,19 +6,13 @@ under whatever server, or none, it is run again.
 """
 
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import TypeVar
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 from prefect.logging import get_run_logger
-
-from storage.errors import PassNetError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -57,25 +51,3 @@ def each(step: Callable[[T], R], items: Iterable[T], name: str) -> Iterator[R]:
     run = task(step, name=name, cache_policy=NO_CACHE, persist_result=False) if FlowRunContext.get() else step
     for item in items:
         yield run(item)
-
-
-def write_rows(path: Path, rows: list[dict], schema: pa.Schema) -> None:
-    """Write a shard of finished work; the file appears whole or not at all. Raises PassNetError if it cannot."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.Table.from_pylist(rows, schema), partial, compression="zstd")
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise PassNetError(
-            f"cannot write {path}: {error.strerror or error}; free some space or choose another --data"
-        ) from error
-
-
-def read_rows(path: Path, schema: pa.Schema) -> list[dict]:
-    """The rows of a shard of finished work. Raises PassNetError that names the file if it is corrupt."""
-    try:
-        return pq.read_table(path, schema=schema).to_pylist()
-    except (OSError, pa.ArrowException) as error:
-        raise PassNetError(f"{path} is corrupt ({str(error).splitlines()[0]}): delete it and run again") from error

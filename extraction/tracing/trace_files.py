@@ -1,7 +1,6 @@
 """Traced graphs as Parquet: one file holds the model rows of a shard and their graphs, and marks it as complete."""
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 from extraction.sources.catalog import Entry
 from storage.errors import PassNetError
 from storage.graph.as_json import from_json, to_json
+from storage.parquet import write_rows
 from storage.records import Input, TracedGraph
 from storage.schema import INPUT, MODELS
 
@@ -89,16 +89,7 @@ def write_traces(path: Path, outcomes: Iterable[TraceOutcome]) -> None:
         {**outcome.row, "traced_graphs": [graph_to_row(each) for each in outcome.graphs]}
         for outcome in sorted(outcomes, key=lambda outcome: outcome.row["model"])
     ]
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            pq.write_table(pa.Table.from_pylist(rows, TRACES), file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise PassNetError(f"{path} cannot be written: {error}; make room or choose another directory") from error
+    write_rows(path, rows, TRACES)
 
 
 def read_traces(path: Path) -> tuple[list[dict[str, Any]], list[TracedGraph]]:

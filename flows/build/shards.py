@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dedup.rows import summary_of
 from extraction.failures import classify_end
 from extraction.pool.client import Pool, TaskReply
 from flows.build.stages import build_stage
 from flows.steps import each, say
 from storage.errors import PassNetError
+from storage.parquet import parquet_summary
 
 _TASKS = "flows.build.shard_tasks"
 
@@ -80,7 +80,7 @@ def run_shards(task: str, shards: Sequence[Payload], pieces: Callable[[Payload],
     if shards and not done:
         raise PassNetError(f"{name} failed on all of its {len(rest)} pieces of work; the first: {why}")
     for one in done:
-        dropped.update(summary_of(Path(one["out"]))["dropped"])
+        dropped.update(parquet_summary(Path(one["out"]))["dropped"])
     return Done(done, dropped)
 
 

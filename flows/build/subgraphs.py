@@ -19,12 +19,12 @@ import dedup
 import extraction
 import storage
 from dedup.database import Engine
-from dedup.rows import summary_of
 from dedup.unique import unique_files, unique_paths
 from extraction.cutting.typical import Texts
 from extraction.pool.client import Pool
 from flows.build.shards import Done, Payload, run_shards, shard
 from flows.build.traced import Traced
+from storage.parquet import parquet_summary
 from storage.versions.staging import locked
 
 CUT_MODELS = 25
@@ -118,7 +118,7 @@ def _unique(run: Callable[[], list[Done]], engine: Engine, directory: Path, grou
         dropped = sum((part.dropped for part in parts), Counter())
         paths = [file for part in parts for file in part.files]
         unique_files(engine, paths, directory, group_rows, {"dropped": dropped})
-    summaries = [summary_of(file) for file in files.values()]
+    summaries = [parquet_summary(file) for file in files.values()]
     return Subgraphs(files, sum(each["duplicates"] for each in summaries), Counter(summaries[0]["dropped"]))
 
 
@@ -136,7 +136,7 @@ def _with_repeats(graphs: Done, directory: Path) -> Iterator[Payload]:
             texts.add(None if number < 0 else names[number] for number in text)
     repeats = texts.repeats()
     for payload in graphs.payloads:
-        counts = {model: len(own) for model, own in summary_of(Path(payload["out"]))["texts"].items()}
+        counts = {model: len(own) for model, own in parquet_summary(Path(payload["out"]))["texts"].items()}
         found = {m: [[(r.start, r.end) for r in own] for own in islice(repeats, n)] for m, n in counts.items()}
         ranges = {model: of_graphs for model, of_graphs in found.items() if any(of_graphs)}
         models = {name: model for name, model in payload["models"].items() if model in ranges}
@@ -145,7 +145,7 @@ def _with_repeats(graphs: Done, directory: Path) -> Iterator[Payload]:
 
 
 def _texts(payload: Payload) -> tuple[list[str], Iterator[list[int]]]:
-    summary = summary_of(Path(payload["out"]))
+    summary = parquet_summary(Path(payload["out"]))
     return list(summary["names"]), (text for own in summary["texts"].values() for text in own)
 
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from flows.report.results import COLUMNS, find_runs
 from flows.steps import say
 from passbench.score import aggregate_score
+from storage.disk import disk_error, filling
 from storage.errors import PassNetError
+from storage.parquet import write_parquet
 from storage.versions.store import Store, Version
 
 CALL = pa.struct(
@@ -103,9 +104,13 @@ def export_trajectories(
         plain = {name: attempt[name] for name in ("sample", "run", "model", "attempt", "exit_status")}
         return {"messages": chat_messages(attempt["messages"]), "tools": tools, "score": scores[_key(attempt)], **plain}
 
-    _write(out, opened, scores.keys(), row)
     card = CARD.format(rows=len(scores), version=opened.name, filters=f"{rule}.")
-    (out / "README.md").write_text(card, encoding="utf-8")
+    try:
+        with filling(out) as place:
+            _write(place, opened, scores.keys(), row)
+            (place / "README.md").write_text(card, encoding="utf-8")
+    except OSError as error:
+        raise disk_error(error, out, "another --out") from error
     say(f"{len(scores)} conversations in {out}; left out: {_counts(causes)}")
     return {"path": str(out), "version": opened.name, "exported": len(scores), "left_out": dict(causes)}
 
@@ -170,11 +175,9 @@ def _best(good: dict[tuple, float], per_sample: int | None, causes: Counter[str]
 
 
 def _write(out: Path, version: Version, keys: Sequence[tuple], row: Callable[[dict], dict]) -> None:
-    place = out / "data" / "sft"
-    place.mkdir(parents=True)
-    with pq.ParquetWriter(place / "train-00000-of-00001.parquet", CHAT, compression="zstd") as writer:
-        for rows in _batched(version, set(keys)):
-            writer.write_table(pa.Table.from_pylist([row(attempt) for attempt in rows], CHAT))
+    path = out / "data" / "sft" / "train-00000-of-00001.parquet"
+    groups = (pa.Table.from_pylist([row(each) for each in rows], CHAT) for rows in _batched(version, set(keys)))
+    write_parquet(path, groups, CHAT, elsewhere="another --out")
 
 
 def _batched(version: Version, keys: set[tuple]) -> Iterator[list[dict]]:

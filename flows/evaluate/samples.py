@@ -17,8 +17,9 @@ from agent.author import Author, Interactive, RunLimitReached, Submission
 from flows.artifacts import progress_of
 from flows.evaluate.benches import Benches
 from flows.evaluate.trajectories import write_pass
-from flows.steps import read_rows, say, write_rows
+from flows.steps import say
 from passbench.bench import Bench
+from storage.parquet import read_rows, write_rows
 from storage.records import Sample
 from storage.schema import RESULTS
 

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from agent.author import Attempt, Author, Interactive, Submission
-from flows.steps import read_rows, say, write_rows
+from flows.steps import say
 from passbench.bench import Bench
+from storage.parquet import read_rows, write_rows
 from storage.records import Sample
 from storage.schema import TRAJECTORIES
 

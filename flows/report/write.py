@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from flows.report import figures, graph_drawing, page, tables
 from flows.report.page import folded, grid, paragraph, picture, table
 from flows.report.rows import Material, drawn, gather, labels
-from storage.errors import PassNetError
+from storage.disk import disk_error, filling
 
 RESULT_COLUMNS = (
     "run label sample category dtype size elements variant_hash author model attempt status error_code t_min "
@@ -27,16 +27,15 @@ def write_report(names: Sequence[str], directory: Path, data: Path, version: str
     """Write `index.html` and, beside it, its pictures (PNG) and tables (CSV); returns the page's path.
 
     `names` are runs as `flows.report.results.load_results` takes them: ids, authors, "latest", or paths of results.
-    Raises PassNetError if there is no such run, nothing can be scored, or the directory cannot be written.
+    Raises PassNetError if there is no such run, nothing can be scored, or the directory cannot be written, which is
+    then as it was before.
     """
     material = gather(names, data, version)
-    writer = _ReportWriter(directory)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        page = _page(material, writer)
-        (directory / "index.html").write_text(page, encoding="utf-8")
+        with filling(directory) as place:
+            (place / "index.html").write_text(_page(material, _ReportWriter(place)), encoding="utf-8")
     except OSError as error:
-        raise PassNetError(f"cannot write the report to {directory}: {error.strerror}; choose another --out") from error
+        raise disk_error(error, directory, "another --out") from error
     return directory / "index.html"
 
 

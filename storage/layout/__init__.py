@@ -3,5 +3,5 @@
 In: a directory of anyone, or a `Sample`. Out: `Variant`s, or a directory. Read first: `read.py`, whose docstring shows
 the layout; `export.py` is the way back.
 
-May import: storage.graph, storage.records, storage.schema, storage.errors.
+May import: storage.graph, storage.records, storage.schema, storage.disk, storage.errors.
 """

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from storage.disk import disk_error, flush_tree
 from storage.errors import PassNetError
 from storage.graph.record import op_name
 from storage.graph.render import render, value_name
@@ -45,11 +46,10 @@ def write_sample(sample: Sample, directory: Path, passes: Mapping[str, str] | No
             (partial / path).write_text(text, encoding="utf-8")
         for name, text in (passes or {}).items():
             (partial / PASS_DIR / name).write_text(text, encoding="utf-8")
+        flush_tree(partial)
         partial.rename(directory)
     except OSError as error:
-        raise PassNetError(
-            f"cannot write {directory}: {error.strerror}; give a directory that is not there yet"
-        ) from error
+        raise disk_error(error, directory, "a directory that is not there yet") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

@@ -3,5 +3,5 @@
 In: streams of rows by config and split. Out: a directory that `datasets.load_dataset` reads, a commit on the Hub, or a
 copy behind an fsspec URL. Read first: `store.py`, whose docstring shows the directories, then `version.py`.
 
-May import: storage.records, storage.schema, storage.errors, storage.graph.
+May import: storage.records, storage.schema, storage.parquet, storage.disk, storage.errors, storage.graph.
 """

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from storage.disk import flush, flush_tree
 from storage.errors import PassNetError
 from storage.versions.manifest import NAME, Manifest, Shard, parse
-from storage.versions.staging import flush, flush_tree, locked, make_read_only, staging
+from storage.versions.staging import locked, make_read_only, staging
 from storage.versions.store import Store
 from storage.versions.version import Version
 

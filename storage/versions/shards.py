@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from storage.errors import PassNetError
+from storage.parquet import parquet_sink
 from storage.schema import ADDED, CONFIGS
 from storage.versions.manifest import Shard
 
@@ -60,13 +61,12 @@ def write_split(rows: Rows, config: str, split: str, root: Path, limits: ShardLi
     written: list[tuple[Path, int]] = []
     group = next(groups, None)
     while group is not None or not written:
-        path, count = directory / f"{split}.{len(written):05d}", 0
-        with pa.OSFile(str(path), "wb") as sink, _writer(sink, schema) as writer:
-            while group is not None and (count == 0 or (count < limits.rows and sink.tell() < limits.bytes)):
-                writer.write_table(group, row_group_size=len(group))
-                count += len(group)
+        path = directory / f"{split}.{len(written):05d}"
+        with parquet_sink(path, schema) as sink:
+            while group is not None and (not sink.rows or (sink.rows < limits.rows and sink.bytes < limits.bytes)):
+                sink.write(group)
                 group = next(groups, None)
-        written.append((path, count))
+        written.append((path, sink.rows))
     return [_named(root, config, split, path, count, i, len(written)) for i, (path, count) in enumerate(written)]
 
 
@@ -113,10 +113,6 @@ def _unreadable(path: Path, error: Exception) -> PassNetError:
         "is missing" if isinstance(error, FileNotFoundError) else f"is corrupt ({str(error).splitlines()[0][:160]})"
     )
     return PassNetError(f"{path} {reason}: rebuild this version, or open another one")
-
-
-def _writer(sink: pa.NativeFile, schema: pa.Schema) -> pq.ParquetWriter:
-    return pq.ParquetWriter(sink, schema, compression="zstd", version="2.6", write_page_checksum=True)
 
 
 def _named(root: Path, config: str, split: str, written: Path, rows: int, index: int, of: int) -> Shard:

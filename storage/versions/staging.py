@@ -10,10 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from storage.disk import FULL, REFUSED, disk_error, megabytes, megabytes_free, reason_of
 from storage.errors import PassNetError
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR)
 
 
 @contextlib.contextmanager
@@ -55,19 +53,15 @@ def staging(directory: Path) -> Iterator[Path]:
 
 
 def explained(error: OSError, directory: Path, written: int) -> PassNetError:
-    """What an OSError while publishing below `directory` means to a user."""
+    """What an OSError while publishing below `directory` means to a user; `written` bytes were there already."""
     if error.errno in FULL:
-        free = shutil.disk_usage(directory).free
         return PassNetError(
-            f"no room in {directory} ({os.strerror(error.errno)}): the new version needs more than "
-            f"{_megabytes(written)}, {_megabytes(free)} are free: free some, or choose another --data; "
-            "nothing was published"
+            f"no room in {directory} ({reason_of(error)}): the new version needs more than {megabytes(written)}, "
+            f"{megabytes_free(directory)} are free: free some, or choose another --data; nothing was published"
         )
-    reason = os.strerror(error.errno) if error.errno else str(error)
-    if error.errno in REFUSED:
-        return PassNetError(f"cannot write to {directory} ({reason}): choose another --data or fix its permissions")
-    where = f" at {error.filename}" if error.filename else ""
-    return PassNetError(f"publishing to {directory} failed{where} ({reason}): check the disk and run it again")
+    return disk_error(
+        error, Path(error.filename or directory) if error.errno not in REFUSED else directory, "another --data"
+    )
 
 
 def link_or_copy(source: Path, target: Path) -> None:
@@ -80,22 +74,6 @@ def link_or_copy(source: Path, target: Path) -> None:
             raise
         shutil.copyfile(source, twin)
     twin.replace(target)
-
-
-def flush_tree(root: Path) -> None:
-    """Write every file and directory below `root`, and `root`, through to the disk."""
-    for directory, _, names in os.walk(root, topdown=False):
-        for name in names:
-            flush(Path(directory, name))
-        flush(Path(directory))
-
-
-def flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def make_read_only(path: Path) -> None:
@@ -134,7 +112,3 @@ def _bytes_below(root: Path) -> int:
             with contextlib.suppress(FileNotFoundError):
                 sizes += Path(directory, name).stat().st_size
     return sizes
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB"

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from storage.disk import flush, flush_tree
 from storage.errors import PassNetError
 from storage.schema import CONFIGS
 from storage.versions import card
@@ -26,7 +27,7 @@ from storage.versions.manifest import (
 )
 from storage.versions.provenance import git_state, library_versions
 from storage.versions.shards import LIMITS, Rows, ShardLimits, config_schema, write_split
-from storage.versions.staging import flush, flush_tree, link_or_copy, locked, make_read_only, staging
+from storage.versions.staging import link_or_copy, locked, make_read_only, staging
 from storage.versions.version import Version
 
 __all__ = ["Store", "Version"]

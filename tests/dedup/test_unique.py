@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from dedup.database import Engine
 from dedup.hashes import identify
-from dedup.rows import ROWS, batches, place_of, stream, summary_of, write
+from dedup.rows import ROWS, batches, place_of, stream, write
 from dedup.sorted_rows import MAX_BUCKETS, Sorter
 from dedup.unique import MAX_SOURCES, unique, unique_files
 from storage.errors import PassNetError
 from storage.graph.record import Graph, Op, Ref
+from storage.parquet import parquet_summary
 from storage.records import Input, Source, Variant
 from storage.schema import CATEGORIES
 
@@ -76,7 +77,7 @@ def test_files_are_merged_as_lists_are(tmp_path_factory: pytest.TempPathFactory,
     rows = [row for c in CATEGORIES for batch in stream(files[c]) for row in batch.to_pylist()]
     given_ = [variant for part in parts for variant in part]
     assert [Variant.from_row(row) for row in rows] == _reference(given_)
-    duplicates = Counter({c: summary_of(files[c])["duplicates"] for c in CATEGORIES})
+    duplicates = Counter({c: parquet_summary(files[c])["duplicates"] for c in CATEGORIES})
     assert +duplicates == unique(given_).duplicates
 
 
@@ -119,9 +120,9 @@ def test_a_file_is_complete_or_not_there(tmp_path: Path) -> None:
         write(path, batches(failing()), ROWS, {})
     assert list(tmp_path.iterdir()) == []
     write(path, batches([_variant(1, Source("m", 0, 1))]), ROWS, {"dropped": {"cause": 2}})
-    assert summary_of(path) == {"dropped": {"cause": 2}}
+    assert parquet_summary(path) == {"dropped": {"cause": 2}}
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(PassNetError, match=r"rows\.parquet is corrupt"):
-        summary_of(path)
+        parquet_summary(path)
     with pytest.raises(PassNetError, match=r"rows\.parquet is corrupt"):
         list(stream(path))

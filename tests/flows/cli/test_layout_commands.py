@@ -140,7 +140,7 @@ def test_export_and_bench_of_a_directory(imported: tuple[Path, Path, dict], tmp_
     exported = passnet_json("export", sample.sample[:12], out, "--data", data)
     assert (exported["sample"], exported["variants"], exported["pass_files"]) == (sample.sample, 4, [])
     assert [v.variant_hash for v in sample_in(out).variants] == [v.variant_hash for v in sample.variants]
-    with pytest.raises(PassNetError, match="give a directory that is not there yet"):
+    with pytest.raises(PassNetError, match="choose a directory that is not there yet"):
         export_sample(sample.sample, out, data)
     (first, *_) = (out / "graph_list.txt").read_text().splitlines()
     (out / "graph_list.txt").write_text(f"{first}\n")

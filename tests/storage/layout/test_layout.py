@@ -78,7 +78,7 @@ def test_the_metadata_files_run_as_python_too(exported: Path) -> None:
 
 
 def test_a_sample_is_written_whole_or_not_at_all(sample: Sample, exported: Path, tmp_path: Path) -> None:
-    with pytest.raises(PassNetError, match="give a directory that is not there yet"):
+    with pytest.raises(PassNetError, match="choose a directory that is not there yet"):
         write_sample(sample, exported)
     with pytest.raises(PassNetError, match="no plain name"):
         write_sample(sample, tmp_path / "other", {"../a.py": ""})
