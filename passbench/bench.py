@@ -22,7 +22,7 @@ from passbench.result import ERROR_CODES, Finding, VariantResult, device_name
 from passbench.settings import Settings
 from passbench.timing import bandwidth
 from passbench.timing.gpu_conditions import Surroundings, compared
-from passbench.trial import Trial
+from passbench.trial import TrialCandidate, TrialWorkers, run_trial
 from passbench.workers import precompile
 from passbench.workers.fork_server_client import Launcher
 from passbench.workers.worker_handle import WorkerHandle
@@ -53,8 +53,8 @@ class Bench:
         # TorchInductor must not see Triton's interpreter; it is a baseline's, and so not always needed.
         self._baseline_launcher = Launcher(self._scratch / "compiler") if interpret else self._launcher
         self._surroundings = Surroundings(self.device)
-        self._eager = self._side("eager", self._launcher)
-        self._double = self._side("double", self._launcher) if self.settings.double else None
+        self._eager = self._worker("eager", self._launcher)
+        self._double = self._worker("double", self._launcher) if self.settings.double else None
         self._warm: dict[str, WorkerHandle] = {}
         self._idle: list[WorkerHandle] = []  # of passes, none at work
         self._prepared: dict[Path, WorkerHandle] = {}
@@ -68,10 +68,10 @@ class Bench:
 
     def close(self) -> None:
         """End all workers and remove their files."""
-        sides = (self._eager, self._double, *self._warm.values(), *self._idle, *self._prepared.values())
-        for side in sides:
-            if side is not None:
-                side.close()
+        workers = (self._eager, self._double, *self._warm.values(), *self._idle, *self._prepared.values())
+        for worker in workers:
+            if worker is not None:
+                worker.close()
         for held in (self._warm, self._idle, self._prepared):
             held.clear()
         for launcher in (self._launcher, self._baseline_launcher):
@@ -89,7 +89,7 @@ class Bench:
         if compiler not in NAMES:
             raise PassNetError(f"compiler {compiler!r} is unknown; there are {', '.join(NAMES)}")
         if compiler != "pass":
-            yield from self._trials(sample, compiler, self._warm_side(compiler), None, None, progress)
+            yield from self._trials(sample, compiler, self._baseline_worker(compiler), None, None, progress)
             return
         if pass_dir is None:
             raise PassNetError('compiler "pass" needs a pass directory')
@@ -105,12 +105,12 @@ class Bench:
         """
         if compiler not in NAMES or compiler in ("pass", "eager"):
             raise PassNetError(f"{compiler!r} compiles nothing ahead; there are {', '.join(NAMES)}")
-        sides = [self._side(compiler, self._baseline_launcher) for _ in range(workers)]
+        handles = [self._worker(compiler, self._baseline_launcher) for _ in range(workers)]
         try:
-            return precompile.shared(sides, [v for s in samples for v in s.variants], compiler, progress)
+            return precompile.shared(handles, [v for s in samples for v in s.variants], compiler, progress)
         finally:
-            for side in sides:
-                side.close()
+            for worker in handles:
+                worker.close()
 
     def prepare(self, jobs: Sequence[tuple[Sample, str | Path]]) -> None:
         """Start a worker for each pass and have them compile and call it once for each variant, all at a time; eager's
@@ -131,21 +131,21 @@ class Bench:
             room = self._room(files)
             if room in self._prepared:
                 continue
-            side = self._prepared[room] = self._pass_side(room)
+            worker = self._prepared[room] = self._pass_worker(room)
             tunes = any("autotune" in text for text in files.modules.values())
-            work.append(precompile.Job(side, () if tunes else sample.variants, "pass", str(room / "pass")))
+            work.append(precompile.Job(worker, () if tunes else sample.variants, "pass", str(room / "pass")))
         variants = [v for job in work for v in job.variants]
-        for side, compiler in ((self._eager, "eager"), (self._double, "double")):
-            if side is not None and variants:
-                work.append(precompile.Job(side, variants, compiler))
+        for worker, compiler in ((self._eager, "eager"), (self._double, "double")):
+            if worker is not None and variants:
+                work.append(precompile.Job(worker, variants, compiler))
         precompile.together(work)
-        for side in self._prepared.values():
-            side.pause()
+        for worker in self._prepared.values():
+            worker.pause()
         if self.device.type == "cuda":
             free, total = torch.cuda.mem_get_info(self.device)
             if free < total / 2:  # what waits must leave room for what is timed
-                for side in self._prepared.values():
-                    side.stop()
+                for worker in self._prepared.values():
+                    worker.stop()
 
     def _refusals(self, files: PassFiles) -> list[Finding]:
         """Findings of the static policy, worked out once for the same text and file names."""
@@ -171,29 +171,29 @@ class Bench:
                 yield replace(result, findings=tuple(findings))
             return
         room = self._room(files)
-        side = self._prepared.pop(room, None)
-        if side is None:
-            side = self._pass_side(room)
-        side.resume()
+        worker = self._prepared.pop(room, None)
+        if worker is None:
+            worker = self._pass_worker(room)
+        worker.resume()
         try:
-            yield from self._trials(sample, "pass", side, str(room / "pass"), files, progress)
+            yield from self._trials(sample, "pass", worker, str(room / "pass"), files, progress)
         finally:
-            side.stop()
+            worker.stop()
             for name in OWN_FILES:  # the pass may have filled them with gigabytes
                 shutil.rmtree(room / "box" / name, ignore_errors=True)
-            side.shrink()
-            self._idle.append(side)
+            worker.shrink()
+            self._idle.append(worker)
 
-    def _pass_side(self, room: Path) -> WorkerHandle:
-        """A side for a fresh worker of one pass alone.
+    def _pass_worker(self, room: Path) -> WorkerHandle:
+        """A handle for a fresh worker of one pass alone.
 
         Compiled kernels are kept for the same text, and for no other.
         """
         if not self._idle:
             return WorkerHandle(self.device, self.settings, self._launcher, room / "box")
-        side = self._idle.pop()
-        side.move(room / "box")
-        return side
+        worker = self._idle.pop()
+        worker.move(room / "box")
+        return worker
 
     def _room(self, files: PassFiles) -> Path:
         """The directory of this text: the validated copy in `pass`, the worker's `box` beside it."""
@@ -208,11 +208,11 @@ class Bench:
         """A cache of what Triton builds once for all kernels; made by a worker that sees no pass."""
         box = self._scratch / "warm" / "box"
         if not box.exists():
-            side = WorkerHandle(self.device, self.settings, self._launcher, box)
+            worker = WorkerHandle(self.device, self.settings, self._launcher, box)
             try:
-                reply = side.ask(Warm(), self.settings.first_call_timeout)
+                reply = worker.ask(Warm(), self.settings.first_call_timeout)
             finally:
-                side.close()
+                worker.close()
             if reply.code is not Code.OK:
                 raise PassNetError(f"Triton does not work here: {reply.text}")
         return box / "triton"
@@ -227,7 +227,7 @@ class Bench:
         self,
         sample: Sample,
         compiler: str,
-        side: WorkerHandle,
+        worker: WorkerHandle,
         pass_dir: str | None,
         files: PassFiles | None,
         progress: Progress | None,
@@ -241,8 +241,9 @@ class Bench:
 
             begin, before = time.monotonic(), self._surroundings.look()
             seed = secrets.randbits(62) if self.settings.seed is None else self.settings.seed
-            trial = Trial(variant, self._eager, side, self._double, self.settings, seed, report, files)
-            outcome = trial.run(compiler, pass_dir)
+            candidate = TrialCandidate(compiler, pass_dir, files)
+            workers = TrialWorkers(self._eager, worker, self._double)
+            outcome = run_trial(variant, candidate, workers, self.settings, seed, report)
             agreement = outcome.comparison
             missing = self._missing()
             report(outcome.status)
@@ -288,14 +289,14 @@ class Bench:
             protocol=self.settings.protocol,
         )
 
-    def _warm_side(self, compiler: str) -> WorkerHandle:
+    def _baseline_worker(self, compiler: str) -> WorkerHandle:
         if compiler not in self._warm:
-            self._warm[compiler] = self._side(
+            self._warm[compiler] = self._worker(
                 compiler, self._launcher if compiler == "eager" else self._baseline_launcher
             )
         return self._warm[compiler]
 
-    def _side(self, name: str, launcher: Launcher) -> WorkerHandle:
+    def _worker(self, name: str, launcher: Launcher) -> WorkerHandle:
         return WorkerHandle(self.device, self.settings, launcher, self._box(name))
 
     def _box(self, name: str) -> Path:

@@ -2,7 +2,7 @@
 
 import platform
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -15,6 +15,24 @@ ERROR_CODES = {"wrong": 1, "runtime_error": 2, "compile_error": 3}
 EAGER_FAILED = "eager failed"
 """Start of the reason of a variant on which eager itself fails: it says nothing about the pass, has no error code
 and enters no score."""
+
+
+class VariantFailure(Exception):
+    """The variant's verdict: a status and a reason. `eager`: eager itself failed, and the pass is not to blame."""
+
+    def __init__(self, status: str, reason: str, *, eager: bool = False) -> None:
+        super().__init__(reason)
+        self.status, self.reason, self.eager = status, reason, eager
+
+    @classmethod
+    def of(cls, reason: str, status: str, *, eager: bool) -> Self:
+        """A failure of the candidate with this status, or of eager, whose failures all have one status."""
+        return cls("runtime_error", f"{EAGER_FAILED}: {reason}", eager=True) if eager else cls(status, reason)
+
+    @property
+    def error_code(self) -> int | None:
+        """Its code in the scores; None for a failure that is never tolerated, and for eager's."""
+        return None if self.eager else ERROR_CODES.get(self.status)
 
 
 class Finding(NamedTuple):

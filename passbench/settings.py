@@ -1,19 +1,17 @@
 """How a benchmark runs: one typed object, so that a record can say how its figures came about."""
 
+import contextlib
+import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Self
 
 import torch
 
-from passbench.workers import process_usage
+from passbench.layers import REMOVABLE_LAYERS
 
 PROTOCOLS = ("passnet", "paper")
-
-REMOVABLE_LAYERS = frozenset(
-    """static_policy output_contract inputs_unchanged fresh_inputs poisoned_outputs late_inputs timed_outputs_checked
-    parent_clock evidence bandwidth namespaces""".split()
-)
-"""Layers of integrity that a test can take away, to show that the next one holds; see `passbench.result`."""
+_CONTROL_GROUP = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Settings:
     first_call_timeout: float = 300.0  # the first call, which compiles
     call_timeout: float = 60.0  # every later exchange
     timing_budget: float | None = None  # fewer calls are timed where they would take longer than this
-    arena_bytes: int | None = None  # shared memory that one call's inputs and outputs may take
+    shared_bytes: int | None = None  # shared memory that one call's inputs and outputs may take
     batch_bytes: int = 2 << 30  # and those of an exchange of several calls
     child_memory_bytes: int | None = None  # address space of a child; none on CUDA, which reserves far more
     host_memory_bytes: int | None = None  # that a child and all that it starts may fill; half of the machine's
@@ -61,15 +59,24 @@ class Settings:
         """A copy without `None`: at least 100 timed calls on a GPU, a handful on the CPU, whose times mean nothing
         (DESIGN section 5, Time)."""
         defaults = _CUDA if device.type == "cuda" else _CPU
-        defaults = defaults | {"host_memory_bytes": process_usage.machine_bytes() // 2}
+        defaults = defaults | {"host_memory_bytes": machine_bytes() // 2}
         return replace(self, **{name: value for name, value in defaults.items() if getattr(self, name) is None})
 
 
 _CUDA = {
     "calls": 100, "warmup": 25, "batch": 256, "pairs": 8, "repeats": 3, "draws": 5, "timing_budget": 30.0,
-    "arena_bytes": 4 << 30,
+    "shared_bytes": 4 << 30,
 }  # fmt: skip
 _CPU = {
     "calls": 4, "warmup": 2, "batch": 2, "pairs": 2, "repeats": 0, "draws": 2, "timing_budget": 5.0,
-    "arena_bytes": 1 << 30, "child_memory_bytes": 32 << 30,
+    "shared_bytes": 1 << 30, "child_memory_bytes": 32 << 30,
 }  # fmt: skip
+
+
+def machine_bytes() -> int:
+    """The machine's memory, or the container's where that is less."""
+    least = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for file in _CONTROL_GROUP:
+        with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
+            least = min(least, int(Path(file).read_text()))
+    return least

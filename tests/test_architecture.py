@@ -39,17 +39,9 @@ MOST_MODULES = 15
 
 KNOWN_CIRCLES: set[frozenset[str]] = {
     # Each is being mended; nothing is to be added here.
-    frozenset({"passbench.child.main", "passbench.workers.fork_server"}),
-    frozenset({"passbench.timing.stopwatch", "passbench.checking.accuracy", "passbench.trial"}),
     frozenset({"flows.evaluate.benches", "flows.evaluate.ray_benches"}),
 }
-KNOWN_ARROWS = {
-    ("passbench.ipc.messages", "passbench.checking.evidence"),
-    ("passbench.workers.fork_server", "passbench.child.main"),
-    ("passbench.checking.accuracy", "passbench.trial"),
-    ("passbench.timing.stopwatch", "passbench.trial"),
-    ("passbench.settings", "passbench.workers.process_usage"),
-}
+KNOWN_ARROWS: set[tuple[str, str]] = set()
 """Imports against the direction of the sub-rooms; their faces do not name them. The list is to become empty."""
 
 

@@ -1,75 +1,74 @@
-"""Who is nearer to the truth: both sides' errors against the graph in double precision."""
-
-from typing import TYPE_CHECKING
+"""Which of eager and candidate is nearer to the truth: relative errors against the graph in double precision."""
 
 import torch
 
 from passbench.double_precision import relative_error, wide
-from passbench.inputs import batch_layout as lay
+from passbench.inputs import batch_layout
 from passbench.inputs.batch_layout import BatchLayout
 from passbench.inputs.draw import Distribution
 from passbench.ipc.messages import Batch, Block, Code, Load, OutputMeta, RunCalls
 from passbench.result import Errors
 from passbench.workers.worker_handle import WorkerHandle
+from passbench.workers.worker_pair import WorkerPair
 from passbench.workers.worker_process import WorkerDied, WorkerTimeout
 
-if TYPE_CHECKING:
-    from passbench.trial import Trial
 
+def errors(pair: WorkerPair, double: WorkerHandle, graph: str) -> Errors | None:
+    """Relative errors in the Euclidean norm on one draw, the largest over the outputs.
 
-def errors(trial: "Trial") -> Errors | None:
-    """Relative errors in the Euclidean norm, the largest over the outputs, on one draw.
-
-    None where there are no floating outputs, the arena is too small, or the graph does not run in double precision.
+    `double` is a worker of neither side; it runs `graph`, the variant's as JSON. None where there are no floating
+    outputs, one call does not fit into the shared memory, or the graph does not run in double precision.
     """
-    doubled = tuple(m._replace(dtype=wide(m.dtype)) for m in trial.outputs)
-    floating = any(m.dtype.is_floating_point or m.dtype.is_complex for m in doubled)
-    if not floating or lay.call_bytes(trial.variant.inputs, doubled) > trial.settings.arena_bytes:
+    outputs = tuple(m._replace(dtype=wide(m.dtype)) for m in pair.outputs)
+    floating = any(_is_floating(m) for m in outputs)
+    if not floating or batch_layout.call_bytes(pair.variant.inputs, outputs) > pair.settings.shared_bytes:
         return None
-    layout = trial.draw(1, doubled, Distribution.NORMAL)
+    layout = pair.draw(1, outputs, Distribution.NORMAL)
+    double.reserve(layout.end)
     try:
-        reference = _reference(trial, layout, doubled)
+        reference = _reference(pair, double, graph, layout, outputs)
     except (WorkerDied, WorkerTimeout):
         reference = None
     if reference is None:
-        trial.double.stop()
+        double.stop()
         return None
-    eager = _outputs(trial, trial.eager, layout, trial.outputs)
-    candidate = _outputs(trial, trial.candidate, layout, trial.outputs)
-    return Errors(_largest(eager, reference), _largest(candidate, reference))
+    return Errors(*(_largest(_run(pair, worker, layout), reference) for worker in (pair.eager, pair.candidate)))
 
 
-def _reference(trial: "Trial", layout: BatchLayout, doubled: tuple[OutputMeta, ...]) -> list[torch.Tensor] | None:
+def _reference(
+    pair: WorkerPair, double: WorkerHandle, graph: str, layout: BatchLayout, outputs: tuple[OutputMeta, ...]
+) -> list[torch.Tensor] | None:
     """The outputs in double precision, None if the graph does not run in it."""
-    side, limits = trial.double, trial.settings
-    if side.ask(Load(trial.graph, "double"), limits.load_timeout).code is not Code.OK:
+    limits = pair.settings
+    if double.ask(Load(graph, "double"), limits.load_timeout).code is not Code.OK:
         return None
-    trial.hand_over(side, layout)
-    run = RunCalls(layout.batch, doubled, 0, fill=False, strict=False)
-    if side.ask(run, limits.first_call_timeout).code is not Code.OK:
+    pair.hand_over(double, layout)
+    run = RunCalls(layout.batch, outputs, 0, fill=False, strict=False)
+    if double.ask(run, limits.first_call_timeout).code is not Code.OK:
         return None
-    return _read(side, layout.batch, doubled)
+    return _read(double, layout.batch, outputs)
 
 
-def _outputs(
-    trial: "Trial", side: WorkerHandle, layout: BatchLayout, outputs: tuple[OutputMeta, ...]
-) -> list[torch.Tensor]:
-    """Outputs of a side, in the first part of slots that are wide enough for double precision."""
-    trial.hand_over(side, layout)
-    blocks = tuple(x and x._replace(dtype=m.dtype) for x, m in zip(layout.batch.outputs, outputs, strict=True))
+def _run(pair: WorkerPair, worker: WorkerHandle, layout: BatchLayout) -> list[torch.Tensor]:
+    """One side's outputs. Places that are wide enough for double precision hold them in their first part."""
+    pair.hand_over(worker, layout)
+    blocks = tuple(x and x._replace(dtype=m.dtype) for x, m in zip(layout.batch.outputs, pair.outputs, strict=True))
     batch = layout.batch._replace(outputs=blocks)
-    trial.ask(
-        side, RunCalls(batch, outputs, 0, fill=False, strict=trial.has("output_contract")), trial.settings.call_timeout
-    )
-    return _read(side, batch, outputs)
+    run = RunCalls(batch, pair.outputs, 0, fill=False, strict=pair.layers.has("output_contract"))
+    pair.ask(worker, run, pair.settings.call_timeout)
+    return _read(worker, batch, pair.outputs)
 
 
-def _read(side: WorkerHandle, batch: Batch, outputs: tuple[OutputMeta, ...]) -> list[torch.Tensor]:
+def _read(worker: WorkerHandle, batch: Batch, outputs: tuple[OutputMeta, ...]) -> list[torch.Tensor]:
     return [
-        lay.view(side.memory, block, 1)[0].clone()
+        batch_layout.view(worker.memory, block, 1)[0].clone()
         for block, meta in zip(batch.outputs, outputs, strict=True)
-        if isinstance(block, Block) and (meta.dtype.is_floating_point or meta.dtype.is_complex)
+        if isinstance(block, Block) and _is_floating(meta)
     ]
+
+
+def _is_floating(meta: OutputMeta) -> bool:
+    return meta.dtype.is_floating_point or meta.dtype.is_complex
 
 
 def _largest(found: list[torch.Tensor], reference: list[torch.Tensor]) -> float:

@@ -3,6 +3,6 @@
 In: commands (`passbench.ipc.messages`). Out: fixed-size replies, and outputs in shared memory; the parent believes none
 of it unchecked. Read first: `main.py`.
 
-May import: passbench.ipc, passbench.matching, passbench.checking, passbench.workers, passbench.compilers,
-passbench.contract, passbench.double_precision, storage.
+May import: passbench.ipc, passbench.matching, passbench.compilers, passbench.contract, passbench.double_precision,
+storage.
 """

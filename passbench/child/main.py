@@ -41,8 +41,8 @@ from passbench.ipc.messages import (
     encode_reply,
     read_command,
 )
+from passbench.ipc.spawn import Spawn
 from passbench.matching.rewrite import apply_pass
-from passbench.workers.fork_server import Spawn
 from storage.graph.as_fx import to_module
 from storage.graph.as_json import from_json
 
@@ -60,10 +60,10 @@ class CallFailed(Exception):
 class Worker:
     """Handles commands one by one; state lasts from one `Load` to the next."""
 
-    def __init__(self, device: torch.device, arena_fd: int | None) -> None:
-        self.device, self._arena_fd = device, arena_fd
-        self._arena: shared_memory.Arena | None = None
-        self._made: shared_memory.Made = {}
+    def __init__(self, device: torch.device, shared_fd: int | None) -> None:
+        self.device, self._shared_fd = device, shared_fd
+        self._shared: shared_memory.SharedMemory | None = None
+        self._made: shared_memory.TensorCache = {}
         self._rules: dict[str, list[PassRule]] = {}
         self._call: Callable | None = None
         self._rewritten: tuple[fx.GraphModule, tuple[fx.Node, ...]] | None = None
@@ -104,15 +104,15 @@ class Worker:
 
     def _open(self, command: Open) -> WorkerReply:
         self._forget_all()
-        self._arena = shared_memory.open_handle(command.handle, self._arena_fd)
+        self._shared = shared_memory.open_handle(command.handle, self._shared_fd)
         return WorkerReply(Code.OK)
 
     def _shut(self, command: Shut) -> WorkerReply:
         self._forget_all()
         self._synchronize()
-        if self._arena is not None:
-            self._arena.close()
-            self._arena = None
+        if self._shared is not None:
+            self._shared.close()
+            self._shared = None
         return WorkerReply(Code.OK)
 
     def _warm(self, command: Warm) -> WorkerReply:
@@ -251,7 +251,7 @@ class Worker:
 
     def _inputs(self, batch: Batch) -> list[tuple[torch.Tensor | int, ...]]:
         columns = [
-            shared_memory.tensors_at(self._arena, x, batch.calls, self._made)
+            shared_memory.input_tensors(self._shared, x, batch.calls, self._made)
             if isinstance(x, Block)
             else [x] * batch.calls
             for x in batch.inputs
@@ -264,7 +264,7 @@ class Worker:
         for number, block in enumerate(batch.outputs):
             if block is None:
                 continue
-            places = shared_memory.slots_at(self._arena, block, batch.calls)
+            places = shared_memory.output_views(self._shared, block, batch.calls)
             slots = [places[place] for place in batch.order[first : first + len(outputs)]]
             torch._foreach_copy_(slots, [torch.as_tensor(values[number]) for values in outputs])
         self._synchronize()
@@ -293,7 +293,7 @@ def _limit(spawn: Spawn) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (spawn.memory_bytes, spawn.memory_bytes))
 
 
-def main(spawn: Spawn, commands: int, replies: int, arena_fd: int | None) -> None:
+def main(spawn: Spawn, commands: int, replies: int, shared_fd: int | None) -> None:
     """Serve commands until the parent closes its end."""
     _limit(spawn)
     device = torch.device(spawn.device)
@@ -307,7 +307,7 @@ def main(spawn: Spawn, commands: int, replies: int, arena_fd: int | None) -> Non
         triton_interpreter.untimed_autotuning()
         if "TRITON_INTERPRET" in os.environ:
             triton_interpreter.round_bfloat16_to_nearest()
-    worker = Worker(device, arena_fd)
+    worker = Worker(device, shared_fd)
     gc.freeze()  # collections between calls need not look at torch itself
     for nonce, command in _commands(commands):
         _write(replies, encode_reply(nonce, worker.handle(command)))

@@ -17,7 +17,7 @@ from torch import fx
 from torch.autograd import DeviceType
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from passbench.checking.evidence import Observation
+from passbench.ipc.observation import Observation
 
 
 def observe(

@@ -1,4 +1,4 @@
-"""Where the inputs and outputs of a batch of calls lie in the arenas, and what is written there."""
+"""Where the inputs and outputs of a batch of calls lie in the shared memory, and what is written there."""
 
 import random
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _POISON_FLOAT, _POISON_OTHER = 0xFF, 0xA5  # bytes of a NaN in every floating dt
 
 @dataclass(frozen=True)
 class BatchLayout:
-    """A batch whose inputs lie in bytes [start, middle) of an arena and whose outputs lie in [middle, end)."""
+    """A batch whose inputs lie in bytes [start, middle) of the shared memory and whose outputs lie in [middle, end)."""
 
     batch: Batch
     start: int
@@ -82,7 +82,7 @@ def raw(memory: torch.Tensor, block: Block, calls: int) -> torch.Tensor:
 
 
 def same(one: torch.Tensor, other: torch.Tensor, block: Block, calls: int) -> bool:
-    """Whether a block holds the same bytes in two arenas."""
+    """Whether a block holds the same bytes in two memories."""
     return torch.equal(*(raw(memory, block, calls).view(torch.int64) for memory in (one, other)))  # not byte by byte
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import torch
 
-from passbench.checking.evidence import BYTES as OBSERVED_BYTES
+from passbench.ipc.observation import BYTES as OBSERVED_BYTES
 
 MAX_OUTPUTS = 64
 MAX_DIMS = 8
@@ -66,8 +66,9 @@ class OutputMeta(NamedTuple):
 
 
 class Block(NamedTuple):
-    """One input or output of every call of a batch: they lie at multiples of `step` bytes after `offset` in the arena.
+    """One input or output of every call of a batch.
 
+    They lie in the shared memory, at multiples of `step` bytes after `offset`.
     Shape and stride are in elements; `step` holds the tensor, padded.
     """
 
@@ -93,14 +94,14 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Open:
-    """Map the arena; `handle` is what `arena.Arena.handle` gave."""
+    """Map the shared memory; `handle` is what `shared.SharedMemory.handle` gave."""
 
     handle: tuple
 
 
 @dataclass(frozen=True)
 class Shut:
-    """Let go of the arena: it is about to be replaced."""
+    """Let go of the shared memory: it is about to be replaced."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ Command = Open | Shut | Load | Describe | RunCalls | Observe | Stage | Go | Coll
 class WorkerReply:
     """A child's answer. `index`: the call that failed; `count`: matches of the pass; `device_us`: median of a call
     between CUDA events; `host_us`: mean of the calls after the first, with synchronisation, by the child's own clock;
-    `text`: opaque, for people; `observed`: `evidence.Observation`, encoded."""
+    `text`: opaque, for people; `observed`: `observation.Observation`, encoded."""
 
     code: Code
     index: int = 0

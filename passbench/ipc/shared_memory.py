@@ -34,13 +34,13 @@ def contiguous_stride(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-class CpuArena:
+class CpuSharedMemory:
     """A memfd mapped into this process. `size` in bytes; `fd` None makes a new one."""
 
     def __init__(self, size: int, fd: int | None = None) -> None:
         self.owner = fd is None
         if fd is None:
-            fd = os.memfd_create("passnet-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            fd = os.memfd_create("passnet-shared", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(fd, size)
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEAL_SHRINK | _SEAL_SEAL)
         self.fd, self.size = fd, size
@@ -71,7 +71,7 @@ class CpuArena:
             os.close(self.fd)
 
 
-class CudaArena:
+class CudaSharedMemory:
     """One CUDA allocation of `size` bytes; `handle` given: another process's."""
 
     fd = None
@@ -95,7 +95,7 @@ class CudaArena:
     def grow(self, size: int) -> None:
         """Replace the allocation by one of another size. For the owner, when no child has it open.
 
-        Raises torch.OutOfMemoryError; the arena is of no size then, and can grow again.
+        Raises torch.OutOfMemoryError; the shared memory is of no size then, and can grow again.
         """
         self.close()
         self.__init__(size, self.device)
@@ -107,41 +107,43 @@ class CudaArena:
             (cuda_ipc.free if self.owner else cuda_ipc.detach)(self._start)
 
 
-Arena = CpuArena | CudaArena
+SharedMemory = CpuSharedMemory | CudaSharedMemory
 
 
-def make(size: int, device: torch.device) -> Arena:
-    """A new arena of at least `size` bytes on the device."""
-    return CudaArena(size, device) if device.type == "cuda" else CpuArena(size)
+def make(size: int, device: torch.device) -> SharedMemory:
+    """New shared memory of at least `size` bytes on the device."""
+    return CudaSharedMemory(size, device) if device.type == "cuda" else CpuSharedMemory(size)
 
 
-def open_handle(handle: tuple, fd: int | None) -> Arena:
-    """The arena that another process made; `fd`: the memfd, on the CPU."""
+def open_handle(handle: tuple, fd: int | None) -> SharedMemory:
+    """The shared memory that another process made; `fd`: the memfd, on the CPU."""
     if handle[0] == "cpu":
-        return CpuArena(handle[1], fd=fd)
+        return CpuSharedMemory(handle[1], fd=fd)
     _, size, device, shared = handle
-    return CudaArena(size, torch.device(device), shared)
+    return CudaSharedMemory(size, torch.device(device), shared)
 
 
-Made = dict[tuple, dict[int, torch.Tensor]]
-"""Tensors of an arena, by kind and place. To make one anew takes ten times as long as another handle to it."""
+TensorCache = dict[tuple, dict[int, torch.Tensor]]
+"""Tensors of the shared memory, by kind and place. To make one anew takes ten times as long as another handle to it."""
 
 
-def tensors_at(arena: Arena, block: Block, calls: int, made: Made) -> list[torch.Tensor]:
-    """The tensors of all calls at their places in the arena: no views of another, each alone in its storage. They are
-    new objects every time; their storages are those in `made`, which grows, and is good for one arena."""
-    here = made.setdefault((block.dtype, block.shape, block.stride), {})
+def input_tensors(shared: SharedMemory, block: Block, calls: int, cache: TensorCache) -> list[torch.Tensor]:
+    """The tensors of all calls at their places in the shared memory, each alone in its storage.
+
+    The tensors are new objects every time. Their storages are kept in `cache`, which grows with every new place.
+    """
+    here = cache.setdefault((block.dtype, block.shape, block.stride), {})
     starts = range(block.offset, block.offset + calls * block.step, block.step)
     if missing := [start for start in starts if start not in here]:
         size = extent(block.shape, block.stride) * block.dtype.itemsize
-        empty = torch.empty(0, dtype=block.dtype, device=arena.bytes.device)
+        empty = torch.empty(0, dtype=block.dtype, device=shared.bytes.device)
         for start in missing:
-            here[start] = empty.detach().set_(arena.storage(start, size), 0, block.shape, block.stride)
+            here[start] = empty.detach().set_(shared.storage(start, size), 0, block.shape, block.stride)
     return [here[start].detach() for start in starts]
 
 
-def slots_at(arena: Arena, block: Block, calls: int) -> list[torch.Tensor]:
-    """As `tensors_at` for tensors that are written to alone: views of one."""
-    whole = arena.bytes[block.offset : block.offset + calls * block.step].view(block.dtype)
+def output_views(shared: SharedMemory, block: Block, calls: int) -> list[torch.Tensor]:
+    """As `input_tensors` for tensors that are written to alone: views of one."""
+    whole = shared.bytes[block.offset : block.offset + calls * block.step].view(block.dtype)
     step = block.step // block.dtype.itemsize
     return list(whole.as_strided((calls, *block.shape), (step, *block.stride)).unbind(0))

@@ -3,6 +3,6 @@
 In: both workers, ready to be called. Out: medians, spreads and intervals, with the GPU's state around them. Read first:
 `stopwatch.py`, then `statistics.py`.
 
-May import: passbench.ipc, passbench.inputs, passbench.workers, passbench.checking, passbench.result,
+May import: passbench.ipc, passbench.inputs, passbench.workers, passbench.result,
 passbench.settings, storage.
 """

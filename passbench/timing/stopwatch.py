@@ -2,36 +2,40 @@
 
 import gc
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from passbench.inputs.batch_layout import BatchLayout
 from passbench.inputs.draw import Distribution
 from passbench.ipc.messages import Collect, Go, Stage
-from passbench.result import Timing
+from passbench.result import Timing, VariantFailure
 from passbench.timing import bandwidth, cores
 from passbench.timing.statistics import LEAST_US, Exchange, Pairs, Plan, planned, summarise
-
-if TYPE_CHECKING:
-    from passbench.trial import Trial
+from passbench.workers.worker_pair import WorkerPair
 
 _FIRST_BATCH = 10
 _LEAST_PAIRS = 3
 
 
 class Stopwatch:
-    """Times the trial's variant, whose outputs have been found correct. One use."""
+    """Times one variant, whose outputs have been found correct. For one use.
 
-    def __init__(self, trial: "Trial") -> None:
-        self.trial, self.settings = trial, trial.settings
-        self.sides = (trial.eager, trial.candidate)
-        self.cores = cores.choose(trial.eager.device)
+    `compare` checks the outputs of a timed batch. `observe` looks at calls that are not timed; it is called once, at a
+    random moment of the e2e timing. Both raise VariantFailure.
+    """
+
+    def __init__(self, pair: WorkerPair, compare: Callable[[BatchLayout], None], observe: Callable[[], None]) -> None:
+        self._pair, self._settings = pair, pair.settings
+        self._compare, self._observe = compare, observe
+        self._workers = (pair.eager, pair.candidate)
+        self._cores = cores.choose(pair.device)
 
     def measure(self) -> tuple[Timing, ...]:
-        """Both clocks, "device" on a GPU alone. Raises `trial.Failed`, as every exchange does."""
-        clocks = ["e2e", "device"] if self.trial.eager.device.type == "cuda" else ["e2e"]
+        """Times by both clocks, "device" on a GPU alone. Raises VariantFailure."""
+        clocks = ["e2e", "device"] if self._pair.device.type == "cuda" else ["e2e"]
         collecting = gc.isenabled()
         gc.disable()  # of the parent, whose clock it is; the child's is off too
         try:
-            with cores.pinned(self.cores):
+            with cores.pinned(self._cores):
                 self._pin()
                 size, slowest = self._warm_up()
                 timings = tuple(self._by_clock(clock, size, slowest) for clock in clocks)
@@ -40,82 +44,85 @@ class Stopwatch:
             if collecting:
                 gc.enable()
         self._check_bandwidth(timings)
+        self._pair.layers.note("parent_clock", "late_inputs", "timed_outputs_checked")
         return timings
 
     def _pin(self) -> None:
-        if self.cores is not None:
-            for side in self.sides:
-                side.pin(self.cores.children)
+        if self._cores is not None:
+            for worker in self._workers:
+                worker.pin(self._cores.children)
 
     def _check_pinned(self) -> None:
-        if self.cores is not None and not self.trial.candidate.pinned(self.cores.children):
-            raise self.trial.refuse("affinity: the pass moved its process to another core")
-        if self.cores is not None:
-            for side in self.sides:
-                side.unpin()
+        if self._cores is None:
+            return
+        if not self._pair.candidate.pinned(self._cores.children):
+            raise VariantFailure("rejected", "affinity: the pass moved its process to another core")
+        for worker in self._workers:
+            worker.unpin()
 
     def _check_bandwidth(self, timings: tuple[Timing, ...]) -> None:
         """Nothing that writes its outputs is faster than the memory."""
-        floor = bandwidth.floor_us(self.trial.outputs, self.trial.eager.device)
-        if floor is None or not self.trial.has("bandwidth"):
+        floor = bandwidth.floor_us(self._pair.outputs, self._pair.device)
+        if floor is None or not self._pair.layers.has("bandwidth"):
             return
-        self.trial.on("bandwidth")
+        self._pair.layers.note("bandwidth")
         fastest = min(t.candidate_us for t in timings)
         if fastest < floor:
-            raise self.trial.refuse(f"bandwidth: {fastest:.1f} us a call; writing the outputs alone takes {floor:.1f}")
+            reason = f"bandwidth: {fastest:.1f} us a call; writing the outputs alone takes {floor:.1f}"
+            raise VariantFailure("rejected", reason)
 
     def _warm_up(self) -> tuple[int, float]:
         """Calls in an exchange, and seconds that a call of both sides takes. The last exchange here is of full size:
         caches of memory are as warm then as they will be."""
-        pairs = Pairs()
-        self._pair(pairs, max(2, min(_FIRST_BATCH, self.trial.room())), "e2e")
-        eager, candidate = (side[-1] for side in (pairs.eager, pairs.candidate))
+        pairs, most = Pairs(), self._pair.most_calls()
+        self._time_pair(pairs, max(2, min(_FIRST_BATCH, most)), "e2e")
+        eager, candidate = (exchanges[-1] for exchanges in (pairs.eager, pairs.candidate))
         fastest = max(min(eager.host_us, candidate.host_us), LEAST_US)
         slowest = (eager.total_us + candidate.total_us) / eager.calls / 1e6
-        size = max(2, min(self.trial.room(), math.ceil(self.settings.batch_us / fastest)))
+        size = max(2, min(most, math.ceil(self._settings.batch_us / fastest)))
         while True:
-            self._pair(pairs, size, "e2e")
-            if pairs.calls >= self.settings.warmup or slowest * pairs.calls > self.settings.timing_budget:
+            self._time_pair(pairs, size, "e2e")
+            if pairs.calls >= self._settings.warmup or slowest * pairs.calls > self._settings.timing_budget:
                 return size, slowest
 
     def _by_clock(self, clock: str, size: int, slowest: float) -> Timing:
-        settings, pairs = self.settings, Pairs()
+        settings, pairs = self._settings, Pairs()
         # The device's clock is the cross-check: half as many calls, and no more of them because of noise.
         e2e = clock == "e2e"
         least, calls, share = (settings.pairs, settings.calls, 1) if e2e else (_LEAST_PAIRS, settings.calls / 2, 0.2)
         affordable = max(_LEAST_PAIRS, math.floor(share * settings.timing_budget / (slowest * size)))
         plan = planned(least, math.ceil(calls / size), affordable, settings.repeats)
         plan = plan if e2e else Plan(plan.wanted, plan.wanted, plan.wanted)
-        trusted = not self.trial.has("parent_clock")
-        observed = self.trial.rng.randrange(plan.wanted) if e2e else None
+        trusted = not self._pair.layers.has("parent_clock")
+        observed = self._pair.rng.randrange(plan.wanted) if e2e else None
         for done in range(1, plan.most + 1):
-            self._pair(pairs, size, clock)
+            self._time_pair(pairs, size, clock)
             if done - 1 == observed:
-                self.trial.observe()
+                self._observe()
             if done >= plan.few:
                 timing = summarise(clock, pairs, settings.noise, plan.repeats(done), trusted)
                 if plan.will_do(timing, done, settings.precision):
                     break
         if observed is not None and observed >= done:
-            self.trial.observe()
+            self._observe()
         return timing
 
-    def _pair(self, pairs: Pairs, calls: int, clock: str) -> None:
-        """One exchange of each side on the same fresh inputs, in random order; all outputs are checked afterwards."""
-        trial, settings = self.trial, self.settings
-        layout = trial.draw(calls, trial.outputs, Distribution.NORMAL)
-        seed, timeout = trial.rng.getrandbits(32), settings.call_timeout
-        stage = Stage(layout.batch, trial.outputs, seed, trial.has("output_contract"))
+    def _time_pair(self, pairs: Pairs, calls: int, clock: str) -> None:
+        """One exchange of each worker on the same fresh inputs, in random order; all outputs are checked afterwards."""
+        pair, settings = self._pair, self._settings
+        layout = pair.draw(calls, pair.outputs, Distribution.NORMAL)
+        seed, timeout = pair.rng.getrandbits(32), settings.call_timeout
+        stage = Stage(layout.batch, pair.outputs, seed, pair.layers.has("output_contract"))
         go = Go(clock == "device", seed if settings.protocol == "paper" else None, settings.flush_l2)
-        order = [(trial.eager, pairs.eager), (trial.candidate, pairs.candidate)]
-        trial.rng.shuffle(order)
-        for side, exchanges in order:
-            trial.ask(side, stage, timeout)
-            trial.hand_over(side, layout)  # only now: nothing can be computed ahead of the clock
-            reply, nanoseconds = trial.timed(side, go, timeout)
-            if trial.has("late_inputs"):
-                trial.spoil_inputs(side, layout)
-            trial.ask(side, Collect(), timeout)
+        order = [(pair.eager, pairs.eager), (pair.candidate, pairs.candidate)]
+        pair.rng.shuffle(order)
+        for worker, exchanges in order:
+            pair.ask(worker, stage, timeout)
+            pair.hand_over(worker, layout)  # only now: nothing can be computed ahead of the clock
+            reply, nanoseconds = pair.timed(worker, go, timeout)
+            if pair.layers.has("late_inputs"):
+                pair.spoil_inputs(worker, layout)
+            pair.ask(worker, Collect(), timeout)
             exchanges.append(Exchange(calls, nanoseconds / 1000, reply.host_us, reply.device_us))
-        if trial.has("timed_outputs_checked"):
-            trial.compare(layout, timed=True)
+        if pair.layers.has("timed_outputs_checked"):
+            self._compare(layout)

@@ -20,37 +20,15 @@ import sys
 import tempfile
 import time
 import traceback
-from dataclasses import dataclass
 from pathlib import Path
 
+from passbench.ipc.spawn import Spawn
 from passbench.workers import isolation, process_usage
 
 MESSAGE_BYTES = 1 << 16
 WORD_BYTES = 1024
 STATUS = struct.Struct("<i")
 """What a supervisor reports, twice: the worker's process id (0: none could be started), then its wait status."""
-
-
-@dataclass(frozen=True)
-class Spawn:
-    """A request for a worker. `box` is the directory that it may write to, with its home, temporary files and caches;
-    `environment` replaces the environment; `isolate`: in namespaces of its own, where that works. `memory_bytes` of
-    address space are a process's own limit; `resident_bytes` and `processes` hold for all together.
-
-    With it travel the descriptors of commands, replies, the parent's lifeline, the supervisor's report, the output,
-    and the arena's if it has one.
-    """
-
-    box: str
-    environment: dict[str, str]
-    isolate: bool
-    device: str
-    threads: int
-    memory_bytes: int | None
-    resident_bytes: int
-    processes: int
-    file_bytes: int
-    device_memory_share: float
 
 
 _DESCRIPTORS = 6
@@ -117,7 +95,7 @@ def _why_not_isolated(scratch: Path) -> str:
 def _supervise(spawn: Spawn, fds: list[int], *, isolate: bool) -> None:
     """Start the main, and see to its end; never returns."""
     isolate = isolate and spawn.isolate
-    commands, replies, lifeline, report, output, *arena = fds
+    commands, replies, lifeline, report, output, *memory = fds
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -137,8 +115,8 @@ def _supervise(spawn: Spawn, fds: list[int], *, isolate: bool) -> None:
     if pid == 0:
         for fd in (lifeline, report):
             os.close(fd)
-        _become_worker(spawn, commands, replies, arena[0] if arena else None, isolate)
-    for fd in (commands, replies, *arena):
+        _become_worker(spawn, commands, replies, memory[0] if memory else None, isolate)
+    for fd in (commands, replies, *memory):
         os.close(fd)
     os.write(report, STATUS.pack(pid))
     status, excess = _watch(pid, lifeline, spawn, shared)
@@ -181,7 +159,7 @@ def _end_descendants() -> None:
         time.sleep(_REAP_SECONDS)
 
 
-def _become_worker(spawn: Spawn, commands: int, replies: int, arena: int | None, isolate: bool) -> None:
+def _become_worker(spawn: Spawn, commands: int, replies: int, memory_fd: int | None, isolate: bool) -> None:
     """The worker's process: confined, limited, with its own environment; never returns."""
     from passbench.child import main
 
@@ -197,7 +175,7 @@ def _become_worker(spawn: Spawn, commands: int, replies: int, arena: int | None,
             isolation.confine(box.parent / "dev", [box])
             isolation.drop_privileges()
         os.chdir(box / "work")
-        main.main(spawn, commands, replies, arena)
+        main.main(spawn, commands, replies, memory_fd)
         status = 0
     except SystemExit as error:  # the way out for code under test that asks for it between two commands
         status = error.code if isinstance(error.code, int) else 1

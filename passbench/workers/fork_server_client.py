@@ -10,7 +10,8 @@ import sys
 import threading
 from pathlib import Path
 
-from passbench.workers.fork_server import MESSAGE_BYTES, WORD_BYTES, Spawn
+from passbench.ipc.spawn import Spawn
+from passbench.workers.fork_server import MESSAGE_BYTES, WORD_BYTES
 from storage.errors import PassNetError
 
 _BOOT = """import sys; sys.path[:0] = {path!r}

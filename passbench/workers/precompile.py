@@ -25,7 +25,7 @@ class Job:
     is warmed first, and stays so where there are no variants. A baseline's call may take `patience` times as long as
     when it has the machine to itself."""
 
-    side: WorkerHandle
+    worker: WorkerHandle
     variants: Sequence[Variant]
     compiler: str
     pass_dir: str | None = None
@@ -40,25 +40,25 @@ def together(jobs: Sequence[Job]) -> None:
 
 
 def shared(
-    sides: Sequence[WorkerHandle], variants: Sequence[Variant], compiler: str, progress: Progress | None
+    workers: Sequence[WorkerHandle], variants: Sequence[Variant], compiler: str, progress: Progress | None
 ) -> list[tuple[Variant, str]]:
     """Each variant in whichever worker is free; for workers that share a directory, and the compiler caches in it.
     Returns the variants that were not called, each with the reason."""
     idle: SimpleQueue[WorkerHandle] = SimpleQueue()
-    for side in sides:
-        idle.put(side)
+    for worker in workers:
+        idle.put(worker)
 
     def one(numbered: tuple[int, Variant]) -> list[tuple[Variant, str]]:
-        side = idle.get()
+        worker = idle.get()
         try:
-            missed = _call_all(Job(side, [numbered[1]], compiler, patience=len(sides)))
+            missed = _call_all(Job(worker, [numbered[1]], compiler, patience=len(workers)))
         finally:
-            idle.put(side)
+            idle.put(worker)
         if progress is not None:
             progress(f"{compiler}: compiled {numbered[0]}/{len(variants)}")
         return missed
 
-    with ThreadPoolExecutor(len(sides)) as pool:
+    with ThreadPoolExecutor(len(workers)) as pool:
         return [missed for some in pool.map(one, enumerate(variants, 1)) for missed in some]
 
 
@@ -68,11 +68,11 @@ def _call_all(job: Job) -> list[tuple[Variant, str]]:
     number = 0
     try:
         if job.pass_dir is not None:
-            job.side.ask(Warm(), job.side.settings.first_call_timeout)
+            job.worker.ask(Warm(), job.worker.settings.first_call_timeout)
         for number, variant in enumerate(job.variants):
             if problem := _call_once(job, variant):
                 missed[number] = problem
-                job.side.recover()
+                job.worker.recover()
     except (WorkerDied, WorkerTimeout, torch.OutOfMemoryError) as error:
         missed |= dict.fromkeys(range(number, len(job.variants)), f"{type(error).__name__}: {error}")
     return [(job.variants[number], problem) for number, problem in missed.items()]
@@ -80,22 +80,22 @@ def _call_all(job: Job) -> list[tuple[Variant, str]]:
 
 def _call_once(job: Job, variant: Variant) -> str:
     """What kept the variant from being called; nothing where it was."""
-    side, settings = job.side, job.side.settings
+    worker, settings = job.worker, job.worker.settings
     layout = lay.lay_out(variant.inputs, (), 1, random.Random(0))
-    if layout.end > settings.arena_bytes:
+    if layout.end > settings.shared_bytes:
         return "one call's inputs are larger than PassBench's memory"
-    side.reserve(layout.end)
-    reply = side.ask(Load(to_json(variant.graph), job.compiler, job.pass_dir), settings.load_timeout)
+    worker.reserve(layout.end)
+    reply = worker.ask(Load(to_json(variant.graph), job.compiler, job.pass_dir), settings.load_timeout)
     if reply.code is not Code.OK:
         return _why(reply)
     try:
-        lay.draw(side.memory, layout, variant.inputs, 0, 0, Distribution.NORMAL)
+        lay.draw(worker.memory, layout, variant.inputs, 0, 0, Distribution.NORMAL)
     except InputError as error:
         return str(error)
-    if side.device.type == "cuda":
-        torch.cuda.synchronize(side.device)
+    if worker.device.type == "cuda":
+        torch.cuda.synchronize(worker.device)
     timeout = settings.first_call_timeout * job.patience if job.pass_dir is None else settings.call_timeout
-    reply = side.ask(Describe(layout.batch, 0), timeout)
+    reply = worker.ask(Describe(layout.batch, 0), timeout)
     return "" if reply.code is Code.OK else _why(reply)
 
 

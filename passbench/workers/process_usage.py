@@ -5,16 +5,6 @@ import os
 from pathlib import Path
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_CONTROL_GROUP = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-
-
-def machine_bytes() -> int:
-    """The machine's memory, or the container's where that is less."""
-    least = os.sysconf("SC_PHYS_PAGES") * _PAGE
-    for file in _CONTROL_GROUP:
-        with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
-            least = min(least, int(Path(file).read_text()))
-    return least
 
 
 def excess(pid: int, shared: int, most_bytes: int, most_processes: int) -> str:

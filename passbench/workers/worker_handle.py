@@ -1,5 +1,4 @@
-"""One side of a comparison: a child process, replaced when it is no longer healthy, and the arena that it shares with
-the parent."""
+"""A child process that is replaced when it is no longer healthy, and the memory that it shares with the parent."""
 
 import contextlib
 import os
@@ -21,23 +20,24 @@ _MOST_IDLE = 512 << 20
 
 
 class WorkerHandle:
-    """A worker and its arena. `box` holds the worker's files and compiler caches; they outlive a replacement."""
+    """A worker and the memory that it shares with the parent. `box` holds its files and compiler caches, which outlive
+    a replacement."""
 
     def __init__(self, device: torch.device, settings: Settings, launcher: Launcher, box: Path) -> None:
         self.device, self.settings, self.launcher, self.box = device, settings, launcher, box
-        self.arena = shared_memory.make(_FIRST_BYTES[device.type], device)
+        self.shared = shared_memory.make(_FIRST_BYTES[device.type], device)
         self._process: Process | None = None
-        self._opened = 0  # arena size that the process has mapped
+        self._opened = 0  # bytes of shared memory that the process has mapped
 
     @property
     def memory(self) -> torch.Tensor:
-        """The arena as a flat tensor of bytes."""
-        return self.arena.bytes
+        """The shared memory as a flat tensor of bytes."""
+        return self.shared.bytes
 
     def start(self) -> None:
         """Start the worker if there is none alive; returns at once."""
         if self._process is None or not self._process.alive:
-            self._process = Process(self.device, self.settings, self.launcher, self.box, self.arena.fd)
+            self._process = Process(self.device, self.settings, self.launcher, self.box, self.shared.fd)
             self._opened = 0
 
     def stop(self) -> None:
@@ -76,19 +76,19 @@ class WorkerHandle:
         self.box = box
 
     def reserve(self, size: int) -> None:
-        """Make the arena at least `size` bytes."""
-        if size > self.arena.size:
+        """Make the shared memory at least `size` bytes."""
+        if size > self.shared.size:
             self._shut()
-            self.arena.grow(max(size, min(2 * self.arena.size, size + _MOST_AHEAD)))
+            self.shared.grow(max(size, min(2 * self.shared.size, size + _MOST_AHEAD)))
 
     def shrink(self) -> None:
-        """Give back an arena that has become large; for a side whose worker has been stopped."""
-        if self.arena.size > _MOST_IDLE:
-            self.arena.close()
-            self.arena = shared_memory.make(_FIRST_BYTES[self.device.type], self.device)
+        """Replace shared memory that has become large by a small one; for a worker that has been stopped."""
+        if self.shared.size > _MOST_IDLE:
+            self.shared.close()
+            self.shared = shared_memory.make(_FIRST_BYTES[self.device.type], self.device)
 
     def _shut(self) -> None:
-        """Have the worker let go of the arena; one that cannot is replaced."""
+        """Have the worker let go of the shared memory; one that cannot is replaced."""
         if self._process is not None and self._process.alive and self._opened:
             self._opened = 0
             with contextlib.suppress(WorkerDied, WorkerTimeout):
@@ -96,17 +96,17 @@ class WorkerHandle:
                     self.stop()
 
     def ask(self, command: Command, timeout: float) -> WorkerReply:
-        """Ask the worker, started and with the arena open. Raises WorkerDied and WorkerTimeout."""
+        """Ask the worker, started and with the shared memory open. Raises WorkerDied and WorkerTimeout."""
         return self.timed(command, timeout)[0]
 
     def timed(self, command: Command, timeout: float, *, spin: bool = False) -> tuple[WorkerReply, int]:
         """As `ask`, with the nanoseconds that the exchange took; see `Process.timed`."""
         self.start()
-        if self._opened != self.arena.size:
-            reply = self._process.ask(Open(self.arena.handle), self.settings.load_timeout)
+        if self._opened != self.shared.size:
+            reply = self._process.ask(Open(self.shared.handle), self.settings.load_timeout)
             if reply.code is not Code.OK:
                 raise self._process.give_up(f"the worker cannot open shared memory: {reply.text}")
-            self._opened = self.arena.size
+            self._opened = self.shared.size
         return self._process.timed(command, timeout, spin=spin)
 
     def pin(self, cores: set[int]) -> None:
@@ -126,6 +126,6 @@ class WorkerHandle:
             return True
 
     def close(self) -> None:
-        """End the worker and let go of the arena."""
+        """End the worker and let go of the shared memory."""
         self.stop()
-        self.arena.close()
+        self.shared.close()

@@ -14,8 +14,9 @@ import torch
 
 from passbench.ipc import messages
 from passbench.ipc.messages import Command, WorkerReply
+from passbench.ipc.spawn import Spawn
 from passbench.settings import Settings
-from passbench.workers.fork_server import STATUS, Spawn
+from passbench.workers.fork_server import STATUS
 from passbench.workers.fork_server_client import Launcher, environment
 
 _SIGNALS = {s.value: s.name for s in signal.Signals}
@@ -40,11 +41,11 @@ class Process:
     """One child. Not for several threads at once.
 
     `box` is a directory of the child's own, the only one that it may write to: its working directory, home, temporary
-    files and compiler caches. `arena` is the descriptor of the arena on the CPU.
+    files and compiler caches. `memory_fd` is the descriptor of the shared memory on the CPU.
     """
 
     def __init__(
-        self, device: torch.device, settings: Settings, launcher: Launcher, box: Path, arena: int | None = None
+        self, device: torch.device, settings: Settings, launcher: Launcher, box: Path, memory_fd: int | None = None
     ) -> None:
         self._settings, self._launcher = settings, launcher
         for name in OWN_FILES:
@@ -70,7 +71,7 @@ class Process:
             settings.device_memory_share,
         )
         try:
-            launcher.spawn(request, theirs if arena is None else (*theirs, arena))
+            launcher.spawn(request, theirs if memory_fd is None else (*theirs, memory_fd))
         finally:
             for fd in theirs:
                 os.close(fd)

@@ -190,7 +190,7 @@ def test_where_eager_fails_nothing_is_scored(bench):
     results = list(bench.run(what, "eager"))
     assert [r.status for r in results] == ["runtime_error", "runtime_error", "runtime_error", "ok"]
     assert all(r.error_code is None and r.reason.startswith(EAGER_FAILED) for r in results[:3])
-    assert "arena_bytes" in results[1].reason and "input x: no values lie in [nan, 1.0]" in results[2].reason
+    assert "shared_bytes" in results[1].reason and "input x: no values lie in [nan, 1.0]" in results[2].reason
     bench.prepare([(what, PASSES / "add_relu")])  # leaves them to `run`
     assert [r.status for r in bench.run(what, "pass", PASSES / "add_relu")] == [r.status for r in results]
     rows = [r.to_row(run="r", author="a") for r in results]

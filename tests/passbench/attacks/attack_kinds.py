@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from passbench.layers import REMOVABLE_LAYERS
 from passbench.result import VariantResult
-from passbench.settings import REMOVABLE_LAYERS
 from storage.records import Sample
 
 SUPPORT = Path(__file__).parents[2] / "support"

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import fx
 
-from passbench.checking.evidence import BYTES, MAX_NAMES, NAME_BYTES, OPERATORS, Observation, jit_functions, judge
+from passbench.checking.evidence import OPERATORS, jit_functions, judge
 from passbench.child.observe import between_marks, observe
 from passbench.child.triton_interpreter import untimed_autotuning
 from passbench.contract import PassFiles, load_rules, read_pass_dir
+from passbench.ipc.observation import BYTES, MAX_NAMES, NAME_BYTES, Observation
 from passbench.matching.rewrite import apply_pass
 from passbench.policy import allowlists
 from tests.passbench.samples import PASSES, fx_graph

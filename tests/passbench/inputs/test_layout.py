@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from passbench.inputs import batch_layout as lay
 from passbench.inputs.draw import Distribution
 from passbench.ipc.messages import Block, OutputKind, OutputMeta
-from passbench.ipc.shared_memory import ALIGNMENT, CpuArena, extent, open_handle, slots_at, tensors_at
+from passbench.ipc.shared_memory import ALIGNMENT, CpuSharedMemory, extent, input_tensors, open_handle, output_views
 from storage.records import Input
 from tests.passbench.samples import spec
 
@@ -40,36 +40,36 @@ def test_starts_move():
 
 @pytest.mark.parametrize("stride", [(4, 1), (1, 3), (0, 1), (8, 2)])
 def test_both_sides_see_the_same_tensors_each_alone_in_its_storage(stride):
-    arena = CpuArena(1 << 16)
-    other = open_handle(arena.handle, arena.fd)
+    shared = CpuSharedMemory(1 << 16)
+    other = open_handle(shared.handle, shared.fd)
     one = (Input("x", "input", "float32", (3, 4), stride),)
     layout = lay.lay_out(one, (OUT,), 2, random.Random(0))
-    lay.draw(arena.bytes, layout, one, 0, 0, Distribution.NORMAL)
+    lay.draw(shared.bytes, layout, one, 0, 0, Distribution.NORMAL)
     (block,), (slot,) = layout.batch.inputs, layout.batch.outputs
-    first, second = tensors_at(other, block, 2, {})
+    first, second = input_tensors(other, block, 2, {})
     assert (first.shape, first.stride()) == ((3, 4), stride)
-    assert torch.equal(torch.stack([first, second]), lay.view(arena.bytes, block, 2))
+    assert torch.equal(torch.stack([first, second]), lay.view(shared.bytes, block, 2))
     assert not torch.equal(first, second)
     assert not first._is_view() and first.storage_offset() == 0
     assert first.untyped_storage().nbytes() == extent((3, 4), stride) * 4
-    lay.poison(arena.bytes, (slot,), 2)
-    assert lay.poisoned(arena.bytes, slot, 2).all() and torch.isnan(lay.view(arena.bytes, slot, 2)).all()
-    slots_at(other, slot, 2)[1].fill_(2)
-    assert lay.view(arena.bytes, slot, 2)[1].eq(2).all()
-    assert lay.poisoned(arena.bytes, slot, 2).tolist() == [True, False]
-    arena.close()
+    lay.poison(shared.bytes, (slot,), 2)
+    assert lay.poisoned(shared.bytes, slot, 2).all() and torch.isnan(lay.view(shared.bytes, slot, 2)).all()
+    output_views(other, slot, 2)[1].fill_(2)
+    assert lay.view(shared.bytes, slot, 2)[1].eq(2).all()
+    assert lay.poisoned(shared.bytes, slot, 2).tolist() == [True, False]
+    shared.close()
 
 
 def test_what_a_call_does_to_its_tensors_does_not_reach_the_next_call():
-    arena, made = CpuArena(1 << 16), {}
+    shared, made = CpuSharedMemory(1 << 16), {}
     block = Block(512, 512, torch.float32, (3, 4), (4, 1))
-    (first,) = tensors_at(arena, block, 1, made)
+    (first,) = input_tensors(shared, block, 1, made)
     first.fill_(1).unsqueeze_(0).set_(torch.ones(7))
-    (second,) = tensors_at(arena, block, 1, made)
+    (second,) = input_tensors(shared, block, 1, made)
     assert second is not first and second.shape == (3, 4) and second.eq(1).all()
-    (again,) = tensors_at(arena, block._replace(shape=(4, 3), stride=(3, 1)), 1, made)
+    (again,) = input_tensors(shared, block._replace(shape=(4, 3), stride=(3, 1)), 1, made)
     assert again.shape == (4, 3) and again.data_ptr() == second.data_ptr()
-    arena.close()
+    shared.close()
 
 
 def test_every_draw_is_another_and_the_same_draw_the_same():
@@ -85,19 +85,19 @@ def test_every_draw_is_another_and_the_same_draw_the_same():
     assert len({tuple(row.tolist()) for row in values}) == 9
 
 
-def test_an_arena_grows_and_cannot_be_cut_short():
-    arena = CpuArena(4096)
-    arena.bytes[:4] = 7
-    arena.grow(1 << 20)
-    assert arena.bytes.numel() == 1 << 20 and arena.bytes[3] == 7
+def test_shared_memory_grows_and_cannot_be_cut_short():
+    shared = CpuSharedMemory(4096)
+    shared.bytes[:4] = 7
+    shared.grow(1 << 20)
+    assert shared.bytes.numel() == 1 << 20 and shared.bytes[3] == 7
     with pytest.raises(PermissionError):
-        os.ftruncate(arena.fd, 0)
-    arena.close()
+        os.ftruncate(shared.fd, 0)
+    shared.close()
 
 
 def test_without_elements():
-    arena = CpuArena(4096)
+    shared = CpuSharedMemory(4096)
     block = Block(0, ALIGNMENT, torch.float32, (0, 3), (3, 1))
-    assert [t.shape for t in tensors_at(arena, block, 2, {})] == [(0, 3), (0, 3)]
-    assert not lay.poisoned(arena.bytes, block, 2).any()
-    arena.close()
+    assert [t.shape for t in input_tensors(shared, block, 2, {})] == [(0, 3), (0, 3)]
+    assert not lay.poisoned(shared.bytes, block, 2).any()
+    shared.close()

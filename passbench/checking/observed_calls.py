@@ -1,0 +1,32 @@
+"""Calls of a pass that are observed instead of timed: what ran inside its replacements is judged."""
+
+from passbench.checking.evidence import judge
+from passbench.contract import PassFiles
+from passbench.inputs.draw import Distribution
+from passbench.ipc.messages import Observe
+from passbench.ipc.observation import Observation
+from passbench.result import VariantFailure
+from passbench.workers.worker_pair import WorkerPair
+
+_CALLS = 6
+
+
+def observe(pair: WorkerPair, files: PassFiles) -> None:
+    """Refuse a pass that does something else than its sources say, or not the same in every call.
+
+    The trial asks for this once before the timing and once at a random moment in it. `files` are the pass's validated
+    sources. Raises VariantFailure with status "rejected".
+    """
+    if not pair.layers.has("evidence"):
+        return
+    layout = pair.draw(min(_CALLS, pair.most_calls()), pair.outputs, Distribution.NORMAL)
+    pair.hand_over(pair.candidate, layout)
+    command = Observe(layout.batch, pair.rng.getrandbits(32))
+    reply = pair.ask(pair.candidate, command, pair.settings.first_call_timeout)
+    try:
+        reason = judge(Observation.decode(reply.observed), files)
+    except ValueError as error:
+        reason = f"evidence_forged: {error}"
+    if reason:
+        raise VariantFailure("rejected", reason)
+    pair.layers.note("evidence")

@@ -1,0 +1,129 @@
+"""Eager's worker and the candidate's for one variant: both get the same fresh inputs, and answer commands."""
+
+import random
+
+import torch
+
+from passbench.inputs import batch_layout
+from passbench.inputs.batch_layout import BatchLayout
+from passbench.inputs.draw import Distribution, InputError
+from passbench.ipc.messages import Code, Command, Describe, Go, OutputMeta, WorkerReply
+from passbench.layers import Layers
+from passbench.result import EAGER_FAILED, VariantFailure
+from passbench.settings import Settings
+from passbench.workers.worker_handle import WorkerHandle
+from passbench.workers.worker_process import WorkerDied, WorkerTimeout
+from storage.records import Variant
+
+_STATUS = {
+    Code.NO_MATCH: "no_match",
+    Code.COMPILE_ERROR: "compile_error",
+    Code.RUNTIME_ERROR: "runtime_error",
+    Code.BAD_OUTPUT: "runtime_error",
+}
+
+
+class WorkerPair:
+    """The two workers of one variant, their inputs, and the exchanges with them.
+
+    Inputs are drawn into `drawn`, memory that no child sees, and copied from there to each worker. `outputs` describes
+    eager's outputs; it is empty until `describe`. `draws` counts the batches that were drawn.
+    """
+
+    def __init__(
+        self,
+        variant: Variant,
+        eager: WorkerHandle,
+        candidate: WorkerHandle,
+        settings: Settings,
+        seed: int,
+        layers: Layers,
+    ) -> None:
+        self.variant, self.eager, self.candidate = variant, eager, candidate
+        self.settings, self.seed, self.layers = settings, seed, layers
+        self.device = eager.device
+        self.rng = random.Random(seed)
+        self.drawn = torch.empty(0, dtype=torch.uint8, device=self.device)
+        self.draws = 0
+        self.outputs: tuple[OutputMeta, ...] = ()
+
+    def describe(self) -> None:
+        """Learn `outputs` from a call of eager's worker, which has loaded the graph. Raises VariantFailure if it fails,
+        or if one call does not fit into the memory that the settings allow."""
+        self._check_size(())
+        layout = self.draw(1, (), Distribution.NORMAL)
+        self.hand_over(self.eager, layout)
+        outputs = self.ask(self.eager, Describe(layout.batch, 0), self.settings.first_call_timeout).outputs
+        self._check_size(outputs)
+        self.outputs = outputs
+
+    def _check_size(self, outputs: tuple[OutputMeta, ...]) -> None:
+        needed = batch_layout.call_bytes(self.variant.inputs, outputs)
+        if needed > self.settings.shared_bytes:
+            gib, limit = needed / 2**30, self.settings.shared_bytes / 2**30
+            reason = f"{EAGER_FAILED}: one call takes {gib:.2f} GiB; Settings.shared_bytes allows {limit:.2f}"
+            raise VariantFailure("runtime_error", reason, eager=True)
+
+    def most_calls(self) -> int:
+        """How many calls fit into one exchange."""
+        limit = min(self.settings.shared_bytes, self.settings.batch_bytes)
+        call_bytes = batch_layout.call_bytes(self.variant.inputs, self.outputs)
+        return max(1, min(self.settings.batch, limit // max(1, call_bytes)))
+
+    def draw(self, calls: int, outputs: tuple[OutputMeta, ...], how: Distribution) -> BatchLayout:
+        """Lay out a batch of calls and draw fresh inputs for it into `drawn`. `hand_over` gives them to a worker.
+
+        Raises VariantFailure if the record of an input says nothing that values could be drawn from.
+        """
+        fresh = self.layers.has("fresh_inputs")
+        rng = self.rng if fresh else random.Random(0)
+        layout = batch_layout.lay_out(self.variant.inputs, outputs, calls, rng)
+        if layout.middle > self.drawn.numel():
+            self.drawn = torch.empty(layout.middle, dtype=torch.uint8, device=self.device)
+        try:
+            batch_layout.draw(self.drawn, layout, self.variant.inputs, self.seed, self.draws if fresh else 0, how)
+        except InputError as error:
+            raise VariantFailure.of(str(error), "runtime_error", eager=True) from None
+        self.draws += 1
+        for worker in (self.eager, self.candidate):
+            worker.reserve(layout.end)
+        return layout
+
+    def hand_over(self, worker: WorkerHandle, layout: BatchLayout) -> None:
+        """Copy the drawn inputs into a worker's memory, and poison the places of its outputs."""
+        inputs = slice(layout.start, layout.middle)
+        worker.memory[inputs].copy_(self.drawn[inputs])
+        if self.layers.has("poisoned_outputs"):
+            batch_layout.poison(worker.memory, layout.batch.outputs, layout.batch.calls)
+        self._synchronize()
+
+    def spoil_inputs(self, worker: WorkerHandle, layout: BatchLayout) -> None:
+        """Overwrite the inputs before outputs are collected: work that was put off until then computes from NaN.
+
+        Inputs whose memory eager's outputs share are left.
+        """
+        shared = {meta.aliases for meta in self.outputs}
+        blocks = tuple(x for n, x in enumerate(layout.batch.inputs) if n not in shared)
+        batch_layout.poison(worker.memory, blocks, layout.batch.calls)
+        self._synchronize()
+
+    def ask(self, worker: WorkerHandle, command: Command, timeout: float) -> WorkerReply:
+        """Send a command and return the reply. Raises VariantFailure on every reply but OK."""
+        return self.timed(worker, command, timeout)[0]
+
+    def timed(self, worker: WorkerHandle, command: Command, timeout: float) -> tuple[WorkerReply, int]:
+        """As `ask`, with the nanoseconds that it took. The reply to a `Go` is waited for without sleeping."""
+        eager = worker is self.eager
+        try:
+            reply, nanoseconds = worker.timed(command, timeout, spin=isinstance(command, Go))
+        except WorkerTimeout as error:
+            raise VariantFailure.of(str(error), "timeout", eager=eager) from None
+        except WorkerDied as error:
+            raise VariantFailure.of(str(error), "runtime_error", eager=eager) from None
+        if reply.code is not Code.OK:
+            raise VariantFailure.of(reply.text or reply.code.name, _STATUS[reply.code], eager=eager)
+        return reply, nanoseconds
+
+    def _synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
