@@ -1,9 +1,9 @@
 """The canonical form of a graph: one record for all orders in which the same ops, wired the same way, can be listed.
 
-Ops are numbered depth first from the outputs, arguments in order, which is exact because arguments and outputs are
-ordered. Changes to memory are wired too: an op comes after the changes that it sees and before those that it must not
-see (`dedup.memory_order`). Inputs are numbered as they are met. Ops that neither lead to an output nor change an input
-are dropped, and so are inputs that nothing reads: they are no part of what the subgraph computes.
+A walk from the outputs numbers the ops: depth first, arguments in order. Outputs and arguments have an order, so the
+walk is the same however the ops were listed. Changes to memory count as wiring too: an op comes after the changes that it
+sees and before those that it must not see (`dedup.memory_order`). Inputs are numbered as the walk meets them. An op
+that neither leads to an output nor changes an input is dropped, and so is an input that nothing reads.
 """
 
 import hashlib
@@ -62,7 +62,7 @@ def _with_numbers(value: Value, numbers: dict[int, Ref]) -> Value:
 
 
 def _traverse(graph: Graph, read: list[list[int]]) -> tuple[list[int], list[int]]:
-    """Inputs in the order in which a depth-first walk from the outputs meets them, ops in the order in which it leaves
+    """Inputs and ops in canonical order: inputs as a depth-first walk from the outputs meets them, ops as it leaves
     them."""
     count = graph.inputs
     met: dict[int, None] = {}
@@ -139,8 +139,8 @@ def _traverse_in_order(graph: Graph, read: list[list[int]], constraints: MemoryO
 
 
 def _digests(graph: Graph, constraints: MemoryOrder, inputs: Mapping[int, None]) -> list[str]:
-    """For each op a hash of everything that leads to it (Merkle 1987). It orders changes of inputs that no output leads
-    to; among equal ones the order makes no difference to what is computed."""
+    """For each op a hash of everything that leads to it (Merkle 1987). Changes of inputs that no output leads to are
+    sorted by it. Equal hashes are equal computations, so their order does not matter."""
     numbers = {value: number for number, value in enumerate(inputs)}
     digests = [f"input {numbers.get(value, '')}" for value in range(graph.inputs)]
     for op, seen in zip(graph.ops, constraints.after, strict=True):
@@ -152,8 +152,8 @@ def _digests(graph: Graph, constraints: MemoryOrder, inputs: Mapping[int, None])
 
 
 def _in_running_order(graph: Graph, read: list[list[int]], constraints: MemoryOrder, ops: list[int]) -> list[int]:
-    """The ops with each change after the last read of what it changes; otherwise as they are (topological order with
-    the smallest number first: Kahn 1962)."""
+    """The ops in an order that can run: each change comes after the last read of what it changes. Otherwise the order
+    stays (topological order with the smallest number first: Kahn 1962)."""
     rank = {op: number for number, op in enumerate(ops)}
     if not any(constraints.unread[op] for op in ops):
         return ops

@@ -16,7 +16,7 @@ MEMORY_MB = 1024
 
 
 class Engine:
-    """One connection; use it as a context manager. Raises nothing of its own: a disk that is full is DuckDB's error."""
+    """One connection; use it as a context manager. DuckDB's errors are raised as they are, that of a full disk too."""
 
     def __init__(self, scratch: Path | None = None, memory_mb: int = MEMORY_MB, threads: int | None = None) -> None:
         """`scratch` is a directory for tables and spilled queries; None keeps all in memory, for small inputs."""

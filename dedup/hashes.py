@@ -35,10 +35,10 @@ def variant_hash(graph: Graph, inputs: Sequence[Input]) -> str:
 
 
 def base_hash(variant: Variant) -> str:
-    """Identity of a subgraph before it is varied: of what `extraction.varying.vary` would make the same variants of.
+    """Identity of a subgraph before it is varied: `extraction.varying.vary` makes the same variants of equal ones.
 
-    Graph with its expressions, inputs with dtype, shape, stride and their expressions, and the sizes of the symbols
-    that they name.
+    Hashed are the graph with its expressions; dtype, shape, stride and their expressions of each input; and the sizes
+    of the symbols that these name.
     """
     form = canonical(variant.graph)
     return _base_hash(to_json(form.graph), form, variant)
@@ -62,7 +62,7 @@ def identify(variant: Variant) -> Variant:
 def identify_base(variant: Variant) -> Variant:
     """A subgraph before it is varied in canonical form, with its base hash as its variant hash.
 
-    It has neither source text nor graph and family hash: it is no row of a dataset, only each of its variants is.
+    The result has no source text and no graph or family hash. It is not a row of a dataset; its variants are.
     """
     form = canonical(variant.graph)
     identity = _base_hash(to_json(form.graph), form, variant)

@@ -62,7 +62,7 @@ def choose_samples(
     """Groups the unique variants of a relation by category and family, and puts each group in train or eval.
 
     `earlier_eval` are the families that were in eval in an earlier version, by hash, with their reasons: they stay
-    there, for the same reason. No family is in both splits, also not in different categories.
+    there, for the same reason. No family is in both splits, not even in different categories.
     `sample_batches` then yields the samples from the engine.
     """
     engine.run(_FAMILIES.format(relation=relation))

@@ -1,6 +1,6 @@
 """Rows in the order of their hashes, more of them than fit in memory: a bucket sort through files.
 
-The keys are hashes, so equal ranges of them hold about equally many rows; each range goes to a file of its own, which
+The keys are hashes, so equal ranges of them hold about equally many rows. Each range goes to a file of its own, which
 is small enough to be sorted in memory.
 """
 

@@ -1,8 +1,9 @@
 """Which families are for evaluation: those that together cover the op transitions of the corpus, rare ones first.
 
-Coverage with weights is submodular, so the greedy choice is within 1 − 1/e of the best (Nemhauser, Wolsey and Fisher
-1978), and gains only fall, so they are recomputed lazily (Minoux 1978). A transition that is covered already counts
-half as much each time, which spreads what is left over everything.
+Weighted coverage is submodular: a family adds less, the more is covered already. So the greedy choice is within 1 − 1/e
+of the best (Nemhauser, Wolsey and Fisher 1978), and only the gain of the family that looks best needs recomputing
+(Minoux 1978). Each time that a transition is covered again it counts half as much, which spreads the choice over the
+corpus.
 """
 
 import hashlib
@@ -52,8 +53,9 @@ def choose(
     """The families for evaluation, each with the reason.
 
     Categories are served in the order of `quotas`. A category gives at most its quota, and at most `share` of its
-    families (but one of two), unless families of `earlier` are more: they always stay. A family counts in every
-    category in which it stands, and is not chosen where one of them is full. Ties fall by a hash of seed and family.
+    families (one, if it has two). Families of `earlier` always stay, even if they are more. A family that stands in
+    several categories counts in each of them, and is not chosen if one of them is full. A hash of seed and family
+    breaks ties.
     """
     places: dict[str, list[str]] = {}
     for candidate in candidates:

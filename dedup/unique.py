@@ -1,7 +1,7 @@
 """Each variant once: duplicates merge, and the row says how often and where it stood.
 
-Variants of one category with the same variant hash merge. What the hash leaves out (roles, ranges, kernels) is taken
-from the one with the first source in order of model, start and end; occurrences are summed. The order in which variants
+Variants of one category with the same variant hash merge. What the hash leaves out (roles, ranges, kernels) comes
+from the variant whose source is first by model, start and end. Occurrences are summed. The order in which variants
 come, and the files and batches in which they come, do not matter.
 """
 

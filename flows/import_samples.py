@@ -200,7 +200,7 @@ def _nothing(directory: Path, imported: Imported) -> str:
     if imported.failures:
         path, cause, message = imported.failures[0]
         return f"no graph below {directory} can be imported; {path}: {cause}: {message}"
-    return f"{directory} has no sample directory; one has graph_list.txt and graphs/ (DESIGN section 8)"
+    return f"{directory} has no sample directory; one has graph_list.txt and graphs/ (docs/design.md)"
 
 
 def import_text(done: dict) -> str:

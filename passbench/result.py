@@ -10,7 +10,7 @@ import triton
 
 STATUSES = ("ok", "wrong", "runtime_error", "compile_error", "no_match", "rejected", "timeout")
 ERROR_CODES = {"wrong": 1, "runtime_error": 2, "compile_error": 3}
-"""Error codes of DESIGN section 5, Score; other failures are never tolerated and have none."""
+"""Error codes of docs/scores.md; other failures are never tolerated and have none."""
 
 EAGER_FAILED = "eager failed"
 """Start of the reason of a variant on which eager itself fails: it says nothing about the pass, has no error code

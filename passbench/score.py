@@ -1,4 +1,4 @@
-"""Scores of a set of variants: S_t, ES_t, the aggregate score, fast_p and pass@k (DESIGN section 5, Score).
+"""Scores of a set of variants: S_t, ES_t, the aggregate score, fast_p and pass@k (docs/scores.md).
 
 `level` and `aggregate_of` compute each score by the aggregate formula and over variants, and compare. What a run's page
 shows beside them is in `passbench.scoring.summary`; attempts are in `passbench.scoring.attempts`.
@@ -101,7 +101,7 @@ def error_aware_rectified_speedup(outcome: ScoredVariant, t: int, p: float = 0.0
 
 @dataclass(frozen=True)
 class Level:
-    """One line of the score table; names as in DESIGN section 5."""
+    """One line of the score table; names as in docs/scores.md."""
 
     t: int
     s_t: float
@@ -155,7 +155,7 @@ def score_table(outcomes: Sequence[ScoredVariant], p: float = 0.0, b: float = B)
 
 
 def aggregate(table: Iterable[Level]) -> float:
-    """AS = exp(sum_t w_t ln ES_t), weights normalised to sum to 1 (DESIGN section 5)."""
+    """AS = exp(sum_t w_t ln ES_t), weights normalised to sum to 1 (docs/scores.md)."""
     return math.exp(math.fsum(_WEIGHTS[line.t] * math.log(line.es_t) for line in table) / _TOTAL_WEIGHT)
 
 

@@ -57,7 +57,7 @@ class Settings:
 
     def resolved(self, device: torch.device) -> Self:
         """A copy without `None`: at least 100 timed calls on a GPU, a handful on the CPU, whose times mean nothing
-        (DESIGN section 5, Time)."""
+        (docs/design.md, "Time")."""
         defaults = _CUDA if device.type == "cuda" else _CPU
         defaults = defaults | {"host_memory_bytes": machine_bytes() // 2}
         return replace(self, **{name: value for name, value in defaults.items() if getattr(self, name) is None})

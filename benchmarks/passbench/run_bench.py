@@ -224,7 +224,7 @@ def summary(version: Version, rows: list[dict], names: list[str], seconds: dict)
     text = [
         f"{device}; {libraries}; dataset digest {version.manifest.digest[:12]}.",
         "",
-        "Speedups: geometric means over variants that ran, eager / candidate, of medians. ES and AS: DESIGN section 5.",
+        "Speedups: geometric means over variants that ran, eager / candidate, of medians. ES and AS: docs/scores.md.",
         "",
         "| author | category | samples | variants | ok | t_min <= -5 | e2e | device | below eager | ES_-5 | AS e2e | "
         "AS device |",

@@ -1,4 +1,4 @@
-"""When two outputs agree: the tolerance ladder of DESIGN section 5, Compare.
+"""When two outputs agree: the tolerance ladder of docs/design.md, "Compare".
 
 At level t, |a - b| <= atol(t) + rtol(t) * |b| with atol(t) = 10^t and rtol(t) = 10^(k t), k by dtype.
 """

@@ -1,4 +1,4 @@
-"""Statistics of timed exchanges: medians, spread, confidence (DESIGN section 5, Time)."""
+"""Statistics of timed exchanges: medians, spread, confidence (docs/design.md, "Time")."""
 
 import math
 from collections.abc import Sequence

@@ -23,7 +23,7 @@ from storage.records import Variant
 
 ATOL = 1e-5
 RTOL = {torch.float32: 1.3e-6, torch.float16: 1e-3, torch.bfloat16: 1.6e-2, torch.float64: 1e-7}
-"""Tolerances of DESIGN.md, section 5, at t = -5."""
+"""Tolerances of docs/design.md at t = -5."""
 
 
 def rules_of(directory: Path) -> list[PassRule]:

@@ -178,7 +178,7 @@ ATTACKS: tuple[Attack, ...] = (
         "all_zeros",
         on.unit_add_relu,
         (Step("comparison", ("ok",), least=0, most=1),),
-        "right at no level below 0; levels 0 and 1 are DESIGN's, and so loose",
+        "right at no level below 0; levels 0 and 1 are the design's, and so loose",
     ),
     Attack(
         "reused_output",

@@ -1,0 +1,93 @@
+"""What the documents name is there: files, modules, functions, commands. Docstrings are documents too."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TOPS = "flows|agent|passbench|extraction|dedup|storage|passnet|benchmarks|notebooks|tests|docs"
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "benchmarks").rglob("README.md")])
+SOURCES = sorted(path for top in TOPS.split("|") for path in (ROOT / top).rglob("*.py"))
+
+ABSENT = {"docs/integrity.md", "docs/writing-a-pass.md"}
+"""Pages that are being written; to become empty."""
+
+
+def named_paths(text: str) -> set[str]:
+    """Paths from the root of the repository that a text names in backticks or as an argument of python3."""
+    found = re.findall(rf"`((?:{TOPS})/[\w./\-]*)`|python3? ((?:{TOPS})/[\w./\-]*)", text)
+    return {path.rstrip("./") for pair in found for path in pair if path}
+
+
+def named_modules(text: str) -> set[str]:
+    """Dotted names below the rooms that a text names in backticks or runs with `python -m`."""
+    found = re.findall(rf"`((?:{TOPS})(?:\.\w+)+)`|-m ((?:{TOPS})(?:\.\w+)+)", text)
+    return {name for pair in found for name in pair if name}
+
+
+@cache
+def members(path: Path) -> set[str]:
+    """Names that a module defines or imports, and attributes of its classes as `Class.name`."""
+    found = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for name in defined(node):
+            found.add(name)
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{name}" for inner in node.body for name in defined(inner)}
+    return found
+
+
+def defined(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return [n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)]
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return [(alias.asname or alias.name).split(".")[0] for alias in node.names]
+    return []
+
+
+def exists(name: str) -> bool:
+    """Whether a dotted name is a module, a package, or something that one of them defines."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        place = ROOT.joinpath(*parts[:end])
+        module = place.with_suffix(".py") if place.with_suffix(".py").exists() else place / "__init__.py"
+        if module.exists() or place.is_dir():
+            rest = ".".join(parts[end:])
+            return not rest or (module.exists() and rest in members(module)) or place.joinpath(*parts[end:]).exists()
+    return False
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_page_names_what_is_there(page):
+    text = page.read_text(encoding="utf-8")
+    absent = {path for path in named_paths(text) if not (ROOT / path).exists()}
+    assert not absent - ABSENT
+    assert not {name for name in named_modules(text) if not exists(name)}
+    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    links = set(re.findall(r"\]\((?!https?:|#)([^)#\s]+)", prose))
+    gone = {link for link in links if not (page.parent / link).exists()}
+    assert not {link for link in gone if (page.parent / link).resolve().relative_to(ROOT).as_posix() not in ABSENT}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_docstrings_and_comments_name_what_is_there(path):
+    text = path.read_text(encoding="utf-8")
+    assert not {name for name in named_modules(text) if not exists(name)}
+    absent = {name for name in named_paths(text) if not (ROOT / name).exists()}
+    pages = {page for page in re.findall(r"docs/[\w\-]+\.md", text) if not (ROOT / page).exists()}
+    assert not (absent | pages) - ABSENT
+
+
+def test_every_page_is_reached_from_the_readme_or_the_design():
+    entries = (ROOT / "README.md").read_text(encoding="utf-8") + (ROOT / "docs" / "design.md").read_text("utf-8")
+    assert not [page.name for page in (ROOT / "docs").glob("*.md") if page.name not in entries]
+
+
+def test_the_readme_is_read_in_five_minutes():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
