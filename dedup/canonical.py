@@ -1,8 +1,8 @@
 """The canonical form of a graph: one record for all orders in which the same ops, wired the same way, can be listed.
 
 A walk from the outputs numbers the ops: depth first, arguments in order. Outputs and arguments have an order, so the
-walk is the same however the ops were listed. Changes to memory count as wiring too: an op comes after the changes that it
-sees and before those that it must not see (`dedup.memory_order`). Inputs are numbered as the walk meets them. An op
+walk is the same however the ops were listed. Changes to memory count as wiring too: an op comes after the changes that
+it sees and before those that it must not see (`dedup.memory_order`). Inputs are numbered as the walk meets them. An op
 that neither leads to an output nor changes an input is dropped, and so is an input that nothing reads.
 """
 
