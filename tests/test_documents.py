@@ -69,6 +69,8 @@ def test_a_page_names_what_is_there(page):
     absent = {path for path in named_paths(text) if not (ROOT / path).exists()}
     assert not absent - ABSENT
     assert not {name for name in named_modules(text) if not exists(name)}
+    beside = set(re.findall(r"`(\.\./[\w./\-]+)`", text))
+    assert not {path for path in beside if not (page.parent / path).exists()}
     prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     links = set(re.findall(r"\]\((?!https?:|#)([^)#\s]+)", prose))
     gone = {link for link in links if not (page.parent / link).exists()}
