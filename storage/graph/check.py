@@ -12,7 +12,7 @@ from storage.graph.record import Graph, GraphError, Op, Ref, Value, refs
 
 MAX_INPUTS = 1 << 20
 MAX_DEPTH = 24
-"""Nesting of argument values; Python's own parser gives up at 200."""
+"""How deep the values of an argument may nest; Python's own parser gives up at 200."""
 
 _QUALIFIED = re.compile(r"[a-zA-Z_]\w*(\.[a-zA-Z_]\w*)+", re.ASCII)
 _IDENTIFIER = re.compile(r"[a-zA-Z_]\w*", re.ASCII)

@@ -1,7 +1,7 @@
 """What an op does besides computing a value, read off its record: writes, randomness, contexts.
 
 The answers come from names and constants alone, from tables in this file, so they are the same in every torch version;
-identity (`dedup`) depends on them. They err on the side of an effect.
+identity (`dedup`) depends on them. In doubt an op has the effect.
 """
 
 from storage.graph.record import Op, Ref, Value, refs
@@ -80,8 +80,8 @@ def is_random(op: Op) -> bool:
 
 
 def writes(op: Op) -> tuple[Ref, ...]:
-    """The values whose memory the op changes: in-place operators and methods, `inplace=True`, `out=`, assignments,
-    running statistics."""
+    """The values whose memory the op changes: by in-place operators and methods, `inplace=True`, `out=`, assignments,
+    and running statistics."""
     name = base_name(op)
     written: list[Ref] = []
     if _is_inplace(op, name) and op.args:

@@ -14,9 +14,9 @@ from storage.graph.record import Graph, GraphError, Op, Sym, Value
 Number = int | float
 
 MAX_LENGTH = 1000
-"""Characters of an expression."""
+"""Most characters that an expression may have."""
 MAX_SIZE = 1 << 62
-"""Largest magnitude of any value on the way."""
+"""Largest magnitude that a value may have while an expression is computed."""
 
 _BINARY: dict[type, Callable[[Number, Number], Number]] = {
     ast.Add: operator.add,

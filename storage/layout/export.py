@@ -1,7 +1,7 @@
 """A sample as a directory in PassNet's layout (`storage.layout.read`): source that runs, and metadata of every tensor.
 
-The classes of weight_meta.py hold what the reference tools read, and beside it what a record says beyond that, so that
-importing an export gives the same variants. No tensor's data are written.
+A class of weight_meta.py holds what the reference tools read, and whatever else a record says. So importing an export
+gives the same variants. Data of tensors are not written.
 """
 
 import ast
@@ -29,7 +29,7 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_]+\.(py|json)")
 
 
 def write_sample(sample: Sample, directory: Path, passes: Mapping[str, str] | None = None) -> None:
-    """Write `directory`, which must not be there yet or be empty, whole or not at all.
+    """Write a sample to `directory`, whole or not at all; the directory must be empty or not exist.
 
     `passes` are the files of a pass by name, for pass_dir. Raises PassNetError if that is not possible.
     """

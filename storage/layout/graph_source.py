@@ -21,9 +21,9 @@ from storage.layout.syntax import dotted, line_of, number_from, outside
 
 MAX_OPS = 100_000
 MAX_VALUE = 20_000
-"""Items of one argument, nested ones included. Names make it cheap to write what is exponentially large."""
+"""Most items of one argument, nested ones included. A short source can name a huge value: `b = (a, a); c = (b, b)`."""
 MAX_ITEMS = 1_000_000
-"""Items of all arguments of a graph."""
+"""Most items of all arguments of a graph."""
 
 _BINARY = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod",

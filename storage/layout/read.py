@@ -30,9 +30,9 @@ FILES = (MODEL, WEIGHTS, INPUTS, CONSTRAINTS, METADATA)
 """What a graph's directory holds."""
 
 MAX_BYTES = 8 << 20
-"""Bytes of a file."""
+"""Most bytes of a file."""
 MAX_GRAPHS = 10_000
-"""Graphs of a sample."""
+"""Most graphs of a sample."""
 
 
 @dataclass(frozen=True)

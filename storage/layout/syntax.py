@@ -11,11 +11,11 @@ import warnings
 from storage.layout.errors import LayoutError, short
 
 MAX_CHARACTERS = 4 << 20
-"""Characters of a source file: four times those of the largest graphs of whole models."""
+"""Most characters of a source file: four times what the largest graphs of whole models have."""
 MAX_DEPTH = 100
-"""Nesting of a syntax tree; what fx prints stays below 20."""
+"""Deepest nesting of a syntax tree; what fx prints stays below 20."""
 MAX_TEXT = 10_000
-"""Characters of a string constant."""
+"""Most characters of a string constant."""
 MAX_INT_BITS = 128
 
 Literal = None | bool | int | float | complex | str | list | tuple | dict

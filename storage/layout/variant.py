@@ -44,8 +44,11 @@ def variant_of(found: GraphDirectory, path: PurePath, source: str) -> Variant:
 
 
 def category_of(graph: Graph, metadata: Mapping[str, Any], path: PurePath) -> str:
-    """What PassNet's own part of graph_net.json says; else `sole_op` for one op; else what graph_net.json or a part of
-    the path says, as a whole or up to a dash; else `fusible`."""
+    """The category of a graph, by the first of these that tells; `fusible` if none does.
+
+    PassNet's own part of graph_net.json. One op: `sole_op`. Else how graph_net.json's category or a part of the path
+    begins, as in `fusible-1/`.
+    """
     own = metadata.get("passnet")
     said = own.get("category") if isinstance(own, dict) else None
     if isinstance(said, str) and said in CATEGORIES:

@@ -14,7 +14,7 @@ from storage.versions.version import Version
 class Collected:
     """What was, or would be, removed: versions by name, files that no manifest lists, and the bytes that frees.
 
-    Bytes are those of files of which the last link goes: shards that other versions share free nothing.
+    `bytes` counts files whose last link is removed: a shard that another version shares frees nothing.
     """
 
     versions: tuple[str, ...]
@@ -25,8 +25,9 @@ class Collected:
 def collect(store: Store, keep: int | None = None, dry_run: bool = False) -> Collected:
     """Remove shards that their version's manifest does not list, and all but the newest `keep` versions.
 
-    Publishers and readers may go on meanwhile: a version disappears by one rename, and the newest is never removed. Who
-    still reads a removed version gets a missing shard. Killed, it is completed by the next publisher or collection.
+    Publishers and readers may go on meanwhile: a version disappears by one rename, and the newest is never removed. A
+    reader of a removed version meets a missing shard. A collection that is killed is completed by the next one, or by
+    the next publisher.
     Raises PassNetError for `keep` below 1, for a version whose manifest cannot be read, and from the disk.
     """
     if keep is not None and keep < 1:

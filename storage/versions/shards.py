@@ -31,7 +31,7 @@ Rows = pa.Table | Iterable[pa.RecordBatch]
 
 @dataclass(frozen=True)
 class ShardLimits:
-    """A shard is closed at whichever it reaches first; row groups are not cut for it."""
+    """A shard is closed at the limit that it reaches first, behind a whole row group."""
 
     rows: int = 100_000
     bytes: int = 256 << 20

@@ -59,7 +59,7 @@ class Version:
         if unknown := [name for name in columns or () if name not in schema.names]:
             raise PassNetError(f"config {config} has no column {unknown[0]!r}: it has {', '.join(schema.names)}")
         if filter is not None:
-            schema.empty_table().filter(filter)  # one that does not fit fails here, and no file is blamed for it
+            schema.empty_table().filter(filter)  # one that does not fit the schema fails here, not as a corrupt file
         shards = [s for s in self.manifest.shards if s.config == config and split in (None, s.split)]
         paths = (self.verify_shard(s) if verify else shard_path(self.path, s) for s in shards)
         return (batch for path in paths for batch in read_shard(path, config, columns, filter))
