@@ -1,11 +1,13 @@
 """What a call returned, as the child sees it: leaves, their description, and whether they are of eager's kind."""
 
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
 from passbench.ipc.messages import DTYPES, MAX_DIMS, OutputKind, OutputMeta
+from passbench.ipc.shared_memory import contiguous_stride, extent
 
 _SCALARS = {
     int: (OutputKind.INT, torch.int64),
@@ -27,8 +29,25 @@ def flatten(value: Any) -> list[Any]:
     return [value]
 
 
-def describe(value: Any, inputs: Sequence, number: int) -> OutputMeta:
-    """What output `number` of a call on `inputs` is. Raises BadOutput if it cannot be compared."""
+def describe_all(outputs: Sequence, inputs: Sequence, device: torch.device) -> tuple[OutputMeta, ...]:
+    """What the outputs of a call on `inputs` are, for a worker of `device`. Raises BadOutput if one cannot be
+    compared."""
+    metas: list[OutputMeta] = []
+    for number, value in enumerate(outputs):
+        meta = _describe(value, inputs, number)
+        if meta.kind is OutputKind.TENSOR:
+            storage = value.untyped_storage().data_ptr()
+            first = next((n for n, other in enumerate(outputs[:number]) if _is_in(other, storage)), -1)
+            meta = meta._replace(shares=first, elsewhere=value.device.type != device.type)
+        metas.append(meta)
+    return tuple(metas)
+
+
+def _is_in(value: Any, storage: int) -> bool:
+    return isinstance(value, torch.Tensor) and value.numel() > 0 and value.untyped_storage().data_ptr() == storage
+
+
+def _describe(value: Any, inputs: Sequence, number: int) -> OutputMeta:
     if value is None:
         return OutputMeta(OutputKind.NONE, torch.bool, (), (), -1)
     if type(value) in _SCALARS:
@@ -59,6 +78,111 @@ def check(outputs: Sequence, inputs: Sequence, expected: tuple[OutputMeta, ...],
     if strict:
         for number, (output, meta) in enumerate(zip(outputs, expected, strict=True)):
             _check_one(output, inputs, number, meta)
+
+
+def check_memory(outputs: Sequence, expected: tuple[OutputMeta, ...], device: torch.device) -> None:
+    """Outputs that `check` has let through lie in memory as eager's do; raises BadOutput. For code of a pass: baselines
+    may choose strides.
+
+    Each is on eager's device, has eager's strides or is contiguous, and no two share memory unless eager's two do.
+    Two that lie side by side in one allocation share none.
+    """
+    spans: list[tuple[int, int, int]] = []
+    for number, (output, meta) in enumerate(zip(outputs, expected, strict=True)):
+        if meta.kind is not OutputKind.TENSOR:
+            continue
+        if (output.device.type != device.type) != meta.elsewhere:
+            raise BadOutput(f"output {number} is on {output.device.type}, where eager's is not")
+        if output.is_conj() or output.is_neg():
+            raise BadOutput(f"output {number} is conjugated or negated when it is read; write its values")
+        if output.numel() == 0:
+            continue
+        if not _same_steps(output, meta):
+            found, wanted = list(output.stride()), list(meta.stride)
+            raise BadOutput(f"output {number} has strides {found}; return eager's, {wanted}, or a contiguous tensor")
+        start = output.data_ptr()
+        end = start + extent(tuple(output.shape), output.stride()) * output.element_size()
+        group = number if meta.shares < 0 else meta.shares
+        for other, other_start, other_end in spans:
+            if start < other_end and other_start < end and not _together(other, group, number, expected):
+                raise BadOutput(f"output {number} shares memory with output {other}, which eager's does not")
+        spans.append((number, start, end))
+
+
+def _together(other: int, group: int, number: int, expected: tuple[OutputMeta, ...]) -> bool:
+    """Whether eager's two outputs share an allocation, their own or an input's."""
+    one, two = expected[other], expected[number]
+    return (other if one.shares < 0 else one.shares) == group or (one.aliases == two.aliases >= 0)
+
+
+def _same_steps(output: torch.Tensor, meta: OutputMeta) -> bool:
+    """Whether strides are eager's or those of a contiguous tensor, in dimensions that have a step."""
+    steps = [step for size, step in zip(output.shape, output.stride(), strict=True) if size > 1]
+    allowed = (meta.stride, contiguous_stride(meta.shape))
+    return any(steps == [step for size, step in zip(meta.shape, one, strict=True) if size > 1] for one in allowed)
+
+
+class KeptOutputs:
+    """Outputs of earlier calls, held as a caller would hold them.
+
+    Memory that was returned is the caller's: no later call may return it or write to it.
+    """
+
+    _MOST_CALLS = 8
+    _MOST_BYTES = 128 << 20  # of one call; larger outputs are not held
+
+    def __init__(self) -> None:
+        self._held: list[tuple[list[torch.Tensor], list[torch.Tensor]]] = []
+        self._random = random.SystemRandom()
+
+    def keep_one(self, calls: Sequence[tuple[Sequence, Sequence]]) -> None:
+        """Hold what one of `calls`, pairs of outputs and inputs, has returned in memory that is not its inputs'. Which
+        one, and which of those held so far makes way, is left to chance."""
+        outputs, inputs = self._random.choice(calls)
+        tensors = [x for x in _tensors(outputs) if _alias(x, inputs) < 0]
+        if not tensors or sum(x.numel() * x.element_size() for x in tensors) > self._MOST_BYTES:
+            return
+        if len(self._held) == self._MOST_CALLS:
+            self._held.pop(self._random.randrange(self._MOST_CALLS))
+        self._held.append((tensors, [x.clone() for x in tensors]))
+
+    def forget(self) -> None:
+        """Let go of everything."""
+        self._held = []
+
+    def check(self, calls: Sequence[tuple[Sequence, Sequence]]) -> None:
+        """No two of `calls`, pairs of outputs and inputs, nor any of them and a held one, share an allocation, and what
+        is held has kept its values; raises BadOutput."""
+        owners = {x.untyped_storage().data_ptr(): "an earlier" for held, _ in self._held for x in held}
+        for number, (outputs, inputs) in enumerate(calls):
+            own: dict[int, str] = {}
+            for x in _tensors(outputs):
+                storage = x.untyped_storage().data_ptr()
+                if storage in owners and _alias(x, inputs) < 0:
+                    raise BadOutput(
+                        f"call {number} returns memory that {owners[storage]} call has returned; allocate the outputs "
+                        "of every call in that call"
+                    )
+                own[storage] = "another"
+            owners |= own
+        for held, copies in self._held:
+            if not all(_same_bits(x, y) for x, y in zip(held, copies, strict=True)):
+                raise BadOutput("a later call has written over the output of an earlier one")
+
+
+def _tensors(outputs: Sequence) -> Iterator[torch.Tensor]:
+    return (x for x in outputs if isinstance(x, torch.Tensor) and x.numel())
+
+
+_AS_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of a dtype and shape hold the same bits, so that NaN equals itself."""
+    if one.element_size() not in _AS_INTEGERS:  # complex128
+        one, other = torch.view_as_real(one), torch.view_as_real(other)
+    kind = _AS_INTEGERS[one.element_size()]
+    return torch.equal(one.view(kind), other.view(kind))
 
 
 def _check_one(output: Any, inputs: Sequence, number: int, meta: OutputMeta) -> None:

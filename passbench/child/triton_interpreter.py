@@ -1,6 +1,9 @@
 """What Triton lacks where there is no GPU. Triton is imported late: eager's child does without its interpreter."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
 
 
 def untimed_autotuning() -> None:
@@ -31,3 +34,86 @@ def round_bfloat16_to_nearest() -> None:
         return interpreter.TensorHandle(data, dst_type.scalar)
 
     interpreter.InterpreterBuilder.cast_impl = cast_impl
+
+
+class MemoryOutside(Exception):
+    """A kernel reads or writes memory of none of the tensors that its launch was given."""
+
+
+def confine_kernels() -> None:
+    """Let an interpreted kernel reach the memory of its arguments and no other.
+
+    The interpreter dereferences whatever address a kernel computes, and on a CPU that is all memory of the process: the
+    inputs of other calls, this program's own objects. A launch may touch the storages of its tensors. Any other access
+    that its mask lets through raises MemoryOutside, and the launch fails. Call it once.
+    """
+    from triton.runtime import interpreter
+
+    reach = _Reach()
+    executor, builder = interpreter.GridExecutor, interpreter.InterpreterBuilder
+    convert, run = executor._init_args_hst, executor.__call__
+    load, store = builder.create_masked_load, builder.create_masked_store
+    exchange, update = builder.create_atomic_cas, builder.create_atomic_rmw
+
+    def converted(self: Any, args: Sequence, kwargs: dict) -> tuple:
+        host = convert(self, args, kwargs)
+        reach.set(list(_tensors([*host[0], *host[1].values()])))
+        return host
+
+    def launched(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            run(self, *args, **kwargs)
+        finally:
+            reach.set(())
+
+    def checked_load(self: Any, pointers: Any, mask: Any, *rest: Any) -> Any:
+        reach.check(pointers, mask, "reads")
+        return load(self, pointers, mask, *rest)
+
+    def checked_store(self: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
+        reach.check(pointers, mask, "writes")
+        return store(self, pointers, value, mask, *rest)
+
+    def checked_exchange(self: Any, pointers: Any, *rest: Any) -> Any:
+        reach.check(pointers, None, "writes")
+        return exchange(self, pointers, *rest)
+
+    def checked_update(self: Any, operation: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
+        reach.check(pointers, mask, "writes")
+        return update(self, operation, pointers, value, mask, *rest)
+
+    executor._init_args_hst, executor.__call__ = converted, launched
+    builder.create_masked_load, builder.create_masked_store = checked_load, checked_store
+    builder.create_atomic_cas, builder.create_atomic_rmw = checked_exchange, checked_update
+
+
+class _Reach:
+    """The memory that the kernel under way may touch, as addresses [start, end)."""
+
+    def __init__(self) -> None:
+        self._spans: list[tuple[int, int]] = []
+
+    def set(self, tensors: Sequence[torch.Tensor]) -> None:
+        storages = [tensor.untyped_storage() for tensor in tensors]
+        self._spans = sorted({(s.data_ptr(), s.data_ptr() + s.nbytes()) for s in storages})
+
+    def check(self, pointers: Any, mask: Any, does: str) -> None:
+        import numpy as np
+
+        size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+        outside = np.ones_like(pointers.data, dtype=bool)
+        for start, end in self._spans:
+            if end - start >= size:
+                outside &= (pointers.data < start) | (pointers.data > end - size)
+        if (outside if mask is None else outside & mask.data).any():
+            raise MemoryOutside(f"memory_outside: a kernel {does} memory of none of the tensors that it was given")
+
+
+def _tensors(values: Sequence) -> Iterator[torch.Tensor]:
+    for value in values:
+        if isinstance(value, tuple):
+            yield from _tensors(value)
+        elif isinstance(value, torch.Tensor):
+            yield value
+        elif hasattr(value, "base"):  # a tensor's descriptor, or the wrapper that `reinterpret` makes
+            yield from _tensors((value.base,))

@@ -23,7 +23,7 @@ TEXT_BYTES = 4096
 SPIN_SECONDS = 0.05
 _HEADER = struct.Struct("<QIIIIdd")  # nonce, code, what follows, index, count, microseconds on device and on host
 _TEXT = struct.Struct("<I")
-_OUTPUT = struct.Struct(f"<BBbb{2 * MAX_DIMS}q")  # kind, dtype, dimensions, aliased input, shape, stride
+_OUTPUT = struct.Struct(f"<BBbbb?{2 * MAX_DIMS}q")  # kind, dtype, dimensions, aliases, shares, elsewhere, shape, stride
 HEADER_BYTES = _HEADER.size
 DETAIL_BYTES = _TEXT.size + TEXT_BYTES + _TEXT.size + MAX_OUTPUTS * _OUTPUT.size
 
@@ -56,13 +56,16 @@ class OutputKind(IntEnum):
 
 
 class OutputMeta(NamedTuple):
-    """One output as eager gave it; `aliases` is the number of the input whose memory it shares, -1 for none."""
+    """One output as eager gave it. `aliases` is the number of the input whose memory it shares, `shares` that of the
+    first output in the same allocation; -1 for none. `elsewhere`: on the CPU where the worker's device is a GPU."""
 
     kind: OutputKind
     dtype: torch.dtype
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     aliases: int
+    shares: int = -1
+    elsewhere: bool = False
 
 
 class Block(NamedTuple):
@@ -293,15 +296,16 @@ def _encode_output(meta: OutputMeta) -> bytes:
     pad = (0,) * (MAX_DIMS - len(meta.shape))
     dims = len(meta.shape)
     return _OUTPUT.pack(
-        meta.kind, DTYPES.index(meta.dtype), dims, meta.aliases, *meta.shape, *pad, *meta.stride, *pad
+        meta.kind, DTYPES.index(meta.dtype), dims, meta.aliases, meta.shares, meta.elsewhere,
+        *meta.shape, *pad, *meta.stride, *pad,
     )  # fmt: skip
 
 
 def _decode_output(data: bytes, offset: int) -> OutputMeta:
-    kind, dtype, dims, aliases, *sizes = _OUTPUT.unpack_from(data, offset)
+    kind, dtype, dims, aliases, shares, elsewhere, *sizes = _OUTPUT.unpack_from(data, offset)
     if kind not in OutputKind._value2member_map_ or dtype >= len(DTYPES) or not 0 <= dims <= MAX_DIMS:
         raise ProtocolError("the worker's reply describes an impossible output")
     shape, stride = tuple(sizes[:dims]), tuple(sizes[MAX_DIMS : MAX_DIMS + dims])
     if any(s < 0 or s > 1 << 40 for s in (*shape, *stride)):
         raise ProtocolError("the worker's reply describes an output of impossible size")
-    return OutputMeta(OutputKind(kind), DTYPES[dtype], shape, stride, aliases)
+    return OutputMeta(OutputKind(kind), DTYPES[dtype], shape, stride, aliases, shares, elsewhere)
