@@ -1,6 +1,12 @@
-"""Where the inputs and outputs of a batch of calls lie in the shared memory, and what is written there."""
+"""Where the inputs and outputs of a batch of calls lie in the shared memory, and what is written there.
+
+A call must find its own inputs and nothing else. The places of an input lie at irregular distances, in an order that is
+drawn, and between them and beside them lie values that belong to no call: whoever reads past a tensor finds something
+that looks like the next one, and most of the time is not.
+"""
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +18,12 @@ from storage.records import Input, dtype_of
 
 _SHIFTS = 64
 """Every batch starts at one of so many places, so that addresses move."""
+
+_MOST_GAP = 4
+"""Units of `ALIGNMENT` between two places of an input, at most."""
+
+_SEALED = 4
+"""Calls of a timed exchange that are sealed. Each costs the exchange a copy of its inputs and one of its outputs."""
 
 _POISON_FLOAT, _POISON_OTHER = 0xFF, 0xA5  # bytes of a NaN in every floating dtype; no likely integer
 
@@ -27,89 +39,158 @@ class BatchLayout:
 
 
 def call_bytes(specs: tuple[Input, ...], outputs: tuple[OutputMeta, ...]) -> int:
-    """Bytes that one call's inputs and outputs take."""
-    return _place(specs, outputs, 1, 0)[2]
+    """Bytes that one call's inputs and outputs take at most, gaps included."""
+    inputs = [_kind(dtype_of(s.dtype), tuple(s.shape), tuple(s.stride)) for s in specs if s.dtype != PYTHON_INT]
+    slots = [_slot(meta) for meta in outputs if meta.kind is not OutputKind.NONE]
+    return sum(block.size + _MOST_GAP * ALIGNMENT for block in inputs) + sum(block.size for block in slots)
 
 
-def lay_out(specs: tuple[Input, ...], outputs: tuple[OutputMeta, ...], calls: int, rng: random.Random) -> BatchLayout:
-    """Places for `calls` calls, at a start and in an order that `rng` chooses."""
-    start = rng.randrange(_SHIFTS) * ALIGNMENT
-    batch, middle, end = _place(specs, outputs, calls, start)
-    return BatchLayout(batch._replace(order=tuple(rng.sample(range(calls), calls))), start, middle, end)
+def lay_out(
+    specs: tuple[Input, ...],
+    outputs: tuple[OutputMeta, ...],
+    calls: int,
+    rng: random.Random,
+    *,
+    sealed: int = 0,
+    spare: bool = True,
+) -> BatchLayout:
+    """Places for `calls` calls that `rng` chooses, `sealed` of which are sealed, at random too.
 
-
-def _place(specs: tuple[Input, ...], outputs: tuple[OutputMeta, ...], calls: int, start: int) -> tuple[Batch, int, int]:
-    offset = start
+    `spare`: there is room for as many places again as there are sealed calls, in which their inputs wait.
+    """
+    waiting = sealed if spare else 0
+    places = calls + waiting
+    offset = start = rng.randrange(_SHIFTS) * ALIGNMENT
     inputs: list[Block | int] = []
     for spec in specs:
         if spec.dtype == PYTHON_INT:
             inputs.append(integer_value(spec))
             continue
-        block = _block(offset, dtype_of(spec.dtype), tuple(spec.shape), tuple(spec.stride))
-        inputs.append(block)
-        offset += calls * block.step
+        block = _kind(dtype_of(spec.dtype), tuple(spec.shape), tuple(spec.stride))
+        starts = []
+        for _ in range(places):
+            starts.append(offset)
+            offset += block.size + rng.randint(0, _MOST_GAP) * ALIGNMENT
+        inputs.append(block._replace(starts=tuple(starts)))
     middle = offset
     slots: list[Block | None] = []
     for meta in outputs:
         if meta.kind is OutputKind.NONE:
             slots.append(None)
             continue
-        block = _block(offset, meta.dtype, meta.shape, contiguous_stride(meta.shape))
-        slots.append(block)
-        offset += calls * block.step
-    return Batch(calls, tuple(inputs), tuple(slots), tuple(range(calls))), middle, offset
+        block = _slot(meta)
+        slots.append(block._replace(starts=range(offset, offset + calls * block.size, block.size)))
+        offset += calls * block.size
+    order = rng.sample(range(places), places)
+    chosen = tuple(sorted(rng.sample(range(calls), sealed)))
+    batch = Batch(calls, tuple(inputs), tuple(slots), tuple(order[:calls]), chosen, tuple(order[calls:]))
+    return BatchLayout(batch, start, middle, offset)
 
 
-def _block(offset: int, dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...]) -> Block:
+def sealed_calls(calls: int, room: int) -> tuple[int, bool]:
+    """How many of an exchange's calls are sealed, and whether there is room for their inputs to wait; `room` is how
+    many calls fit into an exchange."""
+    sealed = min(_SEALED, calls)
+    return sealed, calls > 1 and calls + sealed <= max(room, 2 * _SEALED)
+
+
+def _slot(meta: OutputMeta) -> Block:
+    return _kind(meta.dtype, meta.shape, contiguous_stride(meta.shape))
+
+
+def _kind(dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...]) -> Block:
+    """A block without places."""
     size = extent(shape, stride) * dtype.itemsize
-    return Block(offset, max(-(-size // ALIGNMENT), 1) * ALIGNMENT, dtype, shape, stride)
+    return Block((), max(-(-size // ALIGNMENT), 1) * ALIGNMENT, dtype, shape, stride)
 
 
-def view(memory: torch.Tensor, block: Block, calls: int) -> torch.Tensor:
-    """The tensors of all calls as one view of a flat tensor of bytes; the first dimension is the place."""
-    step = block.step // block.dtype.itemsize
-    return elements(memory, block, calls).as_strided((calls, *block.shape), (step, *block.stride))
+def view(memory: torch.Tensor, block: Block) -> torch.Tensor:
+    """The tensors at all places of an output's block as one view; the first dimension is the place."""
+    step = block.size // block.dtype.itemsize
+    return elements(memory, block).as_strided((len(block.starts), *block.shape), (step, *block.stride))
 
 
-def elements(memory: torch.Tensor, block: Block, calls: int) -> torch.Tensor:
-    """The memory of a block, padding included, as a flat view of its dtype."""
-    return raw(memory, block, calls).view(block.dtype)
+def at(memory: torch.Tensor, block: Block, place: int) -> torch.Tensor:
+    """The tensor at one place of a block, as a view of the memory."""
+    start = block.starts[place]
+    return memory[start : start + block.size].view(block.dtype).as_strided(block.shape, block.stride)
 
 
-def raw(memory: torch.Tensor, block: Block, calls: int) -> torch.Tensor:
-    """The bytes of a block, padding included."""
-    return memory[block.offset : block.offset + calls * block.step]
+def elements(memory: torch.Tensor, block: Block) -> torch.Tensor:
+    """The memory of a block, padding and gaps included, as a flat view of its dtype."""
+    return raw(memory, block).view(block.dtype)
 
 
-def same(one: torch.Tensor, other: torch.Tensor, block: Block, calls: int) -> bool:
-    """Whether a block holds the same bytes in two memories."""
-    return torch.equal(*(raw(memory, block, calls).view(torch.int64) for memory in (one, other)))  # not byte by byte
+def raw(memory: torch.Tensor, block: Block) -> torch.Tensor:
+    """The bytes of a block, padding and gaps included."""
+    return memory[block.offset : block.end]
+
+
+def same(one: torch.Tensor, other: torch.Tensor, block: Block) -> bool:
+    """Whether a block holds the same bytes in two memories, gaps included."""
+    return torch.equal(*(raw(memory, block).view(torch.int64) for memory in (one, other)))  # not byte by byte
 
 
 def draw(
     memory: torch.Tensor, layout: BatchLayout, specs: tuple[Input, ...], seed: int, index: int, how: Distribution
 ) -> None:
-    """Draw the inputs of every call afresh into `memory`: draw number `index` of the seed."""
+    """Draw the inputs of every call afresh into `memory`: draw number `index` of the seed. The gaps are drawn too, and
+    the inputs of sealed calls lie at both of their places."""
     gen = generator(seed, index, memory.device)
     for spec, block in zip(specs, layout.batch.inputs, strict=True):
         if isinstance(block, Block):
-            values = elements(memory, block, layout.batch.calls)
-            fill(values, spec, how, gen, values.split(block.step // block.dtype.itemsize))
+            values = elements(memory, block)
+            fill(values, spec, how, gen, _places(values, block))
+    _move(memory, memory, layout, [layout.batch.order[call] for call in layout.batch.sealed], layout.batch.late)
 
 
-def poison(memory: torch.Tensor, blocks: tuple[Block | int | None, ...], calls: int) -> None:
+def withhold(memory: torch.Tensor, drawn: torch.Tensor, layout: BatchLayout) -> None:
+    """Put another call's inputs where those of the sealed calls belong; their own wait at their late places."""
+    batch = layout.batch
+    others = [batch.order[(call + 1) % batch.calls] for call in batch.sealed]
+    _move(memory, drawn, layout, others, [batch.order[call] for call in batch.sealed] if batch.late else ())
+
+
+def _move(
+    memory: torch.Tensor, drawn: torch.Tensor, layout: BatchLayout, sources: Sequence[int], targets: Sequence[int]
+) -> None:
+    """Copy the inputs at the places `sources` of `drawn` to the places `targets` of `memory`."""
+    pairs = [
+        (_bytes(memory, block, target), _bytes(drawn, block, source))
+        for block in layout.batch.inputs
+        if isinstance(block, Block)
+        for source, target in zip(sources, targets, strict=False)
+    ]
+    if pairs:
+        torch._foreach_copy_(*map(list, zip(*pairs, strict=True)))
+
+
+def _bytes(memory: torch.Tensor, block: Block, place: int) -> torch.Tensor:
+    return memory[block.starts[place] : block.starts[place] + block.size]
+
+
+def _places(values: torch.Tensor, block: Block) -> list[torch.Tensor]:
+    """The flat memory of a block cut into its places."""
+    sizes = []
+    for start, following in zip(block.starts, (*block.starts[1:], block.end), strict=True):
+        sizes += [block.size // block.dtype.itemsize, (following - start - block.size) // block.dtype.itemsize]
+    sizes[-1] = 0
+    return list(values.split(sizes)[::2])
+
+
+def poison(memory: torch.Tensor, blocks: tuple[Block | int | None, ...]) -> None:
     """Overwrite blocks with NaN, or an unlikely value for dtypes without one."""
     for block in blocks:
         if isinstance(block, Block):
-            raw(memory, block, calls).fill_(_poison_of(block))
+            raw(memory, block).fill_(_poison_of(block))
 
 
-def poisoned(memory: torch.Tensor, block: Block, calls: int) -> torch.Tensor:
-    """For each place, whether every byte of its slot is still what `poison` wrote; never for an empty tensor."""
+def poisoned(memory: torch.Tensor, block: Block) -> torch.Tensor:
+    """For each place of an output, whether every byte of it is still what `poison` wrote; never for an empty tensor."""
     size = extent(block.shape, block.stride) * block.dtype.itemsize
     if size == 0:
-        return torch.zeros(calls, dtype=torch.bool, device=memory.device)
-    rows = raw(memory, block, calls).view(calls, block.step)[:, :size]
+        return torch.zeros(len(block.starts), dtype=torch.bool, device=memory.device)
+    rows = raw(memory, block).view(len(block.starts), block.size)[:, :size]
     return (rows == _poison_of(block)).all(dim=1)
 
 

@@ -69,30 +69,46 @@ class OutputMeta(NamedTuple):
 
 
 class Block(NamedTuple):
-    """One input or output of every call of a batch.
+    """Places in the shared memory for one input or output of every call of a batch.
 
-    They lie in the shared memory, at multiples of `step` bytes after `offset`.
-    Shape and stride are in elements; `step` holds the tensor, padded.
+    A place starts at each of `starts`, in bytes and ascending, and has `size` bytes: those of the tensor, padded. Inputs
+    lie at irregular distances, outputs side by side. Shape and stride are in elements.
     """
 
-    offset: int
-    step: int
+    starts: tuple[int, ...] | range
+    size: int
     dtype: torch.dtype
     shape: tuple[int, ...]
     stride: tuple[int, ...]
+
+    @property
+    def offset(self) -> int:
+        """Where the first place starts."""
+        return self.starts[0]
+
+    @property
+    def end(self) -> int:
+        """Where the last place ends."""
+        return self.starts[-1] + self.size
 
 
 class Batch(NamedTuple):
     """So many calls: where their inputs lie (or the integer that is the input), and where their outputs go.
 
-    `order` says which place in every block is whose: the n-th call has the tensors at `order[n]`. It is drawn, so that
-    no call can tell where the next one's inputs lie.
+    The n-th call has its inputs at the `order[n]`-th place of every block, and puts its outputs at the n-th. `order` is
+    drawn, so that no call can tell where another's inputs lie. Other places hold values that belong to no call.
+
+    A timed exchange seals the calls in `sealed`: the inputs of `sealed[k]` lie at the `late[k]`-th place until the call
+    before has ended, and its outputs are copied out as soon as it ends. Without places for that, `late` is empty and the
+    inputs are there from the start.
     """
 
     calls: int
     inputs: tuple[Block | int, ...]
     outputs: tuple[Block | None, ...]
     order: tuple[int, ...]
+    sealed: tuple[int, ...] = ()
+    late: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -138,10 +154,13 @@ class RunCalls:
 
 @dataclass(frozen=True)
 class Observe:
-    """Make the calls, and say which operators and kernels ran inside the replacements of the pass."""
+    """Make the calls as a timed exchange does, and say which operators and kernels ran inside the replacements of the
+    pass in `calls` of them from the `first` on."""
 
     batch: Batch
     seed: int
+    first: int
+    calls: int
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ has a storage of its own, as tensors have in a user's program: compilers look at
 import fcntl
 import mmap
 import os
+from collections.abc import Sequence
 
 import torch
 
@@ -127,13 +128,15 @@ TensorCache = dict[tuple, dict[int, torch.Tensor]]
 """Tensors of the shared memory, by kind and place. To make one anew takes ten times as long as another handle to it."""
 
 
-def input_tensors(shared: SharedMemory, block: Block, calls: int, cache: TensorCache) -> list[torch.Tensor]:
-    """The tensors of all calls at their places in the shared memory, each alone in its storage.
+def input_tensors(
+    shared: SharedMemory, block: Block, places: Sequence[int], cache: TensorCache
+) -> list[torch.Tensor]:
+    """The tensors at these places of a block, each alone in its storage.
 
     The tensors are new objects every time. Their storages are kept in `cache`, which grows with every new place.
     """
     here = cache.setdefault((block.dtype, block.shape, block.stride), {})
-    starts = range(block.offset, block.offset + calls * block.step, block.step)
+    starts = [block.starts[place] for place in places]
     if missing := [start for start in starts if start not in here]:
         size = extent(block.shape, block.stride) * block.dtype.itemsize
         empty = torch.empty(0, dtype=block.dtype, device=shared.bytes.device)
@@ -142,8 +145,14 @@ def input_tensors(shared: SharedMemory, block: Block, calls: int, cache: TensorC
     return [here[start].detach() for start in starts]
 
 
-def output_views(shared: SharedMemory, block: Block, calls: int) -> list[torch.Tensor]:
-    """As `input_tensors` for tensors that are written to alone: views of one."""
-    whole = shared.bytes[block.offset : block.offset + calls * block.step].view(block.dtype)
-    step = block.step // block.dtype.itemsize
-    return list(whole.as_strided((calls, *block.shape), (step, *block.stride)).unbind(0))
+def place_bytes(shared: SharedMemory, block: Block, place: int) -> torch.Tensor:
+    """The bytes of one place, padding included."""
+    start = block.starts[place]
+    return shared.bytes[start : start + block.size]
+
+
+def output_views(shared: SharedMemory, block: Block) -> list[torch.Tensor]:
+    """The tensors at all places of an output's block, to be written to alone: views of one."""
+    whole = shared.bytes[block.offset : block.end].view(block.dtype)
+    step = block.size // block.dtype.itemsize
+    return list(whole.as_strided((len(block.starts), *block.shape), (step, *block.stride)).unbind(0))
