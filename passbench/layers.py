@@ -1,8 +1,8 @@
 """The layers of integrity (docs/integrity.md): their names, which of them are on, and which have done their work."""
 
 REMOVABLE_LAYERS = frozenset(
-    """static_policy output_contract inputs_unchanged fresh_inputs poisoned_outputs late_inputs timed_outputs_checked
-    parent_clock evidence bandwidth namespaces""".split()
+    """static_policy output_contract inputs_unchanged fresh_inputs poisoned_outputs late_inputs sealed_calls
+    timed_outputs_checked parent_clock evidence bandwidth namespaces kernel_memory""".split()
 )
 """Layers that a test can take away, to show that the next one holds."""
 

@@ -45,6 +45,7 @@ class Settings:
     child_memory_bytes: int | None = None  # address space of a child; none on CUDA, which reserves far more
     host_memory_bytes: int | None = None  # that a child and all that it starts may fill; half of the machine's
     processes: int = 1000  # that a child may have started at any time
+    disk_bytes: int = 16 << 30  # that a child's files may take
     device_memory_share: float = 0.4  # of a GPU's memory that a child's torch may take
     threads: int = 1  # CPU threads of torch in a child
     off: frozenset[str] = frozenset()  # of REMOVABLE_LAYERS; for tests of the layers alone

@@ -19,6 +19,9 @@ from passbench.workers.worker_pair import WorkerPair
 from storage.graph.as_json import to_json
 from storage.records import Variant
 
+_FIRST_OBSERVED = 16
+"""Calls of the exchange that is observed before the timing, which tells how many a timed one has."""
+
 
 @dataclass(frozen=True)
 class TrialCandidate:
@@ -105,16 +108,16 @@ def _measure(
     # Compilers compile again when the mode that fills allocations changes.
     correctness.check_draws(fill=candidate.compiler in ("pass", "eager"))
 
-    def observe() -> None:
+    def observe(size: int) -> None:
         if candidate.files is not None:
-            observed_calls.observe(pair, candidate.files)
+            observed_calls.observe(pair, candidate.files, size)
 
-    observe()
+    observe(min(_FIRST_OBSERVED, pair.most_calls()))
     if double is not None:
         report("double precision")
         outcome.errors = accuracy.errors(pair, double, graph)
     report("timing")
-    outcome.timings = Stopwatch(pair, correctness.compare_timed, observe).measure()
+    outcome.timings = Stopwatch(pair, correctness.check_inputs, correctness.compare_timed, observe).measure()
     correctness.settle_level()
 
 

@@ -61,7 +61,7 @@ def _run(pair: WorkerPair, worker: WorkerHandle, layout: BatchLayout) -> list[to
 
 def _read(worker: WorkerHandle, batch: Batch, outputs: tuple[OutputMeta, ...]) -> list[torch.Tensor]:
     return [
-        batch_layout.view(worker.memory, block, 1)[0].clone()
+        batch_layout.view(worker.memory, block)[0].clone()
         for block, meta in zip(batch.outputs, outputs, strict=True)
         if isinstance(block, Block) and _is_floating(meta)
     ]

@@ -1,12 +1,15 @@
 """Whether the candidate's outputs agree with eager's: on draws of every distribution, and in every timed call."""
 
+from collections.abc import Iterator
+
+import torch
+
 from passbench.checking.tolerance import LEVELS, Comparison, surely_close
 from passbench.inputs import batch_layout
 from passbench.inputs.batch_layout import BatchLayout
 from passbench.inputs.draw import CORRECTNESS
-from passbench.ipc.messages import Block, RunCalls
+from passbench.ipc.messages import RunCalls
 from passbench.result import VariantFailure
-from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_pair import WorkerPair
 
 _LEVELS_OF_CHANCE = 1
@@ -21,7 +24,6 @@ class Correctness:
         self._drawn = Comparison()
         self._timed = Comparison()
         self._compared = False
-        self._written_by_eager: frozenset[int] = frozenset()
 
     @property
     def result(self) -> Comparison | None:
@@ -46,14 +48,23 @@ class Correctness:
             run = RunCalls(layout.batch, pair.outputs, pair.rng.getrandbits(32), fill, strict)
             pair.hand_over(pair.eager, layout)
             pair.ask(pair.eager, run, timeout)
-            self._written_by_eager |= self._written(pair.eager, layout)
+            pair.written |= pair.changed_inputs(pair.eager, layout)
             pair.hand_over(pair.candidate, layout)
             pair.ask(pair.candidate, run, timeout)
-            written = self._written(pair.candidate, layout) - self._written_by_eager
-            if written and pair.layers.has("inputs_unchanged"):
-                names = ", ".join(pair.variant.inputs[i].name for i in sorted(written))
-                raise VariantFailure("wrong", f"writes over its input {names}, which eager leaves as it is")
+            self.check_inputs(layout)
             self._compare(layout, self._drawn)
+
+    def check_inputs(self, layout: BatchLayout) -> None:
+        """Refuse a candidate that has written to inputs of a batch that eager leaves as they are, or beside them.
+
+        For the time between the batch and its collection. Raises VariantFailure.
+        """
+        pair = self._pair
+        if not pair.layers.has("inputs_unchanged"):
+            return
+        if written := pair.changed_inputs(pair.candidate, layout) - pair.written:
+            names = ", ".join(pair.variant.inputs[i].name for i in sorted(written))
+            raise VariantFailure("wrong", f"writes over its input {names}, which eager leaves as it is")
 
     def compare_timed(self, layout: BatchLayout) -> None:
         """Compare the outputs of a timed batch that both workers have run. Raises VariantFailure as `check_draws`."""
@@ -65,33 +76,39 @@ class Correctness:
             self._drawn.t_min, self._drawn.worst = self._timed.t_min, self._timed.worst
             self._drawn.max_abs_error = max(self._drawn.max_abs_error, self._timed.max_abs_error)
 
-    def _written(self, worker: WorkerHandle, layout: BatchLayout) -> frozenset[int]:
-        """Inputs of the layout's only call that the worker has changed."""
-        blocks = [(n, x) for n, x in enumerate(layout.batch.inputs) if isinstance(x, Block)]
-        return frozenset(n for n, x in blocks if not batch_layout.same(worker.memory, self._pair.drawn, x, 1))
-
     def _compare(self, layout: BatchLayout, comparison: Comparison) -> None:
-        """Take the outputs of every call of a batch into `comparison`."""
+        """Take the results of every call of a batch into `comparison`: outputs, and inputs that eager writes to."""
         self._compared = True
-        calls, timed = layout.batch.calls, comparison is self._timed
+        timed = comparison is self._timed
         theirs, ours = self._pair.candidate.memory, self._pair.eager.memory
-        for position, block in enumerate(layout.batch.outputs):
-            if block is None or batch_layout.same(theirs, ours, block, calls):
-                continue
-            actual, expected = (batch_layout.view(memory, block, calls) for memory in (theirs, ours))
+        for position, actual, expected in self._differing(layout):
             rows = max(1, _COMPARED_ELEMENTS // max(1, actual[0].numel()))
             parts = list(zip(actual.split(rows), expected.split(rows), strict=True))
             if timed and all(surely_close(a, b, self._tolerated()) for a, b in parts):
                 continue
-            missing = batch_layout.poisoned(theirs, block, calls) & ~batch_layout.poisoned(ours, block, calls)
-            if bool(missing.any()):
-                raise VariantFailure("runtime_error", f"output {position} was never written")
+            if position >= 0:
+                block = layout.batch.outputs[position]
+                if bool((batch_layout.poisoned(theirs, block) & ~batch_layout.poisoned(ours, block)).any()):
+                    raise VariantFailure("runtime_error", f"output {position} was never written")
             for a, b in parts:
                 comparison.add(a, b, self._pair.draws - 1, position)
         if comparison.new_nan:
             raise VariantFailure("runtime_error", f"NaN where eager has none: {comparison.worst}")
         if comparison.t_min is None:
             raise VariantFailure("wrong", f"differs from eager at every level: {comparison.worst}")
+
+    def _differing(self, layout: BatchLayout) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
+        """Results whose bits differ: their number, and the candidate's and eager's values of all calls. Input n has
+        the number -1 - n."""
+        batch, memories = layout.batch, (self._pair.candidate.memory, self._pair.eager.memory)
+        for position, block in enumerate(batch.outputs):
+            if block is not None and not batch_layout.same(*memories, block):
+                yield position, *(batch_layout.view(memory, block) for memory in memories)
+        for number in self._pair.written:
+            block = batch.inputs[number]
+            if not batch_layout.same(*memories, block):
+                rows = [[batch_layout.at(memory, block, place) for place in batch.order] for memory in memories]
+                yield -1 - number, *(torch.stack(tensors) for tensors in rows)
 
     def _tolerated(self) -> int:
         """Timed calls may exceed the drawn t_min by one level before they change it, because more samples have larger

@@ -11,17 +11,20 @@ from passbench.workers.worker_pair import WorkerPair
 _CALLS = 6
 
 
-def observe(pair: WorkerPair, files: PassFiles) -> None:
+def observe(pair: WorkerPair, files: PassFiles, size: int) -> None:
     """Refuse a pass that does something else than its sources say, or not the same in every call.
 
-    The trial asks for this once before the timing and once at a random moment in it. `files` are the pass's validated
-    sources. Raises VariantFailure with status "rejected".
+    The exchange has about `size` calls, as a timed one has, and a few of them at a random place in it are observed. The
+    trial asks for this before the timing and at random moments in it. `files` are the pass's validated sources. Raises
+    VariantFailure with status "rejected".
     """
     if not pair.layers.has("evidence"):
         return
-    layout = pair.draw(min(_CALLS, pair.most_calls()), pair.outputs, Distribution.NORMAL)
+    calls = pair.about(size)
+    layout = pair.draw(calls, pair.outputs, Distribution.VARIED)
     pair.hand_over(pair.candidate, layout)
-    command = Observe(layout.batch, pair.rng.getrandbits(32))
+    observed = min(_CALLS, calls)
+    command = Observe(layout.batch, pair.rng.getrandbits(32), pair.rng.randint(0, calls - observed), observed)
     reply = pair.ask(pair.candidate, command, pair.settings.first_call_timeout)
     try:
         reason = judge(Observation.decode(reply.observed), files)

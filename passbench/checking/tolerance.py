@@ -115,7 +115,8 @@ def _wide(x: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Worst:
-    """The element that agrees least: which call and output it is in, its position, and both values as text."""
+    """The element that agrees least: which call and output it is in, its position, and both values as text. An `output`
+    below 0 is an input after the call: -1 the first, -2 the second."""
 
     draw: int
     output: int
@@ -124,7 +125,8 @@ class Worst:
     actual: str
 
     def __str__(self) -> str:
-        place = f"output {self.output}{list(self.index)}" if self.index else f"output {self.output}"
+        what = f"output {self.output}" if self.output >= 0 else f"input {-1 - self.output}, written in place,"
+        place = f"{what}{list(self.index)}" if self.index else what
         return f"{place} of draw {self.draw}: expected {self.expected}, got {self.actual}"
 
 

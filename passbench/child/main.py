@@ -17,7 +17,8 @@ from torch import fx
 
 from passbench import compilers
 from passbench.child import observe, triton_interpreter
-from passbench.child.outputs import BadOutput, check, describe, flatten
+from passbench.child.outputs import BadOutput, KeptOutputs, check, check_allocated, check_memory, describe_all, flatten
+from passbench.child.sealing import SealedCalls
 from passbench.contract import ContractError, PassRule, load_rules, read_pass_dir
 from passbench.ipc import shared_memory
 from passbench.ipc.messages import (
@@ -32,6 +33,7 @@ from passbench.ipc.messages import (
     Load,
     Observe,
     Open,
+    OutputMeta,
     Ping,
     RunCalls,
     Shut,
@@ -71,6 +73,9 @@ class Worker:
         self._staged: list[tuple[torch.Tensor | int, ...]] = []
         self._staging: Stage | None = None
         self._results: list[Any] = []
+        self._sealed: SealedCalls | None = None
+        self._kept = KeptOutputs()
+        self._allocated = 0  # bytes of GPU memory that torch had given out before the staged calls
         self._flush: torch.Tensor | None = None
         self._handlers: dict[type, Callable[[Any], WorkerReply]] = {
             Open: self._open,
@@ -104,7 +109,7 @@ class Worker:
 
     def _open(self, command: Open) -> WorkerReply:
         self._forget_all()
-        self._shared = shared_memory.open_handle(command.handle, self._shared_fd)
+        self._shared = shared_memory.open_handle(command.handle, self._shared_fd, self.device)
         return WorkerReply(Code.OK)
 
     def _shut(self, command: Shut) -> WorkerReply:
@@ -127,7 +132,7 @@ class Worker:
         return WorkerReply(Code.OK)
 
     def _forget(self) -> None:
-        self._staged, self._results, self._staging = [], [], None
+        self._staged, self._results, self._staging, self._sealed = [], [], None, None
 
     def _forget_all(self) -> None:
         self._forget()
@@ -135,6 +140,7 @@ class Worker:
 
     def _load(self, command: Load) -> WorkerReply:
         self._forget_all()
+        self._kept.forget()
         self._called, self._rewritten = False, None
         module = to_module(from_json(command.graph), self.device)
         if command.compiler != "pass":
@@ -160,7 +166,7 @@ class Worker:
         outputs = flatten(self._invoke(inputs, 0, command.seed))
         if len(outputs) > MAX_OUTPUTS:
             raise BadOutput(f"{len(outputs)} outputs; PassBench handles up to {MAX_OUTPUTS}")
-        return WorkerReply(Code.OK, outputs=tuple(describe(value, inputs, n) for n, value in enumerate(outputs)))
+        return WorkerReply(Code.OK, outputs=describe_all(outputs, inputs, self.device))
 
     def _run(self, command: RunCalls) -> WorkerReply:
         self._forget()
@@ -168,18 +174,29 @@ class Worker:
         # Makes torch fill every fresh allocation with NaN, so that nothing correct can be found in old memory.
         torch.use_deterministic_algorithms(command.fill, warn_only=True)
         try:
+            calls = []
             for index, inputs in enumerate(self._inputs(batch)):
                 outputs = flatten(self._invoke(inputs, index, command.seed + index))
                 check(outputs, inputs, command.outputs, strict=command.strict)
-                self._copy_out([outputs], batch, first=index)
+                self._copy_out([outputs], batch, [index])
+                calls.append((outputs, inputs))
+            if command.strict:
+                self._check_memory(calls, command.outputs)
         finally:
             torch.use_deterministic_algorithms(False)
         return WorkerReply(Code.OK)
 
     def _observe(self, command: Observe) -> WorkerReply:
         torch.manual_seed(command.seed)
+        inputs, end = self._inputs(command.batch), command.first + command.calls
         try:
-            seen = observe.observe(*self._rewritten, self._inputs(command.batch))
+            for call in inputs[: command.first]:
+                self._call(*call)
+                self._synchronize()
+            seen = observe.observe(*self._rewritten, inputs[command.first : end])
+            for call in inputs[end:]:
+                self._call(*call)
+                self._synchronize()
         except BaseException as error:  # as in `handle`
             raise CallFailed(0) from error
         return WorkerReply(Code.OK, observed=seen.encode())
@@ -188,13 +205,16 @@ class Worker:
         self._forget()
         self._staging = command
         self._staged = self._inputs(command.batch)
+        self._sealed = SealedCalls(self._shared, command.batch)
         torch.manual_seed(command.seed)
+        self._allocated = self._allocated_now()
         self._synchronize()
         return WorkerReply(Code.OK)
 
     def _go(self, command: Go) -> WorkerReply:
         self._results = results = []
         call, synchronize, seed, clock = self._call, self._synchronize, command.seed, time.perf_counter_ns
+        sealed = self._sealed.calls
         events = [_event_pair() for _ in self._staged] if command.events else None
         flush = self._flushed() if command.flush else None
         spent = 0
@@ -203,6 +223,9 @@ class Worker:
             for index, inputs in enumerate(self._staged):
                 if flush is not None:
                     flush.zero_()
+                    synchronize()
+                if index in sealed:
+                    self._sealed.deliver(index)
                     synchronize()
                 try:
                     begin = clock()
@@ -218,6 +241,8 @@ class Worker:
                         spent += clock() - begin
                 except BaseException as error:  # as in `handle`
                     raise CallFailed(index) from error
+                if index in sealed:
+                    self._take(index)
         finally:
             gc.enable()
         host = spent / max(len(results) - 1, 1) / 1000
@@ -231,13 +256,38 @@ class Worker:
             self._flush = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device=self.device)
         return self._flush
 
+    def _take(self, index: int) -> None:
+        """Copy out what a sealed call has returned, before the next call begins."""
+        stage, outputs = self._staging, flatten(self._results[index])
+        check(outputs, self._staged[index], stage.outputs, strict=stage.strict)
+        self._copy_out([outputs], stage.batch, [index])
+
     def _collect(self, command: Collect) -> WorkerReply:
         stage, outputs = self._staging, [flatten(value) for value in self._results]
         for values, inputs in zip(outputs, self._staged, strict=True):
             check(values, inputs, stage.outputs, strict=stage.strict)
-        self._copy_out(outputs, stage.batch, first=0)
+        calls = list(zip(outputs, self._staged, strict=True))
+        if stage.strict:
+            if self._rewritten is not None:
+                check_allocated(calls, self._allocated_now() - self._allocated)
+            self._check_memory(calls, stage.outputs)
+        self._sealed.check_unchanged(outputs)
+        rest = [index for index in range(len(outputs)) if index not in self._sealed.calls]
+        self._copy_out([outputs[index] for index in rest], stage.batch, rest)
         self._forget()
         return WorkerReply(Code.OK)
+
+    def _check_memory(self, calls: list[tuple[list[Any], tuple]], expected: tuple[OutputMeta, ...]) -> None:
+        """The outputs of a pass lie in memory as eager's do, and in no memory that another call has returned."""
+        if self._rewritten is None:
+            return
+        for outputs, _ in calls:
+            check_memory(outputs, expected, self.device)
+        self._kept.check(calls)
+        self._kept.keep_one(calls)
+
+    def _allocated_now(self) -> int:
+        return torch.cuda.memory_allocated() if self.device.type == "cuda" else 0
 
     def _invoke(self, inputs: tuple, index: int, seed: int) -> Any:
         torch.manual_seed(seed)  # for random operations in the graph; inputs were drawn by the parent
@@ -251,21 +301,20 @@ class Worker:
 
     def _inputs(self, batch: Batch) -> list[tuple[torch.Tensor | int, ...]]:
         columns = [
-            shared_memory.input_tensors(self._shared, x, batch.calls, self._made)
+            shared_memory.input_tensors(self._shared, x, batch.order, self._made)
             if isinstance(x, Block)
             else [x] * batch.calls
             for x in batch.inputs
         ]
-        rows = list(zip(*columns, strict=True)) if columns else [()] * batch.calls
-        return [rows[place] for place in batch.order]
+        return list(zip(*columns, strict=True)) if columns else [()] * batch.calls
 
-    def _copy_out(self, outputs: list[list[Any]], batch: Batch, first: int) -> None:
-        """Copy the outputs of calls from the `first` on to their places."""
+    def _copy_out(self, outputs: list[list[Any]], batch: Batch, calls: list[int]) -> None:
+        """Copy the outputs of these calls to their places."""
         for number, block in enumerate(batch.outputs):
-            if block is None:
+            if block is None or not calls:
                 continue
-            places = shared_memory.output_views(self._shared, block, batch.calls)
-            slots = [places[place] for place in batch.order[first : first + len(outputs)]]
+            places = shared_memory.output_views(self._shared, block)
+            slots = [places[call] for call in calls]
             torch._foreach_copy_(slots, [torch.as_tensor(values[number]) for values in outputs])
         self._synchronize()
 
@@ -307,6 +356,8 @@ def main(spawn: Spawn, commands: int, replies: int, shared_fd: int | None) -> No
         triton_interpreter.untimed_autotuning()
         if "TRITON_INTERPRET" in os.environ:
             triton_interpreter.round_bfloat16_to_nearest()
+            if spawn.confine_kernels:
+                triton_interpreter.confine_kernels()
     worker = Worker(device, shared_fd)
     gc.freeze()  # collections between calls need not look at torch itself
     for nonce, command in _commands(commands):

@@ -170,6 +170,22 @@ class KeptOutputs:
                 raise BadOutput("a later call has written over the output of an earlier one")
 
 
+def check_allocated(calls: Sequence[tuple[Sequence, Sequence]], grown: int) -> None:
+    """Outputs that are still held were allocated while their calls ran; raises BadOutput. `calls` are pairs of outputs
+    and inputs, `grown` the bytes that torch has given out since before the first."""
+    storages = {
+        x.untyped_storage().data_ptr(): x.untyped_storage().nbytes()
+        for outputs, inputs in calls
+        for x in _tensors(outputs)
+        if x.device.type == "cuda" and _alias(x, inputs) < 0
+    }
+    if grown < _ALLOCATED_AGAIN * sum(storages.values()):
+        raise BadOutput("outputs lie in memory that was allocated before their calls; allocate them in every call")
+
+
+_ALLOCATED_AGAIN = 0.9  # a call may also let go of memory that it had kept
+
+
 def _tensors(outputs: Sequence) -> Iterator[torch.Tensor]:
     return (x for x in outputs if isinstance(x, torch.Tensor) and x.numel())
 

@@ -22,9 +22,6 @@ _SHIFTS = 64
 _MOST_GAP = 4
 """Units of `ALIGNMENT` between two places of an input, at most."""
 
-_SEALED = 4
-"""Calls of a timed exchange that are sealed. Each costs the exchange a copy of its inputs and one of its outputs."""
-
 _POISON_FLOAT, _POISON_OTHER = 0xFF, 0xA5  # bytes of a NaN in every floating dtype; no likely integer
 
 
@@ -85,13 +82,6 @@ def lay_out(
     chosen = tuple(sorted(rng.sample(range(calls), sealed)))
     batch = Batch(calls, tuple(inputs), tuple(slots), tuple(order[:calls]), chosen, tuple(order[calls:]))
     return BatchLayout(batch, start, middle, offset)
-
-
-def sealed_calls(calls: int, room: int) -> tuple[int, bool]:
-    """How many of an exchange's calls are sealed, and whether there is room for their inputs to wait; `room` is how
-    many calls fit into an exchange."""
-    sealed = min(_SEALED, calls)
-    return sealed, calls > 1 and calls + sealed <= max(room, 2 * _SEALED)
 
 
 def _slot(meta: OutputMeta) -> Block:
@@ -166,7 +156,7 @@ def _move(
 
 
 def _bytes(memory: torch.Tensor, block: Block, place: int) -> torch.Tensor:
-    return memory[block.starts[place] : block.starts[place] + block.size]
+    return memory[block.starts[place] : block.starts[place] + block.size].view(torch.int64)
 
 
 def _places(values: torch.Tensor, block: Block) -> list[torch.Tensor]:

@@ -71,8 +71,8 @@ class OutputMeta(NamedTuple):
 class Block(NamedTuple):
     """Places in the shared memory for one input or output of every call of a batch.
 
-    A place starts at each of `starts`, in bytes and ascending, and has `size` bytes: those of the tensor, padded. Inputs
-    lie at irregular distances, outputs side by side. Shape and stride are in elements.
+    A place starts at each of `starts`, in bytes and ascending, and has `size` bytes: those of the tensor, padded.
+    Inputs lie at irregular distances, outputs side by side. Shape and stride are in elements.
     """
 
     starts: tuple[int, ...] | range
@@ -98,9 +98,9 @@ class Batch(NamedTuple):
     The n-th call has its inputs at the `order[n]`-th place of every block, and puts its outputs at the n-th. `order` is
     drawn, so that no call can tell where another's inputs lie. Other places hold values that belong to no call.
 
-    A timed exchange seals the calls in `sealed`: the inputs of `sealed[k]` lie at the `late[k]`-th place until the call
-    before has ended, and its outputs are copied out as soon as it ends. Without places for that, `late` is empty and the
-    inputs are there from the start.
+    A timed exchange seals the calls in `sealed`: the inputs of `sealed[k]` lie at the `late[k]`-th place until the
+    call before has ended, and its outputs are copied out as soon as it ends. Without places for that, `late` is empty
+    and the inputs are there from the start.
     """
 
     calls: int

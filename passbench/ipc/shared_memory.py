@@ -87,7 +87,7 @@ class CudaSharedMemory:
     @property
     def handle(self) -> tuple:
         """What the child opens."""
-        return ("cuda", self.size, str(self.device), self._handle)
+        return ("cuda", self.size, self._handle)
 
     def storage(self, offset: int, size: int) -> torch.UntypedStorage:
         """`size` bytes at `offset` as a storage of their own."""
@@ -116,21 +116,20 @@ def make(size: int, device: torch.device) -> SharedMemory:
     return CudaSharedMemory(size, device) if device.type == "cuda" else CpuSharedMemory(size)
 
 
-def open_handle(handle: tuple, fd: int | None) -> SharedMemory:
-    """The shared memory that another process made; `fd`: the memfd, on the CPU."""
+def open_handle(handle: tuple, fd: int | None, device: torch.device) -> SharedMemory:
+    """The shared memory that another process made; `fd`: the memfd, on the CPU. `device` is what this process calls the
+    GPU that it lies on."""
     if handle[0] == "cpu":
         return CpuSharedMemory(handle[1], fd=fd)
-    _, size, device, shared = handle
-    return CudaSharedMemory(size, torch.device(device), shared)
+    _, size, shared = handle
+    return CudaSharedMemory(size, device, shared)
 
 
 TensorCache = dict[tuple, dict[int, torch.Tensor]]
 """Tensors of the shared memory, by kind and place. To make one anew takes ten times as long as another handle to it."""
 
 
-def input_tensors(
-    shared: SharedMemory, block: Block, places: Sequence[int], cache: TensorCache
-) -> list[torch.Tensor]:
+def input_tensors(shared: SharedMemory, block: Block, places: Sequence[int], cache: TensorCache) -> list[torch.Tensor]:
     """The tensors at these places of a block, each alone in its storage.
 
     The tensors are new objects every time. Their storages are kept in `cache`, which grows with every new place.

@@ -14,18 +14,26 @@ from passbench.workers.worker_pair import WorkerPair
 
 _FIRST_BATCH = 10
 _LEAST_PAIRS = 3
+_OBSERVED = 2  # exchanges at random moments of the timing, beside the one before it
 
 
 class Stopwatch:
     """Times one variant, whose outputs have been found correct. For one use.
 
-    `compare` checks the outputs of a timed batch. `observe` looks at calls that are not timed; it is called once, at a
-    random moment of the e2e timing. Both raise VariantFailure.
+    `check_inputs` checks the inputs of a timed batch before its outputs are collected, `compare` the outputs. `observe`
+    looks at an exchange of about so many calls that is not timed; it is called at random moments of the e2e timing. All
+    raise VariantFailure.
     """
 
-    def __init__(self, pair: WorkerPair, compare: Callable[[BatchLayout], None], observe: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        pair: WorkerPair,
+        check_inputs: Callable[[BatchLayout], None],
+        compare: Callable[[BatchLayout], None],
+        observe: Callable[[int], None],
+    ) -> None:
         self._pair, self._settings = pair, pair.settings
-        self._compare, self._observe = compare, observe
+        self._check_inputs, self._compare, self._observe = check_inputs, compare, observe
         self._workers = (pair.eager, pair.candidate)
         self._cores = cores.choose(pair.device)
 
@@ -44,7 +52,7 @@ class Stopwatch:
             if collecting:
                 gc.enable()
         self._check_bandwidth(timings)
-        self._pair.layers.note("parent_clock", "late_inputs", "timed_outputs_checked")
+        self._pair.layers.note("parent_clock", "late_inputs", "sealed_calls", "timed_outputs_checked")
         return timings
 
     def _pin(self) -> None:
@@ -94,23 +102,25 @@ class Stopwatch:
         plan = planned(least, math.ceil(calls / size), affordable, settings.repeats)
         plan = plan if e2e else Plan(plan.wanted, plan.wanted, plan.wanted)
         trusted = not self._pair.layers.has("parent_clock")
-        observed = self._pair.rng.randrange(plan.wanted) if e2e else None
+        moments = [self._pair.rng.randrange(plan.wanted) for _ in range(_OBSERVED)] if e2e else []
         for done in range(1, plan.most + 1):
             self._time_pair(pairs, size, clock)
-            if done - 1 == observed:
-                self._observe()
+            for _ in range(moments.count(done - 1)):
+                self._observe(size)
             if done >= plan.few:
                 timing = summarise(clock, pairs, settings.noise, plan.repeats(done), trusted)
                 if plan.will_do(timing, done, settings.precision):
                     break
-        if observed is not None and observed >= done:
-            self._observe()
+        for _ in (moment for moment in moments if moment >= done):
+            self._observe(size)
         return timing
 
-    def _time_pair(self, pairs: Pairs, calls: int, clock: str) -> None:
-        """One exchange of each worker on the same fresh inputs, in random order; all outputs are checked afterwards."""
+    def _time_pair(self, pairs: Pairs, size: int, clock: str) -> None:
+        """One exchange of about `size` calls of each worker on the same fresh inputs, in random order. Inputs and
+        outputs are checked afterwards."""
         pair, settings = self._pair, self._settings
-        layout = pair.draw(calls, pair.outputs, Distribution.NORMAL)
+        calls = pair.about(size)
+        layout = pair.draw(calls, pair.outputs, Distribution.VARIED, timed=True)
         seed, timeout = pair.rng.getrandbits(32), settings.call_timeout
         stage = Stage(layout.batch, pair.outputs, seed, pair.layers.has("output_contract"))
         go = Go(clock == "device", seed if settings.protocol == "paper" else None, settings.flush_l2)
@@ -120,6 +130,8 @@ class Stopwatch:
             pair.ask(worker, stage, timeout)
             pair.hand_over(worker, layout)  # only now: nothing can be computed ahead of the clock
             reply, nanoseconds = pair.timed(worker, go, timeout)
+            if worker is pair.candidate:
+                self._check_inputs(layout)
             if pair.layers.has("late_inputs"):
                 pair.spoil_inputs(worker, layout)
             pair.ask(worker, Collect(), timeout)

@@ -47,6 +47,7 @@ _IMPORTED = (
 
 _REAP_SECONDS = 0.005
 _LOOK_MS = 250  # between two looks at what the worker takes
+_LOOKS_AT_DISK = 8  # one look in so many is at its files, too
 
 
 def main(control: int, scratch: str) -> None:
@@ -137,10 +138,13 @@ def _watch(pid: int, lifeline: int, spawn: Spawn, shared: int) -> tuple[int, str
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     poll.register(lifeline, select.POLLIN | select.POLLHUP)
-    ready, excess = [], ""
+    ready, excess, looks = [], "", 0
     while not ready and not excess:
         ready = poll.poll(_LOOK_MS)
-        excess = "" if ready else process_usage.excess(pid, shared, spawn.resident_bytes, spawn.processes)
+        looks += 1
+        excess = "" if ready else process_usage.excess(pid, shared, spawn)
+        if not ready and not excess and looks % _LOOKS_AT_DISK == 0:
+            excess = process_usage.excess_on_disk(spawn)
     if all(fd != pidfd for fd, _ in ready):
         os.kill(pid, signal.SIGKILL)
     return os.waitpid(pid, 0)[1], excess

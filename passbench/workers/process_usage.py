@@ -1,20 +1,50 @@
-"""Memory and processes that a worker takes, from /proc: its supervisor looks, for limits that hold for all of them."""
+"""What a worker and all that it has started take of the machine.
+
+Its supervisor looks, and ends a worker that takes more than it may.
+"""
 
 import contextlib
 import os
 from pathlib import Path
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+from passbench.ipc.spawn import Spawn
+
+_KIB = 1024
+_SHARED_BYTES = 4 << 30
+"""Shared memory that a worker may map beside its own: the inputs and outputs of its calls."""
+
+_MOST_THREADS = 4096
+_MOST_FILES = 200_000
 
 
-def excess(pid: int, shared: int, most_bytes: int, most_processes: int) -> str:
+def excess(pid: int, born_with: int, spawn: Spawn) -> str:
     """What a worker and its descendants have more of than they may; empty if nothing. Of the memory that each has
-    filled, `shared` bytes are common to all forks of the zygote, and do not count."""
+    filled, `born_with` bytes are common to all forks of the zygote, and do not count."""
     processes = family(pid)
-    if len(processes) > most_processes:
-        return f"more than {most_processes} processes"
-    if sum(max(0, filled_bytes(p) - shared) for p in processes) > most_bytes:
-        return f"more than {most_bytes / 2**30:.1f} GiB of the machine's memory"
+    if len(processes) > spawn.processes:
+        return f"more than {spawn.processes} processes"
+    taken = [usage(process) for process in processes]
+    if sum(threads for _, _, threads in taken) > _MOST_THREADS:
+        return f"more than {_MOST_THREADS} threads"
+    own = sum(max(0, filled - born_with) for filled, _, _ in taken)
+    shared = max((mapped for _, mapped, _ in taken), default=0)
+    if own + max(0, shared - _SHARED_BYTES) > spawn.resident_bytes:
+        return f"more than {spawn.resident_bytes / 2**30:.1f} GiB of the machine's memory"
+    return ""
+
+
+def excess_on_disk(spawn: Spawn) -> str:
+    """What a worker's directory holds more of than it may; empty if nothing. Takes long where there are many files."""
+    files = size = 0
+    for directory, _, names in os.walk(spawn.box):
+        for name in names:
+            files += 1
+            with contextlib.suppress(OSError):  # gone meanwhile
+                size += os.lstat(os.path.join(directory, name)).st_blocks * 512
+        if files > _MOST_FILES:
+            return f"more than {_MOST_FILES} files"
+        if size > spawn.disk_bytes:
+            return f"more than {spawn.disk_bytes / 2**30:.1f} GiB on disk"
     return ""
 
 
@@ -38,11 +68,19 @@ def parent(pid: int) -> int | None:
 
 
 def filled_bytes(pid: int | str) -> int:
-    """Resident memory that no file backs; of a process that is gone, none."""
+    """Memory of a process's own that is resident, and backed by no file; of a process that is gone, none."""
+    return usage(pid)[0]
+
+
+def usage(pid: int | str) -> tuple[int, int, int]:
+    """Resident bytes of a process's own and of shared memory, and its threads; zeros for a process that is gone."""
+    numbers = dict.fromkeys(("RssAnon", "RssShmem", "Threads"), 0)
     with contextlib.suppress(OSError):
-        _, resident, backed, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
-        return (resident - backed) * _PAGE
-    return 0
+        for line in Path(f"/proc/{pid}/status").read_text("utf-8", "replace").splitlines():
+            name, _, value = line.partition(":")
+            if name in numbers:
+                numbers[name] = int(value.split()[0])
+    return numbers["RssAnon"] * _KIB, numbers["RssShmem"] * _KIB, numbers["Threads"]
 
 
 def _listed() -> list[int]:

@@ -7,13 +7,16 @@ import torch
 from passbench.inputs import batch_layout
 from passbench.inputs.batch_layout import BatchLayout
 from passbench.inputs.draw import Distribution, InputError
-from passbench.ipc.messages import Code, Command, Describe, Go, OutputMeta, WorkerReply
+from passbench.ipc.messages import Block, Code, Command, Describe, Go, OutputMeta, WorkerReply
 from passbench.layers import Layers
 from passbench.result import EAGER_FAILED, VariantFailure
 from passbench.settings import Settings
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_process import WorkerDied, WorkerTimeout
 from storage.records import Variant
+
+_SEALED = 4
+"""Calls of a timed exchange that are sealed. Each costs the exchange a copy of its inputs and one of its outputs."""
 
 _STATUS = {
     Code.NO_MATCH: "no_match",
@@ -27,7 +30,8 @@ class WorkerPair:
     """The two workers of one variant, their inputs, and the exchanges with them.
 
     Inputs are drawn into `drawn`, memory that no child sees, and copied from there to each worker. `outputs` describes
-    eager's outputs; it is empty until `describe`. `draws` counts the batches that were drawn.
+    eager's outputs; it is empty until `describe`. `written` are the numbers of the inputs that eager writes to, as far
+    as calls have shown. `draws` counts the batches that were drawn.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class WorkerPair:
         self.drawn = torch.empty(0, dtype=torch.uint8, device=self.device)
         self.draws = 0
         self.outputs: tuple[OutputMeta, ...] = ()
+        self.written: frozenset[int] = frozenset()
 
     def describe(self) -> None:
         """Learn `outputs` from a call of eager's worker, which has loaded the graph. Raises VariantFailure if it fails,
@@ -70,14 +75,24 @@ class WorkerPair:
         call_bytes = batch_layout.call_bytes(self.variant.inputs, self.outputs)
         return max(1, min(self.settings.batch, limit // max(1, call_bytes)))
 
-    def draw(self, calls: int, outputs: tuple[OutputMeta, ...], how: Distribution) -> BatchLayout:
+    def about(self, size: int) -> int:
+        """A number of calls that nobody can foresee: at most `size`, at least three quarters of it, and at least 2."""
+        return max(2, size - self.rng.randrange(size // 4 + 1))
+
+    def draw(
+        self, calls: int, outputs: tuple[OutputMeta, ...], how: Distribution, *, timed: bool = False
+    ) -> BatchLayout:
         """Lay out a batch of calls and draw fresh inputs for it into `drawn`. `hand_over` gives them to a worker.
 
-        Raises VariantFailure if the record of an input says nothing that values could be drawn from.
+        `timed`: for an exchange that is timed, some of whose calls are sealed. Raises VariantFailure if the record of
+        an input says nothing that values could be drawn from.
         """
         fresh = self.layers.has("fresh_inputs")
         rng = self.rng if fresh else random.Random(0)
-        layout = batch_layout.lay_out(self.variant.inputs, outputs, calls, rng)
+        sealed = min(_SEALED, calls) if timed and self.layers.has("sealed_calls") else 0
+        needed = (calls + sealed) * batch_layout.call_bytes(self.variant.inputs, outputs)
+        spare = calls > 1 and needed <= self.settings.batch_bytes
+        layout = batch_layout.lay_out(self.variant.inputs, outputs, calls, rng, sealed=sealed, spare=spare)
         if layout.middle > self.drawn.numel():
             self.drawn = torch.empty(layout.middle, dtype=torch.uint8, device=self.device)
         try:
@@ -93,19 +108,25 @@ class WorkerPair:
         """Copy the drawn inputs into a worker's memory, and poison the places of its outputs."""
         inputs = slice(layout.start, layout.middle)
         worker.memory[inputs].copy_(self.drawn[inputs])
+        batch_layout.withhold(worker.memory, self.drawn, layout)
         if self.layers.has("poisoned_outputs"):
-            batch_layout.poison(worker.memory, layout.batch.outputs, layout.batch.calls)
+            batch_layout.poison(worker.memory, layout.batch.outputs)
         self._synchronize()
 
     def spoil_inputs(self, worker: WorkerHandle, layout: BatchLayout) -> None:
         """Overwrite the inputs before outputs are collected: work that was put off until then computes from NaN.
 
-        Inputs whose memory eager's outputs share are left.
+        Inputs that eager's outputs share memory with, or that eager writes to, are left: they are results.
         """
-        shared = {meta.aliases for meta in self.outputs}
-        blocks = tuple(x for n, x in enumerate(layout.batch.inputs) if n not in shared)
-        batch_layout.poison(worker.memory, blocks, layout.batch.calls)
+        results = {meta.aliases for meta in self.outputs} | self.written
+        blocks = tuple(x for n, x in enumerate(layout.batch.inputs) if n not in results)
+        batch_layout.poison(worker.memory, blocks)
         self._synchronize()
+
+    def changed_inputs(self, worker: WorkerHandle, layout: BatchLayout) -> frozenset[int]:
+        """Numbers of the inputs whose memory a worker has changed in any call of a batch, or around a call."""
+        blocks = [(n, x) for n, x in enumerate(layout.batch.inputs) if isinstance(x, Block)]
+        return frozenset(n for n, x in blocks if not batch_layout.same(worker.memory, self.drawn, x))
 
     def ask(self, worker: WorkerHandle, command: Command, timeout: float) -> WorkerReply:
         """Send a command and return the reply. Raises VariantFailure on every reply but OK."""

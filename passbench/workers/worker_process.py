@@ -18,6 +18,7 @@ from passbench.ipc.spawn import Spawn
 from passbench.settings import Settings
 from passbench.workers.fork_server import STATUS
 from passbench.workers.fork_server_client import Launcher, environment
+from passbench.workers.one_gpu import device_inside, one_gpu
 
 _SIGNALS = {s.value: s.name for s in signal.Signals}
 _TAIL_BYTES = 2048
@@ -60,15 +61,17 @@ class Process:
         theirs = (command_read, reply_write, lifeline, report_write, output_write)
         request = Spawn(
             str(box),
-            environment(box, launcher.interpret),
+            environment(box, launcher.interpret) | one_gpu(device),
             "namespaces" not in settings.off,
-            str(device),
+            device_inside(device),
             settings.threads,
             settings.child_memory_bytes,
             settings.host_memory_bytes,
             settings.processes,
             _FILE_BYTES,
             settings.device_memory_share,
+            settings.disk_bytes,
+            "kernel_memory" not in settings.off,
         )
         try:
             launcher.spawn(request, theirs if memory_fd is None else (*theirs, memory_fd))

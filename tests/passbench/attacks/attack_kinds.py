@@ -82,6 +82,10 @@ NO_GAIN = Step("nothing", ("ok",))
 WORKS = Step("no layer left", ("ok",))  # which shows that the layer before is the one that holds
 UNWRITTEN = Step("poisoned_outputs", ("runtime_error", "wrong"), "NaN where eager has none|was never written|differs")
 ENDED = Step("two_processes", ("runtime_error",), "ended")
+NOT_DELIVERED = Step("inputs_unchanged", ("wrong",), "writes over its input")
+"""Inputs of sealed calls that nobody has delivered when the child answers: the calls have not been made."""
+REWRITTEN = Step("sealed_calls", ("runtime_error",), "has changed after the call|was never written")
+OUTSIDE = Step("kernel_memory", ("runtime_error",), "memory_outside")
 SPOILT = "NaN where eager has none|was never written|differs from eager"
 
 

@@ -10,6 +10,8 @@ from tests.passbench.attacks.attack_kinds import (
     EXACT,
     FOREIGN_KERNEL,
     NO_GAIN,
+    NOT_DELIVERED,
+    REWRITTEN,
     SPOILT,
     STALE,
     UNWRITTEN,
@@ -71,7 +73,10 @@ ATTACKS: tuple[Attack, ...] = (
         "the parent compares what is in memory; that nothing was copied there shows",
     ),
     Attack(
-        "delays_work", on.add_relu, (static("import"), late(), WORKS), "the parent spoils the inputs before it collects"
+        "delays_work",
+        on.add_relu,
+        (static("import"), NOT_DELIVERED, late(), WORKS),
+        "the parent looks at the inputs, and spoils them, before it collects",
     ),
     Attack("detects_type", on.add_relu, (static("forbidden_call"), EVIDENCE), "the tensors are plain ones everywhere"),
     Attack("detects_name", on.add_relu, (static("private_name"), EVIDENCE), "the tensors are plain ones everywhere"),
@@ -102,7 +107,7 @@ ATTACKS: tuple[Attack, ...] = (
     Attack(
         "answers_early",
         on.add_relu,
-        (static("import"), late(), WORKS),
+        (static("import"), NOT_DELIVERED, late(), WORKS),
         "the inputs are gone once the child has answered",
     ),
     Attack(
@@ -147,7 +152,10 @@ ATTACKS: tuple[Attack, ...] = (
     Attack(
         "reads_ahead",
         on.add_relu,
-        (Step("moving_addresses", ("wrong", "runtime_error", "rejected"), SPOILT + "|evidence_uneven"),),
+        (
+            Step("kernel_memory", ("wrong", "runtime_error", "rejected"), SPOILT + "|evidence_uneven|memory_outside"),
+            Step("moving_addresses", ("wrong", "runtime_error", "rejected"), SPOILT + "|evidence_uneven"),
+        ),
         "where the inputs of a batch's other calls lie must not follow from where this one's do",
     ),
     Attack(
@@ -165,7 +173,7 @@ ATTACKS: tuple[Attack, ...] = (
     Attack(
         "returns_input",
         on.times_one,
-        (output("runtime_error", "shares memory with input 0"), late(), WORKS),
+        (output("runtime_error", "shares memory with input 0"), REWRITTEN, late(), WORKS),
         "outputs share no memory unless eager's do; inputs are spoiled before outputs are collected",
     ),
     Attack(
@@ -183,8 +191,13 @@ ATTACKS: tuple[Attack, ...] = (
     Attack(
         "reused_output",
         on.add_relu,
-        (Step("timed_outputs_checked", ("wrong",)), WORKS),
-        "the outputs of a batch are compared together",
+        (
+            output("runtime_error", "returns memory that an? (earlier|other) call has returned"),
+            REWRITTEN,
+            Step("timed_outputs_checked", ("wrong",)),
+            WORKS,
+        ),
+        "what was returned is the caller's: nobody returns it again, or writes to it",
     ),
     Attack(
         "side_stream",

@@ -1,14 +1,17 @@
 """Every misbehaviour once, in one benchmark with good variants, by the script that a GPU is checked with."""
 
 import json
+import mmap
 import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from passbench.ipc.spawn import Spawn
 from passbench.workers import process_usage
 from tests.passbench.workers import faults
 
@@ -81,15 +84,45 @@ def test_limits_hold_for_a_worker_with_its_descendants():
     family = process_usage.family(child)
     assert len(family) == 2 and family[0] == child
     shared = process_usage.filled_bytes("self")
-    assert process_usage.excess(child, shared, 1 << 30, 2) == ""
-    assert process_usage.excess(child, shared, 1 << 30, 1) == "more than 1 processes"
-    assert process_usage.excess(child, shared, 32 << 20, 2) == "more than 0.0 GiB of the machine's memory"
+    spawn = Spawn(".", {}, False, "cpu", 1, None, 1 << 30, 2, 0, 0.0, 0, True)
+    assert process_usage.excess(child, shared, spawn) == ""
+    assert process_usage.excess(child, shared, replace(spawn, processes=1)) == "more than 1 processes"
+    less = replace(spawn, resident_bytes=32 << 20)
+    assert process_usage.excess(child, shared, less) == "more than 0.0 GiB of the machine's memory"
     for pid in family:
         os.kill(pid, 9)
     os.waitpid(child, 0)
-    assert process_usage.excess(child, shared, 0, 1) == ""
+    assert process_usage.excess(child, shared, replace(spawn, resident_bytes=0)) == ""
     for fd in (read, write):
         os.close(fd)
+
+
+def test_shared_memory_counts_beyond_that_of_inputs_and_outputs(monkeypatch):
+    monkeypatch.setattr(process_usage, "_SHARED_BYTES", 0)
+    spawn = Spawn(".", {}, False, "cpu", 1, None, 32 << 20, 2, 0, 0.0, 0, True)
+    own, ready = process_usage.filled_bytes("self"), os.pipe()
+    child = os.fork()
+    if child == 0:
+        with mmap.mmap(-1, 64 << 20) as shared:  # anonymous and shared: no memory of the process's own
+            shared.write(b"x" * (64 << 20))
+            os.write(ready[1], b"x")
+            time.sleep(60)
+        os._exit(0)
+    os.read(ready[0], 1)
+    assert process_usage.excess(child, own, spawn) == "more than 0.0 GiB of the machine's memory"
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    for fd in ready:
+        os.close(fd)
+
+
+def test_files_have_a_limit(tmp_path):
+    spawn = Spawn(str(tmp_path), {}, False, "cpu", 1, None, 0, 0, 0, 0.0, 1 << 20, True)
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "one").write_bytes(b"x" * (512 << 10))
+    assert process_usage.excess_on_disk(spawn) == ""
+    (tmp_path / "cache" / "two").write_bytes(b"x" * (768 << 10))
+    assert process_usage.excess_on_disk(spawn) == "more than 0.0 GiB on disk"
 
 
 @pytest.mark.gpu
