@@ -103,7 +103,10 @@ def build_dataset(
 
 
 def built_as(store: Store, version: Version | None, identity: str) -> Version | None:
-    """The build that this version, or the one whose dataset it carries on with results, is; None if it is another."""
+    """The version that the build of this identity made: this one, or the one that this one only adds results to.
+
+    None if another build made it.
+    """
     while version is not None and version.manifest.kind == "evaluate" and version.manifest.parent:
         version = store.open(version.manifest.parent)
     same = version is not None and version.manifest.parameters.get("identity") == identity
@@ -119,7 +122,7 @@ def shard_sizes(models: int) -> list[int]:
 def trace_missing(traces: TraceStore, missing: Sequence[Entry], pool: Pool) -> None:
     """Trace models and keep what came of them, shard by shard.
 
-    The workers outlive a shard: one stream of outcomes, of which each step takes and keeps its share.
+    Workers are not started anew for a shard: all outcomes are one stream, and each step takes and keeps its share.
     """
     stage = build_stage("trace", len(missing))
     with closing(trace_all(missing, pool)) as outcomes:

@@ -25,7 +25,7 @@ from storage.versions.store import Store, Version
 
 SPLITS = ("auto", "train", "eval")
 SHARD_SAMPLES = 20
-"""Sample directories in a shard; what a crash costs is read again one by one."""
+"""Sample directories in a shard. Those of a shard that crashed are read again one by one."""
 TIMEOUT_S = 600.0
 """Wall time that one shard may take, in seconds."""
 MEMORY_MB = 4_096

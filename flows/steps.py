@@ -1,8 +1,8 @@
 """One way to run steps: as Prefect tasks inside a flow run, as plain calls outside one.
 
-A flow's body is the same either way, so `passnet build` needs no server and a deployment shows every shard. What is
-done is marked by files in the data directory, not by Prefect's result store: a step that finds its file does nothing,
-under whatever server, or none, it is run again.
+A flow's body is the same either way, so `passnet build` needs no server and a deployment shows every shard. Files in
+the data directory mark what is done, not Prefect's result store. So a step that finds its file does nothing, also when
+it runs again under another server, or under none.
 """
 
 import logging

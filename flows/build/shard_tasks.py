@@ -25,8 +25,10 @@ from storage.records import Input, TracedGraph, Variant
 
 
 def cut_shard(payload: dict[str, Any]) -> Iterator[dict[str, int]]:
-    """The sole_op and fusible subgraphs of some models; the summary has the `texts` of each model's graphs, as numbers
-    of `names`, −1 for what no sequence may hold.
+    """The sole_op and fusible subgraphs of some models.
+
+    The summary has each model's graphs as `texts`, in which typical sequences are searched for: for each op a number of
+    `names`, −1 for an op that no sequence may hold.
 
     Payload: `file` and `models` as `graphs_of` takes them, `out`.
     """

@@ -1,7 +1,7 @@
-"""Shards of a build run in killable workers, each once: a shard whose file is there is done, also by an earlier build.
+"""Shards of a build in killable workers. A shard whose file is there is done, whichever build made it.
 
-A shard that fails (a crash, a hang, too much memory) is run again in pieces of one model or subgraph, so that it costs
-what is at fault and nothing else; pieces that fail are counted by cause.
+A shard that fails (a crash, a hang, too much memory) is run again in pieces of one model or subgraph, so only what is
+at fault is lost. Pieces that fail are counted by cause.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ def run_shards(task: str, shards: Sequence[Payload], pieces: Callable[[Payload],
     """Run a task of `flows.build.shard_tasks` on each shard that has no file yet; inside a flow each is a task run.
 
     `task` is the name of a stage with `_shard` behind it. `pieces` are what a shard that failed is run as instead.
-    Raises PassNetError where every piece failed: then it is no fault of models or subgraphs.
+    Raises PassNetError where every piece failed: then the models or subgraphs are not the cause.
     """
     name = task.replace("_", "-")
     again = [one for one in shards if not _is_done(one) and any(map(_is_done, pieces(one)))]

@@ -111,7 +111,7 @@ def vary(subgraphs: Subgraphs, work: Path, pool: Pool, engine: Engine) -> Subgra
 
 
 def _unique(run: Callable[[], list[Done]], engine: Engine, directory: Path, group_rows: int) -> Subgraphs:
-    """What shards make, each once; they are run unless the result is there already, by which later shards are named."""
+    """The unique rows of shards. `run` runs the shards, unless `directory` has the result already."""
     files = unique_paths(directory)
     if not all(file.exists() for file in files.values()):
         parts = run()

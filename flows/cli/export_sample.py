@@ -30,8 +30,10 @@ def export_sample(sample: str, directory: Path, data: Path, version: str | None 
 
 
 def best_pass(version: Version, sample: str) -> tuple[str | None, dict[str, str]]:
-    """Author and files of the pass under which all results of a sample are correct and the fastest on the geometric
-    mean; None and no files where there is none, or times mean nothing."""
+    """Author and files of a sample's best pass: all its results are correct, and their geometric mean is the fastest.
+
+    None and no files if there is no such pass, or if times mean nothing.
+    """
     columns = ["run", "author", "attempt", "compiler", "status", "speedup_e2e", "times_meaningful", "pass_files"]
     of_sample = pc.field("sample") == sample
     attempts: dict[tuple, list[dict]] = {}

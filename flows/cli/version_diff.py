@@ -24,7 +24,7 @@ def diff_versions(old: Version, new: Version) -> dict:
     """Counts of rows added, removed and changed by config, and each run's aggregate scores in both versions.
 
     A changed row has the same key and other values; `columns` counts rows by what changed in them. Shards that both
-    versions have are not read; of the others a digest a row is held in memory.
+    versions have are not read. Of the others one digest for each row is held in memory.
     Raises PassNetError for a corrupt shard.
     """
     scores: dict[str, dict] = {}

@@ -7,8 +7,8 @@ from storage.versions.store import Store
 def list_versions(store: Store, verify: bool = False) -> list[dict]:
     """A row a version, oldest first: its lineage, row counts by config, and what is wrong with it.
 
-    `problem` is empty, or says what is wrong: an unreadable manifest; with `verify` also a shard that is missing or has
-    not its SHA-256. A version with a problem is listed, not raised.
+    `problem` is empty, or says what is wrong: an unreadable manifest; with `verify` also a shard that is missing or
+    whose SHA-256 differs. A version with a problem is listed, not raised.
     """
     rows = []
     for name in store.names():

@@ -103,7 +103,7 @@ def _is_version(path: Path) -> bool:
 
 
 def _version_beside(data: Path, version: str | None) -> Version | None:
-    """The version to look variants up in; none is needed to score a file, unless it was asked for."""
+    """The version to look variants up in. A file is scored without one too, unless a version was asked for."""
     try:
         return Store(data).open(version)
     except PassNetError:

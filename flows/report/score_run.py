@@ -112,7 +112,10 @@ def _groups(
 
 
 def _grouping(by: str | None, results: Results, notes: list[str]) -> tuple[str | None, dict[str, VariantFacts]]:
-    """What to group by, given what is known of the variants, and that; a note where it is less than was asked for."""
+    """What to group by, and dtype and size of the variants where that takes them.
+
+    Where no version holds the variants, it is the category, and a note says so.
+    """
     if by not in NEEDS_FACTS:
         return by, {}
     hashes = {row["variant_hash"] for row in results.rows}

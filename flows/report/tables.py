@@ -37,7 +37,7 @@ def leaderboard(scored: Mapping[str, Any], labels: Mapping[str, str]) -> list[di
 
 
 def common_leaderboard(rows: Sequence[Row]) -> list[dict]:
-    """Runs by AS (e2e) on the variants that all of them measured; none where that is all of them, or nothing."""
+    """Runs by AS (e2e) on the variants that all of them measured. Empty if they have no variant in common, or all."""
     measured = [r for r in rows if says_something(r)]
     runs = _grouped(measured, lambda r: r["label"])
     hashes = [{r["variant_hash"] for r in members} for members in runs.values()]
@@ -163,7 +163,7 @@ def by_sample(rows: Sequence[Row]) -> list[dict]:
 
 
 def extremes(lines: Sequence[dict], each: int) -> list[dict]:
-    """The best and worst samples of each run in `by_sample`, `place` says which; none twice, eager's never."""
+    """The best and worst samples of each run but eager's, from `by_sample`: `place` says which. No sample twice."""
     chosen = []
     for author, mine in _grouped(lines, lambda line: line["author"]).items():
         if author.split()[0] == "eager":

@@ -27,8 +27,8 @@ def write_report(names: Sequence[str], directory: Path, data: Path, version: str
     """Write `index.html` and, beside it, its pictures (PNG) and tables (CSV); returns the page's path.
 
     `names` are runs as `flows.report.results.load_results` takes them: ids, authors, "latest", or paths of results.
-    Raises PassNetError if there is no such run, nothing can be scored, or the directory cannot be written, which is
-    then as it was before.
+    Raises PassNetError if there is no such run, nothing can be scored, or the directory cannot be
+    written. The directory is as it was before then.
     """
     material = gather(names, data, version)
     try:
