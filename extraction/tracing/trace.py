@@ -62,7 +62,7 @@ class Trace:
 def trace(spec: Spec, model: str) -> Trace:
     """Builds and captures the model of a spec; kernels are not counted yet, see `with_kernels`.
 
-    `model` is the name that the graphs carry. CaptureSizes are symbols, unless the model can be captured, or captured
+    `model` is the name that the graphs carry. Sizes are symbols, unless the model can be captured, or captured
     in fewer pieces, only where they are numbers.
 
     Raises ModelError with the category of what went wrong.
