@@ -1,9 +1,10 @@
-"""What an author is: something that writes a pass for a task, or says which compiler stands in for it."""
+"""What an author is: it takes a sample and hands in a pass, or names the compiler that stands in for one."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 from passbench.result import VariantResult
 from storage.errors import PassNetError
@@ -28,22 +29,15 @@ class Submission:
         return self.compiler == "eager" and bool(self.reason)
 
 
-class Author(Protocol):
-    """Writes passes. A further author is a file with such a class and a line in `agent/registry.py`."""
-
-    name: str
-
-    def write(self, sample: Sample, directory: Path) -> Submission:
-        """A submission for the sample; the pass, if there is one, goes into `directory`, which does not exist yet."""
-        ...
-
-
 @dataclass(frozen=True)
 class Attempt:
-    """What a flow lends to an author that measures while it writes.
+    """What a run lends to an author for one attempt at one sample.
 
-    `measure` runs a pass directory through PassBench, all variants of the sample; `save` keeps the attempt's row of the
-    `trajectories` table, and `saved` is that row as an earlier part of the run left it; `say` reports progress.
+    `number` counts from 1. `device` is the device's name, such as "cuda:0". `measure` runs a pass directory through
+    PassBench and returns one result per variant of the sample that it is given. `save` keeps the attempt's row of the
+    `trajectories` table; `saved` is that row as an earlier, interrupted part of the run left it. `say` reports
+    progress. `state` is a directory, which may not exist yet, for what the author finds out and wants to know in later
+    runs; None where nothing is kept. Several processes may use it at a time.
     """
 
     number: int
@@ -52,49 +46,76 @@ class Attempt:
     save: Callable[[Mapping[str, Any]], None]
     saved: Mapping[str, Any] | None
     say: Callable[[str], None]
+    state: Path | None = None
 
 
-@runtime_checkable
-class Interactive(Protocol):
-    """An author that measures while it writes, may be interrupted, and goes on where it was."""
+class Author(ABC):
+    """Writes passes. A further author is a file with such a class and a line in `agent/registry.py`.
+
+    `name` is what the command line and the results call it. `measures` says whether attempts measure passes: a run then
+    works on one sample after another, instead of compiling the passes of several samples at a time.
+    """
 
     name: str
+    measures: ClassVar[bool] = False
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """What decides how its attempts go, `model` among it: part of a run's id."""
-        ...
+        """What decides how attempts go, beside the name: it becomes part of a run's id. `model` is the language model
+        that is asked; it is absent where there is none."""
+        return {}
 
-    def begin(self, saved: Iterable[Mapping[str, Any]]) -> None:
-        """Start or go on with a run of which these trajectories are saved."""
-        ...
+    @property
+    def model_name(self) -> str:
+        """The language model that is asked; empty for none."""
+        return self.identity.get("model", "")
 
+    def begin(self, saved: Iterable[Mapping[str, Any]]) -> None:  # noqa: B027 - most authors have nothing to prepare
+        """Start or go on with a run; `saved` are the rows of its trajectories that an earlier part of it left."""
+
+    @abstractmethod
     def attempt(self, sample: Sample, directory: Path, attempt: Attempt) -> Submission:
-        """A submission for the sample; the pass goes into `directory`, which does not exist yet.
+        """A submission for the sample; the pass, if there is one, goes into `directory`, which does not exist yet.
 
-        Raises RunLimitReached where the run has used what it may use.
+        Raises RunLimitReached where the run has used what it may use, another PassNetError where it cannot go on.
         """
-        ...
 
 
 class RunLimitReached(PassNetError):
     """The run has used its money or its time; what is finished stays, and a higher limit goes on with it."""
 
 
+class UnknownAuthor(PassNetError):
+    """A name that no author has."""
+
+
 @dataclass(frozen=True)
-class Baseline:
+class Baseline(Author):
     """An author that writes nothing and names a compiler."""
 
     name: str
     compiler: str
 
-    def write(self, sample: Sample, directory: Path) -> Submission:
+    def attempt(self, sample: Sample, directory: Path, attempt: Attempt) -> Submission:
         """The compiler, whatever the sample."""
         return Submission(self.compiler)
 
 
-AuthorFactory = Callable[[], Author]
+@dataclass(frozen=True)
+class ReadyPasses(Author):
+    """Hands in passes that are there already: the pass for sample S is `directory`/S."""
 
+    directory: Path
+    name: str = "ready"
 
-class UnknownAuthor(PassNetError):
-    """A name that no author has."""
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """The directory: other passes are another run."""
+        return {"passes": str(self.directory.resolve())}
+
+    def attempt(self, sample: Sample, directory: Path, attempt: Attempt) -> Submission:
+        """The sample's pass; declines where there is none."""
+        found = self.directory / sample.sample
+        if not found.is_dir():
+            return Submission("eager", reason=f"{self.directory} has no pass for this sample")
+        return Submission("pass", found)

@@ -1,8 +1,9 @@
 """Authors by name."""
 
+from collections.abc import Callable
 from functools import partial
 
-from agent.author import Author, AuthorFactory, Baseline, Interactive, UnknownAuthor
+from agent.author import Author, Baseline, UnknownAuthor
 from agent.distill.static import Distill
 from agent.distill.tuned import Tuned
 from agent.llm.author import Llm
@@ -10,7 +11,7 @@ from agent.llm.options import LlmOptions
 from passbench.compilers import NAMES as COMPILERS
 from storage.errors import PassNetError
 
-_AUTHORS: dict[str, AuthorFactory] = {
+_AUTHORS: dict[str, Callable[[], Author]] = {
     "distill": Tuned,
     "distill-static": lambda: Distill(name="distill-static"),
     **{compiler: partial(Baseline, compiler, compiler) for compiler in COMPILERS if compiler != "pass"},
@@ -20,7 +21,7 @@ NAMES = (*_AUTHORS, "llm")
 """Names that the command line accepts."""
 
 
-def author(name: str, model: str | None = None, options: LlmOptions | None = None) -> Author | Interactive:
+def author(name: str, model: str | None = None, options: LlmOptions | None = None) -> Author:
     """The author of this name; `model` and `options` are for "llm". Raises PassNetError where there is none, and where
     its model cannot be used."""
     if name == "llm":

@@ -1,38 +1,33 @@
 """Evaluate authors on samples of a version: write passes, benchmark them, score, publish a version with the results."""
 
-import hashlib
 import json
 import shutil
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
 from prefect import flow
 
-from agent.author import Author, Interactive, RunLimitReached
+from agent.author import RunLimitReached
 from agent.llm.options import LlmOptions
 from agent.registry import author as author_named
+from agent.run.attempts import saved_trajectories, usage
+from agent.run.evaluation_run import EvaluationRun
+from agent.run.identity import note_identity, run_id, run_identity, why_not_continued
 from flows import DEFAULT_DATA
 from flows.artifacts import keep_evaluation
-from flows.evaluate.benches import benches_on
-from flows.evaluate.samples import Ended, EvaluationRun, evaluate_samples
-from flows.evaluate.trajectories import saved_trajectories, usage
+from flows.evaluate.open_benches import benches_on
+from flows.evaluate.samples import Ended, evaluate_samples
 from flows.steps import HOURS, begun_before, flow_run_id, say
 from passbench.score import score_rows
 from passbench.settings import Settings
 from storage.errors import PassNetError
-from storage.records import Sample
 from storage.schema import CATEGORIES, CONFIGS
-from storage.versions.provenance import library_versions
 from storage.versions.samples import load_samples
 from storage.versions.store import Store, Version
-
-CODE_VERSION = "6"
-"""Part of a run's id; raised when authors or PassBench change so that old results must be measured again."""
 
 
 @flow(name="evaluate-model", retries=1, retry_delay_seconds=10, timeout_seconds=7 * 24 * HOURS)
@@ -79,12 +74,24 @@ def evaluate_model(
     with benches_on(device, settings, runner) as benches:
         say(f"{len(samples)} samples of {opened.name}, authors {author}, on {benches.count} x {benches.kind}")
         for writer in authors:
-            name = run_id(opened, writer, samples, attempts, benches.kind, settings)
-            run = EvaluationRun(name, writer, Path(data).resolve() / "runs" / name, attempts, benches.kind == "cuda")
+            identity = run_identity(writer, samples, attempts, benches.kind, settings)
+            name, root = run_id(identity), Path(data).resolve()
+            run = EvaluationRun(
+                name,
+                writer,
+                root / "runs" / name,
+                attempts,
+                gpu=benches.kind == "cuda",
+                state=root / "authors" / writer.name,
+                say=say,
+            )
             if rerun and not begun_before():
                 shutil.rmtree(run.directory, ignore_errors=True)
-            if isinstance(writer, Interactive):
-                writer.begin(saved_trajectories(run.directory))
+            if not run.directory.exists():
+                for line in why_not_continued(root / "runs", identity):
+                    say(line)
+            note_identity(run.directory, identity)
+            run.begin()
             ends[name] = evaluate_samples(run, samples, benches)
             runs[name] = run.rows(samples)
             trajectories[name] = saved_trajectories(run.directory)
@@ -125,30 +132,6 @@ def nothing_finished(ended: Ended) -> PassNetError:
     return PassNetError(
         f"the benchmark's process ended at each sample, {ended.lost[0]} first: see the log for its words"
     )
-
-
-def run_id(
-    version: Version,
-    author: Author | Interactive,
-    samples: Sequence[Sample],
-    attempts: int,
-    kind: str,
-    settings: Settings,
-) -> str:
-    """An id that is the same whenever the same would be measured: what is finished under it need not be repeated.
-
-    `kind` of device is "cpu" or "cuda": which ones, and how many, changes nothing.
-    """
-    identity = {
-        "samples": sorted([s.sample, *(v.variant_hash for v in s.variants)] for s in samples),
-        "author": [author.name, attempts, *([dict(author.identity)] if isinstance(author, Interactive) else [])],
-        "device": kind,
-        "settings": asdict(settings) | {"off": sorted(settings.off)},
-        "libraries": library_versions(),
-        "code": CODE_VERSION,
-    }
-    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
-    return f"{author.name}-{digest[:10]}"
 
 
 def publish(

@@ -30,17 +30,15 @@ LOWERING = "extraction.kernels.lowering"
 
 GPU_HOST = ("passbench.bench", "agent.distill.static", "agent.distill.tuned")
 """What runs on a GPU host that has the `GPU_LIBRARIES` alone."""
-GPU_HOST_LOADS = ("agent.registry", "benchmarks.passbench.run_bench")
+GPU_HOST_LOADS = ("agent.registry", "agent.run.__main__")
 """What is loaded there, though some of its functions (the author `llm`) need more when they are called."""
 GPU_LIBRARIES = {"torch", "triton", "numpy", "pandas", "pyarrow", "sympy"}  # torch brings sympy
 
 MOST_MODULES = 15
 """A folder with more modules than this is two subjects."""
 
-KNOWN_CIRCLES: set[frozenset[str]] = {
-    # Each is being mended; nothing is to be added here.
-    frozenset({"flows.evaluate.benches", "flows.evaluate.ray_benches"}),
-}
+KNOWN_CIRCLES: set[frozenset[str]] = set()
+"""Import circles that are being mended; nothing is to be added here."""
 KNOWN_ARROWS: set[tuple[str, str]] = set()
 """Imports against the direction of the sub-rooms; their faces do not name them. The list is to become empty."""
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.author import Submission
+from agent.author import Attempt, Author, Submission
 from agent.distill.candidates import Options
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style
@@ -23,7 +23,7 @@ MARGIN = 1.0
 
 
 @dataclass
-class Distill:
+class Distill(Author):
     """Writes one pass for all variants of a sample, or declines where it would not be faster. Regions are looked for no
     longer than `seconds` of the processor's time, so that what it writes does not depend on what else is running."""
 
@@ -32,6 +32,10 @@ class Distill:
     style: Style = field(default_factory=Style)
     seconds: float = 60.0
     sketches: Sketches = field(default_factory=Sketches, repr=False, compare=False)
+
+    def attempt(self, sample: Sample, directory: Path, attempt: Attempt) -> Submission:
+        """As `write`."""
+        return self.write(sample, directory)
 
     def write(self, sample: Sample, directory: Path) -> Submission:
         """A pass for all variants of the sample, or the reason why there is none.

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from agent.author import Attempt, Submission
+from agent.author import Attempt, Author, Submission
 from agent.distill.hill_climb import Search
 from agent.distill.kernels.launch_configs import choose
 from agent.distill.pass_source import Style
@@ -102,7 +102,7 @@ class SearchTrial:
 
 
 @dataclass
-class Tuned:
+class Tuned(Author):
     """`seconds` is what measuring one sample may take, `probes` how many of its variants are measured, `reach` how many
     microseconds a call a region may be expected to cost and still be tried. `found` has the answers by family: a family
     is searched once."""
@@ -113,6 +113,7 @@ class Tuned:
     probes: int = 6
     reach: float = 15.0
     found: dict[str, Best | None] = field(default_factory=dict)
+    measures: ClassVar[bool] = True
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -123,14 +124,10 @@ class Tuned:
         """Start a run. Nothing goes on from trajectories: a sample's search is shorter than what saves it."""
         self.found.clear()
 
-    def write(self, sample: Sample, directory: Path) -> Submission:
-        """The pass that is expected to be best; nothing is measured."""
-        return self.distill.write(sample, directory)
-
     def attempt(self, sample: Sample, directory: Path, attempt: Attempt) -> Submission:
         """The best pass found; without a GPU what `distill` writes."""
         if not attempt.device.startswith("cuda"):
-            return self.write(sample, directory)
+            return self.distill.write(sample, directory)
         task = self.distill.task(sample, -self.reach)
         start = self._start(task)
         if not start.patterns:

@@ -5,9 +5,9 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from agent.author import Attempt, Submission
+from agent.author import Attempt, Author, Submission
 from agent.llm.budget import Budget
 from agent.llm.options import LlmOptions
 from passbench.contract import write_pass_dir
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Llm:
+class Llm(Author):
     """`model`: pydantic-ai's id, such as `openai:gpt-5.5` or `anthropic:claude-sonnet-5`, or one of its models."""
 
     model: "str | Model"
     options: LlmOptions = field(default_factory=LlmOptions)
     name: str = "llm"
+    measures: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Raises PassNetError for an unknown model, a missing key, or a missing package."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, RetryPromptPart, ToolReturnPart
 
-from flows.evaluate.trajectories import usage
+from agent.run.attempts import usage
 from storage.versions.store import Store, Version
 from tests.support.llm_solver import EXITS, Asked, Solver
 

@@ -31,8 +31,8 @@ import torch
 
 from agent.distill.pass_source import Style
 from agent.distill.static import Distill
+from agent.run.choose import floating_dtype
 from benchmarks.agent.agent_checks import Kill, checks, finished, used
-from benchmarks.passbench.run_bench import floating_dtype
 from flows.evaluate.devices import resolve_devices
 from passbench.contract import read_pass_dir
 from storage.records import Sample

@@ -1,8 +1,8 @@
-"""The parts of `evaluate-model`: samples handed to devices, authors run, rows kept as they come.
+"""The parts of `evaluate-model` that spread a run's samples over devices; `agent.run` says what is done with a sample.
 
-In: samples of a version, an author, devices. Out: a file of rows a sample in the run's directory. Read first:
-`flows/evaluate_model.py`, the whole job on one screen; then `samples.py` (what happens to a sample) and `benches.py`
-(on which device).
+In: an `EvaluationRun`, samples, the names of devices. Out: a file of rows a sample in the run's directory. Read first:
+`flows/evaluate_model.py`, the whole job on one screen; then `samples.py` (samples cut into lots, lost ones begun again)
+and `open_benches.py` (a device's name made into benches: of this host, `local_benches.py`, or of a Ray cluster).
 
 May import: flows.steps, flows.artifacts, agent, passbench, storage.
 """

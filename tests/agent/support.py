@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from agent.author import Attempt
 from passbench.matching.trace_pattern import trace_pattern
 from storage.graph.as_fx import from_fx
 from storage.records import Input, Sample, Variant, dtype_name
@@ -43,6 +44,12 @@ def sample(*variants: Variant) -> Sample:
 def in_dtype(inputs: tuple[Input, ...], dtype: str) -> tuple[Input, ...]:
     """The inputs with their float32 tensors in another dtype."""
     return tuple(Input(**{**vars(i), "dtype": dtype}) if i.dtype == dtype_name(torch.float32) else i for i in inputs)
+
+
+def lent(device: str = "cpu", measure: Callable | None = None, **fields) -> Attempt:
+    """What a run lends to an author for its first attempt; nothing is kept."""
+    plain = {"save": lambda row: None, "saved": None, "say": lambda text: None} | fields
+    return Attempt(1, device, measure, **plain)
 
 
 class Interpreter:

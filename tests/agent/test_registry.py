@@ -9,6 +9,7 @@ from agent.distill.static import Distill
 from agent.distill.tuned import Tuned
 from agent.registry import NAMES, author
 from passbench.compilers import NAMES as COMPILERS
+from tests.agent.support import lent
 
 BASELINES = [compiler for compiler in COMPILERS if compiler != "pass"]
 
@@ -24,7 +25,7 @@ def test_every_compiler_but_a_pass_is_a_baseline():
 def test_a_baseline_names_its_compiler(name):
     writer = author(name)
     assert writer.name == name
-    assert writer.write(None, Path("nowhere")) == Submission(name)  # whatever the sample
+    assert writer.attempt(None, Path("nowhere"), lent()) == Submission(name)  # whatever the sample
 
 
 def test_an_unknown_author_is_told_the_names():

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from agent.author import Attempt, Interactive
+from agent.author import Attempt
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.pass_source import Style
 from agent.distill.static import Distill
@@ -215,7 +215,6 @@ def test_a_family_is_searched_once(tmp_path):
 def test_without_a_gpu_it_writes_what_distill_writes_and_measures_nothing(tmp_path):
     measured = []
     author = Tuned()
-    assert isinstance(author, Interactive)
     submission = author.attempt(_one(), tmp_path / "a", _attempt(lambda names, _: 9.0, measured, device="cpu"))
     expected = Distill().write(_one(), tmp_path / "b")
     assert (submission.compiler, submission.reason) == (expected.compiler, expected.reason)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.author import Interactive, RunLimitReached
+from agent.author import RunLimitReached
 from agent.llm.author import Llm
 from agent.llm.options import LlmOptions
 from agent.llm.state import Exit, State
@@ -178,7 +178,7 @@ def test_models_by_id(monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "none-needed")
     for name in ("openai:gpt-5.5", "openai-chat:gpt-5", "anthropic:claude-sonnet-5"):
         writer = author("llm", name)
-        assert isinstance(writer, Interactive) and writer.identity["model"] == name
+        assert writer.measures and writer.identity["model"] == writer.model_name == name
     local = LlmOptions(base_url="http://127.0.0.1:1/v1")
     for name in ("my-model", "org/model:8b", "anthropic:claude-sonnet-5"):
         assert author("llm", name, local).identity["model"] == name

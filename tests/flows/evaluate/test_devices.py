@@ -12,14 +12,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.author import Baseline, Submission
+from agent.author import Attempt, Baseline, Submission
 from agent.llm.author import Llm
 from agent.llm.options import LlmOptions
+from agent.run.evaluation_run import EvaluationRun, lots
 from flows.evaluate.bench_process import BenchProcess
-from flows.evaluate.benches import BenchProcesses, OneBench
 from flows.evaluate.devices import LEAST_CORES, core_shares, resolve_devices
-from flows.evaluate.samples import ROUNDS, Ended, EvaluationRun, evaluate_samples, lots
-from flows.evaluate.trajectories import saved_trajectories
+from flows.evaluate.local_benches import BenchProcesses, OneBench
+from flows.evaluate.samples import ROUNDS, Ended, evaluate_samples
 from passbench.settings import Settings
 from storage.errors import PassNetError
 from storage.records import Sample
@@ -115,7 +115,7 @@ def test_a_models_budget_is_one_for_all_devices(benches, tmp_path, monkeypatch):
         def evaluate(**limits: float) -> tuple[Ended, list[dict]]:
             author = Llm("openai-chat:scripted", LlmOptions(price=(1e6, 1e6), backoff=0.01, **limits))
             run = EvaluationRun("llm", author, tmp_path, 1, gpu=False)
-            author.begin(saved_trajectories(tmp_path))
+            run.begin()
             return evaluate_samples(run, SAMPLE_LIST, benches), run.rows(SAMPLE_LIST)
 
         ended, _ = evaluate(run_cost_usd=1e-3)
@@ -129,10 +129,10 @@ def test_a_models_budget_is_one_for_all_devices(benches, tmp_path, monkeypatch):
 class Fatal(Baseline):
     """An author that takes its process with it at one sample."""
 
-    def write(self, sample: Sample, directory: Path) -> Submission:
+    def attempt(self, sample: Sample, directory: Path, attempt: Attempt) -> Submission:
         if sample.sample == SAMPLE_LIST[1].sample:
             os._exit(1)
-        return super().write(sample, directory)
+        return super().attempt(sample, directory, attempt)
 
 
 def test_a_lost_process_is_replaced_and_a_sample_that_ends_it_each_time_is_named(benches, tmp_path):

@@ -1,11 +1,12 @@
-"""Attempts of authors that measure while they write: lent what they need, saved after every step, read back."""
+"""Attempts of authors: each is lent what it needs; its trajectory is saved after every step, and read after a kill."""
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent.author import Attempt, Author, Interactive, Submission
-from flows.steps import say
+from agent.author import Attempt, Author, Submission
+from agent.run.progress import Say
 from passbench.bench import Bench
 from storage.parquet import read_rows, write_rows
 from storage.records import Sample
@@ -13,16 +14,23 @@ from storage.schema import TRAJECTORIES
 
 
 def write_pass(
-    bench: Bench, author: Author | Interactive, run: str, directory: Path, number: int, sample: Sample
+    bench: Bench,
+    author: Author,
+    run: str,
+    directory: Path,
+    number: int,
+    sample: Sample,
+    say: Say,
+    state: Path | None = None,
 ) -> Submission:
     """Have the author write its pass for attempt `number` into `directory`/passes.
 
-    An attempt that was interrupted goes on where it was, one that was finished is not repeated.
+    An attempt that was interrupted goes on from its saved trajectory. A finished one is answered from it: nothing is
+    asked of a model twice. A pass that an earlier part of the run wrote is removed first.
     """
     place = directory / "passes" / sample.sample / str(number)
-    if not isinstance(author, Interactive):
-        return author.write(sample, place)
-    saved = _path(directory, sample.sample, number)
+    shutil.rmtree(place, ignore_errors=True)
+    saved = directory / "trajectories" / sample.sample / f"{number}.parquet"
     where = {
         "run": run,
         "sample": sample.sample,
@@ -40,7 +48,8 @@ def write_pass(
         measure=lambda one, passes: list(bench.run(one, "pass", passes)),
         save=save,
         saved=read_rows(saved, TRAJECTORIES)[0] if saved.exists() else None,
-        say=lambda text: say(f"{author.name} {sample.sample} attempt {number}: {text}"),
+        say=lambda text: say(f"{author.name} {sample.sample} attempt {number}: {text}", run=run, sample=sample.sample),
+        state=state,
     )
     return author.attempt(sample, place, attempt)
 
@@ -67,7 +76,3 @@ def usage(rows: list[dict]) -> dict[str, Any]:
         "cost_usd": None if None in costs else sum(costs),
         "exits": exits,
     }
-
-
-def _path(directory: Path, sample: str, number: int) -> Path:
-    return directory / "trajectories" / sample / f"{number}.parquet"

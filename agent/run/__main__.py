@@ -1,0 +1,204 @@
+"""Run authors on samples of a version on this machine; needs torch, triton, numpy, pandas and pyarrow alone.
+
+    python -m agent.run VERSION_DIR --authors eager,inductor,distill --out DIR
+
+Writes DIR/runs/RUN/SAMPLE.parquet (rows of `storage.schema.RESULTS`, a file per sample, as they come), then
+DIR/results.parquet, DIR/scores.json and DIR/summary.md. Given the same DIR and options again, it goes on where it
+stopped; where it does not, it says why.
+"""
+
+import argparse
+import fcntl
+import json
+import logging
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+
+from agent.author import Author, ReadyPasses
+from agent.distill.tuned import Tuned
+from agent.registry import author as author_named
+from agent.run.choose import Choice, chosen
+from agent.run.evaluation_run import EvaluationRun, evaluate_lot, lots
+from agent.run.identity import note_identity, run_id, run_identity, why_not_continued
+from agent.run.progress import LOGGER, log
+from agent.run.row_files import write_rows
+from agent.run.summary import CLOCKS, summary
+from passbench.bench import Bench
+from passbench.compilers import NAMES as COMPILERS
+from passbench.score import score_rows
+from passbench.settings import Settings
+from storage.errors import PassNetError
+from storage.records import Sample
+from storage.schema import CATEGORIES, RESULTS
+from storage.versions.version import Version
+
+
+@dataclass
+class _Host:
+    """A GPU host at work: what is common to all authors of a run. `seconds` is what each step took."""
+
+    bench: Bench
+    out: Path
+    settings: Settings
+    budget: float
+    compile_ahead: int
+    lock: Path | None
+    began: float = field(default_factory=time.monotonic)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def run(self, author: Author, samples: Sequence[Sample]) -> list[dict]:
+        """Rows of the author on those samples that were finished within the budget, in this call or an earlier one."""
+        kind = self.bench.device.type
+        identity = run_identity(author, samples, 1, kind, self.settings)
+        run = EvaluationRun(
+            run_id(identity),
+            author,
+            self.out / "runs" / run_id(identity),
+            attempts=1,
+            gpu=kind == "cuda",
+            state=self.out / "authors" / author.name,
+        )
+        if not run.directory.exists():
+            for line in why_not_continued(self.out / "runs", identity):
+                log(line)
+        note_identity(run.directory, identity)
+        left = run.unfinished(samples)
+        if self.compile_ahead and author.name in COMPILERS and author.name not in ("pass", "eager"):
+            self._compile_ahead(author.name, [sample for _, sample in left])
+        with _turn(self.lock):
+            begin = time.monotonic()
+            run.begin()
+            for lot in lots(left, run.lot_size, 1, len(samples)):
+                if time.monotonic() < self.began + self.budget:
+                    evaluate_lot(run, self.bench, lot, deadline=self.began + self.budget)
+            self.seconds[author.name] = time.monotonic() - begin
+        if missing := len(run.unfinished(samples)):
+            log(f"{author.name} stopped at the budget of {self.budget:.0f} s: {missing} samples are left")
+        return run.rows(samples)
+
+    def _compile_ahead(self, compiler: str, samples: Sequence[Sample]) -> None:
+        begin = time.monotonic()
+        for variant, reason in self.bench.precompile(samples, compiler, self.compile_ahead):
+            log(f"{compiler}: {variant.variant_hash[:12]} not compiled ahead: {reason[:200]}")
+        self.seconds[f"{compiler}, compiling ahead"] = time.monotonic() - begin
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Run what the command line asks for; returns the exit status: 0 done, 1 where no sample was run."""
+    logging.basicConfig(format="%(message)s", stream=sys.stdout)
+    LOGGER.setLevel(logging.INFO)
+    parser = _parser()
+    arguments = parser.parse_args(given)
+    try:
+        return _run(arguments)
+    except PassNetError as error:
+        print(f"agent.run: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    version = Version.open(arguments.version)
+    samples = chosen(version, _choice(arguments))
+    authors = [_author(name, arguments.search) for name in arguments.authors.split(",") if name]
+    if arguments.passes is not None:
+        authors.append(ReadyPasses(arguments.passes))
+    settings = Settings(protocol=arguments.protocol, flush_l2=arguments.flush_l2)
+    with Bench(arguments.device, settings) as bench:
+        host = _Host(bench, arguments.out, settings, arguments.budget, arguments.compile_ahead, arguments.lock)
+        runs = {author.name: host.run(author, samples) for author in authors}
+    runs = {author: rows for author, rows in runs.items() if rows}
+    if not runs:
+        print("no sample was run: none is chosen, or the budget was over before the first", file=sys.stderr)
+        return 1
+    _finish(arguments.out, version, runs, host.seconds)
+    return 0
+
+
+def _finish(out: Path, version: Version, runs: dict[str, list[dict]], seconds: dict[str, float]) -> None:
+    """Put the runs' rows together, score and describe them."""
+    write_rows(out / "results.parquet", [row for rows in runs.values() for row in rows], RESULTS)
+    scores = [
+        score
+        for author, rows in runs.items()
+        for clock in CLOCKS
+        for score in score_rows(rows, run=rows[0]["run"], author=author, clock=clock)
+    ]
+    (out / "scores.json").write_text(json.dumps(scores, indent=1) + "\n", "utf-8")
+    text = summary(version.manifest.digest, runs, seconds)
+    (out / "summary.md").write_text(text, "utf-8")
+    print(text)
+
+
+def _author(name: str, search: float | None) -> Author:
+    author = author_named(name)
+    if search is not None and name == "distill":
+        author = replace(Tuned(), seconds=search)
+    return author
+
+
+def _choice(arguments: argparse.Namespace) -> Choice:
+    names = None
+    if arguments.names is not None:
+        names = frozenset(arguments.names.read_text("utf-8").split())
+    if arguments.passes is not None:
+        there = frozenset(path.name for path in arguments.passes.iterdir())
+        names = there if names is None else names & there
+    number, _, count = arguments.part.partition("/")
+    return Choice(
+        splits=tuple(arguments.split.split(",")),
+        categories=tuple(arguments.categories.split(",")),
+        names=names,
+        limit=arguments.limit,
+        variants=arguments.variants,
+        one_a_dtype=arguments.one_a_dtype,
+        at_most=arguments.at_most,
+        part=(int(number), int(count)),
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m agent.run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("version", type=Path, help="directory of a dataset version")
+    add("--authors", default="eager,inductor,distill", help="names, separated by commas; empty for none")
+    add("--passes", type=Path, metavar="DIR", help="also run the passes DIR/SAMPLE, on the samples that have one alone")
+    add("--split", default="eval", help="eval, train, or eval,train")
+    add("--categories", default=",".join(CATEGORIES))
+    add("--names", type=Path, metavar="FILE", help="a file with the names of the samples to take")
+    add("--limit", type=int, help="samples")
+    add("--part", default="0/1", metavar="I/N", help="the I-th of N parts of the samples, from 0")
+    add("--variants", type=int, help="stop taking samples at so many variants")
+    add("--one-a-dtype", action="store_true", help="the first variant of each dtype of a sample alone")
+    add("--at-most", type=int, metavar="N", help="N variants of a sample, spread over all")
+    add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    add("--protocol", default="passnet", choices=("passnet", "paper"))
+    add("--flush-l2", action="store_true")
+    add("--compile-ahead", type=int, default=0, metavar="N", help="N processes compile a baseline's samples first")
+    add("--search", type=float, metavar="SECONDS", help="what distill may spend on measuring a sample")
+    add("--budget", type=float, default=3600.0, metavar="SECONDS", help="after these no further sample is begun")
+    add("--lock", type=Path, metavar="FILE", help="is locked while timing, so that runs side by side time in turn")
+    add("--out", type=Path, required=True)
+    return parser
+
+
+@contextmanager
+def _turn(lock: Path | None) -> Iterator[None]:
+    """This process's turn on the device that the file stands for."""
+    if lock is None:
+        yield
+        return
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""When two runs are the same run: the id under which finished samples are found again, and why others are not."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from agent.author import Author
+from passbench.settings import Settings
+from storage.records import Sample
+from storage.versions.provenance import library_versions
+
+CODE_VERSION = "6"
+"""Part of a run's id; raised when authors or PassBench change so that old results must be measured again."""
+
+_NOTE = "run.json"
+"""The file in a run's directory that holds its identity."""
+
+
+def run_identity(
+    author: Author, samples: Sequence[Sample], attempts: int, kind: str, settings: Settings
+) -> dict[str, Any]:
+    """All that decides what a run measures.
+
+    `kind` of device is "cpu" or "cuda": which devices, and how many, changes nothing.
+    """
+    return {
+        "samples": sorted([s.sample, *(v.variant_hash for v in s.variants)] for s in samples),
+        "author": [author.name, attempts, *([dict(author.identity)] if author.identity else [])],
+        "device": kind,
+        "settings": asdict(settings) | {"off": sorted(settings.off)},
+        "libraries": library_versions(),
+        "code": CODE_VERSION,
+    }
+
+
+def run_id(identity: Mapping[str, Any]) -> str:
+    """An id that is the same whenever the same would be measured: what is finished under it need not be repeated."""
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+    return f"{identity['author'][0]}-{digest[:10]}"
+
+
+def note_identity(directory: Path, identity: Mapping[str, Any]) -> None:
+    """Keep the identity in the run's directory, for `why_not_continued` of later runs."""
+    directory.mkdir(parents=True, exist_ok=True)
+    note = directory / _NOTE
+    partial = note.with_suffix(".partial")
+    partial.write_text(json.dumps(identity, sort_keys=True) + "\n", "utf-8")
+    partial.replace(note)
+
+
+def why_not_continued(runs: Path, identity: Mapping[str, Any]) -> Iterator[str]:
+    """For each other run of this author below `runs` that has finished samples: a line that says what differs."""
+    own, author = run_id(identity), identity["author"][0]
+    for directory in sorted(runs.glob(f"{author}-*")):
+        finished = sum(1 for _ in directory.glob("[!.]*.parquet"))
+        if directory.name == own or not finished:
+            continue
+        note = directory / _NOTE
+        if note.exists():
+            other = json.loads(note.read_text("utf-8"))
+            if other["author"][0] != author:  # distill-static, where this is distill
+                continue
+            causes = "; ".join(_differences(other, json.loads(json.dumps(identity))))
+        else:
+            causes = "it does not say what it measured"
+        yield f"{own} does not go on with {directory.name}, which has {finished} finished samples: {causes}"
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """What differs between two identities, a part each."""
+    for part in sorted(old.keys() | new.keys()):
+        a, b = old.get(part), new.get(part)
+        if a == b:
+            continue
+        if part == "samples":
+            same = len({json.dumps(s) for s in a} & {json.dumps(s) for s in b})
+            yield f"other samples ({same} of {len(b)} are the same)"
+        elif isinstance(a, dict) and isinstance(b, dict):
+            names = (name for name in sorted(a.keys() | b.keys()) if a.get(name) != b.get(name))
+            yield from (f"{part} {name} was {a.get(name)}, is {b.get(name)}" for name in names)
+        else:
+            yield f"{part} was {a}, is {b}"

@@ -1,0 +1,82 @@
+"""What runs measured, as a Markdown record: hardware, versions, and a line per author and category."""
+
+import math
+import platform
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from passbench.score import geometric_mean, score_rows
+from storage.schema import CATEGORIES
+from storage.versions.provenance import library_versions
+
+CLOCKS = ("e2e", "device")
+
+
+def summary(dataset: str, runs: Mapping[str, Sequence[dict]], seconds: Mapping[str, float]) -> str:
+    """The record. `dataset`: the version's digest; `runs`: results rows by author; `seconds`: what each step took."""
+    libraries = ", ".join(f"{name} {version}" for name, version in library_versions().items())
+    text = [
+        f"{_device()}; {libraries}; dataset digest {dataset[:12]}.",
+        "",
+        "Speedups: geometric means over variants that ran, eager / candidate, of medians. ES and AS: docs/scores.md.",
+        "",
+        "| author | category | samples | variants | ok | t_min <= -5 | e2e | device | below eager | ES_-5 | AS e2e | "
+        "AS device |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for author, rows in runs.items():
+        for category in (*CATEGORIES, "all"):
+            if mine := [row for row in rows if category in (row["category"], "all")]:
+                text.append(_table_line(author, category, mine))
+    text += ["", *(f"- {name}: {took:.0f} s" for name, took in seconds.items())]
+    text += ["", *(_spread_of_eager(rows) for author, rows in runs.items() if author == "eager")]
+    every = [row for rows in runs.values() for row in rows]
+    failures = Counter((r["author"], r["status"], r["reason"][:160]) for r in every if r["status"] != "ok")
+    if failures:
+        text += ["", "Failures:", *(f"- {a}: {n} x {s}: {why}" for (a, s, why), n in failures.most_common(30))]
+    return "\n".join(text) + "\n"
+
+
+def _device() -> str:
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or "CPU"
+
+
+def _table_line(author: str, category: str, rows: Sequence[dict]) -> str:
+    """Figures of one author on one category."""
+    e2e, on_device = ([r[f"speedup_{clock}"] for r in rows if r[f"speedup_{clock}"]] for clock in CLOCKS)
+    tables = {clock: score_rows(rows, run=author, author=author, clock=clock) for clock in CLOCKS}
+    level = {(score["clock"], score["t"]): score for table in tables.values() for score in table}
+
+    def score(clock: str, column: str) -> str:
+        return f"{level[clock, -5][column]:.3f}" if (clock, -5) in level else "-"
+
+    figures = [
+        author,
+        category,
+        len({r["sample"] for r in rows}),
+        len(rows),
+        sum(r["status"] == "ok" for r in rows),
+        sum(r["status"] == "ok" and r["t_min"] <= -5 for r in rows),
+        f"{geometric_mean(e2e):.3f}" if e2e else "-",
+        f"{geometric_mean(on_device):.3f}" if on_device else "-",
+        f"{sum(s < 1 for s in e2e) / len(e2e):.0%}" if e2e else "-",
+        score("e2e", "es_t"),
+        score("e2e", "aggregate"),
+        score("device", "aggregate"),
+    ]
+    return "| " + " | ".join(str(figure) for figure in figures) + " |"
+
+
+def _spread_of_eager(rows: Sequence[dict]) -> str:
+    """How near to 1 the speedups of eager against itself are: the noise of the measurement."""
+    text = ["eager against itself, share of variants within 1, 2 and 3 % of 1.00, and geometric mean:"]
+    for clock in CLOCKS:
+        speedups = np.array([r[f"speedup_{clock}"] for r in rows if r[f"speedup_{clock}"]])
+        if not len(speedups):
+            continue
+        shares = ", ".join(f"{(abs(speedups - 1) <= width).mean():.1%}" for width in (0.01, 0.02, 0.03))
+        text.append(f"{clock} {shares}, {math.exp(np.log(speedups).mean()):.4f} over {len(speedups)} variants;")
+    return " ".join(text)

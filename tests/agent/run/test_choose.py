@@ -1,0 +1,46 @@
+"""Which samples and variants a run takes."""
+
+import pytest
+
+from agent.run.choose import Choice, chosen, evenly, floating_dtype
+from storage.records import Sample
+from tests.agent.distill.families import FAMILIES
+from tests.agent.support import in_dtype, variant
+from tests.support.stores import publish_samples
+
+DTYPES = ("float32", "float32", "float16")
+
+
+@pytest.fixture(scope="module")
+def version(tmp_path_factory):
+    """Four samples of three variants, the last of them in the training split."""
+    family, samples = FAMILIES["add_relu"], []
+    for name in "abcd":
+        variants = tuple(
+            variant(family.function, *in_dtype(family.inputs, dtype)).with_changes(variant_hash=f"{name}{n}")
+            for n, dtype in enumerate(DTYPES)
+        )
+        samples.append(Sample(f"fusible-{name}", name, "fusible", "train" if name == "d" else "eval", variants))
+    return publish_samples(samples, tmp_path_factory.mktemp("choose") / "data")
+
+
+def names(version, **given) -> str:
+    return "".join(sample.family_hash for sample in chosen(version, Choice(**given)))
+
+
+def test_splits_names_limits_and_parts(version):
+    assert names(version) == "abc"
+    assert names(version, splits=("eval", "train")) == "abcd"
+    assert names(version, splits=("eval", "train"), limit=2) == "ab"
+    assert names(version, names=frozenset({"fusible-c"}), limit=1) == "c"
+    assert names(version, variants=4) == "ab"
+    assert [names(version, part=(n, 2)) for n in range(2)] == ["ac", "b"]
+
+
+def test_variants_of_a_sample(version):
+    one, *_ = chosen(version, Choice(one_a_dtype=True))
+    assert [v.variant_hash for v in one.variants] == ["a0", "a2"]
+    assert [floating_dtype(v) for v in one.variants] == ["float32", "float16"]
+    one, *_ = chosen(version, Choice(at_most=1))
+    assert [v.variant_hash for v in one.variants] == ["a0"]
+    assert evenly(tuple(range(9)), 3) == (0, 3, 6)

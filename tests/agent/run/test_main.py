@@ -1,0 +1,80 @@
+"""`python -m agent.run` on a CPU: it measures, goes on where it stopped, and says why where it does not."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from agent.run.__main__ import main
+from agent.run.row_files import read_rows
+from storage.records import Sample
+from storage.schema import RESULTS
+from storage.versions.version import Version
+from tests.passbench.samples import add_relu_sample
+from tests.support.stores import publish_samples, python
+
+ROOT = Path(__file__).resolve().parents[3]
+FAST = ["--device", "cpu", "--categories", "fusible"]
+
+
+@pytest.fixture(scope="module")
+def version(tmp_path_factory) -> Version:
+    """Two samples of two variants."""
+    variants = add_relu_sample((3, 40), (5, 7)).variants
+    named = [
+        tuple(v.with_changes(variant_hash=f"{name}{n}") for n, v in enumerate(variants)) for name in ("one", "two")
+    ]
+    samples = [Sample(f"fusible-{v[0].variant_hash}", v[0].variant_hash, "fusible", "eval", v) for v in named]
+    return publish_samples(samples, tmp_path_factory.mktemp("run") / "data")
+
+
+def files(out: Path) -> dict[str, int]:
+    return {str(p.relative_to(out)): p.stat().st_mtime_ns for p in sorted(out.glob("runs/*/*.parquet"))}
+
+
+def test_it_measures_and_a_second_call_measures_only_what_is_missing(version, tmp_path, caplog):
+    given = [str(version.path), *FAST, "--authors", "eager", "--at-most", "1", "--out", str(tmp_path)]
+    assert main(given) == 0
+    before = files(tmp_path)
+    assert len(before) == 2
+    rows = read_rows(tmp_path / "results.parquet", RESULTS)
+    assert [(r["author"], r["status"]) for r in rows] == [("eager", "ok")] * 2
+    assert {score["run"] for score in json.loads((tmp_path / "scores.json").read_text())} == {rows[0]["run"]}
+    lost = tmp_path / sorted(before)[0]
+    lost.unlink()
+    assert main(given) == 0
+    after = files(tmp_path)
+    assert after.keys() == before.keys()
+    assert [name for name in before if before[name] != after[name]] == [str(lost.relative_to(tmp_path))]
+    assert "| eager | all | 2 | 2 | 2 | 2 |" in (tmp_path / "summary.md").read_text()
+    assert main([*given, "--protocol", "paper"]) == 0
+    assert "has 2 finished samples: settings protocol was passnet, is paper" in caplog.text
+
+
+def test_passes_that_are_there_are_run_on_their_samples(version, tmp_path):
+    passes = tmp_path / "passes"
+    shutil.copytree(ROOT / "tests" / "support" / "passes" / "add_relu", passes / "fusible-one0")
+    given = [str(version.path), *FAST, "--authors", "", "--passes", str(passes), "--out", str(tmp_path / "out")]
+    assert main(given) == 0
+    rows = read_rows(tmp_path / "out" / "results.parquet", RESULTS)
+    assert {(r["sample"], r["author"], r["status"]) for r in rows} == {("fusible-one0", "ready", "ok")}
+
+
+def test_no_sample_and_no_time_are_told_by_the_exit_status(version, tmp_path, capsys):
+    given = [str(version.path), *FAST, "--out", str(tmp_path), "--authors", "eager"]
+    assert main([*given, "--budget", "0"]) == 1
+    assert main([*given, "--split", "train"]) == 1
+    assert main([*given[:-1], "nobody"]) == 1
+    assert "there is no author 'nobody'" in capsys.readouterr().err
+
+
+def test_a_gpu_host_needs_no_more_than_the_workers_libraries():
+    code = """
+        import sys
+        for name in ("prefect", "pydantic_ai", "datasets", "huggingface_hub", "transformers", "timm", "click"):
+            sys.modules[name] = None
+        import agent.run.__main__
+    """
+    done = python(code)
+    assert done.returncode == 0, done.stderr
