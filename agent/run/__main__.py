@@ -27,13 +27,13 @@ from agent.run.choose import Choice, chosen
 from agent.run.evaluation_run import EvaluationRun, evaluate_lot, lots
 from agent.run.identity import note_identity, run_id, run_identity, why_not_continued
 from agent.run.progress import LOGGER, log
-from agent.run.row_files import write_rows
 from agent.run.summary import CLOCKS, summary
 from passbench.bench import Bench
 from passbench.compilers import NAMES as COMPILERS
 from passbench.score import score_rows
 from passbench.settings import Settings
 from storage.errors import PassNetError
+from storage.parquet import write_rows
 from storage.records import Sample
 from storage.schema import CATEGORIES, RESULTS
 from storage.versions.version import Version

@@ -15,8 +15,8 @@ from pathlib import Path
 from agent.author import Author, Submission
 from agent.run.attempts import saved_trajectories, write_pass
 from agent.run.progress import Say, log
-from agent.run.row_files import read_rows, write_rows
 from passbench.bench import Bench
+from storage.parquet import read_rows, write_rows
 from storage.records import Sample
 from storage.schema import RESULTS
 

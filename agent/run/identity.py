@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.author import Author
 from passbench.settings import Settings
+from storage.disk import appearing
 from storage.records import Sample
 from storage.versions.provenance import library_versions
 
@@ -44,11 +45,8 @@ def run_id(identity: Mapping[str, Any]) -> str:
 
 def note_identity(directory: Path, identity: Mapping[str, Any]) -> None:
     """Keep the identity in the run's directory, for `why_not_continued` of later runs."""
-    directory.mkdir(parents=True, exist_ok=True)
-    note = directory / _NOTE
-    partial = note.with_suffix(".partial")
-    partial.write_text(json.dumps(identity, sort_keys=True) + "\n", "utf-8")
-    partial.replace(note)
+    with appearing(directory / _NOTE) as partial:
+        partial.write_text(json.dumps(identity, sort_keys=True) + "\n", "utf-8")
 
 
 def why_not_continued(runs: Path, identity: Mapping[str, Any]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.run.__main__ import main
-from agent.run.row_files import read_rows
+from storage.parquet import read_rows
 from storage.records import Sample
 from storage.schema import RESULTS
 from storage.versions.version import Version
