@@ -16,7 +16,7 @@ from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.lowered_regions import FAILURES, Sketches
 from agent.distill.pass_source import Case, pattern_source
 from agent.distill.regions import Region, region_of, regions
-from agent.distill.rounding import Rounding, rounded
+from agent.distill.rounding import Confirms, Rounding, assumed, rounded
 from extraction.kernels.lowering import lowered
 from storage.graph.record import Graph, refs
 from storage.records import Input, Variant
@@ -29,11 +29,13 @@ _LATE = "the time to write a pass was up"
 @dataclass(frozen=True)
 class Options:
     """How regions are looked for: those that can save `margin` microseconds a call, and none more once this thread has
-    used the processor until `deadline` (`time.thread_time`). Ops that `rounding` leaves to eager are in none."""
+    used the processor until `deadline` (`time.thread_time`). Ops that `rounding` leaves to eager are in none;
+    `confirms` says which orders of addition are eager's."""
 
     margin: float = 0.0
     deadline: float = math.inf
     rounding: Rounding = Rounding.ANY
+    confirms: Confirms = assumed
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,8 @@ class _Search:
             return set()
         ops = {op for region in regions(self.graph, known, excluded) for op in region.ops}
         alone = {op: self._alone(op, known) for op in sorted(ops)}
-        found = {op for op, made in alone.items() if isinstance(made, Sketch) and rounded(made, rounding) is None}
+        confirms = self.options.confirms
+        found = {op for op, m in alone.items() if isinstance(m, Sketch) and rounded(m, rounding, confirms) is None}
         if found:
             self.causes.append("left to eager, which may round otherwise: " + ", ".join(self._names(found)))
         return found
@@ -172,7 +175,8 @@ class _Search:
             for other in others:
                 with suppress(*FAILURES):  # eager does not run the region on this layout either
                     sketches.append(self.sketches.of(region.graph, other))
-            exact = [one for s in sketches if (one := rounded(s, self.options.rounding)) is not None]
+            rounding, confirms = self.options.rounding, self.options.confirms
+            exact = [one for s in sketches if (one := rounded(s, rounding, confirms)) is not None]
             if len(exact) < len(sketches):
                 self.causes.append("a kernel that would add otherwise than eager")
                 return self._adding(region, each)

@@ -5,9 +5,11 @@ conversions are the same. A sum depends on its order, and functions such as `exp
 CUDA's: a last bit, which a half type or a cancellation behind it may magnify beyond what PassBench tolerates.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from enum import IntEnum
 
+from agent.distill.eager.sum_order import SumOrder
 from agent.distill.kernels.exact import FUNCTIONS, exact
 from agent.distill.kernels.host_program import Sketch
 from agent.distill.kernels.value_graph import Value
@@ -29,11 +31,26 @@ class Rounding(IntEnum):
     """Ops that need a transcendental function are left to it, too."""
 
 
-def rounded(sketch: Sketch, rounding: Rounding) -> Sketch | None:
-    """The sketch with kernels that round as `rounding` says; None where it leaves to eager what they do."""
+Confirms = Callable[[SumOrder], bool]
+"""Whether eager adds in this order on the device that a pass is written for."""
+
+
+def assumed(order: SumOrder) -> bool:
+    """Takes every order for eager's: for passes that are written where there is no GPU to ask."""
+    return True
+
+
+def rounded(sketch: Sketch, rounding: Rounding, confirms: Confirms = assumed) -> Sketch | None:
+    """The sketch with kernels that round as `rounding` says; None where it leaves to eager what they do.
+
+    `confirms` is asked for each order of addition that a kernel would rely on, once everything else is as it should be.
+    """
     if rounding is Rounding.ANY:
         return sketch
-    if any(_differs(value, rounding) for body in sketch.bodies for value in body.values()):
+    values = [value for body in sketch.bodies for value in body.values()]
+    if any(_differs(value, rounding) for value in values):
+        return None
+    if not all(confirms(value.order) for value in values if value.op == "reduce" and value.order is not None):
         return None
     bodies = [exact(body) for body in sketch.bodies]
     return None if None in bodies else replace(sketch, bodies=tuple(bodies))

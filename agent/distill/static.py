@@ -14,7 +14,7 @@ from agent.author import Attempt, Author, Submission
 from agent.distill.candidates import Options
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style
-from agent.distill.rounding import Rounding
+from agent.distill.rounding import Confirms, Rounding, assumed
 from agent.distill.task_plan import Kind, Task
 from storage.records import Sample
 
@@ -46,8 +46,14 @@ class Distill(Author):
         task = self.task(sample, self.margin)
         return task.write(task.likely(self.margin), self.style, directory)
 
-    def task(self, sample: Sample, margin: float, rounding: Mapping[Kind, Rounding] | None = None) -> Task:
+    def task(
+        self,
+        sample: Sample,
+        margin: float,
+        rounding: Mapping[Kind, Rounding] | None = None,
+        confirms: Confirms = assumed,
+    ) -> Task:
         """The sample with its regions that might save `margin` microseconds, without what `rounding` leaves to eager in
-        the graphs of each kind; by default nothing."""
-        options = Options(margin, time.thread_time() + self.seconds)
+        the graphs of each kind; by default nothing. `confirms` says which orders of addition are eager's."""
+        options = Options(margin, time.thread_time() + self.seconds, confirms=confirms)
         return Task.of(sample, options, self.sketches, rounding)

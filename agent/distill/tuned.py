@@ -3,24 +3,25 @@
 It starts from what `distill` expects to be best and departs from it one step at a time (a region more or less, other
 block sizes and warps, sizes as arguments), on a few variants of the sample, until its time is up. Where that is wrong
 at t = −5, it starts again without the ops that a kernel rounds otherwise than eager does (`agent.distill.rounding`), in
-the variants that are wrong and those that a pattern cannot tell from them. A pass that is wrong, or not clearly faster
-than eager, is not submitted.
-"""
+the variants that are wrong and those that a pattern cannot tell from them. An order of addition that a kernel would
+take over from eager is compared with eager on the device first (`agent.distill.eager.order_probe`). A pass that is
+wrong, or not clearly faster than eager, is not submitted."""
 
 import math
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.author import Attempt, Author, Submission
+from agent.distill.eager.order_probe import ProbedOrders
 from agent.distill.hill_climb import Search
 from agent.distill.kernels.launch_configs import choose
 from agent.distill.pass_source import Style
-from agent.distill.rounding import Rounding
+from agent.distill.rounding import Confirms, Rounding
 from agent.distill.static import Distill
 from agent.distill.task_plan import Kind, Task, kinds
 from passbench.result import VariantResult
@@ -105,7 +106,7 @@ class SearchTrial:
 class Tuned(Author):
     """`seconds` is what measuring one sample may take, `probes` how many of its variants are measured, `reach` how many
     microseconds a call a region may be expected to cost and still be tried. `found` has the answers by family: a family
-    is searched once."""
+    is searched once. `orders` makes what says which orders of addition are eager's; `probed` has its answers."""
 
     distill: Distill = field(default_factory=Distill)
     name: str = "distill"
@@ -113,6 +114,8 @@ class Tuned(Author):
     probes: int = 6
     reach: float = 15.0
     found: dict[str, Best | None] = field(default_factory=dict)
+    orders: Callable[..., Confirms] = ProbedOrders
+    probed: dict[str, bool] = field(default_factory=dict)
     measures: ClassVar[bool] = True
 
     @property
@@ -138,7 +141,7 @@ class Tuned(Author):
         if best is None:
             return Submission("eager", reason="no pass that was measured is right and faster than eager")
         if any(best.levels.values()):
-            task = self.distill.task(sample, -self.reach, best.levels)
+            task = self.distill.task(sample, -self.reach, best.levels, self._confirms(attempt))
         known = [pattern for pattern in best.choice.patterns if pattern in task.gains()]
         return task.write(known, best.choice.style, directory)
 
@@ -172,11 +175,15 @@ class Tuned(Author):
             if levels == trial.levels:
                 look(trial)  # parts of it may be right
                 break
-            task = self.distill.task(sample, -self.reach, levels)
+            task = self.distill.task(sample, -self.reach, levels, self._confirms(attempt))
             trial = replace(trial, task=task, levels=levels, start=self._start(task))
         if trial is not whole and (best is None or time.monotonic() < end):
             look(whole)
         return best
+
+    def _confirms(self, attempt: Attempt) -> Confirms:
+        kept = attempt.state / "sum_orders" if attempt.state is not None else None
+        return self.orders(attempt.device, attempt.say, kept, self.probed)
 
     def _start(self, task: Task) -> SearchChoice:
         patterns = task.likely(self.distill.margin) or task.likely(-math.inf)

@@ -2,12 +2,12 @@
 
 A kernel that adds in the same order gives the same bits. The rules are those of torch 2.11 on a GPU of `PROCESSORS`
 multiprocessors: ATen's `Reduce.cuh` for sums and means, the vectorised kernels of layer norm and RMS norm for theirs.
-`benchmarks/agent/h200_distill/orders.py` compares them with eager bit by bit.
+They are an expectation: `order_probe` compares each with eager on the device at hand before a kernel relies on it.
 """
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -44,6 +44,7 @@ class SumOrder:
     In a "sum" each thread adds to `sums` sums of its own, and these one after another at the end; of "moments" (mean
     and squared distances from it, by Welford) and "squares" it has one, to which the elements are added in turn. Then
     the threads' are added, the second half to the first, and so on, along the width and then along the height.
+    `addition` is what is added in this order, where that is known.
     """
 
     length: int
@@ -52,6 +53,7 @@ class SumOrder:
     sums: int
     vectors: bool
     kind: Kind = "sum"
+    addition: Addition | None = field(default=None, compare=False, repr=False)
 
     @property
     def step(self) -> int:
@@ -60,13 +62,14 @@ class SumOrder:
 
 
 def order_of(addition: Addition) -> SumOrder | None:
-    """How eager adds; None where that is not known, or where several blocks share a row."""
+    """How eager is expected to add; None where nothing is known, or where several blocks share a row."""
     if addition.op in ("sum", "mean"):
-        return sum_order(addition.shape, addition.stride, addition.reduced, addition.dtype)
+        order = sum_order(addition.shape, addition.stride, addition.reduced, addition.dtype)
+        return replace(order, addition=addition) if order is not None else None
     length = math.prod(addition.shape[d] for d in addition.reduced)
     if length % 4 or length > _NORM_LENGTH or addition.dtype == torch.float64:
         return None
-    return SumOrder(length, _WARP, 4, 4, True, "moments" if addition.op == "layer_norm" else "squares")
+    return SumOrder(length, _WARP, 4, 4, True, "moments" if addition.op == "layer_norm" else "squares", addition)
 
 
 def sum_order(

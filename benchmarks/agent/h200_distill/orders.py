@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 import torch
 
+from agent.distill.eager.emulated_sums import added, rows_of
 from agent.distill.eager.sum_order import sum_order
-from tests.support.sums import added, rows_of
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 ROWS = ((1,), (7,), (64,), (2, 512), (4096,), (40_000,))

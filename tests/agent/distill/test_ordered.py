@@ -8,13 +8,13 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.distill.eager.emulated_sums import added, moments, rows_of, squares
 from agent.distill.eager.sum_order import SumOrder, sum_order
 from agent.distill.rounding import Rounding
 from agent.distill.static import Distill
 from agent.distill.task_plan import kinds
 from passbench.policy.check import check_dir
 from tests.agent.support import ANY, in_dtype, sample, tensor, variant
-from tests.support.sums import added, moments, rows_of, squares
 
 BFLOAT16, FLOAT32 = torch.bfloat16, torch.float32
 KNOWN = [

@@ -1,4 +1,8 @@
-"""Sums and moments of rows, taken with tensor operations in eager's CUDA order (`agent.distill.eager.sum_order`)."""
+"""Sums and moments of rows, taken with tensor operations in the order that `sum_order` expects of eager's kernels.
+
+A float32 addition of two tensors is rounded in one way on every device, so the results are what eager's kernels give,
+bit for bit, if they add in that order.
+"""
 
 from itertools import product
 from math import prod

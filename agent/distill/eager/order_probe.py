@@ -1,0 +1,195 @@
+"""Whether eager adds as `sum_order` expects, found out on the device at hand before a kernel relies on it.
+
+Eager's result of one sum, mean or norm is compared with the emulated one, bit by bit, on numbers whose sums depend on
+the order in which they are added. The shape, strides and dtype are those of the task: they decide how ATen's kernels
+split the work.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+
+from agent.distill.eager.emulated_sums import added, moments, rows_of, squares
+from agent.distill.eager.op_effects import Addition
+from agent.distill.eager.sum_order import SumOrder
+from storage.disk import appearing
+
+RULES = "1"
+"""Part of the name of a kept answer; raised when the probe or the orders change."""
+
+EPSILON = 1e-5
+_COMPARED = 2**22
+"""Elements that are added by emulation in one draw, at most; eager adds all rows, and some are compared."""
+_SUMS, _DRAWS = 256, (4, 64)
+"""Results that are compared in all, and the fewest and most draws for that."""
+_MEMORY = 8
+"""A probe needs about so many times the memory of what is added."""
+
+
+def wide_rows(rows: int, length: int, dtype: torch.dtype, cancelling: bool, generator: torch.Generator) -> torch.Tensor:
+    """(`rows`, `length`) numbers over as many powers of two as the dtype takes, whose sums depend on the order.
+
+    In `cancelling` rows each number has its negative somewhere: what is left of their sum is rounding alone, so that a
+    result in a half type shows the order too.
+    """
+    device, spread = generator.device, 6 if dtype == torch.float16 else 9
+
+    def wide(columns: int) -> torch.Tensor:
+        size = torch.randn(rows, columns, generator=generator, device=device).clamp(-2, 2)
+        return torch.randn(rows, columns, generator=generator, device=device).clamp(-4, 4) * torch.exp2(spread * size)
+
+    if not cancelling:
+        return wide(length).to(dtype)
+    half = wide(length // 2)
+    row = torch.cat([half, -half, torch.zeros(rows, length % 2, device=device)], 1)
+    return row[:, torch.randperm(length, generator=generator, device=device)].to(dtype)
+
+
+class EagerSums:
+    """What is probed: eager's own kernels."""
+
+    def sum(self, x: torch.Tensor, dims: list[int], dtype: torch.dtype) -> torch.Tensor:
+        """The sums over `dims`, in this dtype."""
+        return x.sum(dims, dtype=dtype)
+
+    def mean(self, x: torch.Tensor, dims: list[int]) -> torch.Tensor:
+        """The means over `dims`."""
+        return x.mean(dims)
+
+    def layer_norm(self, x: torch.Tensor, normalized: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of the last dimensions: means, and the inverse of their standard deviations."""
+        _, mean, inverse = torch.native_layer_norm(x, normalized, None, None, EPSILON)
+        return mean, inverse
+
+    def rms_norm(self, x: torch.Tensor, normalized: list[int]) -> torch.Tensor:
+        """Of the last dimensions: the inverse of their root mean squares."""
+        return torch.ops.aten._fused_rms_norm(x, normalized, None, EPSILON)[1]
+
+
+def differing_share(
+    addition: Addition, order: SumOrder, device: torch.device, eager: EagerSums | None = None, seed: int = 0
+) -> float:
+    """The share of results that eager computes otherwise than in this order; 0 if all bits are the same.
+
+    Draws inputs of the addition's shape, strides and dtype on the device. Raises what torch raises where the device
+    lacks memory.
+    """
+    shape, reduced = addition.shape, addition.reduced
+    kept = [d for d in range(len(shape)) if d not in reduced]
+    length = math.prod(shape[d] for d in reduced)
+    rows = math.prod(shape[d] for d in kept)
+    generator = torch.Generator(device).manual_seed(seed)
+    compared = max(1, min(rows, _SUMS, _COMPARED // length))
+    chosen = torch.linspace(0, rows - 1, compared, device=device).long()
+    draws = min(max(_DRAWS[0], math.ceil(_SUMS / compared)), _DRAWS[1])
+    different = total = 0
+    for number in range(draws):
+        plain = wide_rows(rows, length, addition.dtype, number % 2 == 0, generator)
+        x = torch.empty_strided(shape, addition.stride, dtype=addition.dtype, device=device)
+        x.permute(*kept, *reduced).copy_(plain.view([shape[d] for d in (*kept, *reduced)]))
+        for have, want in _results(x, addition, order, chosen, eager or EagerSums()):
+            same = (have == want) | (have.isnan() & want.isnan())
+            different += same.numel() - int(torch.count_nonzero(same))
+            total += same.numel()
+    return different / total
+
+
+def _results(
+    x: torch.Tensor, addition: Addition, order: SumOrder, chosen: torch.Tensor, eager: EagerSums
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Pairs of eager's results in the chosen rows and those that are expected of it."""
+    rows = rows_of(x, addition.reduced)[chosen].float()
+    length = torch.tensor(float(rows.shape[1]), device=x.device)
+    if addition.op in ("sum", "mean"):
+        expected = added(rows, order)
+        dims = list(addition.reduced)
+        yield eager.sum(x, dims, torch.float32).reshape(-1)[chosen], expected
+        yield eager.sum(x, dims, x.dtype).reshape(-1)[chosen], expected.to(x.dtype)
+        yield eager.mean(x, dims).reshape(-1)[chosen], (expected * (1.0 / length)).to(x.dtype)
+        return
+    normalized = [x.shape[d] for d in addition.reduced]
+    if addition.op == "layer_norm":
+        mean, distances = moments(rows)
+        have_mean, have_inverse = eager.layer_norm(x, normalized)
+        yield have_mean.reshape(-1)[chosen].float(), mean
+        yield have_inverse.reshape(-1)[chosen].float(), torch.rsqrt(distances / length + EPSILON)
+    else:
+        inverse = eager.rms_norm(x, normalized)
+        yield inverse.reshape(-1)[chosen].float(), torch.rsqrt(squares(rows) / length + EPSILON)
+
+
+def tolerated(order: SumOrder) -> float:
+    """The share of results that may differ although the order is eager's: none of sums. Those of norms are emulated
+    with fused multiply-adds in double precision, of which one in millions is rounded twice."""
+    return 0.0 if order.kind == "sum" else 1e-3
+
+
+@dataclass
+class ProbedOrders:
+    """Says of orders whether they are eager's on one device. Each is probed once; answers are kept in this process and,
+    by device and torch version, in `directory` if there is one. `say` is told what differs."""
+
+    device: str
+    say: Callable[[str], None]
+    directory: Path | None = None
+    known: dict[str, bool] = field(default_factory=dict)
+
+    def __call__(self, order: SumOrder) -> bool:
+        """Whether eager adds in this order here; not where that cannot be found out."""
+        if order.addition is None:
+            return False
+        key = self._key(order.addition, order)
+        if key not in self.known:
+            kept = self.directory / f"{key}.json" if self.directory is not None else None
+            if kept is not None and kept.exists():
+                self.known[key] = json.loads(kept.read_text("utf-8"))["same"]
+            else:
+                self.known[key] = self._probed(order.addition, order, kept)
+        return self.known[key]
+
+    def _probed(self, addition: Addition, order: SumOrder, kept: Path | None) -> bool:
+        what = f"{addition.op} of {tuple(addition.shape)} over {addition.reduced} in {_name(addition.dtype)}"
+        device = torch.device(self.device)
+        if device.type == "cuda":
+            free, _ = torch.cuda.mem_get_info(device)
+            if _MEMORY * math.prod(addition.shape) * 4 > free:
+                self.say(f"{what} is too large for a probe of its order here: it is left to eager")
+                return False
+        share = differing_share(addition, order, device)
+        same = share <= tolerated(order)
+        if not same:
+            self.say(f"{what}: eager adds in another order than expected ({share:.1%} differ): it is left to eager")
+        if kept is not None:
+            answer = {**self._subject(addition, order), "differing": share, "same": same}
+            with appearing(kept) as partial:
+                partial.write_text(json.dumps(answer) + "\n", "utf-8")
+        return same
+
+    def _key(self, addition: Addition, order: SumOrder) -> str:
+        text = json.dumps(self._subject(addition, order), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+    def _subject(self, addition: Addition, order: SumOrder) -> dict[str, object]:
+        """All that an answer depends on."""
+        plain = {k: v for k, v in vars(order).items() if k != "addition"}
+        return {
+            "rules": RULES,
+            "device": _device_name(self.device),
+            "torch": torch.__version__,
+            "addition": asdict(addition) | {"dtype": _name(addition.dtype)},
+            "order": plain,
+        }
+
+
+def _device_name(device: str) -> str:
+    one = torch.device(device)
+    return torch.cuda.get_device_name(one) if one.type == "cuda" else "cpu"
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,144 @@
+"""The probe of eager's order of addition: it says no on a CPU, yes where the order is right, and tells orders apart."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from agent.distill.eager import order_probe
+from agent.distill.eager.emulated_sums import added, moments, rows_of, squares
+from agent.distill.eager.op_effects import Addition
+from agent.distill.eager.order_probe import EPSILON, EagerSums, ProbedOrders, differing_share, wide_rows
+from agent.distill.eager.sum_order import order_of
+from agent.distill.rounding import Rounding
+from agent.distill.static import Distill
+from agent.distill.task_plan import kinds
+from tests.agent.distill.test_ordered import KNOWN
+from tests.agent.support import ANY, sample, tensor, variant
+
+CPU = torch.device("cpu")
+HALVES = (torch.float16, torch.bfloat16)
+
+
+def addition(shape, reduced, dtype=torch.float32, op="sum"):
+    return Addition(op, dtype, tuple(shape), torch.empty(shape, device="meta").stride(), tuple(reduced))
+
+
+ADDITIONS = [
+    addition((64, 768), (1,)),
+    addition((64, 768), (1,), torch.bfloat16, "mean"),
+    addition((64, 768), (1,), torch.float16),
+    addition((1, 4096), (1,)),
+    addition((4, 40, 24), (0, 1)),
+    addition((2, 12, 7, 7), (0, 2, 3), torch.bfloat16),
+    addition((40, 256), (1,), op="layer_norm"),
+    addition((40, 256), (1,), torch.bfloat16, "rms_norm"),
+]
+
+
+def named(one):
+    return f"{one.op}-{one.shape}-{one.dtype}"
+
+
+@pytest.mark.parametrize("one", ADDITIONS, ids=named)
+def test_a_cpu_adds_in_another_order_which_the_probe_sees_and_says(one):
+    said = []
+    assert not ProbedOrders("cpu", said.append)(order_of(one))
+    assert "another order than expected" in said[0] and one.op in said[0]
+
+
+class AddsIn(EagerSums):
+    """A device whose kernels add in the given order."""
+
+    def __init__(self, order):
+        self.order = order
+
+    def sum(self, x, dims, dtype):
+        return added(rows_of(x, tuple(dims)).float(), self.order).to(dtype)
+
+    def mean(self, x, dims):
+        rows = rows_of(x, tuple(dims)).float()
+        return (added(rows, self.order) * (1.0 / torch.tensor(float(rows.shape[1])))).to(x.dtype)
+
+    def layer_norm(self, x, normalized):
+        mean, distances = moments(x.flatten(-len(normalized)).float())
+        return mean, torch.rsqrt(distances / math.prod(normalized) + EPSILON)
+
+    def rms_norm(self, x, normalized):
+        return torch.rsqrt(squares(x.flatten(-len(normalized)).float()) / math.prod(normalized) + EPSILON)
+
+
+@pytest.mark.parametrize("one", ADDITIONS, ids=named)
+def test_the_expected_order_is_confirmed_and_its_neighbours_are_not(one):
+    """A device that adds as expected has no difference; with half the threads, or other vectors, many results have."""
+    order = order_of(one)
+    assert differing_share(one, order, CPU, AddsIn(order)) == 0.0
+    if order.kind != "sum":
+        return
+    others = [replace(order, height=order.height * 2)]
+    if order.width > 1:
+        others += [replace(order, width=order.width // 2), replace(order, vectors=not order.vectors)]
+    for other in others:
+        assert differing_share(one, order, CPU, AddsIn(other)) > 0.05, other
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
+def test_draws_depend_on_the_order_even_rounded_to_a_half_type(dtype):
+    rows = wide_rows(64, 300, dtype, True, torch.Generator().manual_seed(3))
+    assert rows.isfinite().all() and not any(map(math.fsum, rows.tolist()))
+    forth, back = ((r.float().cumsum(1)[:, -1]).to(dtype) for r in (rows, rows.flip(1)))
+    assert (forth != back).float().mean() > 0.5
+
+
+def test_an_answer_is_kept_by_device_and_torch_version(tmp_path, monkeypatch):
+    order = order_of(ADDITIONS[0])
+    said = []
+    assert not ProbedOrders("cpu", said.append, tmp_path)(order)
+    (kept,) = tmp_path.iterdir()
+    answer = json.loads(kept.read_text())
+    assert (answer["device"], answer["torch"], answer["same"]) == ("cpu", torch.__version__, False)
+    assert answer["differing"] > 0
+    kept.write_text(json.dumps(answer | {"same": True}))
+    assert ProbedOrders("cpu", said.append, tmp_path)(order), "what is kept is not probed again"
+    monkeypatch.setattr(torch, "__version__", "9.9")
+    assert not ProbedOrders("cpu", said.append, tmp_path)(order)
+    assert len(said) == 2 and len(list(tmp_path.iterdir())) == 2
+
+
+def _mean_of_squares(x):
+    return torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * x
+
+
+def test_what_the_probe_denies_is_left_to_eager(tmp_path):
+    one = sample(variant(_mean_of_squares, tensor(64, 256)))
+    levels = dict.fromkeys(kinds(one.variants).values(), Rounding.EXACT)
+    said = []
+    assumed_task = Distill().task(one, ANY, levels)
+    probed_task = Distill().task(one, ANY, levels, ProbedOrders("cpu", said.append))
+    assert "mean" in " ".join(assumed_task.gains())
+    assert "mean" not in " ".join(probed_task.gains()) and len(said) == 1
+    assert "left to eager" in " ".join(probed_task.causes)
+
+
+def test_orders_that_are_not_needed_are_not_probed(monkeypatch):
+    monkeypatch.setattr(order_probe, "differing_share", None)
+    one = sample(variant(_mean_of_squares, tensor(64, 256)))
+    for level in (Rounding.ANY, Rounding.SUMS):
+        Distill().task(one, ANY, dict.fromkeys(kinds(one.variants).values(), level), ProbedOrders("cpu", print))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("one", ADDITIONS, ids=named)
+def test_a_gpu_adds_as_expected(one):
+    said = []
+    assert ProbedOrders("cuda", said.append)(order_of(one)), said
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("shape", "dims", "dtype", "order"), [k for k in KNOWN if k[-1] is not None])
+def test_a_gpu_adds_in_the_known_orders_and_in_no_neighbour_of_them(shape, dims, dtype, order):
+    one, device = addition(shape, dims, dtype), torch.device("cuda")
+    assert differing_share(one, order, device) == 0.0
+    assert differing_share(one, replace(order, vectors=not order.vectors), device) > 0.0
