@@ -80,9 +80,10 @@ def run_trial(
         _measure(pair, candidate, workers.double, correctness, outcome, report)
     except torch.OutOfMemoryError as error:  # in this process, which runs nothing of the pass
         reason = f"{EAGER_FAILED}: no memory to compare and time it in: {error}"
-        _fail(outcome, workers, correctness, VariantFailure("runtime_error", reason, eager=True))
+        failure = VariantFailure("runtime_error", reason, eager=True)
+        _fail(outcome, workers, correctness, _blamed(failure, pair, candidate, alone=False))
     except VariantFailure as failure:
-        _fail(outcome, workers, correctness, failure)
+        _fail(outcome, workers, correctness, _blamed(failure, pair, candidate, alone=True))
     outcome.comparison = correctness.result
     return outcome
 
@@ -119,6 +120,28 @@ def _measure(
     report("timing")
     outcome.timings = Stopwatch(pair, correctness.check_inputs, correctness.compare_timed, observe).measure()
     correctness.settle_level()
+
+
+def _blamed(failure: VariantFailure, pair: WorkerPair, candidate: TrialCandidate, *, alone: bool) -> VariantFailure:
+    """Eager's failure, or the pass's where that has brought it about.
+
+    A pass can fill the GPU or the machine, or bring the GPU to a halt. It is ended. It is to blame if it held more of
+    the GPU than it may, or, for a failure of eager's worker (`alone`), if a new one now runs the graph.
+    """
+    if not failure.eager or candidate.files is None:
+        return failure
+    held = pair.end_candidate()
+    if held > pair.most_device_bytes():
+        return VariantFailure("runtime_error", f"the pass held {held / 2**30:.1f} GiB of the GPU; {failure.reason}")
+    if not alone:
+        return failure
+    pair.eager.stop()
+    try:
+        pair.ask(pair.eager, Load(to_json(pair.variant.graph), "eager"), pair.settings.load_timeout)
+        pair.describe()
+    except (VariantFailure, torch.OutOfMemoryError):
+        return failure
+    return VariantFailure("runtime_error", f"eager runs without this pass, and beside it does not: {failure.reason}")
 
 
 def _fail(outcome: TrialOutcome, workers: TrialWorkers, correctness: Correctness, failure: VariantFailure) -> None:

@@ -48,23 +48,30 @@ class Correctness:
             run = RunCalls(layout.batch, pair.outputs, pair.rng.getrandbits(32), fill, strict)
             pair.hand_over(pair.eager, layout)
             pair.ask(pair.eager, run, timeout)
-            pair.written |= pair.changed_inputs(pair.eager, layout)
+            written = pair.changed_inputs(pair.eager, layout)
+            pair.written |= written
             pair.hand_over(pair.candidate, layout)
             pair.ask(pair.candidate, run, timeout)
-            self.check_inputs(layout)
+            self.check_inputs(layout, written)
             self._compare(layout, self._drawn)
 
-    def check_inputs(self, layout: BatchLayout) -> None:
-        """Refuse a candidate that has written to inputs of a batch that eager leaves as they are, or beside them.
+    def check_inputs(self, layout: BatchLayout, written: frozenset[int] = frozenset()) -> None:
+        """Refuse a candidate that has written to inputs of a batch that eager leaves as they are, or beside them, or
+        that has left inputs as they are that eager has `written` to.
 
         For the time between the batch and its collection. Raises VariantFailure.
         """
         pair = self._pair
         if not pair.layers.has("inputs_unchanged"):
             return
-        if written := pair.changed_inputs(pair.candidate, layout) - pair.written:
-            names = ", ".join(pair.variant.inputs[i].name for i in sorted(written))
-            raise VariantFailure("wrong", f"writes over its input {names}, which eager leaves as it is")
+        changed = pair.changed_inputs(pair.candidate, layout)
+        if extra := changed - pair.written:
+            raise VariantFailure("wrong", f"writes over its input {self._names(extra)}, which eager leaves as it is")
+        if missing := written - changed:
+            raise VariantFailure("wrong", f"leaves its input {self._names(missing)} as it is, which eager writes to")
+
+    def _names(self, inputs: frozenset[int]) -> str:
+        return ", ".join(self._pair.variant.inputs[i].name for i in sorted(inputs))
 
     def compare_timed(self, layout: BatchLayout) -> None:
         """Compare the outputs of a timed batch that both workers have run. Raises VariantFailure as `check_draws`."""

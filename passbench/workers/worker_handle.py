@@ -28,6 +28,7 @@ class WorkerHandle:
         self.shared = shared_memory.make(_FIRST_BYTES[device.type], device)
         self._process: Process | None = None
         self._opened = 0  # bytes of shared memory that the process has mapped
+        self.device_bytes = 0  # of GPU memory that the process has been seen to take
 
     @property
     def memory(self) -> torch.Tensor:
@@ -38,7 +39,7 @@ class WorkerHandle:
         """Start the worker if there is none alive; returns at once."""
         if self._process is None or not self._process.alive:
             self._process = Process(self.device, self.settings, self.launcher, self.box, self.shared.fd)
-            self._opened = 0
+            self._opened = self.device_bytes = 0
 
     def stop(self) -> None:
         """End the worker; the next command starts another."""

@@ -7,7 +7,19 @@ import torch
 from passbench.inputs import batch_layout
 from passbench.inputs.batch_layout import BatchLayout
 from passbench.inputs.draw import Distribution, InputError
-from passbench.ipc.messages import Block, Code, Command, Describe, Go, OutputMeta, WorkerReply
+from passbench.ipc.messages import (
+    Block,
+    Code,
+    Collect,
+    Command,
+    Describe,
+    Go,
+    Load,
+    Observe,
+    OutputMeta,
+    RunCalls,
+    WorkerReply,
+)
 from passbench.layers import Layers
 from passbench.result import EAGER_FAILED, VariantFailure
 from passbench.settings import Settings
@@ -17,6 +29,12 @@ from storage.records import Variant
 
 _SEALED = 4
 """Calls of a timed exchange that are sealed. Each costs the exchange a copy of its inputs and one of its outputs."""
+
+_BESIDE_TORCH = 3 << 30
+"""GPU memory that a worker may take past torch: CUDA's context, kernels, their stacks, a profiler's buffers."""
+
+_MEASURED = (Load, RunCalls, Observe, Collect)
+"""Commands during which a candidate's GPU memory is watched; nobody else allocates meanwhile."""
 
 _STATUS = {
     Code.NO_MATCH: "no_match",
@@ -51,6 +69,7 @@ class WorkerPair:
         self.draws = 0
         self.outputs: tuple[OutputMeta, ...] = ()
         self.written: frozenset[int] = frozenset()
+        self._cache_filler: torch.Tensor | None = None
 
     def describe(self) -> None:
         """Learn `outputs` from a call of eager's worker, which has loaded the graph. Raises VariantFailure if it fails,
@@ -106,12 +125,22 @@ class WorkerPair:
 
     def hand_over(self, worker: WorkerHandle, layout: BatchLayout) -> None:
         """Copy the drawn inputs into a worker's memory, and poison the places of its outputs."""
+        self._clear_caches()
         inputs = slice(layout.start, layout.middle)
         worker.memory[inputs].copy_(self.drawn[inputs])
         batch_layout.withhold(worker.memory, self.drawn, layout)
         if self.layers.has("poisoned_outputs"):
             batch_layout.poison(worker.memory, layout.batch.outputs)
         self._synchronize()
+
+    def _clear_caches(self) -> None:
+        """Leave nothing of what ran before in the GPU's L2 cache: both workers begin alike."""
+        if self.device.type != "cuda":
+            return
+        if self._cache_filler is None:
+            size = 2 * torch.cuda.get_device_properties(self.device).L2_cache_size
+            self._cache_filler = torch.empty(size, dtype=torch.uint8, device=self.device)
+        self._cache_filler.zero_()
 
     def spoil_inputs(self, worker: WorkerHandle, layout: BatchLayout) -> None:
         """Overwrite the inputs before outputs are collected: work that was put off until then computes from NaN.
@@ -128,6 +157,29 @@ class WorkerPair:
         blocks = [(n, x) for n, x in enumerate(layout.batch.inputs) if isinstance(x, Block)]
         return frozenset(n for n, x in blocks if not batch_layout.same(worker.memory, self.drawn, x))
 
+    def most_device_bytes(self) -> int:
+        """GPU memory that a candidate may hold: torch's share of it, and what CUDA and kernels take beside torch."""
+        _, total = torch.cuda.mem_get_info(self.device) if self.device.type == "cuda" else (0, 0)
+        return int(self.settings.device_memory_share * total) + _BESIDE_TORCH
+
+    def end_candidate(self) -> int:
+        """End the candidate's worker; bytes of GPU memory that are free since then."""
+        if self.device.type != "cuda":
+            self.candidate.stop()
+            return 0
+        before, _ = torch.cuda.mem_get_info(self.device)
+        self.candidate.stop()
+        self._synchronize()
+        after, _ = torch.cuda.mem_get_info(self.device)
+        return after - before
+
+    def _check_device_memory(self, taken: int) -> None:
+        """Refuse a candidate that holds more GPU memory than it may, past torch, whose share is enforced by itself."""
+        self.candidate.device_bytes += taken
+        if self.candidate.device_bytes > self.most_device_bytes():
+            gib, most = (x / 2**30 for x in (self.candidate.device_bytes, self.most_device_bytes()))
+            raise VariantFailure("runtime_error", f"holds {gib:.1f} GiB of the GPU's memory; {most:.1f} are allowed")
+
     def ask(self, worker: WorkerHandle, command: Command, timeout: float) -> WorkerReply:
         """Send a command and return the reply. Raises VariantFailure on every reply but OK."""
         return self.timed(worker, command, timeout)[0]
@@ -135,6 +187,8 @@ class WorkerPair:
     def timed(self, worker: WorkerHandle, command: Command, timeout: float) -> tuple[WorkerReply, int]:
         """As `ask`, with the nanoseconds that it took. The reply to a `Go` is waited for without sleeping."""
         eager = worker is self.eager
+        measured = not eager and self.device.type == "cuda" and isinstance(command, _MEASURED)
+        free = torch.cuda.mem_get_info(self.device)[0] if measured else 0
         try:
             reply, nanoseconds = worker.timed(command, timeout, spin=isinstance(command, Go))
         except WorkerTimeout as error:
@@ -143,6 +197,8 @@ class WorkerPair:
             raise VariantFailure.of(str(error), "runtime_error", eager=eager) from None
         if reply.code is not Code.OK:
             raise VariantFailure.of(reply.text or reply.code.name, _STATUS[reply.code], eager=eager)
+        if measured:
+            self._check_device_memory(free - torch.cuda.mem_get_info(self.device)[0])
         return reply, nanoseconds
 
     def _synchronize(self) -> None:

@@ -85,7 +85,7 @@ ENDED = Step("two_processes", ("runtime_error",), "ended")
 NOT_DELIVERED = Step("inputs_unchanged", ("wrong",), "writes over its input")
 """Inputs of sealed calls that nobody has delivered when the child answers: the calls have not been made."""
 REWRITTEN = Step("sealed_calls", ("runtime_error",), "has changed after the call|was never written")
-OUTSIDE = Step("kernel_memory", ("runtime_error",), "memory_outside")
+EVIDENCE_UNEVEN = Step("evidence", ("rejected",), "evidence_uneven: ")
 SPOILT = "NaN where eager has none|was never written|differs from eager"
 
 
@@ -102,3 +102,9 @@ def output(status: str, reason: str) -> Step:
 def late(*statuses: str) -> Step:
     """Work after the answer finds its inputs gone."""
     return Step("late_inputs", statuses or ("wrong", "runtime_error"), SPOILT)
+
+
+def outside(reason: str = "memory_outside") -> Step:
+    """A kernel reaches past its arguments: Triton's interpreter refuses that, a GPU does not, where `reason` is found
+    instead."""
+    return Step("kernel_memory", ("compile_error", "runtime_error", "wrong"), f"memory_outside|{reason}")

@@ -40,6 +40,10 @@ def strided_add_relu() -> Sample:
     return sample(*add_relu().variants, variant(lambda x, y: (torch.relu(x + y),), x, y, name="strided"))
 
 
+def transposed_add_relu() -> Sample:
+    return _one(lambda x, y: (torch.relu(x + y),), *(spec(n, 8, 40, stride=(1, 8)) for n in "xy"))
+
+
 def relu() -> Sample:
     return _one(lambda x: (torch.relu(x) * 2,), spec("x", 3, 40))
 

@@ -25,6 +25,7 @@ from tests.passbench.attacks.attack_kinds import (
     output,
     static,
 )
+from tests.passbench.attacks.call_attacks import CALL_ATTACKS, CALL_HONEST
 
 
 def _operators(why: str, *names: str, what: Callable[[], Sample] = on.add_relu, **rules: str) -> Iterator[Attack]:
@@ -34,6 +35,7 @@ def _operators(why: str, *names: str, what: Callable[[], Sample] = on.add_relu, 
 
 
 ATTACKS: tuple[Attack, ...] = (
+    *CALL_ATTACKS,
     # Torch by every road: the source is refused; the dispatcher sees what ran.
     *_operators("`@` is a call too", "matmul_operator", what=on.matmul),
     *_operators("methods compute", "tensor_methods", tensor_methods="tensor_method"),
@@ -332,6 +334,7 @@ ATTACKS: tuple[Attack, ...] = (
 )
 
 HONEST: tuple[Honest, ...] = (
+    *CALL_HONEST,
     Honest("autotune_heuristics", on.add_relu, EXACT),
     Honest("several_kernels", on.softmax),
     Honest("shared_route", on.activations),

@@ -1,0 +1,39 @@
+"""Uses the output of the call before as scratch memory."""
+
+import torch
+import triton
+import triton.language as tl
+
+
+def pattern(x, y):
+    return torch.relu(x + y)
+
+
+def replacement_args(x, y):
+    return (x, y)
+
+
+@triton.jit
+def add_relu_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    total = tl.load(x_ptr + offsets, mask=mask) + tl.load(y_ptr + offsets, mask=mask)
+    tl.store(out_ptr + offsets, tl.maximum(total, 0.0), mask=mask)
+
+
+EARLIER = {}
+
+
+@torch.fx.wrap
+def add_relu(x, y):
+    n = x.numel()
+    out = torch.empty_like(x)
+    scratch = EARLIER.get(x.shape, out)
+    add_relu_kernel[(triton.cdiv(n, 256),)](x, x, scratch, n, BLOCK=256)
+    add_relu_kernel[(triton.cdiv(n, 256),)](x, y, out, n, BLOCK=256)
+    EARLIER[x.shape] = out
+    return out
+
+
+def replacement_func():
+    return add_relu
