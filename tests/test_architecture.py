@@ -37,11 +37,6 @@ GPU_LIBRARIES = {"torch", "triton", "numpy", "pandas", "pyarrow", "sympy"}  # to
 MOST_MODULES = 15
 """A folder with more modules than this is two subjects."""
 
-KNOWN_CIRCLES: set[frozenset[str]] = set()
-"""Import circles that are being mended; nothing is to be added here."""
-KNOWN_ARROWS: set[tuple[str, str]] = set()
-"""Imports against the direction of the sub-rooms; their faces do not name them. The list is to become empty."""
-
 
 def modules(*tops: str) -> dict[str, Path]:
     """Dotted name → file of every module and package below these folders."""
@@ -169,7 +164,7 @@ def test_only_flows_imports_prefect():
 
 def test_no_import_circle_among_modules():
     found = circles({name: imports(name) & ALL.keys() - {name} for name in ALL})
-    assert set(found) <= KNOWN_CIRCLES, found
+    assert not found
 
 
 @pytest.mark.parametrize("folder", sorted(PACKAGES - {"benchmarks"}))
@@ -179,11 +174,9 @@ def test_no_circle_among_the_rooms_of_a_folder(folder):
     arrows: dict[str, set[str]] = defaultdict(set)
     for name, child in inside.items():
         for used in imports(name) & inside.keys():
-            if inside[used] != child and (name, used) not in KNOWN_ARROWS:
+            if inside[used] != child:
                 arrows[child].add(inside[used])
-    known = set().union(*KNOWN_CIRCLES)
-    found = [c for c in circles(arrows) if not c <= known]
-    assert not found, found
+    assert not circles(arrows)
 
 
 @pytest.mark.parametrize("start", (*GPU_HOST, *GPU_HOST_LOADS))
@@ -229,4 +222,4 @@ def test_a_sub_room_imports_what_its_face_says(folder):
         if folder_of(name) == folder:
             for used in imports(name) & ALL.keys():
                 fits = any(used == one or used.startswith(f"{one}.") for one in allowed)
-                assert fits or (name, used) in KNOWN_ARROWS, f"{name} imports {used}: say so in {folder}/__init__.py"
+                assert fits, f"{name} imports {used}: say so in {folder}/__init__.py"
