@@ -49,13 +49,16 @@ def evaluate_model(
 ) -> dict:
     """Run authors on samples and publish their results; a finished sample is not run again unless `rerun` is set.
 
-    `author` names one author, or several separated by commas; `limit` is a number of samples. `device` is one device,
-    several separated by commas ("cuda:0,cuda:1"; "cpu:2" is the CPU, twice), or "auto" for all GPUs: samples are spread
-    over them, one benchmark a device at a time, and the results do not depend on how many there are. With the `runner`
-    "ray" they are spread over the GPUs of Ray's cluster; `device` is "auto" or "cpu:N" then. `model` and `llm`, the
-    options of `agent.llm.options`, are for the author "llm". Returns a summary: the version, and for each author's run
-    its scores and counts. A run that has used its money or time publishes what is finished, and says so. As a
-    deployment it is tried once more where it fails, and goes on with what is finished.
+    `author` names one author, or several separated by commas. `limit` is a number of samples. `model` and `llm` (the
+    options of `agent.llm.options`) are for the author "llm".
+
+    `device` is one device, or several separated by commas: "cuda:0,cuda:1"; "cpu:2" is the CPU, twice; "auto" is all
+    GPUs. Samples are spread over them, one benchmark a device at a time; results do not depend on how many there are.
+    With the `runner` "ray" samples are spread over the GPUs of Ray's cluster, and `device` is "auto" or "cpu:N".
+
+    Returns a summary: the version, and for each author's run its scores and counts. A run that has used its money or
+    time publishes what is finished, and says so. A deployment that fails is tried once more, and goes on with what is
+    finished.
     Raises PassNetError for what the caller can put right: an unknown author, version or sample, a full disk.
     """
     options = LlmOptions.from_dict(llm or {})
@@ -141,9 +144,9 @@ def publish(
     scores: list[dict],
     trajectories: dict[str, list[dict]],
 ) -> Version:
-    """A version with these runs' rows beside the earlier ones; the newest one if it holds them already.
+    """Publish these runs' rows beside the earlier ones. If the newest version holds them already, it is returned.
 
-    Results are added to the newest version as long as it holds the same dataset, else to the one evaluated.
+    The rows are added to the newest version if it holds the same dataset, else to the version that was evaluated.
     """
     keep = [config for config in CONFIGS if config not in ("results", "scores", "trajectories")]
     with store.updating() as newest:

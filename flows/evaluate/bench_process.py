@@ -1,6 +1,6 @@
-"""A bench in a process of its own: what others do does not disturb its clock, and it can be lost without the run.
+"""A bench in a process of its own. What others do does not disturb its clock, and the run survives its end.
 
-The process is that of a `ProcessPoolExecutor` with one worker, whose queue, results and exceptions these are.
+A `ProcessPoolExecutor` with one worker starts the process and carries calls, results and exceptions.
 """
 
 import contextlib
@@ -144,7 +144,7 @@ class BenchProcess:
 
 
 def _remove(directory: Path) -> None:
-    """Remove it; workers of a process that was killed are given the time to end, and to leave their files."""
+    """Remove a directory. Workers of a process that was killed get the time to end, and to close their files."""
     for _ in range(_LOOKS):
         shutil.rmtree(directory, ignore_errors=True)
         if not directory.exists():
@@ -176,7 +176,7 @@ _SMALL = Sample(
         ),
     ),
 )
-"""What a new process shows with that its device works."""
+"""What a new process computes to show that its device works."""
 
 _bench: Bench | None = None
 _step: Callable | None = None

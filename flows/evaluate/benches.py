@@ -1,4 +1,4 @@
-"""What a run needs of the benches that it works on, wherever they are: lots in, what became of each out."""
+"""What a run needs of its benches, wherever they are: they take lots and say what became of each."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -6,7 +6,7 @@ from pathlib import Path
 from storage.errors import PassNetError
 
 LEAST_CORES = 4
-"""Cores that a device's processes need to be kept apart from another device's."""
+"""With fewer cores a device's processes are not kept apart from another device's."""
 
 _TOPOLOGY = Path("/sys/devices/system/cpu")
 
@@ -52,10 +52,10 @@ def resolve_devices(name: str) -> list[str]:
 
 
 def core_shares(count: int) -> list[set[int]]:
-    """The cores that this process may use, in `count` parts, the threads of one core in the same.
+    """The cores that this process may use, in `count` parts; the threads of one core are in the same part.
 
-    So that what compiles for one device leaves alone the cores on which another is timed. All cores in every part
-    where a part would have fewer than `LEAST_CORES`.
+    What compiles for one device then leaves alone the cores on which another device is timed. Where a part would have
+    fewer than `LEAST_CORES`, every part has all cores.
     """
     cores: dict[str, list[int]] = {}
     for number in sorted(os.sched_getaffinity(0)):

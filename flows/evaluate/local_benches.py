@@ -59,8 +59,8 @@ class OneBench:
 
 
 class BenchProcesses:
-    """A process a device, started when it is first needed. One that ends is replaced; where that fails, the others go
-    on without its device."""
+    """One process for each device, started when it is first needed. A process that ends is replaced. Where that fails,
+    the others go on without its device."""
 
     def __init__(self, devices: Sequence[str], settings: Settings) -> None:
         shares = core_shares(len(devices))
@@ -144,9 +144,9 @@ class BenchProcesses:
 
 
 def _finished(submit: Callable[[int], Any], count: int) -> Iterator[Any]:
-    """Results of `submit(0)` to `submit(count - 1)` as they come; where one raises, those that have begun end first.
+    """Results of `submit(0)` to `submit(count - 1)` as they come. Where one raises, others that have begun end first.
 
-    What is submitted is a future of the standard library's, or one of Prefect's around it.
+    `submit` returns a future of the standard library, or Prefect's future around one.
     """
     submitted = [submit(number) for number in range(count)]
     futures = {getattr(one, "wrapped_future", one): one for one in submitted}

@@ -10,8 +10,8 @@ from passbench.settings import Settings
 def benches_on(device: str, settings: Settings, runner: str = "local") -> Benches:
     """Benches on the devices of this name, as `resolve_devices` has them; with the runner "ray" on Ray's.
 
-    In processes of their own; the CPU's, if it is alone, in this one: nobody reads its clock. Raises PassNetError for
-    what is no device here, and where Ray cannot be used.
+    Each bench has a process of its own. A single CPU's bench is in this process, for its times mean nothing.
+    Raises PassNetError for what is no device here, and where Ray cannot be used.
     """
     if runner == "ray":
         return RayBenches(device, settings)

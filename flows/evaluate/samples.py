@@ -12,7 +12,7 @@ from flows.steps import say
 from storage.records import Sample
 
 ROUNDS = 3
-"""How often a sample is begun whose benchmark's process ends; by itself from the second time on."""
+"""How often a sample is begun whose benchmark's process ends. From the second time on it is a lot of its own."""
 
 
 @dataclass(frozen=True)
