@@ -101,3 +101,20 @@ def test_without_elements():
     assert [t.shape for t in input_tensors(shared, block, range(2), {})] == [(0, 3), (0, 3)]
     assert not lay.poisoned(shared.bytes, block).any()
     shared.close()
+
+
+def test_where_the_next_calls_inputs_lie_cannot_be_told():
+    layout = lay.lay_out((spec("x", 100), spec("y", 7)), (OUT,), 60, random.Random(0), sealed=4)
+    for block in layout.batch.inputs:
+        distances = [b - a for a, b in pairwise(block.starts)]
+        assert len(set(distances)) == 5 and max(distances.count(d) for d in distances) < 30
+        by_call = [block.starts[place] for place in layout.batch.order]
+        assert len({b - a for a, b in pairwise(by_call)}) > 40
+    assert len(layout.batch.order) == 60 and len(set(layout.batch.order) | set(layout.batch.late)) == 64
+
+
+def test_gaps_hold_values_like_those_of_calls():
+    one, memory = (spec("x", 100),), torch.zeros(1 << 18, dtype=torch.uint8)
+    layout = lay.lay_out(one, (), 40, random.Random(0))
+    lay.draw(memory, layout, one, 0, 0, Distribution.VARIED)
+    assert (lay.elements(memory, layout.batch.inputs[0]) == 0).float().mean() < 0.01

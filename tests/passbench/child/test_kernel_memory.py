@@ -1,0 +1,69 @@
+"""An interpreted kernel reaches the memory of its arguments and no other."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SCRIPT = """
+import torch, triton, triton.language as tl
+from passbench.child import triton_interpreter
+
+triton_interpreter.confine_kernels()
+
+@triton.jit
+def copy(x_ptr, out_ptr, n, shift_in, shift_out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out_ptr + i + shift_out, tl.load(x_ptr + i + shift_in, mask=i < n), mask=i < n)
+
+@triton.jit
+def add(x_ptr, out_ptr, n, shift, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.atomic_add(out_ptr + shift + i * 0, tl.load(x_ptr + i, mask=i < n, other=0.0), mask=i < n)
+
+@triton.jit
+def swap(out_ptr, shift):
+    tl.atomic_cas(out_ptr + shift, 0, 1)
+
+def tried(kernel, *args, **constants):
+    try:
+        kernel[(1,)](*args, **constants)
+    except Exception as error:
+        return "memory_outside" in str(error)
+    return "done"
+
+x, out, whole = torch.arange(5.0), torch.zeros(5), torch.arange(20.0)
+one, ints = torch.zeros(1), torch.zeros(1, dtype=torch.int32)
+"""
+TRIED = {
+    "tried(copy, x, out, 5, 0, 0, BLOCK=8), out.tolist()": "('done', [0.0, 1.0, 2.0, 3.0, 4.0])",
+    "tried(copy, x, out, 6, 0, 0, BLOCK=8)": "True",
+    "tried(copy, x, out, 5, 1, 0, BLOCK=8)": "True",
+    "tried(copy, x, out, 5, -1, 0, BLOCK=8)": "True",
+    "tried(copy, x, out, 5, 0, 1, BLOCK=8)": "True",
+    "tried(copy, whole[5:10], out, 5, -5, 0, BLOCK=8), out.tolist()": "('done', [0.0, 1.0, 2.0, 3.0, 4.0])",
+    "tried(add, x, one, 5, 0, BLOCK=8), one.item()": "('done', 10.0)",
+    "tried(add, x, one, 5, 1, BLOCK=8)": "True",
+    "tried(swap, ints, 0), ints.item()": "('done', 1)",
+    "tried(swap, ints, 1)": "True",
+    "tried(copy, x, out, 6, 0, 0, BLOCK=8), tried(copy, x, out, 5, 0, 0, BLOCK=8)": "(True, 'done')",
+}
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    """What a process with the interpreter says of each expression. Triton reads its kernels from a file."""
+    directory = tmp_path_factory.mktemp("kernels")
+    script = directory / "kernels.py"
+    script.write_text(SCRIPT + "\n".join(f"print(({expression}))" for expression in TRIED))
+    environment = {"PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1", "PATH": "/usr/bin:/bin", "HOME": str(directory)}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return dict(zip(TRIED, done.stdout.splitlines(), strict=True))
+
+
+@pytest.mark.parametrize("expression", TRIED)
+def test_a_kernel_reaches_its_arguments(answers, expression):
+    assert answers[expression] == TRIED[expression]
