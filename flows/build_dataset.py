@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from itertools import islice
@@ -15,10 +15,12 @@ from dedup.database import Engine, parquet
 from dedup.samples import SplitChoice, choose_samples
 from extraction.failures import CATEGORIES
 from extraction.pool.client import Pool
-from extraction.sources.catalog import Entry, read_catalog
+from extraction.sources.catalog import Entry, points_of, read_catalog
+from extraction.sources.spec import Spec, specified
 from extraction.tracing.trace_files import TraceOutcome
 from extraction.tracing.trace_store import TraceStore
-from extraction.tracing.trace_workers import MEMORY_MB, TIMEOUT_S, trace_all
+from extraction.tracing.trace_workers import MEMORY_MB, PREPARE, TIMEOUT_S, trace_all
+from extraction.varying.shape_points import MAX_POINTS
 from flows import DEFAULT_DATA
 from flows.artifacts import keep_build
 from flows.build.dataset_rows import dataset_tables, eval_families, results_that_hold
@@ -42,6 +44,7 @@ def build_dataset(
     data: str = DEFAULT_DATA,
     timeout_s: float = TIMEOUT_S,
     memory_mb: int = MEMORY_MB,
+    points: int | None = None,
     eval_fusible: int = 200,
     eval_typical: int = 200,
     retry_failed: bool = False,
@@ -49,8 +52,9 @@ def build_dataset(
     """Build a dataset version of a catalogue in the data directory, tracing only what is not traced there yet.
 
     `limit` takes the first entries only; `workers` models or shards are worked on at a time (default: one a core), each
-    within `timeout_s` seconds and `memory_mb` MiB; `eval_fusible` and `eval_typical` bound the evaluation samples;
-    `retry_failed` traces again what failed before.
+    within `timeout_s` seconds and `memory_mb` MiB; subgraphs whose sizes may change are varied at up to `points` shape
+    points (default: as many as the catalogue says, else 10); `eval_fusible` and `eval_typical` bound the evaluation
+    samples; `retry_failed` traces again what failed before.
     Returns a summary of what was built. Raises PassNetError for a bad catalogue, a directory that cannot be written,
     or a catalogue of which no model can be traced; nothing is published then, and finished shards are kept. As a
     deployment it is tried once more where it fails, and goes on with what is finished.
@@ -59,27 +63,32 @@ def build_dataset(
     store = Store(data)
     traces = TraceStore(Path(data) / "traces")
     traces.make()
-    missing = traces.missing(entries, CATEGORIES if retry_failed else ())
     workers = workers or os.cpu_count() or 1
-    say(f"{len(entries)} models in {catalog}, {len(missing)} to trace with {workers} workers")
 
     with Pool(workers=workers, timeout_s=timeout_s, memory_mb=memory_mb) as pool:
+        if traces.is_empty:
+            pool.warm_up(PREPARE)  # the workers import their libraries while the configs are read
+        specs = specified(entries)
+        missing = traces.missing(specs, CATEGORIES if retry_failed else ())
+        say(f"{len(entries)} models in {catalog}, {len(missing)} to trace with {workers} workers")
         trace_missing(traces, missing, pool)
-        traced = find_traces(traces, entries)
+        traced = find_traces(traces, specs)
         if not traced.files:
             first = next((f"{m['model']}: {m['error_category']}: {m['message']}" for m in traced.models), "it is empty")
             raise PassNetError(f"no model of {catalog} could be traced; {first}")
 
+        points = points or points_of(catalog) or MAX_POINTS
+        digest = digest_of(traced, points)
         earlier, quotas = store.latest(), {"eval_fusible": eval_fusible, "eval_typical": eval_typical}
-        identity = hashlib.sha256(json.dumps([digest_of(traced), traced.models, quotas]).encode()).hexdigest()
+        identity = hashlib.sha256(json.dumps([digest, traced.models, quotas]).encode()).hexdigest()
         if (same := built_as(store, earlier, identity)) is not None:
             say(f"nothing new: {earlier.name} holds what is built of these traces")
             return {**same.manifest.summary, "version": earlier.name, "path": str(earlier.path), "created": False}
 
         # From here on rows go from file to file, and one process never holds more than a shard of them.
-        with working(Path(data), traced) as work, Engine(work / "engine") as engine:
+        with working(Path(data), digest) as work, Engine(work / "engine") as engine:
             subgraphs = cut(traced, work, pool, engine)
-            variants = vary(subgraphs, work, pool, engine)
+            variants = vary(subgraphs, points, work, pool, engine)
             if not variants.counts:
                 causes = subgraphs.dropped + variants.dropped
                 raise PassNetError(f"no subgraph of {catalog} is left; most often: {causes.most_common(1)[0][0]}")
@@ -92,7 +101,7 @@ def build_dataset(
                 {**tables, **results_that_hold(earlier, variants.paths, engine)},
                 kind="build",
                 parent=earlier,
-                parameters={"catalog": catalog, "limit": limit, "identity": identity},
+                parameters={"catalog": catalog, "limit": limit, "points": points, "identity": identity},
                 summary=summary,
                 flow_run=flow_run_id(),
             )
@@ -119,7 +128,7 @@ def shard_sizes(models: int) -> list[int]:
     return [min(size, models - start) for start in range(0, models, size)]
 
 
-def trace_missing(traces: TraceStore, missing: Sequence[Entry], pool: Pool) -> None:
+def trace_missing(traces: TraceStore, missing: Mapping[Entry, Spec], pool: Pool) -> None:
     """Trace models and keep what came of them, shard by shard.
 
     Workers are not started anew for a shard: all outcomes are one stream, and each step takes and keeps its share.

@@ -26,9 +26,11 @@ from dedup.rows import stream, write
 from dedup.samples import choose_samples
 from extraction.pool.client import Pool
 from extraction.sources.catalog import read_catalog
+from extraction.sources.spec import specified
 from extraction.tracing.trace_store import TraceStore
+from extraction.varying.shape_points import MAX_POINTS
 from flows.build.dataset_rows import dataset_tables
-from flows.build.subgraphs import VARY_SUBGRAPHS, Subgraphs, cut, vary, working
+from flows.build.subgraphs import VARY_SUBGRAPHS, Subgraphs, cut, digest_of, vary, working
 from flows.build.traced import Traced, find_traces
 from flows.build_dataset import summary_of_build
 from storage.records import Variant
@@ -42,7 +44,7 @@ def main() -> None:
     traces = TraceStore(arguments.data / "traces")
     new, known = (held(traces, catalog) for catalog in (arguments.catalog, arguments.known))
     with (
-        working(arguments.data, new) as work,
+        working(arguments.data, digest_of(new, MAX_POINTS)) as work,
         Engine(work / "engine") as engine,
         Pool(workers=arguments.workers, timeout_s=arguments.timeout, memory_mb=arguments.memory) as pool,
     ):
@@ -56,7 +58,7 @@ def main() -> None:
         chosen = work / "drawn.parquet"
         write(chosen, of_families(file, drawn), SUBGRAPHS, {}, VARY_SUBGRAPHS)
         subgraphs = Subgraphs({"fusible": chosen}, 0, Counter())
-        variants = vary(subgraphs, work, pool, engine)
+        variants = vary(subgraphs, MAX_POINTS, work, pool, engine)
         quotas = {"eval_fusible": 10**6, "eval_typical": 10**6, "eval_sole_op": 10**6, "max_share": 1.0}
         choice = choose_samples(engine, parquet(variants.paths), **quotas)
         summary = summary_of_build(new, subgraphs, variants, choice)
@@ -86,9 +88,9 @@ def parse_arguments() -> argparse.Namespace:
 def held(traces: TraceStore, catalog: str) -> Traced:
     """The traces of a catalogue's models, of those that are traced."""
     entries = read_catalog(catalog, None)
-    missing = {entry.text for entry in traces.missing(entries)}
+    missing = {entry.text for entry in traces.missing(specified(entries))}
     print(f"{catalog}: {len(entries)} models, {len(missing)} of them without a trace", flush=True)
-    return find_traces(traces, [entry for entry in entries if entry.text not in missing])
+    return find_traces(traces, specified([entry for entry in entries if entry.text not in missing]))
 
 
 def families(files: Iterable[Path]) -> set[str]:

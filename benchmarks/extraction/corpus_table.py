@@ -25,9 +25,11 @@ from dedup.hashes import base_hash, family_hash, graph_hash
 from extraction.cutting.cut import cut_graph
 from extraction.pool.client import Pool
 from extraction.sources.catalog import Entry, read_catalog
+from extraction.sources.spec import specified
 from extraction.tracing.trace_store import TraceStore
+from extraction.varying.shape_points import MAX_POINTS
 from flows.build.shard_tasks import graphs_of
-from flows.build.subgraphs import Subgraphs, cut, working
+from flows.build.subgraphs import Subgraphs, cut, digest_of, working
 from flows.build.traced import Traced, find_traces
 from storage.graph.render import render
 from storage.records import Variant
@@ -40,10 +42,10 @@ def main() -> None:
     arguments = parse_arguments()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     entries, left = held(arguments)
-    traced = find_traces(TraceStore(arguments.data / "traces"), entries)
+    traced = find_traces(TraceStore(arguments.data / "traces"), specified(entries))
     begin = time.monotonic()
     with (
-        working(arguments.data, traced) as work,
+        working(arguments.data, digest_of(traced, MAX_POINTS)) as work,
         Engine(work / "engine", memory_mb=8_192) as engine,
         Pool(workers=arguments.workers, timeout_s=arguments.timeout, memory_mb=arguments.memory) as pool,
     ):
@@ -73,7 +75,7 @@ def parse_arguments() -> argparse.Namespace:
 def held(arguments: argparse.Namespace) -> tuple[list[Entry], int]:
     """The entries that are traced, well or not, and how many are not traced yet."""
     entries = [entry for name in arguments.catalog for entry in read_catalog(name, None)]
-    missing = set(TraceStore(arguments.data / "traces").missing(entries))
+    missing = set(TraceStore(arguments.data / "traces").missing(specified(entries)))
     kept = [entry for entry in entries if entry not in missing]
     return kept, len(entries) - len(kept)
 

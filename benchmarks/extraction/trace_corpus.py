@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from extraction.failures import CATEGORIES
 from extraction.pool.client import Pool
 from extraction.sources.catalog import Entry, read_catalog
+from extraction.sources.spec import specified
 from extraction.tracing.trace_files import TraceOutcome
 from extraction.tracing.trace_store import TraceStore
 from extraction.tracing.trace_workers import trace_all
@@ -46,7 +47,7 @@ def main() -> None:
     entries = to_trace(arguments.catalog, arguments.done)[: arguments.limit]
     store = TraceStore(arguments.data / "traces")
     retry = CATEGORIES if arguments.retry_failed == [] else arguments.retry_failed or ()
-    missing = store.missing(entries, retry)
+    missing = store.missing(specified(entries), retry)
     print(f"{len(entries)} models, {len(missing)} to trace", flush=True)
     started, shard, ends, seconds = time.monotonic(), [], Counter(), 0.0
     limits = {"workers": arguments.workers, "timeout_s": arguments.timeout, "memory_mb": arguments.memory}

@@ -19,6 +19,7 @@ from typing import Any
 
 from extraction.pool.client import Pool
 from extraction.sources.catalog import parse_entry
+from extraction.sources.spec import specified
 from extraction.tracing.trace_files import TraceOutcome
 from extraction.tracing.trace_store import TraceStore
 from extraction.tracing.trace_workers import MEMORY_MB, TIMEOUT_S, trace_all
@@ -50,7 +51,7 @@ def main() -> None:
 def killed_writes(scratch: Path, draw: random.Random, kills: int) -> dict[str, Any]:
     """Kills processes that write to a store until there were `kills`; each store is finished by one that is not."""
     with Pool(workers=1, timeout_s=TIMEOUT_S, memory_mb=MEMORY_MB) as pool:
-        outcomes = list(trace_all([parse_entry(model) for model in MODELS], pool))
+        outcomes = list(trace_all(specified([parse_entry(model) for model in MODELS]), pool))
     write(scratch / "first", outcomes)  # reads the libraries' configs, which takes longer than the writes
     started = time.monotonic()
     write(scratch / "calm", outcomes)
@@ -77,7 +78,7 @@ def killed_writes(scratch: Path, draw: random.Random, kills: int) -> dict[str, A
 def write(directory: Path, outcomes: Sequence[TraceOutcome]) -> None:
     """Adds the outcomes that the store lacks, one at a time, as a build does with its shards."""
     store = TraceStore(directory)
-    missing = {entry.text for entry in store.missing([outcome.entry for outcome in outcomes])}
+    missing = {entry.text for entry in store.missing(specified([outcome.entry for outcome in outcomes]))}
     for outcome in sorted(outcomes, key=lambda each: each.row["model"]):
         if outcome.entry.text in missing:
             store.add([outcome])

@@ -1,7 +1,8 @@
 """Fake-tensor propagation: what every value of a graph is, which ops share memory, and which change it. Nothing runs.
 
 Each op is called once on fake tensors (shape, stride and dtype without data), so a graph that propagates is one whose
-ops accept what they are given; an op that does not says why by category.
+ops accept what they are given; an op that does not says why by category. Meta tensors stand for fake ones where they
+say the same (`extraction.analysis.meta_kernels`).
 """
 
 import logging
@@ -19,13 +20,14 @@ from torch._subclasses.fake_tensor import (
 )
 
 from extraction.analysis.dtype_rules import check_dtypes
+from extraction.analysis.meta_kernels import described_by_meta_tensors
 from extraction.analysis.values import OtherValue, TensorValue, ValueInfo
 from storage.graph import targets
 from storage.graph.effects import writes
 from storage.graph.record import Graph, GraphError, Op, Ref, RunDevice, Value, map_refs
 from storage.records import Input, Output, dtype_name, dtype_of
 
-_DEVICE = torch.device("cpu")
+_CPU, _META = torch.device("cpu"), torch.device("meta")
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,29 @@ def propagate(graph: Graph, inputs: Sequence[Input]) -> Propagated | Invalid:
     """
     if len(inputs) != graph.inputs:
         raise ValueError(f"{len(inputs)} inputs for a graph of {graph.inputs}")
-    run = _Run()
-    with torch.no_grad(), quiet(), FakeTensorMode(allow_non_fake_inputs=True):
+    if described_by_meta_tensors(graph):
+        propagated = propagate_on_meta(graph, inputs)
+        if isinstance(propagated, Propagated):
+            return propagated  # else a fake tensor's message says the cause
+    return propagate_on_fake(graph, inputs)
+
+
+def propagate_on_fake(graph: Graph, inputs: Sequence[Input]) -> Propagated | Invalid:
+    """`propagate` on fake CPU tensors, right for every op."""
+    with quiet(), FakeTensorMode(allow_non_fake_inputs=True):
+        return _run(graph, inputs, _CPU)
+
+
+def propagate_on_meta(graph: Graph, inputs: Sequence[Input]) -> Propagated | Invalid:
+    """`propagate` on meta tensors, right for graphs that are `described_by_meta_tensors`."""
+    return _run(graph, inputs, _META)
+
+
+def _run(graph: Graph, inputs: Sequence[Input], device: torch.device) -> Propagated | Invalid:
+    run = _Run(device)
+    with torch.no_grad():
         for spec in inputs:
-            run.add(torch.empty_strided(spec.shape, spec.stride, dtype=dtype_of(spec.dtype), device=_DEVICE))
+            run.add(torch.empty_strided(spec.shape, spec.stride, dtype=dtype_of(spec.dtype), device=device))
         try:
             for number, op in enumerate(graph.ops):
                 try:
@@ -97,7 +118,8 @@ def quiet() -> Iterator[None]:
 class _Run:
     """The values so far, kept alive so that storages keep their identity."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
         self.values: list[Any] = []
         self.infos: list[ValueInfo] = []
         self.mutated: list[frozenset[int]] = []
@@ -112,7 +134,7 @@ class _Run:
         arguments = [ref.index for ref in dict.fromkeys(_refs(op))]
         before = [(t, t._version) for index in arguments for t in _tensors(self.values[index])]
         check_dtypes(op, self.infos)
-        args, kwargs = (_resolve(map_refs(part, self._value)) for part in (op.args, op.kwargs))
+        args, kwargs = (_resolve(map_refs(part, self._value), self.device) for part in (op.args, op.kwargs))
         if op.kind == "method":
             result = getattr(args[0], targets.check_method(op.target))(*args[1:], **kwargs)
         else:
@@ -161,13 +183,13 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return []
 
 
-def _resolve(value: Value) -> Any:
+def _resolve(value: Value, device: torch.device) -> Any:
     if isinstance(value, RunDevice):
-        return _DEVICE
+        return device
     if type(value) is tuple or type(value) is list:
-        return type(value)(_resolve(item) for item in value)
+        return type(value)(_resolve(item, device) for item in value)
     if isinstance(value, dict):
-        return {key: _resolve(item) for key, item in value.items()}
+        return {key: _resolve(item, device) for key, item in value.items()}
     return value
 
 

@@ -2,36 +2,48 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from extraction.analysis.prepared import Prepared, prepare
-from extraction.analysis.propagate import Invalid
+from extraction.analysis.propagate import Invalid, propagate
 from extraction.cutting.cut import cut_range, fusible_ranges
+from extraction.cutting.float_dtypes import exchanged, exchanged_graph, exchanged_records, float_dtype
 from extraction.cutting.gradients import TANGENT_STD, BackwardError, Split, split
-from extraction.cutting.halves import exchanged, holds_halves
 from extraction.cutting.plateaus import MAX_OPS
 from extraction.kernels.lowering import LoweringError, kernels_by_op
-from storage.graph.record import cut, refs
+from storage.graph.record import Graph, cut, refs
 from storage.records import Input, TracedGraph, Variant
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The backward subgraphs of a forward subgraph on one dtype, and by cause what it has none for.
+
+    `whole` is the backward graph that they are parts of, with its inputs; None where there is none.
+    """
+
+    forward: Variant
+    dtype: str | None
+    subgraphs: tuple[Variant, ...]
+    causes: Counter[str]
+    whole: tuple[Graph, tuple[Input, ...]] | None
 
 
 def backward_all(variants: Iterable[Variant], dropped: Counter[str]) -> Iterator[Variant]:
     """Yields the backward subgraphs of forward subgraphs, each as `backward` gives them.
 
-    Two neighbours that are one subgraph on the two half precisions have one backward graph on them (both are two bytes
-    wide, and widen to float32 alike), so it is traced once: tracing gradients is most of what varying costs.
+    Neighbours that are one subgraph on several float dtypes are traced once, for tracing gradients is most of what
+    varying costs: on the other dtypes their backward graphs are the same but for the dtype. It is checked that
+    propagation takes them, since some ops have a backward for float32 alone.
     """
-    last, found, causes = None, [], Counter()
+    last: _Found | None = None
     for variant in variants:
-        if last is not None and holds_halves(variant) and exchanged(last) == variant:
-            found = [exchanged(each) for each in found]
-        else:
-            causes = Counter()
-            found = list(backward(variant, causes))
-        last = variant
-        dropped.update(causes)
-        yield from found
+        found = _on_another_dtype(last, variant) if last is not None else None
+        if found is None:
+            last = found = _backward(variant)
+        dropped.update(found.causes)
+        yield from found.subgraphs
 
 
 def backward(variant: Variant, dropped: Counter[str]) -> Iterator[Variant]:
@@ -41,26 +53,50 @@ def backward(variant: Variant, dropped: Counter[str]) -> Iterator[Variant]:
     limit of 64 ops allows; what repeats in the corpus, repeats in the same parts. fusible: its kernel-count plateaus.
     Sources, occurrences and symbols are those of the forward subgraph.
     """
+    found = _backward(variant)
+    dropped.update(found.causes)
+    yield from found.subgraphs
+
+
+def _on_another_dtype(known: _Found, variant: Variant) -> _Found | None:
+    """What is found for a subgraph that is the known one on another float dtype; None if it is another subgraph."""
+    old, new = known.dtype, float_dtype(variant)
+    if old is None or new is None or exchanged(known.forward, old, new) != variant:
+        return None
+    whole = None
+    if known.whole is not None:
+        graph, inputs = known.whole
+        whole = exchanged_graph(graph, old, new), exchanged_records(inputs, old, new)
+        propagated = propagate(*whole)
+        if isinstance(propagated, Invalid):
+            return _Found(variant, new, (), Counter({f"backward: {_refused(propagated)}": 1}), None)
+    subgraphs = tuple(exchanged(each, old, new) for each in known.subgraphs)
+    return _Found(variant, new, subgraphs, known.causes, whole)
+
+
+def _backward(variant: Variant) -> _Found:
+    causes: Counter[str] = Counter()
+    dtype, whole, subgraphs = float_dtype(variant), None, []
     try:
         parts = split(variant)
+        whole = parts.backward, parts.inputs
         prepared = _prepared(variant, parts)
         ranges = _ranges(prepared, variant.category)
     except BackwardError as error:
-        dropped[f"backward: {error}"] += 1
-        return
+        return _Found(variant, dtype, (), Counter({f"backward: {error}": 1}), whole)
     for start, end in ranges:
         found = cut_range(prepared, variant.category, start, end)
         if isinstance(found, Variant):
             inputs = _with_small_gradients(found, prepared, parts)
-            yield found.with_changes(
-                direction="backward",
-                inputs=inputs,
-                sources=variant.sources,
-                occurrences=variant.occurrences,
-                symbols=variant.symbols,
-            )
+            changes = {"sources": variant.sources, "occurrences": variant.occurrences, "symbols": variant.symbols}
+            subgraphs.append(found.with_changes(direction="backward", inputs=inputs, **changes))
         else:
-            dropped[f"backward: {found}"] += 1
+            causes[f"backward: {found}"] += 1
+    return _Found(variant, dtype, tuple(subgraphs), causes, whole)
+
+
+def _refused(invalid: Invalid) -> str:
+    return f"does not propagate: {invalid.cause}"
 
 
 def _with_small_gradients(found: Variant, prepared: Prepared, parts: Split) -> tuple[Input, ...]:
@@ -89,7 +125,7 @@ def _prepared(variant: Variant, parts: Split) -> Prepared:
             kernels = tuple(tuple(sorted(numbers)) for numbers in needed)
     prepared = prepare(TracedGraph("backward", 0, parts.backward, parts.inputs, kernels))
     if isinstance(prepared, Invalid):
-        raise BackwardError(f"does not propagate: {prepared.cause}")
+        raise BackwardError(_refused(prepared))
     if refusal is not None:
         raise BackwardError("TorchInductor cannot lower it") from refusal
     return prepared

@@ -86,6 +86,18 @@ class Pool:
         self._prepared.clear()
         self._open.close()
 
+    def warm_up(self, prepare: str) -> None:
+        """Start the server and let it prepare, as `run` does, while the caller goes on. Raises PassNetError if it
+        cannot start."""
+        server = self._started()
+        if prepare not in self._prepared:
+            server.send({"prepare": prepare})
+            self._prepared.add(prepare)
+
+    def _started(self) -> "_Server":
+        self._server = self._server or self._open.enter_context(_server(self._settings))
+        return self._server
+
     def run(self, task: str, payloads: Iterable[Any], prepare: str = "") -> Iterator[TaskReply]:
         """Runs `task` on each payload and yields replies as they come.
 
@@ -96,12 +108,11 @@ class Pool:
 
         Raises PassNetError if the server cannot start or dies.
         """
-        server = self._server = self._server or self._open.enter_context(_server(self._settings))
+        server = self._started()
         running: dict[int, Any] = {}
         try:
-            if prepare and prepare not in self._prepared:
-                server.send({"prepare": prepare})
-                self._prepared.add(prepare)
+            if prepare:
+                self.warm_up(prepare)
             for number, payload in enumerate(payloads):
                 if len(running) == self._settings.workers:
                     yield server.reply(running)

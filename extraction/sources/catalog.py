@@ -1,5 +1,8 @@
 """Catalogues: which models to trace, one entry a line. Reading one checks everything and imports no model library's
-models."""
+models.
+
+A line `points: 3` of a catalogue file says at how many shape points its subgraphs are wanted (`points_of`).
+"""
 
 import re
 from collections.abc import Callable
@@ -58,8 +61,7 @@ def read_catalog(catalog: str, limit: int | None = None) -> list[Entry]:
     if limit is not None and limit < 1:
         raise PassNetError(f"--limit {limit} leaves no model to trace; give a number of 1 or more")
     if catalog == "quickstart":
-        lines = resources.files("extraction.sources").joinpath(QUICKSTART).read_text("utf-8").splitlines()
-        entries = _parse_lines(lines, "the quickstart catalogue")
+        entries = _parse_lines(_quickstart_lines(), "the quickstart catalogue")
     elif isinstance(source := registry.SOURCES.get(catalog.partition("?")[0]), registry.ConfigSource):
         name, _, query = catalog.partition("?")
         entries = [parse_entry(f"{name}:{model}") for model in source.listing(query, limit)]
@@ -73,6 +75,32 @@ def read_catalog(catalog: str, limit: int | None = None) -> list[Entry]:
         entries = _read_file(Path(catalog))
     unique = list(dict.fromkeys(entries))
     return unique[:limit]
+
+
+def points_of(catalog: str) -> int | None:
+    """How many shape points a catalogue wants of each subgraph whose sizes may change; None where it does not say.
+
+    `catalog` is as for `read_catalog`, which checks it.
+    """
+    if catalog == "quickstart":
+        lines = _quickstart_lines()
+    elif catalog not in registry.SOURCES and Path(catalog).is_file():
+        lines = Path(catalog).read_text("utf-8").splitlines()
+    else:
+        return None
+    said = [match for line in lines if (match := _POINTS.fullmatch(_without_comment(line)))]
+    return int(said[-1][1]) if said else None
+
+
+_POINTS = re.compile(r"points:\s*(.*)")
+
+
+def _quickstart_lines() -> list[str]:
+    return resources.files("extraction.sources").joinpath(QUICKSTART).read_text("utf-8").splitlines()
+
+
+def _without_comment(line: str) -> str:
+    return line.partition("#")[0].strip()
 
 
 def _all_names(source: str, names: Callable[[], list[str]]) -> list[str]:
@@ -115,8 +143,12 @@ def _read_file(path: Path) -> list[Entry]:
 def _parse_lines(lines: list[str], where: str) -> list[Entry]:
     entries, problems = [], []
     for number, line in enumerate(lines, 1):
-        text = line.partition("#")[0].strip()
+        text = _without_comment(line)
         if not text:
+            continue
+        if match := _POINTS.fullmatch(text):
+            if not re.fullmatch(r"[1-9]\d*", match[1]):
+                problems.append(f"{where}, line {number}: {text!r} is not a number of shape points, such as points: 3")
             continue
         try:
             entry = parse_entry(text)

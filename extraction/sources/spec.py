@@ -7,7 +7,7 @@ hashes mean equal graphs by construction.
 import functools
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from importlib.util import find_spec
@@ -17,9 +17,9 @@ from extraction.failures import ModelError
 from extraction.sources.catalog import Entry
 from extraction.sources.registry import SOURCES, ConfigSource
 from storage.errors import PassNetError
+from storage.versions.code_version import CODE_VERSIONS
 
-TRACE_VERSION = 3
-"""Raised when tracing changes what it makes of the same model."""
+TRACE_VERSION = CODE_VERSIONS["trace"]
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,15 @@ def hash_of(source: str, config: str) -> str:
 def config_text(normalised: dict[str, Any]) -> str:
     """A normalised config as text: equal configs give equal texts."""
     return json.dumps(normalised, sort_keys=True, separators=(",", ":"))
+
+
+Specified = Mapping[Entry, Spec | ModelError]
+"""Entries with their specs, or why they have none."""
+
+
+def specified(entries: Sequence[Entry]) -> dict[Entry, Spec | ModelError]:
+    """The entries with what `specs_of` says of them."""
+    return dict(zip(entries, specs_of(entries), strict=True))
 
 
 def specs_of(entries: Sequence[Entry]) -> list[Spec | ModelError]:

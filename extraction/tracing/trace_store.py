@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from extraction.sources.catalog import Entry
-from extraction.sources.spec import TRACE_VERSION, Spec, specs_of
+from extraction.sources.spec import TRACE_VERSION, Spec, Specified
 from extraction.tracing.trace_files import TraceOutcome, write_traces
 from storage.errors import PassNetError
 from storage.schema import MODELS
@@ -59,19 +59,24 @@ class TraceStore:
         except OSError as error:
             raise PassNetError(f"cannot make {self.directory}: {error.strerror}; choose another --data") from error
 
-    def missing(self, entries: Sequence[Entry], retry: Collection[str] = ()) -> list[Entry]:
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no trace at all."""
+        return next(self.directory.glob("*.parquet"), None) is None
+
+    def missing(self, entries: Specified, retry: Collection[str] = ()) -> dict[Entry, Spec]:
         """One entry for each spec that is not traced yet, in the order given; entries without a spec need no trace.
 
         `retry` has the categories of failures (`extraction.failures.CATEGORIES`) that count as not traced yet.
         """
         held = self._held()
-        wanted: dict[str, Entry] = {}
-        for entry, spec in zip(entries, specs_of(entries), strict=True):
+        wanted: dict[str, tuple[Entry, Spec]] = {}
+        for entry, spec in entries.items():
             if isinstance(spec, Spec):
                 known = held.get(spec.trace_key)
                 if known is None or known.category in retry:
-                    wanted.setdefault(spec.trace_key, entry)
-        return list(wanted.values())
+                    wanted.setdefault(spec.trace_key, (entry, spec))
+        return dict(wanted.values())
 
     def add(self, outcomes: Sequence[TraceOutcome]) -> None:
         """Keep the outcomes of one shard, beside earlier records of the same specs.

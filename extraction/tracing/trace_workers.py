@@ -1,6 +1,6 @@
 """Traces the models of a catalogue, each in a killable worker, and says for each what came of it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from extraction.failures import ModelError, classify_end
 from extraction.pool.client import Pool, TaskReply
 from extraction.sources.catalog import Entry, parse_entry
-from extraction.sources.spec import Spec, library_versions, spec_of
+from extraction.sources.spec import Spec, Specified, library_versions, spec_of
 from extraction.tracing.trace_files import TraceOutcome, graph_from_row, graph_to_row
 
 TIMEOUT_S = 600.0
@@ -17,11 +17,12 @@ MEMORY_MB = 8_192
 """Private memory that one model may take, in MiB."""
 
 _TASK = "extraction.tracing.trace_workers:trace_task"
-_PREPARE = "extraction.tracing.trace_workers:prepare"
+PREPARE = "extraction.tracing.trace_workers:prepare"
+"""What the workers' server imports and warms up for tracing."""
 _WARM_UP = ("timm:resnet10t", "transformers:bert")
 
 
-def trace_all(entries: Iterable[Entry], pool: Pool) -> Iterator[TraceOutcome]:
+def trace_all(entries: Specified, pool: Pool) -> Iterator[TraceOutcome]:
     """Traces `entries` in the pool's workers, a model a task, and yields outcomes as they are completed.
 
     Entries with equal specs are traced once. A model that fails in any way is an outcome with status "failed" and an
@@ -29,20 +30,13 @@ def trace_all(entries: Iterable[Entry], pool: Pool) -> Iterator[TraceOutcome]:
     iterator kills all workers.
     """
     groups: dict[str, list[tuple[Entry, Spec]]] = {}
-    failed: list[TraceOutcome] = []
-
-    def payloads() -> Iterator[dict[str, str]]:  # runs while the server starts
-        for entry in entries:
-            try:
-                spec = spec_of(entry)
-            except ModelError as error:
-                failed.append(TraceOutcome(entry, failed_row(entry, None, error.category, str(error), 0.0)))
-            else:
-                groups.setdefault(spec.config_hash, []).append((entry, spec))
-        for (first, spec), *_ in groups.values():
-            yield {"model": first.text, "spec": spec.to_json()}
-
-    with closing(pool.run(_TASK, payloads(), _PREPARE)) as replies:
+    for entry, spec in entries.items():
+        if isinstance(spec, ModelError):
+            yield TraceOutcome(entry, failed_row(entry, None, spec.category, str(spec), 0.0))
+        else:
+            groups.setdefault(spec.config_hash, []).append((entry, spec))
+    payloads = ({"model": first.text, "spec": spec.to_json()} for (first, spec), *_ in groups.values())
+    with closing(pool.run(_TASK, payloads, PREPARE)) as replies:
         for reply in replies:
             spec = Spec.from_json(reply.payload["spec"])
             (first, _), *others = groups[spec.config_hash]
@@ -50,7 +44,6 @@ def trace_all(entries: Iterable[Entry], pool: Pool) -> Iterator[TraceOutcome]:
             yield outcome
             for entry, _ in others:
                 yield _shared(outcome, entry)
-    yield from failed
 
 
 def outcome_of(entry: Entry, spec: Spec, reply: TaskReply) -> TraceOutcome:

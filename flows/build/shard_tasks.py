@@ -19,6 +19,7 @@ from extraction.cutting.backward import backward_all
 from extraction.cutting.cut import cut_graph, cut_typical
 from extraction.kernels.lowering import kernels_by_op
 from extraction.tracing.trace_files import read_traces
+from extraction.varying.shape_points import MAX_POINTS
 from extraction.varying.vary import vary
 from storage.graph.record import Graph, Op, Ref
 from storage.records import Input, TracedGraph, Variant
@@ -64,12 +65,13 @@ def typical_shard(payload: dict[str, Any]) -> Iterator[dict[str, int]]:
 def vary_shard(payload: dict[str, Any]) -> Iterator[dict[str, int]]:
     """The variants of some subgraphs, and of their backward graphs.
 
-    Payload: rows `rows` of row group `group` of `file`, `out`.
+    Payload: rows `rows` of row group `group` of `file`, `points` (shape points of each at most), `out`.
     """
     dropped: Counter[str] = Counter()
     with pq.ParquetFile(payload["file"]) as file:
         rows = file.read_row_group(payload["group"]).take(payload["rows"]).to_pylist()
-    found = (identify(each) for row in rows for each in variants_of(Variant.from_row(row), dropped))
+    subgraphs = map(Variant.from_row, rows)
+    found = (identify(each) for subgraph in subgraphs for each in variants_of(subgraph, dropped, payload["points"]))
     yield {"rows": write(Path(payload["out"]), batches(found), ROWS, {"dropped": dropped})}
 
 
@@ -95,11 +97,12 @@ def graphs_of(payload: dict[str, Any]) -> list[TracedGraph]:
     return [replace(graph, model=models[graph.model]) for graph in graphs if graph.model in models]
 
 
-def variants_of(subgraph: Variant, dropped: Counter[str]) -> Iterator[Variant]:
-    """All variants of a subgraph; its backward graph on each dtype, at the sizes of its trace."""
+def variants_of(subgraph: Variant, dropped: Counter[str], points: int = MAX_POINTS) -> Iterator[Variant]:
+    """All variants of a subgraph at up to `points` shape points; its backward graph on each dtype, at the sizes of its
+    trace."""
     shapes = [each.shape for each in subgraph.inputs]
     traced = []
-    for variant in vary(subgraph, dropped):
+    for variant in vary(subgraph, dropped, limit=points):
         yield variant
         if [each.shape for each in variant.inputs] == shapes:
             traced.append(variant)

@@ -44,21 +44,33 @@ def shard(directory: Path, **payload: Any) -> Payload:
     return {**payload, "out": str(directory / f"{name}.parquet")}
 
 
-def run_shards(task: str, shards: Sequence[Payload], pieces: Callable[[Payload], list[Payload]], pool: Pool) -> Done:
+def run_shards(
+    task: str,
+    shards: Sequence[Payload],
+    pieces: Callable[[Payload], list[Payload]],
+    pool: Pool,
+    size: Callable[[Payload], float] = lambda _: 1.0,
+) -> Done:
     """Run a task of `flows.build.shard_tasks` on each shard that has no file yet; inside a flow each is a task run.
 
     `task` is the name of a stage with `_shard` behind it. `pieces` are what a shard that failed is run as instead.
+    Shards of the largest `size` (in any unit) come first, so that no worker is left with a long one at the end.
     Raises PassNetError where every piece failed: then the models or subgraphs are not the cause.
     """
     name = task.replace("_", "-")
     again = [one for one in shards if not _is_done(one) and any(map(_is_done, pieces(one)))]
     todo = [one for one in shards if not _is_done(one) and one not in again]
+    sizes = {one["out"]: size(one) for one in todo + again}
+    todo.sort(key=lambda one: -sizes[one["out"]])
     begun = [one for one in again if not all(map(_is_done, pieces(one)))]
-    stage = build_stage(task.removesuffix("_shard"), len(shards), done=len(shards) - len(todo) - len(begun))
+    work = sum(sizes[one["out"]] for one in todo + begun)
+    done_before = len(shards) - len(todo) - len(begun)
+    stage = build_stage(task.removesuffix("_shard"), len(shards), done=done_before, work=work)
     failed = []
     for reply in _run(task, todo, pool, name):
         if reply.completed:
-            stage.advance(f"{reply.answer['rows']} rows, {reply.seconds:.1f} s")
+            size_of_one = sizes[reply.payload["out"]]
+            stage.advance(f"{reply.answer['rows']} rows, {reply.seconds:.1f} s", size_of_one)
         else:
             failed.append(reply.payload)
             say(f"{name}: {_cause(reply)[1]}; its pieces are tried one by one")
@@ -75,7 +87,7 @@ def run_shards(task: str, shards: Sequence[Payload], pieces: Callable[[Payload],
             say(f"{name}: {category}: {message}: {json.dumps(reply.payload)[:300]}")
         first = left.pop(reply.payload["out"])
         if first not in left.values():
-            stage.advance("in pieces")
+            stage.advance("in pieces", sizes[first])
     done = [one for first in shards for one in split.get(first["out"], [first]) if _is_done(one)]
     if shards and not done:
         raise PassNetError(f"{name} failed on all of its {len(rest)} pieces of work; the first: {why}")

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 
-import dedup
-import extraction
-import storage
 from dedup.database import Engine
 from dedup.unique import unique_files, unique_paths
 from extraction.cutting.typical import Texts
@@ -25,11 +23,12 @@ from extraction.pool.client import Pool
 from flows.build.shards import Done, Payload, run_shards, shard
 from flows.build.traced import Traced
 from storage.parquet import parquet_summary
+from storage.versions.code_version import CODE_VERSIONS
 from storage.versions.staging import locked
 
 CUT_MODELS = 25
 """Models in a shard of cutting at most."""
-VARY_SUBGRAPHS = 100
+VARY_SUBGRAPHS = 50
 """Subgraphs in a shard of varying at most."""
 
 
@@ -53,26 +52,23 @@ class Subgraphs:
         return {category: count for category, count in counts.items() if count}
 
 
-def digest_of(traced: Traced) -> str:
-    """Identity of what a build makes of these traces, by this code (sha256, hex)."""
-    digest = hashlib.sha256(torch.__version__.encode())
-    for room in (storage, extraction, dedup):
-        for path in sorted(p for kind in ("*.py", "*.txt") for p in Path(room.__file__).parent.rglob(kind)):
-            digest.update(path.read_bytes())
-    digest.update(repr(sorted((path.name, sorted(names.items())) for path, names in traced.files.items())).encode())
-    return digest.hexdigest()
+def digest_of(traced: Traced, points: int) -> str:
+    """Identity of what a build makes of these traces at so many shape points, by this code (sha256, hex)."""
+    files = sorted((path.name, sorted(names.items())) for path, names in traced.files.items())
+    versions = [CODE_VERSIONS[stage] for stage in ("cut", "vary", "unique")]
+    return hashlib.sha256(repr((torch.__version__, versions, points, files)).encode()).hexdigest()
 
 
 @contextmanager
-def working(data: Path, traced: Traced) -> Iterator[Path]:
-    """A directory for the shards of a build of these traces by this code, below `data`/work.
+def working(data: Path, digest: str) -> Iterator[Path]:
+    """A directory for the shards of a build that has this digest (`digest_of`), below `data`/work.
 
     A build that was killed finds its shards there again. The directory is removed when its block ends well, and with
-    it what builds of other traces left. One build at a time uses a data directory; others wait. The path is absolute,
+    it what other builds left. One build at a time uses a data directory; others wait. The path is absolute,
     since workers run elsewhere.
     """
     with locked(data / "work"):
-        work = data.resolve() / "work" / digest_of(traced)[:20]
+        work = data.resolve() / "work" / digest[:20]
         for other in work.parent.iterdir():
             if other.is_dir() and other != work:
                 shutil.rmtree(other)
@@ -89,23 +85,29 @@ def cut(traced: Traced, work: Path, pool: Pool, engine: Engine) -> Subgraphs:
             for path, names in sorted(traced.files.items())
             for some in _parts(sorted(names.items()), CUT_MODELS)
         ]
-        graphs = run_shards("cut_shard", models, _each_model, pool)
-        typical = run_shards("typical_shard", list(_with_repeats(graphs, work / "typical")), _each_model, pool)
+        ops = {row["model"]: row["ops"] for row in traced.models}
+
+        def size(one: Payload) -> float:
+            return sum(ops[name] for name in one["models"].values())
+
+        graphs = run_shards("cut_shard", models, _each_model, pool, size)
+        repeats = list(_with_repeats(graphs, work / "typical"))
+        typical = run_shards("typical_shard", repeats, _each_model, pool, size)
         return [graphs, typical]
 
     return _unique(run, engine, work / "subgraphs", VARY_SUBGRAPHS)
 
 
-def vary(subgraphs: Subgraphs, work: Path, pool: Pool, engine: Engine) -> Subgraphs:
-    """The unique variants of unique subgraphs."""
+def vary(subgraphs: Subgraphs, points: int, work: Path, pool: Pool, engine: Engine) -> Subgraphs:
+    """The unique variants of unique subgraphs, at up to `points` shape points of each."""
 
     def run() -> list[Done]:
         groups = [
-            shard(work / "variants", file=str(path), group=group, rows=list(range(rows)))
+            shard(work / "variants", file=str(path), group=group, rows=list(range(rows)), points=points)
             for path in subgraphs.paths
             for group, rows in enumerate(_group_rows(path))
         ]
-        return [run_shards("vary_shard", groups, _each_row, pool)]
+        return [run_shards("vary_shard", groups, _each_row, pool, _ops)]
 
     return _unique(run, engine, work / "unique", 1000)
 
@@ -120,6 +122,13 @@ def _unique(run: Callable[[], list[Done]], engine: Engine, directory: Path, grou
         unique_files(engine, paths, directory, group_rows, {"dropped": dropped})
     summaries = [parquet_summary(file) for file in files.values()]
     return Subgraphs(files, sum(each["duplicates"] for each in summaries), Counter(summaries[0]["dropped"]))
+
+
+def _ops(one: Payload) -> float:
+    """Ops of the subgraphs of a shard of varying: what its seconds grow with."""
+    with pq.ParquetFile(one["file"]) as file:
+        sequences = file.read_row_group(one["group"], columns=["op_sequence"]).column("op_sequence")
+    return pc.sum(pc.list_value_length(sequences.take(one["rows"]))).as_py()
 
 
 def _group_rows(path: Path) -> list[int]:
@@ -156,7 +165,8 @@ def _each_model(one: Payload) -> list[Payload]:
 
 
 def _each_row(one: Payload) -> list[Payload]:
-    return [shard(Path(one["out"]).parent, file=one["file"], group=one["group"], rows=[row]) for row in one["rows"]]
+    rest = {key: one[key] for key in ("file", "group", "points")}
+    return [shard(Path(one["out"]).parent, **rest, rows=[row]) for row in one["rows"]]
 
 
 def _parts(items: list, size: int) -> Iterator[list]:

@@ -1,13 +1,11 @@
 """Which traces a catalogue's models have: their rows of `models`, and where their graphs are, without reading those."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from extraction.failures import ModelError
-from extraction.sources.catalog import Entry
-from extraction.sources.spec import Spec, specs_of
+from extraction.sources.spec import Spec, Specified
 from extraction.tracing.trace_store import TraceStore
 from extraction.tracing.trace_workers import failed_row
 from storage.errors import PassNetError
@@ -23,18 +21,17 @@ class Traced:
     graphs: int
 
 
-def find_traces(traces: TraceStore, entries: Sequence[Entry]) -> Traced:
+def find_traces(traces: TraceStore, entries: Specified) -> Traced:
     """The traces of a catalogue. Entries that share a spec share its graphs, which bear the first one's name.
 
     Raises PassNetError if a file is corrupt, or an entry is not traced.
     """
-    specs = specs_of(entries)
-    records = traces.find({spec.trace_key for spec in specs if isinstance(spec, Spec)})
+    records = traces.find({spec.trace_key for spec in entries.values() if isinstance(spec, Spec)})
     models: list[dict[str, Any]] = []
     files: dict[Path, dict[str, str]] = {}
     first: dict[str, str] = {}
     graphs = 0
-    for entry, spec in zip(entries, specs, strict=True):
+    for entry, spec in entries.items():
         if isinstance(spec, ModelError):
             models.append(failed_row(entry, None, spec.category, str(spec), 0.0))
             continue

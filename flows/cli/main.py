@@ -92,10 +92,17 @@ def quickstart(data: Path, workers: int | None, device: str, author: str, limit:
 )
 @limit_option("Take the first N entries only.")
 @workers_option
+@click.option(
+    "--points",
+    type=click.IntRange(1),
+    default=None,
+    help="Sizes at which subgraphs are wanted, at most, the model's own included [default: the line `points: N` of a "
+    "list file, else 10].",
+)
 @click.option("--retry-failed", is_flag=True, help="Trace again what failed before.")
 @data_option
 @json_option
-def build(catalog: str, limit: int | None, workers: int | None, retry_failed: bool, data: Path, as_json: bool) -> None:
+def build(catalog: str, data: Path, as_json: bool, **options: Any) -> None:
     """Trace the models of a catalogue and publish their subgraphs as a dataset version.
 
     Finished shards are kept: run again after an interruption, it goes on where it stopped; run again after success,
@@ -104,7 +111,6 @@ def build(catalog: str, limit: int | None, workers: int | None, retry_failed: bo
     from flows.build_dataset import build_dataset
     from flows.cli.tables import build_text
 
-    options = {"limit": limit, "workers": workers, "retry_failed": retry_failed}
     emit(build_dataset.fn(catalog=catalog, data=str(data), **options), as_json, build_text)
 
 

@@ -211,7 +211,7 @@ def test_saved_values_are_drawn_as_what_made_them_says() -> None:
     assert split(SUBGRAPHS["embedding"]).inputs[0].high == 10.0
 
 
-def test_the_half_precisions_share_a_trace_and_it_is_that_of_each() -> None:
+def test_dtypes_share_a_trace_and_it_is_that_of_each() -> None:
     forward = unique(identify_all(cut_corpus(corpus()).variants)).variants[::4]
     mentions = _variant([LINES], Op("method", "to", (Ref(0), torch.float16), {}), _call("torch.exp", Ref(1)))
     lines = Input("x", "input", "float32", (2, 5, 8), (40, 8, 1), mean=0.0, std=1.0)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extraction.sources import task_heads
-from extraction.sources.catalog import Entry, parse_entry, read_catalog
+from extraction.sources.catalog import Entry, parse_entry, points_of, read_catalog
 from extraction.sources.registry import SOURCES
 from storage.errors import PassNetError
 
@@ -53,9 +53,22 @@ def test_a_list_file_with_comments_and_duplicates(tmp_path: Path) -> None:
     assert [entry.text for entry in read_catalog(str(path), limit=1)] == ["timm:resnet18"]
 
 
+def test_a_list_file_says_how_many_shape_points_it_wants(tmp_path: Path) -> None:
+    path = tmp_path / "list.txt"
+    path.write_text("points: 3  # few\ntimm:resnet18\n")
+    assert points_of(str(path)) == 3
+    assert [entry.text for entry in read_catalog(str(path))] == ["timm:resnet18"]
+    path.write_text("# points: 3\ntimm:resnet18\n")
+    assert points_of(str(path)) is None
+    assert points_of("timm") is None and points_of("hub?library=timm") is None
+    assert 1 < points_of("quickstart") < 10
+
+
 @pytest.mark.parametrize(
     ("line", "what"),
     [
+        ("points: few", "line 3: 'points: few' is not a number of shape points"),
+        ("points: 0", "line 3: 'points: 0' is not a number of shape points"),
         ("resnet18", "'resnet18' does not name a source; expected one of timm:NAME, "),
         ("tim:resnet18", "'tim' is not a source; expected one of timm:NAME, "),
         ("timm:", "'' is not a name of source timm; expected timm:NAME"),

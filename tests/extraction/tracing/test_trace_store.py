@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from extraction.sources.catalog import Entry, parse_entry
-from extraction.sources.spec import spec_of
+from extraction.sources.spec import spec_of, specified
 from extraction.tracing.trace_files import TraceOutcome
 from extraction.tracing.trace_store import TraceStore
 from extraction.tracing.trace_workers import failed_row
@@ -35,18 +35,18 @@ def said(store: TraceStore, entry: Entry) -> tuple[str, str]:
 
 def test_what_is_there_is_not_missing_whatever_came_of_it(tmp_path: Path) -> None:
     store = TraceStore(tmp_path)
-    assert store.missing(ENTRIES) == ENTRIES
+    assert [*store.missing(specified(ENTRIES))] == ENTRIES
     store.add([traced(FIRST), failed(SECOND, "timeout")])
-    assert store.missing(ENTRIES) == [THIRD]
-    assert TraceStore(tmp_path).missing([*ENTRIES, parse_entry("timm:resnet18.a1_in1k")]) == [THIRD]
+    assert [*store.missing(specified(ENTRIES))] == [THIRD]
+    assert [*TraceStore(tmp_path).missing(specified([*ENTRIES, parse_entry("timm:resnet18.a1_in1k")]))] == [THIRD]
 
 
 def test_failures_are_missing_for_a_retry_of_their_category(tmp_path: Path) -> None:
     store = TraceStore(tmp_path)
     store.add([traced(FIRST), failed(SECOND, "timeout"), failed(THIRD, "config")])
-    assert store.missing(ENTRIES, retry=["timeout"]) == [SECOND]
-    assert store.missing(ENTRIES, retry=["config", "timeout"]) == [SECOND, THIRD]
-    assert store.missing(ENTRIES, retry=["crashed"]) == []
+    assert [*store.missing(specified(ENTRIES), retry=["timeout"])] == [SECOND]
+    assert [*store.missing(specified(ENTRIES), retry=["config", "timeout"])] == [SECOND, THIRD]
+    assert [*store.missing(specified(ENTRIES), retry=["crashed"])] == []
 
 
 def test_a_retry_replaces_the_failure_and_nothing_else(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_retry_replaces_the_failure_and_nothing_else(tmp_path: Path) -> None:
     for reader in (store, TraceStore(tmp_path)):
         assert said(reader, SECOND) == ("", "")
         assert said(reader, THIRD) == ("internal", "other now")
-        assert reader.missing(ENTRIES, retry=["timeout", "config"]) == []
+        assert [*reader.missing(specified(ENTRIES), retry=["timeout", "config"])] == []
     keys = [spec_of(entry).trace_key for entry in ENTRIES]
     found = store.find(keys)
     assert found.keys() == set(keys)
@@ -77,7 +77,7 @@ def test_a_failure_never_hides_a_trace(tmp_path: Path) -> None:
     store.add([traced(FIRST)])
     store.add([failed(FIRST, "timeout"), failed(SECOND, "timeout")])
     assert said(store, FIRST) == ("", "")
-    assert store.missing(ENTRIES, retry=["timeout"]) == [SECOND, THIRD]
+    assert [*store.missing(specified(ENTRIES), retry=["timeout"])] == [SECOND, THIRD]
 
 
 def test_which_record_counts_does_not_depend_on_when_files_came(tmp_path: Path) -> None:
@@ -103,6 +103,6 @@ def test_a_corrupt_file_is_named(tmp_path: Path) -> None:
     file = next(tmp_path.rglob("*.parquet"))
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(PassNetError, match=f"{file.name} is corrupt .*delete it"):
-        TraceStore(tmp_path).missing(ENTRIES)
+        TraceStore(tmp_path).missing(specified(ENTRIES))
     file.unlink()
-    assert store.missing([FIRST]) == [FIRST]
+    assert [*store.missing(specified([FIRST]))] == [FIRST]

@@ -10,7 +10,7 @@ import pytest
 from extraction.examples.inputs import BATCH, TEXT_LENGTH
 from extraction.pool.client import Pool, TaskReply
 from extraction.sources.catalog import parse_entry
-from extraction.sources.spec import spec_of
+from extraction.sources.spec import spec_of, specified
 from extraction.tracing.trace_files import TraceOutcome, graph_to_row, read_traces, write_traces
 from extraction.tracing.trace_workers import MEMORY_MB, failed_row, outcome_of, trace_all
 from storage.errors import PassNetError
@@ -38,7 +38,7 @@ ANSWER = {
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, TraceOutcome]:
     with Pool(workers=2, timeout_s=120, memory_mb=MEMORY_MB) as pool:
-        return {outcome.entry.text: outcome for outcome in trace_all(ENTRIES, pool)}
+        return {outcome.entry.text: outcome for outcome in trace_all(specified(ENTRIES), pool)}
 
 
 def test_every_entry_has_an_outcome(outcomes: dict[str, TraceOutcome]) -> None:

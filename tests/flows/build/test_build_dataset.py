@@ -13,6 +13,7 @@ import pytest
 from datasets import load_dataset
 
 from extraction.sources.catalog import read_catalog
+from extraction.sources.spec import specified
 from extraction.tracing.trace_store import TraceStore
 from flows.build_dataset import build_dataset, shard_sizes
 from storage.errors import PassNetError
@@ -109,7 +110,7 @@ def test_models_that_a_killed_build_traced_are_not_traced_again(tmp_path):
     catalog, data = tmp_path / "catalog.txt", tmp_path / "data"
     catalog.write_text("timm:resnet10t\ntransformers:bert\ntimm:resnet14t\n")
     assert "3 to trace" in killed_at("traces/*/*.parquet", catalog, data)
-    assert len(TraceStore(data / "traces").missing(read_catalog(str(catalog)))) == 1
+    assert len(TraceStore(data / "traces").missing(specified(read_catalog(str(catalog))))) == 1
 
 
 def test_a_build_that_is_killed_at_every_stage_goes_on_and_gives_the_same_bytes(built, tmp_path):
