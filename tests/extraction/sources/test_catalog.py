@@ -67,8 +67,8 @@ def test_a_list_file_says_how_many_shape_points_it_wants(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("points: few", "line 3: 'points: few' is not a number of shape points"),
-        ("points: 0", "line 3: 'points: 0' is not a number of shape points"),
+        ("points: few", "'points: few' is not a number of shape points"),
+        ("points: 0", "'points: 0' is not a number of shape points"),
         ("resnet18", "'resnet18' does not name a source; expected one of timm:NAME, "),
         ("tim:resnet18", "'tim' is not a source; expected one of timm:NAME, "),
         ("timm:", "'' is not a name of source timm; expected timm:NAME"),
