@@ -1,6 +1,7 @@
 """What the documents name is there: files, modules, functions, commands. Docstrings are documents too."""
 
 import ast
+import json
 import re
 from functools import cache
 from pathlib import Path
@@ -84,6 +85,15 @@ def test_docstrings_and_comments_name_what_is_there(path):
     absent = {name for name in named_paths(text) if not (ROOT / name).exists()}
     pages = {page for page in re.findall(r"docs/[\w\-]+\.md", text) if not (ROOT / page).exists()}
     assert not (absent | pages) - ABSENT
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda p: p.name)
+def test_notebooks_import_what_is_there(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    used = re.findall(rf"^\s*from ((?:{TOPS})[\w.]*) import ([\w, ]+)", code, flags=re.MULTILINE)
+    names = {f"{module}.{name.strip()}" for module, listed in used for name in listed.split(",")}
+    assert names and not {name for name in names if not exists(name)}
 
 
 def test_every_page_is_reached_from_the_readme_or_the_design():

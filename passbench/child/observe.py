@@ -1,4 +1,4 @@
-"""Finding out what runs inside the replacements of a pass (docs/integrity.md, layer 6): the child's side, not timed.
+"""Finding out what runs inside the replacements of a pass (docs/integrity.md, "Evidence"): the child's side, not timed.
 
 What this proves: code that goes through torch's dispatcher on the calling thread is seen as operators, and whatever
 the device runs meanwhile, from any thread or library, is seen as kernels. What it does not: the recorder is Python in

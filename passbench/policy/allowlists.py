@@ -1,4 +1,4 @@
-"""What a pass may name: the allowlists of the static policy (docs/integrity.md, layer 1)."""
+"""What a pass may name: the allowlists of the static policy (docs/integrity.md, "The source")."""
 
 import importlib
 import math

@@ -1,4 +1,4 @@
-"""The static policy: what the source of a pass may say (docs/integrity.md, layer 1). An allowlist, by `ast`, over every
+"""The static policy: what the source of a pass may say (docs/integrity.md, "The source"). An allowlist, by `ast`, over every
 module that the pass directory can import; nothing is executed.
 
 Host code may launch kernels and handle metadata. Computation belongs into `@triton.jit` functions. `pattern` is only
