@@ -1,4 +1,6 @@
-"""What ran inside the replacements of a pass, and whether it may have (docs/integrity.md, "Evidence"): the parent's side.
+"""What ran inside the replacements of a pass, and whether it may have: the parent's side.
+
+See docs/integrity.md, "Evidence".
 
 The child observes (`passbench.child.observe`) and answers with bytes of a fixed size. Nothing here runs code of a pass.
 An observation is a second look at what the static policy has let through; the child that makes it is not trusted, so

@@ -1,5 +1,6 @@
-"""The static policy: what the source of a pass may say (docs/integrity.md, "The source"). An allowlist, by `ast`, over every
-module that the pass directory can import; nothing is executed.
+"""The static policy: what the source of a pass may say (docs/integrity.md, "The source").
+
+It is an allowlist over the syntax tree of every module that the pass directory can import; nothing is executed.
 
 Host code may launch kernels and handle metadata. Computation belongs into `@triton.jit` functions. `pattern` is only
 traced, so it may name every operation that a graph can hold.
