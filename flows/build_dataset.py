@@ -27,6 +27,7 @@ from flows.build.dataset_rows import dataset_tables, eval_families, results_that
 from flows.build.stages import build_stage
 from flows.build.subgraphs import Subgraphs, cut, digest_of, vary, working
 from flows.build.traced import Traced, find_traces
+from flows.expected_failures import one_line
 from flows.progress import RunStage
 from flows.steps import HOURS, each, flow_run_id, say
 from storage.errors import PassNetError
@@ -37,6 +38,7 @@ SHARD_MODELS = 100
 
 
 @flow(name="build-dataset", retries=1, retry_delay_seconds=10, timeout_seconds=3 * 24 * HOURS)
+@one_line()
 def build_dataset(
     catalog: str = "quickstart",
     limit: int | None = None,
@@ -57,7 +59,7 @@ def build_dataset(
     samples; `retry_failed` traces again what failed before.
     Returns a summary of what was built. Raises PassNetError for a bad catalogue, a directory that cannot be written,
     or a catalogue of which no model can be traced; nothing is published then, and finished shards are kept. As a
-    deployment it is tried once more where it fails, and goes on with what is finished.
+    deployment it is tried once more where it fails of anything else, and goes on with what is finished.
     """
     entries = read_catalog(catalog, limit)
     store = Store(data)

@@ -21,8 +21,9 @@ from flows import DEFAULT_DATA
 from flows.artifacts import keep_evaluation
 from flows.evaluate.open_benches import benches_on
 from flows.evaluate.samples import Ended, evaluate_samples
+from flows.expected_failures import one_line
 from flows.steps import HOURS, begun_before, flow_run_id, say
-from passbench.score import score_rows
+from passbench.score import outcome_of, score_rows
 from passbench.settings import Settings
 from storage.errors import PassNetError
 from storage.schema import CATEGORIES, CONFIGS
@@ -31,6 +32,7 @@ from storage.versions.store import Store, Version
 
 
 @flow(name="evaluate-model", retries=1, retry_delay_seconds=10, timeout_seconds=7 * 24 * HOURS)
+@one_line()
 def evaluate_model(
     author: str = "distill",
     data: str = DEFAULT_DATA,
@@ -46,26 +48,28 @@ def evaluate_model(
     rerun: bool = False,
     llm: dict[str, Any] | None = None,
     runner: Literal["local", "ray"] = "local",
+    only: list[str] | None = None,
 ) -> dict:
     """Run authors on samples and publish their results; a finished sample is not run again unless `rerun` is set.
 
-    `author` names one author, or several separated by commas. `limit` is a number of samples. `model` and `llm` (the
-    options of `agent.llm.options`) are for the author "llm".
+    `author` names one author, or several separated by commas. `limit` is a number of samples; `only` are ids of samples
+    (or prefixes), and others are left out. `model` and `llm` (the options of `agent.llm.options`) are for the author
+    "llm".
 
     `device` is one device, or several separated by commas: "cuda:0,cuda:1"; "cpu:2" is the CPU, twice; "auto" is all
     GPUs. Samples are spread over them, one benchmark a device at a time; results do not depend on how many there are.
     With the `runner` "ray" samples are spread over the GPUs of Ray's cluster, and `device` is "auto" or "cpu:N".
 
     Returns a summary: the version, and for each author's run its scores and counts. A run that has used its money or
-    time publishes what is finished, and says so. A deployment that fails is tried once more, and goes on with what is
-    finished.
+    time publishes what is finished, and says so. A deployment that fails of anything but a PassNetError is tried once
+    more, and goes on with what is finished.
     Raises PassNetError for what the caller can put right: an unknown author, version or sample, a full disk.
     """
     options = LlmOptions.from_dict(llm or {})
     authors = [author_named(name, model, options) for name in dict.fromkeys(n.strip() for n in author.split(","))]
     store = Store(data)
     opened = store.open(version)
-    samples = load_samples(opened, split, [category] if category else CATEGORIES, limit=limit)
+    samples = load_samples(opened, split, [category] if category else CATEGORIES, names=only, limit=limit)
     if not samples:
         raise PassNetError(f"{opened.name} has no {category or ''} samples in split {split}; choose another split")
     settings = Settings(protocol=protocol, flush_l2=flush_l2)
@@ -112,6 +116,7 @@ def evaluate_model(
     summary = {
         "version": published.name,
         "path": str(published.path),
+        "samples": [sample.sample for sample in samples],
         "device": rows_device(runs),
         "times_meaningful": all(row["times_meaningful"] for rows in runs.values() for row in rows),
         "seconds": seconds,
@@ -197,6 +202,8 @@ def summary_of_run(run: str, rows: Sequence[dict], scores: Sequence[dict]) -> di
         "samples": len({r["sample"] for r in rows}),
         "variants": len(rows),
         "ok": sum(r["status"] == "ok" for r in rows),
+        "matched": sum(r["status"] not in ("no_match", "rejected") for r in rows),
+        "correct": {str(t): sum(outcome_of(r).correct(t) for r in rows) for t in (-5, 0, 1)},
         "es": {str(t): value for t, value in sorted(e2e.items())},
         "aggregate": {clock: _aggregate(scores, clock) for clock in ("e2e", "device")},
         "failures": [[status, reason, count] for (status, reason), count in failures.most_common(10)],

@@ -42,9 +42,13 @@ class Progress:
     @property
     def line(self) -> str:
         """The event as one line: `vary 12/80: 300 rows, 2.1 s; about 45 s left`."""
-        left = "" if not self.seconds_left else f"; about {_duration(self.seconds_left)} left"
         said = f": {self.text}" if self.text else ""
-        return f"{self.stage} {self.done}/{self.total}{said}{left}"
+        return "; ".join(filter(None, (f"{self.stage} {self.done}/{self.total}{said}", self.left)))
+
+    @property
+    def left(self) -> str:
+        """What is left of the stage in words: `about 45 s left`; empty before that is known, and at the end."""
+        return f"about {_duration(self.seconds_left)} left" if self.seconds_left else ""
 
 
 Listener = Callable[[Progress], None]
@@ -83,6 +87,11 @@ class RunStage:
         self._begun = time.monotonic()
         self._page = progress_of(name) if total > done else None
         self._tell("", logging.INFO)
+
+    @property
+    def done(self) -> int:
+        """Pieces that are done."""
+        return self._done
 
     def advance(self, text: str = "", work: float = 1.0, level: int = logging.INFO) -> None:
         """One more piece is done; `work` is its size."""

@@ -1,7 +1,8 @@
 """The command line: thin over the flows and the rooms.
 
 Progress goes to standard error, results to standard output, as text or (`--json`) as one JSON document. Exit status:
-0 done, 1 failed with one line that says what and what to do, 2 usage, 130 interrupted.
+0 done, 1 failed with one line that says what and what to do, 2 usage, 3 a benchmark whose pass matched nothing, 130
+interrupted.
 """
 
 import logging
@@ -11,9 +12,11 @@ from typing import Any
 
 import click
 
+from flows import DEFAULT_DATA
 from flows.cli.llm_options import llm_options
 from flows.cli.options import (
     author_option,
+    compiler_option,
     data_option,
     device_option,
     emit,
@@ -24,7 +27,10 @@ from flows.cli.options import (
     version_option,
     workers_option,
 )
-from flows.cli.version_commands import diff, download, gc, rollback, upload, versions
+from flows.cli.progress_display import progress_shown
+from flows.cli.samples.bench_checks import check_bench
+from flows.cli.samples.commands import samples, show
+from flows.cli.versions.commands import diff, download, gc, rollback, upload, versions
 from storage.errors import PassNetError
 from storage.schema import CATEGORIES
 
@@ -65,20 +71,21 @@ def main() -> None:
 @workers_option
 @device_option
 @author_option(default="eager,inductor,distill", show_default=True)
-@limit_option("Evaluation samples to benchmark.", 3)
+@limit_option("Evaluation samples to benchmark; without a GPU the smallest, which its interpreter runs in seconds.", 3)
 @json_option
 def quickstart(data: Path, workers: int | None, device: str, author: str, limit: int, as_json: bool) -> None:
     """The whole job on a built-in catalogue: build a version, evaluate authors, publish the results.
 
     Interrupted, it goes on where it stopped when it is run again.
     """
-    from flows.build_dataset import build_dataset
-    from flows.cli.tables import quickstart_text
-    from flows.evaluate_model import evaluate_model
+    where = "--data " + str(data) if str(data) != DEFAULT_DATA else ""
+    click.echo(f"PassNet: 20 models into a dataset in {data}, then {limit} samples under {author}", err=True)
+    with progress_shown():
+        from flows.cli.quickstart import run_quickstart
+        from flows.cli.quickstart_text import quickstart_text
 
-    built = build_dataset.fn(catalog="quickstart", workers=workers, data=str(data))
-    evaluated = evaluate_model.fn(author=author, data=str(data), limit=limit, device=device)
-    emit({"build": built, "evaluate": evaluated}, as_json, quickstart_text)
+        done = run_quickstart(data, workers, device, author, limit)
+    emit(done, as_json, lambda d: quickstart_text(d, where))
 
 
 @main.command()
@@ -108,10 +115,12 @@ def build(catalog: str, data: Path, as_json: bool, **options: Any) -> None:
     Finished shards are kept: run again after an interruption, it goes on where it stopped; run again after success,
     it traces nothing and publishes nothing new.
     """
-    from flows.build_dataset import build_dataset
-    from flows.cli.tables import build_text
+    with progress_shown():
+        from flows.build_dataset import build_dataset
+        from flows.cli.tables import build_text
 
-    emit(build_dataset.fn(catalog=catalog, data=str(data), **options), as_json, build_text)
+        built = build_dataset.fn(catalog=catalog, data=str(data), **options)
+    emit(built, as_json, build_text)
 
 
 @main.command()
@@ -123,18 +132,24 @@ def build(catalog: str, data: Path, as_json: bool, **options: Any) -> None:
 @click.option("--model", default=None, help="For llm: the model's id.")
 @click.option("--attempts", type=click.IntRange(1), default=1, show_default=True, help="Attempts per sample.")
 @limit_option("Evaluate at most N samples, categories taking turns.")
+@click.option("--sample", "samples", multiple=True, metavar="ID", help="These samples alone; may be given repeatedly.")
 @device_option
 @protocol_option
 @flush_option
 @click.option("--rerun", is_flag=True, help="Measure again what an earlier run has measured.")
 @llm_options
 @json_option
-def evaluate(as_json: bool, data: Path, **parameters: Any) -> None:
+def evaluate(as_json: bool, data: Path, version: str | None, samples: tuple[str, ...], **parameters: Any) -> None:
     """Let authors write passes for samples, benchmark them, and publish a version with results and scores."""
-    from flows.cli.tables import evaluate_text
-    from flows.evaluate_model import evaluate_model
+    from storage.versions.store import Store
 
-    emit(evaluate_model.fn(data=str(data), **parameters), as_json, evaluate_text)
+    Store(data).open(version)  # a wrong one is told before torch is imported
+    with progress_shown():
+        from flows.cli.tables import evaluate_text
+        from flows.evaluate_model import evaluate_model
+
+        done = evaluate_model.fn(data=str(data), version=version, only=list(samples) or None, **parameters)
+    emit(done, as_json, evaluate_text)
 
 
 @main.command()
@@ -157,27 +172,29 @@ def push(repo: str, data: Path, version: str | None, private: bool, as_json: boo
 @main.command()
 @click.argument("sample")
 @click.option("--passes", type=click.Path(path_type=Path), default=None, help="Pass directory, for --compiler pass.")
-@click.option(
-    "--compiler",
-    default=None,
-    help="pass, eager, inductor, inductor-direct, inductor-max-autotune, "
-    "cudagraphs [default: pass if --passes is given, else eager].",
-)
+@compiler_option
+@limit_option("Measure the first N variants only.")
+@click.option("--dtype", default=None, metavar="NAME", help="Measure the variants in this dtype only, such as float16.")
 @data_option
 @version_option
 @device_option
 @protocol_option
 @flush_option
 @json_option
-def bench(sample: str, as_json: bool, **parameters: Any) -> None:
+def bench(sample: str, as_json: bool, data: Path, version: str | None, passes: Path | None, **parameters: Any) -> None:
     """Benchmark one sample: its id, a prefix that fits only it, or a directory in PassNet's layout.
 
-    The pass of a directory is the one in its pass_dir, unless --passes gives another.
+    The pass of a directory is the one in its pass_dir, unless --passes gives another. Exit status 3: the pass matches
+    no variant (status no_match on each); the nearest miss is printed below the table.
     """
-    from flows.cli.bench_sample import bench_sample
+    check_bench(sample, data, version, passes)
+    from flows.cli.samples.bench import bench_sample
     from flows.cli.tables import bench_text
 
-    emit(bench_sample(sample, **parameters), as_json, bench_text)
+    done = bench_sample(sample, passes=passes, data=data, version=version, **parameters)
+    emit(done, as_json, bench_text)
+    if not done["matched"]:
+        sys.exit(3)
 
 
 @main.command()
@@ -291,10 +308,10 @@ def import_(directory: Path, as_json: bool, **parameters: Any) -> None:
 @json_option
 def export(sample: str, directory: Path, as_json: bool, **parameters: Any) -> None:
     """Export a sample (an id, or a prefix that fits only it) to a new DIRECTORY in PassNet's layout."""
-    from flows.cli.export_sample import export_sample, export_text
+    from flows.cli.samples.export import export_sample, export_text
 
     emit(export_sample(sample, directory, **parameters), as_json, export_text)
 
 
-for command in (versions, diff, rollback, gc, upload, download):
+for command in (samples, show, versions, diff, rollback, gc, upload, download):
     main.add_command(command)

@@ -1,6 +1,7 @@
 """Options that several commands share, and how a command answers."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import click
 
 from flows import DEFAULT_DATA
+from storage.errors import PassNetError
 
 
 def data_option(function: Callable) -> Callable:
@@ -26,10 +28,40 @@ def json_option(function: Callable) -> Callable:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")(function)
 
 
+AUTHORS = """distill distill-static llm eager inductor inductor-direct inductor-max-autotune cudagraphs""".split()
+COMPILERS = ("pass", *(name for name in AUTHORS if name not in ("distill", "distill-static", "llm")))
+"""Names as the rooms know them; they stand here so that a wrong one is told before torch is imported."""
+
+_DEVICE = re.compile(r"auto|cpu(:\d+)?|cuda(:\d+)?")
+
+
+def _checked_authors(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """Raises PassNetError for a name that is no author's."""
+    for name in value.split(","):
+        if name.strip() not in AUTHORS:
+            raise PassNetError(f"there is no author {name.strip()!r}; use one of {', '.join(AUTHORS)}")
+    return value
+
+
+def _checked_compiler(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and value not in COMPILERS:
+        raise PassNetError(f"compiler {value!r} is unknown; there are {', '.join(COMPILERS)}")
+    return value
+
+
+def _checked_device(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """Raises PassNetError for what can be no device; whether it is there shows later."""
+    for name in value.split(","):
+        if not _DEVICE.fullmatch(name.strip()):
+            raise PassNetError(f"{name.strip()!r} is not a device: use auto, cpu, cuda or cuda:N")
+    return value
+
+
 def device_option(function: Callable) -> Callable:
     return click.option(
         "--device",
         default="auto",
+        callback=_checked_device,
         show_default=True,
         help="cuda, cuda:1, cpu, or auto: the GPU if there is one; for evaluate auto is all GPUs, and several are "
         "separated by commas (cuda:0,cuda:1; cpu:2 is the CPU, twice).",
@@ -54,9 +86,18 @@ def author_option(**settings: Any) -> Callable:
     return click.option(
         "--author",
         **settings,
-        help="distill, distill-static, llm, or a baseline: eager, inductor, inductor-direct, inductor-max-autotune, "
-        "cudagraphs; several separated by commas.",
+        callback=_checked_authors,
+        help=f"{', '.join(AUTHORS)}; several separated by commas. All but the first three are baselines.",
     )
+
+
+def compiler_option(function: Callable) -> Callable:
+    return click.option(
+        "--compiler",
+        default=None,
+        callback=_checked_compiler,
+        help=f"{', '.join(COMPILERS)} [default: pass if there is one, else eager].",
+    )(function)
 
 
 def emit(document: dict[str, Any], as_json: bool, text: Callable[[dict[str, Any]], str]) -> None:

@@ -1,17 +1,20 @@
 """The command line's answers as text."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+NO_GPU = "No GPU ran: whether a pass matches and is right is real; times are not meaningful, so there are no scores."
 
-def render(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Rows as a table of text, 110 characters wide."""
+
+def render(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], left: Sequence[str] = ()) -> str:
+    """Rows as a table of text, 110 characters wide; the first column and those in `left` are flush left."""
     table = Table(title=title, title_justify="left")
     for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number == 0 else "right", overflow="fold")
+        table.add_column(column, justify="left" if number == 0 or column in left else "right", overflow="fold")
     for row in rows:
         table.add_row(*(cell(value) for value in row))
     console = Console(width=110, force_terminal=False, color_system=None)
@@ -44,45 +47,61 @@ def build_text(built: dict) -> str:
 
 
 def evaluate_text(done: dict) -> str:
-    """Each author's scores over the samples, and where the version with the results is."""
-    columns = ("author", "samples", "variants", "ok", "ES_-5", "ES_0", "AS e2e", "AS device")
-    rows = [
-        (
-            r["author"], r["samples"], r["variants"], r["ok"],
-            r["es"]["-5"], r["es"]["0"], r["aggregate"]["e2e"], r["aggregate"]["device"],
-        )
-        for r in done["runs"]
-    ]  # fmt: skip
+    """What each author's passes did on the samples, and where the version with the results is.
+
+    Scores are shown where a GPU measured them; without one, how many variants matched and are correct, and at which t.
+    """
+    timed = done["times_meaningful"]
+    shown = _scores_of_run if timed else _correctness_of_run
+    lines = [
+        {"author": r["author"], "samples": r["samples"], "variants": r["variants"], **shown(r)} for r in done["runs"]
+    ]
     title = f"Results in {done['version']}, measured on {done['device']}"
-    note = "" if done["times_meaningful"] else "\nNo GPU ran: statuses are real, times and scores are not meaningful."
+    note = "" if timed else f"\n{NO_GPU}"
     failures = "".join(
         f"\n  {run['author']}: {count} x {status}: {reason}"
         for run in done["runs"]
         for status, reason, count in run["failures"]
     )
     failed = f"\nFailures:{failures}" if failures else ""
-    return render(title, columns, rows) + failed + note + f"\n{done['path']}"
+    table = render(title, tuple(lines[0]), [tuple(line.values()) for line in lines])
+    return table + failed + note + f"\n{done['path']}"
 
 
-def quickstart_text(done: dict) -> str:
-    """The closing tables of the main job."""
-    return build_text(done["build"]) + "\n\n" + evaluate_text(done["evaluate"])
+def _scores_of_run(run: dict) -> dict[str, Any]:
+    scores = {"right at t = -5": run["correct"]["-5"], "ES_-5": run["es"]["-5"], "ES_0": run["es"]["0"]}
+    return scores | {f"AS {clock}": value for clock, value in run["aggregate"].items()}
+
+
+def _correctness_of_run(run: dict) -> dict[str, Any]:
+    return {"matched": run["matched"], **{f"right at t = {t}": run["correct"][str(t)] for t in (-5, 0, 1)}}
 
 
 def bench_text(done: dict) -> str:
-    """One sample's results by variant."""
-    columns = ("variant", "inputs", "status", "t_min", "e2e", "95%", "device", "eager us", "error / eager's", "reason")
+    """One sample's results by variant; what is wrong with them stands below the table, whole, equal reasons once."""
+    timed = done["times_meaningful"]
+    times = ("e2e", "95%", "device", "eager us") if timed else ()
+    columns = ("variant", "inputs", "status", "t_min", *times, "error / eager's", "note")
+    reasons = Counter(v["reason"] for v in done["variants"] if v["reason"])  # in the order of their first variants
+    numbers = {reason: number for number, reason in enumerate(reasons, 1)}
     rows = [
         (
-            v["id"][:12], v["inputs"], v["status"], v["t_min"], v["speedup_e2e"], _sureness(v["timings"]),
-            v["speedup_device"], v["eager_us"], _against_double(v), (v["reason"] or "")[:160],
+            v["id"][:12], v["inputs"], v["status"], v["t_min"],
+            *((v["speedup_e2e"], _sureness(v["timings"]), v["speedup_device"], v["eager_us"]) if timed else ()),
+            _against_double(v), f"[{numbers[v['reason']]}]" if v["reason"] else "",
         )
         for v in done["variants"]
     ]  # fmt: skip
-    note = "" if done["times_meaningful"] else "\nNo GPU ran: times are not meaningful."
-    note += "".join(f"\nmissing layer: {layer}: {why}" for layer, why in done["layers_missing"].items())
-    scores = f"\nAS {cell(done['AS']['e2e'])} (e2e), {cell(done['AS']['device'])} (device)"
-    return render(f"{done['sample']} with {done['compiler']} on {done['device']}", columns, rows) + scores + note
+    below = "".join(f"\n[{numbers[reason]}] {count} x {_indented(reason)}" for reason, count in reasons.items())
+    below += "" if timed else f"\n{NO_GPU}"
+    below += "".join(f"\nmissing layer: {layer}: {why}" for layer, why in done["layers_missing"].items())
+    scores = f"\nAS {cell(done['AS']['e2e'])} (e2e), {cell(done['AS']['device'])} (device)" if timed else ""
+    return render(f"{done['sample']} with {done['compiler']} on {done['device']}", columns, rows) + below + scores
+
+
+def _indented(text: str) -> str:
+    """A text of several lines with all but the first further in."""
+    return text.strip().replace("\n", "\n    ")
 
 
 def _sureness(timings: Sequence[dict]) -> str:

@@ -6,8 +6,8 @@ from functools import partial
 
 from agent.author import RunLimitReached
 from agent.run.evaluation_run import EvaluationRun, evaluate_lot, lots
-from flows.artifacts import progress_of
 from flows.evaluate.benches import Benches
+from flows.progress import RunStage
 from flows.steps import say
 from storage.records import Sample
 
@@ -29,13 +29,14 @@ def evaluate_samples(run: EvaluationRun, samples: Sequence[Sample], benches: Ben
     step, left = partial(evaluate_lot, run), run.unfinished(samples)
     if len(left) < len(samples):
         say(f"{run.name}: {len(samples) - len(left)} of {len(samples)} samples are finished already")
-    progress = progress_of(f"samples of {run.name}")
+    stage = RunStage(f"evaluate {run.author.name}", len(samples), done=len(samples) - len(left))
     for begun in range(ROUNDS):
         cut = lots(left, 1 if begun else run.lot_size, benches.count, len(samples))
         try:
             # A model's answers are waited for here, where its run's budget is; everything else is the processor's work.
             for _ in benches.map(step, cut, "evaluate-samples", here=bool(run.author.model_name)):
-                progress(100 - 100 * len(run.unfinished(samples)) / len(samples))
+                for _ in range(len(samples) - len(run.unfinished(samples)) - stage.done):
+                    stage.advance()
         except RunLimitReached as limit:
             say(str(limit))
             return Ended(stopped=str(limit))

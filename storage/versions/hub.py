@@ -211,7 +211,7 @@ class _Pusher:
                 if not failure.may_pass or attempt == ATTEMPTS or time.monotonic() + wait - start > PATIENCE:
                     message = hub_errors.advice(failure, self.repo, self.api.endpoint, self.token)
                     # without the cause: a traceback through the client may show a request with its headers
-                    raise PassNetError(message) from None
+                    raise (hub_errors.HubBusy if failure.may_pass else PassNetError)(message) from None
             self.progress(f"{self.repo}: {failure.status or 'no connection'}, trying again in {wait:.0f} s")
             time.sleep(wait)
             attempt += 1

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from storage.errors import PassNetError
+
 LONGEST_WAIT = 300.0  # seconds that a Hub may ask to wait; its rate limits are windows of five minutes
 PASSING = (408, 409, 412, 429, 500, 502, 503, 504)  # 409 and 412: somebody else committed meanwhile
 
@@ -15,6 +17,10 @@ class LongWait(Exception):
         super().__init__(f"the Hub asks to wait {seconds:.0f} s")
         self.status = status
         self.seconds = seconds
+
+
+class HubBusy(PassNetError):
+    """The Hub did not do what it may well do later: a rate limit, a server that fails, no connection."""
 
 
 @dataclass(frozen=True)

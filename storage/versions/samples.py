@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 from storage.errors import PassNetError
 from storage.records import Sample, Variant
 from storage.schema import CATEGORIES
+from storage.versions.sample_names import row_named
 from storage.versions.store import Version
 
 
@@ -24,7 +25,7 @@ def load_samples(
     """
     rows = [r for r in version.table("samples", split).to_pylist() if r["category"] in categories]
     if names is not None:
-        rows = [_row_named(name, rows, version) for name in names]
+        rows = [row_named(name, rows, version.name) for name in names]
     rows = _interleaved(rows)[:limit]
     wanted = [hash_ for row in rows for hash_ in row["variants"]]
     variants: dict[tuple[str, str], Variant] = {}
@@ -41,16 +42,6 @@ def _sample(row: dict, variants: dict[tuple[str, str], Variant], version: Versio
         raise PassNetError(f"{version.name} lacks variant {missing[0][1][:12]} of {row['sample']}: rebuild the version")
     plain = {k: row[k] for k in ("sample", "family_hash", "category", "split", "rarity", "reason")}
     return Sample(variants=tuple(variants[key] for key in keys), **plain)
-
-
-def _row_named(name: str, rows: list[dict], version: Version) -> dict:
-    exact = [row for row in rows if row["sample"] == name]
-    fitting = exact or [row for row in rows if row["sample"].startswith(name)]
-    if len(fitting) != 1:
-        found = "several samples" if fitting else "no sample"
-        examples = ", ".join(row["sample"] for row in (fitting or rows)[:3])
-        raise PassNetError(f"{found} of {version.name} fit {name!r}: give a whole id, such as {examples}")
-    return fitting[0]
 
 
 def _interleaved(rows: list[dict]) -> list[dict]:

@@ -120,4 +120,6 @@ def test_all_three_deployments_run_to_completion(data_dir, tmp_path):
 
             state = finished(prefect, start(prefect, "evaluate-model", author="nobody"))
             assert state["type"] == "FAILED" and "nobody" in state["message"], state
-        assert "Traceback" not in log.read_text().split("nobody")[0]
+            unknown = call(prefect, "flow_runs/filter", {"flow_runs": {"state": {"type": {"any_": ["FAILED"]}}}})
+            assert [run["run_count"] for run in unknown] == [1], "an unknown author is not tried again"
+        assert "Traceback" not in log.read_text()

@@ -3,12 +3,14 @@
 import pytest
 
 from agent.registry import NAMES
+from flows.cli.options import AUTHORS, COMPILERS
+from passbench.compilers import NAMES as COMPILER_NAMES
 from storage.versions.store import Store
 from tests.flows.commands import error_line, passnet, passnet_here, passnet_json
 from tests.support.hub_server import HubServer
 
 COMMANDS = """build evaluate push bench check score report import export versions diff rollback gc upload download
-    quickstart""".split()
+    quickstart samples show trajectories""".split()
 
 
 def test_help_lists_every_command():
@@ -26,6 +28,10 @@ def test_every_command_has_help(command):
 def test_help_lists_every_author():
     said = "".join(passnet("evaluate", "--help").stdout.split())  # names are broken at hyphens
     assert all(name in said for name in NAMES)
+
+
+def test_names_that_are_checked_before_torch_is_imported_are_the_rooms_own():
+    assert set(AUTHORS) == set(NAMES) and set(COMPILERS) == set(COMPILER_NAMES)
 
 
 @pytest.mark.parametrize("arguments", [["nosuch"], ["build", "--limit", "0"], ["evaluate"], ["bench"]])

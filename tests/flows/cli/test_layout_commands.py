@@ -11,8 +11,8 @@ import torch
 
 from dedup.hashes import identify
 from extraction.sources.catalog import read_catalog
-from flows.cli.bench_sample import sample_in
-from flows.cli.export_sample import best_pass, export_sample
+from flows.cli.samples.export import best_pass, export_sample
+from flows.find_sample import sample_in
 from flows.import_samples import import_samples, import_text
 from storage.errors import PassNetError
 from storage.graph.record import Graph, Op, Ref

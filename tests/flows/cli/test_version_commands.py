@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flows.cli.main import main
-from flows.cli.version_diff import diff_versions
+from flows.cli.versions.diff import diff_versions
 from storage.schema import SUBGRAPHS
 from storage.versions.store import Store
 from tests.support.scored import scored

@@ -1,19 +1,17 @@
 """Benchmark one sample, of a version or in a directory, for `passnet bench`; publishes nothing."""
 
+from dataclasses import replace
 from pathlib import Path
 
-from dedup.hashes import identify
-from extraction.sources.graph_directories import read_variant
 from flows.evaluate.devices import resolve_device
+from flows.find_sample import find_sample
 from flows.steps import say
 from passbench.bench import Bench
-from passbench.contract import NAMES_FILE
 from passbench.score import aggregate_score
+from passbench.scoring.groups import VariantFacts
 from passbench.settings import Settings
 from storage.errors import PassNetError
-from storage.layout.read import GRAPH_LIST, GRAPHS, PASS_DIR, graph_directory, graph_paths, is_sample
-from storage.records import Sample
-from storage.versions.samples import load_samples
+from storage.records import Sample, Variant
 from storage.versions.store import Store
 
 
@@ -26,21 +24,19 @@ def bench_sample(
     device: str,
     protocol: str,
     flush_l2: bool = False,
+    limit: int | None = None,
+    dtype: str | None = None,
 ) -> dict:
     """Results of one sample under a compiler, as a JSON-ready document.
 
     `sample` is an id, a prefix that fits only it, or a directory in PassNet's layout, whose pass_dir is the pass unless
-    another is given. Raises PassNetError for an unknown sample, compiler or device, for a directory that is not in the
-    layout, and for a pass directory that is missing.
+    another is given. `dtype` takes its variants in that dtype alone, `limit` the first so many of those. `matched` says
+    whether the pass fits any of them. Raises PassNetError for an unknown sample, compiler or device, for a directory
+    that is not in the layout, for a pass directory that is missing, and where no variant is left.
     """
-    if Path(sample).is_dir():
-        found, name = sample_in(Path(sample)), sample
-        own = Path(sample) / PASS_DIR
-        passes = passes or (own if compiler in (None, "pass") and (own / NAMES_FILE).exists() else None)
-    else:
-        opened = Store(data).open(version)
-        (found,) = load_samples(opened, names=[sample])
-        name = opened.name
+    found, name, own = find_sample(sample, None if Path(sample).is_dir() else Store(data).open(version))
+    found = some_variants(found, dtype, limit)
+    passes = passes or (own if compiler in (None, "pass") else None)
     compiler = compiler or ("pass" if passes else "eager")
     where = resolve_device(device)
     say(f"{found.sample}: {len(found.variants)} variants of {name}, {compiler} on {where}")
@@ -52,13 +48,14 @@ def bench_sample(
         "version": name,
         "compiler": compiler,
         "device": rows[0]["device"],
+        "matched": any(row["status"] != "no_match" for row in rows),
         "times_meaningful": all(row["times_meaningful"] for row in rows),
         "layers": rows[0]["layers"],
         "layers_missing": rows[0]["layers_missing"],
         "variants": [
             {
                 "id": row["variant_hash"],
-                "inputs": " ".join(f"{i.dtype}{list(i.shape)}" for i in variant.inputs if i.role == "input")[:60],
+                "inputs": inputs_of(variant)[:60],
                 "status": row["status"],
                 "error_code": row["error_code"],
                 "reason": row["reason"],
@@ -78,18 +75,22 @@ def bench_sample(
     }
 
 
-def sample_in(directory: Path) -> Sample:
-    """The sample in a directory in PassNet's layout, its variants in the order of graph_list.txt.
+def some_variants(sample: Sample, dtype: str | None, limit: int | None) -> Sample:
+    """The sample with its variants of one dtype alone, the first `limit` of them. Raises PassNetError where none is
+    left; it lists the dtypes that there are."""
+    dtypes = [dtype_of_variant(variant) for variant in sample.variants]
+    kept = tuple(v for v, have in zip(sample.variants, dtypes, strict=True) if dtype in (None, have))[:limit]
+    if not kept:
+        raise PassNetError(f"{sample.sample} has no variant in {dtype}: it has {', '.join(sorted(set(dtypes)))}")
+    return replace(sample, variants=kept)
 
-    Raises LayoutError if one of its graphs cannot be read: a benchmark of the others would say something else.
-    """
-    if not is_sample(directory):
-        raise PassNetError(f"{directory} is no sample directory: it has neither {GRAPH_LIST} nor {GRAPHS}/")
-    variants = tuple(
-        identify(read_variant(graph_directory(directory, path), directory, f"dir:{directory.name}/{path}"))
-        for path in graph_paths(directory)
-    )
-    if not variants:
-        raise PassNetError(f"{directory} has no graphs")
-    category, family = variants[0].category, variants[0].family_hash
-    return Sample(directory.resolve().name, family, category, "eval", variants, reason="eval: a directory")
+
+def dtype_of_variant(variant: Variant) -> str:
+    """The dtype that stands for a variant, as `passnet score --by dtype` takes it."""
+    row = variant.to_row()
+    return VariantFacts.of(row["inputs"], row["outputs"]).dtype
+
+
+def inputs_of(variant: Variant) -> str:
+    """Dtypes and shapes of what a user passes in, without parameters and buffers."""
+    return " ".join(f"{i.dtype}{list(i.shape)}" for i in variant.inputs if i.role == "input")

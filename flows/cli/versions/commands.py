@@ -7,6 +7,16 @@ from pathlib import Path
 import click
 
 from flows.cli.options import data_option, emit, json_option, version_option
+from storage.errors import PassNetError
+
+
+def existing(data: Path) -> Path:
+    """The data directory. Raises PassNetError where there is none: a slip of the pen is not an empty dataset."""
+    if not data.is_dir():
+        raise PassNetError(
+            f"{data} is no directory: give another --data, or make it with `passnet build --data {data}`"
+        )
+    return data
 
 
 @click.command()
@@ -14,12 +24,12 @@ from flows.cli.options import data_option, emit, json_option, version_option
 @data_option
 @json_option
 def versions(data: Path, verify: bool, as_json: bool) -> None:
-    """List the versions of the dataset."""
-    from flows.cli.version_lists import list_versions
-    from flows.cli.version_texts import versions_text
+    """List the versions of the dataset; none in a directory without any is no error."""
+    from flows.cli.versions.lists import list_versions
+    from flows.cli.versions.texts import versions_text
     from storage.versions.store import Store
 
-    rows = list_versions(Store(data), verify)
+    rows = list_versions(Store(existing(data)), verify)
     emit({"versions": rows}, as_json, versions_text)
     if any(row["problem"] for row in rows):
         sys.exit(1)
@@ -32,11 +42,11 @@ def versions(data: Path, verify: bool, as_json: bool) -> None:
 @json_option
 def diff(v1: str, v2: str, data: Path, as_json: bool) -> None:
     """What changed between two versions: rows added, removed and changed by config, and scores side by side."""
-    from flows.cli.version_diff import diff_versions
-    from flows.cli.version_texts import diff_text
+    from flows.cli.versions.diff import diff_versions
+    from flows.cli.versions.texts import diff_text
     from storage.versions.store import Store
 
-    store = Store(data)
+    store = Store(existing(data))
     emit(diff_versions(store.open(v1), store.open(v2)), as_json, diff_text)
 
 
@@ -48,7 +58,7 @@ def rollback(version: str, data: Path, as_json: bool) -> None:
     """Publish the contents of an earlier VERSION as the newest one. No version is changed or removed."""
     from storage.versions.store import Store
 
-    now, created = Store(data).rollback(version)
+    now, created = Store(existing(data)).rollback(version)
     done = {"version": now.name, "contents_of": version, "created": created, "path": str(now.path)}
     note = "" if created else " already"
     emit(done, as_json, lambda d: f"{d['version']} has the contents of {d['contents_of']}{note}: {d['path']}")
@@ -61,11 +71,11 @@ def rollback(version: str, data: Path, as_json: bool) -> None:
 @json_option
 def gc(data: Path, keep: int | None, dry_run: bool, as_json: bool) -> None:
     """Remove files that no version lists, what killed publishers left, and, with --keep, old versions."""
-    from flows.cli.version_texts import collected_text
+    from flows.cli.versions.texts import collected_text
     from storage.versions.garbage import collect
     from storage.versions.store import Store
 
-    emit({"dry_run": dry_run, **asdict(collect(Store(data), keep, dry_run))}, as_json, collected_text)
+    emit({"dry_run": dry_run, **asdict(collect(Store(existing(data)), keep, dry_run))}, as_json, collected_text)
 
 
 @click.command()

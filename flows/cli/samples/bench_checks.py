@@ -1,0 +1,18 @@
+"""What `passnet bench` can refuse before it imports torch: a missing sample, a missing pass directory."""
+
+from pathlib import Path
+
+from storage.errors import PassNetError
+
+
+def check_bench(sample: str, data: Path, version: str | None, passes: Path | None) -> None:
+    """Raises PassNetError where the sample or the pass directory is not there; says nothing of what they hold."""
+    if passes is not None and not passes.is_dir():
+        raise PassNetError(f"{passes} is no directory: give a pass directory, such as docs/example_pass")
+    if Path(sample).is_dir():
+        return
+    from storage.versions.sample_names import row_named
+    from storage.versions.store import Store
+
+    opened = Store(data).open(version)
+    row_named(sample, opened.table("samples", columns=["sample"]).to_pylist(), opened.name)

@@ -1,0 +1,74 @@
+"""What `passnet samples` and `passnet show` answer, as text."""
+
+from flows.cli.tables import cell, render
+
+MOST_LINES = 12
+"""Variants and sources that `show` lists; `--json` has all."""
+
+
+_TEXT = ("role", "dtype", "shape", "values", "inputs")
+
+
+def samples_text(done: dict) -> str:
+    """Samples, a line each."""
+    rows = [(s["sample"], s["split"], s["variants"], " ".join(map(_short, s["ops"]))) for s in done["samples"]]
+    more = done["found"] - len(rows)
+    note = f"\n{more} more: give --limit {done['found']}, or --op, --category, --split" if more else ""
+    return render(f"Samples of {done['version']}", ("sample", "split", "variants", "ops"), rows, left=("ops",)) + note
+
+
+def show_text(done: dict) -> str:
+    """A sample: source, inputs, where it comes from, results."""
+    backward = ", a backward graph" if done["direction"] == "backward" else ""
+    columns = ("variant", "inputs", "kernels")
+    variants = [(v["id"][:12], " ".join(v["inputs"]), v["kernels"]) for v in done["variants"]]
+    inputs = [
+        (i["name"], i["role"], i["dtype"], "×".join(map(str, i["shape"])) or "scalar", _values(i))
+        for i in done["inputs"]
+    ]
+    sources = [f"  {s['model']}, ops {s['start']} to {s['end']}" for s in done["sources"]]
+    parts = [
+        f"{done['sample']} of {done['version']}{backward}, split {done['split']}; {done['reason']}",
+        done["code"].rstrip(),
+        render("Inputs of the first variant", ("name", "role", "dtype", "shape", "values"), inputs, _TEXT),
+        render(f"{len(variants)} variants", columns, variants[:MOST_LINES], _TEXT) + _more(variants),
+        "\n".join(["Where it comes from", *sources[:MOST_LINES]]) + _more(sources),
+        _results(done),
+    ]
+    return "\n\n".join(parts)
+
+
+def _results(done: dict) -> str:
+    if not done["results"]:
+        return f"No results yet: `passnet bench {done['sample']} --compiler inductor`, or `passnet evaluate`."
+    columns = ("author", "device", "variants", "right at t = -5", "e2e", "on the device")
+    rows = [
+        (
+            f"{r['author']} {r['model']}".rstrip(), r["device"], r["variants"], r["correct"],
+            cell(r["speedup_e2e"]), cell(r["speedup_device"]),
+        )
+        for r in done["results"]
+    ]  # fmt: skip
+    failures = "".join(
+        f"\n{r['author']}: {f['variants']} x {f['what']}" for r in done["results"] for f in r["failures"]
+    )
+    cpu = any(r["speedup_e2e"] is None and r["correct"] for r in done["results"])
+    note = "\nWithout a GPU there are no speeds." if cpu else ""
+    return render("Results", columns, rows) + note + failures
+
+
+def _more(rows: list) -> str:
+    return f"\n  and {len(rows) - MOST_LINES} more, see --json" if len(rows) > MOST_LINES else ""
+
+
+def _values(value: dict) -> str:
+    if value["low"] is not None or value["high"] is not None:
+        return f"from {value['low']:g} to {value['high']:g}"
+    return "any" if value["mean"] is None else f"mean {value['mean']:.3g}, deviation {value['std'] or 0:.3g}"
+
+
+def _short(name: str) -> str:
+    for prefix in ("torch.nn.functional.", "torch._C._nn.", "torch.", "operator."):
+        if name.startswith(prefix):
+            return name.removeprefix(prefix)
+    return name

@@ -1,0 +1,49 @@
+"""What a flow run says when it fails of something that its caller can put right: one line, no traceback, no retry."""
+
+import logging
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+from uuid import UUID
+
+from prefect import get_client
+from prefect.client.schemas.objects import FlowRunPolicy
+from prefect.context import FlowRunContext
+from prefect.states import Failed
+
+from flows.steps import say
+from storage.errors import PassNetError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def one_line(*retried: type[PassNetError]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorates a flow's body: a PassNetError in it, such as an unknown author's, ends the flow run with its message.
+
+    Prefect tries whatever fails again, and knows no condition for flows; another try fails of the same thing. So the
+    run's retries are taken away first. An error of one of the types `retried` is left to Prefect, with its traceback
+    and its retry. Outside a flow run every error is raised as it is.
+    """
+
+    def decorate(body: Callable[P, R]) -> Callable[P, R]:
+        @wraps(body)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return body(*args, **kwargs)
+            except PassNetError as error:
+                context = FlowRunContext.get()
+                if context is None or context.flow_run is None or isinstance(error, retried):
+                    raise
+                say(str(error), logging.ERROR)
+                _never_again(context.flow_run.id)
+                return Failed(message=str(error), data=error)
+
+        return run
+
+    return decorate
+
+
+def _never_again(flow_run: UUID) -> None:
+    with get_client(sync_client=True) as client:
+        client.update_flow_run(flow_run, empirical_policy=FlowRunPolicy(retries=0))
