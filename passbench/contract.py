@@ -11,6 +11,8 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -20,6 +22,9 @@ import torch
 from storage.errors import PassNetError
 
 NAMES_FILE = "sorted_output_pass_rule_names.json"
+PACKAGE = "pass_dir"
+"""The package that the modules of a pass belong to, whatever its directory is called: `from pass_dir.shared import f`,
+`from . import shared` and `import shared` mean the same module."""
 MAX_FILES = 256
 MAX_FILE_BYTES = 1 << 20
 
@@ -132,17 +137,55 @@ class Picked:
 def load_rules(directory: Path, names: tuple[str, ...]) -> list[PassRule]:
     """Import a pass's modules, in order. Executes pass code: for the child alone.
 
-    Raises ContractError on a module that cannot be imported or does not follow the contract.
+    They are imported as modules of the package `PACKAGE`, and known by their bare names too. Those of a pass that was
+    loaded before are forgotten. Raises ContractError on a module that cannot be imported or does not follow the
+    contract.
     """
-    path = str(directory)
-    if path not in sys.path:
-        sys.path.append(path)  # at the end: a pass cannot stand in for a library
+    _open_package(Path(directory))
     return [_rule(_import(name), name) for name in names]
+
+
+def _open_package(directory: Path) -> None:
+    """Make a directory the package `PACKAGE`, and its modules known by their bare names, behind all other modules: a
+    pass cannot stand in for a library."""
+    for finder in [finder for finder in sys.meta_path if isinstance(finder, _Siblings)]:
+        sys.meta_path.remove(finder)
+        for name in finder.found:
+            sys.modules.pop(name, None)
+    for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
+        del sys.modules[name]
+    package = ModuleType(PACKAGE)
+    package.__path__ = [str(directory)]
+    sys.modules[PACKAGE] = package
+    importlib.invalidate_caches()
+    sys.meta_path.append(_Siblings(directory))
+
+
+class _Siblings(MetaPathFinder, Loader):
+    """Finds `NAME` as the module `pass_dir.NAME`: both are one object."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.found: set[str] = set()
+
+    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+        if "." in fullname or not (self._directory / f"{fullname}.py").is_file():
+            return None
+        self.found.add(fullname)
+        return ModuleSpec(fullname, self)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = importlib.import_module(f"{PACKAGE}.{spec.name}")
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = module.__spec__.loader_state  # it has been executed under its other name
 
 
 def _import(name: str) -> ModuleType:
     try:
-        return importlib.import_module(name)
+        return importlib.import_module(f"{PACKAGE}.{name}")
     except BaseException as error:  # a pass can raise anything while it is imported, SystemExit too
         raise ContractError(f"{name}.py cannot be imported: {type(error).__name__}: {error}") from error
 

@@ -3,7 +3,8 @@
 What this proves: code that goes through torch's dispatcher on the calling thread is seen as operators, and whatever
 the device runs meanwhile, from any thread or library, is seen as kernels. What it does not: the recorder is Python in
 the process that it watches, so host code that got around the static policy can suspend the mode, restore what is
-patched here, name a kernel of its own like another, or behave otherwise in this run than in timed ones. An operator
+patched here, name a kernel of its own like another, or behave otherwise in this run than in timed ones. `tolist`
+and the text of a tensor read it past the dispatcher; the static policy refuses both. An operator
 on another thread is seen by its kernels alone, so not on a CPU.
 """
 
@@ -87,6 +88,8 @@ class _Watch(TorchDispatchMode):
         if not self._paused:
             self.operators.add(str(func))
             self.events += 1
+            if str(func).startswith("aten.index.") and _by_mask(args):
+                self.operators.add("aten.nonzero.default")  # which `index` calls below the dispatcher
         return func(*args, **(kwargs or {}))
 
     @contextmanager
@@ -143,6 +146,12 @@ class _Watch(TorchDispatchMode):
                 self._paused = False
 
         return unseen
+
+
+def _by_mask(args: tuple) -> bool:
+    """Whether an index has a mask, so that the size of the result follows from values."""
+    indices = args[1] if len(args) > 1 else ()
+    return any(isinstance(i, torch.Tensor) and i.dtype in (torch.bool, torch.uint8) for i in indices)
 
 
 @contextmanager

@@ -57,14 +57,15 @@ class Observation:
         profiled: bool,
         uneven: bool = False,
     ) -> "Observation":
-        """From names as they were found: cleaned, cut to `NAME_BYTES`, and as many as fit."""
+        """From names as they were found: cleaned, cut to `NAME_BYTES`, and as many as fit; the device's kernels last,
+        since a library has many."""
         groups, room, overflow = [], MAX_NAMES, False
-        for found in (operators, kernels, triton_kernels):
+        for found in (operators, triton_kernels, kernels):
             names = sorted({clean(name) for name in found})
             groups.append(tuple(names[:room]))
             overflow |= len(names) > room
             room -= len(groups[-1])
-        return cls(*groups, profiled=profiled, overflow=overflow, uneven=uneven)
+        return cls(groups[0], groups[2], groups[1], profiled=profiled, overflow=overflow, uneven=uneven)
 
     def encode(self) -> bytes:
         """`BYTES` bytes."""

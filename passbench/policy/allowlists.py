@@ -27,19 +27,60 @@ MODULES = frozenset(
 )
 """Modules that a pass may import, besides its own; what it may use of them is decided name by name."""
 
+_STANDARD = frozenset(
+    """abc collections collections.abc contextlib copy dataclasses enum fractions functools inspect io itertools json
+    logging math numbers operator os os.path pathlib platform random re string sys textwrap time traceback types typing
+    typing_extensions warnings numpy""".split()
+)
+"""Modules whose import does nothing but define names. Of most of them a pass may use nothing: refused is the use."""
+
+LIBDEVICES = frozenset(("triton.language.extra.libdevice", "triton.language.extra.cuda.libdevice"))
+"""Two names of one module."""
+
+
+def may_import(name: str) -> bool:
+    """Whether `import NAME` is allowed in a pass."""
+    return name in MODULES or name in _STANDARD
+
+
 ALLOCATORS = frozenset(
     f"torch.{n}"
-    for n in """empty empty_like empty_strided zeros zeros_like ones ones_like full full_like as_tensor""".split()
+    for n in """empty empty_like empty_strided zeros zeros_like ones ones_like full full_like as_tensor
+    tensor scalar_tensor""".split()
 )
 """Host functions that return tensors."""
 
 SCALAR_CALLS = frozenset(
     """torch.finfo torch.iinfo torch.Size torch.device torch.promote_types torch.result_type
     torch.cuda.is_available torch.cuda.get_device_properties torch.cuda.get_device_capability
-    torch.cuda.current_device torch.cuda.device torch.cuda.device_of
-    triton.cdiv triton.next_power_of_2 triton.Config triton.language.constexpr""".split()
+    torch.cuda.current_device torch.cuda.device torch.cuda.device_of torch.cuda.device_count
+    torch.cuda.get_device_name torch.is_tensor torch.no_grad torch.inference_mode torch.is_grad_enabled
+    torch.cuda.is_bf16_supported torch.get_default_dtype torch.broadcast_shapes
+    triton.cdiv triton.next_power_of_2 triton.Config triton.language.constexpr triton.language.cdiv
+    contextlib.nullcontext warnings.warn logging.getLogger
+    dataclasses.field dataclasses.replace dataclasses.asdict enum.auto typing.TypeVar""".split()
 )
 """Host functions whose results are no tensors."""
+
+_COLLECTING = frozenset("OrderedDict defaultdict deque Counter ChainMap".split())
+_ITERTOOLS = "chain count cycle product permutations combinations repeat islice zip_longest accumulate".split()
+COLLECTING_CALLS = (
+    frozenset(f"collections.{n}" for n in _COLLECTING)
+    | frozenset(f"itertools.{n}" for n in (*_ITERTOOLS, "chain.from_iterable"))
+    | {"functools.reduce", "functools.partial", "copy.copy"}
+)
+"""Functions of the standard library that put their arguments together: their results hold what they were given."""
+
+CACHES = frozenset(("functools.lru_cache", "functools.cache"))
+HOST_DECORATORS = frozenset(("torch.fx.wrap", "torch.no_grad", "torch.inference_mode", *CACHES))
+CLASS_DECORATORS = frozenset(("dataclasses.dataclass", "enum.unique"))
+CLASS_BASES = frozenset(
+    """object Exception ValueError RuntimeError TypeError enum.Enum enum.IntEnum enum.IntFlag enum.StrEnum
+    typing.NamedTuple abc.ABC typing.Protocol typing.TypedDict""".split()
+)
+CLASS_METHODS = frozenset("__init__ __post_init__ __call__ __repr__ __str__ __len__".split())
+"""Special methods that a class of a pass may define."""
+METHOD_DECORATORS = frozenset("staticmethod classmethod property abc.abstractmethod functools.cached_property".split())
 
 MATH = frozenset(f"math.{n}" for n in dir(math) if not n.startswith("_"))
 _TRITON_TYPES = frozenset(
@@ -52,8 +93,8 @@ LAUNCH = "passbench.launch.Launch"
 WRAP = "torch.fx.wrap"
 JIT = "triton.jit"
 KERNEL_DECORATORS = frozenset(("triton.autotune", "triton.heuristics"))
-CONSTANTS = frozenset(f"math.{n}" for n in ("pi", "e", "tau", "inf", "nan"))
-HOST_VALUES = DTYPES | _FORMATS | CONSTANTS | _TRITON_TYPES
+CONSTANTS = frozenset(f"math.{n}" for n in ("pi", "e", "tau", "inf", "nan")) | {"sys.maxsize", "torch.pi", "torch.inf"}
+HOST_VALUES = DTYPES | _FORMATS | CONSTANTS | _TRITON_TYPES | {"torch.Tensor", "torch.dtype"}
 TYPES = frozenset("torch.Tensor torch.dtype torch.device torch.Size int float bool str tuple list dict".split())
 LOADING_OPTIONS = frozenset(("extern_libs", "ir_override", "ptx_options"))
 """Options of a launch or a configuration that bring in code from files."""
@@ -73,10 +114,14 @@ METADATA_METHODS = frozenset(
 )
 CONTAINER_METHODS = frozenset("get setdefault items keys values copy append extend pop index count update".split())
 PUTTING_METHODS = frozenset("setdefault append extend update".split())
+STRING_METHODS = frozenset(
+    """join startswith endswith lower upper strip lstrip rstrip removeprefix removesuffix isdigit""".split()
+)
+LOGGING_METHODS = frozenset("debug info warning error".split())
 CONFIG_ATTRIBUTES = frozenset("kwargs num_warps num_stages num_ctas".split())
 """Attributes of `triton.Config`; no tensor has one of these."""
 
-VIEW_ATTRIBUTES = frozenset("T mT H mH".split())
+VIEW_ATTRIBUTES = frozenset("T mT H mH real imag values indices".split())
 TENSOR_ATTRIBUTES = frozenset("shape dtype device ndim itemsize nbytes is_cuda layout requires_grad".split())
 SCALAR_ATTRIBUTES = frozenset(
     """type index multi_processor_count max_threads_per_multi_processor shared_memory_per_block warp_size total_memory
@@ -89,16 +134,21 @@ they are refused."""
 HOST_BUILTINS = frozenset(
     """range len min max int float bool str tuple list dict set frozenset isinstance sum abs pow round divmod any all
     sorted reversed enumerate zip map filter slice repr True False None NotImplemented Ellipsis ValueError TypeError
-    RuntimeError NotImplementedError AssertionError KeyError IndexError""".split()
+    RuntimeError NotImplementedError AssertionError KeyError IndexError ImportError AttributeError ArithmeticError
+    OverflowError ZeroDivisionError Exception iter next callable""".split()
 )
-REDUCING_BUILTINS = frozenset(
-    "min max int float bool sum abs pow round divmod any all sorted str repr map filter".split()
-)
-"""Built-ins that compute on a tensor, or read it back, if they get one."""
+COMPUTING_BUILTINS = frozenset("sum abs pow round divmod".split())
+"""Built-ins that compute a tensor if they get some."""
+READING_BUILTINS = frozenset("min max int float bool any all sorted str repr map filter".split())
+"""Built-ins that read values of a tensor if they get one, or call anything on it."""
 
-PLAIN_VALUES = frozenset("True False None NotImplemented Ellipsis".split()) | {
-    n for n in HOST_BUILTINS if n.endswith("Error")
-}
+PLAIN_VALUES = (
+    frozenset("True False None NotImplemented Ellipsis __name__ __file__".split())
+    | {n for n in HOST_BUILTINS if n.endswith("Error")}
+    | {"Exception"}
+)
+CONTAINER_TYPES = frozenset("list dict set tuple int float bool str".split())
+"""What `collections.defaultdict` and `field(default_factory=…)` may be given."""
 HEURISTIC_CALLS = frozenset("min max int bool len abs".split())
 
 DEVICE_BUILTINS = frozenset("range len min max int float bool abs sum tuple list isinstance slice print".split())
@@ -115,8 +165,14 @@ def _device_functions(name: str) -> set[str]:
 
 
 _DEVICE_TYPES = (tl.tensor, tl.dtype, tl.pointer_type, tl.block_type, tl.constexpr, tl.tensor_descriptor)
+_MAKES_ADDRESSES = frozenset("pointer_type block_type dtype const tensor constexpr_type".split())
+"""Names of Triton's language with which a kernel could make an address of a number."""
+DEVICE_ONLY = frozenset(
+    f"{_TL}.{n}" for n in "program_id num_programs load store arange dot atomic_add make_block_ptr static_range".split()
+)
+"""Functions that mean nothing outside of a kernel."""
 DEVICE_NAMES = (
-    frozenset(f"{_TL}.{n}" for n in tl.__all__ if not isinstance(getattr(tl, n), ModuleType))
+    frozenset(f"{_TL}.{n}" for n in set(tl.__all__) - _MAKES_ADDRESSES if not isinstance(getattr(tl, n), ModuleType))
     | _device_functions(f"{_TL}.math")
     | _device_functions(_LIBDEVICE)
     | {n.replace(_LIBDEVICE, f"{_TL}.extra.cuda.libdevice") for n in _device_functions(_LIBDEVICE)}
@@ -128,7 +184,7 @@ Triton calls any Python function that a kernel names while it compiles."""
 DEVICE_ATTRIBUTES = frozenset(n for kind in _DEVICE_TYPES for n in dir(kind) if not n.startswith("_")) | frozenset(
     """dtype type shape value element_ty scalar numel name primitive_bitwidth int_bitwidth fp_mantissa_width ALL
     NONE""".split()
-)
+) - frozenset("with_element_ty to_ir codegen_name mangle address_space handle".split())
 """Attributes of Triton's tensors and types; `handle` and the like, which lead to the compiler, are not among them."""
 
 SUSPECT_FILES = frozenset(

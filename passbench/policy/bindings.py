@@ -1,11 +1,27 @@
-"""The static policy on names: what is bound to them, what containers hold, and what Triton hands in."""
+"""The static policy on names: what is bound to them, what containers and instances hold, and what Triton hands in."""
 
 import ast
 
+from passbench.policy import allowlists as names
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.scopes import Kinds, Scope, ValueKind, defaults, open_scope, parameters
 
-COMPUTE_ADVICE = "do it in a @triton.jit kernel"
+STEPS = 2_000_000
+"""Expressions that are looked at in one pass directory at most, repetitions counted."""
+
+HOOK = "a grid, heuristic or hook of Triton chooses sizes and configurations; compute in the wrapper or the kernel"
+WRITE_ADVICE = "a pass writes only into tensors that it has made itself; write x = x + y, or a kernel that writes"
+READ_ADVICE = "the host does not read the values of a tensor; compute with torch or in a @triton.jit kernel"
+_MODULE_ALIASES = {
+    "tl": "import triton.language as tl", "triton": "import triton", "torch": "import torch", "math": "import math",
+    "F": "import torch.nn.functional as F", "nn": "from torch import nn",
+    "Launch": "from passbench.launch import Launch",
+    "libdevice": "from triton.language.extra import libdevice", "functools": "import functools",
+}  # fmt: skip
+
+
+class TooLong(Exception):
+    """The pass takes more steps to follow than `STEPS`."""
 
 
 class Bindings:
@@ -14,19 +30,59 @@ class Bindings:
     def __init__(self, modules: dict[str, Module]) -> None:
         self.modules = modules
         self.kinds = Kinds()
+        self.steps = 0
         self.report: Report | None = None
+        self._opened: dict[ast.AST, Scope] = {}
         self.scopes = {name: open_scope(module, module.tree, None) for name, module in modules.items()}
         for name, module in modules.items():
             module.globals |= self.scopes[name].names
+        self.homes = {f: module for module in modules.values() for f in module.functions.values()}
+        self.kernel_homes = {k: module for module in modules.values() for k in module.kernels.values()}
+        self.bases: dict[ast.FunctionDef, set[str]] = {}  # kernel → its parameters that are addresses
         self.escaped: set[ast.FunctionDef] = set()  # host functions used as values: they may get tensors
+        self.cached: set[ast.FunctionDef] = set()  # under functools.lru_cache
         self.hooks: set[ast.FunctionDef | ast.Lambda] = set()  # called by Triton, with a launch's arguments
         self.special: set[ast.FunctionDef] = set()  # `pattern` and the like, which have rules of their own
         self.shared: set[tuple[ast.AST, str]] = set()  # variables that may be another name of another's container
+        self._kernel_places: dict[str, set[int]] = {}  # parameter of any kernel → its positions
+        for module in modules.values():
+            for kernel in module.kernels.values():
+                for number, parameter in enumerate(parameters(kernel)):
+                    self._kernel_places.setdefault(parameter.arg, set()).add(number)
+
+    def step(self) -> None:
+        """Count one look at an expression. Raises TooLong at the limit."""
+        self.steps += 1
+        if self.steps > STEPS:
+            raise TooLong
 
     def find(self, rule: str, module: Module, node: ast.AST, message: str) -> None:
         """Note a breach."""
         if self.report is not None:
             self.report.at(rule, module, node, message)
+
+    def read(self, what: str, scope: Scope, node: ast.AST) -> None:
+        """Note that the host reads a tensor's values."""
+        self.find("host_read", scope.module, node, f"{what}; {READ_ADVICE}")
+
+    def unknown(self, name: str, node: ast.AST, module: Module) -> None:
+        """Note a name that means nothing, or nothing that a pass may use."""
+        if name in _MODULE_ALIASES:
+            message = f"{name} is not imported; write `{_MODULE_ALIASES[name]}` at the top"
+        elif is_builtin(name):
+            message = f"the built-in {name} may not be used in a pass"
+        else:
+            message = f"{name} is not a parameter, a variable or an import here"
+        self.find("forbidden_name", module, node, message)
+
+    def opened(self, node: ast.AST, parent: Scope, *, hook: bool = False, self_name: str | None = None) -> Scope:
+        """The scope of a function, lambda or comprehension; the same one at every call."""
+        scope = self._opened.get(node)
+        if scope is None:
+            scope = self._opened[node] = open_scope(parent.module, node, parent)
+            scope.self_name = self_name
+        scope.hook = hook
+        return scope
 
     def check_free(self, name: str, node: ast.AST, scope: Scope) -> None:
         """An import keeps its meaning throughout the module."""
@@ -36,17 +92,7 @@ class Bindings:
     def assign(self, target: ast.expr, kind: ValueKind, scope: Scope, value: ast.expr | None) -> None:
         """Bind a target; tuples element by element where both sides are written out."""
         if isinstance(target, ast.Name):
-            self.check_free(target.id, target, scope)
-            owner = scope.find(target.id) or self.scopes[scope.module.name]
-            module_level = isinstance(owner.node, ast.Module)
-            taken = target.id in owner.functions or (module_level and target.id in scope.module.kernels)
-            fixed = owner.hook and target.id in {p.arg for p in parameters(owner.node)}
-            if taken or fixed or (module_level and is_builtin(target.id)):
-                message = f"{target.id} is a function, a built-in or what Triton hands in; choose another name"
-                self.find("rebinding", scope.module, target, message)
-            if value is None or not _is_new(value, scope):
-                self.shared.add((owner.node, target.id))
-            self.kinds.join(owner.node, target.id, kind)
+            self._assign_name(target, kind, scope, value)
         elif isinstance(target, ast.Tuple | ast.List):
             same = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
             for number, element in enumerate(target.elts):
@@ -55,25 +101,53 @@ class Bindings:
         elif isinstance(target, ast.Starred):
             self.assign(target.value, self.holder([kind]), scope, None)
         elif isinstance(target, ast.Subscript):
-            self.index(target, scope)
-            if self.kind(target.value, scope) is ValueKind.TENSOR or scope.hook:
-                message = f"writing into a tensor in host code; {COMPUTE_ADVICE}"
-                self.find("tensor_operator", scope.module, target, message)
-            else:
+            container, _ = self.index(target, scope)
+            if scope.hook or container is ValueKind.TENSOR:
+                self.find("in_place", scope.module, target, f"writing into a tensor in host code; {WRITE_ADVICE}")
+            elif container is not ValueKind.OWN:
                 self.put_into(target.value, kind, scope)
+        elif self.is_own_field(target, scope):
+            self.kinds.join(FIELDS, target.attr, kind)
         else:
             message = "a pass assigns to its own names only, not to attributes of other objects"
             self.find("attribute_assignment", scope.module, target, message)
 
+    def _assign_name(self, target: ast.Name, kind: ValueKind, scope: Scope, value: ast.expr | None) -> None:
+        self.check_free(target.id, target, scope)
+        owner = scope.find(target.id) or self.scopes[scope.module.name]
+        module_level = isinstance(owner.node, ast.Module)
+        taken = target.id in owner.functions or (
+            module_level and target.id in scope.module.kernels | scope.module.classes.keys()
+        )
+        handed = isinstance(owner.node, ast.FunctionDef | ast.Lambda) and target.id in {
+            p.arg for p in parameters(owner.node)
+        }
+        if taken or (owner.hook and handed) or (owner.self_name == target.id):
+            message = f"{target.id} is a function, a class or what it is called with; choose another name"
+            self.find("rebinding", scope.module, target, message)
+        if value is None or not _is_new(value, scope):
+            self.shared.add((owner.node, target.id))
+        self.kinds.join(owner.node, target.id, kind)
+
+    def is_own_field(self, target: ast.expr, scope: Scope) -> bool:
+        """Whether a target is `self.NAME` in a method of a class of the pass."""
+        if not isinstance(target, ast.Attribute) or not isinstance(target.value, ast.Name):
+            return False
+        owner = scope.find(target.value.id)
+        return owner is not None and owner.self_name == target.value.id and not target.attr.startswith("__")
+
     def put_into(self, container: ast.expr, kind: ValueKind, scope: Scope) -> None:
         """Something of this kind is put into a container. Tensors only into one that has a single name to begin with:
         what is read through its other names is then known to hold tensors too."""
-        if not kind:
+        if not kind.holds_tensors:
+            return
+        if isinstance(container, ast.Attribute) and self.is_own_field(container, scope):
+            self.kinds.join(FIELDS, container.attr, ValueKind.HOLDER)
             return
         owner = scope.find(container.id) if isinstance(container, ast.Name) else None
         if owner is not None:
             self.kinds.join(owner.node, container.id, ValueKind.HOLDER)
-            handed_in = not isinstance(owner.node, ast.Module) and container.id in {
+            handed_in = isinstance(owner.node, ast.FunctionDef | ast.Lambda) and container.id in {
                 p.arg for p in parameters(owner.node)
             }
             if not handed_in and (owner.node, container.id) not in self.shared:
@@ -89,47 +163,101 @@ class Bindings:
             starred = parameter in (node.args.vararg, node.args.kwarg)
             if node in self.hooks:  # a dict of arguments, configurations and one, or keywords
                 kind = ValueKind.HOLDER if starred or number < 2 else ValueKind.TENSOR
-            self.kinds.join(node, parameter.arg, max(kind, ValueKind.HOLDER) if starred else kind)
+            self.kinds.join(node, parameter.arg, ValueKind.HOLDER if starred else kind)
 
     def mark_hook(self, function: ast.FunctionDef | ast.Lambda) -> None:
         if function not in self.hooks:
             self.hooks.add(function)
             self.kinds.changed = True
 
-    def iterate(self, target: ast.expr, iterable: ast.expr, scope: Scope) -> None:
-        """Bind what a loop takes from an iterable; `enumerate` and `zip` are seen through."""
+    def iterate(self, target: ast.expr, iterable: ast.expr, scope: Scope, inner: Scope | None = None) -> None:
+        """Bind what a loop takes from an iterable, in the `inner` scope if it has one; `enumerate` and `zip` are seen
+        through."""
+        inner = inner or scope
         call = iterable if isinstance(iterable, ast.Call) and not iterable.keywords else None
         name = call.func.id if call is not None and isinstance(call.func, ast.Name) else None
         if name not in ("enumerate", "zip") or scope.find(name) is not None or not isinstance(target, ast.Tuple):
-            self.assign(target, self.kind(iterable, scope).item(), scope, None)
+            self.assign(target, self.kind(iterable, scope).item(), inner, None)
             return
         items = [self.kind(a, scope).item() for a in call.args]
         parts = items if name == "zip" else [ValueKind.SCALAR, *items[:1]]
         plain = len(parts) == len(target.elts) and not any(isinstance(a, ast.Starred) for a in call.args)
         for number, element in enumerate(target.elts):
-            self.assign(element, parts[number] if plain else max([*items, ValueKind.SCALAR]), scope, None)
+            self.assign(element, parts[number] if plain else max([*items, ValueKind.SCALAR]), inner, None)
+
+    def launch_any(self, positional: list[ValueKind], keywords: dict[str | None, ValueKind], starred: bool) -> None:
+        """Arguments of these kinds are given to something that may be any kernel of the pass."""
+        for number, kind in enumerate(positional):
+            self.kinds.join(LAUNCHED, number, kind)
+        for name, kind in keywords.items():
+            self.kinds.join(LAUNCHED, name or "**", kind)
+        if starred:
+            self.kinds.join(LAUNCHED, "**", max(positional))
 
     def launched(self, name: str) -> ValueKind:
         """What kernels of the pass may get as the argument of this name."""
-        kernels = [kernel for module in self.modules.values() for kernel in module.kernels.values()]
-        return max((self.kinds.get(kernel, name) for kernel in kernels), default=ValueKind.SCALAR)
+        places = (self.kinds.get(LAUNCHED, number) for number in self._kernel_places.get(name, ()))
+        spread = self.kinds.get(LAUNCHED, "**")
+        own = ValueKind.TENSOR if spread.holds_tensors else ValueKind.SCALAR
+        return max((self.kinds.get(LAUNCHED, name), own, *places))
 
     @staticmethod
     def holder(kinds: list[ValueKind]) -> ValueKind:
-        return ValueKind.HOLDER if any(kinds) else ValueKind.SCALAR
+        found = max(kinds, default=ValueKind.SCALAR)
+        return ValueKind.HOLDER if found.holds_tensors else found
 
     def kind(self, node: ast.expr, scope: Scope, *, hook: bool = False, bound: bool = False) -> ValueKind:
         """The kind of an expression; see `passbench.policy.expressions`."""
         raise NotImplementedError
 
-    def index(self, node: ast.Subscript, scope: Scope) -> None:
+    def index(self, node: ast.Subscript, scope: Scope) -> tuple[ValueKind, ValueKind]:
         """Check a subscript; see `passbench.policy.expressions`."""
         raise NotImplementedError
+
+
+FIELDS = object()
+"""The place where `Kinds` keeps what fields of instances can be, by name over all classes of the pass."""
+LAUNCHED = object()
+
+
+def check_builtin_names(module: Module, report: Report) -> None:
+    """A variable or function of the module may be called like a built-in that a pass may not use, if it is bound before
+    the name is mentioned anywhere: until then the name would be the built-in."""
+    settled: set[str] = set()
+    bound = {n for n in _bound_in_module(module) if is_builtin(n) and n not in names.HOST_BUILTINS}
+    for statement in module.tree.body if bound else ():
+        first = _first_names(statement) & bound
+        mentioned = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        mentioned |= {name for n in ast.walk(statement) if isinstance(n, ast.Global) for name in n.names}
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            first |= {statement.name} & bound
+        for name in sorted(bound - settled):
+            if name in mentioned and name in module.globals:
+                message = f"{name} is a built-in where it is not bound yet; choose another name"
+                report.at("rebinding", module, statement, message)
+        settled |= first
+    for name in sorted(bound - settled):
+        report.at("rebinding", module, module.tree, f"{name} is a built-in; choose another name")
+
+
+def _first_names(statement: ast.stmt) -> set[str]:
+    """Names that an assignment at the top of the module binds whatever happens."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        targets = [statement.target]
+    return {t.id for t in targets if isinstance(t, ast.Name)}
+
+
+def _bound_in_module(module: Module) -> set[str]:
+    shared = {name for n in ast.walk(module.tree) if isinstance(n, ast.Global) for name in n.names}
+    return open_scope(module, module.tree, None).names | shared
 
 
 def _is_new(value: ast.expr, scope: Scope) -> bool:
     """Whether an expression's value has no other name."""
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
         return value.func.id in ("list", "dict", "set", "tuple") and scope.find(value.func.id) is None
+    if isinstance(value, ast.Call) and scope.module.dotted(value.func) in names.COLLECTING_CALLS:
+        return True
     displays = ast.List | ast.Dict | ast.Set | ast.Tuple | ast.ListComp | ast.DictComp | ast.SetComp
     return isinstance(value, displays | ast.Constant | ast.BinOp)

@@ -3,19 +3,24 @@
 import ast
 
 from passbench.policy import allowlists as names
-from passbench.policy.expressions import COMPUTE_ADVICE, LOADING_ADVICE, Expressions
+from passbench.policy import operators
+from passbench.policy.addresses import is_constant
+from passbench.policy.bindings import FIELDS, HOOK, LAUNCHED, WRITE_ADVICE
+from passbench.policy.expressions import LOADING_ADVICE, Expressions
 from passbench.policy.modules import Module
 from passbench.policy.scopes import RETURN, Scope, ValueKind, parameters
 
+_KEYED = frozenset("get setdefault pop index count".split())
+Keywords = dict[str | None, ValueKind]
+
 
 class Calls(Expressions):
-    """Follows kinds through calls, and refuses those that compute on tensors."""
+    """Follows kinds through calls, and refuses those that read values, write to what is not theirs, or know more than
+    their arguments."""
 
-    def _arguments(
-        self, node: ast.Call, scope: Scope, hook: bool = False
-    ) -> tuple[list[ValueKind], dict[str | None, ValueKind]]:
+    def _arguments(self, node: ast.Call, scope: Scope, hook: bool = False) -> tuple[list[ValueKind], Keywords]:
         positional = [self.kind(a, scope, hook=hook) for a in node.args]
-        keywords: dict[str | None, ValueKind] = {}
+        keywords: Keywords = {}
         for keyword in node.keywords:  # ** may be there several times
             kind = self.kind(keyword.value, scope, hook=hook)
             keywords[keyword.arg] = max(kind, keywords.get(keyword.arg, kind))
@@ -23,21 +28,25 @@ class Calls(Expressions):
                 self.find("extern_libs", scope.module, node, f"{keyword.arg}: {LOADING_ADVICE}")
         return positional, keywords
 
-    def pass_arguments(
-        self, function: ast.FunctionDef, positional: list[ValueKind], keywords: dict[str | None, ValueKind]
-    ) -> ValueKind:
+    def pass_arguments(self, function: ast.FunctionDef, positional: list[ValueKind], keywords: Keywords) -> ValueKind:
         """Hand arguments of these kinds to a function or kernel of the pass; returns the kind of its result."""
         order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
-        for number, kind in enumerate(positional):
-            if number < len(order):
-                self.kinds.join(function, order[number], kind)
+        for name, kind in zip(order, positional, strict=False):
+            self.kinds.join(function, name, kind)
         for name, kind in keywords.items():
             if name is not None:
                 self.kinds.join(function, name, kind)
-        if keywords.get(None):  # **kwargs may go anywhere
+        if keywords.get(None, ValueKind.SCALAR).holds_tensors:  # **kwargs may go anywhere
             for parameter in parameters(function):
                 self.kinds.join(function, parameter.arg, ValueKind.TENSOR)
         return self.kinds.get(function, RETURN)
+
+    def check_cached(self, function: ast.FunctionDef, module: Module) -> None:
+        """A cache keyed by tensors would remember a call."""
+        given = max((self.kinds.get(function, p.arg) for p in parameters(function)), default=ValueKind.SCALAR)
+        if given.holds_tensors:
+            message = f"{function.name} is cached and gets a tensor; give it shapes, dtypes and numbers"
+            self.find("cached_tensor", module, function, message)
 
     def decorator_arguments(self, node: ast.Call, dotted: str, scope: Scope) -> None:
         """Arguments of `triton.jit`, `autotune` and `heuristics`; the latter's values must be plain numbers."""
@@ -55,15 +64,18 @@ class Calls(Expressions):
                     self.find("heuristic", scope.module, value, message)
 
     def call(self, node: ast.Call, scope: Scope) -> ValueKind:
-        dotted = scope.module.dotted(node.func)
         function = self.host_function(node.func, scope)
         if function is not None:
             self.check_callable(function, node, scope)
             positional, keywords = self._arguments(node, scope)
-            if function in self.hooks and any((*positional, *keywords.values())):
+            if function in self.hooks and any(k.holds_tensors for k in (*positional, *keywords.values())):
                 message = f"{function.name} is a grid or hook of Triton, which alone calls it"
                 self.find("dynamic_call", scope.module, node, message)
             return self._pass_starred(node, function, positional, keywords)
+        own = self.own_class(node.func, scope)
+        if own is not None:
+            return self._construct(node, own, scope)
+        dotted = scope.module.dotted(node.func)
         if dotted is not None:
             return self._call_dotted(node, dotted, scope)
         if isinstance(node.func, ast.Name):
@@ -80,16 +92,27 @@ class Calls(Expressions):
         self.find("dynamic_call", scope.module, node, "call functions of the pass by name")
         return ValueKind.TENSOR
 
+    def _construct(self, node: ast.Call, own: ast.ClassDef, scope: Scope) -> ValueKind:
+        """An instance of a class of the pass: its fields are of the kinds that it is made with."""
+        positional, keywords = self._arguments(node, scope)
+        initial = next((s for s in own.body if isinstance(s, ast.FunctionDef) and s.name == "__init__"), None)
+        if initial is not None:
+            self._pass_starred(node, initial, [ValueKind.SCALAR, *positional], keywords)
+            return ValueKind.SCALAR
+        given = max((*positional, keywords.get(None, ValueKind.SCALAR)), default=ValueKind.SCALAR)
+        for statement in own.body:
+            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                name = statement.target.id
+                self.kinds.join(FIELDS, name, max(given, keywords.get(name, ValueKind.SCALAR)))
+        return self.holder([given])  # a NamedTuple can be unpacked
+
     def _pass_starred(
-        self,
-        node: ast.Call,
-        function: ast.FunctionDef,
-        positional: list[ValueKind],
-        keywords: dict[str | None, ValueKind],
+        self, node: ast.Call, function: ast.FunctionDef, positional: list[ValueKind], keywords: Keywords
     ) -> ValueKind:
-        starred = any(isinstance(a, ast.Starred) for a in node.args)
-        if starred and any(positional):
-            positional = [ValueKind.TENSOR] * len(parameters(function))
+        extra = len(positional) - len(node.args)  # an instance
+        stars = [n + extra for n, a in enumerate(node.args) if isinstance(a, ast.Starred)]
+        if stars:
+            positional = _spread(function, positional, set(keywords), stars)
         return self.pass_arguments(function, positional, keywords)
 
     def _kernel(self, node: ast.expr, scope: Scope) -> ast.FunctionDef | None:
@@ -103,25 +126,30 @@ class Calls(Expressions):
         return None
 
     def _launch(
-        self,
-        node: ast.Call,
-        kernel: ast.FunctionDef | None,
-        positional: list[ValueKind],
-        keywords: dict[str | None, ValueKind],
+        self, node: ast.Call, kernel: ast.FunctionDef | None, positional: list[ValueKind], keywords: Keywords
     ) -> None:
         """Note what kernels get, for Triton hands it to their hooks; None: any kernel of the pass."""
-        kernels = [k for module in self.modules.values() for k in module.kernels.values()]
-        for function in kernels if kernel is None else [kernel]:
-            self._pass_starred(node, function, positional, keywords)
+        if kernel is None:
+            self.launch_any(positional, keywords, any(isinstance(a, ast.Starred) for a in node.args))
+            for method in self.methods.get("__call__", ()):
+                self._pass_starred(node, method, [ValueKind.SCALAR, *positional], keywords)
+            return
+        self._pass_starred(node, kernel, positional, keywords)
+        for parameter in parameters(kernel):
+            self.kinds.join(LAUNCHED, parameter.arg, self.kinds.get(kernel, parameter.arg))
 
     def _call_dotted(self, node: ast.Call, dotted: str, scope: Scope) -> ValueKind:
-        plain = dotted in names.SCALAR_CALLS | names.MATH
+        if dotted in ("functools.reduce", "functools.partial") and node.args:
+            return self._call_higher(node, dotted, scope)
+        if dotted in ("collections.defaultdict", "dataclasses.field"):
+            return self._call_with_types(node, scope)
         positional, keywords = self._arguments(node, scope)
+        given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
         if dotted == names.LAUNCH:
             if not node.args or self._kernel(node.args[0], scope) is None:
                 message = "Launch takes a @triton.jit kernel of the pass by its name, then the grid and constants"
                 self.find("launch", scope.module, node, message)
-            if any((*positional, *keywords.values())):
+            if given.holds_tensors:
                 self.find("launch", scope.module, node, "call the launch with the tensors; Launch takes none")
             return ValueKind.SCALAR
         place = scope.module.sibling_function(dotted)
@@ -129,17 +157,74 @@ class Calls(Expressions):
             self.check_sibling(place, node, scope)
             self._launch(node, None, positional, keywords)
             return ValueKind.TENSOR
-        if dotted == "torch.as_tensor" and any((*positional, *keywords.values())):
-            message = f"as_tensor of a tensor converts it outside a kernel; {COMPUTE_ADVICE}"
-            self.find("tensor_operator", scope.module, node, message)
-        if plain:
-            if any((*positional, *keywords.values())) and not dotted.startswith("torch."):
-                message = f"{dotted} on a tensor computes outside a kernel; {COMPUTE_ADVICE}"
-                self.find("tensor_operator", scope.module, node, message)
+        if dotted in names.SCALAR_CALLS | names.MATH:
+            if given.holds_tensors and not dotted.startswith("torch."):
+                self.read(f"{dotted} of a tensor is a number of the host", scope, node)
             return ValueKind.SCALAR
-        if dotted not in names.ALLOCATORS:
+        if dotted in names.COLLECTING_CALLS:
+            return self.holder([given])
+        if dotted in names.ALLOCATORS:
+            return ValueKind.TENSOR if dotted == "torch.as_tensor" and given.holds_tensors else ValueKind.OWN
+        stored = operators.stored_name(dotted)
+        if stored is None:
             self.not_allowed(node, dotted, scope)
-        return ValueKind.TENSOR
+            return ValueKind.TENSOR
+        return self._library(node, dotted, stored, list(node.args), [*positional], keywords, scope)
+
+    def _library(
+        self,
+        node: ast.Call,
+        name: str,
+        stored: str,
+        arguments: list[ast.expr],
+        positional: list[ValueKind],
+        keywords: Keywords,
+        scope: Scope,
+    ) -> ValueKind:
+        """A call of one of torch's operators, `name` as written."""
+        if scope.hook and max((*positional, *keywords.values()), default=ValueKind.SCALAR).holds_tensors:
+            self.find("hook", scope.module, node, HOOK)
+        named = {k.arg: k.value for k in node.keywords if k.arg is not None}
+        call = operators.library_call(stored, arguments, named)
+        if call.random:
+            message = f"{name} draws random numbers; a pass computes from its inputs alone (dropout: training=False)"
+            self.find("random", scope.module, node, message)
+        if call.reading:
+            self.read(f"{name} reads values", scope, node)
+        kinds = dict(zip(map(id, arguments), positional, strict=False))
+        kinds |= {id(named[key]): kind for key, kind in keywords.items() if key is not None}
+        for written in call.written:
+            if not isinstance(written, ast.Constant) and kinds.get(id(written)) is not ValueKind.OWN:
+                message = f"{name} writes into {ast.unparse(written)}; {WRITE_ADVICE}"
+                self.find("in_place", scope.module, node, message)
+        if call.scalar:
+            return ValueKind.SCALAR
+        first = positional[0] if positional else ValueKind.SCALAR
+        if stored.startswith("operator.") and not max((*positional, *keywords.values()), default=first).is_tensor:
+            return max(positional, default=ValueKind.SCALAR)
+        if call.written:
+            return ValueKind.OWN
+        if call.views:
+            return first if first is ValueKind.OWN else ValueKind.TENSOR
+        return ValueKind.OWN if call.fresh else ValueKind.TENSOR
+
+    def _call_higher(self, node: ast.Call, dotted: str, scope: Scope) -> ValueKind:
+        """`functools.reduce` and `partial`: the first argument is a function, which gets the others."""
+        if self._kernel(node.args[0], scope) is None:
+            self.kind(node.args[0], scope)
+        kinds = [self.kind(a, scope) for a in node.args[1:]] + [self.kind(k.value, scope) for k in node.keywords]
+        self.launch_any(kinds, {}, starred=True) if kinds else None
+        found = self.holder(kinds)
+        return found.item() if dotted == "functools.reduce" else found
+
+    def _call_with_types(self, node: ast.Call, scope: Scope) -> ValueKind:
+        """`defaultdict(list)`, `field(default_factory=dict)`: built-in types make what is empty."""
+        kinds = [ValueKind.SCALAR]
+        for value in (*node.args, *(k.value for k in node.keywords)):
+            plain = isinstance(value, ast.Name) and value.id in names.CONTAINER_TYPES and scope.find(value.id) is None
+            if not plain and self.own_class(value, scope) is None:
+                kinds.append(self.kind(value, scope))
+        return self.holder(kinds)
 
     def _call_name(self, node: ast.Call, name: str, scope: Scope) -> ValueKind:
         owner = scope.find(name)
@@ -150,39 +235,74 @@ class Calls(Expressions):
                 self.find("forbidden_name", scope.module, node, message)
             return ValueKind.SCALAR
         positional, keywords = self._arguments(node, scope)
-        given = [*positional, *keywords.values()]
+        given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
         if owner is not None:
-            if name in owner.lambdas and any(given):
+            if name in owner.lambdas and given.holds_tensors:
                 message = f"{name} is a lambda and gets a tensor; write a function with def"
                 self.find("dynamic_call", scope.module, node, message)
             self._launch(node, None, positional, keywords)
             return ValueKind.TENSOR
         if name not in names.HOST_BUILTINS:
-            self.find("forbidden_name", scope.module, node, f"{name} may not be called in a pass")
+            self.unknown(name, node, scope.module)
             return ValueKind.TENSOR
-        if name in names.REDUCING_BUILTINS or (name in ("reversed", "range") and ValueKind.TENSOR in given):
-            if any(given):
-                message = f"{name}() on a tensor computes outside a kernel; {COMPUTE_ADVICE}"
-                self.find("tensor_operator", scope.module, node, message)
+        if name in names.COMPUTING_BUILTINS:
+            if scope.hook and given.holds_tensors:
+                self.find("hook", scope.module, node, HOOK)
+            return ValueKind.OWN if given.holds_tensors else given
+        keys = name in ("set", "frozenset") and given.holds_tensors
+        if (name in names.READING_BUILTINS and given.holds_tensors) or (name in ("range", "slice") and given.is_tensor):
+            self.read(f"{name}() of a tensor needs its values", scope, node)
             return ValueKind.SCALAR
-        return ValueKind.SCALAR if name in ("len", "range") else self.holder(given)
+        if keys:
+            self.read("a tensor is no key: it stands for itself alone, not for its values", scope, node)
+        if name in names.READING_BUILTINS or name in ("len", "range", "callable"):
+            return ValueKind.SCALAR
+        return given.item() if name == "next" else self.holder([given])
 
     def _call_method(self, node: ast.Call, method: ast.Attribute, scope: Scope) -> ValueKind:
+        name = method.attr
         base = self.kind(method.value, scope)
         positional, keywords = self._arguments(node, scope)
-        name = method.attr
+        given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
+        if name in self.methods or (name in self.fields and not base.is_tensor):
+            return self._call_own(node, name, positional, keywords)
         if name in names.METADATA_METHODS:
             return ValueKind.SCALAR
         if name in names.VIEW_METHODS:
-            return base
-        if name in names.CONTAINER_METHODS and base is not ValueKind.TENSOR:
-            put = max([*positional, *keywords.values(), ValueKind.SCALAR])
+            return ValueKind.OWN if name.startswith("new_") else base
+        if name in names.CONTAINER_METHODS and not base.is_tensor:
+            if (
+                name in ("get", "setdefault", "pop", "index", "count")
+                and positional[:1]
+                and positional[0].holds_tensors
+            ):
+                self.read("a tensor is no key of a list or dict", scope, node)
             if name in names.PUTTING_METHODS:
-                self.put_into(method.value, put, scope)
-            return ValueKind.TENSOR if base or put else ValueKind.SCALAR
+                self.put_into(method.value, given, scope)
+            return ValueKind.TENSOR if base.holds_tensors or given.holds_tensors else max(base, given)
+        if name in names.STRING_METHODS | names.LOGGING_METHODS and not base.holds_tensors:
+            if given.holds_tensors:
+                self.read("the text of a tensor has its values", scope, node)
+            return ValueKind.SCALAR
+        if operators.is_method(name) and not name.startswith("_"):
+            arguments = [method.value, *node.args]
+            if name == "type" and not node.args and not node.keywords:
+                return ValueKind.SCALAR
+            return self._library(node, f".{name}()", f".{name}", arguments, [base, *positional], keywords, scope)
         rule = "private_name" if name.startswith("_") else "tensor_method"
-        self.find(rule, scope.module, node, f"method {name}() is not allowed in host code; {COMPUTE_ADVICE}")
+        self.find(rule, scope.module, node, f"method {name}() is not allowed in host code; tensors have public methods")
         return ValueKind.TENSOR
+
+    def _call_own(self, node: ast.Call, name: str, positional: list[ValueKind], keywords: Keywords) -> ValueKind:
+        """A method of a class of the pass, or a function that a field holds."""
+        results = [ValueKind.SCALAR]
+        for function in self.methods.get(name, ()):
+            instance = [] if _is_static(function) else [ValueKind.SCALAR]
+            results.append(self._pass_starred(node, function, [*instance, *positional], keywords))
+        if not self.methods.get(name):
+            self._launch(node, None, positional, keywords)
+            return ValueKind.TENSOR
+        return max(results)
 
     def _is_type(self, node: ast.expr, scope: Scope) -> bool:
         if isinstance(node, ast.Tuple):
@@ -191,7 +311,26 @@ class Calls(Expressions):
             return self._is_type(node.left, scope) and self._is_type(node.right, scope)
         if isinstance(node, ast.Name) and scope.find(node.id) is None and node.id in names.TYPES:
             return True
-        return scope.module.dotted(node) in names.TYPES
+        return scope.module.dotted(node) in names.TYPES or self.own_class(node, scope) is not None
+
+
+def _spread(
+    function: ast.FunctionDef, positional: list[ValueKind], keywords: set[str | None], stars: list[int]
+) -> list[ValueKind]:
+    """Kinds by parameter where an argument is `*values`. A single one takes what parameters are left, those of
+    `tl.constexpr` aside; from there on nothing is surely a number."""
+    first = stars[0]
+    order = [a for a in (*function.args.posonlyargs, *function.args.args) if a.arg not in keywords]
+    left = sum(not is_constant(a) for a in order) - (len(positional) - 1)
+    if len(stars) > 1 or left < 0:
+        worst = max(positional[first:])
+        return positional[:first] + [worst.item() if worst.holds_tensors else ValueKind.EITHER] * len(order)
+    spread = [*positional[:first], *[positional[first].item()] * left, *positional[first + 1 :]]
+    return [kind if n < first else max(kind, ValueKind.EITHER) for n, kind in enumerate(spread)]
+
+
+def _is_static(function: ast.FunctionDef) -> bool:
+    return any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in function.decorator_list)
 
 
 def _prunes_early(node: ast.expr) -> bool:

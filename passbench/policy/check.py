@@ -2,19 +2,23 @@
 
 It is an allowlist over the syntax tree of every module that the pass directory can import; nothing is executed.
 
-Host code may launch kernels and handle metadata. Computation belongs into `@triton.jit` functions. `pattern` is only
-traced, so it may name every operation that a graph can hold.
+Host code may launch kernels, call operators that a graph can hold and that compute out of place, and handle metadata.
+`pattern` is only traced, so it may name every operation that a graph can hold.
 """
 
 from pathlib import Path
 
-from passbench.contract import NAMES_FILE, PassFiles, read_pass_dir
+from passbench.contract import NAMES_FILE, PACKAGE, PassFiles, read_pass_dir
 from passbench.policy import allowlists as names
+from passbench.policy.addresses import Addresses
 from passbench.policy.host import HostChecker
 from passbench.policy.kernels import check_device_function
 from passbench.policy.modules import Module, Report, check_siblings, parse
 from passbench.policy.patterns import check_pattern, check_replacement_args
 from passbench.result import Finding
+
+MAX_SOURCE = 2 << 20
+"""Characters of all modules of a pass."""
 
 
 def check_dir(directory: str | Path) -> list[Finding]:
@@ -31,11 +35,15 @@ def check_files(files: PassFiles) -> list[Finding]:
     for name in files.others:
         if Path(name).suffix in names.SUSPECT_FILES:
             report.add("binary_file", name, 0, "a pass is Python source with Triton kernels; remove this file")
+    if sum(map(len, files.modules.values())) > MAX_SOURCE:
+        report.add("size", NAMES_FILE, 0, f"the sources have more than {MAX_SOURCE} characters; write shorter code")
+        return report.sorted()
     modules: dict[str, Module] = {}
+    siblings = frozenset(name for name in files.modules if not _is_library(name))
     for name, text in files.modules.items():
-        if names.shadows_a_library(name):
+        if _is_library(name):
             report.add("module_name", f"{name}.py", 1, f"{name} is the name of a library; rename the file")
-        module = parse(name, text, frozenset(files.modules), report)
+        module = parse(name, text, siblings, report)
         if module is not None:
             modules[name] = module
     try:
@@ -45,14 +53,20 @@ def check_files(files: PassFiles) -> list[Finding]:
     return report.sorted()
 
 
+def _is_library(name: str) -> bool:
+    return name == PACKAGE or names.shadows_a_library(name)
+
+
 def _check_modules(modules: dict[str, Module], rules: tuple[str, ...], report: Report) -> None:
     for name, module in modules.items():
         check_siblings(module, modules, report)
         _check_special(module, name in rules, report)
-    HostChecker(modules, rules, report).check()
+    host = HostChecker(modules, rules, report)
+    host.check()
+    addresses = Addresses(modules, host.may_be_launched_with_tensor)
     for module in modules.values():
         for function in module.kernels.values():
-            check_device_function(module, function, modules, report)
+            check_device_function(module, function, modules, addresses, report)
 
 
 def _check_special(module: Module, is_rule: bool, report: Report) -> None:

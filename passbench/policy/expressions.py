@@ -3,9 +3,9 @@
 import ast
 
 from passbench.policy import allowlists as names
-from passbench.policy.bindings import COMPUTE_ADVICE, Bindings
-from passbench.policy.modules import is_builtin
-from passbench.policy.scopes import Scope, ValueKind, open_scope, parameters
+from passbench.policy import operators
+from passbench.policy.bindings import FIELDS, HOOK, Bindings
+from passbench.policy.scopes import COMPREHENSIONS, RETURN, Scope, ValueKind, parameters
 
 LOADING_ADVICE = "code from outside is not allowed; write the kernel in Triton"
 
@@ -19,6 +19,7 @@ class Expressions(Bindings):
 
     def kind(self, node: ast.expr, scope: Scope, *, hook: bool = False, bound: bool = False) -> ValueKind:
         """The kind of an expression. `hook`: a grid, or a hook of Triton; `bound`: it is assigned to a name."""
+        self.step()
         match node:
             case ast.Constant():
                 if node.value in names.LOADING_OPTIONS:
@@ -27,7 +28,7 @@ class Expressions(Bindings):
             case ast.Name():
                 return self._name(node, scope, hook)
             case ast.Attribute():
-                return self._attribute(node, scope)
+                return self._attribute(node, scope, hook)
             case ast.Call():
                 return self.call(node, scope)
             case ast.Subscript():
@@ -43,15 +44,18 @@ class Expressions(Bindings):
             case ast.Compare():
                 return self._compare(node, scope)
             case ast.BoolOp():
-                return max(self.kind(v, scope) for v in node.values)
+                found = [self.test(v, scope) for v in node.values[:-1]]
+                return max(*found, self.kind(node.values[-1], scope))
             case ast.IfExp():
-                self.kind(node.test, scope)
+                self.test(node.test, scope)
                 return max(self.kind(node.body, scope, hook=hook), self.kind(node.orelse, scope, hook=hook))
-            case ast.Tuple() | ast.List() | ast.Set():
+            case ast.Tuple() | ast.List():
                 return self.holder([self.kind(e, scope) for e in node.elts])
+            case ast.Set():
+                return self._keys([self.kind(e, scope) for e in node.elts], node, scope)
             case ast.Dict():
-                keys = [self.kind(k, scope) for k in node.keys if k is not None]
-                return self.holder([*keys, *(self.kind(v, scope, hook=hook) for v in node.values)])
+                keys = self._keys([self.kind(k, scope) for k in node.keys if k is not None], node, scope)
+                return self.holder([keys, *(self.kind(v, scope, hook=hook) for v in node.values)])
             case ast.Starred():
                 return self.kind(node.value, scope)
             case ast.JoinedStr():
@@ -59,80 +63,122 @@ class Expressions(Bindings):
                     self.kind(value, scope)
                 return ValueKind.SCALAR
             case ast.FormattedValue():
-                if self.kind(node.value, scope):
-                    message = "the values of a tensor are not for host code; name its shape or dtype"
-                    self.find("tensor_operator", scope.module, node, message)
+                if self.kind(node.value, scope).holds_tensors:
+                    self.read("the text of a tensor has its values; name its shape or dtype", scope, node)
                 if node.format_spec is not None:
                     self.kind(node.format_spec, scope)
                 return ValueKind.SCALAR
             case ast.NamedExpr():
                 kind = self.kind(node.value, scope)
-                self.assign(node.target, kind, scope, None)  # its value is known by another name too, maybe
+                self.assign(node.target, kind, scope.function, None)  # its value is known by another name too, maybe
                 return max(kind, self.kind(_loaded(node.target), scope))
             case ast.Lambda():
                 if hook:
                     self.mark_hook(node)
                 return self._lambda(node, scope, bound=bound)
-            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
-                self._generators(node.generators, scope)
-                return self.holder([self.kind(node.elt, scope)])
-            case ast.DictComp():
-                self._generators(node.generators, scope)
-                return self.holder([self.kind(node.key, scope), self.kind(node.value, scope)])
+        if isinstance(node, COMPREHENSIONS):
+            return self._comprehension(node, scope)
         self.find("expression", scope.module, node, f"{type(node).__name__} is not allowed in host code")
         return ValueKind.TENSOR
 
+    def test(self, node: ast.expr, scope: Scope) -> ValueKind:
+        """An expression whose truth decides something."""
+        kind = self.kind(node, scope)
+        if kind.is_tensor:
+            self.read("whether a tensor is true is one of its values", scope, node)
+        return kind
+
     def operate(self, node: ast.AST, sides: tuple[ValueKind, ...], op: ast.AST, scope: Scope) -> ValueKind:
         """An operator on values of these kinds."""
-        formats = isinstance(op, ast.Mod) and any(sides)  # "%s" % (x,)
-        if isinstance(op, ast.MatMult) or formats or (ValueKind.TENSOR in sides and not isinstance(op, ast.Not)):
-            message = f"an operator on tensors computes outside a kernel; {COMPUTE_ADVICE}"
-            self.find("tensor_operator", scope.module, node, message)
-        return ValueKind.HOLDER if ValueKind.HOLDER in sides else ValueKind.SCALAR
+        found = max(sides)
+        if isinstance(op, ast.Not):
+            if found.is_tensor:
+                self.read("whether a tensor is true is one of its values", scope, node)
+            return ValueKind.SCALAR
+        if scope.hook and found.is_tensor:
+            self.find("hook", scope.module, node, HOOK)
+        if isinstance(op, ast.Mod) and not sides[0].holds_tensors and found.holds_tensors:
+            text = isinstance(node, ast.BinOp) and isinstance(node.left, ast.Constant)
+            if found is ValueKind.HOLDER or (text and isinstance(node.left.value, str)):  # "%s" % (x,)
+                self.read("the text of a tensor has its values", scope, node)
+        return ValueKind.OWN if found.is_tensor else found
+
+    def _keys(self, kinds: list[ValueKind], node: ast.expr, scope: Scope) -> ValueKind:
+        if any(kind.holds_tensors for kind in kinds):
+            self.read("a tensor is no key: it stands for itself alone, not for its values", scope, node)
+        return self.holder(kinds)
 
     def _compare(self, node: ast.Compare, scope: Scope) -> ValueKind:
         sides = [self.kind(v, scope) for v in (node.left, *node.comparators)]
+        result = ValueKind.SCALAR
         for op, left, right in zip(node.ops, sides, sides[1:], strict=False):
-            looks_up = isinstance(op, ast.In | ast.NotIn) and not left and right is not ValueKind.TENSOR
-            if (left or right) and not looks_up and not isinstance(op, ast.Is | ast.IsNot):
-                message = f"comparing tensors computes outside a kernel; {COMPUTE_ADVICE}"
-                self.find("tensor_operator", scope.module, node, message)
-        return ValueKind.SCALAR
+            if isinstance(op, ast.Is | ast.IsNot):
+                continue
+            if isinstance(op, ast.In | ast.NotIn):
+                reads = left.holds_tensors or right.is_tensor
+            else:
+                tensor = left.is_tensor or right.is_tensor
+                reads = ValueKind.HOLDER in (left, right) or (tensor and len(node.ops) > 1)
+                result = ValueKind.OWN if tensor else result
+            if scope.hook and (left.is_tensor or right.is_tensor):
+                self.find("hook", scope.module, node, HOOK)
+            if reads:
+                self.read("whether tensors are equal, or ordered, is one of their values", scope, node)
+        return result
 
     def _lambda(self, node: ast.Lambda, scope: Scope, *, bound: bool) -> ValueKind:
-        inner = open_scope(scope.module, node, scope, hook=node in self.hooks)
+        inner = self.opened(node, scope, hook=node in self.hooks)
         for parameter in parameters(node):
             self.check_free(parameter.arg, node, scope)
         self.enter(node, scope, ValueKind.SCALAR if bound else ValueKind.TENSOR)
         self.kind(node.body, inner)
         return ValueKind.SCALAR
 
-    def _generators(self, generators: list[ast.comprehension], scope: Scope) -> None:
-        for generator in generators:
-            self.iterate(generator.target, generator.iter, scope)
+    def _comprehension(self, node: ast.expr, scope: Scope) -> ValueKind:
+        """Names that its loops bind are its own."""
+        inner = self.opened(node, scope, hook=scope.hook)
+        outside = scope
+        for generator in node.generators:
             for name in (n.id for n in ast.walk(generator.target) if isinstance(n, ast.Name)):
-                if is_builtin(name) or (scope.parent is not None and scope.parent.find(name) is not None):
-                    message = f"{name} means something else outside this expression; choose another name"
-                    self.find("rebinding", scope.module, generator.target, message)
+                self.check_free(name, generator.target, scope)
+            self.iterate(generator.target, generator.iter, outside, inner)
+            outside = inner
             for test in generator.ifs:
-                self.kind(test, scope)
+                self.test(test, inner)
+        if isinstance(node, ast.DictComp):
+            keys = self._keys([self.kind(node.key, inner)], node, scope)
+            return self.holder([keys, self.kind(node.value, inner)])
+        return self.holder([self.kind(node.elt, inner)])
 
     def _subscript(self, node: ast.Subscript, scope: Scope) -> ValueKind:
-        self.index(node, scope)
-        kind = self.kind(node.value, scope).item()
+        dotted = scope.module.dotted(node.value)
+        if dotted is not None and dotted.startswith(("typing.", "collections.abc.")):
+            return ValueKind.SCALAR  # a type, such as typing.Tuple[int, ...]
+        kind, by = self.index(node, scope)
         owner = scope.find(node.value.id) if isinstance(node.value, ast.Name) else None
         named = isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
-        if owner is not None and owner.hook and named:
+        if owner is not None and owner.hook and named and isinstance(owner.node, ast.FunctionDef | ast.Lambda):
             a = owner.node.args
             if node.value.id in {p.arg for p in (*a.posonlyargs, *a.args)[:2]}:
                 return self.launched(node.slice.value)
-        return kind
+        if kind is ValueKind.OWN and not by.holds_tensors:
+            return ValueKind.OWN  # a view of it
+        return kind.item()
 
-    def index(self, node: ast.Subscript, scope: Scope) -> None:
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        if self.kind(node.slice, scope) or any(isinstance(p, ast.List | ast.ListComp) for p in parts):
-            message = f"indexing with tensors or lists gathers outside a kernel; {COMPUTE_ADVICE}"
-            self.find("tensor_operator", scope.module, node, message)
+    def index(self, node: ast.Subscript, scope: Scope) -> tuple[ValueKind, ValueKind]:
+        """Check a subscript; the kinds of what is indexed and of the index."""
+        kind = self.kind(node.value, scope)
+        slices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        kinds = [self.kind(part, scope) for part in slices]
+        by = self.holder(kinds)
+        if by.holds_tensors and not kind.is_tensor and kind is not ValueKind.EITHER:
+            self.read("a tensor is no key of a list or dict", scope, node)
+        for part, found in zip(slices, kinds, strict=True):
+            if isinstance(part, ast.Slice) and found.is_tensor:
+                self.read("the bounds of a slice are numbers", scope, node)
+            elif isinstance(part, ast.Compare) and found.is_tensor:
+                self.read("how many elements a mask picks follows from values; write torch.where(…)", scope, node)
+        return kind, by
 
     def host_function(self, node: ast.expr, scope: Scope) -> ast.FunctionDef | None:
         """The host function of the pass that an expression names, here or in a sibling."""
@@ -144,6 +190,17 @@ class Expressions(Bindings):
         if isinstance(node, ast.Name):
             owner = scope.find(node.id)
             return owner.functions.get(node.id) if owner else None
+        return None
+
+    def own_class(self, node: ast.expr, scope: Scope) -> ast.ClassDef | None:
+        """The class of the pass that an expression names, here or in a sibling."""
+        dotted = scope.module.dotted(node)
+        place = scope.module.sibling_function(dotted) if dotted else None
+        if place is not None:
+            other = self.modules.get(place[0])
+            return other.classes.get(place[1]) if other else None
+        if isinstance(node, ast.Name) and scope.find(node.id) is self.scopes[scope.module.name]:
+            return scope.module.classes.get(node.id)
         return None
 
     def _name(self, node: ast.Name, scope: Scope, hook: bool) -> ValueKind:
@@ -163,7 +220,7 @@ class Expressions(Bindings):
                     self.find("lambda_as_value", scope.module, node, message)
             return self.kinds.get(owner.node, node.id)
         if node.id not in names.PLAIN_VALUES:
-            self.find("forbidden_name", scope.module, node, f"{node.id} may not be used as a value in a pass")
+            self.unknown(node.id, node, scope.module)
         return ValueKind.SCALAR
 
     def _hand_on(self, function: ast.FunctionDef, hook: bool, node: ast.expr, scope: Scope) -> ValueKind:
@@ -179,7 +236,7 @@ class Expressions(Bindings):
     def check_callable(self, function: ast.FunctionDef, node: ast.AST, scope: Scope) -> None:
         """`pattern` may hold any operation; nothing of the pass runs it."""
         if function in self.special:
-            message = f"{function.name} is for PassBench alone; {COMPUTE_ADVICE}"
+            message = f"{function.name} is for PassBench alone; call a function of your own"
             self.find("forbidden_call", scope.module, node, message)
 
     def _dotted(self, node: ast.expr, dotted: str, scope: Scope) -> ValueKind:
@@ -189,14 +246,17 @@ class Expressions(Bindings):
             self.check_sibling(place, node, scope)
             other = self.modules.get(place[0])
             return self.kinds.get(other.tree, place[1]) if other else ValueKind.SCALAR
-        if dotted in names.ALLOCATORS | names.SCALAR_CALLS | {names.LAUNCH}:
+        if dotted in names.HOST_VALUES or dotted.startswith(("typing.", "collections.abc.")):
+            return ValueKind.SCALAR
+        if dotted in names.ALLOCATORS | names.SCALAR_CALLS | names.COLLECTING_CALLS | {names.LAUNCH}:
             self.find("function_as_value", scope.module, node, f"call {dotted} where it is needed")
-            return ValueKind.SCALAR
-        if dotted in names.HOST_VALUES:
-            return ValueKind.SCALAR
-        if dotted in names.MODULES or dotted in scope.module.siblings:
+        elif dotted in names.MODULES or dotted in scope.module.siblings or names.may_import(dotted):
             message = f"{ast.unparse(node)} is a module; use its members by name and do not hand it on"
             self.find("module_as_value", scope.module, node, message)
+        elif dotted not in names.MATH and (stored := operators.stored_name(dotted)) is not None:
+            effects = operators.library_call(stored, [], {})
+            if effects.random or effects.reading or stored.endswith("_"):
+                self.not_allowed(node, dotted, scope)
         else:
             self.not_allowed(node, dotted, scope)
         return ValueKind.SCALAR
@@ -207,12 +267,19 @@ class Expressions(Bindings):
         if other is not None and place[1] in other.lambdas:
             message = f"{place[1]} is a lambda of another module; write a function with def"
             self.find("lambda_as_value", scope.module, node, message)
+        if other is not None and place[1] not in other.names | other.module.imports.keys():
+            self.find("forbidden_name", scope.module, node, f"{place[0]}.py has no {place[1]}")
 
     def not_allowed(self, node: ast.expr, dotted: str, scope: Scope) -> None:
-        message = f"{dotted} is not allowed in host code; {COMPUTE_ADVICE}; of torch only dtypes and allocators are"
+        if dotted.startswith("triton.language."):
+            message = f"{dotted} works inside of a @triton.jit kernel alone"
+        elif dotted.startswith("torch."):
+            message = f"{dotted} is not allowed in host code; call an operator that computes from its arguments alone"
+        else:
+            message = f"{dotted} is not allowed in host code; a call knows its own inputs and nothing else"
         self.find("forbidden_call", scope.module, node, message)
 
-    def _attribute(self, node: ast.Attribute, scope: Scope) -> ValueKind:
+    def _attribute(self, node: ast.Attribute, scope: Scope, hook: bool) -> ValueKind:
         dotted = scope.module.dotted(node)
         if dotted is not None:
             if any(part.startswith("_") for part in dotted.split(".")):
@@ -220,19 +287,38 @@ class Expressions(Bindings):
                 return ValueKind.SCALAR
             function = self.host_function(node, scope)
             if function is not None:
-                return self._hand_on(function, False, node, scope)
-            return self._dotted(node, dotted, scope)
-        base = self.kind(node.value, scope)
+                return self._hand_on(function, hook, node, scope)
+            if self.own_class(node.value, scope) is None:
+                return self._dotted(node, dotted, scope)
+        base = ValueKind.SCALAR if self.own_class(node.value, scope) is not None else self.kind(node.value, scope)
+        return self.member(node, base, scope)
+
+    def member(self, node: ast.Attribute, base: ValueKind, scope: Scope) -> ValueKind:
+        """An attribute of a value of this kind."""
+        own = self.kinds.get(FIELDS, node.attr)
+        if node.attr in self.fields:
+            for function in self.methods.get(node.attr, ()):  # a property, or a method that is handed on
+                if function not in self.escaped:
+                    self.escaped.add(function)
+                    self.kinds.changed = True
+                own = max(own, self.kinds.get(function, RETURN))
+            return own
         if node.attr.startswith("_"):
             self.find("private_name", scope.module, node, f"{node.attr} is private; a pass uses public names")
         elif node.attr in names.VIEW_ATTRIBUTES:
             return base
         elif node.attr in names.CONFIG_ATTRIBUTES:
             return ValueKind.SCALAR
-        elif node.attr not in names.TENSOR_ATTRIBUTES and (base or node.attr not in names.SCALAR_ATTRIBUTES):
+        elif node.attr not in names.TENSOR_ATTRIBUTES and (
+            base.holds_tensors or node.attr not in names.SCALAR_ATTRIBUTES
+        ):
             message = f"attribute {node.attr} is not allowed in host code; use shape, stride(), dtype and the like"
             self.find("forbidden_attribute", scope.module, node, message)
         return ValueKind.SCALAR
+
+    fields: frozenset[str]
+    """Names of fields and methods of the classes of the pass; see `passbench.policy.classes`."""
+    methods: dict[str, list[ast.FunctionDef]]
 
 
 def _loaded(target: ast.Name) -> ast.Name:

@@ -1,18 +1,23 @@
-"""The static policy on host code: wrappers, helpers, module level, grid functions and Triton's host hooks.
+"""The static policy on host code: wrappers, helpers, classes, module level, grid functions and Triton's host hooks.
 
-Host code may not compute on tensors. Which expressions may be tensors is worked out over all modules of the pass: a
-variable has one kind, the largest of what is assigned to it, and kinds flow through calls until nothing changes.
+Host code may compute with torch's operators, but not read what is in a tensor nor write to what it has not made. Which
+expressions may be tensors is worked out over all modules of the pass: a variable has one kind, the largest of what is
+assigned to it, and kinds flow through calls until nothing changes.
 """
 
 import ast
 
+from passbench.contract import NAMES_FILE
 from passbench.policy import allowlists as names
+from passbench.policy.addresses import base_parameters, is_constant
+from passbench.policy.bindings import FIELDS, WRITE_ADVICE, TooLong, check_builtin_names
 from passbench.policy.calls import Calls
-from passbench.policy.modules import Module, Report, is_builtin
-from passbench.policy.scopes import RETURN, Scope, ValueKind, open_scope, parameters
+from passbench.policy.classes import check_class, members
+from passbench.policy.modules import Module, Report
+from passbench.policy.parameters import parameter_kinds
+from passbench.policy.scopes import RETURN, Scope, ValueKind, parameters
 
 _RULE_FUNCTIONS = ("pattern", "replacement_args", "replacement_func")
-_MODULE_STATEMENTS = (ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom)
 _ANNOTATION_PARTS = (
     ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.Tuple, ast.List, ast.BinOp, ast.BitOr, ast.Load,
 )  # fmt: skip
@@ -28,10 +33,31 @@ class HostChecker(Calls):
         super().__init__(modules)
         self._rules, self._target = rules, report
         found = (modules[rule].functions for rule in rules if rule in modules)
+        self.fields, self.methods = members(modules)
         self.special = {functions[n] for functions in found for n in _RULE_FUNCTIONS if n in functions}
 
     def check(self) -> None:
         """Report every breach, once the kinds of all variables are known."""
+        try:
+            self._follow()
+        except TooLong:
+            self._target.add("size", NAMES_FILE, 0, "the pass takes too many steps to follow; write shorter code")
+            return
+        for module in self.modules.values():
+            check_builtin_names(module, self._target)
+            for own in module.classes.values():
+                check_class(module, own, self._target)
+
+    def may_be_launched_with_tensor(self, kernel: ast.FunctionDef, parameter: str) -> bool:
+        """Whether a parameter of a kernel is an address, as far as host code and the kernel tell."""
+        if any(p.arg == parameter and is_constant(p) for p in parameters(kernel)):
+            return False
+        kind = max(self.kinds.get(kernel, parameter), self.launched(parameter))
+        if kind is ValueKind.EITHER:
+            return parameter in base_parameters(self.modules, self.kernel_homes[kernel], kernel, self.bases)
+        return kind.holds_tensors
+
+    def _follow(self) -> None:
         self._wrapper_parameters()
         rounds = 0
         self.kinds.changed = True
@@ -67,8 +93,7 @@ class HostChecker(Calls):
                 continue
             value = arguments.body[-1].value
             items = value.elts if isinstance(value, ast.Tuple | ast.List) else []
-            kinds = [ValueKind.TENSOR if _names_anything(item, module) else ValueKind.SCALAR for item in items]
-            self.pass_arguments(found, kinds, {})
+            self.pass_arguments(found, parameter_kinds(self, module, found, items), {})
 
     def _returned(self, module: Module) -> ast.FunctionDef | None:
         function = module.functions.get("replacement_func")
@@ -87,17 +112,55 @@ class HostChecker(Calls):
             self.find("replacement_func", module, function, f"replacement_func only returns a function; {advice}")
 
     def _module_statement(self, statement: ast.stmt, scope: Scope) -> None:
-        if isinstance(statement, ast.FunctionDef):
-            self._function(statement, scope)
-        elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.Import | ast.ImportFrom) or _is_docstring(
-            statement
+        if isinstance(statement, ast.ClassDef):
+            self._class(statement, scope)
+        elif isinstance(statement, ast.Expr) and (
+            self._wraps(statement.value, scope) or extends_path(statement.value, scope.module)
         ):
-            self._statement(statement, scope)
-        elif isinstance(statement, ast.Expr) and self._wraps(statement.value, scope):
             return
-        else:
-            message = "a pass's module holds imports, constants and functions; do the rest in the wrapper"
+        elif isinstance(statement, ast.If) and tests_path(statement.test, scope.module):
+            for inner in statement.body:
+                self._module_statement(inner, scope)
+        elif isinstance(statement, ast.While | ast.With | ast.Return | ast.Raise):
+            message = "a pass's module holds imports, constants, functions and classes; do the rest in the wrapper"
             self.find("module_statement", scope.module, statement, message)
+        else:
+            self._statement(statement, scope)
+
+    def _class(self, own: ast.ClassDef, scope: Scope) -> None:
+        """Fields and methods; what may be in a class at all is checked once, by `check_class`."""
+        self.check_free(own.name, own, scope)
+        for decorator in own.decorator_list:
+            if isinstance(decorator, ast.Call):
+                for value in (*decorator.args, *(k.value for k in decorator.keywords)):
+                    self.kind(value, scope)
+        for statement in own.body:
+            if isinstance(statement, ast.FunctionDef):
+                self._method(statement, scope)
+            elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+                kind = self.kind(statement.value, scope)
+                for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+                    if isinstance(target, ast.Name):
+                        self.kinds.join(FIELDS, target.id, kind)
+                    else:
+                        self.find("module_statement", scope.module, statement, "a class binds plain names")
+            if isinstance(statement, ast.AnnAssign):
+                self._annotation(statement.annotation, scope)
+
+    def _method(self, node: ast.FunctionDef, scope: Scope) -> None:
+        decorators = set()
+        for decorator in node.decorator_list:
+            dotted = scope.module.dotted(decorator) or ast.unparse(decorator)
+            decorators.add(dotted)
+            if dotted not in names.METHOD_DECORATORS or scope.find(dotted) is not None:
+                self.find("decorator", scope.module, node, f"decorator {dotted} is not allowed on a method")
+        self._signature(node, scope)
+        first = [*node.args.posonlyargs, *node.args.args][:1]
+        plain = first and not decorators & {"staticmethod", "classmethod"}
+        inner = self.opened(node, scope, self_name=first[0].arg if plain else None)
+        self.enter(node, scope, ValueKind.TENSOR if node in self.escaped else ValueKind.SCALAR)
+        self._clashes(inner)
+        self._block(node.body, inner)
 
     def _wraps(self, value: ast.expr, scope: Scope) -> bool:
         """`torch.fx.wrap(f)` or `torch.fx.wrap("f")` as a statement."""
@@ -111,14 +174,16 @@ class HostChecker(Calls):
     def _function(self, node: ast.FunctionDef, scope: Scope) -> None:
         kernel = scope.module.kernels.get(node.name) is node
         for decorator in node.decorator_list:
-            self._decorator(decorator, scope, kernel)
+            self._decorator(decorator, node, scope, kernel)
         self._signature(node, scope)
         if kernel:
             return
         if scope.hook:
             self.find("statement", scope.module, node, "a grid or hook of Triton defines no functions")
-        inner = open_scope(scope.module, node, scope, hook=node in self.hooks)
+        inner = self.opened(node, scope, hook=node in self.hooks)
         self.enter(node, scope, ValueKind.TENSOR if node in self.escaped else ValueKind.SCALAR)
+        if node in self.cached:
+            self.check_cached(node, scope.module)
         self._clashes(inner)
         self._block(node.body, inner)
 
@@ -135,18 +200,20 @@ class HostChecker(Calls):
             self._annotation(annotation, scope)
         for name in (node.name, *(p.arg for p in parameters(node))):
             self.check_free(name, node, scope)
-        if is_builtin(node.name) or getattr(node, "type_params", None):
-            self.find("rebinding", scope.module, node, f"{node.name}: choose a name that is no built-in, untyped")
+        if getattr(node, "type_params", None):
+            self.find("annotation", scope.module, node, f"{node.name}: a function of a pass has no type parameters")
 
-    def _decorator(self, node: ast.expr, scope: Scope, kernel: bool) -> None:
+    def _decorator(self, node: ast.expr, function: ast.FunctionDef, scope: Scope, kernel: bool) -> None:
         target = node.func if isinstance(node, ast.Call) else node
         dotted = scope.module.dotted(target)
-        allowed = {names.JIT, *names.KERNEL_DECORATORS} if kernel else {names.WRAP}
+        allowed = {names.JIT, *names.KERNEL_DECORATORS} if kernel else names.HOST_DECORATORS
         if dotted not in allowed:
-            message = f"decorator {ast.unparse(target)} is not allowed; use torch.fx.wrap, or triton.jit on kernels"
-            self.find("decorator", scope.module, node, message)
-        elif isinstance(node, ast.Call):
-            self.decorator_arguments(node, dotted, scope)
+            advice = "torch.fx.wrap and functools.lru_cache on functions, triton.jit on kernels"
+            self.find("decorator", scope.module, node, f"decorator {ast.unparse(target)} is not allowed; use {advice}")
+        elif dotted in names.CACHES:
+            self.cached.add(function)
+        if isinstance(node, ast.Call):
+            self.decorator_arguments(node, dotted or "", scope)
 
     def _annotation(self, node: ast.expr | None, scope: Scope) -> None:
         if node is None:
@@ -179,12 +246,16 @@ class HostChecker(Calls):
             case ast.AugAssign():
                 before, added = self.kind(_load(node.target), scope), self.kind(node.value, scope)
                 after = self.operate(node, (before, added), node.op, scope)
-                self.put_into(node.target, added, scope)  # `+=` changes a list in place
+                if before is ValueKind.TENSOR:
+                    message = f"{ast.unparse(node)} writes into {ast.unparse(node.target)}; {WRITE_ADVICE}"
+                    self.find("in_place", scope.module, node, message)
+                elif not before.is_tensor:
+                    self.put_into(node.target, added, scope)  # `+=` changes a list in place
                 self.assign(node.target, after, scope, _SAME)
             case ast.Expr():
                 self.kind(node.value, scope)
             case ast.If() | ast.While():
-                self.kind(node.test, scope)
+                self.test(node.test, scope)
                 self._block(node.body, scope)
                 self._block(node.orelse, scope)
             case ast.For():
@@ -198,16 +269,32 @@ class HostChecker(Calls):
                         self.find("statement", scope.module, node, "leave out `as`; the context has no value to use")
                 self._block(node.body, scope)
             case ast.Assert():
-                for part in filter(None, (node.test, node.msg)):
-                    self.kind(part, scope)
+                self.test(node.test, scope)
+                if node.msg is not None:
+                    self.kind(node.msg, scope)
             case ast.Raise():
                 for part in filter(None, (node.exc, node.cause)):
                     self.kind(part, scope)
+            case ast.Try():
+                self._try(node, scope)
             case ast.Pass() | ast.Break() | ast.Continue() | ast.Global() | ast.Import() | ast.ImportFrom():
                 pass
             case _:
                 message = f"{type(node).__name__} is not allowed in a pass; write plain functions"
                 self.find("statement", scope.module, node, message)
+
+    def _try(self, node: ast.Try, scope: Scope) -> None:
+        """Errors are caught by their names: what ends the process ends it."""
+        self._block(node.body, scope)
+        for handler in node.handlers:
+            kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+            if not all(isinstance(k, ast.Name) and k.id in names.PLAIN_VALUES for k in kinds):
+                self.find("statement", scope.module, handler, "catch Exception, or an error that you name")
+            if handler.name:
+                self.check_free(handler.name, handler, scope)
+            self._block(handler.body, scope)
+        self._block(node.orelse, scope)
+        self._block(node.finalbody, scope)
 
 
 _SAME = ast.Constant(None)  # `x += y` gives x no other's value
@@ -223,8 +310,43 @@ def _is_docstring(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def _names_anything(node: ast.expr, module: Module) -> bool:
-    return any(isinstance(n, ast.Name) and n.id not in module.imports for n in ast.walk(node))
+_PATH_PARTS = frozenset(
+    """os.path.dirname os.path.abspath os.path.realpath os.path.join pathlib.Path sys.path.insert sys.path.append
+    sys.path""".split()
+)
+
+
+def extends_path(node: ast.expr, module: Module) -> bool:
+    """`sys.path.insert(0, os.path.dirname(__file__))` and its kin, which makes siblings importable and no more."""
+    if not isinstance(node, ast.Call) or module.dotted(node.func) not in ("sys.path.insert", "sys.path.append"):
+        return False
+    return not node.keywords and all(_is_own_place(a, module) for a in node.args)
+
+
+def tests_path(node: ast.expr, module: Module) -> bool:
+    """`DIRECTORY not in sys.path`."""
+    return (
+        isinstance(node, ast.Compare)
+        and isinstance(node.ops[0], ast.NotIn)
+        and len(node.ops) == 1
+        and module.dotted(node.comparators[0]) == "sys.path"
+        and _is_own_place(node.left, module)
+    )
+
+
+def _is_own_place(node: ast.expr, module: Module) -> bool:
+    """An expression of `__file__` for the pass's own directory or one above it, or a whole number."""
+    if isinstance(node, ast.Constant):
+        return node.value in ("..", ".") or type(node.value) is int
+    if isinstance(node, ast.Name):
+        return node.id == "__file__"
+    if isinstance(node, ast.Attribute):
+        return node.attr in ("parent", "resolve") and _is_own_place(node.value, module)
+    if not isinstance(node, ast.Call) or node.keywords:
+        return False
+    text = isinstance(node.func, ast.Name) and node.func.id == "str" and "str" not in module.globals
+    known = text or module.dotted(node.func) in _PATH_PARTS or _is_own_place(node.func, module)
+    return known and all(_is_own_place(a, module) for a in node.args)
 
 
 def _load(target: ast.expr) -> ast.expr:

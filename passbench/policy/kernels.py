@@ -3,40 +3,73 @@
 import ast
 
 from passbench.policy import allowlists as names
+from passbench.policy.addresses import Addresses
 from passbench.policy.modules import Module, Report, is_builtin
-from passbench.policy.scopes import parameters
+from passbench.policy.scopes import own_nodes, parameters
 
 _BANNED = (
     ast.Import, ast.ImportFrom, ast.ClassDef, ast.Try, ast.TryStar, ast.Global, ast.Nonlocal, ast.Lambda, ast.Delete,
-    ast.AsyncFunctionDef, ast.Await, ast.Yield, ast.YieldFrom, ast.Raise,
+    ast.AsyncFunctionDef, ast.Await, ast.Yield, ast.YieldFrom, ast.Raise, ast.Match, ast.NamedExpr,
 )  # fmt: skip
+_ALIASES = {"tl": "triton.language as tl", "libdevice": "triton.language.extra.libdevice as libdevice"}
 
 
 def check_device_function(
-    module: Module, function: ast.FunctionDef, modules: dict[str, Module], report: Report
+    module: Module, function: ast.FunctionDef, modules: dict[str, Module], addresses: Addresses, report: Report
 ) -> None:
-    """What a kernel names exists on the device: `tl`, libdevice, its own names, constants and kernels of the pass."""
-    local = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    local |= {n.arg for n in ast.walk(function) if isinstance(n, ast.arg)}
-    local |= {n.name for n in ast.walk(function) if isinstance(n, ast.FunctionDef)}
+    """What a kernel names exists on the device: `tl`, libdevice, its own names, constants and kernels of the pass; and
+    it makes no address of a number, nor a number of an address."""
+    nodes = [n for statement in function.body for n in ast.walk(statement)]
+    stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    local = stored | {a.arg for a in parameters(function)} | {n.arg for n in nodes if isinstance(n, ast.arg)}
+    local |= {n.name for n in nodes if isinstance(n, ast.FunctionDef)}
     for name in local & module.imports.keys():
         report.at("rebinding", module, function, f"{name} is an import; choose another name")
+    _check_builtins(module, function, local, report)
+    waiting: list[ast.AST] = list(function.body)[::-1]
+    while waiting:
+        node = waiting.pop()
+        if _check(module, node, local, modules, report):
+            waiting.extend(list(ast.iter_child_nodes(node))[::-1])
+    addresses.check(module, function, report)
+
+
+def _check_builtins(module: Module, function: ast.FunctionDef, local: set[str], report: Report) -> None:
+    """A variable called like a built-in is bound at the top of the kernel before it is mentioned: until then Triton
+    would find the built-in."""
     own = {a.arg for a in parameters(function)}
-    for name in local - own - names.DEVICE_BUILTINS:
-        if is_builtin(name):  # where it is not assigned, it is the built-in
-            report.at("rebinding", module, function, f"{name} is a built-in; choose another name")
+    left = {name for name in local - own - names.DEVICE_BUILTINS if is_builtin(name)}
     for statement in function.body:
-        _check(module, statement, local, modules, report)
+        if not left:
+            return
+        bound: set[str] = set()
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            bound = {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+        elif isinstance(statement, ast.For):
+            pass  # may run no time at all
+        mentioned = {n.id for n in own_nodes(ast.Module([statement], [])) if isinstance(n, ast.Name)}
+        loaded = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        for name in sorted(left):
+            early = name in loaded or (name in mentioned and name not in bound)
+            hidden = any(
+                isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(statement)
+            )
+            if early or (hidden and name not in bound):
+                message = f"{name} is a built-in where it is not bound yet; choose another name"
+                report.at("rebinding", module, statement, message)
+        left -= bound | loaded
 
 
-def _check(module: Module, node: ast.AST, local: set[str], modules: dict[str, Module], report: Report) -> None:
+def _check(module: Module, node: ast.AST, local: set[str], modules: dict[str, Module], report: Report) -> bool:
+    """Check one node; whether what is below it is to be looked at too."""
     if isinstance(node, _BANNED):
         report.at("kernel", module, node, f"{type(node).__name__} is no part of a Triton kernel")
     if isinstance(node, ast.Attribute | ast.Name):
         dotted = module.dotted(node)
         if dotted is not None:
             _check_dotted(module, node, dotted, modules, report)
-            return
+            return False
     if isinstance(node, ast.Attribute):
         if node.attr.startswith("_"):
             report.at("private_name", module, node, f"{node.attr} is private; use Triton's language")
@@ -46,10 +79,22 @@ def _check(module: Module, node: ast.AST, local: set[str], modules: dict[str, Mo
             report.at("attribute_assignment", module, node, "a kernel assigns to its own names only")
     elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         known = local | module.globals | names.DEVICE_BUILTINS
-        if node.id not in known or node.id in module.functions:
-            report.at("forbidden_name", module, node, f"{node.id} does not exist in a kernel; use tl and constants")
-    for child in ast.iter_child_nodes(node):
-        _check(module, child, local, modules, report)
+        if node.id in module.functions:
+            message = f"{node.id} is host code; decorate it with @triton.jit to call it in a kernel"
+            report.at("forbidden_name", module, node, message)
+        elif node.id not in known:
+            report.at("forbidden_name", module, node, _unknown(node.id))
+        elif node.id in module.globals - local and is_builtin(node.id) and node.id not in names.DEVICE_BUILTINS:
+            report.at("rebinding", module, node, f"{node.id} is a built-in; choose another name")
+    return True
+
+
+def _unknown(name: str) -> str:
+    if name in _ALIASES:
+        return f"{name} is not imported; write `import {_ALIASES[name]}` at the top"
+    if is_builtin(name):
+        return f"the built-in {name} does not exist in a kernel; use tl and constants"
+    return f"{name} is not a parameter, a variable or a tl.constexpr of the module"
 
 
 def _check_dotted(module: Module, node: ast.expr, dotted: str, modules: dict[str, Module], report: Report) -> None:

@@ -1,4 +1,4 @@
-"""A module of a pass as the static policy sees it: its syntax tree, imports and functions."""
+"""A module of a pass as the static policy sees it: its syntax tree, imports, functions and classes."""
 
 import ast
 import builtins
@@ -6,6 +6,7 @@ import io
 import tokenize
 from dataclasses import dataclass, field
 
+from passbench.contract import PACKAGE
 from passbench.policy import allowlists as names
 from passbench.result import Finding
 
@@ -39,6 +40,7 @@ class Module:
     imports: dict[str, str] = field(default_factory=dict)
     functions: dict[str, ast.FunctionDef] = field(default_factory=dict)
     kernels: dict[str, ast.FunctionDef] = field(default_factory=dict)
+    classes: dict[str, ast.ClassDef] = field(default_factory=dict)
     globals: set[str] = field(default_factory=set)
 
     @property
@@ -46,14 +48,15 @@ class Module:
         return f"{self.name}.py"
 
     def dotted(self, node: ast.expr) -> str | None:
-        """What a name or attribute chain stands for if it starts at an import: `tl.load` → "triton.language.load"."""
+        """What a name or attribute chain stands for if it starts at an import: `tl.load` → "triton.language.load"; a
+        sibling's goes by its bare name, however it was imported: `pass_dir.helper.f` → "helper.f"."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
             node = node.value
         if not isinstance(node, ast.Name) or node.id not in self.imports:
             return None
-        return ".".join([self.imports[node.id], *reversed(parts)])
+        return ".".join([self.imports[node.id], *reversed(parts)]).removeprefix(f"{PACKAGE}.")
 
     def sibling_function(self, dotted: str) -> tuple[str, str] | None:
         """Module and name if `dotted` is something in a sibling: "helper.kernel" → ("helper", "kernel")."""
@@ -62,7 +65,11 @@ class Module:
 
 
 def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Module | None:
-    """Parse a module and collect its names; checks imports wherever they are. None if it is not Python."""
+    """Parse a module and collect its names; checks imports wherever they are. None if it is not Python.
+
+    A block under `if __name__ == "__main__":` is left out: the module of a pass is imported, never run. A function
+    that calls Triton's language without `@triton.jit` counts as a kernel, with one finding that says so.
+    """
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(text.encode("utf-8")).readline)
         tree = ast.parse(text, f"{name}.py")
@@ -71,10 +78,9 @@ def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Mod
         return None
     if not encoding.startswith("utf-8"):  # Python would read another text than this policy
         report.add("encoding", f"{name}.py", 1, f"a pass is UTF-8; remove the declaration of {encoding}")
+    tree.body = [s for s in tree.body if not _runs_as_a_script(s)]
     module = Module(name, tree, siblings)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom) and node not in tree.body:
-            report.at("import", module, node, "import at the top of the module, not inside a function")
         if isinstance(node, ast.Import):
             _import(module, node, report)
         elif isinstance(node, ast.ImportFrom):
@@ -82,8 +88,14 @@ def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Mod
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef):
             is_kernel = any(_decorates(module, d, names.JIT) for d in statement.decorator_list)
+            if not is_kernel and (call := _device_call(module, statement)) is not None:
+                is_kernel = True
+                message = f"{statement.name} calls {call}, so it is a kernel; write @triton.jit above it"
+                report.at("missing_jit", module, statement, message)
             (module.kernels if is_kernel else module.functions)[statement.name] = statement
             module.globals.add(statement.name)
+        elif isinstance(statement, ast.ClassDef):
+            module.classes[statement.name] = statement
     return module
 
 
@@ -103,39 +115,76 @@ def is_builtin(name: str) -> bool:
     return hasattr(builtins, name)
 
 
+def _runs_as_a_script(node: ast.stmt) -> bool:
+    """Whether a statement is `if __name__ == "__main__":` without an else."""
+    test = node.test if isinstance(node, ast.If) and not node.orelse else None
+    return (
+        isinstance(test, ast.Compare)
+        and isinstance(test.left, ast.Name)
+        and test.left.id == "__name__"
+        and len(test.ops) == 1
+        and isinstance(test.ops[0], ast.Eq)
+        and isinstance(test.comparators[0], ast.Constant)
+        and test.comparators[0].value == "__main__"
+    )
+
+
+def _device_call(module: Module, function: ast.FunctionDef) -> str | None:
+    """A call in a function that only a kernel can make, as written."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and module.dotted(node.func) in names.DEVICE_ONLY:
+            return ast.unparse(node.func)
+    return None
+
+
 def _decorates(module: Module, decorator: ast.expr, name: str) -> bool:
     target = decorator.func if isinstance(decorator, ast.Call) else decorator
     return module.dotted(target) == name
 
 
 def _bind(module: Module, local: str, stands_for: str, node: ast.stmt, report: Report) -> None:
+    """An import inside a function binds its name for the whole module: nothing else in it may have that name."""
     if is_builtin(local):
         report.at("rebinding", module, node, f"{local} is a built-in; import {stands_for} under another name")
     if module.imports.setdefault(local, stands_for) != stands_for:
-        report.at("rebinding", module, node, f"{local} is imported twice as different things; use another name")
+        same = {module.imports[local], stands_for} <= names.LIBDEVICES
+        if not same:
+            report.at("rebinding", module, node, f"{local} is imported twice as different things; use another name")
 
 
 def _import(module: Module, node: ast.Import, report: Report) -> None:
     for alias in node.names:
-        if alias.name in module.siblings or alias.name in names.MODULES:
-            stands_for = alias.name if alias.asname else alias.name.partition(".")[0]
-            _bind(module, alias.asname or stands_for, stands_for, node, report)
+        name = alias.name
+        sibling = name.removeprefix(f"{PACKAGE}.")
+        if name == PACKAGE or sibling in module.siblings:
+            stands_for = sibling if alias.asname else name.partition(".")[0]
+        elif names.may_import(name):
+            stands_for = name if alias.asname else name.partition(".")[0]
         else:
-            report.at("import", module, node, _import_advice(alias.name))
+            report.at("import", module, node, _import_advice(name))
+            continue
+        _bind(module, alias.asname or stands_for, stands_for, node, report)
 
 
 def _import_from(module: Module, node: ast.ImportFrom, report: Report) -> None:
     source = node.module or ""
     if source == "__future__" and not node.level:
         return
-    if node.level:
-        report.at("import", module, node, "relative imports do not work in a pass; import the sibling by its name")
+    own = node.level == 1 or (not node.level and source.partition(".")[0] == PACKAGE)
+    if node.level > 1:
+        report.at("import", module, node, "a pass is one directory; write `from .NAME import …`")
         return
+    if own:
+        source = source if node.level else source.partition(".")[2]
     for alias in node.names:
-        full = f"{source}.{alias.name}"
+        full = f"{source}.{alias.name}" if source else alias.name
+        known = full in module.siblings if own and not source else source in module.siblings
         if alias.name == "*":
-            report.at("import", module, node, f"import the names that you need from {source}, not *")
-        elif source not in module.siblings and source not in names.MODULES and full not in names.MODULES:
+            report.at("import", module, node, f"import the names that you need from {source or PACKAGE}, not *")
+        elif own and not known:
+            missing = (source or alias.name).partition(".")[0]
+            report.at("import", module, node, f"there is no {missing}.py in this pass")
+        elif not known and not names.may_import(source) and full not in names.MODULES:
             report.at("import", module, node, _import_advice(source))
         elif alias.name.startswith("_"):
             report.at("private_name", module, node, f"{full} is private; use what the module offers")
@@ -145,6 +194,6 @@ def _import_from(module: Module, node: ast.ImportFrom, report: Report) -> None:
 
 def _import_advice(name: str) -> str:
     return (
-        f"{name} may not be imported; a pass may import torch, triton, triton.language, libdevice, math, "
-        "passbench.launch and the modules of its own directory"
+        f"{name} may not be imported; a pass may import torch, triton, triton.language, libdevice, passbench.launch, "
+        "the modules of its own directory and harmless standard library such as math, functools and dataclasses"
     )

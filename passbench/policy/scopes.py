@@ -7,31 +7,45 @@ from enum import IntEnum
 
 from passbench.policy.modules import Module
 
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
 
 class ValueKind(IntEnum):
     """What an expression can be; ordered, so that `max` joins."""
 
     SCALAR = 0  # no tensor, and none inside
-    HOLDER = 1  # a container that may hold tensors
-    TENSOR = 2
+    EITHER = 1  # a parameter of a replacement of which nothing says whether it is a number or a tensor
+    HOLDER = 2  # a container that may hold tensors
+    OWN = 3  # a tensor whose memory the pass has made in this function
+    TENSOR = 4
 
     def item(self) -> "ValueKind":
         """What comes out of it by subscript or iteration."""
-        return ValueKind.TENSOR if self else ValueKind.SCALAR
+        return ValueKind.TENSOR if self.holds_tensors else self
+
+    @property
+    def is_tensor(self) -> bool:
+        return self >= ValueKind.OWN
+
+    @property
+    def holds_tensors(self) -> bool:
+        """A tensor, or something with tensors inside."""
+        return self >= ValueKind.HOLDER
 
 
 class Kinds:
     """The kind of every variable, parameter and function result; they only grow."""
 
     def __init__(self) -> None:
-        self._kinds: dict[tuple[ast.AST, str], ValueKind] = {}
+        self._kinds: dict[tuple[object, str | int], ValueKind] = {}
         self.changed = False
 
-    def get(self, scope: ast.AST, name: str) -> ValueKind:
+    def get(self, scope: object, name: str | int) -> ValueKind:
         """What is known so far; SCALAR for what is never assigned."""
         return self._kinds.get((scope, name), ValueKind.SCALAR)
 
-    def join(self, scope: ast.AST, name: str, kind: ValueKind) -> None:
+    def join(self, scope: object, name: str | int, kind: ValueKind) -> None:
         """Take in one more value."""
         if kind > self._kinds.get((scope, name), ValueKind.SCALAR):
             self._kinds[scope, name] = kind
@@ -44,17 +58,19 @@ RETURN = "return"
 
 @dataclass
 class Scope:
-    """A module, function or lambda. `functions`: host functions defined in it; `lambdas`: variables that are one;
-    `clashes`: functions whose name is bound twice. `hook`: Triton calls it."""
+    """A module, function, lambda or comprehension. `functions`: host functions defined in it; `lambdas`: variables that
+    are one; `clashes`: functions whose name is bound twice. `hook`: Triton calls it; `self_name`: the parameter that
+    is the instance, in a method of a class of the pass."""
 
     module: Module
-    node: ast.Module | ast.FunctionDef | ast.Lambda
+    node: ast.Module | ast.FunctionDef | ast.Lambda | Comprehension
     parent: "Scope | None" = None
     names: set[str] = field(default_factory=set)
     functions: dict[str, ast.FunctionDef] = field(default_factory=dict)
     lambdas: dict[str, list[ast.Lambda]] = field(default_factory=dict)
     clashes: list[ast.FunctionDef] = field(default_factory=list)
     hook: bool = False
+    self_name: str | None = None
 
     def find(self, name: str) -> "Scope | None":
         """The scope that a name belongs to, None if it is no variable of the module."""
@@ -65,34 +81,54 @@ class Scope:
             scope = scope.parent
         return None
 
+    @property
+    def function(self) -> "Scope":
+        """The scope of the innermost function or module around."""
+        scope = self
+        while isinstance(scope.node, COMPREHENSIONS):
+            scope = scope.parent
+        return scope
+
 
 def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Nodes that run in the scope of `node`: of functions and lambdas within, their decorators and defaults alone."""
-    for child in node.body if isinstance(node, ast.FunctionDef) else ast.iter_child_nodes(node):
+    """Nodes that run in the scope of `node`: of functions and lambdas within, their decorators and defaults alone; of
+    comprehensions, all but what the loops bind."""
+    waiting = list(node.body if isinstance(node, ast.FunctionDef) else ast.iter_child_nodes(node))[::-1]
+    while waiting:
+        child = waiting.pop()
         yield child
         if isinstance(child, ast.FunctionDef | ast.Lambda | ast.AsyncFunctionDef):
             outer = [*child.args.defaults, *(d for d in child.args.kw_defaults if d is not None)]
-            for part in [*outer, *getattr(child, "decorator_list", [])]:
-                yield part
-                yield from own_nodes(part)
+            waiting.extend([*outer, *getattr(child, "decorator_list", [])][::-1])
+        elif isinstance(child, ast.comprehension):
+            waiting.extend([child.iter, *child.ifs][::-1])
         elif not isinstance(child, ast.ClassDef):
-            yield from own_nodes(child)
+            waiting.extend(list(ast.iter_child_nodes(child))[::-1])
 
 
 def open_scope(
-    module: Module, node: ast.Module | ast.FunctionDef | ast.Lambda, parent: Scope | None, *, hook: bool = False
+    module: Module,
+    node: ast.Module | ast.FunctionDef | ast.Lambda | Comprehension,
+    parent: Scope | None,
+    *,
+    hook: bool = False,
 ) -> Scope:
-    """The scope of a module, function or lambda with the names that it binds."""
+    """The scope of a module, function, lambda or comprehension with the names that it binds."""
     scope = Scope(module, node, parent, hook=hook)
+    if isinstance(node, COMPREHENSIONS):
+        targets = [n for g in node.generators for n in ast.walk(g.target)]
+        scope.names |= {n.id for n in targets if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        return scope
     shared: set[str] = set()
-    if not isinstance(node, ast.Module):
-        scope.names |= {a.arg for a in parameters(node)}
     defined = {a.arg for a in parameters(node)} if not isinstance(node, ast.Module) else set()
+    scope.names |= defined
     for child in own_nodes(node):
         if isinstance(child, ast.Global):
             shared |= set(child.names)
         elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
             scope.names.add(child.id)
+        elif isinstance(child, ast.ExceptHandler | ast.ClassDef):
+            scope.names |= {child.name} if child.name else set()
         elif isinstance(child, ast.FunctionDef):
             if child.name in defined:
                 scope.clashes.append(child)

@@ -74,7 +74,7 @@ def static(rule: str) -> Step:
     return Step("static_policy", ("rejected",), f"{rule}: ")
 
 
-EVIDENCE = Step("evidence", ("rejected",), "evidence_operator: ")
+READ = Step("evidence", ("rejected",), "evidence_read: ")
 FOREIGN_KERNEL = Step("evidence", ("rejected",), "evidence_kernel: ")
 WRONG = Step("comparison", ("wrong",), "differs from eager at every level")
 STALE = Step("fresh_inputs", ("wrong",), "differs from eager at every level")

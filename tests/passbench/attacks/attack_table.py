@@ -6,11 +6,11 @@ from storage.records import Sample
 from tests.passbench.attacks import attack_samples as on
 from tests.passbench.attacks.attack_kinds import (
     ENDED,
-    EVIDENCE,
     EXACT,
     FOREIGN_KERNEL,
     NO_GAIN,
     NOT_DELIVERED,
+    READ,
     REWRITTEN,
     SPOILT,
     STALE,
@@ -28,29 +28,32 @@ from tests.passbench.attacks.attack_kinds import (
 from tests.passbench.attacks.call_attacks import CALL_ATTACKS, CALL_HONEST
 
 
-def _operators(why: str, *names: str, what: Callable[[], Sample] = on.add_relu, **rules: str) -> Iterator[Attack]:
+def _library(why: str, *names: str, what: Callable[[], Sample] = on.add_relu) -> Iterator[Attack]:
+    """Attempts at what has become legal: operators of the library, by some road or other. They gain nothing."""
     for name in names:
-        rule = rules.get(name, "tensor_operator")
-        yield Attack(name, what, (static(rule), EVIDENCE), why)
+        yield Attack(name, what, (NO_GAIN,), why)
+
+
+def _hooks(*names: str, rule: str = "hook", what: Callable[[], Sample] = on.sixteen) -> Iterator[Attack]:
+    for name in names:
+        yield Attack(name, what, (static(rule), WORKS), "hooks of Triton choose sizes; what they compute is legal work")
 
 
 ATTACKS: tuple[Attack, ...] = (
     *CALL_ATTACKS,
     # Torch by every road: the source is refused; the dispatcher sees what ran.
-    *_operators("`@` is a call too", "matmul_operator", what=on.matmul),
-    *_operators("methods compute", "tensor_methods", tensor_methods="tensor_method"),
+    *_library("a library call is legal", "matmul_operator", what=on.matmul),
+    *_library("methods compute", "tensor_methods"),
     *(
-        Attack(name, on.add_relu, (static("module_as_value"), EVIDENCE), "torch may not get another name")
+        Attack(name, on.add_relu, (static("module_as_value"), WORKS), "torch may not get another name")
         for name in ("rebind_assignment", "rebind_tuple", "rebind_dict", "rebind_default", "rebind_walrus")
     ),
-    Attack("getattr_call", on.add_relu, (static("dynamic_call"), EVIDENCE), "functions are called by name"),
-    Attack("dunder_import", on.add_relu, (static("forbidden_name"), EVIDENCE), "built-ins are an allowlist"),
-    Attack("importlib_import", on.add_relu, (static("import"), EVIDENCE), "imports are an allowlist"),
-    Attack("exec_code", on.add_relu, (static("forbidden_name"), EVIDENCE), "built-ins are an allowlist"),
-    Attack("string_building", on.add_relu, (static("tensor_method"), EVIDENCE), "no methods of strings, no dunder"),
-    Attack(
-        "returns_torch_function", on.relu, (static("replacement_func"), EVIDENCE), "a replacement is the pass's own"
-    ),
+    Attack("getattr_call", on.add_relu, (static("dynamic_call"), WORKS), "functions are called by name"),
+    Attack("dunder_import", on.add_relu, (static("forbidden_name"), WORKS), "built-ins are an allowlist"),
+    Attack("importlib_import", on.add_relu, (static("import"), WORKS), "imports are an allowlist"),
+    Attack("exec_code", on.add_relu, (static("forbidden_name"), WORKS), "built-ins are an allowlist"),
+    Attack("string_building", on.add_relu, (static("private_name"), WORKS), "no methods of strings, no dunder"),
+    Attack("returns_torch_function", on.relu, (static("replacement_func"), WORKS), "a replacement is the pass's own"),
     Attack(
         "returns_torch_builtin",
         on.relu,
@@ -63,9 +66,9 @@ ATTACKS: tuple[Attack, ...] = (
         (static("replacement_args"), Step("contract", ("runtime_error", "compile_error"), "Picked")),
         "arguments are picked from stand-ins, on which nothing can be computed",
     ),
-    Attack("hidden_helper", on.add_relu, (static("tensor_operator"), EVIDENCE), "every module is read, listed or not"),
-    Attack(
-        "decoy_kernel", on.matmul, (static("tensor_operator"), EVIDENCE), "a kernel beside it does not hide an operator"
+    *_library("every module is read, listed or not", "hidden_helper"),
+    *_library(
+        "a kernel beside it costs time and hides nothing: the row names the operator", "decoy_kernel", what=on.matmul
     ),
     # The harness
     Attack(
@@ -80,12 +83,12 @@ ATTACKS: tuple[Attack, ...] = (
         (static("import"), NOT_DELIVERED, late(), WORKS),
         "the parent looks at the inputs, and spoils them, before it collects",
     ),
-    Attack("detects_type", on.add_relu, (static("forbidden_call"), EVIDENCE), "the tensors are plain ones everywhere"),
-    Attack("detects_name", on.add_relu, (static("private_name"), EVIDENCE), "the tensors are plain ones everywhere"),
+    Attack("detects_type", on.add_relu, (static("forbidden_name"), WORKS), "the tensors are plain ones everywhere"),
+    Attack("detects_name", on.add_relu, (static("private_name"), WORKS), "the tensors are plain ones everywhere"),
     Attack(
         "detects_stack",
         on.add_relu,
-        (static("import"), Step("timed_outputs_checked", ("wrong",)), WORKS),
+        (static("forbidden_call"), Step("timed_outputs_checked", ("wrong",)), WORKS),
         "outputs of timed calls are compared too",
     ),
     Attack(
@@ -98,12 +101,12 @@ ATTACKS: tuple[Attack, ...] = (
         "patches_graph_module", on.add_relu, (static("attribute_assignment"), WRONG), "eager runs in another process"
     ),
     Attack("patches_event", on.add_relu, (static("attribute_assignment"), NO_GAIN), "the parent's clock decides"),
-    Attack("patches_time", on.add_relu, (static("import"), NO_GAIN), "the parent's clock decides"),
+    Attack("patches_time", on.add_relu, (static("attribute_assignment"), NO_GAIN), "the parent's clock decides"),
     Attack("patches_allclose", on.add_relu, (static("attribute_assignment"), WRONG), "the parent compares"),
     Attack(
         "forges_reply",
         on.add_relu,
-        (static("import"), Step("two_processes", ("runtime_error", "timeout"))),
+        (static("forbidden_call"), Step("two_processes", ("runtime_error", "timeout"))),
         "an answer carries the question's number; a child that says anything else is killed",
     ),
     Attack(
@@ -113,7 +116,10 @@ ATTACKS: tuple[Attack, ...] = (
         "the inputs are gone once the child has answered",
     ),
     Attack(
-        "exits_early", on.add_relu, (static("import"), ENDED), "a process that ends has failed, with whatever status"
+        "exits_early",
+        on.add_relu,
+        (static("forbidden_call"), ENDED),
+        "a process that ends has failed, with whatever status",
     ),
     Attack(
         "raises_exit",
@@ -147,7 +153,7 @@ ATTACKS: tuple[Attack, ...] = (
         "addresses move, and contents change where they do not",
     ),
     Attack("remembers_version", on.add_relu, (static("private_name"), STALE), "versions repeat, contents do not"),
-    Attack("remembers_content", on.add_relu, (static("tensor_method"), EVIDENCE), "reading a value is an operator"),
+    Attack("remembers_content", on.add_relu, (static("host_read"), READ, STALE), "reading a value is an operator"),
     Attack("remembers_shape", on.add_relu, (STALE,), "contents change"),
     Attack("baked_constants", on.small_add_relu, (STALE,), "no pass knows the seed"),
     Attack("packed_weights", on.matmul, (STALE,), "weights are drawn afresh for every call too"),
@@ -226,7 +232,7 @@ ATTACKS: tuple[Attack, ...] = (
     Attack(
         "inline_cpp",
         on.add_relu,
-        (static("import"), Step("evidence", ("rejected", "runtime_error", "compile_error", "timeout"))),
+        (static("import"), Step("evidence", ("ok", "rejected", "runtime_error", "compile_error", "timeout"))),
         "C++ goes through the dispatcher, if there is a compiler at all",
     ),
     Attack(
@@ -257,7 +263,7 @@ ATTACKS: tuple[Attack, ...] = (
     # Surroundings
     Attack("prints_score", on.add_relu, (static("forbidden_name"), NO_GAIN), "nobody reads what a child prints"),
     Attack("kernel_prints_score", on.add_relu, (NO_GAIN,), "nobody reads what a child prints"),
-    Attack("changes_environment", on.add_relu, (static("import"), NO_GAIN), "thresholds are the parent's"),
+    Attack("changes_environment", on.add_relu, (static("forbidden_call"), NO_GAIN), "thresholds are the parent's"),
     Attack("writes_score_file", on.add_relu, (static("forbidden_name"), NO_GAIN), "scores are the parent's"),
     Attack(
         "edits_harness",
@@ -268,11 +274,11 @@ ATTACKS: tuple[Attack, ...] = (
     Attack(
         "sees_processes",
         on.add_relu,
-        (static("import"), Step("namespaces", ("ok",))),
+        (static("forbidden_call"), Step("namespaces", ("ok",))),
         "the child sees its own processes alone",
     ),
     Attack("leaves_process", on.add_relu, (static("import"), NO_GAIN), "what a child leaves is killed with it"),
-    Attack("sets_affinity", on.add_relu, (static("import"), NO_GAIN), "it is the child's own"),
+    Attack("sets_affinity", on.add_relu, (static("forbidden_call"), NO_GAIN), "it is the child's own"),
     Attack(
         "sets_global_flags", on.add_relu, (static("attribute_assignment"), NO_GAIN), "eager runs in another process"
     ),
@@ -280,15 +286,13 @@ ATTACKS: tuple[Attack, ...] = (
     Attack(
         "grid_computes",
         on.sixteen,
-        (static("tensor_operator"), EVIDENCE),
+        (static("hook"), WORKS),
         "a grid gets the tensors, in Triton's interpreter its own",
         ("cuda",),
     ),
-    *_operators("so does a heuristic", "heuristic_computes", what=on.absolute),
-    Attack(
-        "prune_computes", on.sixteen, (static("tensor_operator"), WRONG), "so does pruning, once and then never again"
-    ),
-    *_operators("so does a pre-hook", "pre_hook_computes", what=on.sixteen),
+    *_hooks("heuristic_computes", what=on.absolute),
+    Attack("prune_computes", on.sixteen, (static("hook"), WRONG), "so does pruning, once and then never again"),
+    *_hooks("pre_hook_computes", rule="in_place"),
     Attack("kernel_reads_clock", on.add_relu, (NO_GAIN,), "nothing depends on the device's clock", ("cuda",)),
     Attack(
         "kernel_builtins",
@@ -297,17 +301,15 @@ ATTACKS: tuple[Attack, ...] = (
         "Triton's language is an allowlist by name, not by module",
     ),
     # What the static policy has once let through
-    Attack("calls_pattern", on.add_relu, (static("forbidden_call"), EVIDENCE), "the pattern is for matching"),
-    Attack("reexport", on.add_relu, (static("reexport"), EVIDENCE), "a name has one origin"),
+    Attack("calls_pattern", on.add_relu, (static("forbidden_call"), WORKS), "the pattern is for matching"),
+    Attack("reexport", on.add_relu, (static("reexport"), WORKS), "a name has one origin"),
+    Attack("lambda_default", on.add_relu, (static("forbidden_name"), WORKS), "keyword-only defaults are expressions"),
+    *_library("defaults are values of parameters", "function_default"),
+    *_library("`**` may be there twice", "double_star"),
     Attack(
-        "lambda_default", on.add_relu, (static("forbidden_name"), EVIDENCE), "keyword-only defaults are expressions"
+        "isinstance_argument", on.add_relu, (static("forbidden_name"), WORKS), "the second argument is an expression"
     ),
-    *_operators("defaults are values of parameters", "function_default"),
-    *_operators("`**` may be there twice", "double_star"),
-    Attack(
-        "isinstance_argument", on.add_relu, (static("forbidden_name"), EVIDENCE), "the second argument is an expression"
-    ),
-    Attack("format_spec", on.add_relu, (static("forbidden_name"), EVIDENCE), "a format is an expression"),
+    Attack("format_spec", on.add_relu, (static("forbidden_name"), WORKS), "a format is an expression"),
     Attack("raise_from", on.add_relu, (static("forbidden_name"), ENDED), "a cause is an expression"),
     Attack(
         "encoding",
@@ -315,21 +317,19 @@ ATTACKS: tuple[Attack, ...] = (
         (static("encoding"), Step("two_processes", ("runtime_error",), "ended")),
         "the policy reads what Python will read",
     ),
-    *_operators("math computes on tuples too", "product_of_tuple", what=on.multiply),
-    Attack("list_alias", on.add_relu, (static("container"), EVIDENCE), "a list may have two names"),
+    *_library("math computes on tuples too", "product_of_tuple", what=on.multiply),
+    *_library("a list may have two names", "list_alias"),
+    Attack("sibling_lambda", on.add_relu, (static("lambda_as_value"), WORKS), "a lambda gets what nobody has followed"),
+    *_library("a lambda in a dict gets anything", "lambda_in_dict"),
+    Attack("function_twice", on.add_relu, (static("rebinding"), WORKS), "a name stands for one function"),
+    Attack("first_definition", on.add_relu, (static("forbidden_call"), WORKS), "a name stands for one function"),
+    *_library("indexing gathers", "gathers", what=on.embedding),
+    *_library("the copy that eager makes too", "converts_on_host", what=on.converted),
+    *_library("`reversed` flips", "flips", what=on.flipped),
+    Attack("library_sibling", on.multiply, (static("import"), WORKS), "Python finds the library first"),
+    Attack("local_import", on.add_relu, (static("rebinding"), WORKS), "an import holds for its function alone"),
     Attack(
-        "sibling_lambda", on.add_relu, (static("lambda_as_value"), EVIDENCE), "a lambda gets what nobody has followed"
-    ),
-    *_operators("a lambda in a dict gets anything", "lambda_in_dict"),
-    Attack("function_twice", on.add_relu, (static("rebinding"), EVIDENCE), "a name stands for one function"),
-    Attack("first_definition", on.add_relu, (static("forbidden_call"), EVIDENCE), "a name stands for one function"),
-    *_operators("indexing gathers", "gathers", what=on.embedding),
-    Attack("converts_on_host", on.converted, (static("tensor_operator"), NO_GAIN), "the copy that eager makes too"),
-    *_operators("`reversed` flips", "flips", what=on.flipped),
-    Attack("library_sibling", on.multiply, (static("module_name"), EVIDENCE), "Python finds the library first"),
-    Attack("local_import", on.add_relu, (static("import"), EVIDENCE), "an import holds for its function alone"),
-    Attack(
-        "comprehension_name", on.add_relu, (static("rebinding"), EVIDENCE), "a loop variable holds for its loop alone"
+        "comprehension_name", on.add_relu, (static("dynamic_call"), WORKS), "a loop variable holds for its loop alone"
     ),
 )
 

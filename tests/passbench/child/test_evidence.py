@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import fx
 
-from passbench.checking.evidence import OPERATORS, jit_functions, judge
+from passbench.checking.evidence import FREE, jit_functions, judge, library_ops
 from passbench.child.observe import between_marks, observe
 from passbench.child.triton_interpreter import untimed_autotuning
 from passbench.contract import PassFiles, load_rules, read_pass_dir
@@ -57,7 +57,7 @@ HONEST = {
 
 LAUNCH = "    add_relu_kernel[(triton.cdiv(n, 256),)](x, y, out, n, BLOCK=256)\n"
 OUT = "    out = torch.empty_like(x)\n"
-CHEATS = {
+BY_OTHER_ROADS = {
     "method": (LAUNCH, "    return x.add(y).clamp_(min=0.0)\n", {"aten.add.Tensor", "aten.clamp_.default"}),
     "decoy": (
         LAUNCH,
@@ -98,9 +98,6 @@ def main(jobs: list[str]) -> None:
         module, replacements, inputs = loaded(graph, directory)
         with torch.no_grad():
             print(observe(module, replacements, [inputs]).encode().hex())
-        for name in read_pass_dir(directory).modules:  # the next pass may have modules of the same names
-            del sys.modules[name]
-        sys.path.remove(str(directory))
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +106,7 @@ def observed(tmp_path_factory) -> dict[str, tuple[Path, Observation]]:
     jobs = {name: (name, PASSES / name) for name in HONEST}
     jobs |= {name: ("add_relu", PASSES / name) for name in ("operators", "aliases")}
     source = read_pass_dir(PASSES / "add_relu").files
-    for name, (old, new, _) in CHEATS.items():
+    for name, (old, new, _) in BY_OTHER_ROADS.items():
         directory = tmp_path_factory.mktemp(name)
         for file, text in source.items():
             assert old in text or not file.endswith(".py")
@@ -147,16 +144,16 @@ def test_a_pass_that_launches_nothing_is_not_judged(observed):
 def test_torch_operators(observed):
     directory, observation = observed["operators"]
     assert set(observation.operators) == {"aten.add.Tensor", "aten.gt.Scalar", "aten.mul.Tensor"}
-    reason = verdict(directory, observation)
-    assert reason.startswith("evidence_operator: aten.add.Tensor, aten.gt.Scalar, aten.mul.Tensor ran inside")
-    assert "compute in @triton.jit kernels" in reason
+    assert verdict(directory, observation) is None
+    assert library_ops(observation) == ("aten.add", "aten.gt", "aten.mul")
 
 
-@pytest.mark.parametrize("name", CHEATS)
-def test_cheats(observed, name):
+@pytest.mark.parametrize("name", BY_OTHER_ROADS)
+def test_operators_are_seen_by_every_road(observed, name):
     directory, observation = observed[name]
-    assert set(observation.operators) - PLAIN == CHEATS[name][2]
-    assert verdict(directory, observation).startswith("evidence_operator: aten.")
+    assert set(observation.operators) - PLAIN == BY_OTHER_ROADS[name][2]
+    assert verdict(directory, observation) is None
+    assert library_ops(observation)
     assert observation.triton_kernels == (() if name == "method" else ("add_relu_kernel",))
 
 
@@ -216,6 +213,8 @@ ALLOCATIONS = {
     "ones_like": lambda: torch.ones_like(X),
     "full": lambda: torch.full((2,), 2.0),
     "full_like": lambda: torch.full_like(X, 2),
+    "tensor": lambda: (torch.tensor([1, 2]), torch.tensor(1.5)),
+    "scalar_tensor": lambda: torch.scalar_tensor(1.5),
     "as_tensor": lambda: (torch.as_tensor([1, 2]), torch.as_tensor(1.5), torch.as_tensor(X, dtype=torch.float16)),
 }
 METHODS = {
@@ -253,6 +252,8 @@ METHODS = {
     "mT": lambda: X.mT,
     "H": lambda: PAIRS.H,
     "mH": lambda: PAIRS.mH,
+    "real": lambda: PAIRS.real,
+    "imag": lambda: PAIRS.imag,
 }
 SYNTAX = {
     "subscripts": lambda: (X[0], X[..., None, 1:3], X[...], X[:]),
@@ -262,32 +263,94 @@ SYNTAX = {
 
 
 @pytest.mark.parametrize("grad", [True, False])
-def test_what_the_static_policy_lets_host_code_do_is_allowed(grad):
+def test_allocations_views_copies_and_casts_are_no_library_operators(grad):
     assert {f"torch.{name}" for name in ALLOCATIONS} == allowlists.ALLOCATORS
-    assert set(METHODS) == allowlists.VIEW_METHODS | allowlists.VIEW_ATTRIBUTES
+    assert set(METHODS) == (allowlists.VIEW_METHODS | allowlists.VIEW_ATTRIBUTES) - {"values", "indices"}
     found = set()
     for name, function in (ALLOCATIONS | METHODS | SYNTAX).items():
         module, nodes = module_of(lambda x, function=function: function())
         with torch.set_grad_enabled(grad):
             observation = observe(module, nodes, [[X]])
         assert judge(observation, NO_FILES) is None, name
+        assert library_ops(observation) == (), name
         found |= {operator.split(".")[1] for operator in observation.operators}
-    assert found == OPERATORS - {"_reshape_alias"}
+    assert found == FREE - {"_reshape_alias"}
+
+
+LIBRARY = {
+    "mm": (lambda x: x @ x.t(), "mm"),
+    "sum": (lambda x: x.sum(), "sum"),
+    "cumsum": (lambda x: x.float().double().cumsum(0), "cumsum"),
+    "cat": (lambda x: torch.cat([x, x]), "cat"),
+    "softmax": (lambda x: F.softmax(x, 0), "_softmax"),
+    "in_place": (lambda x: x.clone().add_(1), "add_"),
+    "arange": (lambda x: torch.arange(4), "arange"),
+    "repeat": (lambda x: x.repeat(2, 1), "repeat"),
+    "overload": (lambda x: torch.ops.aten.relu(x), "relu"),
+    "einsum": (lambda x: torch.einsum("ij->ji", x).exp(), "exp"),
+    "gather": (lambda x: x.gather(0, x.long()), "gather"),
+    "index": (lambda x: x[x.long()], "index"),
+    "linear": (lambda x: F.linear(x, x, x[0]), "addmm"),
+    "convolution": (lambda x: F.conv2d(x[None, None], x[None, None]), "convolution"),
+    "attention": (lambda x: F.scaled_dot_product_attention(*[x[None, None]] * 3), None),
+}
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_operators_that_compute_are_allowed_and_named(name):
+    function, operator = LIBRARY[name]
+    module, nodes = module_of(function)
+    with torch.no_grad():
+        observation = observe(module, nodes, [[torch.zeros(1, 1)]])
+    assert judge(observation, NO_FILES) is None
+    assert operator is None or f"aten.{operator}" in library_ops(observation)
+    assert library_ops(observation)
+
+
+READING = {
+    "item": lambda x: x.item(),
+    "float": lambda x: float(x),
+    "truth": lambda x: x if x.sum() > 0 else -x,
+    "mask": lambda x: x[x > 0],
+    "nonzero": lambda x: x.nonzero(),
+    "equal": lambda x: torch.equal(x, x),
+    "size": lambda x: torch.empty(x.long().sum()),
+    "unique": lambda x: x.unique(),
+    "masked_select": lambda x: x.masked_select(x > 0),
+}
+
+
+@pytest.mark.parametrize("name", READING)
+def test_reading_values_is_refused(name):
+    module, nodes = module_of(READING[name])
+    reason = judge(observe(module, nodes, [[torch.zeros(1, 1)]]), NO_FILES)
+    assert reason.startswith("evidence_read: aten.")
 
 
 @pytest.mark.parametrize(
     "function",
     [
-        lambda x: x @ x.t(), lambda x: x[x > 0], lambda x: x.sum(), lambda x: x.float().double().cumsum(0),
-        lambda x: torch.cat([x, x]), lambda x: F.softmax(x, 0), lambda x: x.item() if x.numel() == 1 else x.tolist(),
-        lambda x: x.add_(1), lambda x: torch.arange(4), lambda x: x.repeat(2, 1), lambda x: torch.randn(2),
-        lambda x: torch.ops.aten.relu(x), lambda x: torch.einsum("ij->ji", x).exp(), lambda x: x.gather(0, x.long()),
+        lambda x: torch.randn(2), lambda x: x.bernoulli(), lambda x: F.dropout(x, 0.5), lambda x: x.normal_(),
+        lambda x: torch.randperm(3), lambda x: torch.rand_like(x),
     ],
 )  # fmt: skip
-def test_what_computes_is_refused(function):
+def test_random_operators_are_refused(function):
     module, nodes = module_of(function)
     reason = judge(observe(module, nodes, [[torch.zeros(1, 1)]]), NO_FILES)
     assert reason.startswith("evidence_operator: aten.")
+
+
+def test_kernels_of_libraries_are_explained_by_operators_that_compute_and_by_nothing_else():
+    names = COMPUTE_KERNELS[:1]
+    allowed = Observation.of(["aten.mm.default"], names, ["own"], profiled=True)
+    files = PassFiles(("a",), {"a.py": "import triton\n@triton.jit\ndef own(x):\n    pass"}, ())
+    assert judge(allowed, files) is None
+    assert judge(allowed, NO_FILES).startswith("evidence_kernel: own ran")
+    unexplained = Observation.of(["aten.empty.memory_format"], names, ["own"], profiled=True)
+    assert judge(unexplained, files).startswith("evidence_kernel: void at::native")
+    many = Observation.of(["aten.mm.default"], [f"gemm{i}" for i in range(MAX_NAMES)], ["own"], profiled=True)
+    assert many.overflow and many.triton_kernels == ("own",)
+    assert judge(many, files) is None
 
 
 FILLS_AND_COPIES = [
@@ -366,8 +429,8 @@ def test_too_many_names_are_refused_and_operators_come_first():
     observation = Observation.of(many, ["Memset (Device)"], (), profiled=True)
     assert observation.overflow and len(observation.operators) == MAX_NAMES and observation.kernels == ()
     assert judge(observation, NO_FILES).startswith("evidence_overflow: more than 64")
-    worse = Observation.of([*many, "aten.mm.default"], (), (), profiled=True)
-    assert judge(worse, NO_FILES).startswith("evidence_operator: aten.mm.default ran")
+    worse = Observation.of([*many, "aten.set_.default"], (), (), profiled=True)
+    assert judge(worse, NO_FILES).startswith("evidence_operator: aten.set_.default ran")
     four = Observation.of([f"a.b.{i}" for i in range(5)], (), (), profiled=False)
     assert judge(four, NO_FILES).startswith("evidence_operator: a.b.0, a.b.1, a.b.2 and 2 more ran")
 

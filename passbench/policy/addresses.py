@@ -1,0 +1,228 @@
+"""Addresses in kernels: a kernel makes no address of a number and no number of an address.
+
+With either it could read and write all memory that the device, or Triton's interpreter, can reach. An address comes in
+as a tensor argument and goes through arithmetic into a load or a store; its type is of no use for anything else.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterable
+
+from passbench.policy.modules import Module, Report
+from passbench.policy.scopes import parameters
+
+_TL = "triton.language."
+_SAME = frozenset(
+    f"{_TL}{n}"
+    for n in """where broadcast broadcast_to reshape view expand_dims multiple_of max_contiguous max_constancy trans
+    permute ravel join cat interleave split flip advance add sub gather make_block_ptr maximum minimum max min sum
+    reduce associative_scan sort""".split()
+)
+"""Functions whose result is an address if an argument is one."""
+_ACCESS = frozenset(
+    f"{_TL}{n}"
+    for n in """load store atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg atomic_xor
+    make_block_ptr make_tensor_descriptor load_tensor_descriptor store_tensor_descriptor""".split()
+)
+"""Functions whose first argument is an address."""
+_SHOWS = frozenset(f"{_TL}{n}" for n in "device_print static_print static_assert".split())
+_TYPED = frozenset(("dtype", "type"))
+_ASM = f"{_TL}inline_asm_elementwise"
+_TOUCHES_MEMORY = re.compile(r"\[|\b(call|bra|brx|trap|exit|brkpt|cp|bar|barrier|mbarrier|vprintf|malloc|free)\b")
+
+Key = tuple[ast.FunctionDef, str]
+
+
+class Addresses:
+    """Variables of all kernels that may be addresses: parameters that `launched` says are launched with tensors, what
+    is computed of them, and parameters of helpers that get such."""
+
+    def __init__(self, modules: dict[str, Module], launched: Callable[[ast.FunctionDef, str], bool]) -> None:
+        self._modules = modules
+        kernels = [(module, k) for module in modules.values() for k in module.kernels.values()]
+        self._returns: set[ast.FunctionDef] = set()
+        self._found: set[Key] = set()
+        self._readers: dict[object, list[tuple[Module, ast.FunctionDef, ast.AST]]] = {}
+        for _, kernel in kernels:
+            self._found |= {(kernel, p.arg) for p in parameters(kernel) if launched(kernel, p.arg)}
+        self._follow(kernels)
+
+    def _follow(self, kernels: list[tuple[Module, ast.FunctionDef]]) -> None:
+        """Grow `_found` until nothing changes; a statement is looked at again where a name in it has become an
+        address, or a kernel that it calls returns one."""
+        waiting = []
+        for module, kernel in kernels:
+            for node in ast.walk(kernel):
+                if not isinstance(node, _BINDING):
+                    continue
+                entry = (module, kernel, node)
+                waiting.append(entry)
+                for part in ast.walk(node.iter if isinstance(node, ast.For | ast.comprehension) else node):
+                    if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+                        self._readers.setdefault((kernel, part.id), []).append(entry)
+                    elif isinstance(part, ast.Call) and (called := callee(self._modules, module, part.func)):
+                        self._readers.setdefault(called, []).append(entry)
+                if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+                    self._readers.setdefault((kernel, node.target.id), []).append(entry)
+        while waiting:
+            waiting.extend(self._look(*waiting.pop()))
+
+    def _look(self, module: Module, kernel: ast.FunctionDef, node: ast.AST) -> Iterable:
+        if isinstance(node, ast.Call):
+            called = callee(self._modules, module, node.func)
+            if called is None:
+                return []
+            order = [p.arg for p in parameters(called)]
+            given = [*zip(order, node.args, strict=False), *((k.arg, k.value) for k in node.keywords)]
+            new = [(called, name) for name, value in given if name and self._is_address(module, kernel, value)]
+        elif isinstance(node, ast.Return):
+            if node.value is None or kernel in self._returns or not self._is_address(module, kernel, node.value):
+                return []
+            self._returns.add(kernel)
+            return self._readers.get(kernel, [])
+        else:
+            value = node.iter if isinstance(node, ast.For | ast.comprehension) else node.value
+            if value is None or not self._is_address(module, kernel, value):
+                return []
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            bound = [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+            new = [(kernel, name) for name in bound]
+        again: list = []
+        for key in new:
+            if key not in self._found:
+                self._found.add(key)
+                again += self._readers.get(key, [])
+        return again
+
+    def _is_address(self, module: Module, kernel: ast.FunctionDef, node: ast.expr) -> bool:
+        """Whether an expression of a kernel may be an address, or a block or tuple of such."""
+        waiting = [node]
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, ast.Name):
+                if (kernel, part.id) in self._found:
+                    return True
+            elif isinstance(part, ast.BinOp):
+                waiting += [part.left, part.right]
+            elif isinstance(part, ast.IfExp):
+                waiting += [part.body, part.orelse]
+            elif isinstance(part, ast.Tuple | ast.List):
+                waiting += part.elts
+            elif isinstance(part, ast.Subscript | ast.Starred):
+                waiting.append(part.value)
+            elif isinstance(part, ast.ListComp | ast.GeneratorExp):
+                waiting.append(part.elt)
+            elif isinstance(part, ast.UnaryOp):
+                waiting.append(part.operand)
+            elif isinstance(part, ast.Call):
+                dotted, called = module.dotted(part.func), callee(self._modules, module, part.func)
+                if called is not None:
+                    if called in self._returns:
+                        return True
+                elif dotted in _SAME:
+                    waiting += part.args
+                elif dotted is None and isinstance(part.func, ast.Attribute) and part.func.attr != "to":
+                    waiting.append(part.func.value)
+        return False
+
+    def check(self, module: Module, function: ast.FunctionDef, report: Report) -> None:
+        """Report addresses that are used as numbers, types of addresses that are used as such, and assembly that
+        touches memory."""
+        parents = {id(child): node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
+        for node in ast.walk(function):
+            if isinstance(node, ast.Attribute) and node.attr in _TYPED and module.dotted(node) is None:
+                above = parents.get(id(node))
+                harmless = isinstance(above, ast.Compare) or (
+                    isinstance(above, ast.Attribute) and above.attr in ("element_ty", "primitive_bitwidth")
+                )
+                if not harmless and self._is_address(module, function, node.value):
+                    message = f"{ast.unparse(node)} is the type of an address; write {ast.unparse(node)}.element_ty"
+                    report.at("address", module, node, message)
+            elif isinstance(node, ast.Call):
+                self._check_call(module, function, node, report)
+
+    def _check_call(self, module: Module, function: ast.FunctionDef, node: ast.Call, report: Report) -> None:
+        dotted = module.dotted(node.func)
+        if dotted == _ASM:
+            text = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "asm"), None)
+            if not isinstance(text, ast.Constant) or not isinstance(text.value, str):
+                report.at("assembly", module, node, "write the text of inline assembly out, as one string")
+            elif _TOUCHES_MEMORY.search(text.value):
+                message = "inline assembly computes on registers; load and store with tl, branch in Triton"
+                report.at("assembly", module, node, message)
+        given = [*node.args, *(k.value for k in node.keywords)]
+        if callee(self._modules, module, node.func) is not None or dotted in _SAME | _SHOWS:
+            given = []
+        elif dotted in _ACCESS:
+            given = given[1:] if node.args else [k.value for k in node.keywords if k.arg not in ("pointer", "base")]
+        elif dotted is None and isinstance(node.func, ast.Attribute) and f"{_TL}{node.func.attr}" not in _SAME:
+            given.append(node.func.value)
+        for value in given:
+            if self._is_address(module, function, value):
+                message = f"{ast.unparse(value)} may be an address, which is no number; use it in tl.load and tl.store"
+                report.at("address", module, node, message)
+                return
+
+
+_BINDING = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For, ast.comprehension, ast.Return, ast.Call)
+
+
+def callee(modules: dict[str, Module], module: Module, node: ast.expr) -> ast.FunctionDef | None:
+    """The kernel of the pass that an expression in a kernel names."""
+    dotted = module.dotted(node)
+    place = module.sibling_function(dotted) if dotted else None
+    if place is not None:
+        other = modules.get(place[0])
+        return other.kernels.get(place[1]) if other else None
+    return module.kernels.get(node.id) if isinstance(node, ast.Name) else None
+
+
+def base_parameters(
+    modules: dict[str, Module], module: Module, kernel: ast.FunctionDef, known: dict[ast.FunctionDef, set[str]]
+) -> set[str]:
+    """Parameters of a kernel that it, or a kernel that it calls, adds up to an address; `known` holds those found
+    before."""
+    if kernel in known:
+        return known[kernel]
+    known[kernel] = set()
+    assigned: dict[str, list[ast.expr]] = {}
+    waiting: list[ast.expr] = []
+    for node in ast.walk(kernel):
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                for name in (n.id for n in ast.walk(target) if isinstance(n, ast.Name)):
+                    assigned.setdefault(name, []).append(node.value)
+        elif isinstance(node, ast.Call):
+            called = callee(modules, module, node.func)
+            if module.dotted(node.func) in _ACCESS:
+                waiting += node.args[:1] or [k.value for k in node.keywords if k.arg in ("pointer", "base")]
+            elif called is not None:
+                home = next(m for m in modules.values() if m.kernels.get(called.name) is called)
+                inside = base_parameters(modules, home, called, known)
+                order = [p.arg for p in parameters(called)]
+                given = [*zip(order, node.args, strict=False), *((k.arg, k.value) for k in node.keywords)]
+                waiting += [value for name, value in given if name in inside]
+    names = {p.arg for p in parameters(kernel)}
+    seen: set[str] = set()
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, ast.Name) and part.id not in seen:
+            seen.add(part.id)
+            waiting += assigned.get(part.id, [])
+        elif isinstance(part, ast.BinOp) and isinstance(part.op, ast.Add | ast.Sub):
+            waiting += [part.left, part.right]
+        elif isinstance(part, ast.IfExp):
+            waiting += [part.body, part.orelse]
+        elif isinstance(part, ast.Tuple | ast.List):
+            waiting += part.elts
+        elif isinstance(part, ast.Subscript):
+            waiting.append(part.value)
+        elif isinstance(part, ast.Call) and module.dotted(part.func) in _SAME:
+            waiting += part.args
+    known[kernel] = seen & names
+    return known[kernel]
+
+
+def is_constant(parameter: ast.arg) -> bool:
+    """Whether a kernel's parameter is a `tl.constexpr`."""
+    return parameter.annotation is not None and "constexpr" in ast.unparse(parameter.annotation)

@@ -1,0 +1,103 @@
+"""The static policy on classes of a pass: plain data and helpers, whose names mean nothing to other objects."""
+
+import ast
+import functools
+from collections.abc import Iterator
+from types import FunctionType
+
+import torch
+import triton
+from triton.runtime.autotuner import Autotuner, Heuristics
+from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.jit import JITFunction
+
+from passbench.launch import Launch
+from passbench.policy import allowlists as names
+from passbench.policy.modules import Module, Report
+
+_OTHERS = (
+    torch.Tensor, torch.dtype, torch.device, JITFunction, InterpretedFunction, Autotuner, Heuristics, triton.Config,
+    Launch, FunctionType, str, dict, list, tuple, int, float,
+)  # fmt: skip
+_SAME_EVERYWHERE = (
+    names.TENSOR_ATTRIBUTES | names.SCALAR_ATTRIBUTES | names.CONFIG_ATTRIBUTES | names.METADATA_METHODS
+    | names.VIEW_METHODS | {"get"}
+)  # fmt: skip
+"""Names that host code may use on any object anyway."""
+
+
+@functools.cache
+def _taken() -> frozenset[str]:
+    """Attributes of the objects that a pass can hold; the same name in a class of its own would open them."""
+    found = {name for kind in _OTHERS for name in dir(kind)}
+    found |= set(vars(JITFunction(_nothing))) if not issubclass(JITFunction, InterpretedFunction) else set()
+    return frozenset(found) - _SAME_EVERYWHERE
+
+
+def _nothing() -> None:
+    """A function whose JIT object shows which attributes such objects have."""
+
+
+def members(modules: dict[str, Module]) -> tuple[frozenset[str], dict[str, list[ast.FunctionDef]]]:
+    """Names of fields and methods of all classes, and the methods by name."""
+    fields: set[str] = set()
+    methods: dict[str, list[ast.FunctionDef]] = {}
+    for module in modules.values():
+        for own in module.classes.values():
+            for statement in own.body:
+                if isinstance(statement, ast.FunctionDef):
+                    methods.setdefault(statement.name, []).append(statement)
+                    fields |= set(_assigned_to_self(statement))
+            fields |= set(_class_fields(own))
+    allowed = {n for n in fields | methods.keys() if n not in _taken() and not n.startswith("__")}
+    return frozenset(allowed), {n: found for n, found in methods.items() if n in allowed or n in names.CLASS_METHODS}
+
+
+def check_class(module: Module, own: ast.ClassDef, report: Report) -> None:
+    """A class has plain bases, fields and methods, and names that tensors and kernels do not have."""
+    for base in own.bases:
+        dotted = module.dotted(base) or ast.unparse(base)
+        place = module.sibling_function(dotted)
+        if dotted not in names.CLASS_BASES and dotted not in module.classes and place is None:
+            message = f"a class of a pass may not derive from {dotted}; write a function or a dataclass"
+            report.at("module_statement", module, own, message)
+    if own.keywords or getattr(own, "type_params", None):
+        report.at("module_statement", module, own, "a class of a pass has no metaclass and no keywords")
+    for decorator in own.decorator_list:
+        target = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if module.dotted(target) not in names.CLASS_DECORATORS:
+            report.at("decorator", module, own, f"decorator {ast.unparse(target)} is not allowed on a class")
+    for statement in own.body:
+        docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        if not (docstring or isinstance(statement, ast.FunctionDef | ast.Assign | ast.AnnAssign | ast.Pass)):
+            report.at("module_statement", module, statement, "a class of a pass holds fields and methods")
+    for node, name in _named(own):
+        special = name.startswith("__")
+        if special and name not in names.CLASS_METHODS | {"__slots__"}:
+            report.at("private_name", module, node, f"{name} may not be defined in a pass")
+        elif not special and name in _taken():
+            report.at("rebinding", module, node, f"tensors or kernels have a {name} too; choose another name")
+
+
+def _named(own: ast.ClassDef) -> Iterator[tuple[ast.AST, str]]:
+    for statement in own.body:
+        if isinstance(statement, ast.FunctionDef):
+            yield statement, statement.name
+            yield from ((statement, name) for name in _assigned_to_self(statement))
+    yield from ((own, name) for name in _class_fields(own))
+
+
+def _class_fields(own: ast.ClassDef) -> Iterator[str]:
+    for statement in own.body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        if isinstance(statement, ast.AnnAssign):
+            targets = [statement.target]
+        yield from (t.id for t in targets if isinstance(t, ast.Name))
+
+
+def _assigned_to_self(method: ast.FunctionDef) -> Iterator[str]:
+    first = [*method.args.posonlyargs, *method.args.args][:1]
+    for node in ast.walk(method):
+        stored = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        if stored and first and isinstance(node.value, ast.Name) and node.value.id == first[0].arg:
+            yield node.attr

@@ -1,0 +1,126 @@
+"""Torch's operators in host code: which a pass may call, and what a call does besides computing its result.
+
+Allowed is what a graph record may hold (`storage.graph.targets`) and computes out of place; effects are read off the
+call as they are read off a record (`storage.graph.effects`).
+"""
+
+import ast
+import functools
+from dataclasses import dataclass
+
+import torch
+
+from storage.graph import effects, targets
+from storage.graph.record import Op, Ref
+from storage.graph.targets import TargetError
+
+READING = frozenset(
+    """item tolist numpy cpu equal allclose is_nonzero nonzero argwhere masked_select unique unique_consecutive
+    unique_dim dim_order is_set_to""".split()
+)
+"""Operators whose result, or its shape, follows from the values of a tensor: the host would wait for the device."""
+
+_SCALARS = frozenset(
+    """can_cast get_device is_complex is_conj is_distributed is_floating_point is_inference is_neg is_same_size
+    is_signed numel nelement promote_types result_type broadcast_shapes sym_float sym_int sym_ite sym_max sym_min
+    sym_not sym_sqrt sym_sum dim ndimension size stride storage_offset element_size is_contiguous has_names is_pinned
+    is_coalesced dense_dim sparse_dim qscheme""".split()
+)
+_SAME_MEMORY = frozenset(
+    """to type type_as float half bfloat16 double int long short bool char byte cfloat cdouble cuda contiguous reshape
+    flatten view dropout alpha_dropout feature_dropout broadcast_to atleast_1d atleast_2d atleast_3d""".split()
+)
+"""Operators whose result may be their argument, or share its memory, though no schema says so."""
+_FRESH = frozenset(
+    """matmul linear layer_norm group_norm batch_norm conv1d conv2d conv3d softmax log_softmax
+    scaled_dot_product_attention
+    cat concat stack clone empty empty_like zeros zeros_like ones ones_like full full_like empty_strided""".split()
+)
+"""Operators whose result has memory of its own, though their schemas do not show it: others call them."""
+
+
+@dataclass(frozen=True)
+class LibraryCall:
+    """What a call of an operator does. `written`: the expressions that it writes to; `scalar`: it returns no tensor;
+    `fresh`: its result has memory of its own; `views`: its result may share the memory of its first argument."""
+
+    random: bool
+    reading: bool
+    written: tuple[ast.expr, ...]
+    scalar: bool
+    fresh: bool
+    views: bool
+
+
+@functools.cache
+def stored_name(dotted: str) -> str | None:
+    """The name under which a record holds the function that host code names; None if it may not be called there.
+
+    `torch.functional.einsum` → `torch.einsum`, `torch.Tensor.add` → `.add`, `torch.ops.aten.mm.default` → itself.
+    """
+    found = targets.spellings().get(dotted)
+    if found is not None:
+        return None if found.startswith(("builtins.", "torch.amp.")) or "._" in found[6:] else found
+    if dotted.startswith("torch.Tensor."):
+        name = dotted.removeprefix("torch.Tensor.")
+        return f".{name}" if name in targets.methods() else None
+    try:
+        overload = targets.resolve(dotted if dotted.count(".") == 4 else f"{dotted}.default")
+    except TargetError:
+        return None
+    return str(targets.name_of(overload)) if isinstance(overload, torch._ops.OpOverload) else None
+
+
+def is_method(name: str) -> bool:
+    """Whether host code may call a tensor method of this name, effects aside."""
+    return name in targets.methods()
+
+
+def library_call(stored: str, arguments: list[ast.expr], keywords: dict[str, ast.expr]) -> LibraryCall:
+    """What a call does whose function is stored as this, with these arguments; a method's tensor is the first."""
+    kind = "method" if stored.startswith(".") else "function"
+    values = tuple(_value(a, n) for n, a in enumerate(arguments))
+    named = {k: _value(v, len(arguments) + n) for n, (k, v) in enumerate(keywords.items())}
+    op = Op(kind, stored.removeprefix("."), values, named)
+    parts = [*arguments, *keywords.values()]
+    base = effects.base_name(op)
+    reads = base in READING or (base == "where" and len(parts) == 1)
+    written = tuple(parts[ref.index] for ref in _writes(op))
+    fresh = _is_fresh(base) and not written
+    views = base in _SAME_MEMORY or _is_view(base)
+    return LibraryCall(effects.is_random(op), reads, written, base in _SCALARS, fresh, views)
+
+
+def _writes(op: Op) -> tuple[Ref, ...]:
+    """As `effects.writes`; no method has a parameter `inplace`."""
+    if op.kind == "method" and not op.target.endswith("_") and "out" not in op.kwargs:
+        return ()
+    return effects.writes(op)
+
+
+def _value(node: ast.expr, number: int) -> object:
+    """A constant itself; anything else stands for a value of the graph."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float | str | None):
+        return node.value
+    return Ref(number)
+
+
+@functools.cache
+def _schemas(base: str) -> tuple:
+    return tuple(torch._C._jit_get_schemas_for_operator(f"aten::{base}"))
+
+
+@functools.cache
+def _is_view(base: str) -> bool:
+    return any(r.alias_info is not None for s in _schemas(base) for r in s.returns)
+
+
+@functools.cache
+def _is_fresh(base: str) -> bool:
+    if base in _FRESH:
+        return True
+    if base in _SAME_MEMORY or not _schemas(base) or _is_view(base):
+        return False
+    composite = torch._C._dispatch_has_kernel_for_dispatch_key
+    names = {f"aten::{base}" + (f".{s.overload_name}" if s.overload_name else "") for s in _schemas(base)}
+    return not any(composite(name, "CompositeImplicitAutograd") for name in names)

@@ -1,0 +1,87 @@
+"""What the parameters of a replacement can be: numbers, tensors, or either where nothing says."""
+
+import ast
+
+from passbench.policy import allowlists as names
+from passbench.policy.addresses import base_parameters, callee
+from passbench.policy.bindings import Bindings
+from passbench.policy.modules import Module
+from passbench.policy.scopes import ValueKind, parameters
+
+_TENSOR_MEMBERS = (
+    names.TENSOR_ATTRIBUTES | names.VIEW_ATTRIBUTES | names.METADATA_METHODS | names.VIEW_METHODS | {"to"}
+) - {"count", "index"}
+
+
+def parameter_kinds(
+    bindings: Bindings, module: Module, function: ast.FunctionDef, picked: list[ast.expr]
+) -> list[ValueKind]:
+    """Kinds of what `replacement_args` picks, in order: a literal is a number; a parameter of the pattern is a tensor
+    where the pattern or the function uses it as one, and either otherwise."""
+    pattern = module.functions.get("pattern")
+    in_pattern = used_as_tensors(pattern, module) if pattern is not None else set()
+    inside = tensor_parameters(bindings, module, function, {})
+    order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    kinds = []
+    for number, item in enumerate(picked):
+        if isinstance(item, ast.Tuple | ast.List):
+            kinds.append(ValueKind.HOLDER)
+        elif not isinstance(item, ast.Name):
+            kinds.append(ValueKind.SCALAR)
+        else:
+            tensor = item.id in in_pattern or (number < len(order) and order[number] in inside)
+            kinds.append(ValueKind.TENSOR if tensor else ValueKind.EITHER)
+    return kinds
+
+
+def tensor_parameters(
+    bindings: Bindings, module: Module, function: ast.FunctionDef, known: dict[ast.FunctionDef, set[str]]
+) -> set[str]:
+    """Parameters that a function, or one that it hands them to, uses as tensors; `known` holds those found before."""
+    if function in known:
+        return known[function]
+    known[function] = found = used_as_tensors(function, module)
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Call):
+            continue
+        given = [(n, a.id) for n, a in enumerate(node.args) if isinstance(a, ast.Name)]
+        if isinstance(node.func, ast.Subscript) and isinstance(node.func.value, ast.Name | ast.Attribute):
+            found |= _launched(bindings, module, node, node.func.value)
+            continue
+        if isinstance(node.func, ast.Name) and node.func.id in bindings.scopes[module.name].names:
+            called = bindings.host_function(node.func, bindings.scopes[module.name])
+            if called is None and node.func.id not in module.classes:  # a Launch, which takes tensors
+                found |= {name for _, name in given}
+                continue
+        called = bindings.host_function(node.func, bindings.scopes[module.name])
+        if called is None or all(name in found for _, name in given):
+            continue
+        inside = tensor_parameters(bindings, bindings.homes[called], called, known)
+        order = [a.arg for a in (*called.args.posonlyargs, *called.args.args)]
+        found |= {name for n, name in given if n < len(order) and order[n] in inside}
+    return found
+
+
+def _launched(bindings: Bindings, module: Module, node: ast.Call, name: ast.expr) -> set[str]:
+    """Variables that a launch `kernel[grid](…)` hands to parameters that are addresses."""
+    kernel = callee(bindings.modules, module, name)
+    if kernel is None:
+        return set()
+    inside = base_parameters(bindings.modules, bindings.kernel_homes[kernel], kernel, bindings.bases)
+    order = [p.arg for p in parameters(kernel)]
+    given = [*zip(order, node.args, strict=False), *((k.arg, k.value) for k in node.keywords)]
+    return {value.id for place, value in given if place in inside and isinstance(value, ast.Name)}
+
+
+def used_as_tensors(function: ast.FunctionDef, module: Module) -> set[str]:
+    """Names of which a function reads a tensor's attributes, or that it hands to an operator of torch first."""
+    found = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in _TENSOR_MEMBERS:
+            found.add(node.value.id)
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name):
+            dotted = module.dotted(node.func) or ""
+            computes = dotted.startswith("torch.") and dotted not in names.SCALAR_CALLS | names.ALLOCATORS
+            if computes or dotted.endswith("_like"):
+                found.add(node.args[0].id)
+    return found
