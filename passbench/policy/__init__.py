@@ -3,5 +3,5 @@
 In: the text of a pass directory. Out: `Finding`s, each with rule, file, line and what to write instead; none means
 allowed. Read first: `check.py`, then `allowlists.py`.
 
-May import: passbench.contract, passbench.result, storage.
+May import: passbench.contract, passbench.launch, passbench.result, storage.
 """

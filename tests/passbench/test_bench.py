@@ -132,10 +132,10 @@ def test_a_bad_pass_leaves_a_record(bench, name):
 
 
 def test_a_refused_pass_starts_no_process(bench):
-    (result,) = run(bench, "operators")
+    (result,) = run(bench, "reads_values")
     assert (result.status, result.error_code, result.layers) == ("rejected", None, ("static_policy",))
-    assert result.reason.startswith("tensor_operator: host_operators.py:")
-    assert result.to_row(run="r", author="a")["findings"][0]["rule"] == "tensor_operator"
+    assert result.reason.startswith("host_read: host_reads.py:")
+    assert result.to_row(run="r", author="a")["findings"][0]["rule"] == "host_read"
 
 
 def test_a_malformed_pass_is_a_compile_error(bench, tmp_path):
@@ -147,7 +147,7 @@ def test_a_malformed_pass_is_a_compile_error(bench, tmp_path):
 def test_what_is_prepared_runs_in_the_worker_that_is_warm(bench, tmp_path):
     good, other = add_relu_sample((7, 40), (9, 40)), add_relu_sample((7, 41))
     passes = {"add_relu": (good, ["ok", "ok"]), "wrong": (other, ["wrong"]), "shared_helper": (other, ["ok"])}
-    refused = [(other, PASSES / "operators"), (other, tmp_path)]  # for its source, and for being empty
+    refused = [(other, PASSES / "reads_values"), (other, tmp_path)]  # for its source, and for being empty
     bench.prepare([*((what, PASSES / name) for name, (what, _) in passes.items()), *refused])
     warm = [side._process.pid for side in bench._prepared.values()]
     assert len(warm) == len(set(warm)) == len(passes) and None not in warm

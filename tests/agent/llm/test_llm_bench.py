@@ -17,7 +17,7 @@ from tests.agent.support import in_dtype, sample, tensor, variant
 from tests.passbench.samples import fx_graph
 from tests.support.llm_server import Reply
 
-CHEAT = text_of("add_relu").replace("out = torch.empty_like(x)", "return torch.relu(x + y)\n    out = x")
+CHEAT = text_of("add_relu").replace("out = torch.empty_like(x)", "return x * float(y.sum())\n    out = x")
 
 
 @pytest.fixture(scope="module")
