@@ -8,22 +8,8 @@ worse happens.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from storage.graph.effects import base_name, is_context, is_random, writes
+from storage.graph.effects import is_context, is_random, makes_new_memory, writes
 from storage.graph.record import Graph, Ref, Value, refs
-
-_FRESH = frozenset(
-    """add sub rsub mul truediv div floordiv floor_divide mod remainder fmod pow neg abs matmul mm bmm addmm baddbmm
-    linear bilinear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d batch_norm layer_norm
-    group_norm instance_norm rms_norm relu relu6 gelu silu mish elu selu celu leaky_relu prelu hardswish hardsigmoid
-    hardtanh softplus sigmoid tanh softmax log_softmax exp exp2 expm1 log log1p log2 log10 sqrt rsqrt square reciprocal
-    sin cos tan asin acos atan atan2 sinh cosh erf erfinv sign floor ceil clamp clamp_min clamp_max maximum minimum sum
-    mean prod var std amax amin argmax argmin cumsum cumprod logsumexp cat concat concatenate stack embedding gather
-    index_select where masked_fill eq ne lt le gt ge logical_and logical_or logical_not logical_xor bitwise_and
-    bitwise_or bitwise_xor bitwise_not and_ or_ xor invert isnan isinf max_pool1d max_pool2d max_pool3d avg_pool1d
-    avg_pool2d avg_pool3d scaled_dot_product_attention clone arange zeros ones full empty zeros_like ones_like full_like
-    empty_like rand randn rand_like randn_like tril triu one_hot outer addcmul addcdiv lerp new_zeros new_ones new_full
-    new_empty size dim numel topk argsort""".split()
-)
 
 
 @dataclass
@@ -139,7 +125,7 @@ def order(graph: Graph, read: Sequence[Sequence[int]]) -> MemoryOrder | None:
         result = pieces.new()
         if changed:  # what an in-place op returns is what it changed; what it reads is another matter
             pieces.join([*changed, result])
-        elif arguments and base_name(op) not in _FRESH:
+        elif arguments and not makes_new_memory(op):
             pieces.join([*arguments, result])
         touched = dict.fromkeys(pieces.find(a) for a in arguments)
         changes = {pieces.find(w) for w in changed}

@@ -23,7 +23,8 @@ class Search(Generic[Choice]):
 
     `worth` is the speedup below which a choice is no better than nothing, noise and all; `better` the factor by which a
     neighbour must beat the best to replace it. `seconds` bounds the whole, though a measurement that has begun ends.
-    `measured` has every score in order, and may hold some from before: these are not measured again.
+    `measured` has every score in order, and may hold some from before: these are not measured again. `improved` is
+    called with each choice that is worth it and better than all before.
     """
 
     measure: Measure
@@ -32,12 +33,15 @@ class Search(Generic[Choice]):
     worth: float = 1.02
     better: float = 1.01
     clock: Callable[[], float] = time.monotonic
+    improved: Callable[[Choice], None] = lambda choice: None
     measured: dict[Choice, float | None] = field(default_factory=dict)
 
     def run(self, start: Choice) -> Choice | None:
         """The best choice found; None for doing nothing."""
         end = self.clock() + self.seconds
         best, score = start, self._score(start)
+        if score >= self.worth:
+            self.improved(start)
         improved = True
         while improved:
             improved = False
@@ -49,6 +53,8 @@ class Search(Generic[Choice]):
                 found = self._score(choice)
                 if found > score * self.better:
                     best, score, improved = choice, found, True
+                    if score >= self.worth:
+                        self.improved(choice)
                     break
         return best if score >= self.worth else None
 

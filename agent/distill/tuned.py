@@ -5,7 +5,11 @@ block sizes and warps, sizes as arguments), on a few variants of the sample, unt
 at t = −5, it starts again without the ops that a kernel rounds otherwise than eager does (`agent.distill.rounding`), in
 the variants that are wrong and those that a pattern cannot tell from them. An order of addition that a kernel would
 take over from eager is compared with eager on the device first (`agent.distill.eager.order_probe`). A pass that is
-wrong, or not clearly faster than eager, is not submitted."""
+wrong, or not clearly faster than eager, is not submitted.
+
+What a search finds is kept by family and device (`agent.distill.found_families`): a killed search goes on from its best
+so far, and a family is searched once, in this run or an earlier one.
+"""
 
 import math
 import tempfile
@@ -18,9 +22,9 @@ from typing import Any, ClassVar
 
 from agent.author import Attempt, Author, Submission
 from agent.distill.eager.order_probe import ProbedOrders
+from agent.distill.found_families import Best, FamilySearch, FoundFamilies, Levels, SearchChoice
 from agent.distill.hill_climb import Search
 from agent.distill.kernels.launch_configs import choose
-from agent.distill.pass_source import Style
 from agent.distill.rounding import Confirms, Rounding
 from agent.distill.static import Distill
 from agent.distill.task_plan import Kind, Task, kinds
@@ -36,26 +40,6 @@ LONG = 3.0
 
 _STAGES = 3
 """Steps of a sweep that are loaded at once, where that is tried."""
-
-
-@dataclass(frozen=True)
-class SearchChoice:
-    """A pass that could be written for a task: the patterns to replace, sorted, and how."""
-
-    patterns: tuple[str, ...]
-    style: Style
-
-
-Levels = Mapping[Kind, Rounding]
-"""What the graphs of each kind leave to eager."""
-
-
-@dataclass(frozen=True)
-class Best:
-    """The best choice found, and what the task that has its patterns leaves to eager."""
-
-    choice: SearchChoice
-    levels: Levels
 
 
 @dataclass(frozen=True)
@@ -136,7 +120,7 @@ class Tuned(Author):
         if not start.patterns:
             return task.write((), start.style, directory)
         if sample.family_hash not in self.found:
-            self.found[sample.family_hash] = self._best(task, sample, attempt)
+            self.found[sample.family_hash] = self._searched(task, sample, attempt)
         best = self.found[sample.family_hash]
         if best is None:
             return Submission("eager", reason="no pass that was measured is right and faster than eager")
@@ -145,9 +129,39 @@ class Tuned(Author):
         known = [pattern for pattern in best.choice.patterns if pattern in task.gains()]
         return task.write(known, best.choice.style, directory)
 
-    def _best(self, task: Task, sample: Sample, attempt: Attempt) -> Best | None:
-        """Looks first around the first start that is right, then around the whole, which may be right in part."""
-        end = time.monotonic() + self.seconds
+    def _searched(self, task: Task, sample: Sample, attempt: Attempt) -> Best | None:
+        """The family's best: as an earlier search found it, else searched for now, from where a killed search was."""
+        kept = attempt.state / "families" if attempt.state is not None else None
+        families = FoundFamilies(kept, attempt.device, self.identity)
+        earlier = families.load(sample.family_hash)
+        if earlier is not None and earlier.finished:
+            attempt.say("this family was searched before")
+            return earlier.best
+        begin, used = time.monotonic(), earlier.seconds if earlier is not None else 0.0
+
+        def keep(best: Best | None, finished: bool = False) -> None:
+            seconds = used + time.monotonic() - begin
+            families.keep(sample.family_hash, FamilySearch(best, seconds, finished))
+
+        start = earlier.best if earlier is not None else None
+        best = self._best(task, sample, attempt, start, begin + max(self.seconds - used, 0.0), keep)
+        keep(best, finished=True)
+        return best
+
+    def _best(
+        self,
+        task: Task,
+        sample: Sample,
+        attempt: Attempt,
+        earlier: Best | None,
+        end: float,
+        keep: Callable[[Best], None],
+    ) -> Best | None:
+        """Looks first around the first start that is right, then around the whole, which may be right in part.
+
+        `earlier` is the best of a search that was killed: it is where this one starts. `end` is a time of
+        `time.monotonic`. `keep` is given each best so far.
+        """
         graphs = kinds(sample.variants)
         probed, more = (replace(sample, variants=spread(sample.variants, n)) for n in (self.probes, 2 * self.probes))
         levels = dict.fromkeys(graphs.values(), Rounding.ANY)
@@ -158,7 +172,12 @@ class Tuned(Author):
             """Searches around the start; what is found is the best if it is right again and no other is better.
             Returns the kinds that are not right again."""
             nonlocal best, score
-            search = Search(trial.score, partial(steps, trial.task), end - time.monotonic())
+            search = Search(
+                trial.score,
+                partial(steps, trial.task),
+                end - time.monotonic(),
+                improved=lambda choice: keep(Best(choice, trial.levels)),
+            )
             choice = search.run(trial.start)
             if choice is None or (search.measured[choice] or 0.0) <= score:
                 return set()
@@ -167,6 +186,14 @@ class Tuned(Author):
                 best, score = Best(choice, trial.levels), search.measured[choice] or 0.0
             return wrong
 
+        if earlier is not None:
+            levels = levels | {kind: level for kind, level in earlier.levels.items() if kind in levels}
+            if any(levels.values()):
+                task = self.distill.task(sample, -self.reach, levels, self._confirms(attempt))
+            known = tuple(pattern for pattern in earlier.choice.patterns if pattern in task.gains())
+            choice = replace(earlier.choice, patterns=known)
+            start = choice if task.covers(known) else self._start(task)
+            trial = replace(trial, task=task, levels=levels, start=start)
         while trial.start.patterns:
             wrong = trial.wrong(trial.start) or look(trial)
             if not wrong or time.monotonic() >= end:

@@ -13,11 +13,6 @@ from storage.graph import effects
 from storage.graph.record import Op, Ref
 from storage.graph.targets import TargetError, name_of
 
-_FRESH_OPERATORS = frozenset(
-    getattr(operator, name)
-    for name in """abs add sub mul truediv floordiv mod pow matmul and_ or_ xor lshift rshift neg invert
-    eq ne lt le gt ge""".split()
-)
 _FRESH_ATTRIBUTES = frozenset("shape dtype device ndim is_cuda requires_grad layout itemsize".split())
 _UNMARKED = frozenset(
     """dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout feature_dropout type_as einsum meshgrid
@@ -48,6 +43,13 @@ def effects_of(node: fx.Node) -> Effects:
     """The effects of an operation, from the tables of `storage.graph.effects` and the schemas of ATen overloads."""
     if node.op not in ("call_function", "call_method"):
         return NONE
+    op, inputs = _record(node)
+    written = [inputs[ref.index] for ref in effects.writes(op)] + _marked_writes(node)
+    return Effects(tuple(dict.fromkeys(written)), effects.is_random(op), effects.is_context(op))
+
+
+def _record(node: fx.Node) -> tuple[Op, list[fx.Node]]:
+    """The node as a record's op, and the nodes that its references count."""
     inputs: list[fx.Node] = []
 
     def number(value: fx.Node) -> Ref:
@@ -55,11 +57,7 @@ def effects_of(node: fx.Node) -> Effects:
         return Ref(len(inputs) - 1)
 
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), number)
-    op = Op("method" if node.op == "call_method" else "function", _name(node), args, kwargs)
-    written = [inputs[ref.index] for ref in effects.writes(op)] + _marked_writes(node)
-    if op_name(node) == "embedding" and argument(node, "max_norm") is not None:
-        written += _nodes(argument(node, "weight"))
-    return Effects(tuple(dict.fromkeys(written)), effects.is_random(op), effects.is_context(op))
+    return Op("method" if node.op == "call_method" else "function", _name(node), args, kwargs), inputs
 
 
 def _name(node: fx.Node) -> str:
@@ -85,15 +83,18 @@ def _nodes(value: Any) -> list[fx.Node]:
     return found
 
 
-def aliased_inputs(node: fx.Node, effects: Effects) -> list[fx.Node]:
-    """The inputs with which the node's result may share memory; all of them where that is not known."""
-    if node.op not in ("call_function", "call_method") or node.target in _FRESH_OPERATORS:
+def aliased_inputs(node: fx.Node, own: Effects) -> list[fx.Node]:
+    """The inputs with which the node's result may share memory; all of them where that is not known. `own` are the
+    node's effects."""
+    if node.op not in ("call_function", "call_method"):
         return []
     if node.target is getattr and node.args[1] in _FRESH_ATTRIBUTES:
         return []
     name = op_name(node)
-    if effects.writes and name not in _WRITES_ASIDE:
-        return list(effects.writes)
+    if own.writes and name not in _WRITES_ASIDE:
+        return list(own.writes)
+    if effects.makes_new_memory(_record(node)[0]):
+        return []
     if node.target in (getattr, operator.getitem):
         return _nodes(node.args[0])
     if name in _UNMARKED or is_operator(node.target):

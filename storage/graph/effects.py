@@ -1,4 +1,4 @@
-"""What an op does besides computing a value, read off its record: writes, randomness, contexts.
+"""What an op does besides computing a value, read off its record: writes, shared memory, randomness, contexts.
 
 The answers come from names and constants alone, from tables in this file, so they are the same in every torch version;
 identity (`dedup`) depends on them. In doubt an op has the effect.
@@ -32,6 +32,27 @@ _RANDOM = frozenset(
     fractional_max_pool2d fractional_max_pool2d_with_indices fractional_max_pool3d fractional_max_pool3d_with_indices
     rrelu_with_noise rrelu_with_noise_ pca_lowrank svd_lowrank""".split()
 )
+
+# Ops whose result is new memory, unless they write. Any other op may return what it was given, or a view of it.
+_NEW_MEMORY = frozenset(
+    """add sub rsub mul truediv div floordiv floor_divide mod remainder fmod pow neg abs matmul mm bmm addmm baddbmm
+    linear bilinear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d batch_norm layer_norm
+    group_norm instance_norm rms_norm relu relu6 gelu silu mish elu selu celu leaky_relu prelu hardswish hardsigmoid
+    hardtanh softplus sigmoid tanh softmax log_softmax exp exp2 expm1 log log1p log2 log10 sqrt rsqrt square reciprocal
+    sin cos tan asin acos atan atan2 sinh cosh erf erfinv sign floor ceil clamp clamp_min clamp_max maximum minimum sum
+    mean prod var std amax amin argmax argmin cumsum cumprod logsumexp cat concat concatenate stack embedding gather
+    index_select where masked_fill eq ne lt le gt ge logical_and logical_or logical_not logical_xor bitwise_and
+    bitwise_or bitwise_xor bitwise_not and_ or_ xor invert isnan isinf max_pool1d max_pool2d max_pool3d avg_pool1d
+    avg_pool2d avg_pool3d scaled_dot_product_attention clone arange zeros ones full empty zeros_like ones_like full_like
+    empty_like rand randn rand_like randn_like tril triu one_hot outer addcmul addcdiv lerp new_zeros new_ones new_full
+    new_empty size dim numel topk argsort""".split()
+)
+
+# Functions that renormalise rows of a weight in place where a norm is given: positions of the norm and of the weight.
+_RENORMALISING = {
+    "torch.nn.functional.embedding": (3, "max_norm", 1, "weight"),
+    "torch.nn.functional.embedding_bag": (3, "max_norm", 1, "weight"),
+}
 
 # Random while training: position of the probability, of the training switch, its name and default.
 _RANDOM_IN_TRAINING = {
@@ -79,9 +100,14 @@ def is_random(op: Op) -> bool:
     return False
 
 
+def makes_new_memory(op: Op) -> bool:
+    """Whether the result of an op that writes nothing is certain to share no memory with its operands."""
+    return base_name(op) in _NEW_MEMORY
+
+
 def writes(op: Op) -> tuple[Ref, ...]:
     """The values whose memory the op changes: by in-place operators and methods, `inplace=True`, `out=`, assignments,
-    and running statistics."""
+    running statistics, and weights that are renormalised."""
     name = base_name(op)
     written: list[Ref] = []
     if _is_inplace(op, name) and op.args:
@@ -93,6 +119,10 @@ def writes(op: Op) -> tuple[Ref, ...]:
         if argument(op, switch, switch_name, default) is not False:
             for position, stat in zip(positions, names, strict=True):
                 written += refs(argument(op, position, stat))
+    if op.target in _RENORMALISING:
+        position, name, weight, weight_name = _RENORMALISING[op.target]
+        if argument(op, position, name) is not None:
+            written += refs(argument(op, weight, weight_name))
     return tuple(dict.fromkeys(written))
 
 

@@ -8,11 +8,12 @@ import torch
 import torch.nn.functional as F
 
 from agent.author import Attempt
+from agent.distill.found_families import SearchChoice
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.pass_source import Style
 from agent.distill.rounding import assumed
 from agent.distill.static import Distill
-from agent.distill.tuned import SearchChoice, Tuned, speedup, spread, steps
+from agent.distill.tuned import Tuned, speedup, spread, steps
 from passbench.contract import NAMES_FILE
 from passbench.result import Timing, VariantResult
 from tests.agent.support import ANY, in_dtype, sample, tensor, variant
@@ -216,6 +217,55 @@ def test_a_family_is_searched_once(tmp_path):
     author.begin([])
     author.attempt(_one(), tmp_path / "c", attempt)
     assert len(measured) == 2 * count
+
+
+class Killed(BaseException):
+    """What ends a search in its middle, as a signal does."""
+
+
+def _kept(attempt, directory):
+    return replace(attempt, state=directory / "state")
+
+
+def _faster_without_the_second(names, source):
+    return 1.5 if names == ["fuse_mul_sigmoid_sub_relu"] else 1.2
+
+
+def test_a_killed_search_goes_on_from_its_best(tmp_path):
+    """The process is gone after the measurement that found the better choice; another one begins with this choice."""
+    measured = []
+
+    def until_killed(names, source):
+        if len(measured) == 3:
+            raise Killed
+        return _faster_without_the_second(names, source)
+
+    with pytest.raises(Killed):
+        measuring().attempt(_one(), tmp_path / "a", _kept(_attempt(until_killed, measured), tmp_path))
+    assert ["fuse_mul_sigmoid_sub_relu"] in measured[:2]
+    assert [path.suffix for path in (tmp_path / "state" / "families").iterdir()] == [".json"]
+    after = []
+    attempt = _kept(_attempt(_faster_without_the_second, after), tmp_path)
+    assert measuring().attempt(_one(), tmp_path / "b", attempt).compiler == "pass"
+    assert after[0] == _names(tmp_path / "b") == ["fuse_mul_sigmoid_sub_relu"]
+
+
+@pytest.mark.parametrize("speed", [1.5, 0.9], ids=["a pass", "left to eager"])
+def test_a_family_that_an_earlier_run_searched_is_not_searched_again(speed, tmp_path):
+    first, second, other = [], [], []
+
+    def attempt(measured):
+        return _kept(_attempt(lambda names, source: speed, measured), tmp_path)
+
+    one = measuring().attempt(_one(), tmp_path / "a", attempt(first))
+    again = measuring().attempt(_one(), tmp_path / "b", attempt(second))
+    assert first and not second
+    assert (one.compiler, one.reason) == (again.compiler, again.reason)
+    if one.compiler == "pass":
+        files = [{f.name: f.read_text() for f in (tmp_path / n).iterdir()} for n in "ab"]
+        assert files[0] == files[1]
+    measuring(probes=1).attempt(_one(), tmp_path / "c", attempt(other))
+    assert other, "another way of searching is another answer"
 
 
 def test_without_a_gpu_it_writes_what_distill_writes_and_measures_nothing(tmp_path):

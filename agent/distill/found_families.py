@@ -1,0 +1,103 @@
+"""What searches have found, kept on disk: a killed search goes on from its best, a finished one is not repeated.
+
+One small JSON file per family, device, torch, triton and way of searching, in the directory that the run lends.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+
+from agent.distill.kernels.launch_configs import LaunchLimits
+from agent.distill.pass_source import Style
+from agent.distill.rounding import Rounding
+from agent.distill.task_plan import Kind
+from storage.disk import appearing
+
+SEARCH_VERSION = "1"
+"""Raised when the author writes other kernels or searches otherwise, so that old answers no longer hold."""
+
+
+@dataclass(frozen=True)
+class SearchChoice:
+    """A pass that could be written for a task: the patterns to replace, sorted, and how."""
+
+    patterns: tuple[str, ...]
+    style: Style
+
+
+Levels = Mapping[Kind, Rounding]
+"""What the graphs of each kind leave to eager."""
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best choice found, and what the task that has its patterns leaves to eager."""
+
+    choice: SearchChoice
+    levels: Levels
+
+
+@dataclass(frozen=True)
+class FamilySearch:
+    """How far a family's search is: its `best` so far, None for leaving the family to eager; the `seconds` that it has
+    used; whether it is `finished`."""
+
+    best: Best | None
+    seconds: float
+    finished: bool
+
+
+class FoundFamilies:
+    """The searches of one device; `directory` None keeps nothing. `way` is what decides how a search goes."""
+
+    def __init__(self, directory: Path | None, device: str, way: Mapping[str, Any]) -> None:
+        self._directory = directory
+        name = torch.cuda.get_device_name(device) if directory is not None and torch.cuda.is_available() else device
+        self._conditions = [SEARCH_VERSION, name, torch.__version__, triton.__version__, dict(way)]
+
+    def load(self, family: str) -> FamilySearch | None:
+        """How far the family's search is; None if it has not begun."""
+        path = self._path(family)
+        if path is None or not path.exists():
+            return None
+        kept = json.loads(path.read_text("utf-8"))
+        return FamilySearch(_best_from(kept["best"]), kept["seconds"], kept["finished"])
+
+    def keep(self, family: str, search: FamilySearch) -> None:
+        """Keep how far the family's search is."""
+        path = self._path(family)
+        if path is None:
+            return
+        kept = {"family": family, "conditions": self._conditions, "best": _plain(search.best)}
+        with appearing(path) as partial:
+            partial.write_text(
+                json.dumps({**kept, "seconds": search.seconds, "finished": search.finished}, indent=1) + "\n", "utf-8"
+            )
+
+    def _path(self, family: str) -> Path | None:
+        if self._directory is None:
+            return None
+        digest = hashlib.sha256(json.dumps([family, self._conditions], sort_keys=True).encode()).hexdigest()
+        return self._directory / f"{digest[:24]}.json"
+
+
+def _plain(best: Best | None) -> dict[str, Any] | None:
+    """As JSON data."""
+    if best is None:
+        return None
+    levels = [[sorted(kind), int(level)] for kind, level in best.levels.items()]
+    return {"patterns": best.choice.patterns, "style": asdict(best.choice.style), "levels": sorted(levels)}
+
+
+def _best_from(plain: Mapping[str, Any] | None) -> Best | None:
+    if plain is None:
+        return None
+    style = Style(LaunchLimits(**plain["style"]["limits"]), plain["style"]["general"])
+    levels = {frozenset(kind): Rounding(level) for kind, level in plain["levels"]}
+    return Best(SearchChoice(tuple(plain["patterns"]), style), levels)
