@@ -87,6 +87,13 @@ def test_docstrings_and_comments_name_what_is_there(path):
     assert not (absent | pages) - ABSENT
 
 
+def test_the_design_names_every_command():
+    from flows.cli.main import main
+
+    table = (ROOT / "docs" / "design.md").read_text(encoding="utf-8").partition("## The command line")[2]
+    assert not [name for name in main.commands if not re.search(rf"`(passnet )?{name}\b", table)]
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda p: p.name)
 def test_notebooks_import_what_is_there(path):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
