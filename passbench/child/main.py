@@ -260,7 +260,8 @@ class Worker:
         """Copy out what a sealed call has returned, before the next call begins."""
         stage, outputs = self._staging, flatten(self._results[index])
         check(outputs, self._staged[index], stage.outputs, strict=stage.strict)
-        self._copy_out([outputs], stage.batch, [index])
+        self._sealed.take(index, outputs)
+        self._synchronize()
 
     def _collect(self, command: Collect) -> WorkerReply:
         stage, outputs = self._staging, [flatten(value) for value in self._results]

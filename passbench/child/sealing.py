@@ -17,11 +17,13 @@ from passbench.ipc.shared_memory import SharedMemory, output_views, place_bytes
 
 
 class SealedCalls:
-    """Delivers the inputs of an exchange's sealed calls. `calls` are their numbers."""
+    """Delivers the inputs of an exchange's sealed calls, and takes their outputs. `calls` are their numbers.
+
+    All tensors are made ready beforehand: what is done between two calls costs a few microseconds.
+    """
 
     def __init__(self, shared: SharedMemory, batch: Batch) -> None:
         self.calls = frozenset(batch.sealed)
-        self._shared, self._batch = shared, batch
         blocks = [block for block in batch.inputs if isinstance(block, Block)]
         self._deliveries = {
             call: (
@@ -31,26 +33,31 @@ class SealedCalls:
             for call, place in zip(batch.sealed, batch.late, strict=False)
             if blocks
         }
+        slots = [None if block is None else output_views(shared, block) for block in batch.outputs if batch.sealed]
+        self._slots = {call: [places and places[call] for places in slots] for call in batch.sealed}
 
     def deliver(self, call: int) -> None:
         """Put the call's inputs in their place; nothing where they are there already."""
         if call in self._deliveries:
             torch._foreach_copy_(*self._deliveries[call])
 
+    def take(self, call: int, outputs: Sequence[Any]) -> None:
+        """Copy out what a call has returned: values that `outputs.check` has let through."""
+        pairs = [
+            (slot, torch.as_tensor(x)) for slot, x in zip(self._slots[call], outputs, strict=True) if slot is not None
+        ]
+        if pairs:
+            torch._foreach_copy_(*map(list, zip(*pairs, strict=True)))
+
     def check_unchanged(self, outputs: Sequence[Sequence[Any]]) -> None:
         """What sealed calls have returned is still what was taken of it; raises BadOutput."""
-        for number, block in enumerate(self._batch.outputs):
-            if block is None or not self.calls:
-                continue
-            places = output_views(self._shared, block)
-            for call in self.calls:
-                value = torch.as_tensor(outputs[call][number])
-                if not _same(value.to(places[call].device), places[call]):
+        for call, slots in self._slots.items():
+            for number, slot in enumerate(slots):
+                if slot is not None and not _same(torch.as_tensor(outputs[call][number]).to(slot.device), slot):
                     raise BadOutput(f"output {number} of a call has changed after the call: later calls write over it")
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether values are equal after the copy's conversion, NaN to NaN."""
-    one = one.to(other.dtype).reshape(other.shape) if one.numel() == other.numel() else one.expand(other.shape)
-    equal = one == other
-    return bool((equal | ((one != one) & (other != other))).all())
+    one = one.to(other.dtype).expand(other.shape)
+    return bool(((one == other) | ((one != one) & (other != other))).all())

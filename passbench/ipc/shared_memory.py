@@ -145,9 +145,9 @@ def input_tensors(shared: SharedMemory, block: Block, places: Sequence[int], cac
 
 
 def place_bytes(shared: SharedMemory, block: Block, place: int) -> torch.Tensor:
-    """The bytes of one place, padding included."""
+    """The bytes of one place, padding included, eight at a time."""
     start = block.starts[place]
-    return shared.bytes[start : start + block.size]
+    return shared.bytes[start : start + block.size].view(torch.int64)
 
 
 def output_views(shared: SharedMemory, block: Block) -> list[torch.Tensor]:
