@@ -85,7 +85,6 @@ ENDED = Step("two_processes", ("runtime_error",), "ended")
 NOT_DELIVERED = Step("inputs_unchanged", ("wrong",), "writes over its input")
 """Inputs of sealed calls that nobody has delivered when the child answers: the calls have not been made."""
 REWRITTEN = Step("sealed_calls", ("runtime_error",), "has changed after the call|was never written")
-EVIDENCE_UNEVEN = Step("evidence", ("rejected",), "evidence_uneven: ")
 SPOILT = "NaN where eager has none|was never written|differs from eager"
 
 

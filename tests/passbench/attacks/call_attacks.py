@@ -5,7 +5,6 @@ They use what the static policy allows: what stops them is how calls are made, a
 
 from tests.passbench.attacks import call_samples as on
 from tests.passbench.attacks.attack_kinds import (
-    EVIDENCE_UNEVEN,
     EXACT,
     NO_GAIN,
     REWRITTEN,
@@ -20,6 +19,8 @@ from tests.passbench.attacks.attack_kinds import (
 from tests.passbench.attacks.attack_samples import add_relu, row_sums, steps, sum_and_relu, transposed_add_relu
 
 WRONG_IN_TIME = Step("timed_outputs_checked", ("wrong", "runtime_error"), SPOILT)
+MAY_WORK = Step("no layer left", ("ok", "wrong", "runtime_error"))
+"""It works where exchanges have as few calls as on a CPU; more of them come in numbers that it cannot foresee."""
 LOOSE = Step("comparison", ("ok",), least=-2, most=1)
 
 CALL_ATTACKS: tuple[Attack, ...] = (
@@ -27,26 +28,30 @@ CALL_ATTACKS: tuple[Attack, ...] = (
     Attack(
         "last_call_computes",
         add_relu,
-        (Step("sealed_calls", ("wrong", "runtime_error"), SPOILT + "|has changed after"), EVIDENCE_UNEVEN, WORKS),
+        (
+            Step("sealed_calls", ("wrong", "runtime_error"), SPOILT + "|has changed after"),
+            Step("evidence", ("rejected", "wrong", "runtime_error"), "evidence_uneven: |" + SPOILT),
+            MAY_WORK,
+        ),
         "outputs of some calls, nobody knows which, are taken as soon as the call ends",
     ),
     # What an output is
     Attack(
         "ring_of_outputs",
         add_relu,
-        (output("runtime_error", "returns memory that an? (earlier|other) call has returned"), WORKS),
+        (output("runtime_error", "returns memory that an? (earlier|other) call has returned"), MAY_WORK),
         "memory that was returned is the caller's; some outputs are held to see whether it stays so",
     ),
     Attack(
         "bump_allocator",
         add_relu,
-        (output("runtime_error", "returns memory that an? (earlier|other) call has returned"), WORKS),
+        (output("runtime_error", "returns memory that an? (earlier|other) call has returned"), MAY_WORK),
         "outputs of two calls share no allocation",
     ),
     Attack(
         "preallocated_outputs",
         add_relu,
-        (output("runtime_error", "allocated before their calls|returns memory"), WORKS),
+        (output("runtime_error", "allocated before their calls|returns memory"), MAY_WORK),
         "the memory that torch has given out must grow by the outputs of an exchange",
         ("cuda",),
     ),
