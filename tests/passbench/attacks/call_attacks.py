@@ -15,6 +15,7 @@ from tests.passbench.attacks.attack_kinds import (
     Step,
     output,
     outside,
+    static,
 )
 from tests.passbench.attacks.attack_samples import add_relu, row_sums, steps, sum_and_relu, transposed_add_relu
 
@@ -124,8 +125,8 @@ CALL_ATTACKS: tuple[Attack, ...] = (
     Attack(
         "reads_address",
         add_relu,
-        (outside(), Step("two_processes", ("ok", "runtime_error"))),
-        "an interpreted kernel reaches its arguments alone",
+        (static("address"), outside(), Step("two_processes", ("ok", "runtime_error"))),
+        "no integer becomes a pointer; an interpreted kernel reaches its arguments alone",
         ("cpu",),
     ),
     Attack(
