@@ -1,0 +1,53 @@
+"""Who is to blame where eager fails beside a pass."""
+
+import pytest
+import torch
+
+from passbench.contract import read_pass_dir
+from passbench.layers import Layers
+from passbench.result import EAGER_FAILED, VariantFailure
+from passbench.settings import Settings
+from passbench.trial import TrialCandidate, _blamed
+from passbench.workers.fork_server_client import Launcher
+from passbench.workers.worker_handle import WorkerHandle
+from passbench.workers.worker_pair import WorkerPair
+from storage.records import Variant
+from tests.passbench.samples import PASSES, add_relu_sample, spec, variant
+
+CPU = torch.device("cpu")
+DIED = VariantFailure("runtime_error", f"{EAGER_FAILED}: the worker process ended", eager=True)
+PASS = TrialCandidate("pass", str(PASSES / "add_relu"), read_pass_dir(PASSES / "add_relu"))
+
+
+@pytest.fixture
+def pair_of(tmp_path):
+    launcher, workers = Launcher(tmp_path / "zygote"), []
+
+    def make(one: Variant) -> WorkerPair:
+        settings = Settings(seed=1).resolved(CPU)
+        workers.extend(WorkerHandle(CPU, settings, launcher, tmp_path / name / "box") for name in ("one", "two"))
+        return WorkerPair(one, *workers[-2:], settings, 1, Layers())
+
+    yield make
+    for worker in workers:
+        worker.close()
+    launcher.close()
+
+
+def test_where_eager_runs_without_the_pass_the_pass_is_to_blame(pair_of):
+    pair = pair_of(add_relu_sample((3, 40)).variants[0])
+    blamed = _blamed(DIED, pair, PASS, alone=True)
+    assert not blamed.eager and (blamed.status, blamed.error_code) == ("runtime_error", 2)
+    assert blamed.reason == f"eager runs without this pass, and beside it does not: {DIED.reason}"
+
+
+def test_where_eager_fails_by_itself_it_is_eagers_failure(pair_of):
+    bad = variant(lambda x, y: (x @ y,), spec("x", 2, 3), spec("y", 2, 3))
+    assert _blamed(DIED, pair_of(bad), PASS, alone=True) is DIED
+
+
+def test_a_compiler_and_a_failure_of_the_pass_are_left_as_they_are(pair_of):
+    pair, own = pair_of(add_relu_sample((3, 40)).variants[0]), VariantFailure("wrong", "differs")
+    assert _blamed(DIED, pair, TrialCandidate("inductor"), alone=True) is DIED
+    assert _blamed(own, pair, PASS, alone=True) is own
+    assert _blamed(DIED, pair, PASS, alone=False) is DIED
