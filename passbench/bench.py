@@ -259,6 +259,7 @@ class Bench:
                 layers_missing=missing,
                 surroundings=compared(before, self._surroundings.look()),
                 matches=outcome.matches,
+                library_ops=outcome.library_ops,
                 pass_files=tuple(files.files.items()) if files else (),
                 seconds=time.monotonic() - begin,
             )

@@ -98,10 +98,16 @@ class VariantResult:
     layers_missing: dict[str, str] = field(default_factory=dict)
     surroundings: dict[str, str] = field(default_factory=dict)
     matches: int | None = None
+    library_ops: tuple[str, ...] | None = None
     pass_files: tuple[tuple[str, str], ...] = ()
     device: str = ""
     protocol: str = ""
     seconds: float = 0.0
+
+    @property
+    def kernels_only(self) -> bool | None:
+        """Whether no operator of the library computed inside replacements; None where nobody looked."""
+        return None if self.library_ops is None else not self.library_ops
 
     def speedup(self, clock: str) -> float | None:
         """Eager time over candidate time by "e2e" or "device" clock, None where it was not measured."""
@@ -123,6 +129,8 @@ class VariantResult:
             "timings": [asdict(t) for t in self.timings],
             "findings": [f._asdict() for f in self.findings],
             "layers": list(self.layers),
+            "library_ops": None if self.library_ops is None else list(self.library_ops),
+            "kernels_only": self.kernels_only,
             "pass_files": [{"path": path, "content": content} for path, content in self.pass_files],
             "libraries": libraries(),
         }

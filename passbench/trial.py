@@ -54,6 +54,7 @@ class TrialOutcome:
     errors: Errors | None = None
     timings: tuple[Timing, ...] = ()
     matches: int | None = None
+    library_ops: tuple[str, ...] | None = None
     layers: list[str] = field(default_factory=list)
 
 
@@ -111,7 +112,9 @@ def _measure(
 
     def observe(size: int) -> None:
         if candidate.files is not None:
-            observed_calls.observe(pair, candidate.files, size)
+            found = observed_calls.observe(pair, candidate.files, size)
+            if found is not None:
+                outcome.library_ops = tuple(sorted({*(outcome.library_ops or ()), *found}))
 
     observe(min(_FIRST_OBSERVED, pair.most_calls()))
     if double is not None:

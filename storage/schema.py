@@ -155,6 +155,12 @@ TABLES: dict[str, list[Column]] = {
             "the host's kernel and load, the GPU's clocks, temperature and processes: a value, or before → after",
         ),
         ("matches", _INT, "matches of the pass in the variant; null where no pass was applied"),
+        (
+            "library_ops",
+            pa.list_(pa.string()),
+            "ATen operators that computed inside replacements, such as `aten.mm`; null where nobody looked",
+        ),
+        ("kernels_only", pa.bool_(), "whether no such operator ran: replacements were kernels of the pass's own"),
         ("pass_files", pa.list_(FILE), "the pass itself"),
         ("device", _TEXT, "name of the GPU, or `cpu`"),
         ("protocol", _TEXT, "`passnet` or `paper`: how calls were timed"),
@@ -223,6 +229,6 @@ CONFIGS: dict[str, pa.Schema] = {
 ADDED = frozenset(
     """direction symbols symbolic_stride static_reason error_eager error_candidate layers_missing surroundings
     speedup_low speedup_high task_family task_split steps failed_calls rejections error best_files
-    draft_files""".split()
+    draft_files library_ops kernels_only""".split()
 )
 """Columns and fields that files of earlier versions may lack; they are null there."""

@@ -22,6 +22,7 @@ from flows.cli.options import (
     emit,
     flush_option,
     json_option,
+    kernels_only_option,
     limit_option,
     protocol_option,
     version_option,
@@ -230,6 +231,7 @@ def check(directory: Path, as_json: bool) -> None:
     help="A line for each of these, too; a group is category x dtype.",
 )
 @click.option("--best", is_flag=True, help="Count each sample's best attempt alone [default: every attempt].")
+@kernels_only_option
 @data_option
 @version_option
 @json_option
@@ -267,14 +269,17 @@ def trajectories(out: Path, data: Path, as_json: bool, **parameters: Any) -> Non
 @main.command()
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Directory for the page and its files.")
+@kernels_only_option
 @data_option
 @version_option
 @json_option
-def report(runs: tuple[str, ...], out: Path, data: Path, version: str | None, as_json: bool) -> None:
+def report(
+    runs: tuple[str, ...], out: Path, data: Path, version: str | None, as_json: bool, kernels_only: bool
+) -> None:
     """Write runs (named as for `score`) as one page, with its pictures as PNG and its tables as CSV beside it."""
     from flows.report.write import write_report
 
-    page = write_report(runs, out, data, version)
+    page = write_report(runs, out, data, version, kernels_only=kernels_only)
     emit({"page": str(page)}, as_json, lambda d: d["page"])
 
 

@@ -28,6 +28,12 @@ def json_option(function: Callable) -> Callable:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output.")(function)
 
 
+def kernels_only_option(function: Callable) -> Callable:
+    """`--kernels-only`, of commands that read results."""
+    text = "Leave out variants in which the pass called operators of the library, such as a matrix product."
+    return click.option("--kernels-only", is_flag=True, help=text)(function)
+
+
 AUTHORS = """distill distill-static llm eager inductor inductor-direct inductor-max-autotune cudagraphs""".split()
 COMPILERS = ("pass", *(name for name in AUTHORS if name not in ("distill", "distill-static", "llm")))
 """Names as the rooms know them; they stand here so that a wrong one is told before torch is imported."""

@@ -15,12 +15,12 @@ from passbench.result import STATUSES
 from passbench.score import CODES
 from passbench.scoring.groups import VariantFacts
 from storage.errors import PassNetError
-from storage.schema import CATEGORIES, RESULTS
+from storage.schema import ADDED, CATEGORIES, RESULTS
 from storage.versions.store import Store, Version
 
 COLUMNS = (
     "run sample category variant_hash author model attempt status error_code reason t_min speedup_e2e speedup_device "
-    "times_meaningful device protocol"
+    "times_meaningful device protocol kernels_only"
 ).split()
 """Columns that scoring reads; the passes themselves, most of the table's bytes, are not among them."""
 
@@ -56,8 +56,13 @@ def find_runs(version: Version, run: str) -> list[str]:
     return found
 
 
-def load_results(names: Sequence[str], data: Path, version: str | None = None) -> Results:
+def load_results(
+    names: Sequence[str], data: Path, version: str | None = None, *, kernels_only: bool = False
+) -> Results:
     """Results of runs by id (see `find_runs`) in a version of `data`, or by path.
+
+    With `kernels_only`, variants are left out in which operators of the library ran inside replacements; those that
+    nobody looked into, failures and baselines among them, stay.
 
     A path is that of a Parquet file with the results table's columns, of a directory of such, or of a version. Variants
     of files are looked up in the version of `data`, if there is one.
@@ -79,6 +84,8 @@ def load_results(names: Sequence[str], data: Path, version: str | None = None) -
         rows = [row for row in opened.table("results", columns=COLUMNS).to_pylist() if row["run"] in runs]
         source = opened.name
     _check_once(rows)
+    if kernels_only:
+        rows = [row for row in rows if row["kernels_only"] is not False]
     return Results(rows, source, opened)
 
 
@@ -127,12 +134,14 @@ def _files(path: Path) -> list[Path]:
 def _read(path: Path) -> list[dict]:
     try:
         names = pq.read_schema(path).names
-        if missing := [column for column in COLUMNS if column not in names]:
+        if missing := [column for column in COLUMNS if column not in names and column not in ADDED]:
             raise PassNetError(f"{path} is not a results table: it has no column {missing[0]!r}")
-        table = pq.read_table(path, columns=COLUMNS).cast(pa.schema([RESULTS.field(column) for column in COLUMNS]))
+        there = [column for column in COLUMNS if column in names]
+        table = pq.read_table(path, columns=there).cast(pa.schema([RESULTS.field(column) for column in there]))
     except (OSError, pa.ArrowException) as error:
         raise PassNetError(f"cannot read results from {path} ({str(error).splitlines()[0][:160]})") from error
-    rows = table.to_pylist()
+    absent = dict.fromkeys(column for column in COLUMNS if column not in there)
+    rows = [row | absent for row in table.to_pylist()]
     for row in rows:
         if column := _impossible(row):
             raise PassNetError(

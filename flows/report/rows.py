@@ -39,13 +39,13 @@ class Material:
     version: Version | None
 
 
-def gather(names: Sequence[str], data: Path, version: str | None = None) -> Material:
+def gather(names: Sequence[str], data: Path, version: str | None = None, *, kernels_only: bool = False) -> Material:
     """Results and scores of runs, by id, author or path (see `results.load_results`), and their surroundings.
 
     Raises PassNetError as `load_results` and `score_run` do.
     """
-    results = load_results(names, data, version)
-    scored = score_run(names, data, version)
+    results = load_results(names, data, version, kernels_only=kernels_only)
+    scored = score_run(names, data, version, kernels_only=kernels_only)
     named = labels(results.rows)
     rows = [
         row | {"label": named[row["run"]], **about} for row, about in zip(results.rows, _facts(results), strict=True)

@@ -23,14 +23,16 @@ OPS_SHOWN = 16
 """Ops in the list of those on which TorchInductor loses; the CSV has all."""
 
 
-def write_report(names: Sequence[str], directory: Path, data: Path, version: str | None = None) -> Path:
+def write_report(
+    names: Sequence[str], directory: Path, data: Path, version: str | None = None, *, kernels_only: bool = False
+) -> Path:
     """Write `index.html` and, beside it, its pictures (PNG) and tables (CSV); returns the page's path.
 
-    `names` are runs as `flows.report.results.load_results` takes them: ids, authors, "latest", or paths of results.
+    `names` (ids, authors, "latest", or paths of results) and `kernels_only` are as `results.load_results` takes them.
     Raises PassNetError if there is no such run, nothing can be scored, or the directory cannot be
     written. The directory is as it was before then.
     """
-    material = gather(names, data, version)
+    material = gather(names, data, version, kernels_only=kernels_only)
     try:
         with filling(directory) as place:
             (place / "index.html").write_text(_page(material, _ReportWriter(place)), encoding="utf-8")

@@ -1,6 +1,6 @@
 """Calls of a pass that are observed instead of timed: what ran inside its replacements is judged."""
 
-from passbench.checking.evidence import judge
+from passbench.checking.evidence import judge, library_ops
 from passbench.contract import PassFiles
 from passbench.inputs.draw import Distribution
 from passbench.ipc.messages import Observe
@@ -11,15 +11,16 @@ from passbench.workers.worker_pair import WorkerPair
 _CALLS = 6
 
 
-def observe(pair: WorkerPair, files: PassFiles, size: int) -> None:
-    """Refuse a pass that does something else than its sources say, or not the same in every call.
+def observe(pair: WorkerPair, files: PassFiles, size: int) -> tuple[str, ...] | None:
+    """Refuse a pass that does something else than its sources say, or not the same in every call. Returns the operators
+    of the library that computed inside its replacements; None where the layer is off.
 
     The exchange has about `size` calls, as a timed one has, and a few of them at a random place in it are observed. The
     trial asks for this before the timing and at random moments in it. `files` are the pass's validated sources. Raises
     VariantFailure with status "rejected".
     """
     if not pair.layers.has("evidence"):
-        return
+        return None
     calls = pair.about(size)
     layout = pair.draw(calls, pair.outputs, Distribution.VARIED)
     pair.hand_over(pair.candidate, layout)
@@ -27,9 +28,11 @@ def observe(pair: WorkerPair, files: PassFiles, size: int) -> None:
     command = Observe(layout.batch, pair.rng.getrandbits(32), pair.rng.randint(0, calls - observed), observed)
     reply = pair.ask(pair.candidate, command, pair.settings.first_call_timeout)
     try:
-        reason = judge(Observation.decode(reply.observed), files)
+        observation = Observation.decode(reply.observed)
+        reason = judge(observation, files)
     except ValueError as error:
         reason = f"evidence_forged: {error}"
     if reason:
         raise VariantFailure("rejected", reason)
     pair.layers.note("evidence")
+    return library_ops(observation)

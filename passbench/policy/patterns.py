@@ -46,15 +46,16 @@ def _check(module: Module, node: ast.AST, local: set[str], report: Report) -> No
         elif isinstance(child, ast.Attribute) and isinstance(child.ctx, ast.Store):
             report.at("attribute_assignment", module, child, "a pattern assigns to its own names only")
         elif isinstance(child, ast.Name) and child.id not in local | names.PATTERN_BUILTINS:
-            report.at("forbidden_name", module, child, f"{child.id} is unknown here; a pattern uses its parameters")
+            message = f"{child.id} is not a parameter of pattern, nor imported; a pattern uses its parameters"
+            report.at("forbidden_name", module, child, message)
         _check(module, child, local, report)
 
 
 def _is_operation(dotted: str) -> bool:
-    if dotted in names.PATTERN_VALUES or dotted in targets.functions():
+    if dotted in names.PATTERN_VALUES | names.CONSTANTS or dotted in targets.spellings():
         return True
-    if dotted in ("math.inf", "math.nan", "math.pi", "math.e"):
-        return True
+    if dotted.startswith("torch.Tensor."):
+        return dotted.removeprefix("torch.Tensor.") in targets.methods()
     try:
         return callable(targets.resolve(dotted))
     except TargetError:

@@ -131,6 +131,18 @@ def test_a_bad_pass_leaves_a_record(bench, name):
     assert result.t_min is None and result.timings == ()
 
 
+def test_a_result_says_which_operators_of_the_library_ran(bench):
+    rows = {}
+    for name in ("add_relu", "operators"):
+        what = sample(variant(lambda x, y: (torch.relu(x + y),), spec("x", 3, 40), spec("y", 3, 40)))
+        (result,) = run(bench, name, what)
+        assert result.status == "ok", result.reason
+        rows[name] = result.to_row(run="r", author="a")
+    assert (rows["add_relu"]["library_ops"], rows["add_relu"]["kernels_only"]) == ([], True)
+    assert rows["operators"]["library_ops"] == ["aten.add", "aten.gt", "aten.mul"]
+    assert rows["operators"]["kernels_only"] is False
+
+
 def test_a_refused_pass_starts_no_process(bench):
     (result,) = run(bench, "reads_values")
     assert (result.status, result.error_code, result.layers) == ("rejected", None, ("static_policy",))

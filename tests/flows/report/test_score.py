@@ -155,6 +155,25 @@ def test_files_and_directories_of_results(data, tmp_path):
     assert len(lines(score_run([str(version.path)], nowhere, by="dtype"))["inductor-01"]["groups"]) == 3
 
 
+def test_kernels_only_leaves_out_what_called_the_library(data, tmp_path):
+    called = {"library_ops": ["aten.mm"], "kernels_only": False}
+    rows = [
+        result("a-01", "fusible-1", "half", **called),
+        result("a-01", "fusible-1", "single", library_ops=[], kernels_only=True),
+        result("a-01", "fusible-2", "whole", **FAILED),
+    ]
+    path = write(tmp_path / "a.parquet", rows)
+    counts = [lines(score_run([path], tmp_path, kernels_only=only))["a-01"]["n"] for only in (False, True)]
+    assert counts == [3, 2]
+
+
+def test_a_file_of_before_has_no_library_ops(tmp_path):
+    table = pa.Table.from_pylist(ROWS[:3], RESULTS).drop_columns(["library_ops", "kernels_only"])
+    pq.write_table(table, tmp_path / "old.parquet")
+    every, only = (score_run([str(tmp_path / "old.parquet")], tmp_path, kernels_only=k) for k in (False, True))
+    assert lines(every) == lines(only)
+
+
 def test_a_file_alone_has_no_dtypes(data, tmp_path):
     path = write(tmp_path / "a.parquet", ROWS[:3])
     done = score_run([path], tmp_path, by="group")

@@ -132,3 +132,39 @@ def chain() -> Sample:
         return (torch.relu(gate * x - y) * 0.5 + x,)
 
     return _one(f, spec("x", 1000), spec("y", 1000))
+
+
+def linear_sigmoid() -> Sample:
+    def f(x, w, b):
+        return (torch.sigmoid(F.linear(x, w, b)) * 2.0,)
+
+    return _one(f, spec("x", 6, 20), spec("w", 12, 20, role="parameter"), spec("b", 12, role="parameter"))
+
+
+def two_products() -> Sample:
+    weights = spec("v", 20, 8, role="parameter"), spec("w", 20, 12, role="parameter")
+    return _one(lambda x, v, w: (x @ v, x @ w), spec("x", 6, 20), *weights)
+
+
+def conv_relu() -> Sample:
+    def f(x, w, b):
+        return (torch.relu(torch.conv2d(x, w, b, (1, 1), (1, 1), (1, 1), 1)),)
+
+    return _one(f, spec("x", 2, 3, 8, 8), spec("w", 4, 3, 3, 3, role="parameter"), spec("b", 4, role="parameter"))
+
+
+def einsum_half() -> Sample:
+    return _one(lambda x, w: (torch.einsum("ij,jk->ik", x, w)[..., :4] * 0.5,), spec("x", 6, 20), spec("w", 20, 8))
+
+
+def scaled() -> Sample:
+    return _one(lambda x: ((x * 0.125).view(8, 15),), spec("x", 120))
+
+
+def add_norm() -> Sample:
+    def f(x, y, w, b):
+        total = x + y
+        return F.layer_norm(total, (48,), w, b, 1e-05), total
+
+    parameters = spec("w", 48, role="parameter"), spec("b", 48, role="parameter")
+    return _one(f, spec("x", 6, 48), spec("y", 6, 48), *parameters)
