@@ -76,7 +76,9 @@ def run_trial(
     outcome = TrialOutcome(layers=layers.seen)
     workers.eager.start()
     workers.candidate.start()
-    layers.note("two_processes", "empty_environment", "resource_limits")
+    layers.note("two_processes", "empty_environment", "resource_limits", "one_gpu")
+    if candidate.files is not None and pair.device.type == "cpu":
+        layers.note("kernel_memory")
     try:
         _measure(pair, candidate, workers.double, correctness, outcome, report)
     except torch.OutOfMemoryError as error:  # in this process, which runs nothing of the pass

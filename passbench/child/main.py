@@ -17,7 +17,16 @@ from torch import fx
 
 from passbench import compilers
 from passbench.child import observe, triton_interpreter
-from passbench.child.outputs import BadOutput, KeptOutputs, check, check_allocated, check_memory, describe_all, flatten
+from passbench.child.outputs import (
+    BadOutput,
+    KeptOutputs,
+    check,
+    check_allocated,
+    check_memory,
+    check_pinned,
+    describe_all,
+    flatten,
+)
 from passbench.child.sealing import SealedCalls
 from passbench.contract import ContractError, PassRule, load_rules, read_pass_dir
 from passbench.ipc import shared_memory
@@ -284,6 +293,8 @@ class Worker:
             return
         for outputs, _ in calls:
             check_memory(outputs, expected, self.device)
+        if self.device.type == "cuda":
+            check_pinned()
         self._kept.check(calls)
         self._kept.keep_one(calls)
 

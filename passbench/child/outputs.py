@@ -183,6 +183,15 @@ def check_allocated(calls: Sequence[tuple[Sequence, Sequence]], grown: int) -> N
         raise BadOutput("outputs lie in memory that was allocated before their calls; allocate them in every call")
 
 
+def check_pinned() -> None:
+    """This process holds little memory of the host for copies to the GPU, which its supervisor does not see; raises
+    BadOutput."""
+    pinned = torch.cuda.host_memory_stats().get("allocated_bytes.current", 0)
+    if pinned > _MOST_PINNED:
+        raise BadOutput(f"holds {pinned / 2**30:.1f} GiB of pinned memory; {_MOST_PINNED >> 30} are allowed")
+
+
+_MOST_PINNED = 1 << 30
 _ALLOCATED_AGAIN = 0.9  # a call may also let go of memory that it had kept
 
 

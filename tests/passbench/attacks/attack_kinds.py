@@ -98,6 +98,9 @@ def output(status: str, reason: str) -> Step:
     return Step("output_contract", (status,), reason)
 
 
+RETURNED_AGAIN = output("runtime_error", "returns memory that an?(other| earlier) call has returned")
+
+
 def late(*statuses: str) -> Step:
     """Work after the answer finds its inputs gone."""
     return Step("late_inputs", statuses or ("wrong", "runtime_error"), SPOILT)

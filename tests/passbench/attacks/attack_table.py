@@ -11,6 +11,7 @@ from tests.passbench.attacks.attack_kinds import (
     NO_GAIN,
     NOT_DELIVERED,
     READ,
+    RETURNED_AGAIN,
     REWRITTEN,
     SPOILT,
     STALE,
@@ -153,8 +154,13 @@ ATTACKS: tuple[Attack, ...] = (
         "addresses move, and contents change where they do not",
     ),
     Attack("remembers_version", on.add_relu, (static("private_name"), STALE), "versions repeat, contents do not"),
-    Attack("remembers_content", on.add_relu, (static("host_read"), READ, STALE), "reading a value is an operator"),
-    Attack("remembers_shape", on.add_relu, (STALE,), "contents change"),
+    Attack(
+        "remembers_content",
+        on.add_relu,
+        (static("host_read"), READ, Step("fresh_inputs", ("wrong", "ok"))),
+        "reading a value is an operator; no content comes twice",
+    ),
+    Attack("remembers_shape", on.add_relu, (RETURNED_AGAIN, STALE), "contents change, and an output is the caller's"),
     Attack("baked_constants", on.small_add_relu, (STALE,), "no pass knows the seed"),
     Attack("packed_weights", on.matmul, (STALE,), "weights are drawn afresh for every call too"),
     Attack(
@@ -200,7 +206,7 @@ ATTACKS: tuple[Attack, ...] = (
         "reused_output",
         on.add_relu,
         (
-            output("runtime_error", "returns memory that an? (earlier|other) call has returned"),
+            RETURNED_AGAIN,
             REWRITTEN,
             Step("timed_outputs_checked", ("wrong",)),
             WORKS,

@@ -7,6 +7,7 @@ from tests.passbench.attacks import call_samples as on
 from tests.passbench.attacks.attack_kinds import (
     EXACT,
     NO_GAIN,
+    RETURNED_AGAIN,
     REWRITTEN,
     SPOILT,
     WORKS,
@@ -40,13 +41,13 @@ CALL_ATTACKS: tuple[Attack, ...] = (
     Attack(
         "ring_of_outputs",
         add_relu,
-        (output("runtime_error", "returns memory that an? (earlier|other) call has returned"), MAY_WORK),
+        (RETURNED_AGAIN, MAY_WORK),
         "memory that was returned is the caller's; some outputs are held to see whether it stays so",
     ),
     Attack(
         "bump_allocator",
         add_relu,
-        (output("runtime_error", "returns memory that an? (earlier|other) call has returned"), MAY_WORK),
+        (RETURNED_AGAIN, MAY_WORK),
         "outputs of two calls share no allocation",
     ),
     Attack(
@@ -155,6 +156,13 @@ CALL_ATTACKS: tuple[Attack, ...] = (
         add_relu,
         (Step("resource_limits", ("runtime_error",), "(?i)memory"),),
         "a worker has a share of the GPU, and its failure is its own",
+        ("cuda",),
+    ),
+    Attack(
+        "takes_pinned_memory",
+        add_relu,
+        (output("runtime_error", "GiB of pinned memory"), NO_GAIN),
+        "pinned memory has a limit of its own",
         ("cuda",),
     ),
     Attack(

