@@ -219,12 +219,21 @@ def score_rows(
     outcomes = outcomes_of(rows, clock)
     if not is_measured(outcomes, clock):
         return []
-    return table_rows(score_table(outcomes, p, b), run=run, author=author, clock=clock)
+    table = score_table(outcomes, p, b)
+    return table_rows(table, run=run, author=author, clock=clock, times_meaningful=times_meaningful(rows))
 
 
-def table_rows(table: Sequence[Level], *, run: str, author: str, clock: str) -> list[dict[str, Any]]:
+def times_meaningful(rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a GPU measured all speedups of these rows of the results table."""
+    return all(row["times_meaningful"] for row in rows if row["speedup_e2e"] is not None)
+
+
+def table_rows(
+    table: Sequence[Level], *, run: str, author: str, clock: str, times_meaningful: bool
+) -> list[dict[str, Any]]:
     """A score table as rows of `storage.schema.SCORES`."""
     shared = {"run": run, "author": author, "clock": clock, "aggregate": aggregate(table)}
+    shared["times_meaningful"] = times_meaningful
     return [{**shared, **vars(line), "pi": list(line.pi)} for line in table]
 
 

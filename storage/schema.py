@@ -182,6 +182,7 @@ TABLES: dict[str, list[Column]] = {
         ("pi", pa.list_(_FLOAT), "π: shares of error codes 1, 2, 3 among the errors"),
         ("n", _INT, "N: number of variants"),
         ("aggregate", _FLOAT, "AS of the whole run, the same on each of its rows"),
+        ("times_meaningful", _TRUTH, "false where no GPU ran: then the scores say nothing"),
     ],
     "trajectories": [
         ("run", _TEXT, "id of the run"),
@@ -229,6 +230,6 @@ CONFIGS: dict[str, pa.Schema] = {
 ADDED = frozenset(
     """direction symbols symbolic_stride static_reason error_eager error_candidate layers_missing surroundings
     speedup_low speedup_high task_family task_split steps failed_calls rejections error best_files
-    draft_files library_ops kernels_only""".split()
+    draft_files library_ops kernels_only times_meaningful""".split()
 )
 """Columns and fields that files of earlier versions may lack; they are null there."""

@@ -122,7 +122,7 @@ def score_text(done: dict) -> str:
     """Scores of runs: a line a run, then t-table, fast_p, pass@k and groups of each run and clock, then the notes."""
     settings = f"t = {done['t']}, p = {done['p']:g}, b = {done['b']:g}"
     which = "best attempt a sample" if done["best"] else "every attempt"
-    lines = [(f"{line['run']} ({line['clock']})", line) for line in done["runs"]]
+    lines = [(_run_name(line), line) for line in done["runs"]]
     blocks = [_score_lines(f"Scores of {done['source']} at {settings}, {which}", "run", lines, done["t"])]
     if done["authors"]:
         authors = [(f"{line['group']} ({line['clock']})", line) for line in done["authors"]]
@@ -133,6 +133,11 @@ def score_text(done: dict) -> str:
     return "\n\n".join(blocks) + ("\n" + notes if notes else "")
 
 
+def _run_name(line: dict) -> str:
+    """A run and its clock; marked where no GPU ran, since its scores say nothing."""
+    return f"{line['run']} ({line['clock']}{'' if line['times_meaningful'] else ', no GPU: says nothing'})"
+
+
 def _run_blocks(line: dict, scores: Sequence[dict], done: dict) -> list[str]:
     """The t-table of one run and clock with the shares below it, and its groups."""
     columns = ("t", "S_t", "ES_t", "alpha", "beta", "lambda", "eta", "gamma", "pi1", "pi2", "pi3")
@@ -141,7 +146,7 @@ def _run_blocks(line: dict, scores: Sequence[dict], done: dict) -> list[str]:
         for s in sorted(scores, key=lambda s: s["t"])
         if s["clock"] == line["clock"]
     ]
-    name = f"{line['run']} ({line['clock']})"
+    name = _run_name(line)
     text = render(f"{name}: AS {cell(line['aggregate'])}{_interval(line)}, N = {line['n']}", columns, cells)
     text += f"\nfast_p at t = {done['t']}: " + ", ".join(f"{p}x {v:.1%}" for p, v in line["fast_p"].items())
     if line["attempts"] > 1:

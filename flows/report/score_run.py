@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.report.results import Results, load_results, variant_facts
-from passbench.score import is_measured, outcome_of, outcomes_of, says_something, table_rows
+from passbench.score import is_measured, outcome_of, outcomes_of, says_something, table_rows, times_meaningful
 from passbench.scoring.attempts import best_attempts, pass_at
 from passbench.scoring.groups import UNKNOWN, VariantFacts, group_of, group_order
 from passbench.scoring.summary import Summary, summarise
@@ -54,7 +54,8 @@ def score_run(
             if by_what and by_what != "author":
                 line["groups"] = _groups(mine, by_clock, by_what, facts, settings)
             runs.append(line)
-            scores += table_rows(scored.table, run=run, author=line["author"], clock=by_clock)
+            about = {name: line[name] for name in ("author", "times_meaningful")}
+            scores += table_rows(scored.table, run=run, clock=by_clock, **about)
     if not runs:
         raise PassNetError(f"nothing to score: {'; '.join(notes)}")
     if by_what == "author":
@@ -139,7 +140,7 @@ def _notes(results: Results) -> list[str]:
     notes = []
     if left_out := sum(not says_something(row) for row in results.rows):
         notes.append(f"{left_out} of {len(results.rows)} rows are left out: eager itself failed on those variants")
-    if not all(row["times_meaningful"] for row in results.rows if row["speedup_e2e"] is not None):
+    if not times_meaningful(results.rows):
         notes.append("no GPU ran for some or all rows: their statuses and t_min are real, times and scores say nothing")
     return notes
 
@@ -164,5 +165,5 @@ def _facts_of_run(rows: Sequence[Mapping[str, Any]]) -> dict:
         "device": rows[0]["device"],
         "protocol": rows[0]["protocol"],
         "attempts": len({row["attempt"] for row in rows}),
-        "times_meaningful": all(row["times_meaningful"] for row in rows if row["speedup_e2e"] is not None),
+        "times_meaningful": times_meaningful(rows),
     }

@@ -21,7 +21,9 @@ def leaderboard(scored: Mapping[str, Any], labels: Mapping[str, str]) -> list[di
     """A line a run, best AS (e2e) first; scores at the level of `scored`."""
     lines: dict[str, dict] = {}
     for run in scored["runs"]:
-        line = lines.setdefault(run["run"], {"author": labels[run["run"]], "run": run["run"], "device": run["device"]})
+        mark = "" if run["times_meaningful"] else " (no GPU: scores say nothing)"
+        about = {"author": labels[run["run"]] + mark, "run": run["run"], "device": run["device"]}
+        line = lines.setdefault(run["run"], about)
         line |= {"samples": run["samples"], "variants": run["n"], f"AS {run['clock']}": run["aggregate"]}
         if run["clock"] == "e2e":
             low, high = run["interval"] or (None, None)

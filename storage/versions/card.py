@@ -1,19 +1,21 @@
 """The dataset card, `README.md`: which files make which config for `datasets`, and what a reader wants to know."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 
-from storage.schema import CONFIGS
+from storage.schema import CATEGORIES, CONFIGS, TABLES
 from storage.versions.manifest import Manifest
 
 LICENCE = "apache-2.0"
 UNSPLIT = "all"
 SCORE_LEVELS = (-5, -3, -1, 1)
 MAX_SCORE_ROWS = 50
+NO_GPU = "no GPU"
 
 ABOUT = {
     "models": "catalogue entries, traced or with the reason why not",
@@ -27,8 +29,26 @@ ABOUT = {
 }
 
 
-def render(manifest: Manifest, scores: pa.Table) -> str:
-    """The card of a version; `scores` is its `scores` config, empty where there is none."""
+SIZES = (
+    (1_000, "n<1K"),
+    (10_000, "1K<n<10K"),
+    (100_000, "10K<n<100K"),
+    (1_000_000, "100K<n<1M"),
+    (10_000_000, "1M<n<10M"),
+)
+"""Bounds of the Hub's `size_categories`, in rows."""
+
+
+@dataclass(frozen=True)
+class CardExample:
+    """A row of a config of subgraphs, as a dictionary, and the id of the sample that has it, if one has."""
+
+    row: dict[str, Any]
+    sample: str | None
+
+
+def render(manifest: Manifest, scores: pa.Table, example: CardExample | None = None) -> str:
+    """The card of a version; `scores` is its `scores` config, empty where there is none; `example` a row to show."""
     parts = [
         _front_matter(manifest),
         f"# PassNet {manifest.name}",
@@ -37,9 +57,11 @@ def render(manifest: Manifest, scores: pa.Table) -> str:
         _loading(manifest),
         "## Contents",
         _contents(manifest),
+        *_example(example),
+        *_running(manifest, example),
         *_scores(scores),
         "## How it was made",
-        _provenance(manifest),
+        *_provenance(manifest),
         "## Columns",
         *_columns(manifest),
         "## Licence",
@@ -67,25 +89,76 @@ def _front_matter(manifest: Manifest) -> str:
     lines = ["---", "pretty_name: PassNet", f"license: {LICENCE}", "tags:", "- compilers", "- code", "- pytorch"]
     # `datasets` fails on a whole config when one of its splits has no rows, so empty splits are not offered to it
     filled = [(config, split) for config, split, rows, *_ in _splits(manifest) if rows]
+    size = sum(manifest.rows(category) for category in CATEGORIES)
+    lines += ["size_categories:", f"- {next((name for most, name in SIZES if size < most), 'n>10M')}"]
+    main = main_config(manifest)
     if filled:
         lines.append("configs:")
     for config, splits in groupby(filled, lambda pair: pair[0]):
-        lines += [f"- config_name: {config}", "  data_files:"]
+        lines += [f"- config_name: {config}", *(["  default: true"] if config == main else []), "  data_files:"]
         for _, split in splits:
             lines += [f"  - split: {_loaded_as(split)}", f"    path: data/{config}/{split}-*.parquet"]
     return "\n".join([*lines, "---"])
 
 
+def main_config(manifest: Manifest) -> str | None:
+    """The config that `load_dataset` takes where none is named: `fusible`, or the first that has rows."""
+    filled = [config for config in CONFIGS if manifest.rows(config)]
+    return next((name for name in ("fusible", *CATEGORIES, "samples") if name in filled), next(iter(filled), None))
+
+
 def _loading(manifest: Manifest) -> str:
     filled = {config: _loaded_as(split) for config, split, rows, *_ in _splits(manifest) if rows}
-    config = next((name for name in ("fusible", "samples") if name in filled), next(iter(filled), None))
+    config = main_config(manifest)
     if config is None:
         return "This version has no rows."
     return (
         "```python\nfrom datasets import load_dataset\n\n"
         f'rows = load_dataset("<this repository or directory>", "{config}", split="{filled[config]}")\n```\n\n'
+        f"Without a config's name it is `{config}`. "
         f'On the Hub every version is a tag: `revision="{manifest.name}"`.'
     )
+
+
+def _example(example: CardExample | None) -> list[str]:
+    """One row, as people read it."""
+    if example is None or not example.row["code"]:
+        return []
+    inputs = [
+        (f"`{each['name']}`", each["role"], each["dtype"], "×".join(map(str, each["shape"] or ())) or "scalar")
+        for each in example.row["inputs"] or ()
+    ]
+    sources = ", ".join(f"`{source['model']}`" for source in (example.row["sources"] or ())[:3])
+    return [
+        "## A row",
+        f"Variant `{example.row['variant_hash'][:12]}`" + (f", found in {sources}." if sources else "."),
+        f"```python\n{example.row['code'].strip()}\n```",
+        _table(("input", "role", "dtype", "shape"), inputs),
+    ]
+
+
+def _running(manifest: Manifest, example: CardExample | None) -> list[str]:
+    """How to benchmark a sample of this version, which is a directory or a tag of a repository."""
+    if example is None or example.sample is None:
+        return []
+    return [
+        "## How to run it",
+        f"""With PassNet installed (`pip install -e .` in its repository), PassBench times a sample under a compiler, or
+under a pass of yours:
+
+```python
+import passnet
+from huggingface_hub import snapshot_download  # or open this directory itself
+
+repository = {{"repo_id": "<this repository>", "repo_type": "dataset", "revision": "{manifest.name}"}}
+version = passnet.open_version(snapshot_download(**repository, local_dir="passnet-data"))
+for result in passnet.bench("{example.sample}", version=version, compiler="inductor"):
+    print(result.variant_hash[:12], result.status, result.t_min, result.speedup_e2e, result.times_meaningful)
+```
+
+`correct at t` means everywhere: it ran, and agrees with eager within the tolerances of level t; t = -5 is that of
+PyTorch's own tests. Times are meaningful where a GPU ran.""",
+    ]
 
 
 def _contents(manifest: Manifest) -> str:
@@ -107,37 +180,49 @@ def _scores(scores: pa.Table) -> list[str]:
     if not len(scores):
         return []
     runs: dict[tuple[str, str, str], dict[int, dict[str, Any]]] = {}
-    for row in scores.select(["run", "author", "clock", "t", "es_t", "n", "aggregate"]).to_pylist():
+    columns = ["run", "author", "clock", "t", "es_t", "n", "aggregate", "times_meaningful"]
+    for row in scores.select(columns).to_pylist():
         runs.setdefault((row["run"], row["author"], row["clock"]), {})[row["t"]] = row
     lines = []
     for key in sorted(runs, key=lambda key: tuple(map(str, key)))[-MAX_SCORE_ROWS:]:
         levels = runs[key]
         last = levels[max(levels)]
+        if last["times_meaningful"] is False:
+            lines.append((*key, last["n"], *[NO_GPU] * (1 + len(SCORE_LEVELS))))
+            continue
         at = [_number(levels[t]["es_t"]) if t in levels else "" for t in SCORE_LEVELS]
         lines.append((*key, last["n"], _number(last["aggregate"]), *at))
     left_out = len(runs) - len(lines)
     header = ("run", "author", "clock", "N", "AS", *(f"ES at t={t}" for t in SCORE_LEVELS))
     note = f"\n\n{left_out} more in config `scores`." if left_out else ""
-    return ["## Scores", "Error-aware speedup over eager; 1.00 is as fast as eager.", _table(header, lines) + note]
+    said = "Error-aware speedup over eager; 1.00 is as fast as eager."
+    if any(NO_GPU in line for line in lines):
+        said += f" {NO_GPU}: Triton's interpreter was timed, so these runs have statuses and no scores."
+    return ["## Scores", said, _table(header, lines) + note]
 
 
-def _provenance(manifest: Manifest) -> str:
-    commit = manifest.git_commit or "not known"
-    if manifest.git_dirty:
+def _provenance(manifest: Manifest) -> list[str]:
+    parts = [_made(asdict(manifest))]
+    if manifest.built:
+        parts += [f"### How the dataset was built, as {manifest.built['name']}", _made(manifest.built)]
+    return [*parts, "`manifest.json` has the row count, size and SHA-256 of every file."]
+
+
+def _made(about: Mapping[str, Any]) -> str:
+    """How a version was made, of the fields of its manifest."""
+    commit = about["git_commit"] or "not known"
+    if about["git_dirty"]:
         commit += " with local changes"
     facts = [
-        ("kind", manifest.kind),
-        ("made from", manifest.parent or "nothing earlier"),
-        ("created", manifest.created),
+        ("kind", about["kind"]),
+        *([("made from", about["parent"] or "nothing earlier")] if "parent" in about else []),
+        ("created", about["created"]),
         ("code", commit),
-        ("flow run", manifest.flow_run or "none"),
-        ("libraries", ", ".join(f"{name} {version}" for name, version in manifest.libraries.items())),
+        ("flow run", about["flow_run"] or "none"),
+        ("libraries", ", ".join(f"{name} {version}" for name, version in about["libraries"].items())),
     ]
     listed = "\n".join(f"- {name}: {_cell(value)}" for name, value in facts)
-    return (
-        f"{listed}\n\nParameters:\n\n{_json(manifest.parameters)}\n\nSummary:\n\n{_json(manifest.summary)}\n\n"
-        "`manifest.json` has the row count, size and SHA-256 of every file."
-    )
+    return f"{listed}\n\nParameters:\n\n{_json(about['parameters'])}\n\nSummary:\n\n{_json(about['summary'])}"
 
 
 def _columns(manifest: Manifest) -> list[str]:
@@ -145,7 +230,9 @@ def _columns(manifest: Manifest) -> list[str]:
     parts = []
     for schema, configs in groupby(present, lambda config: CONFIGS[config]):
         names = ", ".join(f"`{config}`" for config in configs)
-        parts.append(f"{names}: " + ", ".join(f"`{field.name}` ({_type(field.type)})" for field in schema))
+        (columns,) = [each for each in TABLES.values() if [name for name, *_ in each] == schema.names]
+        rows = [(f"`{name}`", _type(type_), meaning) for name, type_, meaning in columns]
+        parts += [names, _table(("column", "type", "meaning"), rows)]
     return parts
 
 

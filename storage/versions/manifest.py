@@ -4,13 +4,16 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from storage.errors import PassNetError
 
 KINDS = ("build", "evaluate", "import", "rollback")
+MAKES_A_DATASET = ("build", "import")
+BUILT = ("name", "kind", "created", "git_commit", "git_dirty", "flow_run", "libraries", "parameters", "summary")
+"""Fields of a manifest that say how a dataset was built."""
 NAME = re.compile(r"v[1-9][0-9]*")
 CONFIG_OR_SPLIT = re.compile(r"[A-Za-z0-9_]+")
 SHARD_PATH = re.compile(r"data/(?P<config>[A-Za-z0-9_]+)/(?P<split>[A-Za-z0-9_]+)-[0-9]{5}-of-[0-9]{5}\.parquet")
@@ -45,10 +48,21 @@ class Manifest:
     libraries: dict[str, str]
     parameters: dict[str, Any]
     summary: dict[str, Any]
+    built: dict[str, Any] | None = None
+    """`BUILT` of the version that made the dataset, where this one adds results to it or rolls back; else None."""
 
     def rows(self, config: str, split: str | None = None) -> int:
         """Rows of a config, or of one of its splits; 0 where there is none."""
         return sum(s.rows for s in self.shards if s.config == config and split in (None, s.split))
+
+
+def built_of(parent: Manifest | None, kind: str) -> dict[str, Any] | None:
+    """What the manifest of a new version of this kind says of how its dataset was built: None for one that builds."""
+    if kind in MAKES_A_DATASET or parent is None:
+        return None
+    if parent.kind in MAKES_A_DATASET:
+        return {name: getattr(parent, name) for name in BUILT}
+    return parent.built
 
 
 def content_digest(shards: Iterable[Shard]) -> str:
@@ -109,6 +123,7 @@ def _manifest(data: Any) -> Manifest:
         libraries=_typed(data, "libraries", dict),
         parameters=_typed(data, "parameters", dict),
         summary=_typed(data, "summary", dict),
+        built=_typed(data, "built", dict, None) if "built" in data else None,
     )
     if manifest.kind not in KINDS:
         raise ValueError(f"kind {manifest.kind!r} is none of {', '.join(KINDS)}")
@@ -141,7 +156,8 @@ def _check_fields(data: Any, of: type, what: str) -> None:
     if not isinstance(data, dict):
         raise ValueError(f"{what} is not an object")
     names = {field.name for field in fields(of)}
-    if missing := sorted(names - data.keys()):
+    needed = {field.name for field in fields(of) if field.default is MISSING}
+    if missing := sorted(needed - data.keys()):
         raise ValueError(f"{what} lacks {', '.join(missing)}")
     if unknown := sorted(data.keys() - names):
         raise ValueError(f"{what} has unknown {', '.join(unknown)}")

@@ -13,7 +13,7 @@ from typing import Any
 
 from storage.disk import flush, flush_tree
 from storage.errors import PassNetError
-from storage.schema import CONFIGS
+from storage.schema import CATEGORIES, CONFIGS
 from storage.versions import card
 from storage.versions.manifest import (
     CONFIG_OR_SPLIT,
@@ -21,6 +21,7 @@ from storage.versions.manifest import (
     NAME,
     Manifest,
     Shard,
+    built_of,
     content_digest,
     dump,
     plain_json,
@@ -136,6 +137,7 @@ class Store:
                 git_commit=commit,
                 git_dirty=dirty,
                 libraries=library_versions(),
+                built=built_of(None if parent is None else parent.manifest, about["kind"]),
                 **about,
             )
             _complete(Version(place, manifest))
@@ -216,9 +218,24 @@ def _share(shard: Shard, base: Version | None, place: Path) -> bool:
     return False
 
 
+def _example(version: Version) -> card.CardExample | None:
+    """The first row of the config that the card opens with, and the sample that it belongs to."""
+    config = card.main_config(version.manifest)
+    if config not in CATEGORIES:
+        return None
+    batch = next(iter(version.batches(config, columns=["variant_hash", "code", "inputs", "sources"])))
+    (row,) = batch.slice(0, 1).to_pylist()
+    for samples in version.batches("samples", columns=["sample", "category", "variants"]):
+        for each in samples.to_pylist():
+            if each["category"] == config and row["variant_hash"] in (each["variants"] or ()):
+                return card.CardExample(row, each["sample"])
+    return card.CardExample(row, None)
+
+
 def _complete(version: Version) -> None:
     """Add the card and the manifest to a staged version and flush it all."""
-    (version.path / "README.md").write_text(card.render(version.manifest, version.table("scores")), encoding="utf-8")
+    text = card.render(version.manifest, version.table("scores"), _example(version))
+    (version.path / "README.md").write_text(text, encoding="utf-8")
     (version.path / "manifest.json").write_text(dump(version.manifest), encoding="utf-8")
     for shard in version.manifest.shards:
         make_read_only(version.path / shard.path)

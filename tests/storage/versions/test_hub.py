@@ -316,6 +316,8 @@ def test_datasets_loads_every_tag_from_the_hub(hub: HubServer, versions: list[Ve
             rows = load_dataset("{REPO}", "fusible", split="train", revision=tag)
             stream = load_dataset("{REPO}", "fusible", split="eval", revision=tag, streaming=True)
             found[str(tag)] = [rows["variant_hash"][:], [row["variant_hash"] for row in stream]]
+        found["no config"] = load_dataset("{REPO}", split="train")["variant_hash"][:]
+        found["streaming"] = [row["variant_hash"] for row in load_dataset("{REPO}", split="eval", streaming=True)]
         found["configs"] = get_dataset_config_names("{REPO}", revision="v1")
         found["models"] = load_dataset("{REPO}", "models", split="train")[0]["libraries"]
         print(json.dumps(found))
@@ -324,6 +326,8 @@ def test_datasets_loads_every_tag_from_the_hub(hub: HubServer, versions: list[Ve
         "v1": [["a", "b"], ["c"]],
         "v2": [["a", "b", "d"], ["c"]],
         "None": [["a", "b", "d"], ["c"]],
+        "no config": ["a", "b", "d"],
+        "streaming": ["c"],
         "configs": ["models", "fusible", "typical"],
         "models": [{"key": "torch", "value": "2"}],
     }

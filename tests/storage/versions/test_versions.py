@@ -250,6 +250,8 @@ def test_every_config_loads_with_datasets_offline(tmp_path: Path) -> None:
             streams = load_dataset(path, config, streaming=True)
             found[config] = {split: [len(rows), len(list(streams[split]))] for split, rows in whole.items()}
         found["one split"] = len(load_dataset(path, "fusible", split="train"))
+        found["no config"] = {split: len(rows) for split, rows in load_dataset(path).items()}
+        found["no config, streaming"] = len(list(load_dataset(path, split="train", streaming=True)))
         found["libraries"] = load_dataset(path, "models", split="train")[0]["libraries"]
         print(json.dumps(found))
         """,
@@ -267,6 +269,8 @@ def test_every_config_loads_with_datasets_offline(tmp_path: Path) -> None:
         "scores": one,
         "trajectories": one,
         "one split": 2,
+        "no config": {"train": 2, "eval": 1},
+        "no config, streaming": 2,
         "libraries": [{"key": "torch", "value": "2"}],
     }
 
@@ -287,16 +291,51 @@ def test_the_card_says_what_is_in_it(tmp_path: Path) -> None:
     )
     card = (version.path / "README.md").read_text()
     head = yaml.safe_load(card.split("---\n")[1])
-    assert head["license"] == "apache-2.0"
+    assert head["license"] == "apache-2.0" and head["size_categories"] == ["n<1K"]
     assert head["configs"] == [
-        {"config_name": "fusible", "data_files": [{"split": "train", "path": "data/fusible/train-*.parquet"}]},
+        {
+            "config_name": "fusible",
+            "default": True,
+            "data_files": [{"split": "train", "path": "data/fusible/train-*.parquet"}],
+        },
         {"config_name": "scores", "data_files": [{"split": "train", "path": "data/scores/all-*.parquet"}]},
     ]
     assert (
         "| `fusible` | train | 2 | 1 |" in card and "| `fusible` | eval | 0 (not offered to `datasets`) | 1 |" in card
     )
     assert "| r\\|1 # x | distill | e2e | 7 | 1.250 | 0.950 | 0.970 | 0.990 | 1.010 |" in card
-    assert '"author": "distill"' in card and '"variants": 7' in card and "`op_sequence` (list of string)" in card
+    assert '"author": "distill"' in card and '"variants": 7' in card
+    assert "| `op_sequence` | list of string | names of the ops in order" in card
+
+
+def test_the_card_of_results_says_how_the_dataset_was_built_and_marks_what_no_gpu_timed(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    row = {"variant_hash": "a" * 64, "category": "fusible", "code": "class GraphModule:\n    pass\n"}
+    tables = {
+        ("fusible", "train"): pa.Table.from_pylist([row], SUBGRAPHS),
+        ("samples", "train"): pa.Table.from_pylist(
+            [{"sample": "fusible-0a", "category": "fusible", "split": "train", "variants": [row["variant_hash"]]}],
+            CONFIGS["samples"],
+        ),
+    }
+    built, _ = store.publish(tables, kind="build", parent=None, parameters={"catalog": "mine.txt"}, summary={})
+    kept = ["fusible", "samples"]
+    parent, last = built, built
+    for number in (1, 2):
+        runs = [
+            {"run": f"r{number}", "author": author, "clock": "e2e", "t": -5, "es_t": 0.5, "n": 1, "aggregate": 0.25}
+            | {"times_meaningful": author == "gpu"}
+            for author in ("gpu", "interpreter")
+        ]
+        scores = {("scores", "all"): pa.Table.from_pylist(runs, CONFIGS["scores"])}
+        last, _ = store.publish(scores, kind="evaluate", parent=parent, keep=kept, parameters={}, summary={})
+        parent = last
+    assert last.manifest.built["name"] == "v1" and last.manifest.built["parameters"] == {"catalog": "mine.txt"}
+    card = (last.path / "README.md").read_text()
+    assert "how the dataset was built, as v1" in card.lower() and '"catalog": "mine.txt"' in card
+    assert "| r2 | gpu | e2e | 1 | 0.250 |" in card and "| r2 | interpreter | e2e | 1 | no GPU | no GPU |" in card
+    assert "class GraphModule" in card and 'passnet.bench("fusible-0a"' in card
+    assert built.manifest.built is None and "how the dataset was built" not in (built.path / "README.md").read_text()
 
 
 def test_the_commit_is_that_of_the_checkout_that_has_the_file(tmp_path: Path) -> None:
