@@ -17,6 +17,7 @@ from torch._functorch import config as functorch_config
 from torch._functorch.aot_autograd import aot_module_simplified
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._subclasses import FakeTensorMode
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from extraction.analysis.intervals import intervals
@@ -119,7 +120,9 @@ def _trace(variant: Variant) -> tuple[fx.GraphModule, fx.GraphModule]:
         argument.requires_grad_()
     module = to_module(_without_changed_inputs(variant), "cpu")
     try:
-        with functorch_config.patch(force_non_lazy_backward_lowering=True), sdpa_kernel(SDPBackend.MATH):
+        lowering = functorch_config.patch(force_non_lazy_backward_lowering=True)
+        # Nothing of what is captured runs, so its Python source need not be compiled.
+        with lowering, sdpa_kernel(SDPBackend.MATH), _use_lazy_graph_module(True):
             aot_module_simplified(
                 module,
                 arguments,

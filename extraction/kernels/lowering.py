@@ -31,6 +31,7 @@ from torch._inductor.lowering import lowerings
 from torch._inductor.scheduler import BaseSchedulerNode, ExternKernelSchedulerNode, NopKernelSchedulerNode
 from torch._inductor.virtualized import V
 from torch._subclasses import FakeTensorMode
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
 from extraction.analysis.prepared import prepare
@@ -163,12 +164,11 @@ def _to_aten(
     place = "cpu" if device == "cpu" else "cuda:0"
     interpreter = _TaggingInterpreter(to_module(graph, place))
     interpreter.pretends = device == "reference"
-    with fake_mode:
+    with fake_mode, _use_lazy_graph_module(True):  # the graph is lowered, its Python source is never run
         arguments = [torch.empty_strided(i.shape, i.stride, dtype=dtype_of(i.dtype), device=place) for i in inputs]
         function = torch.func.functionalize(interpreter.run)
         aten = make_fx(function, decomposition_table=table)(*arguments)
     aten.graph.eliminate_dead_code()
-    aten.recompile()
     view_to_reshape(aten)
     return aten, arguments
 
