@@ -391,3 +391,31 @@ def test_files_and_module_names(tmp_path):
         ("module_name", "storage.py"),
         ("module_name", "torch.py"),
     ]
+
+
+HELPER = """
+from passbench.launch import Launch
+
+@triton.jit
+def wave(x):
+    return tl.exp(-tl.abs(x))
+
+@triton.jit
+def waves(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, wave(GIVEN), mask=i < n)
+
+TABLE = {(4,): Launch(LAUNCHED, (1,), n=4, BLOCK=4)}
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "launched", "refused"),
+    [("tl.load(x_ptr + i)", "waves", False), ("x_ptr + i", "waves", True), ("tl.load(x_ptr + i)", "wave", True)],
+    ids=["of values", "of addresses", "launched itself"],
+)
+def test_a_helper_of_kernels_computes_on_what_kernels_give_it(tmp_path, given, launched, refused):
+    """Some kernel is launched out of a table: host code cannot mean a helper that it does not name."""
+    text = HEAD + HELPER.replace("GIVEN", given).replace("LAUNCHED", launched)
+    found = check(tmp_path, text + WRAPPER.format(body="TABLE[x.shape](x, out)"))
+    assert [f.rule for f in found] == (["address"] * len(found) if refused else []) and bool(found) == refused
