@@ -4,6 +4,7 @@ A float32 addition of two tensors is rounded in one way on every device, so the 
 bit for bit, if they add in that order.
 """
 
+from collections.abc import Callable
 from itertools import product
 from math import prod
 
@@ -47,9 +48,17 @@ def _folded(x: torch.Tensor) -> torch.Tensor:
     return x[..., 0]
 
 
-def _fma(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+def fused(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
     """a * b + c, rounded once but for ties that double precision makes."""
     return (a.double() * b.double() + c.double()).float()
+
+
+def unfused(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+    """a * b + c, rounded twice, as Triton 3.6's interpreter computes `tl.fma`."""
+    return a * b + c
+
+
+MultiplyAdd = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def _dealt(x: torch.Tensor) -> torch.Tensor:
@@ -58,37 +67,39 @@ def _dealt(x: torch.Tensor) -> torch.Tensor:
     return F.pad(x, (0, -x.shape[1] % (threads * VECTOR))).view(len(x), -1, threads, VECTOR)
 
 
-def squares(x: torch.Tensor) -> torch.Tensor:
+def squares(x: torch.Tensor, fma: MultiplyAdd = fused) -> torch.Tensor:
     """(R, N) float32 → (R,): the sums of squares of RMS norm's kernel."""
     parts = _dealt(x)
     total = torch.zeros_like(parts[:, 0, :, 0])
     for n, i in product(range(parts.shape[1]), range(VECTOR)):
-        total = _fma(parts[:, n, :, i], parts[:, n, :, i], total)
+        total = fma(parts[:, n, :, i], parts[:, n, :, i], total)
     return _folded(_folded(total.view(len(x), WARPS, WARP)))
 
 
-def moments(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def moments(x: torch.Tensor, fma: MultiplyAdd = fused) -> tuple[torch.Tensor, torch.Tensor]:
     """(R, N) float32 → the rows' means and sums of squared distances from them, by layer norm's Welford."""
     parts, present = _dealt(x), _dealt(torch.ones_like(x)) > 0
     mean, distances, count = (torch.zeros_like(parts[:, 0, :, 0]) for _ in range(3))
     for n, i in product(range(parts.shape[1]), range(VECTOR)):
         value, inside = parts[:, n, :, i], present[:, n, :, i]
         apart, more = value - mean, count + 1
-        moved = _fma(apart, 1.0 / more, mean)
-        distances = torch.where(inside, _fma(apart, value - moved, distances), distances)
+        moved = fma(apart, 1.0 / more, mean)
+        distances = torch.where(inside, fma(apart, value - moved, distances), distances)
         mean, count = torch.where(inside, moved, mean), torch.where(inside, more, count)
     state = tuple(v.view(len(x), WARPS, WARP) for v in (mean, distances, count))
     for _ in range(2):
         while (length := state[0].shape[-1]) > 1:
-            state = _combined(*([v[..., : length // 2], v[..., length // 2 :]] for v in state))
+            state = _combined(fma, *([v[..., : length // 2], v[..., length // 2 :]] for v in state))
         state = tuple(v[..., 0] for v in state)
     return state[0], state[1]
 
 
-def _combined(means: list[torch.Tensor], distances: list[torch.Tensor], counts: list[torch.Tensor]) -> tuple:
+def _combined(
+    fma: MultiplyAdd, means: list[torch.Tensor], distances: list[torch.Tensor], counts: list[torch.Tensor]
+) -> tuple:
     """Two halves' moments as one's."""
     apart, count = means[1] - means[0], counts[0] + counts[1]
     share = torch.where(count > 0, 1.0 / count, 0.0)
-    mean = _fma(counts[1] * share, means[1], counts[0] * share * means[0])
-    spread = _fma(counts[0] * share, apart * apart * counts[1], distances[0] + distances[1])
+    mean = fma(counts[1] * share, means[1], counts[0] * share * means[0])
+    spread = fma(counts[0] * share, apart * apart * counts[1], distances[0] + distances[1])
     return mean, spread, count
