@@ -153,7 +153,12 @@ ATTACKS: tuple[Attack, ...] = (
         (static("tensor_method"), Step("fresh_inputs", ("wrong", "ok"))),
         "addresses move, and contents change where they do not",
     ),
-    Attack("remembers_version", on.add_relu, (static("private_name"), STALE), "versions repeat, contents do not"),
+    Attack(
+        "remembers_version",
+        on.add_relu,
+        (static("private_name"), RETURNED_AGAIN, STALE),
+        "versions repeat, contents do not",
+    ),
     Attack(
         "remembers_content",
         on.add_relu,
@@ -297,7 +302,12 @@ ATTACKS: tuple[Attack, ...] = (
         ("cuda",),
     ),
     *_hooks("heuristic_computes", what=on.absolute),
-    Attack("prune_computes", on.sixteen, (static("hook"), WRONG), "so does pruning, once and then never again"),
+    Attack(
+        "prune_computes",
+        on.sixteen,
+        (static("hook"), RETURNED_AGAIN, WRONG),
+        "so does pruning, once and then never again",
+    ),
     *_hooks("pre_hook_computes", rule="in_place"),
     Attack("kernel_reads_clock", on.add_relu, (NO_GAIN,), "nothing depends on the device's clock", ("cuda",)),
     Attack(
