@@ -1,5 +1,6 @@
 """PassBench: a sample and a compiler in, one result per variant out."""
 
+import functools
 import hashlib
 import json
 import secrets
@@ -14,14 +15,14 @@ from typing import Self
 import torch
 
 from passbench.checking.tolerance import Comparison
-from passbench.compilers import NAMES
+from passbench.compilers import NAMES, numerics
 from passbench.contract import ContractError, PassFiles, read_pass_dir, write_pass_dir
 from passbench.ipc.messages import Code, Warm
 from passbench.policy.check import check_files
 from passbench.result import ERROR_CODES, Finding, VariantResult, device_name
 from passbench.settings import Settings
 from passbench.timing import bandwidth
-from passbench.timing.gpu_conditions import Surroundings, compared
+from passbench.timing.gpu_conditions import Surroundings, busy, compared
 from passbench.trial import TrialCandidate, TrialWorkers, run_trial
 from passbench.workers import precompile
 from passbench.workers.fork_server_client import Launcher
@@ -29,6 +30,7 @@ from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_process import OWN_FILES
 from storage.errors import PassNetError
 from storage.records import Sample, Variant
+from storage.versions.provenance import git_state
 
 Progress = Callable[[str], None]
 """Called with a line of text as a benchmark goes on."""
@@ -53,6 +55,7 @@ class Bench:
         # TorchInductor must not see Triton's interpreter; it is a baseline's, and so not always needed.
         self._baseline_launcher = Launcher(self._scratch / "compiler") if interpret else self._launcher
         self._surroundings = Surroundings(self.device)
+        self._hardware = self._surroundings.hardware()
         self._eager = self._worker("eager", self._launcher)
         self._double = self._worker("double", self._launcher) if self.settings.double else None
         self._warm: dict[str, WorkerHandle] = {}
@@ -245,7 +248,7 @@ class Bench:
             workers = TrialWorkers(self._eager, worker, self._double)
             outcome = run_trial(variant, candidate, workers, self.settings, seed, report)
             agreement = outcome.comparison
-            missing = self._missing()
+            missing, after = self._missing(), self._surroundings.look()
             report(outcome.status)
             yield replace(
                 self._result(sample, variant, compiler, outcome.status),
@@ -254,10 +257,12 @@ class Bench:
                 t_min=agreement.t_min if agreement else None,
                 max_abs_error=agreement.max_abs_error if agreement else None,
                 errors=outcome.errors,
-                timings=outcome.timings,
+                times=outcome.times,
+                seed=seed,
                 layers=self._layers(compiler, outcome.layers, missing),
                 layers_missing=missing,
-                surroundings=compared(before, self._surroundings.look()),
+                surroundings=compared(before, after),
+                busy=busy(before, after, self._processes()),
                 matches=outcome.matches,
                 library_ops=outcome.library_ops,
                 pass_files=tuple(files.files.items()) if files else (),
@@ -288,7 +293,15 @@ class Bench:
             times_meaningful=self.device.type == "cuda",
             device=device_name(self.device),
             protocol=self.settings.protocol,
+            numerics=numerics(compiler),
+            commit=_commit(),
+            hardware=self._hardware,
         )
+
+    def _processes(self) -> int:
+        """Processes of this benchmark that may use the GPU: this one, and its workers."""
+        held = (self._eager, self._double, *self._warm.values(), *self._idle, *self._prepared.values())
+        return 2 + sum(worker is not None for worker in held)  # and the pass's worker, which nothing holds meanwhile
 
     def _baseline_worker(self, compiler: str) -> WorkerHandle:
         if compiler not in self._warm:
@@ -317,6 +330,13 @@ def bench(
     """One sample under one compiler with workers of its own; see `Bench.run`. For many samples use `Bench`."""
     with Bench(device, settings) as one:
         yield from one.run(sample, compiler, pass_dir, progress)
+
+
+@functools.cache
+def _commit() -> str | None:
+    """The commit that this code is of, with "+" where files were changed; None outside a checkout."""
+    commit, changed = git_state(Path(__file__))
+    return commit and commit + ("+" if changed else "")
 
 
 def _doubt(agreement: Comparison | None) -> str:

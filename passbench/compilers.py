@@ -11,12 +11,36 @@ from torch import fx
 
 from passbench.double_precision import in_double
 
-NAMES = ("pass", "eager", "inductor", "inductor-direct", "inductor-max-autotune", "cudagraphs")
+NAMES = (
+    "pass",
+    "eager",
+    "inductor",
+    "inductor-direct",
+    "inductor-strict",
+    "inductor-strict-direct",
+    "inductor-max-autotune",
+    "cudagraphs",
+)
 """Compilers that `bench` knows."""
 
 
 class CompileError(Exception):
     """The compiler cannot handle the module, or cannot work on this device; the message says which and why."""
+
+
+def numerics(name: str) -> str | None:
+    """The numerics mode of a baseline: "strict" rounds as eager does, "default" does not. None for what is no compiler:
+    "pass" and "eager"."""
+    if name in ("pass", "eager"):
+        return None
+    return "strict" if name.startswith("inductor-strict") else "default"
+
+
+def strict_options() -> dict[str, object]:
+    """TorchInductor's options for eager's numerics: its strict mode, or what that consists of where torch has none."""
+    if hasattr(torch._inductor.config, "numerics"):  # torch 2.15
+        return {"numerics": "strict"}
+    return {"emulate_precision_casts": True, "eager_numerics.division_rounding": True}
 
 
 def build(name: str, module: fx.GraphModule, device: torch.device) -> Callable:
@@ -30,11 +54,15 @@ def build(name: str, module: fx.GraphModule, device: torch.device) -> Callable:
         return in_double(module)
     if name == "inductor":
         return torch.compile(module)
+    if name == "inductor-strict":
+        return torch.compile(module, options=strict_options())
     if name == "inductor-max-autotune":
         # Without CUDA graphs, whose outputs the next call overwrites; "cudagraphs" is a baseline of its own.
         return torch.compile(module, mode="max-autotune-no-cudagraphs")
     if name == "inductor-direct":
         return _Direct(module)
+    if name == "inductor-strict-direct":
+        return _Direct(module, strict_options())
     if name == "cudagraphs":
         if device.type != "cuda":
             raise CompileError("cudagraphs needs an NVIDIA GPU; use --device cuda")
@@ -61,13 +89,13 @@ _COMPILER_MODULES = (
 class _Direct:
     """TorchInductor's artefact for the first call's inputs, called without dynamo's guards."""
 
-    def __init__(self, module: fx.GraphModule) -> None:
-        self._module = module
+    def __init__(self, module: fx.GraphModule, options: dict[str, object] | None = None) -> None:
+        self._module, self._options = module, options
         self._compiled: Callable | None = None
 
     def __call__(self, *inputs: torch.Tensor | int) -> object:
         if self._compiled is None:
-            self._compiled = torch._inductor.compile(self._module, list(inputs))
+            self._compiled = torch._inductor.compile(self._module, list(inputs), options=self._options)
         return self._compiled(*inputs)
 
 

@@ -48,9 +48,10 @@ class Finding(NamedTuple):
 class Timing:
     """Medians and interquartile ranges over exchanges, in microseconds a call.
 
-    `clock` is "e2e" (the parent's clock, synchronisation included) or "device" (CUDA events in the child, a
-    cross-check). `calls` were timed on each side; `repeats` times as many pairs again were begun because of noise;
-    `noisy` says that IQR/median stayed above the limit. `speedup_low`, `speedup_high`: 95% interval of the speedup.
+    `clock` is "e2e" (the call as a user makes it, synchronisation included) or "device" (what the GPU takes when the
+    host costs nothing, see `passbench.timing.device_clock`). `calls` were timed on each side. `repeats`: how many times
+    as many pairs again were begun because of noise. `noisy`: IQR/median stayed above the limit. `speedup_low` and
+    `speedup_high`: 95% interval of the speedup.
     """
 
     clock: str
@@ -68,6 +69,16 @@ class Timing:
     def speedup(self) -> float:
         """Eager time over candidate time."""
         return self.eager_us / self.candidate_us
+
+
+class Times(NamedTuple):
+    """The timings of a variant, one a clock. `device_method` says where the device clock's come from: "graph", replays
+    timed by the parent, or "kernels", the busy time that the child reports; None where there is none. `device_note`
+    says why it is not "graph"."""
+
+    timings: tuple[Timing, ...] = ()
+    device_method: str | None = None
+    device_note: str = ""
 
 
 class Errors(NamedTuple):
@@ -91,7 +102,7 @@ class VariantResult:
     t_min: int | None = None
     max_abs_error: float | None = None
     errors: Errors | None = None
-    timings: tuple[Timing, ...] = ()
+    times: Times = field(default_factory=Times)
     times_meaningful: bool = False
     findings: tuple[Finding, ...] = ()
     layers: tuple[str, ...] = ()
@@ -103,6 +114,16 @@ class VariantResult:
     device: str = ""
     protocol: str = ""
     seconds: float = 0.0
+    numerics: str | None = None
+    seed: int | None = None
+    commit: str | None = None
+    busy: str = ""
+    hardware: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def timings(self) -> tuple[Timing, ...]:
+        """One a clock."""
+        return self.times.timings
 
     @property
     def kernels_only(self) -> bool | None:
@@ -127,6 +148,8 @@ class VariantResult:
             "speedup_e2e": self.speedup("e2e"),
             "speedup_device": self.speedup("device"),
             "timings": [asdict(t) for t in self.timings],
+            "device_method": self.times.device_method,
+            "device_note": self.times.device_note,
             "findings": [f._asdict() for f in self.findings],
             "layers": list(self.layers),
             "library_ops": None if self.library_ops is None else list(self.library_ops),
@@ -139,6 +162,7 @@ class VariantResult:
 _PLAIN = (
     "sample", "category", "variant_hash", "compiler", "status", "error_code", "reason", "t_min", "max_abs_error",
     "times_meaningful", "matches", "device", "protocol", "seconds", "layers_missing", "surroundings",
+    "numerics", "seed", "commit", "busy", "hardware",
 )  # fmt: skip
 
 

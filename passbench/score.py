@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from passbench.conditions import conditions
 from passbench.result import EAGER_FAILED
 
 B = 0.1
@@ -219,8 +220,7 @@ def score_rows(
     outcomes = outcomes_of(rows, clock)
     if not is_measured(outcomes, clock):
         return []
-    table = score_table(outcomes, p, b)
-    return table_rows(table, run=run, author=author, clock=clock, times_meaningful=times_meaningful(rows))
+    return table_rows(score_table(outcomes, p, b), rows, run=run, author=author, clock=clock)
 
 
 def times_meaningful(rows: Iterable[Mapping[str, Any]]) -> bool:
@@ -229,11 +229,11 @@ def times_meaningful(rows: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def table_rows(
-    table: Sequence[Level], *, run: str, author: str, clock: str, times_meaningful: bool
+    table: Sequence[Level], rows: Sequence[Mapping[str, Any]], *, run: str, author: str, clock: str
 ) -> list[dict[str, Any]]:
-    """A score table as rows of `storage.schema.SCORES`."""
+    """A score table as rows of `storage.schema.SCORES`; `rows` are the results that it was made of."""
     shared = {"run": run, "author": author, "clock": clock, "aggregate": aggregate(table)}
-    shared["times_meaningful"] = times_meaningful
+    shared |= {"times_meaningful": times_meaningful(rows), **conditions(rows, clock)._asdict()}
     return [{**shared, **vars(line), "pi": list(line.pi)} for line in table]
 
 

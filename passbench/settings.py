@@ -28,7 +28,8 @@ class Settings:
     batch_us: float = 4000.0  # and no more than take so long, but for two
     pairs: int | None = None  # exchanges of each side by each clock; a few less where the times agree very well,
     repeats: int | None = None  # and more where they are noisy, up to so many times as many on top
-    draws: int | None = None  # input sets on which correctness is decided
+    draws: int | None = None  # distributions of inputs on which correctness is decided before anything is timed
+    draw_calls: int | None = None  # input sets of each of them but the first, where calls are small
     noise: float = 0.2  # times are noisy above this IQR/median,
     precision: float = 0.025  # or where the speedup's 95% interval is wider than this to each side
     flush_l2: bool = False  # empty the L2 cache before every timed call
@@ -65,11 +66,11 @@ class Settings:
 
 
 _CUDA = {
-    "calls": 100, "warmup": 25, "batch": 256, "pairs": 8, "repeats": 3, "draws": 5, "timing_budget": 30.0,
-    "shared_bytes": 4 << 30,
+    "calls": 100, "warmup": 25, "batch": 256, "pairs": 8, "repeats": 3, "draws": 5, "draw_calls": 16,
+    "timing_budget": 30.0, "shared_bytes": 4 << 30,
 }  # fmt: skip
 _CPU = {
-    "calls": 4, "warmup": 2, "batch": 2, "pairs": 2, "repeats": 0, "draws": 2, "timing_budget": 5.0,
+    "calls": 4, "warmup": 2, "batch": 2, "pairs": 2, "repeats": 0, "draws": 2, "draw_calls": 1, "timing_budget": 5.0,
     "shared_bytes": 1 << 30, "child_memory_bytes": 32 << 30,
 }  # fmt: skip
 

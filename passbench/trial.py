@@ -11,7 +11,7 @@ from passbench.checking.tolerance import Comparison
 from passbench.contract import PassFiles
 from passbench.ipc.messages import Load
 from passbench.layers import Layers
-from passbench.result import EAGER_FAILED, Errors, Timing, VariantFailure
+from passbench.result import EAGER_FAILED, Errors, Times, VariantFailure
 from passbench.settings import Settings
 from passbench.timing.stopwatch import Stopwatch
 from passbench.workers.worker_handle import WorkerHandle
@@ -52,7 +52,7 @@ class TrialOutcome:
     error_code: int | None = None
     comparison: Comparison | None = None
     errors: Errors | None = None
-    timings: tuple[Timing, ...] = ()
+    times: Times = field(default_factory=Times)
     matches: int | None = None
     library_ops: tuple[str, ...] | None = None
     layers: list[str] = field(default_factory=list)
@@ -99,12 +99,12 @@ def _measure(
     outcome: TrialOutcome,
     report: Callable[[str], None],
 ) -> None:
-    graph, timeout = to_json(pair.variant.graph), pair.settings.load_timeout
+    graph = to_json(pair.variant.graph)
     report("eager")
-    pair.ask(pair.eager, Load(graph, "eager"), timeout)
+    pair.load(pair.eager, Load(graph, "eager"))
     pair.describe()
     report(f"{candidate.compiler}: load")
-    loaded = pair.ask(pair.candidate, Load(graph, candidate.compiler, candidate.pass_dir), timeout)
+    loaded = pair.load(pair.candidate, Load(graph, candidate.compiler, candidate.pass_dir))
     if candidate.compiler == "pass":
         outcome.matches = loaded.count
     pair.layers.note("output_contract", "fresh_inputs", "poisoned_outputs", "inputs_unchanged")
@@ -123,8 +123,7 @@ def _measure(
         report("double precision")
         outcome.errors = accuracy.errors(pair, double, graph)
     report("timing")
-    outcome.timings = Stopwatch(pair, correctness.check_inputs, correctness.compare_timed, observe).measure()
-    correctness.settle_level()
+    outcome.times = Stopwatch(pair, correctness.check_inputs, correctness.compare, observe).measure()
 
 
 def _blamed(failure: VariantFailure, pair: WorkerPair, candidate: TrialCandidate, *, alone: bool) -> VariantFailure:

@@ -138,8 +138,12 @@ TABLES: dict[str, list[Column]] = {
         ("status", _TEXT, "`ok`, `wrong`, `runtime_error`, `compile_error`, `no_match`, `rejected` or `timeout`"),
         ("error_code", _INT, "1 accuracy, 2 runtime, 3 compilation; null: no error, or one that no level tolerates"),
         ("reason", _TEXT, "what went wrong and what to do; for `ok`, which element is not right at t = −5"),
-        ("t_min", _INT, "smallest level in −10…1 at which every output of every draw agrees; null: none"),
-        ("max_abs_error", _FLOAT, "largest absolute difference from eager"),
+        (
+            "t_min",
+            _INT,
+            "smallest level in −10…1 at which every output of every call agrees; null: none",
+        ),
+        ("max_abs_error", _FLOAT, "largest absolute difference from eager in draws and in timed calls that set t_min"),
         ("error_eager", _FLOAT, "eager's relative error against double precision; null: it does not run in it"),
         ("error_candidate", _FLOAT, "the candidate's"),
         ("speedup_e2e", _FLOAT, "eager's time over the candidate's by the clock `e2e`; null: not measured"),
@@ -166,6 +170,18 @@ TABLES: dict[str, list[Column]] = {
         ("protocol", _TEXT, "`passnet` or `paper`: how calls were timed"),
         ("seconds", _FLOAT, "time that the benchmark of this variant took"),
         ("libraries", _MAP_OF_TEXT, "versions of Python, torch, triton, numpy and CUDA"),
+        (
+            "device_method",
+            _TEXT,
+            "where the times of the clock `device` come from: `graph`, replays of a CUDA graph by PassBench's own"
+            " clock, or `kernels`, the busy time that the worker reports; null: there are none",
+        ),
+        ("device_note", _TEXT, "why `device_method` is not `graph`; empty where it is"),
+        ("numerics", _TEXT, "`default` or `strict`: whether a baseline rounds as eager does; null: not a baseline"),
+        ("seed", _LONG, "seed of inputs and order"),
+        ("commit", _TEXT, "commit of PassNet, with `+` where files were changed; null: not a checkout"),
+        ("busy", _TEXT, "what else the machine did during the measurement; empty: nothing was seen"),
+        ("hardware", _MAP_OF_TEXT, "GPU, driver, compute capability, processor and number of cores"),
     ],
     "scores": [
         ("run", _TEXT, "id of the run"),
@@ -183,6 +199,16 @@ TABLES: dict[str, list[Column]] = {
         ("n", _INT, "N: number of variants"),
         ("aggregate", _FLOAT, "AS of the whole run, the same on each of its rows"),
         ("times_meaningful", _TRUTH, "false where no GPU ran: then the scores say nothing"),
+        ("gpu", _TEXT, "name of the GPU, or `cpu`; several are separated by commas, here and in what follows"),
+        ("torch", _TEXT, "version of torch"),
+        ("triton", _TEXT, "version of triton"),
+        ("numerics", _TEXT, "numerics mode of the baseline, `default` or `strict`; empty for passes and eager"),
+        ("noisy_share", _FLOAT, "share of the timings by this clock that stayed noisy"),
+        (
+            "from_kernels",
+            _FLOAT,
+            "share of the times by the clock `device` whose `device_method` is `kernels`; 0 for `e2e`",
+        ),
     ],
     "trajectories": [
         ("run", _TEXT, "id of the run"),
@@ -230,6 +256,7 @@ CONFIGS: dict[str, pa.Schema] = {
 ADDED = frozenset(
     """direction symbols symbolic_stride static_reason error_eager error_candidate layers_missing surroundings
     speedup_low speedup_high task_family task_split steps failed_calls rejections error best_files
-    draft_files library_ops kernels_only times_meaningful""".split()
+    draft_files library_ops kernels_only times_meaningful device_method device_note numerics seed commit busy hardware
+    gpu torch triton noisy_share from_kernels""".split()
 )
 """Columns and fields that files of earlier versions may lack; they are null there."""

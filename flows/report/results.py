@@ -23,6 +23,8 @@ COLUMNS = (
     "times_meaningful device protocol kernels_only"
 ).split()
 """Columns that scoring reads; the passes themselves, most of the table's bytes, are not among them."""
+CONDITIONS = ("libraries", "timings", "device_method", "numerics")
+"""Columns for `passbench.conditions`; files of earlier versions may lack them."""
 
 _KEY = ("run", "sample", "variant_hash", "attempt")
 
@@ -81,7 +83,9 @@ def load_results(
     else:
         opened = Store(data).open(version)
         runs = {run for name in names for run in find_runs(opened, name)}
-        rows = [row for row in opened.table("results", columns=COLUMNS).to_pylist() if row["run"] in runs]
+        rows = [
+            row for row in opened.table("results", columns=[*COLUMNS, *CONDITIONS]).to_pylist() if row["run"] in runs
+        ]
         source = opened.name
     _check_once(rows)
     if kernels_only:
@@ -138,10 +142,11 @@ def _read(path: Path) -> list[dict]:
             raise PassNetError(f"{path} is not a results table: it has no column {missing[0]!r}")
         there = [column for column in COLUMNS if column in names]
         table = pq.read_table(path, columns=there).cast(pa.schema([RESULTS.field(column) for column in there]))
+        beside = pq.read_table(path, columns=[column for column in CONDITIONS if column in names]).to_pylist()
     except (OSError, pa.ArrowException) as error:
         raise PassNetError(f"cannot read results from {path} ({str(error).splitlines()[0][:160]})") from error
-    absent = dict.fromkeys(column for column in COLUMNS if column not in there)
-    rows = [row | absent for row in table.to_pylist()]
+    absent = dict.fromkeys(column for column in (*COLUMNS, *CONDITIONS) if column not in names)
+    rows = [row | more | absent for row, more in zip(table.to_pylist(), beside, strict=True)]
     for row in rows:
         if column := _impossible(row):
             raise PassNetError(

@@ -54,8 +54,7 @@ def score_run(
             if by_what and by_what != "author":
                 line["groups"] = _groups(mine, by_clock, by_what, facts, settings)
             runs.append(line)
-            about = {name: line[name] for name in ("author", "times_meaningful")}
-            scores += table_rows(scored.table, run=run, clock=by_clock, **about)
+            scores += table_rows(scored.table, mine, run=run, author=line["author"], clock=by_clock)
     if not runs:
         raise PassNetError(f"nothing to score: {'; '.join(notes)}")
     if by_what == "author":

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from flows.report import figures, graph_drawing, page, tables
 from flows.report.page import folded, grid, paragraph, picture, table
 from flows.report.rows import Material, drawn, gather, labels
+from passbench.conditions import Conditions
 from storage.disk import disk_error, filling
 
 RESULT_COLUMNS = (
@@ -19,6 +20,7 @@ RESULT_COLUMNS = (
     "speedup_e2e speedup_device times_meaningful device protocol reason"
 ).split()
 SCORE_COLUMNS = "run author clock t s_t es_t alpha beta lam eta gamma n aggregate".split()
+CONDITION_COLUMNS = Conditions._fields
 OPS_SHOWN = 16
 """Ops in the list of those on which TorchInductor loses; the CSV has all."""
 
@@ -116,12 +118,13 @@ def _leaderboard(material: Material, writer: _ReportWriter) -> str:
 
 def _curves(material: Material, writer: _ReportWriter) -> str:
     scores, named = material.scored["scores"], labels(material.rows)
-    writer.csv("scores", scores, SCORE_COLUMNS)
+    writer.csv("scores", scores, [*SCORE_COLUMNS, *CONDITION_COLUMNS])
     image = writer.png("es_t", figures.es_t_curves(scores, named))
     tables = []
     for run, clock in dict.fromkeys((s["run"], s["clock"]) for s in scores):
         mine = [s for s in scores if (s["run"], s["clock"]) == (run, clock)]
-        tables.append(folded(f"t-table of {named[run]}, {clock}", table(mine, SCORE_COLUMNS[3:-2])))
+        where = Conditions(*(mine[0][column] for column in CONDITION_COLUMNS))
+        tables.append(folded(f"t-table of {named[run]}, {clock}: {where}", table(mine, SCORE_COLUMNS[3:-2])))
     return grid([picture(image, "ES_t against t for each run"), f"<div>{''.join(tables)}</div>"])
 
 

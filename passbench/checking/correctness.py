@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from passbench.checking.tolerance import LEVELS, Comparison, surely_close
+from passbench.checking.tolerance import Comparison, surely_close
 from passbench.inputs import batch_layout
 from passbench.inputs.batch_layout import BatchLayout
 from passbench.inputs.draw import CORRECTNESS
@@ -12,7 +12,7 @@ from passbench.ipc.messages import RunCalls
 from passbench.result import VariantFailure
 from passbench.workers.worker_pair import WorkerPair
 
-_LEVELS_OF_CHANCE = 1
+_DRAWN_BYTES = 64 << 20  # of one draw's inputs and outputs, where that is more than one call
 _COMPARED_ELEMENTS = 1 << 25  # at a time: in double precision they take a few GiB
 
 
@@ -21,18 +21,18 @@ class Correctness:
 
     def __init__(self, pair: WorkerPair) -> None:
         self._pair = pair
-        self._drawn = Comparison()
-        self._timed = Comparison()
+        self._comparison = Comparison()
         self._compared = False
+        self._drawn = False
 
     @property
     def result(self) -> Comparison | None:
         """The agreement so far."""
-        return self._drawn if self._compared else None
+        return self._comparison if self._compared else None
 
     def withdraw(self) -> None:
         """The variant has failed: it agrees at no level."""
-        self._drawn.t_min = None
+        self._comparison.t_min = None
 
     def check_draws(self, *, fill: bool) -> None:
         """Run both workers on `Settings.draws` sets of inputs and compare. `fill`: torch fills allocations with NaN.
@@ -42,7 +42,8 @@ class Correctness:
         pair = self._pair
         fill = fill and pair.layers.has("poisoned_outputs")
         for number in range(pair.settings.draws):
-            layout = pair.draw(1, pair.outputs, CORRECTNESS[number % len(CORRECTNESS)])
+            calls = 1 if number == 0 else self._calls_a_draw()
+            layout = pair.draw(calls, pair.outputs, CORRECTNESS[number % len(CORRECTNESS)])
             timeout = pair.settings.first_call_timeout if number == 0 else pair.settings.call_timeout
             strict = pair.layers.has("output_contract")
             run = RunCalls(layout.batch, pair.outputs, pair.rng.getrandbits(32), fill, strict)
@@ -53,7 +54,14 @@ class Correctness:
             pair.hand_over(pair.candidate, layout)
             pair.ask(pair.candidate, run, timeout)
             self.check_inputs(layout, written)
-            self._compare(layout, self._drawn)
+            self.compare(layout)
+        self._drawn = True
+
+    def _calls_a_draw(self) -> int:
+        """More than one where calls are small: what is cheap is checked more often."""
+        pair = self._pair
+        call_bytes = max(1, batch_layout.call_bytes(pair.variant.inputs, pair.outputs))
+        return max(1, min(pair.settings.draw_calls, pair.most_calls(), _DRAWN_BYTES // call_bytes))
 
     def check_inputs(self, layout: BatchLayout, written: frozenset[int] = frozenset()) -> None:
         """Refuse a candidate that has written to inputs of a batch that eager leaves as they are, or beside them, or
@@ -73,26 +81,17 @@ class Correctness:
     def _names(self, inputs: frozenset[int]) -> str:
         return ", ".join(self._pair.variant.inputs[i].name for i in sorted(inputs))
 
-    def compare_timed(self, layout: BatchLayout) -> None:
-        """Compare the outputs of a timed batch that both workers have run. Raises VariantFailure as `check_draws`."""
-        self._compare(layout, self._timed)
-
-    def settle_level(self) -> None:
-        """Report the level of the draws, unless timed calls are worse than they may be."""
-        if self._timed.t_min > self._tolerated():
-            self._drawn.t_min, self._drawn.worst = self._timed.t_min, self._timed.worst
-            self._drawn.max_abs_error = max(self._drawn.max_abs_error, self._timed.max_abs_error)
-
-    def _compare(self, layout: BatchLayout, comparison: Comparison) -> None:
-        """Take the results of every call of a batch into `comparison`: outputs, and inputs that eager writes to."""
+    def compare(self, layout: BatchLayout) -> None:
+        """Take the results of every call of a batch, which both workers have run, into the agreement: outputs, and
+        inputs that eager writes to. Timed calls count as drawn ones do. Raises VariantFailure as `check_draws`."""
         self._compared = True
-        timed = comparison is self._timed
+        comparison = self._comparison
         theirs, ours = self._pair.candidate.memory, self._pair.eager.memory
         for position, actual, expected in self._differing(layout):
             rows = max(1, _COMPARED_ELEMENTS // max(1, actual[0].numel()))
             parts = list(zip(actual.split(rows), expected.split(rows), strict=True))
-            if timed and all(surely_close(a, b, self._tolerated()) for a, b in parts):
-                continue
+            if self._drawn and all(surely_close(a, b, comparison.t_min) for a, b in parts):
+                continue  # found out at a fraction of the cost; t_min stays what it is
             if position >= 0:
                 block = layout.batch.outputs[position]
                 if bool((batch_layout.poisoned(theirs, block) & ~batch_layout.poisoned(ours, block)).any()):
@@ -116,8 +115,3 @@ class Correctness:
             if not batch_layout.same(*memories, block):
                 rows = [[batch_layout.at(memory, block, place) for place in batch.order] for memory in memories]
                 yield -1 - number, *(torch.stack(tensors) for tensors in rows)
-
-    def _tolerated(self) -> int:
-        """Timed calls may exceed the drawn t_min by one level before they change it, because more samples have larger
-        extremes, and how many are timed depends on noise."""
-        return min(self._drawn.t_min + _LEVELS_OF_CHANCE, LEVELS[-1])

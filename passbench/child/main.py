@@ -17,6 +17,8 @@ from torch import fx
 
 from passbench import compilers
 from passbench.child import observe, triton_interpreter
+from passbench.child.captured_calls import CapturedCalls, EmptyReplay
+from passbench.child.kernel_time import device_us
 from passbench.child.outputs import (
     BadOutput,
     KeptOutputs,
@@ -32,10 +34,13 @@ from passbench.contract import ContractError, PassRule, load_rules, read_pass_di
 from passbench.ipc import shared_memory
 from passbench.ipc.messages import (
     MAX_OUTPUTS,
+    ArmReplay,
     Batch,
     Block,
+    CaptureCalls,
     Code,
     Collect,
+    CollectReplayed,
     Command,
     Describe,
     Go,
@@ -44,6 +49,8 @@ from passbench.ipc.messages import (
     Open,
     OutputMeta,
     Ping,
+    Profile,
+    ReplayCalls,
     RunCalls,
     Shut,
     Stage,
@@ -74,7 +81,7 @@ class Worker:
     def __init__(self, device: torch.device, shared_fd: int | None) -> None:
         self.device, self._shared_fd = device, shared_fd
         self._shared: shared_memory.SharedMemory | None = None
-        self._made: shared_memory.TensorCache = {}
+        self._tensors: shared_memory.TensorCache = {}
         self._rules: dict[str, list[PassRule]] = {}
         self._call: Callable | None = None
         self._rewritten: tuple[fx.GraphModule, tuple[fx.Node, ...]] | None = None
@@ -86,6 +93,9 @@ class Worker:
         self._kept = KeptOutputs()
         self._allocated = 0  # bytes of GPU memory that torch had given out before the staged calls
         self._flush: torch.Tensor | None = None
+        self._captured: CapturedCalls | None = None
+        self._capturing: CaptureCalls | None = None
+        self._empty: EmptyReplay | None = None
         self._handlers: dict[type, Callable[[Any], WorkerReply]] = {
             Open: self._open,
             Shut: self._shut,
@@ -95,7 +105,12 @@ class Worker:
             Observe: self._observe,
             Stage: self._stage,
             Go: self._go,
+            Profile: self._profile,
             Collect: self._collect,
+            CaptureCalls: self._capture,
+            ArmReplay: self._arm,
+            ReplayCalls: self._replay,
+            CollectReplayed: self._collect_replayed,
             Warm: self._warm,
             Ping: self._ping,
         }
@@ -145,7 +160,8 @@ class Worker:
 
     def _forget_all(self) -> None:
         self._forget()
-        self._made.clear()
+        self._captured = self._capturing = None
+        self._tensors.clear()
 
     def _load(self, command: Load) -> WorkerReply:
         self._forget_all()
@@ -224,7 +240,6 @@ class Worker:
         self._results = results = []
         call, synchronize, seed, clock = self._call, self._synchronize, command.seed, time.perf_counter_ns
         sealed = self._sealed.calls
-        events = [_event_pair() for _ in self._staged] if command.events else None
         flush = self._flushed() if command.flush else None
         spent = 0
         gc.disable()
@@ -240,11 +255,7 @@ class Worker:
                     begin = clock()
                     if seed is not None:
                         torch.manual_seed(seed)
-                    if events:
-                        events[index][0].record()
                     results.append(call(*inputs))
-                    if events:
-                        events[index][1].record()
                     synchronize()
                     if index:
                         spent += clock() - begin
@@ -254,11 +265,15 @@ class Worker:
                     self._take(index)
         finally:
             gc.enable()
-        host = spent / max(len(results) - 1, 1) / 1000
-        if not events:
-            return WorkerReply(Code.OK, host_us=host)
-        times = sorted(start.elapsed_time(end) * 1000 for start, end in events)
-        return WorkerReply(Code.OK, device_us=times[len(times) // 2], host_us=host)
+        return WorkerReply(Code.OK, host_us=spent / max(len(results) - 1, 1) / 1000)
+
+    def _profile(self, command: Profile) -> WorkerReply:
+        self._results = results = []
+
+        def run() -> None:
+            results.extend(self._call(*inputs) for inputs in self._staged)
+
+        return WorkerReply(Code.OK, device_us=device_us(run) / len(self._staged))
 
     def _flushed(self) -> torch.Tensor:
         if self._flush is None:
@@ -287,6 +302,58 @@ class Worker:
         self._forget()
         return WorkerReply(Code.OK)
 
+    def _capture(self, command: CaptureCalls) -> WorkerReply:
+        self._forget()
+        self._captured = None  # first, for its memory
+        self._capturing = command
+        batch, rows = command.batch, self._inputs(command.batch)
+        sealed = SealedCalls(self._shared, batch)
+
+        def before(index: int) -> None:
+            if index in sealed.calls:
+                sealed.deliver(index)
+
+        def after(index: int, result: Any) -> None:
+            if index in sealed.calls:
+                self._copy_out([flatten(result)], batch, [index], on_device=True)
+
+        try:
+            if self.device.type != "cuda":
+                raise RuntimeError("a CUDA graph needs a GPU")
+            self._captured = CapturedCalls(self._call, rows, before, after)
+            self._synchronize()
+        except BaseException as error:  # as in `handle`
+            return WorkerReply(Code.UNCAPTURABLE, text=_explain(error))
+        return WorkerReply(Code.OK)
+
+    def _arm(self, command: ArmReplay) -> WorkerReply:
+        torch.manual_seed(command.seed)
+        self._captured.poison(x for value in self._captured.results for x in flatten(value))
+        if self._empty is None:
+            self._empty = EmptyReplay(self.device)
+        self._synchronize()
+        return WorkerReply(Code.OK)
+
+    def _replay(self, command: ReplayCalls) -> WorkerReply:
+        (self._empty if command.empty else self._captured).replay()
+        self._synchronize()
+        return WorkerReply(Code.OK)
+
+    def _collect_replayed(self, command: CollectReplayed) -> WorkerReply:
+        how, outputs = self._capturing, [flatten(value) for value in self._captured.results]
+        calls = list(zip(outputs, self._captured.rows, strict=True))
+        for values, inputs in calls:
+            check(values, inputs, how.outputs, strict=how.strict)
+        if how.strict and self._rewritten is not None:
+            for values, _ in calls:
+                check_memory(values, how.outputs, self.device)
+            KeptOutputs().check(calls)
+        sealed, rest = list(how.batch.sealed), [n for n in range(len(outputs)) if n not in how.batch.sealed]
+        self._copy_out([outputs[index] for index in sealed], how.batch, sealed, on_device=False)
+        self._copy_out([outputs[index] for index in rest], how.batch, rest)
+        SealedCalls(self._shared, how.batch).check_unchanged(outputs)
+        return WorkerReply(Code.OK)
+
     def _check_memory(self, calls: list[tuple[list[Any], tuple]], expected: tuple[OutputMeta, ...]) -> None:
         """The outputs of a pass lie in memory as eager's do, and in no memory that another call has returned."""
         if self._rewritten is None:
@@ -313,30 +380,33 @@ class Worker:
 
     def _inputs(self, batch: Batch) -> list[tuple[torch.Tensor | int, ...]]:
         columns = [
-            shared_memory.input_tensors(self._shared, x, batch.order, self._made)
+            shared_memory.input_tensors(self._shared, x, batch.order, self._tensors)
             if isinstance(x, Block)
             else [x] * batch.calls
             for x in batch.inputs
         ]
         return list(zip(*columns, strict=True)) if columns else [()] * batch.calls
 
-    def _copy_out(self, outputs: list[list[Any]], batch: Batch, calls: list[int]) -> None:
-        """Copy the outputs of these calls to their places."""
+    def _copy_out(
+        self, outputs: list[list[Any]], batch: Batch, calls: list[int], *, on_device: bool | None = None
+    ) -> None:
+        """Copy the outputs of these calls to their places. `on_device`: only those that lie on the device, without
+        waiting for it, as a CUDA graph can; False: only the others."""
         for number, block in enumerate(batch.outputs):
             if block is None or not calls:
                 continue
             places = shared_memory.output_views(self._shared, block)
-            slots = [places[call] for call in calls]
-            torch._foreach_copy_(slots, [torch.as_tensor(values[number]) for values in outputs])
-        self._synchronize()
+            values = [torch.as_tensor(leaves[number]) for leaves in outputs]
+            pairs = [(places[call], value) for call, value in zip(calls, values, strict=True)
+                     if on_device is None or value.is_cuda is on_device]  # fmt: skip
+            if pairs:
+                torch._foreach_copy_(*map(list, zip(*pairs, strict=True)))
+        if not on_device:
+            self._synchronize()
 
     def _synchronize(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize()
-
-
-def _event_pair() -> tuple[torch.cuda.Event, torch.cuda.Event]:
-    return torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
 
 
 def _explain(error: BaseException | None) -> str:
@@ -379,7 +449,7 @@ def main(spawn: Spawn, commands: int, replies: int, shared_fd: int | None) -> No
 def _commands(fd: int) -> Iterator[tuple[int, Command]]:
     staged = False
     while (received := read_command(fd, spin=staged)) is not None:
-        staged = isinstance(received[1], Stage)
+        staged = isinstance(received[1], Stage | ArmReplay)
         yield received
 
 

@@ -43,6 +43,7 @@ class Code(IntEnum):
     COMPILE_ERROR = 2
     RUNTIME_ERROR = 3
     BAD_OUTPUT = 4  # count, type, dtype, shape or aliasing differ from eager's
+    UNCAPTURABLE = 5  # the calls cannot be captured in a CUDA graph; the process is of no use any more
 
 
 class OutputKind(IntEnum):
@@ -175,17 +176,53 @@ class Stage:
 
 @dataclass(frozen=True)
 class Go:
-    """Call on each staged set with a synchronisation after it. `events`: also between two CUDA events, and report
-    their median; `seed`: set this seed before each call, inside the clock; `flush`: empty the L2 cache before each."""
+    """Call on each staged set with a synchronisation after it. `seed`: set this seed before each call, inside the
+    clock; `flush`: empty the L2 cache before each."""
 
-    events: bool = False
     seed: int | None = None
     flush: bool = False
 
 
 @dataclass(frozen=True)
+class Profile:
+    """Call on each staged set under the profiler, and report how long the device was busy."""
+
+
+@dataclass(frozen=True)
 class Collect:
-    """Copy the outputs of the last `Go` out."""
+    """Copy the outputs of the last `Go` or `Profile` out."""
+
+
+@dataclass(frozen=True)
+class CaptureCalls:
+    """Capture the calls of a batch in one CUDA graph, for `ReplayCalls`. Inputs must be there: it calls once before.
+
+    Within the graph, the inputs of sealed calls arrive right before the call and its outputs are taken right after.
+    """
+
+    batch: Batch
+    outputs: tuple[OutputMeta, ...]
+    strict: bool = True
+
+
+@dataclass(frozen=True)
+class ArmReplay:
+    """Make the captured calls ready for a replay: set the seed, poison their outputs. The next command is waited for
+    without sleep."""
+
+    seed: int
+
+
+@dataclass(frozen=True)
+class ReplayCalls:
+    """Replay the captured calls and wait for the device. `empty`: replay a graph of one small kernel instead."""
+
+    empty: bool = False
+
+
+@dataclass(frozen=True)
+class CollectReplayed:
+    """Copy the outputs of the last `ReplayCalls` out."""
 
 
 @dataclass(frozen=True)
@@ -198,14 +235,34 @@ class Ping:
     """Answer once the device has done all that it was given; what went wrong there shows here."""
 
 
-Command = Open | Shut | Load | Describe | RunCalls | Observe | Stage | Go | Collect | Warm | Ping
+Command = (
+    Open
+    | Shut
+    | Load
+    | Describe
+    | RunCalls
+    | Observe
+    | Stage
+    | Go
+    | Profile
+    | Collect
+    | CaptureCalls
+    | ArmReplay
+    | ReplayCalls
+    | CollectReplayed
+    | Warm
+    | Ping
+)
 
 
 @dataclass(frozen=True)
 class WorkerReply:
-    """A child's answer. `index`: the call that failed; `count`: matches of the pass; `device_us`: median of a call
-    between CUDA events; `host_us`: mean of the calls after the first, with synchronisation, by the child's own clock;
-    `text`: opaque, for people; `observed`: `observation.Observation`, encoded."""
+    """A child's answer.
+
+    `index`: the call that failed. `count`: matches of the pass. `device_us`: how long the device was busy for each call
+    of a `Profile`. `host_us`: mean of the calls of a `Go` after the first, with synchronisation, by the child's clock.
+    `text`: opaque, for people. `observed`: an `observation.Observation`, encoded.
+    """
 
     code: Code
     index: int = 0

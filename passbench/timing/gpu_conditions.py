@@ -3,12 +3,16 @@
 import ctypes
 import os
 import platform
+from pathlib import Path
 
 import torch
 
 _SM_CLOCK, _MEMORY_CLOCK = 1, 2  # NVML's numbers
 _TEMPERATURE_GPU = 0
 _MANY = 256
+_SLOWED = 0x8 | 0x20 | 0x40 | 0x80  # reasons of throttling: hardware slowdown, heat, power brake
+_OWN_LOAD = 4.0  # this process, its workers and the compilers in them
+_BUSY_SHARE = 0.75  # of the host's cores
 
 
 class _Process(ctypes.Structure):
@@ -25,6 +29,7 @@ class Surroundings:
 
     def __init__(self, device: torch.device) -> None:
         self._handle: ctypes.c_void_p | None = None
+        self._device = device
         if device.type == "cuda":
             self._open(str(torch.cuda.get_device_properties(device).uuid))
 
@@ -42,6 +47,23 @@ class Surroundings:
             "gpu_processes": str(self._processes()),
         }
         return seen
+
+    def hardware(self) -> dict[str, str]:
+        """GPU, driver, compute capability, processor and number of cores."""
+        found = {"cpu": _processor(), "cores": str(os.cpu_count())}
+        if self._device.type == "cuda":
+            properties = torch.cuda.get_device_properties(self._device)
+            found |= {"gpu": properties.name, "capability": f"{properties.major}.{properties.minor}"}
+            if driver := self._driver():
+                found["driver"] = driver
+        return found
+
+    def _driver(self) -> str:
+        """Version of the driver; empty without NVML."""
+        if self._handle is None:
+            return ""
+        text = ctypes.create_string_buffer(_MANY)
+        return "" if self._nvml.nvmlSystemGetDriverVersion(text, _MANY) else text.value.decode()
 
     def _open(self, uuid: str) -> None:
         try:
@@ -69,3 +91,30 @@ class Surroundings:
 def compared(before: dict[str, str], after: dict[str, str]) -> dict[str, str]:
     """Both looks in one: a value, or "before → after" where it changed."""
     return {k: before[k] if before[k] == after.get(k) else f"{before[k]} → {after.get(k)}" for k in before}
+
+
+def busy(before: dict[str, str], after: dict[str, str], ours: int) -> str:
+    """What else the machine did between two looks; empty if nothing was seen. `ours`: our own processes on the GPU."""
+    found = []
+    cores, load = os.cpu_count() or 1, max(float(look["load"]) for look in (before, after))
+    if load > max(_OWN_LOAD, _BUSY_SHARE * cores):
+        found.append(f"a load of {load:.1f} on {cores} cores")
+    processes = max(_whole(look.get("gpu_processes")) for look in (before, after))
+    if processes > ours:
+        found.append(f"{processes - ours} other processes on the GPU")
+    if (_whole(before.get("throttle")) | _whole(after.get("throttle"))) & _SLOWED:
+        found.append("the GPU was throttled")
+    return ", ".join(found)
+
+
+def _whole(text: str | None) -> int:
+    """A number as `Surroundings.look` gives it; 0 where NVML gave none."""
+    return int(text) if text and text.isdigit() else 0
+
+
+def _processor() -> str:
+    """The processor's model as the kernel names it; its architecture where the kernel names none."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()

@@ -19,12 +19,11 @@ _LARGEST_OVERHEAD = 0.5  # of an exchange; it nears that only where a handful of
 @dataclass(frozen=True)
 class Exchange:
     """One exchange of a side: `calls` calls took `total_us` by the parent's clock and, after the first, `host_us` each
-    by the child's. `device_us`: a call between CUDA events, 0 if there were none."""
+    by the child's; 0 where the child did not time them."""
 
     calls: int
     total_us: float
-    host_us: float
-    device_us: float = 0.0
+    host_us: float = 0.0
 
     @property
     def overhead_us(self) -> float:
@@ -39,27 +38,33 @@ class Exchange:
 
 @dataclass
 class Pairs:
-    """Exchanges by one clock, eager's and the candidate's on the same inputs."""
+    """Exchanges by one clock, eager's and the candidate's on the same inputs.
+
+    `empty_us`: what exchanges of eager's worker without any call took, where they were timed.
+    """
 
     eager: list[Exchange] = field(default_factory=list)
     candidate: list[Exchange] = field(default_factory=list)
+    empty_us: list[float] = field(default_factory=list)
 
     @property
     def calls(self) -> int:
         """Calls of each side."""
         return sum(e.calls for e in self.eager)
 
-    def per_call(self, clock: str, trusted: bool = False) -> tuple[list[float], list[float]]:
-        """Microseconds a call of every exchange, both sides.
+    @property
+    def overhead_us(self) -> float:
+        """What an exchange takes beside its calls: the median of eager's worker, for a candidate could call anything
+        overhead. The same is taken off both sides."""
+        overhead = max(float(np.median(self.empty_us or [x.overhead_us for x in self.eager])), 0.0)
+        return min(overhead, _LARGEST_OVERHEAD * min(x.total_us for x in (*self.eager, *self.candidate)))
 
-        By the parent's clock the same overhead is taken off both: the median of eager's, for a candidate could call
-        anything overhead. `trusted`: believe the candidate's own clock, to show what that would let through.
+    def per_call(self, trusted: bool = False) -> tuple[list[float], list[float]]:
+        """Microseconds a call of every exchange, both sides, less the overhead.
+
+        `trusted`: believe the candidate's own clock, to show what that would let through.
         """
-        if clock == "device":
-            eager, candidate = ([max(x.device_us, LEAST_US) for x in side] for side in (self.eager, self.candidate))
-            return eager, candidate
-        overhead = max(float(np.median([x.overhead_us for x in self.eager])), 0.0)
-        overhead = min(overhead, _LARGEST_OVERHEAD * min(x.total_us for x in (*self.eager, *self.candidate)))
+        overhead = self.overhead_us
         eager, candidate = ([x.per_call_us(overhead) for x in side] for side in (self.eager, self.candidate))
         return (eager, [max(x.host_us, LEAST_US) for x in self.candidate]) if trusted else (eager, candidate)
 
@@ -82,7 +87,7 @@ def speedup_interval(eager: Sequence[float], candidate: Sequence[float]) -> tupl
 
 def summarise(clock: str, pairs: Pairs, noise: float, repeats: int = 0, trusted: bool = False) -> Timing:
     """Medians over all exchanges; `noisy` if IQR/median is above `noise` on either side."""
-    by_side = pairs.per_call(clock, trusted)
+    by_side = pairs.per_call(trusted)
     (eager, eager_iqr), (candidate, candidate_iqr) = map(median_iqr, by_side)
     low, high = speedup_interval(*by_side)
     noisy = max(eager_iqr / eager, candidate_iqr / candidate) > noise

@@ -7,13 +7,15 @@ from collections.abc import Callable
 from passbench.inputs.batch_layout import BatchLayout
 from passbench.inputs.draw import Distribution
 from passbench.ipc.messages import Collect, Go, Stage
-from passbench.result import Timing, VariantFailure
+from passbench.result import Times, Timing, VariantFailure
 from passbench.timing import bandwidth, cores
-from passbench.timing.statistics import LEAST_US, Exchange, Pairs, Plan, planned, summarise
+from passbench.timing.device_clock import GRAPH, KERNELS, DeviceClock, Uncapturable
+from passbench.timing.statistics import LEAST_US, Exchange, Pairs, planned, summarise
 from passbench.workers.worker_pair import WorkerPair
 
 _FIRST_BATCH = 10
 _LEAST_PAIRS = 3
+_NOTE_LETTERS = 300
 _OBSERVED = 2  # exchanges at random moments of the timing, beside the one before it
 
 
@@ -37,23 +39,34 @@ class Stopwatch:
         self._workers = (pair.eager, pair.candidate)
         self._cores = cores.choose(pair.device)
 
-    def measure(self) -> tuple[Timing, ...]:
+    def measure(self) -> Times:
         """Times by both clocks, "device" on a GPU alone. Raises VariantFailure."""
-        clocks = ["e2e", "device"] if self._pair.device.type == "cuda" else ["e2e"]
+        device, method, note, broken = None, None, "", None
+        clock = DeviceClock(self._pair, self._check_inputs, self._compare)
         collecting = gc.isenabled()
         gc.disable()  # of the parent, whose clock it is; the child's is off too
         try:
             with cores.pinned(self._cores):
                 self._pin()
                 size, slowest = self._warm_up()
-                timings = tuple(self._by_clock(clock, size, slowest) for clock in clocks)
+                e2e = self._end_to_end(size, slowest)
+                if self._pair.device.type == "cuda":
+                    try:
+                        device, method = clock.by_graph(size, slowest), GRAPH
+                    except Uncapturable as failure:
+                        note, broken = f"no CUDA graph: {failure}"[:_NOTE_LETTERS], failure.worker
                 self._check_pinned()
         finally:
             if collecting:
                 gc.enable()
+        if broken is not None:
+            self._pair.restart(broken)
+            device = clock.by_kernels()
+            method = KERNELS if device else None
+        timings = (e2e,) if device is None else (e2e, device)
         self._check_bandwidth(timings)
         self._pair.layers.note("parent_clock", "late_inputs", "sealed_calls", "timed_outputs_checked")
-        return timings
+        return Times(timings, method, note)
 
     def _pin(self) -> None:
         if self._cores is not None:
@@ -83,39 +96,35 @@ class Stopwatch:
         """Calls in an exchange, and seconds that a call of both sides takes. The last exchange here is of full size:
         caches of memory are as warm then as they will be."""
         pairs, most = Pairs(), self._pair.most_calls()
-        self._time_pair(pairs, max(2, min(_FIRST_BATCH, most)), "e2e")
+        self._time_pair(pairs, max(2, min(_FIRST_BATCH, most)))
         eager, candidate = (exchanges[-1] for exchanges in (pairs.eager, pairs.candidate))
         fastest = max(min(eager.host_us, candidate.host_us), LEAST_US)
         slowest = (eager.total_us + candidate.total_us) / eager.calls / 1e6
         size = max(2, min(most, math.ceil(self._settings.batch_us / fastest)))
         while True:
-            self._time_pair(pairs, size, "e2e")
+            self._time_pair(pairs, size)
             if pairs.calls >= self._settings.warmup or slowest * pairs.calls > self._settings.timing_budget:
                 return size, slowest
 
-    def _by_clock(self, clock: str, size: int, slowest: float) -> Timing:
+    def _end_to_end(self, size: int, slowest: float) -> Timing:
         settings, pairs = self._settings, Pairs()
-        # The device's clock is the cross-check: half as many calls, and no more of them because of noise.
-        e2e = clock == "e2e"
-        least, calls, share = (settings.pairs, settings.calls, 1) if e2e else (_LEAST_PAIRS, settings.calls / 2, 0.2)
-        affordable = max(_LEAST_PAIRS, math.floor(share * settings.timing_budget / (slowest * size)))
-        plan = planned(least, math.ceil(calls / size), affordable, settings.repeats)
-        plan = plan if e2e else Plan(plan.wanted, plan.wanted, plan.wanted)
+        affordable = max(_LEAST_PAIRS, math.floor(settings.timing_budget / (slowest * size)))
+        plan = planned(settings.pairs, math.ceil(settings.calls / size), affordable, settings.repeats)
         trusted = not self._pair.layers.has("parent_clock")
-        moments = [self._pair.rng.randrange(plan.wanted) for _ in range(_OBSERVED)] if e2e else []
+        moments = [self._pair.rng.randrange(plan.wanted) for _ in range(_OBSERVED)]
         for done in range(1, plan.most + 1):
-            self._time_pair(pairs, size, clock)
+            self._time_pair(pairs, size)
             for _ in range(moments.count(done - 1)):
                 self._observe(size)
             if done >= plan.few:
-                timing = summarise(clock, pairs, settings.noise, plan.repeats(done), trusted)
+                timing = summarise("e2e", pairs, settings.noise, plan.repeats(done), trusted)
                 if plan.will_do(timing, done, settings.precision):
                     break
         for _ in (moment for moment in moments if moment >= done):
             self._observe(size)
         return timing
 
-    def _time_pair(self, pairs: Pairs, size: int, clock: str) -> None:
+    def _time_pair(self, pairs: Pairs, size: int) -> None:
         """One exchange of about `size` calls of each worker on the same fresh inputs, in random order. Inputs and
         outputs are checked afterwards."""
         pair, settings = self._pair, self._settings
@@ -123,7 +132,7 @@ class Stopwatch:
         layout = pair.draw(calls, pair.outputs, Distribution.VARIED, timed=True)
         seed, timeout = pair.rng.getrandbits(32), settings.call_timeout
         stage = Stage(layout.batch, pair.outputs, seed, pair.layers.has("output_contract"))
-        go = Go(clock == "device", seed if settings.protocol == "paper" else None, settings.flush_l2)
+        go = Go(seed if settings.protocol == "paper" else None, settings.flush_l2)
         order = [(pair.eager, pairs.eager), (pair.candidate, pairs.candidate)]
         pair.rng.shuffle(order)
         for worker, exchanges in order:
@@ -135,6 +144,6 @@ class Stopwatch:
             if pair.layers.has("late_inputs"):
                 pair.spoil_inputs(worker, layout)
             pair.ask(worker, Collect(), timeout)
-            exchanges.append(Exchange(calls, nanoseconds / 1000, reply.host_us, reply.device_us))
+            exchanges.append(Exchange(calls, nanoseconds / 1000, reply.host_us))
         if pair.layers.has("timed_outputs_checked"):
             self._compare(layout)

@@ -17,6 +17,7 @@ from passbench.ipc.messages import (
     Load,
     Observe,
     OutputMeta,
+    ReplayCalls,
     RunCalls,
     WorkerReply,
 )
@@ -41,6 +42,7 @@ _STATUS = {
     Code.COMPILE_ERROR: "compile_error",
     Code.RUNTIME_ERROR: "runtime_error",
     Code.BAD_OUTPUT: "runtime_error",
+    Code.UNCAPTURABLE: "runtime_error",  # where nothing was to be captured
 }
 
 
@@ -70,6 +72,21 @@ class WorkerPair:
         self.outputs: tuple[OutputMeta, ...] = ()
         self.written: frozenset[int] = frozenset()
         self._cache_filler: torch.Tensor | None = None
+        self._loads: dict[WorkerHandle, Load] = {}
+
+    def load(self, worker: WorkerHandle, command: Load) -> WorkerReply:
+        """Have a worker build its callable. Raises VariantFailure."""
+        self._loads[worker] = command
+        return self.ask(worker, command, self.settings.load_timeout)
+
+    def restart(self, worker: WorkerHandle) -> None:
+        """Replace a worker's process by a fresh one that has loaded the same and called it once."""
+        worker.stop()
+        self.ask(worker, self._loads[worker], self.settings.load_timeout)
+        layout = self.draw(1, self.outputs, Distribution.NORMAL)
+        self.hand_over(worker, layout)
+        run = RunCalls(layout.batch, self.outputs, self.rng.getrandbits(32), False, self.layers.has("output_contract"))
+        self.ask(worker, run, self.settings.first_call_timeout)
 
     def describe(self) -> None:
         """Learn `outputs` from a call of eager's worker, which has loaded the graph. Raises VariantFailure if it fails,
@@ -106,12 +123,19 @@ class WorkerPair:
         `timed`: for an exchange that is timed, some of whose calls are sealed. Raises VariantFailure if the record of
         an input says nothing that values could be drawn from.
         """
-        fresh = self.layers.has("fresh_inputs")
-        rng = self.rng if fresh else random.Random(0)
+        rng = self.rng if self.layers.has("fresh_inputs") else random.Random(0)
         sealed = min(_SEALED, calls) if timed and self.layers.has("sealed_calls") else 0
         needed = (calls + sealed) * batch_layout.call_bytes(self.variant.inputs, outputs)
         spare = calls > 1 and needed <= self.settings.batch_bytes
         layout = batch_layout.lay_out(self.variant.inputs, outputs, calls, rng, sealed=sealed, spare=spare)
+        self.refill(layout, how)
+        for worker in (self.eager, self.candidate):
+            worker.reserve(layout.end)
+        return layout
+
+    def refill(self, layout: BatchLayout, how: Distribution) -> None:
+        """Draw fresh inputs for a batch that is already laid out. Raises VariantFailure as `draw`."""
+        fresh = self.layers.has("fresh_inputs")
         if layout.middle > self.drawn.numel():
             self.drawn = torch.empty(layout.middle, dtype=torch.uint8, device=self.device)
         try:
@@ -119,9 +143,6 @@ class WorkerPair:
         except InputError as error:
             raise VariantFailure.of(str(error), "runtime_error", eager=True) from None
         self.draws += 1
-        for worker in (self.eager, self.candidate):
-            worker.reserve(layout.end)
-        return layout
 
     def hand_over(self, worker: WorkerHandle, layout: BatchLayout) -> None:
         """Copy the drawn inputs into a worker's memory, and poison the places of its outputs."""
@@ -185,12 +206,12 @@ class WorkerPair:
         return self.timed(worker, command, timeout)[0]
 
     def timed(self, worker: WorkerHandle, command: Command, timeout: float) -> tuple[WorkerReply, int]:
-        """As `ask`, with the nanoseconds that it took. The reply to a `Go` is waited for without sleeping."""
+        """As `ask`, with the nanoseconds that it took. The reply to a timed command is waited for without sleeping."""
         eager = worker is self.eager
         measured = not eager and self.device.type == "cuda" and isinstance(command, _MEASURED)
         free = torch.cuda.mem_get_info(self.device)[0] if measured else 0
         try:
-            reply, nanoseconds = worker.timed(command, timeout, spin=isinstance(command, Go))
+            reply, nanoseconds = worker.timed(command, timeout, spin=isinstance(command, Go | ReplayCalls))
         except WorkerTimeout as error:
             raise VariantFailure.of(str(error), "timeout", eager=eager) from None
         except WorkerDied as error:

@@ -15,7 +15,8 @@ BASELINES = [compiler for compiler in COMPILERS if compiler != "pass"]
 
 
 def test_every_compiler_but_a_pass_is_a_baseline():
-    assert BASELINES == ["eager", "inductor", "inductor-direct", "inductor-max-autotune", "cudagraphs"]
+    inductors = ["inductor", "inductor-direct", "inductor-strict", "inductor-strict-direct", "inductor-max-autotune"]
+    assert ["eager", *inductors, "cudagraphs"] == BASELINES
     assert set(NAMES) == {"distill", "distill-static", "llm", *BASELINES}
     assert isinstance(author("distill"), Tuned)
     assert isinstance(author("distill-static"), Distill)

@@ -77,17 +77,18 @@ def test_layer_norm_is_close_but_not_equal(bench):
     assert -10 < result.t_min <= -4 and 0 < result.max_abs_error < 1e-4
 
 
-def test_the_level_does_not_depend_on_how_many_calls_are_timed(bench, monkeypatch):
+def test_more_timed_calls_can_only_loosen_the_level(bench, monkeypatch):
     def f(x, w, b):
         return (F.layer_norm(x, (48,), w, b, 1e-5),)
 
     what = sample(variant(f, spec("x", 5, 48), spec("w", 48, role="parameter"), spec("b", 48, role="parameter")))
-    found = set()
+    levels = []
     for pairs in (2, 30):
         monkeypatch.setattr(bench, "settings", replace(bench.settings, pairs=pairs, precision=0.0))
         (result,) = run(bench, "layer_norm", what)
-        found.add((result.status, result.t_min, result.max_abs_error))
-    assert len(found) == 1
+        assert result.status == "ok"
+        levels.append(result.t_min)
+    assert levels[0] <= levels[1] <= levels[0] + 1
 
 
 def test_an_inexact_pass_says_where_it_is_off(bench, tmp_path):
@@ -223,8 +224,9 @@ def test_what_is_not_compiled_ahead_is_told(bench):
     assert said == ["inductor: compiled 1/1"]
 
 
-def test_inductor_on_the_cpu(bench):
-    (result,) = bench.run(add_relu_sample((16, 16)), "inductor")
+@pytest.mark.parametrize("compiler", ["inductor", "inductor-strict-direct"])
+def test_inductor_on_the_cpu(bench, compiler):
+    (result,) = bench.run(add_relu_sample((16, 16)), compiler)
     assert (result.status, result.t_min, result.times_meaningful) == ("ok", -10, False), result.reason
 
 

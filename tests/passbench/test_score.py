@@ -203,6 +203,7 @@ def row(status: str, **changes: object) -> dict:
     return {"status": status, "reason": "", "t_min": None, "error_code": None, "author": "a"} | {
         "speedup_e2e": None,
         "speedup_device": None,
+        "times_meaningful": True,
         **changes,
     }
 

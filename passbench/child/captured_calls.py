@@ -1,0 +1,80 @@
+"""Calls captured in one CUDA graph and replayed: the child's part of the device clock.
+
+A capture runs the Python of every call once and records its kernels; a replay runs the kernels alone. Inputs lie at
+fixed places of the shared memory, where the parent writes new values before each replay. The captured outputs are all
+kept, so that no two calls share memory in the graph's pool.
+"""
+
+import gc
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+_WARM_UP_CALLS = 2
+_POISON = 0xFF  # bytes of a NaN in every floating dtype
+
+
+class CapturedCalls:
+    """One CUDA graph of `call` on each of `rows`, the inputs of so many calls; needs a GPU.
+
+    `before` and `after` are captured too: they get a call's number, `after` also its result. Raises whatever `call` or
+    CUDA raises: a call that waits for the device, such as `.item()`, cannot be captured. The process is of no use after
+    that.
+    """
+
+    def __init__(
+        self,
+        call: Callable,
+        rows: Sequence[Sequence[torch.Tensor | int]],
+        before: Callable[[int], None] = lambda index: None,
+        after: Callable[[int, Any], None] = lambda index, result: None,
+    ) -> None:
+        self.rows, self.results = rows, []
+        self._graph = torch.cuda.CUDAGraph()
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(_WARM_UP_CALLS):  # libraries allocate a workspace for a stream in their first call on it
+                call(*rows[0])
+        torch.cuda.synchronize()
+        gc.disable()  # what a collection frees during a capture may have to wait for the device
+        try:
+            with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
+                for index, inputs in enumerate(rows):
+                    before(index)
+                    self.results.append(call(*inputs))
+                    after(index, self.results[-1])
+        finally:
+            gc.enable()
+
+    def replay(self) -> None:
+        """Run all calls on the current stream; does not wait."""
+        self._graph.replay()
+
+    def poison(self, outputs: Iterable[Any]) -> None:
+        """Overwrite the memory of `outputs`, the leaves of `results`, but not that of the inputs."""
+        kept = {_address(x) for row in self.rows for x in row if isinstance(x, torch.Tensor)}
+        own = {_address(x): x for x in outputs if isinstance(x, torch.Tensor) and x.is_cuda and x.numel()}
+        for address, tensor in own.items():
+            if address not in kept:
+                whole = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+                whole.set_(tensor.untyped_storage()).fill_(_POISON)
+
+
+class EmptyReplay:
+    """A CUDA graph of one kernel that writes one number: what a replay costs beside its calls."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._number = torch.zeros(1, device=device)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+            self._number.zero_()
+
+    def replay(self) -> None:
+        """Run the kernel on the current stream; does not wait."""
+        self._graph.replay()
+
+
+def _address(x: torch.Tensor) -> int:
+    return x.untyped_storage().data_ptr()

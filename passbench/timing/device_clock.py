@@ -1,0 +1,187 @@
+"""The device clock: what the GPU takes for a call when the host costs nothing.
+
+Many calls on different inputs are captured in one CUDA graph, on each side alike. The parent's clock times replays of
+it. Before each replay the parent writes new inputs and both poison the outputs; afterwards all outputs are compared.
+What an exchange costs beside the calls is measured with a graph of one small kernel in eager's worker, which no pass
+can influence, and is taken off both sides.
+
+Where a side cannot be captured, both sides are timed by how long their kernels were at work, as CUPTI tells it in the
+worker. That figure is the child's word; `Times.device_method` says which one a figure is.
+"""
+
+import math
+from collections.abc import Callable
+
+from passbench.inputs.batch_layout import BatchLayout
+from passbench.inputs.draw import Distribution
+from passbench.ipc.messages import (
+    ArmReplay,
+    CaptureCalls,
+    Code,
+    Collect,
+    CollectReplayed,
+    Go,
+    Profile,
+    ReplayCalls,
+    Stage,
+)
+from passbench.result import Timing
+from passbench.timing.statistics import Exchange, Pairs, planned, summarise
+from passbench.workers.worker_handle import WorkerHandle
+from passbench.workers.worker_pair import WorkerPair
+from passbench.workers.worker_process import WorkerDied, WorkerTimeout
+
+GRAPH, KERNELS = "graph", "kernels"
+"""Methods of the device clock."""
+
+_PRECISION = 0.01  # of the speedup; replays vary little
+_SHARE = 0.5  # of `Settings.timing_budget`
+_PROFILED_PAIRS = 5
+_PROFILED_CALLS = 64
+
+
+class Uncapturable(Exception):
+    """A side cannot be captured; its worker is of no use any more."""
+
+    def __init__(self, worker: WorkerHandle, why: str) -> None:
+        super().__init__(why)
+        self.worker = worker
+
+
+class DeviceClock:
+    """Times one variant, whose outputs have been found correct, on a GPU.
+
+    `check_inputs` checks the inputs of a batch that the candidate has run, before its outputs are collected, `compare`
+    the outputs of both workers. Both raise VariantFailure.
+    """
+
+    def __init__(
+        self,
+        pair: WorkerPair,
+        check_inputs: Callable[[BatchLayout], None],
+        compare: Callable[[BatchLayout], None],
+    ) -> None:
+        self._pair, self._settings = pair, pair.settings
+        self._check_inputs, self._compare = check_inputs, compare
+
+    def by_graph(self, size: int, seconds: float) -> Timing:
+        """Times of replays. `size`: about how many calls a graph holds. `seconds`: what a call of
+        both sides takes, host included.
+
+        The candidate is captured a second time, before or after, with sealed calls: within that graph, their inputs
+        arrive right before the call and their outputs are taken right after. A pass that computes several captured
+        calls at once is found out there. Raises Uncapturable, and VariantFailure as every exchange does.
+        """
+        pair = self._pair
+        sealed = pair.draw(pair.about(size), pair.outputs, Distribution.VARIED, timed=True)
+        layout = pair.draw(pair.about(size), pair.outputs, Distribution.VARIED)  # both now: memory grows no more
+        self._capture(pair.eager, layout)
+        sealed_first = pair.rng.random() < 0.5
+        if sealed_first:
+            self._check_sealed(sealed)
+        self._capture(pair.candidate, layout)
+        timing = self._time_replays(layout, seconds)
+        if not sealed_first:
+            self._check_sealed(sealed)
+        return timing
+
+    def by_kernels(self) -> Timing | None:
+        """Times in which kernels, copies and fills were at work; None if the profiler records nothing."""
+        pairs, most = Pairs(empty_us=[0.0]), min(_PROFILED_CALLS, self._pair.most_calls())
+        for _ in range(_PROFILED_PAIRS):
+            layout = self._pair.draw(most, self._pair.outputs, Distribution.VARIED)
+            seed = self._pair.rng.getrandbits(32)
+            for worker, exchanges in self._shuffled(pairs):
+                total_us = self._profile(worker, layout, seed)
+                if total_us <= 0:
+                    return None
+                exchanges.append(Exchange(most, total_us))
+            self._check(layout)
+        return summarise("device", pairs, self._settings.noise)
+
+    def _time_replays(self, layout: BatchLayout, seconds: float) -> Timing:
+        settings, calls = self._settings, layout.batch.calls
+        self._replay_both(layout, Pairs())  # the first replay of a graph also uploads it
+        affordable = max(_PROFILED_PAIRS, math.floor(_SHARE * settings.timing_budget / (seconds * calls)))
+        plan = planned(settings.pairs, math.ceil(settings.calls / calls), affordable, settings.repeats)
+        pairs = Pairs()
+        for done in range(1, plan.most + 1):
+            self._replay_both(layout, pairs)
+            pairs.empty_us.append(self._replay(self._pair.eager, layout, empty=True))
+            if done >= plan.few:
+                timing = summarise("device", pairs, settings.noise, plan.repeats(done))
+                if plan.will_do(timing, done, min(settings.precision, _PRECISION)):
+                    break
+        return timing
+
+    def _check_sealed(self, layout: BatchLayout) -> None:
+        """Compare a replay of the candidate's calls, some of them sealed, with eager's calls made one by one."""
+        pair, timeout = self._pair, self._settings.call_timeout
+        if not (layout.batch.sealed and pair.layers.has("timed_outputs_checked")):
+            return
+        pair.refill(layout, Distribution.VARIED)
+        seed = pair.rng.getrandbits(32)
+        pair.ask(pair.eager, Stage(layout.batch, pair.outputs, seed, pair.layers.has("output_contract")), timeout)
+        pair.hand_over(pair.eager, layout)
+        pair.ask(pair.eager, Go(), timeout)
+        pair.ask(pair.eager, Collect(), timeout)
+        self._capture(pair.candidate, layout)
+        self._replay(pair.candidate, layout, seed=seed)
+        self._collect(pair.candidate, layout, CollectReplayed())
+        self._compare(layout)
+
+    def _capture(self, worker: WorkerHandle, layout: BatchLayout) -> None:
+        """Have a worker capture the calls of a layout. It calls before that, so that the inputs must be there."""
+        strict = self._pair.layers.has("output_contract")
+        self._pair.hand_over(worker, layout)
+        try:
+            command = CaptureCalls(layout.batch, self._pair.outputs, strict)
+            reply = worker.ask(command, self._settings.call_timeout)
+        except (WorkerDied, WorkerTimeout) as error:
+            raise Uncapturable(worker, str(error)) from None
+        if reply.code is not Code.OK:
+            raise Uncapturable(worker, reply.text or reply.code.name)
+
+    def _collect(self, worker: WorkerHandle, layout: BatchLayout, collect: Collect | CollectReplayed) -> None:
+        """Have a worker copy its outputs out, after a look at its inputs."""
+        if worker is self._pair.candidate:
+            self._check_inputs(layout)
+        if self._pair.layers.has("late_inputs"):
+            self._pair.spoil_inputs(worker, layout)
+        self._pair.ask(worker, collect, self._settings.call_timeout)
+
+    def _replay_both(self, layout: BatchLayout, pairs: Pairs) -> None:
+        """One replay of each side on the same fresh inputs, in random order; all outputs are compared."""
+        self._pair.refill(layout, Distribution.VARIED)
+        seed = self._pair.rng.getrandbits(32)
+        for worker, exchanges in self._shuffled(pairs):
+            total_us = self._replay(worker, layout, seed=seed)
+            self._collect(worker, layout, CollectReplayed())
+            exchanges.append(Exchange(layout.batch.calls, total_us))
+        self._check(layout)
+
+    def _replay(self, worker: WorkerHandle, layout: BatchLayout, *, seed: int = 0, empty: bool = False) -> float:
+        """Microseconds that the exchange of one replay takes."""
+        timeout = self._settings.call_timeout
+        self._pair.ask(worker, ArmReplay(seed), timeout)
+        self._pair.hand_over(worker, layout)  # only now: nothing can be computed ahead of the clock
+        return self._pair.timed(worker, ReplayCalls(empty), timeout)[1] / 1000
+
+    def _profile(self, worker: WorkerHandle, layout: BatchLayout, seed: int) -> float:
+        """Microseconds that the device is busy with the calls of a layout."""
+        pair, timeout = self._pair, self._settings.call_timeout
+        stage = Stage(layout.batch, pair.outputs, seed, pair.layers.has("output_contract"))
+        pair.ask(worker, stage, timeout)
+        pair.hand_over(worker, layout)
+        reply = pair.ask(worker, Profile(), timeout)
+        self._collect(worker, layout, Collect())
+        return reply.device_us * layout.batch.calls
+
+    def _check(self, layout: BatchLayout) -> None:
+        if self._pair.layers.has("timed_outputs_checked"):
+            self._compare(layout)
+
+    def _shuffled(self, pairs: Pairs) -> list[tuple[WorkerHandle, list[Exchange]]]:
+        sides = [(self._pair.eager, pairs.eager), (self._pair.candidate, pairs.candidate)]
+        self._pair.rng.shuffle(sides)
+        return sides
