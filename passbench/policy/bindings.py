@@ -4,9 +4,9 @@ import ast
 
 from passbench.policy import allowlists as names
 from passbench.policy.modules import Module, Report, is_builtin
-from passbench.policy.scopes import Kinds, Scope, ValueKind, defaults, open_scope, parameters
+from passbench.policy.scopes import RETURN, Kinds, Scope, ValueKind, defaults, open_scope, parameters
 
-STEPS = 2_000_000
+STEPS = 400_000
 """Expressions that are looked at in one pass directory at most, repetitions counted."""
 
 HOOK = "a grid, heuristic or hook of Triton chooses sizes and configurations; compute in the wrapper or the kernel"
@@ -67,9 +67,11 @@ class Bindings:
 
     def unknown(self, name: str, node: ast.AST, module: Module) -> None:
         """Note a name that means nothing, or nothing that a pass may use."""
-        if name in _MODULE_ALIASES:
+        if name in _MODULE_ALIASES and self.report is not None:
             message = f"{name} is not imported; write `{_MODULE_ALIASES[name]}` at the top"
-        elif is_builtin(name):
+            self.report.once("forbidden_name", module, node, message)
+            return
+        if is_builtin(name):
             message = f"the built-in {name} may not be used in a pass"
         else:
             message = f"{name} is not a parameter, a variable or an import here"
@@ -194,6 +196,25 @@ class Bindings:
         if starred:
             self.kinds.join(LAUNCHED, "**", max(positional))
 
+    def give_methods(self, name: str, positional: list[ValueKind], keywords: dict[str | None, ValueKind]) -> ValueKind:
+        """Give arguments of these kinds to all methods of this name; the kind of what they return. They are kept once
+        for all methods, each of which takes them when it is looked at."""
+        place = (METHODS, name)
+        for number, kind in enumerate(positional):
+            self.kinds.join(place, number, kind)
+        for keyword, kind in keywords.items():
+            self.kinds.join(place, keyword or "**", kind)
+        return self.kinds.get(place, RETURN)
+
+    def take_given(self, method: ast.FunctionDef, bound: bool) -> None:
+        """Let a method's parameters be what was given to methods of its name."""
+        place = (METHODS, method.name)
+        spread = self.kinds.get(place, "**").item()
+        own = parameters(method)[1 if bound else 0 :]
+        for number, parameter in enumerate(own):
+            given = max(self.kinds.get(place, number), self.kinds.get(place, parameter.arg), spread)
+            self.kinds.join(method, parameter.arg, given)
+
     def launched(self, name: str) -> ValueKind:
         """What kernels of the pass may get as the argument of this name."""
         places = (self.kinds.get(LAUNCHED, number) for number in self._kernel_places.get(name, ()))
@@ -218,6 +239,7 @@ class Bindings:
 FIELDS = object()
 """The place where `Kinds` keeps what fields of instances can be, by name over all classes of the pass."""
 LAUNCHED = object()
+METHODS = object()
 
 
 def check_builtin_names(module: Module, report: Report) -> None:

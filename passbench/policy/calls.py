@@ -131,8 +131,7 @@ class Calls(Expressions):
         """Note what kernels get, for Triton hands it to their hooks; None: any kernel of the pass."""
         if kernel is None:
             self.launch_any(positional, keywords, any(isinstance(a, ast.Starred) for a in node.args))
-            for method in self.methods.get("__call__", ()):
-                self._pass_starred(node, method, [ValueKind.SCALAR, *positional], keywords)
+            self._give(node, "__call__", positional, keywords)
             return
         self._pass_starred(node, kernel, positional, keywords)
         for parameter in parameters(kernel):
@@ -295,14 +294,17 @@ class Calls(Expressions):
 
     def _call_own(self, node: ast.Call, name: str, positional: list[ValueKind], keywords: Keywords) -> ValueKind:
         """A method of a class of the pass, or a function that a field holds."""
-        results = [ValueKind.SCALAR]
-        for function in self.methods.get(name, ()):
-            instance = [] if _is_static(function) else [ValueKind.SCALAR]
-            results.append(self._pass_starred(node, function, [*instance, *positional], keywords))
-        if not self.methods.get(name):
+        if name not in self.methods:
             self._launch(node, None, positional, keywords)
             return ValueKind.TENSOR
-        return max(results)
+        return self._give(node, name, positional, keywords)
+
+    def _give(self, node: ast.Call, name: str, positional: list[ValueKind], keywords: Keywords) -> ValueKind:
+        """Arguments for all methods of this name; a starred one may be any."""
+        if any(isinstance(a, ast.Starred) for a in node.args):
+            worst = max([*positional, keywords.get(None, ValueKind.SCALAR)])
+            keywords = {**keywords, None: worst}
+        return self.give_methods(name, positional, keywords)
 
     def _is_type(self, node: ast.expr, scope: Scope) -> bool:
         if isinstance(node, ast.Tuple):
@@ -327,10 +329,6 @@ def _spread(
         return positional[:first] + [worst.item() if worst.holds_tensors else ValueKind.EITHER] * len(order)
     spread = [*positional[:first], *[positional[first].item()] * left, *positional[first + 1 :]]
     return [kind if n < first else max(kind, ValueKind.EITHER) for n, kind in enumerate(spread)]
-
-
-def _is_static(function: ast.FunctionDef) -> bool:
-    return any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in function.decorator_list)
 
 
 def _prunes_early(node: ast.expr) -> bool:

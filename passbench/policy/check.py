@@ -17,7 +17,7 @@ from passbench.policy.modules import Module, Report, check_siblings, parse
 from passbench.policy.patterns import check_pattern, check_replacement_args
 from passbench.result import Finding
 
-MAX_SOURCE = 2 << 20
+MAX_SOURCE = 1 << 20
 """Characters of all modules of a pass."""
 
 

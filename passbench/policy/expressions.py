@@ -5,7 +5,7 @@ import ast
 from passbench.policy import allowlists as names
 from passbench.policy import operators
 from passbench.policy.bindings import FIELDS, HOOK, Bindings
-from passbench.policy.scopes import COMPREHENSIONS, RETURN, Scope, ValueKind, parameters
+from passbench.policy.scopes import COMPREHENSIONS, Scope, ValueKind, parameters
 
 LOADING_ADVICE = "code from outside is not allowed; write the kernel in Triton"
 
@@ -297,11 +297,8 @@ class Expressions(Bindings):
         """An attribute of a value of this kind."""
         own = self.kinds.get(FIELDS, node.attr)
         if node.attr in self.fields:
-            for function in self.methods.get(node.attr, ()):  # a property, or a method that is handed on
-                if function not in self.escaped:
-                    self.escaped.add(function)
-                    self.kinds.changed = True
-                own = max(own, self.kinds.get(function, RETURN))
+            if node.attr in self.methods:  # a property, or a method that is handed on
+                return max(own, self.give_methods(node.attr, [], {None: ValueKind.TENSOR}))
             return own
         if node.attr.startswith("_"):
             self.find("private_name", scope.module, node, f"{node.attr} is private; a pass uses public names")

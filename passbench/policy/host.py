@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from passbench.contract import NAMES_FILE
 from passbench.policy import allowlists as names
 from passbench.policy.addresses import base_parameters, is_constant
-from passbench.policy.bindings import FIELDS, WRITE_ADVICE, TooLong, check_builtin_names
+from passbench.policy.bindings import FIELDS, METHODS, WRITE_ADVICE, TooLong, check_builtin_names
 from passbench.policy.calls import Calls
 from passbench.policy.classes import check_class, members
 from passbench.policy.modules import Module, Report
@@ -163,9 +163,11 @@ class HostChecker(Calls):
         first = [*node.args.posonlyargs, *node.args.args][:1]
         plain = first and not decorators & {"staticmethod", "classmethod"}
         inner = self.opened(node, scope, self_name=first[0].arg if plain else None)
-        self.enter(node, scope, ValueKind.TENSOR if node in self.escaped else ValueKind.SCALAR)
+        self.enter(node, scope, ValueKind.SCALAR)
+        self.take_given(node, bound=bool(first) and "staticmethod" not in decorators)
         self._clashes(inner)
         self._block(node.body, inner)
+        self.kinds.join((METHODS, node.name), RETURN, self.kinds.get(node, RETURN))
 
     def _wraps(self, value: ast.expr, scope: Scope) -> bool:
         """`torch.fx.wrap(f)` or `torch.fx.wrap("f")` as a statement."""

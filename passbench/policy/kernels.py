@@ -70,6 +70,9 @@ def _check(module: Module, node: ast.AST, local: set[str], modules: dict[str, Mo
         if dotted is not None:
             _check_dotted(module, node, dotted, modules, report)
             return False
+    if isinstance(node, ast.Attribute) and _base(node) in _ALIASES.keys() - local - module.globals:
+        report.once("forbidden_name", module, node, _unknown(_base(node)))
+        return False
     if isinstance(node, ast.Attribute):
         if node.attr.startswith("_"):
             report.at("private_name", module, node, f"{node.attr} is private; use Triton's language")
@@ -87,6 +90,13 @@ def _check(module: Module, node: ast.AST, local: set[str], modules: dict[str, Mo
         elif node.id in module.globals - local and is_builtin(node.id) and node.id not in names.DEVICE_BUILTINS:
             report.at("rebinding", module, node, f"{node.id} is a built-in; choose another name")
     return True
+
+
+def _base(node: ast.expr) -> str:
+    """The name that an attribute chain starts at; "" if it starts at none."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _unknown(name: str) -> str:

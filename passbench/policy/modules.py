@@ -16,6 +16,7 @@ class Report:
 
     def __init__(self) -> None:
         self._findings: dict[tuple[str, str, int], Finding] = {}
+        self._said: set[tuple[str, str]] = set()
 
     def add(self, rule: str, file: str, line: int, message: str) -> None:
         """Note a breach of `rule`."""
@@ -24,6 +25,12 @@ class Report:
     def at(self, rule: str, module: "Module", node: ast.AST, message: str) -> None:
         """Note a breach at a syntax node."""
         self.add(rule, module.file, getattr(node, "lineno", 0), message)
+
+    def once(self, rule: str, module: "Module", node: ast.AST, message: str) -> None:
+        """Note a breach that would repeat itself, such as a missing import, where it is first met alone."""
+        if (module.name, message) not in self._said:
+            self._said.add((module.name, message))
+            self.at(rule, module, node, message)
 
     def sorted(self) -> list[Finding]:
         """All findings by file and line."""

@@ -1,9 +1,10 @@
 import json
+import sys
 
 import pytest
 
-from passbench.contract import NAMES_FILE
-from passbench.policy.check import check_dir
+from passbench.contract import NAMES_FILE, PassFiles
+from passbench.policy.check import check_dir, check_files
 from tests.passbench.samples import PASSES
 
 HEAD = """
@@ -419,3 +420,74 @@ def test_a_helper_of_kernels_computes_on_what_kernels_give_it(tmp_path, given, l
     text = HEAD + HELPER.replace("GIVEN", given).replace("LAUNCHED", launched)
     found = check(tmp_path, text + WRAPPER.format(body="TABLE[x.shape](x, out)"))
     assert [f.rule for f in found] == (["address"] * len(found) if refused else []) and bool(found) == refused
+
+
+def generated(kind: str, n: int) -> str:
+    """A pass of about n lines."""
+    small = "\n@triton.jit\ndef k{i}(a, b, n, B: tl.constexpr):\n    tl.store(b + n, tl.load(a + n))\n"
+    lines = "\n    ".join
+    if kind == "lines":
+        return in_wrapper("\n".join(f"v{i} = n + {i}" for i in range(n)))
+    if kind == "chain":
+        return in_wrapper("\n".join(["v0 = x", *(f"v{i + 1} = v{i} + 1" for i in range(n))]))
+    if kind == "kernels":
+        kernels = "".join(small.format(i=i) for i in range(n // 5))
+        return HEAD + kernels + WRAPPER.format(body=lines(f"k{i}[(1,)](x, y, n, B=1)" for i in range(n // 5)))
+    if kind == "unknown kernels":
+        kernels = "".join(small.format(i=i) for i in range(n // 10))
+        return HEAD + kernels + WRAPPER.format(body=lines(["ks = [kernel]", *["ks[0][(1,)](x, y, n, B=1)"] * (n // 2)]))
+    if kind == "kernel":
+        chain = lines(["p0 = x_ptr", *(f"p{i + 1} = p{i} + 1" for i in range(n)), "i = tl.program_id(0)"])
+        return HEAD.replace("i = tl.program_id(0)", chain) + WRAPPER.format(body="pass")
+    if kind == "classes":
+        classes = "".join(
+            f"\nclass C{i}:\n    f{i}: int = 1\n\n    def g(self, x):\n        return x\n" for i in range(n // 5)
+        )
+        return HEAD + classes + WRAPPER.format(body=lines(["c = C0()", *["z = c.g(x)"] * (n // 5)]))
+    if kind == "pattern":
+        chain = lines([*(f"x{i} = torch.relu(x)" for i in range(n)), "return x"])
+        return HEAD.replace("return torch.relu(x + y)", chain) + WRAPPER.format(body="pass")
+    return "\n".join(["import math"] * n) + HEAD + WRAPPER.format(body="pass")
+
+
+def calls_of(text: str) -> int:
+    """Calls of Python functions that a check makes."""
+    files, made = PassFiles(("rule",), {"rule.py": text}, ()), 0
+
+    def count(frame, event, argument):
+        nonlocal made
+        made += event == "call"
+
+    sys.setprofile(count)
+    try:
+        assert check_files(files) == []
+    finally:
+        sys.setprofile(None)
+    return made
+
+
+@pytest.mark.parametrize(
+    "kind", ["lines", "chain", "kernels", "unknown kernels", "kernel", "classes", "pattern", "imports"]
+)
+def test_work_is_linear_in_the_size_of_a_pass(kind):
+    calls_of(generated(kind, 20))  # fills caches
+    few, many = calls_of(generated(kind, 300)), calls_of(generated(kind, 1200))
+    assert many < 4.6 * few
+
+
+def test_what_takes_too_long_is_a_finding(tmp_path):
+    text = in_wrapper("\n".join(f"v{i} = {' + '.join(['n'] * 60)}" for i in range(3000)))
+    assert [f.rule for f in check(tmp_path, text)] == ["size"]
+    assert [f.rule for f in check(tmp_path, HEAD, more="\n" * (1 << 20))] == ["size"]
+
+
+def test_words_for_beginners(tmp_path):
+    (first, *_) = check(tmp_path, HEAD.replace("import triton.language as tl", "") + WRAPPER.format(body="pass"))
+    assert "tl is not imported" in first.message and "import triton.language as tl" in first.message
+    text = HEAD.replace("@triton.jit\n", "") + WRAPPER.format(body="pass")
+    (finding,) = check(tmp_path, text)
+    assert finding.rule == "missing_jit" and "@triton.jit" in finding.message
+    (finding,) = check(tmp_path, in_wrapper("z = w.shape"))
+    assert finding.message == "w is not a parameter, a variable or an import here"
+    (finding,) = check(tmp_path, HEAD.replace("torch.relu(x + y)", "torch.relu(x + w)") + WRAPPER.format(body="pass"))
+    assert finding.message.startswith("w is not a parameter of pattern")
