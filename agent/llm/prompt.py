@@ -25,23 +25,24 @@ Every match of every pattern is replaced. A variant in which nothing matches has
 match in all variants.
 
 # What the static policy allows
-Host code allocates (torch.empty, empty_like, zeros, full, ...), takes views and metadata (view, reshape, permute,
-shape, stride, contiguous, ...) and launches `@triton.jit` kernels (autotune and heuristics too). It computes nothing
-with torch: no operator, function or method that works on values. `from passbench.launch import Launch` gives cheap
-launches: `launch = Launch(kernel, grid, n=…, BLOCK=…, num_warps=…)` fixes a grid (a tuple of numbers) and all
-arguments behind the tensors, `launch(x, out)` launches on tensors; make one for each size and keep it in a dict. No
-other imports than torch, triton, triton.language, math and your own modules; no getattr, exec, open, globals, dunder
-names; nothing is remembered between calls but scratch and metadata. Every call does the whole work: outputs are
-checked in timed calls too.
+Host code launches `@triton.jit` kernels (autotune and heuristics too), allocates, casts, takes views and metadata,
+and may call torch's operators and tensor methods that compute out of place: torch.matmul, F.linear, x.sum(-1), x @
+w. It reads no values of tensors (no .item(), float(x), `if x.any()`), writes only into tensors that it has made,
+draws no random numbers. `from passbench.launch import Launch` gives cheap launches: `launch = Launch(kernel, grid,
+n=…, BLOCK=…, num_warps=…)` fixes a grid (a tuple of numbers) and all arguments behind the tensors, `launch(x, out)`
+launches on tensors; make one for each size and keep it in a dict. Imports: torch, triton, triton.language,
+passbench.launch, your own modules, harmless standard library (math, functools, dataclasses, enum, typing,
+itertools); no getattr, exec, open, globals, dunder names; nothing is remembered between calls but scratch and
+metadata. Every call does the whole work: outputs are checked in timed calls too.
 
 # What counts
 For each variant: its speedup over eager if it is correct, else 0.1; AS is a geometric mean over variants and
 tolerances. Correct means |a - b| <= atol + rtol |b| at t = -5 (atol 1e-5; rtol 1.3e-6 for float32, 1e-3 for float16,
 1.6e-2 for bfloat16) on fresh random inputs. Of all evaluated passes the best one counts.
-At these sizes most of the time is the host's: an eager op costs about 5 to 13 us, a launch through Triton 10 to 20 us,
-one through `Launch` less than half of it. So match as many ops as you can with one pattern, launch one kernel, and do
-little in Python. Do not rewrite convolutions and matrix products; fuse what stands around them. Where nothing can be
-won, a correct pass near 1.0 is better than a broken one.
+At these sizes most of the time is the host's: an eager op costs about 5 to 13 us, a launch through Triton 10 to 20
+us, one through `Launch` less than half of it. So match as many ops as you can with one pattern, launch one kernel,
+and do little in Python. Do not rewrite convolutions and matrix products in Triton; call them, and fuse what stands
+around them. Where nothing can be won, a correct pass near 1.0 is better than a broken one.
 
 # An example
 Source:
