@@ -68,12 +68,13 @@ class DeviceClock:
         """Times of replays. `size`: about how many calls a graph holds. `seconds`: what a call of
         both sides takes, host included.
 
-        The candidate is captured a second time, before or after, with sealed calls: within that graph, their inputs
-        arrive right before the call and their outputs are taken right after. A pass that computes several captured
+        The candidate is captured a second time, before or after, with all calls sealed: within that graph, a call's
+        inputs arrive right before it and its outputs are taken right after. A pass that computes several captured
         calls at once is found out there. Raises Uncapturable, and VariantFailure as every exchange does.
         """
         pair = self._pair
-        sealed = pair.draw(pair.about(size), pair.outputs, Distribution.VARIED, timed=True)
+        calls = pair.about(size)
+        sealed = pair.draw(calls, pair.outputs, Distribution.VARIED, sealed=calls)
         layout = pair.draw(pair.about(size), pair.outputs, Distribution.VARIED)  # both now: memory grows no more
         self._capture(pair.eager, layout)
         sealed_first = pair.rng.random() < 0.5

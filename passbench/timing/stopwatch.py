@@ -15,6 +15,7 @@ from passbench.workers.worker_pair import WorkerPair
 
 _FIRST_BATCH = 10
 _LEAST_PAIRS = 3
+_SEALED = 4  # calls of an exchange; each costs it a copy of its inputs and one of its outputs
 _NOTE_LETTERS = 300
 _OBSERVED = 2  # exchanges at random moments of the timing, beside the one before it
 
@@ -129,7 +130,7 @@ class Stopwatch:
         outputs are checked afterwards."""
         pair, settings = self._pair, self._settings
         calls = pair.about(size)
-        layout = pair.draw(calls, pair.outputs, Distribution.VARIED, timed=True)
+        layout = pair.draw(calls, pair.outputs, Distribution.VARIED, sealed=_SEALED)
         seed, timeout = pair.rng.getrandbits(32), settings.call_timeout
         stage = Stage(layout.batch, pair.outputs, seed, pair.layers.has("output_contract"))
         go = Go(seed if settings.protocol == "paper" else None, settings.flush_l2)

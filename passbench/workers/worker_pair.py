@@ -28,9 +28,6 @@ from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_process import WorkerDied, WorkerTimeout
 from storage.records import Variant
 
-_SEALED = 4
-"""Calls of a timed exchange that are sealed. Each costs the exchange a copy of its inputs and one of its outputs."""
-
 _BESIDE_TORCH = 3 << 30
 """GPU memory that a worker may take past torch: CUDA's context, kernels, their stacks, a profiler's buffers."""
 
@@ -115,16 +112,14 @@ class WorkerPair:
         """A number of calls that nobody can foresee: at most `size`, at least three quarters of it, and at least 2."""
         return max(2, size - self.rng.randrange(size // 4 + 1))
 
-    def draw(
-        self, calls: int, outputs: tuple[OutputMeta, ...], how: Distribution, *, timed: bool = False
-    ) -> BatchLayout:
+    def draw(self, calls: int, outputs: tuple[OutputMeta, ...], how: Distribution, *, sealed: int = 0) -> BatchLayout:
         """Lay out a batch of calls and draw fresh inputs for it into `drawn`. `hand_over` gives them to a worker.
 
-        `timed`: for an exchange that is timed, some of whose calls are sealed. Raises VariantFailure if the record of
-        an input says nothing that values could be drawn from.
+        So many calls are `sealed`, or all if there are fewer. Raises VariantFailure if the record of an input says
+        nothing that values could be drawn from.
         """
         rng = self.rng if self.layers.has("fresh_inputs") else random.Random(0)
-        sealed = min(_SEALED, calls) if timed and self.layers.has("sealed_calls") else 0
+        sealed = min(sealed, calls) if self.layers.has("sealed_calls") else 0
         needed = (calls + sealed) * batch_layout.call_bytes(self.variant.inputs, outputs)
         spare = calls > 1 and needed <= self.settings.batch_bytes
         layout = batch_layout.lay_out(self.variant.inputs, outputs, calls, rng, sealed=sealed, spare=spare)
