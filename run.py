@@ -3,6 +3,7 @@
 
     python3 run.py quickstart [OPTIONS]     the main job: build a dataset, evaluate authors on it, publish the results
     python3 run.py test [PYTEST OPTIONS]    the tests; all of them, in parallel, without options
+    python3 run.py test --quick [OPTIONS]   those that take seconds: pure functions and formats, no models, no workers
     python3 run.py lint                     ruff's checks
     python3 run.py passnet COMMAND ...      any other `passnet` command
     python3 run.py setup                    the environment alone
@@ -22,6 +23,15 @@ VENV = Path(os.environ.get("PASSNET_VENV", ROOT / ".venv"))
 BIN = VENV / "bin"
 ALL_TESTS = ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
 
+QUICK_TESTS = """test_architecture.py test_image.py storage/graph/test_symbols.py storage/graph/test_render.py
+    storage/graph/test_targets.py storage/layout/test_layout_meta.py storage/test_parquet.py storage/test_records.py
+    storage/test_columns.py storage/versions/test_versions.py dedup/test_signatures.py passbench/test_score.py
+    passbench/test_score_by_hand.py passbench/scoring passbench/policy passbench/checking/test_tolerance.py
+    passbench/test_contract.py passnet flows/report/test_score.py flows/test_artifacts.py flows/test_progress.py
+    flows/cli/test_samples.py flows/cli/test_bad_inputs.py""".split()
+"""What `test --quick` runs, below tests/: files that trace no model, start no pool of workers and no server. A file
+joins when it takes a few seconds, and leaves when all of these take longer than 90 seconds on two quiet cores."""
+
 
 def main(arguments: list[str]) -> int:
     if sys.version_info < (3, 11):
@@ -32,7 +42,7 @@ def main(arguments: list[str]) -> int:
         "setup": [],
         "quickstart": [BIN / "passnet", "quickstart", *rest],
         "passnet": [BIN / "passnet", *rest],
-        "test": [BIN / "python", "-m", "pytest", *(rest or ALL_TESTS)],
+        "test": [BIN / "python", "-m", "pytest", *tests(rest)],
         "lint": [BIN / "ruff", "check", *(rest or ["."])],
     }
     if command not in commands:
@@ -50,6 +60,14 @@ def main(arguments: list[str]) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def tests(options: list[str]) -> list[str]:
+    """pytest's arguments for the options of `run.py test`."""
+    if "--quick" not in options:
+        return options or list(ALL_TESTS)
+    rest = [option for option in options if option != "--quick"]
+    return [*ALL_TESTS, *(f"tests/{name}" for name in QUICK_TESTS), *rest]
 
 
 def set_up() -> None:

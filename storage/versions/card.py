@@ -122,13 +122,14 @@ def _loading(manifest: Manifest) -> str:
 
 def _example(example: CardExample | None) -> list[str]:
     """One row, as people read it."""
-    if example is None or not example.row["code"]:
+    if example is None or not example.row["code"] or not example.row["variant_hash"]:
         return []
     inputs = [
         (f"`{each['name']}`", each["role"], each["dtype"], "×".join(map(str, each["shape"] or ())) or "scalar")
         for each in example.row["inputs"] or ()
+        if each
     ]
-    sources = ", ".join(f"`{source['model']}`" for source in (example.row["sources"] or ())[:3])
+    sources = ", ".join(f"`{source['model']}`" for source in (example.row["sources"] or ())[:3] if source)
     return [
         "## A row",
         f"Variant `{example.row['variant_hash'][:12]}`" + (f", found in {sources}." if sources else "."),
