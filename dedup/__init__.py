@@ -4,6 +4,6 @@ In: `Variant`s without hashes. Out: unique variants by hash, samples (one family
 evaluation. Read first: `canonical.py` and `hashes.py` (what makes two subgraphs the same), then `unique.py`,
 `samples.py` and `splits.py` in the order of the work.
 
-`database.py` and `sorted_rows.py` do this for corpora that do not fit in memory. `signatures.txt` is a generated table.
+`database.py` does this for corpora that do not fit in memory. `signatures.txt` is a generated table.
 May import: storage.
 """

@@ -74,15 +74,3 @@ def stream(path: Path, columns: Sequence[str] | None = None, size: int = BATCH) 
             yield from file.iter_batches(size, columns=columns)
     except (OSError, pa.ArrowException) as error:
         raise corrupt(path, error) from error
-
-
-def tables(path: Path, columns: Sequence[str], size: int = 8 * BATCH) -> Iterator[pa.Table]:
-    """The rows of a file of `write` in larger pieces."""
-    pending: list[pa.RecordBatch] = []
-    for batch in stream(path, columns):
-        pending.append(batch)
-        if sum(map(len, pending)) >= size:
-            yield pa.Table.from_batches(pending)
-            pending = []
-    if pending:
-        yield pa.Table.from_batches(pending)

@@ -6,18 +6,15 @@ come, and the files and batches in which they come, do not matter.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dedup.database import Engine, parquet
-from dedup.rows import PLACE, place_of, tables, write
-from dedup.sorted_rows import Sorter
+from dedup.rows import PLACE, place_of, write
 from storage.records import Source, Variant
 from storage.schema import CATEGORIES, SUBGRAPHS
 
@@ -38,8 +35,10 @@ SELECT firsts.* EXCLUDE (first), first.filename, first.file_row_number, coalesce
 FROM firsts LEFT JOIN places USING (category, variant_hash)
 """
 
-_KEPT = """
-SELECT file_row_number, sources, occurrences FROM merged WHERE filename = $file ORDER BY file_row_number
+_IN_ORDER = f"""
+SELECT {", ".join(f'{"merged" if n in ("sources", "occurrences") else "given"}."{n}"' for n in SUBGRAPHS.names)}
+FROM {{relation}} AS given JOIN merged USING (filename, file_row_number)
+WHERE merged.category = $category ORDER BY merged.variant_hash
 """
 
 
@@ -66,40 +65,16 @@ def unique_files(
     """Merges the variants in files of `dedup.rows` into a file a category below `directory`, ordered by hash.
 
     The summary of a file is `summary` with its `duplicates`, rows that merged into another. Row groups have
-    `group_rows` rows, the last one fewer. Memory is that of the engine and of one bucket of rows.
+    `group_rows` rows, the last one fewer. Memory is that of the engine, which sorts through
+    files, and of one row group.
     """
     files = unique_paths(directory)
     duplicates = _merge(engine, parquet(paths)) if paths else Counter()
-    kept = dict(engine.run("SELECT category, count(*) FROM merged GROUP BY ALL")) if paths else {}
-    sorters = {c: Sorter(directory / f".{c}", SUBGRAPHS, "variant_hash", kept.get(c, 0)) for c in CATEGORIES}
-    for table in (table for path in paths for table in _kept(engine, path)):
-        for category, sorter in sorters.items():
-            sorter.add(table.filter(pc.field("category") == category))
     for category, file in files.items():
-        write(
-            file,
-            sorters[category].ordered(),
-            SUBGRAPHS,
-            {**(summary or {}), "duplicates": duplicates[category]},
-            group_rows,
-        )
+        in_order = _IN_ORDER.format(relation=parquet(paths)) if paths else ""
+        rows = engine.stream(in_order, SUBGRAPHS, {"category": category}) if paths else ()
+        write(file, rows, SUBGRAPHS, {**(summary or {}), "duplicates": duplicates[category]}, group_rows)
     return files
-
-
-def _kept(engine: Engine, path: Path) -> Iterator[pa.Table]:
-    """The rows of a file that are kept, with their merged sources and occurrences."""
-    schema = pa.schema([("file_row_number", pa.int64()), SUBGRAPHS.field("sources"), SUBGRAPHS.field("occurrences")])
-    merged = pa.Table.from_batches(engine.stream(_KEPT, schema, {"file": str(path)}), schema)
-    numbers = merged.column("file_row_number").to_numpy()
-    done = 0
-    for rows in tables(path, SUBGRAPHS.names):
-        first, last = np.searchsorted(numbers, (done, done + len(rows)))
-        table = rows.take(numbers[first:last] - done)
-        for name in ("sources", "occurrences"):
-            column = merged.column(name).slice(first, last - first)
-            table = table.set_column(SUBGRAPHS.get_field_index(name), SUBGRAPHS.field(name), column)
-        yield table
-        done += len(rows)
 
 
 def unique(variants: Iterable[Variant]) -> UniqueResult:

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from dedup.database import Engine
 from dedup.hashes import identify
 from dedup.rows import ROWS, batches, place_of, stream, write
-from dedup.sorted_rows import MAX_BUCKETS, Sorter
 from dedup.unique import MAX_SOURCES, unique, unique_files
 from storage.errors import PassNetError
 from storage.graph.record import Graph, Op, Ref
@@ -79,21 +77,6 @@ def test_files_are_merged_as_lists_are(tmp_path_factory: pytest.TempPathFactory,
     assert [Variant.from_row(row) for row in rows] == _reference(given_)
     duplicates = Counter({c: parquet_summary(files[c])["duplicates"] for c in CATEGORIES})
     assert +duplicates == unique(given_).duplicates
-
-
-@settings(deadline=None, max_examples=20)
-@given(st.lists(st.lists(st.integers(0, 2**256 - 1), max_size=30), max_size=5), st.integers(1, 10**7))
-def test_rows_are_sorted_through_files(tmp_path_factory: pytest.TempPathFactory, parts: list, expected: int) -> None:
-    directory = tmp_path_factory.mktemp("buckets")
-    schema = pa.schema([("key", pa.string()), ("value", pa.int64())])
-    sorter = Sorter(directory, schema, "key", expected)
-    rows = [[{"key": f"{key:064x}", "value": n} for n, key in enumerate(part)] for part in parts]
-    for part in rows:
-        sorter.add(pa.Table.from_pylist(part, schema))
-    found = [row["key"] for batch in sorter.ordered() for row in batch.to_pylist()]
-    assert found == sorted(row["key"] for part in rows for row in part)
-    assert 1 <= len(sorter.paths) <= MAX_BUCKETS
-    assert list(directory.iterdir()) == []
 
 
 def test_sources_are_bounded_and_the_first_decides() -> None:
