@@ -1,8 +1,9 @@
 """What counts as the same call: arguments by parameter name, whichever way they are passed.
 
-Two nodes call the same operation if they have the same target, or the same method name: spellings (`x + y`,
-`torch.add(x, y)`, `x.add(y)`, `x.add_(y)`) differ, operands do not commute. Arguments are the same by position or by
-keyword, left out or given as their default, sizes one by one or as a tuple, `1` where a list of `N` is meant.
+Two nodes call the same operation if they have the same target, or the same method name, or torch documents one as an
+alias of the other (`torch.clip`, `torch.clamp`): other spellings (`x + y`, `torch.add(x, y)`, `x.add(y)`, `x.add_(y)`)
+differ, operands do not commute. Arguments are the same by position or by keyword, left out or given as their default,
+sizes one by one or as a tuple, `1` where a list of `N` is meant.
 """
 
 import functools
@@ -15,6 +16,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
+from storage.graph.targets import documented_aliases, resolve
+
 _SAME = {abs: operator.abs, pow: operator.pow}
 """Built-ins that a trace records as operators."""
 _PYTHON_NAMES = {"input": "self", "axis": "dim", "keepdims": "keepdim", "x2": "other"}
@@ -25,12 +28,22 @@ def same_target(p: fx.Node, g: fx.Node) -> bool:
     """Whether both nodes call the same function, or the same method."""
     if p.op != g.op:
         return False
-    return p.target == g.target if isinstance(p.target, str) else target_of(p) is target_of(g)
+    return target_of(p) == target_of(g) if isinstance(p.target, str) else target_of(p) is target_of(g)
 
 
 def target_of(node: fx.Node) -> Any:
-    """What a node calls: a function, or a method's name."""
-    return node.target if isinstance(node.target, str) else _SAME.get(node.target, node.target)
+    """What a node calls: a function, or a method's name; of names that torch documents as aliases, the one meant."""
+    if isinstance(node.target, str):
+        return documented_aliases().get(f".{node.target}", f".{node.target}").removeprefix(".")
+    return _aliases().get(node.target, node.target)
+
+
+@functools.cache
+def _aliases() -> dict[Any, Any]:
+    """Functions that torch documents as other names → what they are names of; built-ins → the operators that a trace
+    records."""
+    documented = {resolve(name): resolve(other) for name, other in documented_aliases().items() if name[0] != "."}
+    return documented | _SAME
 
 
 def op_name(node: fx.Node) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from passbench.contract import NAMES_FILE
 from passbench.policy import allowlists as names
-from passbench.policy.addresses import base_parameters, is_constant
+from passbench.policy.addresses import base_parameters, callee, is_constant
 from passbench.policy.bindings import FIELDS, METHODS, WRITE_ADVICE, TooLong, check_builtin_names
 from passbench.policy.calls import Calls
 from passbench.policy.classes import check_class, members
@@ -36,7 +36,7 @@ class HostChecker(Calls):
         found = (modules[rule].functions for rule in rules if rule in modules)
         self.fields, self.methods = members(modules)
         self.special = {functions[n] for functions in found for n in _RULE_FUNCTIONS if n in functions}
-        self._named = {name for module in modules.values() for name in _names_in_host_code(module)}
+        self._named = set(_kernels_in_host_code(modules))
 
     def check(self) -> None:
         """Report every breach, once the kinds of all variables are known."""
@@ -53,7 +53,7 @@ class HostChecker(Calls):
     def may_be_launched_with_tensor(self, kernel: ast.FunctionDef, parameter: str) -> bool:
         """Whether a parameter of a kernel is an address, as far as host code and the kernel tell. A helper that host
         code does not name is launched by nobody; what kernels hand to it is followed elsewhere."""
-        if kernel.name not in self._named:
+        if kernel not in self._named:
             return False
         if any(p.arg == parameter and is_constant(p) for p in parameters(kernel)):
             return False
@@ -362,18 +362,13 @@ def _load(target: ast.expr) -> ast.expr:
     return ast.fix_missing_locations(loaded)
 
 
-def _names_in_host_code(module: Module) -> Iterator[str]:
-    """All words of a module outside the bodies of kernels: variables, attributes, imported names and texts."""
-    waiting: list[ast.AST] = [module.tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Name):
-            yield node.id
-        elif isinstance(node, ast.Attribute):
-            yield node.attr
-        elif isinstance(node, ast.alias):
-            yield node.name.rpartition(".")[2]
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
-        inside = module.kernels.get(node.name) is node if isinstance(node, ast.FunctionDef) else False
-        waiting += [*node.decorator_list, node.args] if inside else ast.iter_child_nodes(node)
+def _kernels_in_host_code(modules: dict[str, Module]) -> Iterator[ast.FunctionDef]:
+    """Kernels that the modules' code outside of kernels names, by whatever spelling of theirs or of a sibling's."""
+    for module in modules.values():
+        waiting: list[ast.AST] = [module.tree]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.Name | ast.Attribute) and (kernel := callee(modules, module, node)) is not None:
+                yield kernel
+            inside = module.kernels.get(node.name) is node if isinstance(node, ast.FunctionDef) else False
+            waiting += [*node.decorator_list, node.args] if inside else ast.iter_child_nodes(node)

@@ -124,6 +124,16 @@ def test_a_method_and_an_overload_of_one_name_are_not_confused():
     assert apply_pass(graph, [rule(lambda x: torch.ops.aten.relu.default(x), lambda x: x)]).total == 1
 
 
+def test_names_that_torch_documents_as_aliases_are_the_same_call():
+    assert matches(lambda x: torch.clip(x, 0, 1), lambda x: torch.clamp(x, min=0, max=1))
+    assert matches(lambda x: x.clip(0, 1), lambda x: x.clamp(0, 1))
+    assert matches(lambda x: torch.special.expit(x), lambda x: torch.sigmoid(x))
+    assert matches(lambda x: torch.concat([x, x], dim=1), lambda x: torch.cat([x, x], 1))
+    assert matches(lambda x: torch.functional.einsum("ij->ji", x)[..., 0], lambda x: torch.einsum("ij->ji", x)[..., 0])
+    assert not matches(lambda x: torch.clip(x, 0, 1), lambda x: torch.clamp(x, 0, 2))
+    assert not matches(lambda x: torch.clip(x, 0, 1), lambda x: x.clamp(0, 1))
+
+
 def test_constants():
     assert same_constant(math.nan, math.nan)
     assert same_constant([1, (2, None)], (1, [2, None]))

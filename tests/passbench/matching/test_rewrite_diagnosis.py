@@ -27,7 +27,7 @@ def missing_keyword(x, w, b):
 
 
 def other_spelling(x):
-    return torch.softmax(x * 0.5, -1)
+    return (x * 0.5).softmax(-1)
 
 
 def output_missing(x, y):
@@ -66,8 +66,8 @@ def unknown(x):
         (wrong_dim, "1 of 2", "F.softmax(x * 0.5, dim=1)", "softmax = torch.nn", "expected dim=1, found dim=-1"),
         (missing_keyword, "1 of 2", "F.layer_norm(x, (4,), w, b)", "layer_norm = ", "eps=1e-05, found eps=1e-06"),
         (
-            other_spelling, "1 of 2", "torch.softmax(x * 0.5, -1)", "softmax = ",
-            "expected torch.softmax, found torch.nn.functional.softmax, another spelling of the same",
+            other_spelling, "1 of 2", "(x * 0.5).softmax(-1)", "softmax = ",
+            "expected .softmax(), found torch.nn.functional.softmax, another spelling of the same",
         ),
         (
             output_missing, "4 of 4", "torch.cos(y)", "cos = torch.cos(y)",

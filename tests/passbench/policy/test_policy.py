@@ -491,3 +491,15 @@ def test_words_for_beginners(tmp_path):
     assert finding.message == "w is not a parameter, a variable or an import here"
     (finding,) = check(tmp_path, HEAD.replace("torch.relu(x + y)", "torch.relu(x + w)") + WRAPPER.format(body="pass"))
     assert finding.message.startswith("w is not a parameter of pattern")
+
+
+def test_a_helper_of_kernels_may_have_the_name_of_what_the_pattern_calls(tmp_path):
+    helper = "\n@triton.jit\ndef tanh(x):\n    return tl.exp(x) / (1.0 + tl.abs(x))\n"
+    text = HEAD.replace("torch.relu(x + y)", "torch.tanh(x + y)").replace(
+        "tl.program_id(0) *", "tl.program_id(0) * 1 *"
+    )
+    text = text.replace(
+        "tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n)", "tl.store(out_ptr + i, tanh(tl.load(x_ptr + i))"
+    )
+    launch = "from passbench.launch import Launch\nTABLE = {1: Launch(kernel, (1,), n=1, BLOCK=16)}\n"
+    assert check(tmp_path, text + helper + launch + WRAPPER.format(body="TABLE[n](x, y, out)")) == []
