@@ -34,7 +34,8 @@ def kernels_only_option(function: Callable) -> Callable:
     return click.option("--kernels-only", is_flag=True, help=text)(function)
 
 
-AUTHORS = """distill distill-static llm eager inductor inductor-direct inductor-max-autotune cudagraphs""".split()
+AUTHORS = """distill distill-static llm eager inductor inductor-direct inductor-strict inductor-strict-direct
+    inductor-max-autotune cudagraphs""".split()
 COMPILERS = ("pass", *(name for name in AUTHORS if name not in ("distill", "distill-static", "llm")))
 """Names as the rooms know them; they stand here so that a wrong one is told before torch is imported."""
 
