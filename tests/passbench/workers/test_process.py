@@ -72,7 +72,7 @@ raise ValueError(repr((sorted(os.environ), os.getcwd(), sys.flags.isolated, sys.
     assert reply.code is Code.COMPILE_ERROR
     names, cwd, isolated, last, core, size = eval(reply.text.partition("ValueError: ")[2])
     allowed = {"PATH", "HOME", "TMPDIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "LANG", "LD_LIBRARY_PATH"}
-    allowed |= {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CC", "CXX"}
+    allowed |= {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CC", "CXX", "TEARDOWN_CUPTI"}
     own = {n for n in names if not n.startswith(("TORCHINDUCTOR", "KMP", "OMP", "PYTORCH", "TORCH_"))}  # set by torch
     assert own <= allowed | {"LC_CTYPE"}
     assert cwd == str(side.box / "work") and isolated == 1 and last == str(tmp_path / "asks")
