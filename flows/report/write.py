@@ -7,10 +7,11 @@ import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from flows.report import figures, graph_drawing, page, tables
-from flows.report.page import folded, grid, paragraph, picture, table
+from flows.report.page import folded, grid, joined, paragraph, picture, subheading, table
 from flows.report.rows import Material, drawn, gather, labels
 from passbench.conditions import Conditions
 from storage.disk import disk_error, filling
@@ -85,7 +86,7 @@ def _page(material: Material, writer: _ReportWriter) -> str:
     )
 
 
-def _leaderboard(material: Material, writer: _ReportWriter) -> str:
+def _leaderboard(material: Material, writer: _ReportWriter) -> Markup:
     lines = tables.leaderboard(material.scored, labels(material.rows))
     columns = [
         "author",
@@ -111,12 +112,12 @@ def _leaderboard(material: Material, writer: _ReportWriter) -> str:
     shared = tables.common_leaderboard(material.rows)
     if shared:
         writer.csv("leaderboard_common", shared, list(shared[0]))
-        parts.append(f"<h3>On the {shared[0]['variants']} variants that all of them have</h3>")
+        parts.append(subheading(f"On the {shared[0]['variants']} variants that all of them have"))
         parts.append(table(shared, list(shared[0]), ("correct", "slower")))
-    return "".join(parts)
+    return joined(parts)
 
 
-def _curves(material: Material, writer: _ReportWriter) -> str:
+def _curves(material: Material, writer: _ReportWriter) -> Markup:
     scores, named = material.scored["scores"], labels(material.rows)
     writer.csv("scores", scores, [*SCORE_COLUMNS, *CONDITION_COLUMNS])
     image = writer.png("es_t", figures.es_t_curves(scores, named))
@@ -125,10 +126,10 @@ def _curves(material: Material, writer: _ReportWriter) -> str:
         mine = [s for s in scores if (s["run"], s["clock"]) == (run, clock)]
         where = Conditions(*(mine[0][column] for column in CONDITION_COLUMNS))
         tables.append(folded(f"t-table of {named[run]}, {clock}: {where}", table(mine, SCORE_COLUMNS[3:-2])))
-    return grid([picture(image, "ES_t against t for each run"), f"<div>{''.join(tables)}</div>"])
+    return grid([picture(image, "ES_t against t for each run"), Markup("<div>{}</div>").format(joined(tables))])
 
 
-def _speedups(material: Material, writer: _ReportWriter) -> str:
+def _speedups(material: Material, writer: _ReportWriter) -> Markup:
     parts = []
     for by in ("dtype", "category"):
         figure = figures.violins(material.rows, by)
@@ -137,7 +138,7 @@ def _speedups(material: Material, writer: _ReportWriter) -> str:
     return grid(parts) if parts else paragraph("No variant is correct and has a time.")
 
 
-def _losses(material: Material, writer: _ReportWriter) -> str:
+def _losses(material: Material, writer: _ReportWriter) -> Markup:
     lost = tables.losers(material.rows)
     if not lost:
         return paragraph(
@@ -160,10 +161,10 @@ def _losses(material: Material, writer: _ReportWriter) -> str:
         caption = "By op in the subgraph, slowest first; in brackets the variants."
         parts.append(picture(image, "speedup of TorchInductor by op", caption))
     parts.append(table(groups, ["by", "group", *counted], ("slower", "hidden")))
-    return paragraph(text) + "".join(parts) + "<h3>Its slowest variants</h3>" + table(worst, list(worst[0]))
+    return joined([paragraph(text), *parts, subheading("Its slowest variants"), table(worst, list(worst[0]))])
 
 
-def _extremes(material: Material, writer: _ReportWriter) -> str:
+def _extremes(material: Material, writer: _ReportWriter) -> Markup:
     lines = tables.by_sample(material.rows)
     columns = ["author", "sample", "AS", "variants", "ok", "dtypes", "ops", "sequence"]
     writer.csv("samples", lines, columns)
@@ -186,14 +187,14 @@ def _extremes(material: Material, writer: _ReportWriter) -> str:
     return grid(parts) + folded("All samples", table(lines, columns, long=("sequence",)))
 
 
-def _failures(material: Material, writer: _ReportWriter) -> str:
+def _failures(material: Material, writer: _ReportWriter) -> Markup:
     lines = tables.failures(material.rows)
     columns = ["author", "status", "variants", "reason"]
     writer.csv("failures", lines, columns)
     return table(lines, columns, long=("reason",))
 
 
-def _tracing(material: Material, writer: _ReportWriter) -> str:
+def _tracing(material: Material, writer: _ReportWriter) -> Markup:
     lines = tables.trace_failures(material.models)
     columns = ["category", "models", "example", "message"]
     writer.csv("trace_failures", lines, columns)

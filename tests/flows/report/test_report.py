@@ -200,6 +200,25 @@ def test_any_value_is_text_in_a_table(rows):
     assert set(shown.tags) <= {"div", "table", "thead", "tbody", "tr", "th", "td"} and shown.open == []
 
 
+def every_part(text: str) -> Page:
+    parts = [
+        page.paragraph(text),
+        page.subheading(text),
+        page.picture(b"png", text, text, tall=True),
+        page.folded(text, page.paragraph(text)),
+        page.table([{text: text}], [text]),
+    ]
+    return Page(page.page(text, text, [text], [(text, page.grid(parts))]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(min_size=1) | st.sampled_from([HOSTILE, "</title><script>", '" onerror="x', "{{ 7 * 7 }}", "&amp;"]))
+def test_any_text_is_text_in_every_part(text):
+    shown = every_part(text)
+    assert shown.tags == every_part("plain").tags and shown.open == []
+    assert shown.alts == [text]
+
+
 @settings(max_examples=60, deadline=None)
 @given(records())
 def test_every_edge_of_a_graph_is_drawn_from_layer_to_layer(graph):
