@@ -1,4 +1,7 @@
-"""A graph as a picture: layers from top to bottom, as Sugiyama, Tagawa and Toda draw hierarchies (1981)."""
+"""A graph as a picture: layers from top to bottom, as Sugiyama, Tagawa and Toda draw hierarchies (1981).
+
+networkx's `multipartite_layout` does not reorder a layer to avoid crossings, and its long edges run over boxes.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
