@@ -1,5 +1,8 @@
 """Identity of subgraphs: graph, variant, family and base hash, SHA-256 over text that this project defines.
 
+Subgraphs with equal base hashes merge before they are varied, variants with equal variant hashes after that
+(`dedup.unique`). Variants with equal family hashes are one sample (`dedup.samples`).
+
 Nothing in the text depends on the process or on how torch prints things: targets are names in the allowlist, constants
 are tagged by type (`storage.graph.as_json`), so 1, 1.0 and True differ, and so do 0.0 and −0.0.
 """

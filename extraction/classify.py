@@ -1,4 +1,7 @@
-"""What an exception that a model raised says about the model: the one place where exceptions become categories."""
+"""What an exception that a model raised says about the model: the one place where exceptions become categories.
+
+A process that ended by itself raised none: `extraction.failures.classify_end` has its category.
+"""
 
 import re
 

@@ -1,4 +1,8 @@
-"""Why a model could not be traced: the closed set of categories, and what each exception means."""
+"""Why a model could not be traced: the closed set of categories, and the category of a worker that died.
+
+A worker that crashed, was killed or ran out of time raised nothing; `classify_end` says what its end means. What an
+exception means is in `extraction.classify`, which needs torch; the processes that watch workers do without torch.
+"""
 
 import re
 

@@ -1,7 +1,8 @@
-"""Compilers by name: a module in, a callable out. Used in the child.
+"""Compilers by name: a module in, a callable out. `build` runs in the child.
 
-"pass" is `passbench.matching.rewrite`; the others are baselines. What compiles lazily compiles on its first call, which
-the worker knows as such.
+"pass" is `passbench.matching.rewrite`; the others are baselines. A further baseline is a name in `NAMES`, a branch in
+`build`, its mode in `numerics`, and its name in `flows/cli/options.py`, which lists the names without importing torch.
+A baseline may compile in its first call: PassBench does not time that one.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ NAMES = (
     "inductor-max-autotune",
     "cudagraphs",
 )
-"""Compilers that `bench` knows."""
+"""What `bench` can run: "pass", and the baselines."""
 
 
 class CompileError(Exception):

@@ -4,5 +4,8 @@ In: a sample, and on a GPU a `Bench` to measure with. Out: a pass directory, or 
 eager. Read first: `static.py` (without measuring), then `tuned.py` (with), `task_plan.py` (a sample as it sees it) and
 `candidates.py` (one graph's regions).
 
+Which ops go into one kernel is decided in two steps. `regions.py` cuts a graph into regions that need no library call.
+TorchInductor's scheduler makes kernels of a region (`extraction.kernels.lowering`); `kernels/schedule.py` reads them.
+
 May import: agent.author, passbench, storage, extraction.kernels.lowering.
 """

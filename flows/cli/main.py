@@ -1,4 +1,4 @@
-"""The command line: thin over the flows and the rooms.
+"""The command line: thin over the flows and the rooms. Commands about samples and versions are in the sub-rooms.
 
 Progress goes to standard error, results to standard output, as text or (`--json`) as one JSON document. Exit status:
 0 done, 1 failed with one line that says what and what to do, 2 usage, 3 a benchmark whose pass matched nothing, 130
@@ -16,7 +16,6 @@ from flows import DEFAULT_DATA
 from flows.cli.llm_options import llm_options
 from flows.cli.options import (
     author_option,
-    compiler_option,
     data_option,
     device_option,
     emit,
@@ -29,8 +28,7 @@ from flows.cli.options import (
     workers_option,
 )
 from flows.cli.progress_display import progress_shown
-from flows.cli.samples.bench_checks import check_bench
-from flows.cli.samples.commands import samples, show
+from flows.cli.samples.commands import bench, export, samples, show
 from flows.cli.versions.commands import diff, download, gc, rollback, upload, versions
 from storage.errors import PassNetError
 from storage.schema import CATEGORIES
@@ -171,34 +169,6 @@ def push(repo: str, data: Path, version: str | None, private: bool, as_json: boo
 
 
 @main.command()
-@click.argument("sample")
-@click.option("--passes", type=click.Path(path_type=Path), default=None, help="Pass directory, for --compiler pass.")
-@compiler_option
-@limit_option("Measure the first N variants only.")
-@click.option("--dtype", default=None, metavar="NAME", help="Measure the variants in this dtype only, such as float16.")
-@data_option
-@version_option
-@device_option
-@protocol_option
-@flush_option
-@json_option
-def bench(sample: str, as_json: bool, data: Path, version: str | None, passes: Path | None, **parameters: Any) -> None:
-    """Benchmark one sample: its id, a prefix that fits only it, or a directory in PassNet's layout.
-
-    The pass of a directory is the one in its pass_dir, unless --passes gives another. Exit status 3: the pass matches
-    no variant (status no_match on each); the nearest miss is printed below the table.
-    """
-    check_bench(sample, data, version, passes)
-    from flows.cli.samples.bench import bench_sample
-    from flows.cli.tables import bench_text
-
-    done = bench_sample(sample, passes=passes, data=data, version=version, **parameters)
-    emit(done, as_json, bench_text)
-    if not done["matched"]:
-        sys.exit(3)
-
-
-@main.command()
 @click.argument("directory", type=click.Path(path_type=Path))
 @json_option
 def check(directory: Path, as_json: bool) -> None:
@@ -305,18 +275,5 @@ def import_(directory: Path, as_json: bool, **parameters: Any) -> None:
     emit(import_samples(directory, **parameters), as_json, import_text)
 
 
-@main.command()
-@click.argument("sample")
-@click.argument("directory", type=click.Path(path_type=Path))
-@data_option
-@version_option
-@json_option
-def export(sample: str, directory: Path, as_json: bool, **parameters: Any) -> None:
-    """Export a sample (an id, or a prefix that fits only it) to a new DIRECTORY in PassNet's layout."""
-    from flows.cli.samples.export import export_sample, export_text
-
-    emit(export_sample(sample, directory, **parameters), as_json, export_text)
-
-
-for command in (samples, show, versions, diff, rollback, gc, upload, download):
+for command in (samples, show, bench, export, versions, diff, rollback, gc, upload, download):
     main.add_command(command)

@@ -166,7 +166,7 @@ class Calls(Expressions):
             return ValueKind.TENSOR if dotted == "torch.as_tensor" and given.holds_tensors else ValueKind.OWN
         stored = operators.stored_name(dotted)
         if stored is None:
-            self.not_allowed(node, dotted, scope)
+            self.refuse_name(node, dotted, scope)
             return ValueKind.TENSOR
         return self._library(node, dotted, stored, list(node.args), [*positional], keywords, scope)
 

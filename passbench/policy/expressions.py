@@ -209,7 +209,7 @@ class Expressions(Bindings):
             return self._hand_on(function, hook, node, scope)
         dotted = scope.module.dotted(node)
         if dotted is not None:
-            return self._dotted(node, dotted, scope)
+            return self.imported_name(node, dotted, scope)
         owner = scope.find(node.id)
         if owner is not None:
             for function in owner.lambdas.get(node.id, []):
@@ -239,8 +239,8 @@ class Expressions(Bindings):
             message = f"{function.name} is for PassBench alone; call a function of your own"
             self.find("forbidden_call", scope.module, node, message)
 
-    def _dotted(self, node: ast.expr, dotted: str, scope: Scope) -> ValueKind:
-        """A name that starts at an import, used as a value."""
+    def imported_name(self, node: ast.expr, dotted: str, scope: Scope) -> ValueKind:
+        """A name that starts at an import, such as `torch.float16`, used as a value. Refused unless a list has it."""
         place = scope.module.sibling_function(dotted)
         if place is not None:
             self.check_sibling(place, node, scope)
@@ -256,9 +256,9 @@ class Expressions(Bindings):
         elif dotted not in names.MATH and (stored := operators.stored_name(dotted)) is not None:
             effects = operators.library_call(stored, [], {})
             if effects.random or effects.reading or stored.endswith("_"):
-                self.not_allowed(node, dotted, scope)
+                self.refuse_name(node, dotted, scope)
         else:
-            self.not_allowed(node, dotted, scope)
+            self.refuse_name(node, dotted, scope)
         return ValueKind.SCALAR
 
     def check_sibling(self, place: tuple[str, str], node: ast.expr, scope: Scope) -> None:
@@ -270,7 +270,8 @@ class Expressions(Bindings):
         if other is not None and place[1] not in other.names | other.module.imports.keys():
             self.find("forbidden_name", scope.module, node, f"{place[0]}.py has no {place[1]}")
 
-    def not_allowed(self, node: ast.expr, dotted: str, scope: Scope) -> None:
+    def refuse_name(self, node: ast.expr, dotted: str, scope: Scope) -> None:
+        """Report an imported name, used or called, that no list of `passbench.policy.allowlists` has."""
         if dotted.startswith("triton.language."):
             message = f"{dotted} works inside of a @triton.jit kernel alone"
         elif dotted.startswith("torch."):
@@ -289,7 +290,7 @@ class Expressions(Bindings):
             if function is not None:
                 return self._hand_on(function, hook, node, scope)
             if self.own_class(node.value, scope) is None:
-                return self._dotted(node, dotted, scope)
+                return self.imported_name(node, dotted, scope)
         base = ValueKind.SCALAR if self.own_class(node.value, scope) is not None else self.kind(node.value, scope)
         return self.member(node, base, scope)
 

@@ -103,7 +103,7 @@ class Store:
             shards, shared = self._write(tables, kept, base, place)
             if base is not None and shared and content_digest(shards) == base.manifest.digest:
                 return base, False
-            return self._appear(place, shards, parent, about), True
+            return self._publish_staged(place, shards, parent, about), True
 
     def rollback(self, name: str, flow_run: str | None = None) -> tuple[Version, bool]:
         """Publish the contents of an earlier version as the newest one; versions in between stay as they are.
@@ -118,12 +118,12 @@ class Store:
             about = {"kind": "rollback", "flow_run": flow_run, "parameters": {"to": name}, "summary": {}}
             with staging(self._versions) as place:
                 _link_shards(old, old.manifest.shards, place)
-                return self._appear(place, old.manifest.shards, old, about), True
+                return self._publish_staged(place, old.manifest.shards, old, about), True
 
-    def _appear(
+    def _publish_staged(
         self, place: Path, shards: Iterable[Shard], parent: Version | None, about: Mapping[str, Any]
     ) -> Version:
-        """Give what is staged the next name and make it visible, all at once."""
+        """Give the staged directory the next version's name. The rename makes all of it visible at once."""
         commit, dirty = git_state()
         shards = tuple(shards)
         with locked(self._versions):

@@ -129,7 +129,7 @@ class Sketch:
 def sketch(graph: Graph, inputs: Sequence[Input]) -> Sketch:
     """Lowers a region, and makes sure that its kernels can be written.
 
-    Raises Unsupported, LoweringError or FactsError where that is not possible with generated kernels alone.
+    Raises Unsupported, LoweringError or OpEffectsError where that is not possible with generated kernels alone.
     """
     known = facts(graph, inputs)
     if any(math.prod(i.shape) >= INDEX_LIMIT for i in inputs):

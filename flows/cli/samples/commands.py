@@ -1,10 +1,23 @@
-"""The commands that find and show samples."""
+"""The commands about samples: `samples`, `show`, `bench`, `export`."""
 
+import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
-from flows.cli.options import data_option, emit, json_option, limit_option, version_option
+from flows.cli.options import (
+    compiler_option,
+    data_option,
+    device_option,
+    emit,
+    flush_option,
+    json_option,
+    limit_option,
+    protocol_option,
+    version_option,
+)
+from flows.cli.samples.bench_checks import check_bench
 from storage.schema import CATEGORIES, SPLITS
 
 
@@ -54,3 +67,44 @@ def show(sample: str, data: Path, version: str | None, as_json: bool) -> None:
     from storage.versions.store import Store
 
     emit(describe_sample(Store(data).open(version), sample), as_json, show_text)
+
+
+@click.command()
+@click.argument("sample")
+@click.option("--passes", type=click.Path(path_type=Path), default=None, help="Pass directory, for --compiler pass.")
+@compiler_option
+@limit_option("Measure the first N variants only.")
+@click.option("--dtype", default=None, metavar="NAME", help="Measure the variants in this dtype only, such as float16.")
+@data_option
+@version_option
+@device_option
+@protocol_option
+@flush_option
+@json_option
+def bench(sample: str, as_json: bool, data: Path, version: str | None, passes: Path | None, **parameters: Any) -> None:
+    """Benchmark one sample: its id, a prefix that fits only it, or a directory in PassNet's layout.
+
+    The pass of a directory is the one in its pass_dir, unless --passes gives another. Exit status 3: the pass matches
+    no variant (status no_match on each); the nearest miss is printed below the table.
+    """
+    check_bench(sample, data, version, passes)
+    from flows.cli.samples.bench import bench_sample
+    from flows.cli.samples.texts import bench_text
+
+    done = bench_sample(sample, passes=passes, data=data, version=version, **parameters)
+    emit(done, as_json, bench_text)
+    if not done["matched"]:
+        sys.exit(3)
+
+
+@click.command()
+@click.argument("sample")
+@click.argument("directory", type=click.Path(path_type=Path))
+@data_option
+@version_option
+@json_option
+def export(sample: str, directory: Path, as_json: bool, **parameters: Any) -> None:
+    """Export a sample (an id, or a prefix that fits only it) to a new DIRECTORY in PassNet's layout."""
+    from flows.cli.samples.export import export_sample, export_text
+
+    emit(export_sample(sample, directory, **parameters), as_json, export_text)

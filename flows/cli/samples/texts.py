@@ -1,6 +1,9 @@
-"""What `passnet samples` and `passnet show` answer, as text."""
+"""What `passnet samples`, `passnet show` and `passnet bench` answer, as text."""
 
-from flows.cli.tables import cell, render
+from collections import Counter
+from collections.abc import Sequence
+
+from flows.cli.tables import NO_GPU, cell, render
 
 MOST_LINES = 12
 """Variants and sources that `show` lists; `--json` has all."""
@@ -72,3 +75,44 @@ def _short(name: str) -> str:
         if name.startswith(prefix):
             return name.removeprefix(prefix)
     return name
+
+
+def bench_text(done: dict) -> str:
+    """One sample's results by variant; what is wrong with them stands below the table, whole, equal reasons once."""
+    timed = done["times_meaningful"]
+    times = ("e2e", "95%", "device", "eager us") if timed else ()
+    columns = ("variant", "inputs", "status", "t_min", *times, "error / eager's", "note")
+    reasons = Counter(v["reason"] for v in done["variants"] if v["reason"])  # in the order of their first variants
+    numbers = {reason: number for number, reason in enumerate(reasons, 1)}
+    rows = [
+        (
+            v["id"][:12], v["inputs"], v["status"], v["t_min"],
+            *((v["speedup_e2e"], _sureness(v["timings"]), v["speedup_device"], v["eager_us"]) if timed else ()),
+            _against_double(v), f"[{numbers[v['reason']]}]" if v["reason"] else "",
+        )
+        for v in done["variants"]
+    ]  # fmt: skip
+    below = "".join(f"\n[{numbers[reason]}] {count} x {_indented(reason)}" for reason, count in reasons.items())
+    below += "" if timed else f"\n{NO_GPU}"
+    below += "".join(f"\nmissing layer: {layer}: {why}" for layer, why in done["layers_missing"].items())
+    scores = f"\nAS {cell(done['AS']['e2e'])} (e2e), {cell(done['AS']['device'])} (device)" if timed else ""
+    return render(f"{done['sample']} with {done['compiler']} on {done['device']}", columns, rows) + below + scores
+
+
+def _indented(text: str) -> str:
+    """A text of several lines with all but the first further in."""
+    return text.strip().replace("\n", "\n    ")
+
+
+def _sureness(timings: Sequence[dict]) -> str:
+    """The 95% interval of the end-to-end speedup."""
+    found = [t for t in timings if t["clock"] == "e2e"]
+    return f"[{found[0]['speedup_low']:.2f}, {found[0]['speedup_high']:.2f}]" if found else ""
+
+
+def _against_double(variant: dict) -> str:
+    """How many times eager's error against double precision the candidate has."""
+    eager, candidate = variant["error_eager"], variant["error_candidate"]
+    if eager is None or candidate is None:
+        return ""
+    return f"{candidate / eager:.2f}" if eager else ("1.00" if not candidate else "inf")

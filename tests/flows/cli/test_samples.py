@@ -9,7 +9,7 @@ import pytest
 
 from flows.cli.quickstart import cheapest_samples
 from flows.cli.samples.bench import bench_sample, some_variants
-from flows.cli.tables import bench_text
+from flows.cli.samples.texts import bench_text
 from storage.errors import PassNetError
 from tests.flows.commands import error_line, passnet, passnet_here
 from tests.support.scored import samples, scored
