@@ -36,6 +36,8 @@ GRAPH, KERNELS = "graph", "kernels"
 
 _PRECISION = 0.01  # of the speedup; replays vary little
 _SHARE = 0.5  # of `Settings.timing_budget`
+_GRAPH_US = 2000.0  # that a replay should take: an exchange varies by some 10 us, whatever is in the graph
+_MOST_CAPTURED = 1024  # calls of a graph
 _PROFILED_PAIRS = 5
 _PROFILED_CALLS = 64
 
@@ -65,14 +67,14 @@ class DeviceClock:
         self._check_inputs, self._compare = check_inputs, compare
 
     def by_graph(self, size: int, seconds: float) -> Timing:
-        """Times of replays. `size`: about how many calls a graph holds. `seconds`: what a call of
-        both sides takes, host included.
+        """Times of replays. `size`: about how many calls a graph holds, or more where they are soon over. `seconds`:
+        what a call of both sides takes, host included.
 
         The candidate is captured a second time, before or after, with all calls sealed: within that graph, a call's
         inputs arrive right before it and its outputs are taken right after. A pass that computes several captured
         calls at once is found out there. Raises Uncapturable, and VariantFailure as every exchange does.
         """
-        pair = self._pair
+        pair, size = self._pair, self._graph_size(size)
         calls = pair.about(size)
         sealed = pair.draw(calls, pair.outputs, Distribution.VARIED, sealed=calls)
         layout = pair.draw(pair.about(size), pair.outputs, Distribution.VARIED)  # both now: memory grows no more
@@ -99,6 +101,21 @@ class DeviceClock:
                 exchanges.append(Exchange(most, total_us))
             self._check(layout)
         return summarise("device", pairs, self._settings.noise)
+
+    def _graph_size(self, size: int) -> int:
+        """About how many calls a graph should hold so that its replay takes `_GRAPH_US` on the faster side; a graph of
+        `size` calls tells."""
+        pair = self._pair
+        layout = pair.draw(pair.about(size), pair.outputs, Distribution.VARIED)
+        for worker in (pair.eager, pair.candidate):
+            self._capture(worker, layout)
+        pairs = Pairs()
+        for _ in range(2):  # the first replay of a graph also uploads it
+            self._replay_both(layout, pairs)
+        empty_us = self._replay(pair.eager, layout, empty=True)
+        shortest_us = min(side[-1].total_us for side in (pairs.eager, pairs.candidate)) - empty_us
+        wanted = math.ceil(layout.batch.calls * _GRAPH_US / max(shortest_us, 1.0))
+        return min(max(size, wanted), pair.most_calls(_MOST_CAPTURED))
 
     def _time_replays(self, layout: BatchLayout, seconds: float) -> Timing:
         settings, calls = self._settings, layout.batch.calls

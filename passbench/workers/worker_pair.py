@@ -102,11 +102,11 @@ class WorkerPair:
             reason = f"{EAGER_FAILED}: one call takes {gib:.2f} GiB; Settings.shared_bytes allows {limit:.2f}"
             raise VariantFailure("runtime_error", reason, eager=True)
 
-    def most_calls(self) -> int:
-        """How many calls fit into one exchange."""
+    def most_calls(self, most: int | None = None) -> int:
+        """How many calls fit into one exchange: at most `most`, which is `Settings.batch` unless given."""
         limit = min(self.settings.shared_bytes, self.settings.batch_bytes)
         call_bytes = batch_layout.call_bytes(self.variant.inputs, self.outputs)
-        return max(1, min(self.settings.batch, limit // max(1, call_bytes)))
+        return max(1, min(most or self.settings.batch, limit // max(1, call_bytes)))
 
     def about(self, size: int) -> int:
         """A number of calls that nobody can foresee: at most `size`, at least three quarters of it, and at least 2."""

@@ -101,6 +101,11 @@ def output(status: str, reason: str) -> Step:
 RETURNED_AGAIN = output("runtime_error", "returns memory that an?(other| earlier) call has returned")
 
 
+REMEMBERED = Step("fresh_inputs", ("wrong", "ok", "runtime_error"), SPOILT + "|" + RETURNED_AGAIN.reason)
+"""What was remembered is of no use: it is stale, was returned before, or never comes."""
+READ_OR_RETURNED = Step("evidence", ("rejected", "runtime_error"), READ.reason + "|" + RETURNED_AGAIN.reason)
+
+
 def late(*statuses: str) -> Step:
     """Work after the answer finds its inputs gone."""
     return Step("late_inputs", statuses or ("wrong", "runtime_error"), SPOILT)

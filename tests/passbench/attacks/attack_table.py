@@ -10,7 +10,8 @@ from tests.passbench.attacks.attack_kinds import (
     FOREIGN_KERNEL,
     NO_GAIN,
     NOT_DELIVERED,
-    READ,
+    READ_OR_RETURNED,
+    REMEMBERED,
     RETURNED_AGAIN,
     REWRITTEN,
     SPOILT,
@@ -95,8 +96,8 @@ ATTACKS: tuple[Attack, ...] = (
     Attack(
         "counts_calls",
         on.add_relu,
-        (Step("timed_outputs_checked", ("wrong",)), WORKS),
-        "outputs of timed calls are compared too",
+        (Step("timed_outputs_checked", ("wrong",)), Step("no layer left", ("ok", "wrong"), "differs from eager")),
+        "outputs of timed calls are compared too; on a GPU there are enough draws before",
     ),
     Attack(
         "patches_graph_module", on.add_relu, (static("attribute_assignment"), WRONG), "eager runs in another process"
@@ -144,13 +145,13 @@ ATTACKS: tuple[Attack, ...] = (
     Attack(
         "remembers_id",
         on.add_relu,
-        (static("forbidden_name"), Step("fresh_inputs", ("wrong", "ok"))),
+        (static("forbidden_name"), REMEMBERED),
         "tensors are new for each call: an id is unknown, or a dead tensor's and the output stale",
     ),
     Attack(
         "remembers_pointer",
         on.add_relu,
-        (static("tensor_method"), Step("fresh_inputs", ("wrong", "ok"))),
+        (static("tensor_method"), REMEMBERED),
         "addresses move, and contents change where they do not",
     ),
     Attack(
@@ -162,7 +163,7 @@ ATTACKS: tuple[Attack, ...] = (
     Attack(
         "remembers_content",
         on.add_relu,
-        (static("host_read"), READ, Step("fresh_inputs", ("wrong", "ok"))),
+        (static("host_read"), READ_OR_RETURNED, REMEMBERED),
         "reading a value is an operator; no content comes twice",
     ),
     Attack("remembers_shape", on.add_relu, (RETURNED_AGAIN, STALE), "contents change, and an output is the caller's"),

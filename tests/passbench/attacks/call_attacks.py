@@ -32,7 +32,7 @@ CALL_ATTACKS: tuple[Attack, ...] = (
         add_relu,
         (
             Step("sealed_calls", ("wrong", "runtime_error"), SPOILT + "|has changed after"),
-            Step("evidence", ("rejected", "wrong", "runtime_error"), "evidence_uneven: |" + SPOILT),
+            Step("evidence", ("rejected", "wrong", "runtime_error"), "evidence_uneven: |has written over|" + SPOILT),
             MAY_WORK,
         ),
         "outputs of some calls, nobody knows which, are taken as soon as the call ends",
@@ -179,7 +179,7 @@ CALL_HONEST: tuple[Honest, ...] = (
     Honest("cached_constant", steps, EXACT),
     Honest("plans_by_shape", add_relu, EXACT),
     Honest("contiguous_output", transposed_add_relu, EXACT),
-    Honest("in_place_not_returned", on.multiply_and_keep, EXACT),
+    Honest("in_place_not_returned", on.multiply_and_keep),  # a GPU makes one rounding of product and sum
     Honest("nan_as_eager", on.logarithm),
     Honest("scratch_of_the_call", row_sums),
     Honest("views_as_eager", on.halves, EXACT),

@@ -494,20 +494,19 @@ def test_bytes_that_are_no_observation(data):
 
 @pytest.mark.gpu
 def test_on_a_gpu():
-    for name, expected in (("add_relu", None), ("layer_norm", None), ("operators", "evidence_operator: aten.add")):
+    for name, expected in (("add_relu", None), ("layer_norm", None), ("operators", "evidence_kernel: void at::native")):
         graph = name if name in GRAPHS else "add_relu"
         module, replacements, inputs = loaded(graph, PASSES / name, "cuda")
         module(*inputs)
         observation = observe(module, replacements, [inputs])
         assert observation.profiled
-        reason = verdict(PASSES / name, observation)
-        assert reason is None if expected is None else reason.startswith(expected)
+        assert verdict(PASSES / name, observation) is None  # the library may be called
         if expected is None:
             assert set(observation.triton_kernels) == HONEST[name][1] <= set(observation.kernels)
             assert not any("exp" in kernel or "gemm" in kernel for kernel in observation.kernels)
         else:
-            alone = kernels(*observation.kernels)
-            assert verdict(PASSES / name, alone).startswith("evidence_kernel: void at::native")
+            alone = kernels(*observation.kernels)  # without the operators that launched them
+            assert verdict(PASSES / name, alone).startswith(expected)
 
 
 @pytest.mark.gpu
