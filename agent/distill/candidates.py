@@ -9,28 +9,31 @@ from dataclasses import dataclass, replace
 from itertools import product
 from statistics import fmean
 
-from agent.distill.cost import device_us, gain, most
-from agent.distill.eager.op_effects import OpEffects, OpEffectsError, TensorLayout, facts
+from agent.distill.cost import device_us, gain, most_gain
+from agent.distill.eager.op_effects import OpEffects, OpEffectsError, TensorLayout, find_effects
 from agent.distill.kernels.host_program import Sketch
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.lowered_regions import FAILURES, Sketches
 from agent.distill.pass_source import Case, pattern_source
-from agent.distill.regions import Region, region_of, regions
+from agent.distill.regions import Region, find_regions, region_of
 from agent.distill.rounding import Confirms, Rounding, assumed, rounded
 from extraction.kernels.lowering import lowered
 from storage.graph.record import Graph, refs
 from storage.records import Input, Variant
 
 MIXED = 3
-"""Inputs whose layout a library chooses, up to which every mixture of layouts has its plan."""
+"""With up to so many inputs whose layout a library chooses, every mixture of layouts gets a plan of its own."""
 _LATE = "the time to write a pass was up"
 
 
 @dataclass(frozen=True)
 class Options:
-    """How regions are looked for: those that can save `margin` microseconds a call, and none more once this thread has
-    used the processor until `deadline` (`time.thread_time`). Ops that `rounding` leaves to eager are in none;
-    `confirms` says which orders of addition are eager's."""
+    """How regions are looked for.
+
+    A region must be able to save `margin` microseconds a call. The search ends at `deadline`, a time of
+    `time.thread_time`. Regions have no ops that `rounding` leaves to eager. `confirms` says which orders of addition
+    are eager's.
+    """
 
     margin: float = 0.0
     deadline: float = math.inf
@@ -42,8 +45,8 @@ class Options:
 class Candidate:
     """A region and how it is computed in each variant.
 
-    `gain` is the time in microseconds that a call is expected to save, the mean over the variants; `device` what its
-    kernels take at least in the variant where they take longest.
+    `gain` is the time that a call is expected to save, the mean over the variants. `device` is the least time of its
+    kernels in the slowest variant. Both are in microseconds.
     """
 
     region: Region
@@ -54,36 +57,36 @@ class Candidate:
 
 
 def promising(variants: Sequence[Variant], options: Options) -> bool:
-    """Whether variants that share one graph might have a region that is worth lowering; nothing is lowered to say so.
+    """Whether a graph might have a region that saves enough, told without lowering anything.
 
-    Asks what all that could be one region would save at most, in the variant with the largest inputs.
+    `variants` share the graph. Asked is the most that any region could save in the variant with the largest inputs.
     """
     largest = max(variants, key=lambda v: sum(math.prod(i.shape) for i in v.inputs))
     try:
-        known = facts(largest.graph, largest.inputs)
+        known = find_effects(largest.graph, largest.inputs)
     except OpEffectsError:
-        return True  # `candidates` will say why not
-    return any(most(r, known) > options.margin for r in regions(largest.graph, known, ()))
+        return True  # `find_candidates` will say why not
+    return any(most_gain(r, known) > options.margin for r in find_regions(largest.graph, known, ()))
 
 
 @dataclass(frozen=True)
 class FoundRegions:
-    """Candidates, why there are not more, and the ops that no kernel can compute."""
+    """Candidates, `causes` why there are not more, and `excluded`, the ops that no kernel can compute."""
 
     candidates: tuple[Candidate, ...]
     causes: tuple[str, ...]
     excluded: frozenset[int]
 
 
-def candidates(
+def find_candidates(
     variants: Sequence[Variant], options: Options, sketches: Sketches, excluded: Collection[int] | None = None
 ) -> FoundRegions:
     """Candidates of variants that share one graph.
 
-    A region counts only if every variant has a program for it: its pattern matches in all of them. Regions that cannot
-    save enough are left out, unless there are no others: then the best of them is tried, as a variant without any match
-    scores as a failure. `excluded` are ops that were found to be none for a kernel in a graph of the same ops; without
-    it, the whole graph is lowered to find its library calls.
+    A region's pattern matches in all of these variants, so it counts only if each has a program for it. Regions that
+    cannot save enough are left out. If no others are there, the best of them is tried, since a variant without a match
+    scores as a failure. `excluded` are ops that no kernel could compute in a graph of the same ops. Without it, the
+    whole graph is lowered to find its library calls.
     """
     search = _Search(variants, options, sketches)
     with warnings.catch_warnings():
@@ -99,7 +102,7 @@ class _Search:
 
     def run(self, known_excluded: Collection[int] | None) -> FoundRegions:
         try:
-            known = [facts(v.graph, v.inputs) for v in self.variants]
+            known = [find_effects(v.graph, v.inputs) for v in self.variants]
             if known_excluded is None:
                 excluded = self._library_calls()
                 excluded |= self._rounded_otherwise(known[0], excluded)
@@ -109,10 +112,10 @@ class _Search:
             return FoundRegions((), (str(error),), frozenset())
         done: dict[tuple[int, ...], Candidate] = {}
         while True:
-            found = self._hopeful(regions(self.graph, known[0], excluded), known)
+            found = self._promising(find_regions(self.graph, known[0], excluded), known)
             failed: set[int] = set()
             for region in found:
-                if region.ops in done or self._late():
+                if region.ops in done or self._out_of_time():
                     continue
                 candidate = self._candidate(region, known)
                 if isinstance(candidate, Candidate):
@@ -120,17 +123,17 @@ class _Search:
                 else:
                     failed |= candidate
             excluded |= failed
-            if not failed or self._late():
+            if not failed or self._out_of_time():
                 kept = tuple(done[region.ops] for region in found if region.ops in done)
                 return FoundRegions(kept, tuple(self.causes), frozenset(excluded))
 
-    def _hopeful(self, found: Sequence[Region], known: Sequence[OpEffects]) -> list[Region]:
+    def _promising(self, found: Sequence[Region], known: Sequence[OpEffects]) -> list[Region]:
         """Regions that might save enough, the most promising first."""
-        hopes = {r.ops: fmean(most(r, each) for each in known) for r in found}
+        hopes = {r.ops: fmean(most_gain(r, each) for each in known) for r in found}
         ranked = sorted(found, key=lambda r: -hopes[r.ops])
         return [r for r in ranked if hopes[r.ops] > self.options.margin] or ranked[:1]
 
-    def _late(self) -> bool:
+    def _out_of_time(self) -> bool:
         late = time.thread_time() > self.options.deadline
         if late and _LATE not in self.causes:
             self.causes.append(_LATE)
@@ -145,12 +148,12 @@ class _Search:
         return called
 
     def _rounded_otherwise(self, known: OpEffects, excluded: Collection[int]) -> set[int]:
-        """Ops that the kernels of a region must not compute for the sake of `rounding`."""
+        """Ops that `rounding` leaves to eager."""
         rounding = self.options.rounding
         if rounding is Rounding.ANY:
             return set()
-        ops = {op for region in regions(self.graph, known, excluded) for op in region.ops}
-        alone = {op: self._alone(op, known) for op in sorted(ops)}
+        ops = {op for region in find_regions(self.graph, known, excluded) for op in region.ops}
+        alone = {op: self._lowered_alone(op, known) for op in sorted(ops)}
         confirms = self.options.confirms
         found = {op for op, m in alone.items() if isinstance(m, Sketch) and rounded(m, rounding, confirms) is None}
         if found:
@@ -161,7 +164,7 @@ class _Search:
         return list(dict.fromkeys(self.graph.op_sequence[op] for op in sorted(ops)))
 
     def _candidate(self, region: Region, known: Sequence[OpEffects]) -> Candidate | set[int]:
-        """The candidate, or the ops that stand in its way."""
+        """The region as a candidate, or the ops that it must do without."""
         cases: list[Case] = []
         gains: list[float] = []
         device = 0.0
@@ -171,15 +174,15 @@ class _Search:
                 sketches = [self.sketches.of(region.graph, predicted)]
             except FAILURES as error:
                 self.causes.append(str(error))
-                return self._to_blame(region, each)
+                return self._ops_at_fault(region, each)
             for other in others:
-                with suppress(*FAILURES):  # eager does not run the region on this layout either
+                with suppress(*FAILURES):  # the region cannot have this layout: eager does not run on it either
                     sketches.append(self.sketches.of(region.graph, other))
             rounding, confirms = self.options.rounding, self.options.confirms
             exact = [one for s in sketches if (one := rounded(s, rounding, confirms)) is not None]
             if len(exact) < len(sketches):
                 self.causes.append("a kernel that would add otherwise than eager")
-                return self._adding(region, each)
+                return self._ops_that_add(region, each)
             cases += [Case(region.graph, one) for one in exact]
             program = exact[0].program(LaunchLimits())
             gains.append(gain(region, each, program))
@@ -191,10 +194,11 @@ class _Search:
         return Candidate(region, pattern_source(region.graph), tuple(cases), fmean(gains), device)
 
     def _layouts(self, region: Region, known: OpEffects) -> list[list[Input]]:
-        """The region's inputs as predicted, and mixed with the layouts that a GPU's library may choose instead.
+        """The layouts of the region's inputs to write plans for; the predicted one comes first.
 
-        Which strides a convolution or an attention gives its result depends on the backend, and what is known here
-        is the CPU's choice. Of many such inputs, all have the other layout or none.
+        Which strides a convolution or an attention gives its result depends on the backend. The prediction is the CPU's
+        choice, and a GPU's library may choose the other layout. Up to `MIXED` such inputs are mixed in every way; of
+        more, all have the other layout or none.
         """
         predicted = _inputs(region, known)
         own = {layout.storage for layout in known.values[: self.graph.inputs] if isinstance(layout, TensorLayout)}
@@ -218,25 +222,30 @@ class _Search:
             return replace(one, stride=(length * heads * width, width, heads * width, 1))
         return one
 
-    def _to_blame(self, region: Region, known: OpEffects) -> set[int]:
-        """The ops of a failed region that fail by themselves. Where each does well alone: its factories, such as
-        `torch.arange`, without which positions are loaded, not computed; all ops where it has none.
+    def _ops_at_fault(self, region: Region, known: OpEffects) -> set[int]:
+        """The ops that a region which cannot be lowered must do without: those that cannot be lowered alone.
+
+        If there are none, its factories, such as `torch.arange`: their values are loaded then. If it has none, all ops.
         """
         ops = region.ops if len(region.ops) > 1 else ()
-        bad = {op for op in ops if isinstance(self._alone(op, known), Exception)}
+        bad = {op for op in ops if isinstance(self._lowered_alone(op, known), Exception)}
         return bad or self._factories(region) or set(region.ops)
 
-    def _adding(self, region: Region, known: OpEffects) -> set[int]:
-        """The region's ops that add along a dimension; those with several results where none does so by itself, and all
-        ops where there are none of these either."""
-        alone = {op: self._alone(op, known) for op in region.ops}
+    def _ops_that_add(self, region: Region, known: OpEffects) -> set[int]:
+        """The ops that a region which adds otherwise than eager must do without: those that add along a dimension.
+
+        If none does so alone, its ops with several results. If it has none, all ops.
+        """
+        alone = {op: self._lowered_alone(op, known) for op in region.ops}
         found = {op for op, m in alone.items() if isinstance(m, Sketch) and rounded(m, Rounding.SUMS) is None}
         tuples = {op for op in region.ops if isinstance(known.values[self.graph.inputs + op], tuple)}
         return found or tuples or set(region.ops)
 
-    def _alone(self, op: int, known: OpEffects) -> Sketch | Exception | None:
-        """What becomes of an op by itself, one of `FAILURES` where it cannot be lowered; None where its values are not
-        tensors. An op that takes a tuple apart is tried together with the op that makes it."""
+    def _lowered_alone(self, op: int, known: OpEffects) -> Sketch | Exception | None:
+        """The sketch of an op alone, or the one of `FAILURES` that lowering raises; None if its values are no tensors.
+
+        An op that takes a tuple apart is lowered together with the op that makes the tuple.
+        """
         alone = region_of(self.graph, self._with_makers(op, known))
         if alone is None or not all(isinstance(known.values[n], TensorLayout) for n in alone.inputs + alone.outputs):
             return None

@@ -19,7 +19,7 @@ from storage.records import dtype_of
 EAGER_LAUNCH = 7.0
 """One library call that runs something on the device."""
 EAGER_SLOW = {"torch.nn.functional.batch_norm": 15.0, "torch._C._nn.pad": 12.5}
-"""The same of ops that do more on the host."""
+"""The same for ops that cost the host more than `EAGER_LAUNCH`."""
 EAGER_VIEW = 1.5
 """One op that runs nothing: a view, a tuple taken apart."""
 KERNEL = 7.0
@@ -31,18 +31,18 @@ BANDWIDTH = 4.0e6
 
 
 def gain(region: Region, known: OpEffects, program: Program) -> float:
-    """Time that a program in place of its region saves in one variant; negative where it costs."""
+    """Time that a call of one variant saves if the program replaces its region; negative if the call gets slower."""
     own = KERNEL * len(program.launches) + ALLOCATION * len(program.allocations)
     return _eager_us(region, known) - own - device_us(program)
 
 
 def device_us(program: Program) -> float:
-    """Time that the program's kernels take at least."""
+    """The least time that the program's kernels take: that of moving their bytes."""
     return sum(_kernel_us(program, n) for n in range(len(program.launches)))
 
 
-def most(region: Region, known: OpEffects) -> float:
-    """The most that any program could save: one launch that moves no bytes, and nothing to allocate."""
+def most_gain(region: Region, known: OpEffects) -> float:
+    """The time that one launch would save that moves no bytes and allocates nothing: no program saves more."""
     return _eager_us(region, known) - KERNEL
 
 

@@ -16,7 +16,7 @@ import triton
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.pass_source import Style
 from agent.distill.rounding import Rounding
-from agent.distill.task_plan import Kind
+from agent.distill.task_plan import FloatDtypes
 from storage.disk import appearing
 
 SEARCH_VERSION = "1"
@@ -31,13 +31,13 @@ class SearchChoice:
     style: Style
 
 
-Levels = Mapping[Kind, Rounding]
-"""What the graphs of each kind leave to eager."""
+Levels = Mapping[FloatDtypes, Rounding]
+"""What graphs leave to eager, by the floating dtypes of their variants."""
 
 
 @dataclass(frozen=True)
 class Best:
-    """The best choice found, and what the task that has its patterns leaves to eager."""
+    """The best choice found. `levels` is what the task that it was found in leaves to eager."""
 
     choice: SearchChoice
     levels: Levels
@@ -45,8 +45,7 @@ class Best:
 
 @dataclass(frozen=True)
 class FamilySearch:
-    """How far a family's search is: its `best` so far, None for leaving the family to eager; the `seconds` that it has
-    used; whether it is `finished`."""
+    """How far a family's search is. `best` is the best so far, None if eager is. `seconds` is the time used."""
 
     best: Best | None
     seconds: float
@@ -54,12 +53,12 @@ class FamilySearch:
 
 
 class FoundFamilies:
-    """The searches of one device; `directory` None keeps nothing. `way` is what decides how a search goes."""
+    """The searches of one device, by the author's `options` that decide how they go. No directory: nothing is kept."""
 
-    def __init__(self, directory: Path | None, device: str, way: Mapping[str, Any]) -> None:
+    def __init__(self, directory: Path | None, device: str, options: Mapping[str, Any]) -> None:
         self._directory = directory
         name = torch.cuda.get_device_name(device) if directory is not None and torch.cuda.is_available() else device
-        self._conditions = [SEARCH_VERSION, name, torch.__version__, triton.__version__, dict(way)]
+        self._conditions = [SEARCH_VERSION, name, torch.__version__, triton.__version__, dict(options)]
 
     def load(self, family: str) -> FamilySearch | None:
         """How far the family's search is; None if it has not begun."""
@@ -91,7 +90,7 @@ def _plain(best: Best | None) -> dict[str, Any] | None:
     """As JSON data."""
     if best is None:
         return None
-    levels = [[sorted(kind), int(level)] for kind, level in best.levels.items()]
+    levels = [[sorted(dtypes), int(level)] for dtypes, level in best.levels.items()]
     return {"patterns": best.choice.patterns, "style": asdict(best.choice.style), "levels": sorted(levels)}
 
 
@@ -99,5 +98,5 @@ def _best_from(plain: Mapping[str, Any] | None) -> Best | None:
     if plain is None:
         return None
     style = Style(LaunchLimits(**plain["style"]["limits"]), plain["style"]["general"])
-    levels = {frozenset(kind): Rounding(level) for kind, level in plain["levels"]}
+    levels = {frozenset(dtypes): Rounding(level) for dtypes, level in plain["levels"]}
     return Best(SearchChoice(tuple(plain["patterns"]), style), levels)

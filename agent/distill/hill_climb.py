@@ -1,7 +1,7 @@
-"""Finding the best of several choices by measuring few of them: best so far, within a time, for any kind of choice.
+"""Hill climbing over choices that are expensive to measure: the best that is found within a time.
 
-A choice is measured as a score: the speedup over doing nothing, 1 for doing nothing itself, None for one that is wrong
-or does not run. Doing nothing is never measured: it is what is left where nothing else is clearly better.
+The score of a choice is its speedup over doing nothing; None if it is wrong or does not run. Doing nothing has the
+score 1 and is never measured: it is the answer if no choice is clearly better.
 """
 
 import time
@@ -12,19 +12,19 @@ from typing import Generic, TypeVar
 Choice = TypeVar("Choice", bound=Hashable)
 
 Measure = Callable[[Choice], float | None]
-"""A choice's speedup over doing nothing; None where it is no answer at all."""
+"""A choice's speedup over doing nothing; None if it is wrong or does not run."""
 Neighbours = Callable[[Choice], Iterable[Choice]]
-"""Choices that are worth a try after this one turned out to be the best so far, the most promising first."""
+"""Choices to try when this one is the best so far, the most promising first."""
 
 
 @dataclass
 class Search(Generic[Choice]):
-    """Greedy ascent: the start, then those `neighbours` of the best so far that are not measured, first gains first.
+    """Greedy ascent: measures the start, then `neighbours` of the best so far, and moves to the first that is better.
 
-    `worth` is the speedup below which a choice is no better than nothing, noise and all; `better` the factor by which a
-    neighbour must beat the best to replace it. `seconds` bounds the whole, though a measurement that has begun ends.
-    `measured` has every score in order, and may hold some from before: these are not measured again. `improved` is
-    called with each choice that is worth it and better than all before.
+    `worth`: a speedup below this may be noise, and counts as no better than doing nothing. `better`: a neighbour must
+    beat the best by this factor to replace it. No measurement begins after `seconds`. `measured` has every score in
+    order; scores that it holds from before are not measured again. `improved` is called with each new best that is
+    `worth` it.
     """
 
     measure: Measure
@@ -37,7 +37,7 @@ class Search(Generic[Choice]):
     measured: dict[Choice, float | None] = field(default_factory=dict)
 
     def run(self, start: Choice) -> Choice | None:
-        """The best choice found; None for doing nothing."""
+        """The best choice found; None if that is to do nothing."""
         end = self.clock() + self.seconds
         best, score = start, self._score(start)
         if score >= self.worth:

@@ -1,4 +1,4 @@
-"""Regions that have been lowered, kept: repeated blocks, the graphs of a family and those of a model share them."""
+"""A cache of lowered regions. Repeated blocks, the graphs of a family and those of a model have regions in common."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ FAILURES = (Unsupported, LoweringError, OpEffectsError)
 
 
 class Sketches:
-    """Lowers regions; the `capacity` that were used last are not lowered again, failed ones neither."""
+    """Lowers regions, and keeps the `capacity` results, failures included, that were used last."""
 
     def __init__(self, capacity: int = 2000) -> None:
         self.capacity = capacity
@@ -24,7 +24,7 @@ class Sketches:
         self._kept: OrderedDict[tuple, Sketch | tuple[type[Exception], str]] = OrderedDict()
 
     def of(self, graph: Graph, inputs: Sequence[Input]) -> Sketch:
-        """The region's sketch. Raises one of `FAILURES`, with the same message each time."""
+        """The region's sketch. Raises one of `FAILURES`; a region that has failed before raises the same again."""
         key = (to_json(graph), tuple((i.dtype, i.shape, i.stride) for i in inputs))
         if key in self._kept:
             self._kept.move_to_end(key)

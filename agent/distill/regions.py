@@ -1,4 +1,7 @@
-"""Which ops of a graph a pass can replace together: maximal convex groups of ops that need no library call."""
+"""Which ops of a graph a pass replaces together: maximal convex groups of ops that need no library call.
+
+A region may become several kernels: TorchInductor's scheduler decides that.
+"""
 
 import math
 from collections.abc import Collection
@@ -12,10 +15,10 @@ _NARROW = ("uint8", "int8", "int16")
 
 @dataclass(frozen=True)
 class Region:
-    """Ops of a graph that are replaced together, and the same as a graph of its own.
+    """Ops of a graph that are replaced together; `graph` has the same ops as a graph of its own.
 
-    `ops` are op numbers in order; `inputs` and `outputs` are value numbers of the whole graph, in order of first use
-    and of definition. `whole` is how many inputs the whole graph has.
+    `ops` are op numbers, ascending. `inputs` are value numbers of the whole graph in the order of their first use,
+    `outputs` in the order of their definition. `whole` is how many inputs the whole graph has.
     """
 
     ops: tuple[int, ...]
@@ -30,11 +33,11 @@ class Region:
         return self.inputs[number] if number < own else self.whole + self.ops[number - own]
 
 
-def regions(graph: Graph, known: OpEffects, excluded: Collection[int]) -> list[Region]:
+def find_regions(graph: Graph, known: OpEffects, excluded: Collection[int]) -> list[Region]:
     """The maximal convex connected groups of ops outside `excluded` whose boundary values are tensors, in order.
 
-    Ops that only view a boundary value for others to use stay outside. A group that eager runs without any launch is
-    left out.
+    An op stays outside if its result is a view of an input of the group and is read outside of the group. A group that
+    eager runs without any launch is left out.
     """
     before = _dependencies(graph, known)
     supported = _supported(graph, known, excluded)
@@ -149,7 +152,7 @@ def _components(graph: Graph, levels: list[int], supported: list[bool], before: 
 
 
 def _without_input_views(graph: Graph, known: OpEffects, ops: set[int]) -> set[int]:
-    """`ops` less those whose result shares memory with an input of the group and is read outside of it."""
+    """`ops` without those whose result shares memory with an input of the group and is read outside of the group."""
     ops = set(ops)
     while True:
         read = _read_outside(graph, ops)
@@ -171,8 +174,10 @@ def _without_input_views(graph: Graph, known: OpEffects, ops: set[int]) -> set[i
 
 
 def _with_an_input(graph: Graph, known: OpEffects, ops: set[int]) -> set[int]:
-    """`ops`; if they read nothing from outside, less the smallest tensor among those made without operands: what is
-    computed of constants alone would not know its device."""
+    """`ops`, which must read something from outside: a kernel without inputs would not know its device.
+
+    If they read nothing, the factory of the smallest tensor is left out, and its result is an input.
+    """
     read = {op: {r.index - graph.inputs for r in refs((graph.ops[op].args, graph.ops[op].kwargs))} for op in ops}
     made = [op for op in sorted(ops) if not read[op]]
     if not made or not all(numbers <= ops for numbers in read.values()):

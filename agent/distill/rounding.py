@@ -1,8 +1,9 @@
 """Which ops a kernel of this author may round otherwise than eager does, and what to do about it.
 
 `benchmarks/agent/h200_distill/rounding.txt` compares single operations bit by bit. Arithmetic, square roots and
-conversions are the same. A sum depends on its order, and functions such as `exp` are approximations that differ from
-CUDA's: a last bit, which a half type or a cancellation behind it may magnify beyond what PassBench tolerates.
+conversions are the same. A sum depends on its order. Functions such as `exp` are approximations that differ from
+CUDA's. The difference is a last bit, but a half type or a cancellation behind it may magnify it beyond what PassBench
+tolerates.
 """
 
 from collections.abc import Callable
@@ -19,16 +20,16 @@ _SUMS = ("sum", "prod")
 
 
 class Rounding(IntEnum):
-    """What is done for the sake of the same bits, least first."""
+    """What is done to get eager's bits. A higher level leaves more ops to eager."""
 
     ANY = 0
     """Nothing."""
     EXACT = 1
-    """Kernels add in eager's order, where it is known, and have its functions; what else adds is left to it."""
+    """Kernels add in eager's order and use eager's functions. An op whose order is not known is left to eager."""
     SUMS = 2
-    """All ops that add or multiply along a dimension are left to eager; functions are its own."""
+    """All ops that add or multiply along a dimension are left to eager. Kernels use eager's functions."""
     FUNCTIONS = 3
-    """Ops that need a transcendental function are left to it, too."""
+    """Ops that need a transcendental function are left to eager, too."""
 
 
 Confirms = Callable[[SumOrder], bool]
@@ -36,14 +37,14 @@ Confirms = Callable[[SumOrder], bool]
 
 
 def assumed(order: SumOrder) -> bool:
-    """Takes every order for eager's: for passes that are written where there is no GPU to ask."""
+    """Says yes to every order: for passes that are written where there is no GPU to compare with."""
     return True
 
 
 def rounded(sketch: Sketch, rounding: Rounding, confirms: Confirms = assumed) -> Sketch | None:
-    """The sketch with kernels that round as `rounding` says; None where it leaves to eager what they do.
+    """The sketch with kernels that round as `rounding` says; None if `rounding` leaves an op of theirs to eager.
 
-    `confirms` is asked for each order of addition that a kernel would rely on, once everything else is as it should be.
+    `confirms` is asked last, for each order of addition that a kernel would rely on.
     """
     if rounding is Rounding.ANY:
         return sketch

@@ -15,7 +15,7 @@ from agent.distill.candidates import Options
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style
 from agent.distill.rounding import Confirms, Rounding, assumed
-from agent.distill.task_plan import Kind, Task
+from agent.distill.task_plan import FloatDtypes, Task
 from storage.records import Sample
 
 MARGIN = 1.0
@@ -24,8 +24,10 @@ MARGIN = 1.0
 
 @dataclass
 class Distill(Author):
-    """Writes one pass for all variants of a sample, or declines where it would not be faster. Regions are looked for no
-    longer than `seconds` of the processor's time, so that what it writes does not depend on what else is running."""
+    """Writes one pass for all variants of a sample, or declines if none is expected to be faster.
+
+    It looks for regions for `seconds` of the processor's time. What it writes so does not depend on other processes.
+    """
 
     name: str = "distill"
     margin: float = MARGIN
@@ -40,8 +42,8 @@ class Distill(Author):
     def write(self, sample: Sample, directory: Path) -> Submission:
         """A pass for all variants of the sample, or the reason why there is none.
 
-        A variant that no module matches scores as a failure. So either every variant has a match, or the sample is
-        declined; it is declined, too, where a call is not expected to gain.
+        A variant without a match scores as a failure, so the sample is declined unless every variant has one. It is
+        declined, too, if calls are not expected to become faster.
         """
         task = self.task(sample, self.margin)
         return task.write(task.likely(self.margin), self.style, directory)
@@ -50,10 +52,13 @@ class Distill(Author):
         self,
         sample: Sample,
         margin: float,
-        rounding: Mapping[Kind, Rounding] | None = None,
+        rounding: Mapping[FloatDtypes, Rounding] | None = None,
         confirms: Confirms = assumed,
     ) -> Task:
-        """The sample with its regions that might save `margin` microseconds, without what `rounding` leaves to eager in
-        the graphs of each kind; by default nothing. `confirms` says which orders of addition are eager's."""
+        """The sample with its regions that might save `margin` microseconds.
+
+        `rounding` says, by the floating dtypes of a graph's variants, which ops are left to eager; by default none.
+        `confirms` says which orders of addition are eager's.
+        """
         options = Options(margin, time.thread_time() + self.seconds, confirms=confirms)
         return Task.of(sample, options, self.sketches, rounding)

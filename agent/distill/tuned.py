@@ -1,14 +1,16 @@
-"""The offline author where there is a GPU: `distill`'s regions, and what PassBench measures decides.
+"""The offline author where there is a GPU: of the passes that `agent.distill.static` could write, the measured best.
 
-It starts from what `distill` expects to be best and departs from it one step at a time (a region more or less, other
-block sizes and warps, sizes as arguments), on a few variants of the sample, until its time is up. Where that is wrong
-at t = −5, it starts again without the ops that a kernel rounds otherwise than eager does (`agent.distill.rounding`), in
-the variants that are wrong and those that a pattern cannot tell from them. An order of addition that a kernel would
-take over from eager is compared with eager on the device first (`agent.distill.eager.order_probe`). A pass that is
-wrong, or not clearly faster than eager, is not submitted.
+The search starts from the pass that is expected to be best. A step changes one thing: a region more or less, other
+block sizes or warps, sizes as arguments. PassBench measures each step on a few variants of the sample, until the time
+is up. A pass that is wrong, or not clearly faster than eager, is not submitted.
 
-What a search finds is kept by family and device (`agent.distill.found_families`): a killed search goes on from its best
-so far, and a family is searched once, in this run or an earlier one.
+A pass may be wrong at t = −5 because a kernel rounds otherwise than eager does. The search then starts again without
+the ops that do so (`agent.distill.rounding`), in the variants that are wrong and in those that a pattern cannot tell
+from them. A kernel adds in eager's order only after that order was confirmed on the device
+(`agent.distill.eager.order_probe`).
+
+What a search finds is kept by family and device (`agent.distill.found_families`). A killed search goes on from its best
+so far. A family is searched once, in this run or an earlier one.
 """
 
 import math
@@ -27,7 +29,7 @@ from agent.distill.hill_climb import Search
 from agent.distill.kernels.launch_configs import choose
 from agent.distill.rounding import Confirms, Rounding
 from agent.distill.static import Distill
-from agent.distill.task_plan import Kind, Task, kinds
+from agent.distill.task_plan import FloatDtypes, Task, float_dtypes
 from passbench.result import VariantResult
 from storage.graph.as_json import to_json
 from storage.records import Sample, Variant
@@ -36,38 +38,43 @@ LEVEL = -5
 """The tolerance level at which a pass must be right in every measured variant."""
 
 LONG = 3.0
-"""Microseconds from which on a kernel's blocks and warps are worth a search: shorter ones hide behind the host."""
+"""Microseconds. A kernel that takes less hides behind the host, so its blocks and warps are not worth a search."""
 
 _STAGES = 3
-"""Steps of a sweep that are loaded at once, where that is tried."""
+"""How many steps of a sweep are loaded at once in the passes that try this."""
 
 
 @dataclass(frozen=True)
 class SearchTrial:
-    """Measures choices of a task, which leaves `levels` to eager, on some variants; those that come down to the same
-    source once: `known` has the results by source. `start` is the choice that is expected to be best. `kinds` are those
-    of all graphs of the sample."""
+    """Measures choices of patterns and style for one task, on some of the sample's variants.
+
+    `levels` is what the task leaves to eager. `start` is the choice that is expected to be best. `dtypes_of` has the
+    floating dtypes of the variants of each graph of the sample. `known` has results by source: choices that come down
+    to the same source are measured once.
+    """
 
     task: Task
     levels: Levels
     start: SearchChoice
     variants: Sample
     attempt: Attempt
-    kinds: Mapping[str, Kind]
+    dtypes_of: Mapping[str, FloatDtypes]
     known: dict[str, Sequence[VariantResult]] = field(default_factory=dict)
 
     def score(self, choice: SearchChoice) -> float | None:
         """The speedup; None where a variant failed, is wrong, or has no pass."""
         return speedup(self._results(choice))
 
-    def wrong(self, choice: SearchChoice) -> set[Kind]:
-        """The kinds with a variant that failed or is wrong, and then those of which no variant is measured; all, where
-        there is no result."""
-        results, everything = self._results(choice), set(self.kinds.values())
+    def wrong(self, choice: SearchChoice) -> set[FloatDtypes]:
+        """The dtypes of graphs with a variant that failed or is wrong; none if all measured variants are right.
+
+        If some are, the dtypes of which no variant was measured are added. Without any result: all dtypes.
+        """
+        results, everything = self._results(choice), set(self.dtypes_of.values())
         if len(results) != len(self.variants.variants):
             return everything
-        measured = [self.kinds[to_json(variant.graph)] for variant in self.variants.variants]
-        wrong = {kind for kind, result in zip(measured, results, strict=True) if not is_right(result)}
+        measured = [self.dtypes_of[to_json(variant.graph)] for variant in self.variants.variants]
+        wrong = {dtypes for dtypes, result in zip(measured, results, strict=True) if not is_right(result)}
         return wrong | (everything - set(measured)) if wrong else wrong
 
     def _in_words(self, choice: SearchChoice) -> str:
@@ -88,9 +95,12 @@ class SearchTrial:
 
 @dataclass
 class Tuned(Author):
-    """`seconds` is what measuring one sample may take, `probes` how many of its variants are measured, `reach` how many
-    microseconds a call a region may be expected to cost and still be tried. `found` has the answers by family: a family
-    is searched once. `orders` makes what says which orders of addition are eager's; `probed` has its answers."""
+    """Searches for the best pass of each sample by measuring.
+
+    `seconds` is how long measuring one sample may take, `probes` how many of its variants are measured. `reach`: a
+    region that is expected to cost up to so many microseconds a call is still tried. `found` has the answers by family.
+    `orders` makes the function that confirms orders of addition on a device; `probed` keeps its answers.
+    """
 
     distill: Distill = field(default_factory=Distill)
     name: str = "distill"
@@ -108,11 +118,11 @@ class Tuned(Author):
         return {"model": "", "seconds": self.seconds, "probes": self.probes, "reach": self.reach}
 
     def begin(self, saved: Iterable[Mapping[str, Any]]) -> None:
-        """Start a run. Nothing goes on from trajectories: a sample's search is shorter than what saves it."""
+        """Start a run. The saved trajectories are not needed: searches that were killed are in `attempt.state`."""
         self.found.clear()
 
     def attempt(self, sample: Sample, directory: Path, attempt: Attempt) -> Submission:
-        """The best pass found; without a GPU what `distill` writes."""
+        """The best pass found. Without a GPU: what `distill` writes without measuring."""
         if not attempt.device.startswith("cuda"):
             return self.distill.write(sample, directory)
         task = self.distill.task(sample, -self.reach)
@@ -130,7 +140,7 @@ class Tuned(Author):
         return task.write(known, best.choice.style, directory)
 
     def _searched(self, task: Task, sample: Sample, attempt: Attempt) -> Best | None:
-        """The family's best: as an earlier search found it, else searched for now, from where a killed search was."""
+        """The family's best, by an earlier search if that was finished. A killed search goes on from its best."""
         kept = attempt.state / "families" if attempt.state is not None else None
         families = FoundFamilies(kept, attempt.device, self.identity)
         earlier = families.load(sample.family_hash)
@@ -157,20 +167,24 @@ class Tuned(Author):
         end: float,
         keep: Callable[[Best], None],
     ) -> Best | None:
-        """Looks first around the first start that is right, then around the whole, which may be right in part.
+        """The best pass of two searches.
 
-        `earlier` is the best of a search that was killed: it is where this one starts. `end` is a time of
-        `time.monotonic`. `keep` is given each best so far.
+        The first is around a start that is right, if leaving more to eager leads to one. The second leaves nothing to
+        eager: a part of such a pass may be right. `earlier`, the best of a killed search, is where this one starts.
+        `end` is a time of `time.monotonic`. `keep` is given each best so far.
         """
-        graphs = kinds(sample.variants)
+        graphs = float_dtypes(sample.variants)
         probed, more = (replace(sample, variants=spread(sample.variants, n)) for n in (self.probes, 2 * self.probes))
         levels = dict.fromkeys(graphs.values(), Rounding.ANY)
         trial = whole = SearchTrial(task, levels, self._start(task), probed, attempt, graphs)
         best, score = None, 0.0
 
-        def look(trial: SearchTrial) -> set[Kind]:
-            """Searches around the start; what is found is the best if it is right again and no other is better.
-            Returns the kinds that are not right again."""
+        def search_around(trial: SearchTrial) -> set[FloatDtypes]:
+            """Searches around the trial's start, and checks what it finds on more variants.
+
+            If that is right there, and better than all before, it becomes the best. Returns the dtypes that are wrong
+            there.
+            """
             nonlocal best, score
             search = Search(
                 trial.score,
@@ -187,7 +201,7 @@ class Tuned(Author):
             return wrong
 
         if earlier is not None:
-            levels = levels | {kind: level for kind, level in earlier.levels.items() if kind in levels}
+            levels = levels | {dtypes: level for dtypes, level in earlier.levels.items() if dtypes in levels}
             if any(levels.values()):
                 task = self.distill.task(sample, -self.reach, levels, self._confirms(attempt))
             known = tuple(pattern for pattern in earlier.choice.patterns if pattern in task.gains())
@@ -195,17 +209,17 @@ class Tuned(Author):
             start = choice if task.covers(known) else self._start(task)
             trial = replace(trial, task=task, levels=levels, start=start)
         while trial.start.patterns:
-            wrong = trial.wrong(trial.start) or look(trial)
+            wrong = trial.wrong(trial.start) or search_around(trial)
             if not wrong or time.monotonic() >= end:
                 break
-            levels = {kind: _raised(level) if kind in wrong else level for kind, level in trial.levels.items()}
+            levels = {d: _stricter(level) if d in wrong else level for d, level in trial.levels.items()}
             if levels == trial.levels:
-                look(trial)  # parts of it may be right
+                search_around(trial)  # parts of it may be right
                 break
             task = self.distill.task(sample, -self.reach, levels, self._confirms(attempt))
             trial = replace(trial, task=task, levels=levels, start=self._start(task))
         if trial is not whole and (best is None or time.monotonic() < end):
-            look(whole)
+            search_around(whole)
         return best
 
     def _confirms(self, attempt: Attempt) -> Confirms:
@@ -217,7 +231,7 @@ class Tuned(Author):
         return SearchChoice(tuple(sorted(patterns)), self.distill.style)
 
 
-def _raised(level: Rounding) -> Rounding:
+def _stricter(level: Rounding) -> Rounding:
     return Rounding(min(level + 1, max(Rounding)))
 
 
@@ -250,7 +264,7 @@ def spread(variants: Sequence[Variant], count: int) -> tuple[Variant, ...]:
 
 
 def steps(task: Task, choice: SearchChoice) -> Iterator[SearchChoice]:
-    """Choices that differ from this one in one respect, what usually matters most first."""
+    """Choices that differ from this one in one respect. Those that usually matter most come first."""
     style, limits = choice.style, choice.style.limits
     gains = task.gains()
     for pattern in sorted(choice.patterns, key=lambda p: gains[p]):

@@ -64,7 +64,7 @@ class OpEffects:
     additions: tuple[tuple[Addition, ...], ...] = ()
 
 
-def facts(graph: Graph, inputs: Sequence[Input]) -> OpEffects:
+def find_effects(graph: Graph, inputs: Sequence[Input]) -> OpEffects:
     """Runs the graph on fake CPU tensors and notes what happens. Raises OpEffectsError where that fails."""
     try:
         with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):

@@ -9,7 +9,7 @@ import torch
 from torch._inductor import config as inductor_config
 from torch._inductor import ir
 
-from agent.distill.eager.op_effects import OpEffects, TensorLayout, facts
+from agent.distill.eager.op_effects import OpEffects, TensorLayout, find_effects
 from agent.distill.eager.sum_order import order_of
 from agent.distill.kernels.emit import KernelSource, emit
 from agent.distill.kernels.index_expressions import Unsupported
@@ -131,7 +131,7 @@ def sketch(graph: Graph, inputs: Sequence[Input]) -> Sketch:
 
     Raises Unsupported, LoweringError or OpEffectsError where that is not possible with generated kernels alone.
     """
-    known = facts(graph, inputs)
+    known = find_effects(graph, inputs)
     if any(math.prod(i.shape) >= INDEX_LIMIT for i in inputs):
         raise Unsupported("tensors of 2^31 elements or more")
     with inductor_config.patch(_LOWERING), lowered(graph, inputs, decompositions=_AS_EAGER) as result:

@@ -14,7 +14,7 @@ from agent.distill.eager.order_probe import EPSILON, EagerSums, ProbedOrders, di
 from agent.distill.eager.sum_order import SumOrder, order_of
 from agent.distill.rounding import Rounding
 from agent.distill.static import Distill
-from agent.distill.task_plan import kinds
+from agent.distill.task_plan import float_dtypes
 from tests.agent.distill.test_ordered import KNOWN
 from tests.agent.support import ANY, sample, tensor, variant
 
@@ -114,7 +114,7 @@ def _mean_of_squares(x):
 
 def test_what_the_probe_denies_is_left_to_eager(tmp_path):
     one = sample(variant(_mean_of_squares, tensor(64, 256)))
-    levels = dict.fromkeys(kinds(one.variants).values(), Rounding.EXACT)
+    levels = dict.fromkeys(float_dtypes(one.variants).values(), Rounding.EXACT)
     said = []
     assumed_task = Distill().task(one, ANY, levels)
     probed_task = Distill().task(one, ANY, levels, ProbedOrders("cpu", said.append))
@@ -127,7 +127,7 @@ def test_orders_that_are_not_needed_are_not_probed(monkeypatch):
     monkeypatch.setattr(order_probe, "differing_share", None)
     one = sample(variant(_mean_of_squares, tensor(64, 256)))
     for level in (Rounding.ANY, Rounding.SUMS):
-        Distill().task(one, ANY, dict.fromkeys(kinds(one.variants).values(), level), ProbedOrders("cpu", print))
+        Distill().task(one, ANY, dict.fromkeys(float_dtypes(one.variants).values(), level), ProbedOrders("cpu", print))
 
 
 @pytest.mark.gpu

@@ -12,7 +12,7 @@ from agent.distill.eager.emulated_sums import added, fused, moments, rows_of, sq
 from agent.distill.eager.sum_order import SumOrder, sum_order
 from agent.distill.rounding import Rounding
 from agent.distill.static import Distill
-from agent.distill.task_plan import kinds
+from agent.distill.task_plan import float_dtypes
 from passbench.policy.check import check_dir
 from tests.agent.support import ANY, in_dtype, sample, tensor, variant
 
@@ -67,7 +67,7 @@ def _pass(function, inputs, directory, rounding=Rounding.EXACT):
     """The variant, and its pass's source, in which everything is rounded as `rounding` says."""
     one = variant(function, *inputs)
     made = sample(one)
-    task = Distill().task(made, ANY, dict.fromkeys(kinds(made.variants).values(), rounding))
+    task = Distill().task(made, ANY, dict.fromkeys(float_dtypes(made.variants).values(), rounding))
     submission = task.write(task.gains(), Distill().style, directory)
     assert submission.compiler == "pass", submission.reason
     assert check_dir(directory) == []
@@ -183,7 +183,7 @@ def _softmax(x):
 
 def test_what_adds_in_an_unknown_order_is_left_to_eager(tmp_path):
     one = sample(variant(_softmax, tensor(64, 32)))
-    task = Distill().task(one, ANY, dict.fromkeys(kinds(one.variants).values(), Rounding.EXACT))
+    task = Distill().task(one, ANY, dict.fromkeys(float_dtypes(one.variants).values(), Rounding.EXACT))
     assert not any("softmax" in pattern for pattern in task.gains())
     assert "left to eager" in " ".join(task.causes)
 
@@ -201,7 +201,7 @@ def test_what_follows_is_fused_without_it(rounding):
     image, channels = tensor(2, 8, 14, 14), tensor(8)
     one = sample(variant(_normalised_backward, image, image, channels, channels, channels, tensor(0)))
     whole = Distill().task(one, ANY)
-    task = Distill().task(one, ANY, dict.fromkeys(kinds(one.variants).values(), rounding))
+    task = Distill().task(one, ANY, dict.fromkeys(float_dtypes(one.variants).values(), rounding))
     assert "native_batch_norm_backward" in " ".join(whole.gains())
     (pattern,) = task.gains()
     assert "relu" in pattern

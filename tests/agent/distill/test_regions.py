@@ -3,16 +3,16 @@
 import torch
 import torch.nn.functional as F
 
-from agent.distill.eager.op_effects import facts
-from agent.distill.regions import regions
+from agent.distill.eager.op_effects import find_effects
+from agent.distill.regions import find_regions
 from tests.agent.support import tensor, variant
 
 
 def _regions(function, *inputs, excluded=()):
     one = variant(function, *inputs)
-    known = facts(one.graph, one.inputs)
+    known = find_effects(one.graph, one.inputs)
     calls = {n for n, name in enumerate(one.graph.op_sequence) if name in excluded}
-    return [[one.graph.op_sequence[op] for op in region.ops] for region in regions(one.graph, known, calls)]
+    return [[one.graph.op_sequence[op] for op in region.ops] for region in find_regions(one.graph, known, calls)]
 
 
 def test_a_library_call_splits_what_depends_on_it():

@@ -15,7 +15,7 @@ from agent.distill.rounding import assumed
 from agent.distill.static import Distill
 from agent.distill.tuned import Tuned, speedup, spread, steps
 from passbench.contract import NAMES_FILE
-from passbench.result import Timing, VariantResult
+from passbench.result import Times, Timing, VariantResult
 from tests.agent.support import ANY, in_dtype, sample, tensor, variant
 
 
@@ -38,7 +38,7 @@ def _one(rows=4):
 def _results(one, factor, status="ok", t_min=-5):
     timing = Timing("e2e", 100.0, 100.0 / factor, 1.0, 1.0, 100, 0, False, factor, factor)
     return [
-        VariantResult(one.sample, "fusible", v.variant_hash, "pass", status, t_min=t_min, timings=(timing,))
+        VariantResult(one.sample, "fusible", v.variant_hash, "pass", status, t_min=t_min, times=Times((timing,)))
         for v in one.variants
     ]
 
