@@ -36,7 +36,7 @@ Progress = Callable[[str], None]
 """Called with a line of text as a benchmark goes on."""
 
 STRICT = -5
-"""The tolerance level from which on errors cost scores; a variant that misses it says where."""
+"""The tolerance level of PyTorch's own tests. A variant that is not right at it says which element differs most."""
 
 
 class Bench:
@@ -52,7 +52,7 @@ class Bench:
         self._scratch = Path(tempfile.mkdtemp(prefix="passbench-"))
         interpret = self.device.type == "cpu"
         self._launcher = Launcher(self._scratch / "zygote", interpret=interpret)
-        # TorchInductor must not see Triton's interpreter; it is a baseline's, and so not always needed.
+        # TorchInductor must not see Triton's interpreter. A launcher starts its process when it is first used.
         self._baseline_launcher = Launcher(self._scratch / "compiler") if interpret else self._launcher
         self._surroundings = Surroundings(self.device)
         self._hardware = self._surroundings.hardware()
@@ -116,12 +116,11 @@ class Bench:
                 worker.close()
 
     def prepare(self, jobs: Sequence[tuple[Sample, str | Path]]) -> None:
-        """Start a worker for each pass and have them compile and call it once for each variant, all at a time; eager's
-        worker calls each variant, too.
+        """Compile several passes at a time, before `run` times them one after another.
 
-        For passes that `run` is asked for next: it times them one after another, and finds them warm. Nothing is timed
-        meanwhile. A pass that `run` will refuse is left out; one that tunes itself is not called, for it would
-        choose by times that the others disturb.
+        Each pass gets a worker, which compiles it and calls it once for each variant. Eager's worker calls each
+        variant, too. Nothing is timed meanwhile. A pass that `run` will refuse is left out. A pass that tunes itself is
+        not called: it would choose by times that the others disturb.
         """
         work = []
         for sample, directory in jobs:
@@ -199,16 +198,16 @@ class Bench:
         return worker
 
     def _room(self, files: PassFiles) -> Path:
-        """The directory of this text: the validated copy in `pass`, the worker's `box` beside it."""
+        """The directory for passes of this text: `pass` has the validated copy, `box` is the worker's to write to."""
         room = self._scratch / f"pass-{_digest(files.files)[:16]}"
         if not room.exists():
             write_pass_dir(files.files, room / "pass")
             if self.device.type == "cuda":
-                shutil.copytree(self._compiled(), room / "box" / "triton")
+                shutil.copytree(self._triton_cache(), room / "box" / "triton")
         return room
 
-    def _compiled(self) -> Path:
-        """A cache of what Triton builds once for all kernels; made by a worker that sees no pass."""
+    def _triton_cache(self) -> Path:
+        """A cache directory with what Triton builds once for all kernels. A worker that sees no pass fills it."""
         box = self._scratch / "warm" / "box"
         if not box.exists():
             worker = WorkerHandle(self.device, self.settings, self._launcher, box)
@@ -248,11 +247,11 @@ class Bench:
             workers = TrialWorkers(self._eager, worker, self._double)
             outcome = run_trial(variant, candidate, workers, self.settings, seed, report)
             agreement = outcome.comparison
-            missing, after = self._missing(), self._surroundings.look()
+            missing, after = self._missing_layers(), self._surroundings.look()
             report(outcome.status)
             yield replace(
                 self._result(sample, variant, compiler, outcome.status),
-                reason=outcome.reason or _doubt(agreement),
+                reason=outcome.reason or _worst_element(agreement),
                 error_code=outcome.error_code,
                 t_min=agreement.t_min if agreement else None,
                 max_abs_error=agreement.max_abs_error if agreement else None,
@@ -274,7 +273,7 @@ class Bench:
         namespaces = [] if "namespaces" in missing else ["namespaces"]
         return tuple(x for x in (*static, *namespaces, *seen) if x not in self.settings.off)
 
-    def _missing(self) -> dict[str, str]:
+    def _missing_layers(self) -> dict[str, str]:
         """Layers that cannot work on this machine, and why."""
         reasons = {"namespaces": self._launcher.why_not_isolated()}
         if self.device.type == "cpu":
@@ -314,7 +313,10 @@ class Bench:
         return WorkerHandle(self.device, self.settings, launcher, self._box(name))
 
     def _box(self, name: str) -> Path:
-        """Where a worker of ours writes. Baselines share what TorchInductor has compiled, but for what it has tuned."""
+        """The directory that a worker of ours writes to.
+
+        Baselines share one, and in it what TorchInductor has compiled. The one that tunes has its own.
+        """
         shared = name in NAMES and name not in ("eager", "inductor-max-autotune")
         return self._scratch / ("inductor" if shared else name) / "box"
 
@@ -339,8 +341,8 @@ def _commit() -> str | None:
     return commit and commit + ("+" if changed else "")
 
 
-def _doubt(agreement: Comparison | None) -> str:
-    """Which element keeps a variant that ran from being right at `STRICT`; nothing for one that is."""
+def _worst_element(agreement: Comparison | None) -> str:
+    """The element that differs most in a variant that is not right at `STRICT`, as text; empty for one that is."""
     if agreement is None or agreement.worst is None or agreement.t_min is None or agreement.t_min <= STRICT:
         return ""
     return f"not right below t = {agreement.t_min}: {agreement.worst}"

@@ -25,13 +25,13 @@ class Settings:
     calls: int | None = None  # timed calls of each side by each clock, at least
     warmup: int | None = None  # untimed calls of each side before
     batch: int | None = None  # calls in one exchange between parent and child, at most
-    batch_us: float = 4000.0  # and no more than take so long, but for two
-    pairs: int | None = None  # exchanges of each side by each clock; a few less where the times agree very well,
-    repeats: int | None = None  # and more where they are noisy, up to so many times as many on top
+    batch_us: float = 4000.0  # microseconds that the calls of one exchange may take; two calls are made in any case
+    pairs: int | None = None  # exchanges of each side by each clock; fewer if the times agree very well
+    repeats: int | None = None  # if the times are noisy, up to so many times as many exchanges on top
     draws: int | None = None  # distributions of inputs on which correctness is decided before anything is timed
-    draw_calls: int | None = None  # input sets of each of them but the first, where calls are small
-    noise: float = 0.2  # times are noisy above this IQR/median,
-    precision: float = 0.025  # or where the speedup's 95% interval is wider than this to each side
+    draw_calls: int | None = None  # calls on each distribution but the first, at most; large inputs allow fewer
+    noise: float = 0.2  # IQR/median above which times are noisy
+    precision: float = 0.025  # half the width of the speedup's 95% interval, relative, at which timing may stop
     flush_l2: bool = False  # empty the L2 cache before every timed call
     seed: int | None = None  # of inputs and order; None draws one that no pass can know
     protocol: str = "passnet"
@@ -40,16 +40,16 @@ class Settings:
     load_timeout: float = 60.0  # rebuilding the graph, importing and applying the pass
     first_call_timeout: float = 300.0  # the first call, which compiles
     call_timeout: float = 60.0  # every later exchange
-    timing_budget: float | None = None  # fewer calls are timed where they would take longer than this
+    timing_budget: float | None = None  # fewer calls are timed if all would take longer than this
     shared_bytes: int | None = None  # shared memory that one call's inputs and outputs may take
-    batch_bytes: int = 2 << 30  # and those of an exchange of several calls
+    batch_bytes: int = 2 << 30  # shared memory that the inputs and outputs of an exchange of several calls may take
     child_memory_bytes: int | None = None  # address space of a child; none on CUDA, which reserves far more
-    host_memory_bytes: int | None = None  # that a child and all that it starts may fill; half of the machine's
-    processes: int = 1000  # that a child may have started at any time
-    disk_bytes: int = 16 << 30  # that a child's files may take
-    device_memory_share: float = 0.4  # of a GPU's memory that a child's torch may take
+    host_memory_bytes: int | None = None  # memory of a child and all that it starts; default: half of the machine's
+    processes: int = 1000  # processes that a child may have running
+    disk_bytes: int = 16 << 30  # what a child's files may take
+    device_memory_share: float = 0.4  # share of a GPU's memory that a child's torch may take
     threads: int = 1  # CPU threads of torch in a child
-    off: frozenset[str] = frozenset()  # of REMOVABLE_LAYERS; for tests of the layers alone
+    off: frozenset[str] = frozenset()  # REMOVABLE_LAYERS that are not applied; only tests of the layers set it
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:

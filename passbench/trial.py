@@ -20,7 +20,7 @@ from storage.graph.as_json import to_json
 from storage.records import Variant
 
 _FIRST_OBSERVED = 16
-"""Calls of the exchange that is observed before the timing, which tells how many a timed one has."""
+"""Calls of the exchange that is observed before the timing. Only the timing tells how many calls an exchange has."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,10 @@ class TrialCandidate:
 
 @dataclass(frozen=True)
 class TrialWorkers:
-    """The workers of a trial. `double` runs the reference in double precision, None to do without. It is not eager's
-    worker, which does nothing that the candidate's does not."""
+    """The workers of a trial. `double` runs the reference in double precision; None: no reference.
+
+    Eager's worker does not run the reference, since it does nothing that the candidate's worker does not do.
+    """
 
     eager: WorkerHandle
     candidate: WorkerHandle
@@ -127,10 +129,11 @@ def _measure(
 
 
 def _blamed(failure: VariantFailure, pair: WorkerPair, candidate: TrialCandidate, *, alone: bool) -> VariantFailure:
-    """Eager's failure, or the pass's where that has brought it about.
+    """The failure, as the pass's own if the pass has made eager fail.
 
-    A pass can fill the GPU or the machine, or bring the GPU to a halt. It is ended. It is to blame if it held more of
-    the GPU than it may, or, for a failure of eager's worker (`alone`), if a new one now runs the graph.
+    A pass can fill the GPU or the machine, or bring the GPU to a halt. So its worker is ended first. The pass is to
+    blame if it held more GPU memory than it may. `alone` says that eager's worker failed: then the pass is to blame,
+    too, if a new worker of eager now runs the graph.
     """
     if not failure.eager or candidate.files is None:
         return failure
@@ -149,7 +152,7 @@ def _blamed(failure: VariantFailure, pair: WorkerPair, candidate: TrialCandidate
 
 
 def _fail(outcome: TrialOutcome, workers: TrialWorkers, correctness: Correctness, failure: VariantFailure) -> None:
-    """Note the verdict, and replace the worker that it is about: a failure on the GPU outlasts the call."""
+    """Note the verdict, and end the worker that failed, since a failure on the GPU outlasts the call."""
     outcome.status, outcome.reason, outcome.error_code = failure.status, failure.reason, failure.error_code
     correctness.withdraw()
     if failure.status != "no_match":

@@ -16,7 +16,7 @@ from passbench.workers.worker_process import WorkerDied, WorkerTimeout
 def errors(pair: WorkerPair, double: WorkerHandle, graph: str) -> Errors | None:
     """Relative errors in the Euclidean norm on one draw, the largest over the outputs.
 
-    `double` is a worker of neither side; it runs `graph`, the variant's as JSON. None where there are no floating
+    `double` is a third worker; it runs `graph`, the variant's graph as JSON. None where there are no floating
     outputs, one call does not fit into the shared memory, or the graph does not run in double precision.
     """
     outputs = tuple(m._replace(dtype=wide(m.dtype)) for m in pair.outputs)

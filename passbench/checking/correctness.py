@@ -12,8 +12,8 @@ from passbench.ipc.messages import RunCalls
 from passbench.result import VariantFailure
 from passbench.workers.worker_pair import WorkerPair
 
-_DRAWN_BYTES = 64 << 20  # of one draw's inputs and outputs, where that is more than one call
-_COMPARED_ELEMENTS = 1 << 25  # at a time: in double precision they take a few GiB
+_DRAWN_BYTES = 64 << 20  # inputs and outputs of a draw with several calls
+_COMPARED_ELEMENTS = 1 << 25  # compared at a time: in double precision they take a few GiB
 
 
 class Correctness:
@@ -58,16 +58,16 @@ class Correctness:
         self._drawn = True
 
     def _calls_a_draw(self) -> int:
-        """More than one where calls are small: what is cheap is checked more often."""
+        """Calls of a draw: as many as `_DRAWN_BYTES` and `Settings.draw_calls` allow; more if calls are small."""
         pair = self._pair
         call_bytes = max(1, batch_layout.call_bytes(pair.variant.inputs, pair.outputs))
         return max(1, min(pair.settings.draw_calls, pair.most_calls(), _DRAWN_BYTES // call_bytes))
 
     def check_inputs(self, layout: BatchLayout, written: frozenset[int] = frozenset()) -> None:
-        """Refuse a candidate that has written to inputs of a batch that eager leaves as they are, or beside them, or
-        that has left inputs as they are that eager has `written` to.
+        """Refuse a candidate that writes to other inputs than eager does. Call it before outputs are collected.
 
-        For the time between the batch and its collection. Raises VariantFailure.
+        `written` are the inputs that eager has written to in this batch: the candidate must write to them. It must not
+        write to any other input, nor beside one. Raises VariantFailure.
         """
         pair = self._pair
         if not pair.layers.has("inputs_unchanged"):
@@ -82,8 +82,11 @@ class Correctness:
         return ", ".join(self._pair.variant.inputs[i].name for i in sorted(inputs))
 
     def compare(self, layout: BatchLayout) -> None:
-        """Take the results of every call of a batch, which both workers have run, into the agreement: outputs, and
-        inputs that eager writes to. Timed calls count as drawn ones do. Raises VariantFailure as `check_draws`."""
+        """Compare the candidate's results with eager's in every call of a batch that both workers have run.
+
+        Results are the outputs, and the inputs that eager writes to. Calls of draws and timed calls count alike. Raises
+        VariantFailure as `check_draws`.
+        """
         self._compared = True
         comparison = self._comparison
         theirs, ours = self._pair.candidate.memory, self._pair.eager.memory
@@ -91,7 +94,7 @@ class Correctness:
             rows = max(1, _COMPARED_ELEMENTS // max(1, actual[0].numel()))
             parts = list(zip(actual.split(rows), expected.split(rows), strict=True))
             if self._drawn and all(surely_close(a, b, comparison.t_min) for a, b in parts):
-                continue  # found out at a fraction of the cost; t_min stays what it is
+                continue  # they agree at t_min, so it stays what it is
             if position >= 0:
                 block = layout.batch.outputs[position]
                 if bool((batch_layout.poisoned(theirs, block) & ~batch_layout.poisoned(ours, block)).any()):
@@ -104,8 +107,11 @@ class Correctness:
             raise VariantFailure("wrong", f"differs from eager at every level: {comparison.worst}")
 
     def _differing(self, layout: BatchLayout) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
-        """Results whose bits differ: their number, and the candidate's and eager's values of all calls. Input n has
-        the number -1 - n."""
+        """Results whose bits differ: the number of the output, and its values of all calls, the candidate's and
+        eager's.
+
+        An input n that eager writes to has the number -1 - n.
+        """
         batch, memories = layout.batch, (self._pair.candidate.memory, self._pair.eager.memory)
         for position, block in enumerate(batch.outputs):
             if block is not None and not batch_layout.same(*memories, block):

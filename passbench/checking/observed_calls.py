@@ -12,12 +12,12 @@ _CALLS = 6
 
 
 def observe(pair: WorkerPair, files: PassFiles, size: int) -> tuple[str, ...] | None:
-    """Refuse a pass that does something else than its sources say, or not the same in every call. Returns the operators
-    of the library that computed inside its replacements; None where the layer is off.
+    """Refuse a pass that does something else than its sources say, or not the same in every call.
 
-    The exchange has about `size` calls, as a timed one has, and a few of them at a random place in it are observed. The
-    trial asks for this before the timing and at random moments in it. `files` are the pass's validated sources. Raises
-    VariantFailure with status "rejected".
+    Makes an exchange of about `size` calls, as a timed one has. A few calls at a random place in it are observed. The
+    trial asks for this before the timing and at random moments in it. `files` are the pass's validated sources. Returns
+    the operators of the library that computed inside the replacements; None if the layer is off. Raises VariantFailure
+    with status "rejected".
     """
     if not pair.layers.has("evidence"):
         return None

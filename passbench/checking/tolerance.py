@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 LEVELS = range(-10, 2)
-"""Levels at which agreement is decided; beyond 1 correctness stays what it is at 1."""
+"""Levels at which agreement is decided. Scores have higher levels, at which a variant is correct if it is at 1."""
 
 _K = {
     torch.float16: 3 / 5,
@@ -48,13 +48,15 @@ def close(actual: torch.Tensor, expected: torch.Tensor, t: int) -> bool:
 
 
 _SAFE = 1 - 1e-5
-"""Of a tolerance: what single precision finds within it is within it in double precision. Its own errors are a few
-parts in 10^7 of |a - b| and of |b|."""
+"""The part of a tolerance that `surely_close` uses up. Single precision errs by a few parts in 10^7 of |a - b| and of
+|b|, so what it finds within this part is within the tolerance in double precision."""
 
 
 def surely_close(actual: torch.Tensor, expected: torch.Tensor, t: int) -> bool:
-    """Whether a look in single precision, at a fraction of the cost of `close`, is enough to say that it holds. False
-    says nothing; it is what NaN, infinities and dtypes that must be equal get."""
+    """True only if `close` is true; told in single precision, at a fraction of the cost.
+
+    False says nothing. NaN, infinities and dtypes that must be equal always get False.
+    """
     allowed = tolerance(t, expected.dtype)
     if allowed is None or expected.dtype not in _SINGLE:
         return False

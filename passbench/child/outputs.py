@@ -72,7 +72,7 @@ def _alias(value: torch.Tensor, inputs: Sequence) -> int:
 
 
 def check(outputs: Sequence, inputs: Sequence, expected: tuple[OutputMeta, ...], *, strict: bool) -> None:
-    """Outputs are what eager's are; raises BadOutput. Not `strict`: as many, and nothing more."""
+    """Raises BadOutput unless number, types, dtypes and shapes are eager's. Not `strict`: the number alone."""
     if len(outputs) != len(expected):
         raise BadOutput(f"{len(outputs)} outputs, where eager has {len(expected)}")
     if strict:
@@ -81,11 +81,10 @@ def check(outputs: Sequence, inputs: Sequence, expected: tuple[OutputMeta, ...],
 
 
 def check_memory(outputs: Sequence, expected: tuple[OutputMeta, ...], device: torch.device) -> None:
-    """Outputs that `check` has let through lie in memory as eager's do; raises BadOutput. For code of a pass: baselines
-    may choose strides.
+    """Raises BadOutput unless the outputs of a pass lie in memory as eager's do. `check` must have let them through.
 
-    Each is on eager's device, has eager's strides or is contiguous, and no two share memory unless eager's two do.
-    Two that lie side by side in one allocation share none.
+    Each is on eager's device, and has eager's strides or is contiguous. No two share memory unless eager's two do. Two
+    that lie side by side in one allocation share none. Baselines are not asked: they may choose strides.
     """
     spans: list[tuple[int, int, int]] = []
     for number, (output, meta) in enumerate(zip(outputs, expected, strict=True)):
@@ -136,8 +135,10 @@ class KeptOutputs:
         self._random = random.SystemRandom()
 
     def keep_one(self, calls: Sequence[tuple[Sequence, Sequence]]) -> None:
-        """Hold what one of `calls`, pairs of outputs and inputs, has returned in memory that is not its inputs'. Which
-        one, and which of those held so far makes way, is left to chance."""
+        """Hold the outputs of one of `calls`, pairs of outputs and inputs. Chance decides which, and which is let go.
+
+        Outputs that are views of inputs are not held.
+        """
         outputs, inputs = self._random.choice(calls)
         tensors = [x for x in _tensors(outputs) if _alias(x, inputs) < 0]
         if not tensors or sum(x.numel() * x.element_size() for x in tensors) > self._MOST_BYTES:
@@ -151,8 +152,10 @@ class KeptOutputs:
         self._held = []
 
     def check(self, calls: Sequence[tuple[Sequence, Sequence]]) -> None:
-        """No two of `calls`, pairs of outputs and inputs, nor any of them and a held one, share an allocation, and what
-        is held has kept its values; raises BadOutput."""
+        """Raises BadOutput if two calls have returned the same allocation, or a held output has changed.
+
+        `calls` are pairs of outputs and inputs. They are compared with each other and with the held ones.
+        """
         owners = {x.untyped_storage().data_ptr(): "an earlier" for held, _ in self._held for x in held}
         for number, (outputs, inputs) in enumerate(calls):
             own: dict[int, str] = {}
@@ -171,8 +174,10 @@ class KeptOutputs:
 
 
 def check_allocated(calls: Sequence[tuple[Sequence, Sequence]], grown: int) -> None:
-    """Outputs that are still held were allocated while their calls ran; raises BadOutput. `calls` are pairs of outputs
-    and inputs, `grown` the bytes that torch has given out since before the first."""
+    """Raises BadOutput unless the outputs of `calls` were allocated while the calls ran.
+
+    `calls` are pairs of outputs and inputs. `grown`: the bytes that torch has given out since before the first call.
+    """
     storages = {
         x.untyped_storage().data_ptr(): x.untyped_storage().nbytes()
         for outputs, inputs in calls
@@ -184,8 +189,7 @@ def check_allocated(calls: Sequence[tuple[Sequence, Sequence]], grown: int) -> N
 
 
 def check_pinned() -> None:
-    """This process holds little memory of the host for copies to the GPU, which its supervisor does not see; raises
-    BadOutput."""
+    """Raises BadOutput if this process holds much pinned memory of the host, which its supervisor does not see."""
     pinned = torch.cuda.host_memory_stats().get("allocated_bytes.current", 0)
     if pinned > _MOST_PINNED:
         raise BadOutput(f"holds {pinned / 2**30:.1f} GiB of pinned memory; {_MOST_PINNED >> 30} are allowed")

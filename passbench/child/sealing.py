@@ -1,9 +1,9 @@
 """Sealed calls of a timed exchange: nobody can compute them before their turn, or after it.
 
-The inputs of a sealed call arrive when the call before has ended, and its outputs are taken as soon as it ends itself.
-Which calls are sealed is drawn for every exchange, and no code of a pass runs between the two copies but that call: a
-pass that computes several calls' outputs at once, earlier or later, gives wrong outputs for them. Both copies are
-outside the time of a call, in eager's worker too.
+The inputs of a sealed call are copied in when the call before it has ended. Its outputs are copied out as soon as it
+ends. Between the two copies no code of a pass runs but that call. So a pass that computes the outputs of several calls
+at once, earlier or later, gives wrong outputs for sealed calls. Which calls are sealed is random in every exchange.
+Both copies are outside the time of a call, in eager's worker too.
 """
 
 from collections.abc import Sequence

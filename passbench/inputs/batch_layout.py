@@ -1,8 +1,8 @@
 """Where the inputs and outputs of a batch of calls lie in the shared memory, and what is written there.
 
-A call must find its own inputs and nothing else. The places of an input lie at irregular distances, in an order that is
-drawn, and between them and beside them lie values that belong to no call: whoever reads past a tensor finds something
-that looks like the next one, and most of the time is not.
+A call must find its own inputs and nothing else. The places of an input lie at irregular distances and in random order.
+Between them and beside them lie values that belong to no call. So a pass that reads past a tensor finds what looks like
+the inputs of another call, and mostly is not.
 """
 
 import random
@@ -17,7 +17,7 @@ from passbench.ipc.shared_memory import ALIGNMENT, contiguous_stride, extent
 from storage.records import Input, dtype_of
 
 _SHIFTS = 64
-"""Every batch starts at one of so many places, so that addresses move."""
+"""Every batch starts at one of so many addresses, so that addresses cannot be foreseen."""
 
 _MOST_GAP = 4
 """Units of `ALIGNMENT` between two places of an input, at most."""
@@ -51,9 +51,9 @@ def lay_out(
     sealed: int = 0,
     spare: bool = True,
 ) -> BatchLayout:
-    """Places for `calls` calls that `rng` chooses, `sealed` of which are sealed, at random too.
+    """The layout of a batch of `calls` calls. `rng` chooses the places, and which `sealed` of the calls are sealed.
 
-    `spare`: there is room for as many places again as there are sealed calls, in which their inputs wait.
+    `spare`: each sealed call gets a second place, in which its inputs wait.
     """
     waiting = sealed if spare else 0
     places = calls + waiting

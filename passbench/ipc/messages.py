@@ -94,14 +94,14 @@ class Block(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """So many calls: where their inputs lie (or the integer that is the input), and where their outputs go.
+    """Where the inputs of `calls` calls lie, and where their outputs go. An input may be an integer instead of a block.
 
-    The n-th call has its inputs at the `order[n]`-th place of every block, and puts its outputs at the n-th. `order` is
-    drawn, so that no call can tell where another's inputs lie. Other places hold values that belong to no call.
+    Call n finds its inputs at place `order[n]` of every block, and puts its outputs at place n. `order` is random, so
+    no call can tell where another's inputs lie. Other places hold values that belong to no call.
 
-    A timed exchange seals the calls in `sealed`: the inputs of `sealed[k]` lie at the `late[k]`-th place until the
-    call before has ended, and its outputs are copied out as soon as it ends. Without places for that, `late` is empty
-    and the inputs are there from the start.
+    A timed exchange seals the calls in `sealed`. The inputs of call `sealed[k]` wait at place `late[k]` until the call
+    before it has ended. Its outputs are copied out as soon as it ends. If `late` is empty, inputs of sealed calls are
+    in place from the start.
     """
 
     calls: int
@@ -114,7 +114,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Open:
-    """Map the shared memory; `handle` is what `shared.SharedMemory.handle` gave."""
+    """Map the shared memory; `handle` is that of the parent's `shared_memory.SharedMemory`."""
 
     handle: tuple
 

@@ -128,7 +128,7 @@ class DeviceClock:
             pairs.empty_us.append(self._replay(self._pair.eager, layout, empty=True))
             if done >= plan.few:
                 timing = summarise("device", pairs, settings.noise, plan.repeats(done))
-                if plan.will_do(timing, done, min(settings.precision, _PRECISION)):
+                if plan.may_stop(timing, done, min(settings.precision, _PRECISION)):
                     break
         return timing
 

@@ -27,8 +27,8 @@ class Exchange:
 
     @property
     def overhead_us(self) -> float:
-        """What the exchange took beside its calls at the pace of those after the first: messages, the switch of the GPU
-        to this process, a first call with cold caches. To be believed of a side that has no interest in the time."""
+        """What the exchange took beside its calls: messages, the GPU's switch to this process, a first call with cold
+        caches. It counts on the child's clock, so only eager's worker can be believed."""
         return self.total_us - self.calls * self.host_us
 
     def per_call_us(self, overhead_us: float) -> float:
@@ -54,15 +54,17 @@ class Pairs:
 
     @property
     def overhead_us(self) -> float:
-        """What an exchange takes beside its calls: the median of eager's worker, for a candidate could call anything
-        overhead. The same is taken off both sides."""
+        """What an exchange takes beside its calls: the median of eager's worker. The same is taken off both sides.
+
+        A candidate's worker is not asked: it could call anything overhead.
+        """
         overhead = max(float(np.median(self.empty_us or [x.overhead_us for x in self.eager])), 0.0)
         return min(overhead, _LARGEST_OVERHEAD * min(x.total_us for x in (*self.eager, *self.candidate)))
 
     def per_call(self, trusted: bool = False) -> tuple[list[float], list[float]]:
         """Microseconds a call of every exchange, both sides, less the overhead.
 
-        `trusted`: believe the candidate's own clock, to show what that would let through.
+        `trusted`: believe the candidate's own clock. Only tests do, to show what that would let through.
         """
         overhead = self.overhead_us
         eager, candidate = ([x.per_call_us(overhead) for x in side] for side in (self.eager, self.candidate))
@@ -97,32 +99,36 @@ def summarise(clock: str, pairs: Pairs, noise: float, repeats: int = 0, trusted:
 
 
 def settled(timing: Timing, precision: float) -> bool:
-    """Whether more exchanges would add little: not noisy, and the speedup known to within `precision`."""
+    """Whether more exchanges would add little: times are not noisy, and the speedup is known to within `precision`."""
     wide = (timing.speedup_high - timing.speedup_low) / 2 / timing.speedup
     return not timing.noisy and wide <= precision
 
 
 class Plan(NamedTuple):
-    """How many pairs of exchanges to time: `wanted`; no fewer than `few`, where those agree very well; no more than
-    `most`, where they are noisy."""
+    """How many pairs of exchanges to time: `wanted`, at least `few` if times agree well, at most `most` if noisy."""
 
     few: int
     wanted: int
     most: int
 
     def repeats(self, done: int) -> int:
-        """How often as many as were wanted have been begun on top."""
+        """How many times `wanted` pairs have been begun on top of the first `wanted`."""
         return max(0, math.ceil(done / self.wanted) - 1)
 
-    def will_do(self, timing: Timing, done: int, precision: float) -> bool:
-        """Whether to stop after `done` pairs: the speedup is known to within `precision`, and twice as well before all
-        that are wanted are there. To look after every pair costs little: what ends it is the width of an interval, not
-        where it lies."""
+    def may_stop(self, timing: Timing, done: int, precision: float) -> bool:
+        """Whether to stop after `done` pairs: the speedup is known to within `precision`.
+
+        Before `wanted` pairs are done, it must be known twice as well. Asking after every pair biases the speedup
+        little: the width of its interval ends the timing, not its value.
+        """
         return settled(timing, precision * (_TIGHT if done < self.wanted else 1))
 
 
 def planned(least: int, enough: int, affordable: int, repeats: int) -> Plan:
-    """A plan for at least `least` pairs, and `enough` for the calls that are asked for; `affordable` in the time that
-    there is; `repeats` times as many on top."""
+    """The plan for at least `least` pairs.
+
+    `enough` pairs have the calls that are asked for. No more than `affordable` fit into the time. If times are noisy,
+    `repeats` times as many are timed on top.
+    """
     wanted = min(max(least, enough), affordable)
     return Plan(min(max(_FEW, enough), wanted), wanted, max(wanted, min((repeats + 1) * wanted, affordable)))

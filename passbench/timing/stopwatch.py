@@ -23,9 +23,9 @@ _OBSERVED = 2  # exchanges at random moments of the timing, beside the one befor
 class Stopwatch:
     """Times one variant, whose outputs have been found correct. For one use.
 
-    `check_inputs` checks the inputs of a timed batch before its outputs are collected, `compare` the outputs. `observe`
-    looks at an exchange of about so many calls that is not timed; it is called at random moments of the e2e timing. All
-    raise VariantFailure.
+    `check_inputs` checks the inputs of a timed batch before its outputs are collected. `compare` compares its outputs
+    with eager's. `observe` makes an exchange of about so many calls that is observed instead of timed; it is called at
+    random moments of the e2e timing. All raise VariantFailure.
     """
 
     def __init__(
@@ -94,8 +94,11 @@ class Stopwatch:
             raise VariantFailure("rejected", reason)
 
     def _warm_up(self) -> tuple[int, float]:
-        """Calls in an exchange, and seconds that a call of both sides takes. The last exchange here is of full size:
-        caches of memory are as warm then as they will be."""
+        """Time exchanges that do not count. Returns the calls in an exchange, and the seconds that a call of both sides
+        takes.
+
+        The last exchange is of full size, so that memory caches are as warm as they will be in the timing.
+        """
         pairs, most = Pairs(), self._pair.most_calls()
         self._time_pair(pairs, max(2, min(_FIRST_BATCH, most)))
         eager, candidate = (exchanges[-1] for exchanges in (pairs.eager, pairs.candidate))
@@ -119,15 +122,17 @@ class Stopwatch:
                 self._observe(size)
             if done >= plan.few:
                 timing = summarise("e2e", pairs, settings.noise, plan.repeats(done), trusted)
-                if plan.will_do(timing, done, settings.precision):
+                if plan.may_stop(timing, done, settings.precision):
                     break
         for _ in (moment for moment in moments if moment >= done):
             self._observe(size)
         return timing
 
     def _time_pair(self, pairs: Pairs, size: int) -> None:
-        """One exchange of about `size` calls of each worker on the same fresh inputs, in random order. Inputs and
-        outputs are checked afterwards."""
+        """One exchange of about `size` calls of each worker on the same fresh inputs, in random order.
+
+        Afterwards the inputs are checked, and the outputs of every call are compared with eager's.
+        """
         pair, settings = self._pair, self._settings
         calls = pair.about(size)
         layout = pair.draw(calls, pair.outputs, Distribution.VARIED, sealed=_SEALED)

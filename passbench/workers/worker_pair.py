@@ -159,9 +159,9 @@ class WorkerPair:
         self._cache_filler.zero_()
 
     def spoil_inputs(self, worker: WorkerHandle, layout: BatchLayout) -> None:
-        """Overwrite the inputs before outputs are collected: work that was put off until then computes from NaN.
+        """Overwrite the inputs before outputs are collected, so that work which a pass has put off computes from NaN.
 
-        Inputs that eager's outputs share memory with, or that eager writes to, are left: they are results.
+        Inputs that eager writes to, or that share memory with eager's outputs, are results and are left.
         """
         results = {meta.aliases for meta in self.outputs} | self.written
         blocks = tuple(x for n, x in enumerate(layout.batch.inputs) if n not in results)
@@ -179,7 +179,7 @@ class WorkerPair:
         return int(self.settings.device_memory_share * total) + _BESIDE_TORCH
 
     def end_candidate(self) -> int:
-        """End the candidate's worker; bytes of GPU memory that are free since then."""
+        """End the candidate's worker. Returns how many bytes of GPU memory that freed."""
         if self.device.type != "cuda":
             self.candidate.stop()
             return 0
@@ -190,7 +190,7 @@ class WorkerPair:
         return after - before
 
     def _check_device_memory(self, taken: int) -> None:
-        """Refuse a candidate that holds more GPU memory than it may, past torch, whose share is enforced by itself."""
+        """Refuse a candidate that holds more GPU memory than it may, what it takes past torch included."""
         self.candidate.device_bytes += taken
         if self.candidate.device_bytes > self.most_device_bytes():
             gib, most = (x / 2**30 for x in (self.candidate.device_bytes, self.most_device_bytes()))

@@ -100,7 +100,7 @@ def timed(noise: float, rng: random.Random, plan: Plan) -> tuple[int, float]:
     times = [[scale * rng.gauss(1, noise) for _ in range(plan.most)] for scale in (30.0, 20.0)]
     for done in range(plan.few, plan.most + 1):
         timing = summarise("e2e", pairs(*(side[:done] for side in times)), 0.2, plan.repeats(done))
-        if plan.will_do(timing, done, 0.02):
+        if plan.may_stop(timing, done, 0.02):
             break
     return done, timing.speedup
 
