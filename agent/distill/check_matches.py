@@ -16,17 +16,17 @@ from storage.graph.record import Graph
 
 
 class Site(NamedTuple):
-    """A place in a graph that a module is written for, and the numbers of the values that its replacement gets."""
+    """A place in a graph where `module` should match. `inputs` are the numbers of the values that it should get."""
 
     module: str
     inputs: tuple[int, ...]
 
 
 def mismatches(directory: Path, expected: Sequence[tuple[Graph, Sequence[Site]]]) -> set[str]:
-    """Modules of a pass that match in other places of some graph than they should, or get other values there, as a
-    pattern with two equal halves can.
+    """Modules of a pass that match elsewhere than at their sites, miss a site, or get other values at one.
 
-    `expected` has each graph with its sites. Imports the pass's modules.
+    A pattern with two equal halves, for example, can get their values exchanged. `expected` has each graph with its
+    sites. Imports the pass's modules.
     """
     rules = [_rule(directory, name) for name in json.loads((directory / NAMES_FILE).read_text("utf-8"))]
     names = {rule.replacement: rule.name for rule in rules}
@@ -47,7 +47,7 @@ def mismatches(directory: Path, expected: Sequence[tuple[Graph, Sequence[Site]]]
 
 
 def _is(wanted: tuple[int, ...], got: tuple[int | None, ...]) -> bool:
-    """Whether these are the values; None is what another replacement has put in a value's place."""
+    """Whether the values are those wanted. None stands for a value that another replacement has made: it may be any."""
     return len(wanted) == len(got) and all(b is None or a == b for a, b in zip(wanted, got, strict=True))
 
 
@@ -59,7 +59,7 @@ def _rule(directory: Path, name: str) -> PassRule:
 
 
 def _imported(path: Path) -> ModuleType:
-    """The module under no name of its own: passes of different samples share file names."""
+    """The module at `path`, not registered under a name: passes of different samples share file names."""
     spec = importlib.util.spec_from_file_location("distilled_pass", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

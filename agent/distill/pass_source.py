@@ -19,8 +19,8 @@ from storage.graph.render import render, value_name
 class Style:
     """How a pass is written. Its launches keep within `limits`.
 
-    `general`: sizes that differ between variants are arguments of the kernels, compiled once for all, not
-    constants, compiled for each.
+    `general`: sizes that differ between variants are arguments of the kernels, which are compiled once for all
+    variants. Otherwise they are constants, and a kernel is compiled for each.
     """
 
     limits: LaunchLimits = field(default_factory=LaunchLimits)
@@ -44,7 +44,7 @@ def pattern_source(graph: Graph) -> str:
 
 
 def _in_place_last(lines: list[str]) -> list[str]:
-    """`a += b; t = a` as `t = a; t += b`, so that `a` keeps its meaning for later lines."""
+    """Rewrites `a += b; t = a` as `t = a; t += b`, so that later lines still find the tensor under the name `a`."""
     result = list(lines)
     for number, line in enumerate(lines[:-1]):
         found = re.fullmatch(r"    (\w+) (\S+=) (.*)", line)
@@ -103,7 +103,7 @@ def module_source(cases: Sequence[Case], family: str, style: Style) -> str:
 
 
 class _Kernels:
-    """The kernels of a module: those that differ in literals only become one with further parameters."""
+    """The kernels of a module. Kernels that differ only in literals become one kernel with more parameters."""
 
     def __init__(self, graph: Graph, style: Style) -> None:
         self.graph, self.style = graph, style
@@ -153,7 +153,7 @@ def _constant_name(number: int, before: str, literal: str) -> str:
 
 
 def _wrapper(function: str, graph: Graph, programs: Sequence[Program], kernels: _Kernels) -> list[str]:
-    """The table of plans and the wrapper; programs that differ in more than literals are routes of it."""
+    """The table of plans and the wrapper. Programs that differ only in literals share a route through the wrapper."""
     routes: dict[str, list[tuple[str, str]]] = {}
     for program in programs:
         text = _body(program, kernels)

@@ -49,7 +49,7 @@ def _folded(x: torch.Tensor) -> torch.Tensor:
 
 
 def fused(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
-    """a * b + c, rounded once but for ties that double precision makes."""
+    """a * b + c, rounded once, except where rounding to double precision first makes a tie."""
     return (a.double() * b.double() + c.double()).float()
 
 
@@ -77,7 +77,7 @@ def squares(x: torch.Tensor, fma: MultiplyAdd = fused) -> torch.Tensor:
 
 
 def moments(x: torch.Tensor, fma: MultiplyAdd = fused) -> tuple[torch.Tensor, torch.Tensor]:
-    """(R, N) float32 → the rows' means and sums of squared distances from them, by layer norm's Welford."""
+    """(R, N) float32 → the rows' means and sums of squared distances from them, in the order of layer norm's kernel."""
     parts, present = _dealt(x), _dealt(torch.ones_like(x)) > 0
     mean, distances, count = (torch.zeros_like(parts[:, 0, :, 0]) for _ in range(3))
     for n, i in product(range(parts.shape[1]), range(VECTOR)):

@@ -37,7 +37,7 @@ class TensorLayout:
 
 @dataclass(frozen=True)
 class Addition:
-    """A tensor that eager adds up along its `reduced` dimensions: `op` is sum, mean, layer_norm or rms_norm."""
+    """A tensor that eager adds up along its `reduced` dimensions. `op` is "sum", "mean", "layer_norm" or "rms_norm"."""
 
     op: str
     dtype: torch.dtype
@@ -143,7 +143,7 @@ def _addition(op: str, args: tuple[Any, ...]) -> Addition:
 
 
 class _Observer(fx.Interpreter):
-    """Runs a module op by op and keeps its facts."""
+    """Runs a module op by op and notes the facts of `OpEffects`."""
 
     def run(self, *args: Any) -> Any:
         self.values: list[Any] = []

@@ -20,22 +20,22 @@ from agent.distill.eager.sum_order import SumOrder
 from storage.disk import appearing
 
 RULES = "1"
-"""Part of the name of a kept answer; raised when the probe or the orders change."""
+"""Part of the name under which an answer is kept. Raise it when the probe or the orders change."""
 
 EPSILON = 1e-5
 _COMPARED = 2**22
-"""Elements that are added by emulation in one draw, at most; eager adds all rows, and some are compared."""
+"""Elements that emulation adds in one draw, at most. Eager adds all rows; only so many of them are compared."""
 _SUMS, _DRAWS = 256, (4, 64)
-"""Results that are compared in all, and the fewest and most draws for that."""
+"""How many results are compared in all, and the least and most draws to get so many."""
 _MEMORY = 8
-"""A probe needs about so many times the memory of what is added."""
+"""The memory that a probe needs, in multiples of what is added."""
 
 
 def wide_rows(rows: int, length: int, dtype: torch.dtype, cancelling: bool, generator: torch.Generator) -> torch.Tensor:
     """(`rows`, `length`) numbers over as many powers of two as the dtype takes, whose sums depend on the order.
 
-    In `cancelling` rows each number has its negative somewhere: what is left of their sum is rounding alone, so that a
-    result in a half type shows the order too.
+    In `cancelling` rows each number has its negative somewhere. What is left of their sum is rounding alone, so that a
+    result in a half type shows the order, too.
     """
     device, spread = generator.device, 6 if dtype == torch.float16 else 9
 
@@ -74,7 +74,7 @@ class EagerSums:
 def differing_share(
     addition: Addition, order: SumOrder, device: torch.device, eager: EagerSums | None = None, seed: int = 0
 ) -> float:
-    """The share of results that eager computes otherwise than in this order; 0 if all bits are the same.
+    """The share of results that differ from those of this order; 0 if eager gives the same bits in all.
 
     Draws inputs of the addition's shape, strides and dtype on the device. Raises what torch raises where the device
     lacks memory.
@@ -131,8 +131,11 @@ def tolerated(order: SumOrder) -> float:
 
 @dataclass
 class ProbedOrders:
-    """Says of orders whether they are eager's on one device. Each is probed once; answers are kept in this process and,
-    by device and torch version, in `directory` if there is one. `say` is told what differs."""
+    """Says of orders whether they are eager's on one device.
+
+    Each order is probed once. Answers are kept in this process, and in `directory`, if there is one, by device and
+    torch
+    version. `say` is told what differs."""
 
     device: str
     say: Callable[[str], None]
@@ -140,7 +143,7 @@ class ProbedOrders:
     known: dict[str, bool] = field(default_factory=dict)
 
     def __call__(self, order: SumOrder) -> bool:
-        """Whether eager adds in this order here; not where that cannot be found out."""
+        """Whether eager adds in this order here. False if that cannot be found out."""
         if order.addition is None:
             return False
         key = self._key(order.addition, order)

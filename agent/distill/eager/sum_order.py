@@ -25,26 +25,30 @@ _WARP = 32
 _SUMS = 4
 """Sums that each thread keeps where it does not read vectors."""
 _VECTORIZED = 128
-"""Elements a row from which on threads read vectors along it."""
+"""Threads read vectors along rows of at least so many elements."""
 _SPLIT = 16
-"""Elements a thread and row of threads, from which on these share one row of the input."""
+"""From so many elements a thread on, the rows of threads of a block share one row of the input."""
 _MOST = 256
-"""Elements a thread at most, before several blocks share a row."""
+"""With more elements a thread, several blocks share a row."""
 _NORM_LENGTH = 2**24
-"""Elements a row up to which the vectorised kernels of norms are taken."""
+"""Eager takes the vectorised kernels of norms for rows of up to so many elements."""
 
 Kind = Literal["sum", "moments", "squares"]
 
 
 @dataclass(frozen=True)
 class SumOrder:
-    """`width` × `height` threads add one row of `length` elements. A step takes width · height · sums of them: `sums`
-    neighbours a thread if `vectors`, else elements that are width · height apart.
+    """The order in which one block of threads adds one row of `length` elements.
 
-    In a "sum" each thread adds to `sums` sums of its own, and these one after another at the end; of "moments" (mean
-    and squared distances from it, by Welford) and "squares" it has one, to which the elements are added in turn. Then
-    the threads' are added, the second half to the first, and so on, along the width and then along the height.
-    `addition` is what is added in this order, where that is known.
+    The block has `width` × `height` threads. A step takes width · height · sums elements. Each thread gets `sums` of
+    them: neighbours if `vectors`, else elements that are width · height apart.
+
+    `kind` "sum": each thread keeps `sums` sums and adds these one after another at the end. "moments" (mean and squared
+    distances from it, by Welford) and "squares": each thread keeps one result, and takes its elements in turn. In the
+    end the threads' results are added: the second half to the first until one is left, along the width, then along the
+    height.
+
+    `addition` is what is added in this order; None if that is not known.
     """
 
     length: int
@@ -57,12 +61,12 @@ class SumOrder:
 
     @property
     def step(self) -> int:
-        """Elements that are added to a sum of their own in each step; a power of two."""
+        """Elements of a step, each of which is added to another sum; a power of two."""
         return self.width * self.height * self.sums
 
 
 def order_of(addition: Addition) -> SumOrder | None:
-    """How eager is expected to add; None where nothing is known, or where several blocks share a row."""
+    """The order in which eager is expected to add; None if it is not known, or if several blocks share a row."""
     if addition.op in ("sum", "mean"):
         order = sum_order(addition.shape, addition.stride, addition.reduced, addition.dtype)
         return replace(order, addition=addition) if order is not None else None
@@ -111,7 +115,7 @@ def sum_order(
 
 
 def _merged(dims: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """(stride, size) of dimensions, innermost first; those that are one in memory are made one."""
+    """(stride, size) of dimensions, innermost first. Neighbours without a gap between them become one dimension."""
     result: list[tuple[int, int]] = []
     for stride, size in dims:
         if result and result[-1][0] * result[-1][1] == stride:

@@ -19,9 +19,9 @@ from agent.distill.kernels.value_graph import COLUMN, ROW, StoreValue, Value
 
 _INDENT = "    "
 _UNROLLED = 4
-"""Steps of a sweep in eager's order whose loads are under way at once: these steps are short."""
+"""How many steps of a sweep in eager's order have their loads under way at once: these steps are short."""
 _SHORT = 16
-"""Values that vary by column, up to which a kernel's sweeps are unrolled: longer ones take seconds to compile."""
+"""The sweeps of a kernel with more values that vary by column are not unrolled: they would take seconds to compile."""
 
 HELPERS = triton_ops.HELPERS | reductions.HELPERS | ordered_sums.HELPERS
 """Name → source of all functions that kernels call."""
@@ -151,7 +151,7 @@ class _Writer:
             self.names[value.number] = ordered_sums.result(value, names[value.number])
 
     def _steps(self) -> str:
-        """Where the steps of a sweep begin."""
+        """The `range` over the first columns of a sweep's steps, as source."""
         bounds = f"0, {slot(self.kernel.columns)}, COLUMNS"
         if self.tuning.stages > 1:
             return f"tl.range({bounds}, num_stages={self.tuning.stages})"
@@ -283,7 +283,7 @@ class _Writer:
 
 
 def _way(value: Value) -> ModuleType:
-    """Who writes a reduction over a sweep."""
+    """The module that writes a reduction over a sweep."""
     return ordered_sums if value.detail in ordered_sums.DETAILS else reductions
 
 

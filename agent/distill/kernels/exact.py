@@ -1,7 +1,7 @@
 """A kernel as eager computes it: sums in eager's order, functions as CUDA's, constant divisors as eager's.
 
-TorchInductor adds in an order of its own, and Triton's `tl.exp` is an approximation. A last bit is all that differs;
-where a half type or a cancellation behind it magnifies that, this kernel is right.
+TorchInductor adds in an order of its own, and Triton's `tl.exp` is an approximation. The difference is a last bit, but
+a half type or a cancellation behind it may magnify it.
 """
 
 from dataclasses import replace
@@ -14,15 +14,17 @@ from agent.distill.kernels.schedule import KernelBody
 from agent.distill.kernels.value_graph import Value
 
 _PIECES = 8
-"""Into how many pieces a step may be taken apart for the sake of an order with a shorter one."""
+"""If a kernel has orders with steps of different lengths, the longest may be so many times the shortest."""
 
 FUNCTIONS = frozenset("cos exp log1p sigmoid sin tanh".split())
-"""Functions that are computed as eager does."""
+"""Functions that an exact kernel computes with eager's bits."""
 
 
 def exact(body: KernelBody) -> KernelBody | None:
-    """The kernel with what is known of eager's way; None where it adds a norm otherwise than is known here, or would
-    have to add in steps of too different sizes."""
+    """The kernel with eager's bits, as far as eager's way is known here.
+
+    None if it computes a norm in another form than is known here, or if its orders have steps of too different lengths.
+    """
     done: dict[int, Value] = {}
     steps: set[int] = set()
     for value in body.values():
@@ -39,7 +41,7 @@ def exact(body: KernelBody) -> KernelBody | None:
 
 
 def _as_eager(value: Value, args: tuple[Value, ...]) -> Value | None:
-    """The value, given its operands as eager computes them; None where eager's way is not known."""
+    """The value computed as eager does. `args` are its operands, computed so. None if eager's way is not known."""
     value = replace(value, args=args, depth=max((a.depth for a in args), default=0) + (value.op == "reduce"))
     if value.dtype != torch.float32:
         return value
@@ -51,7 +53,7 @@ def _as_eager(value: Value, args: tuple[Value, ...]) -> Value | None:
 
 
 def _divided(value: Value) -> Value:
-    """A quotient by a constant, for which eager multiplies by its reciprocal, but for the moments of norms."""
+    """A quotient by a constant. Eager multiplies by the reciprocal, except in the moments of norms."""
     dividend, divisor = value.args
     if dividend.op == "reduce" and dividend.detail == "mean":
         return dividend
@@ -64,8 +66,11 @@ def _divided(value: Value) -> Value:
 
 
 def _added(value: Value, order: SumOrder) -> Value | None:
-    """A sum in this order. Of moments, the sum of all elements stands for their mean, and that of the squared distances
-    from it for that sum, as Welford's way finds it; None for other sums."""
+    """A sum in this order; None for a form of sum that is not known here.
+
+    TorchInductor computes moments as two sums. The sum of all elements becomes their mean, and the sum of squared
+    distances becomes what Welford's algorithm finds.
+    """
     (operand,) = value.args
     if order.kind == "sum":
         return replace(value, detail="ordered_sum")

@@ -68,7 +68,7 @@ class Allocation:
 
 @dataclass(frozen=True)
 class KernelLaunch:
-    """A kernel and the names of what its pointers are."""
+    """A kernel, and for each of its pointers the name of what it points to."""
 
     kernel: KernelSource
     arguments: tuple[str, ...]
@@ -76,8 +76,10 @@ class KernelLaunch:
 
 @dataclass(frozen=True)
 class Returned:
-    """A value that the program returns: `name` itself, or the view (shape, stride, offset) of it; the offset counts
-    from the storage's start, or from the first element of `name` if it is `relative`."""
+    """A value that the program returns: `name` itself, or a `view` (shape, stride, offset) of it.
+
+    The offset counts from the start of the storage. If `relative`, it counts from the first element of `name`.
+    """
 
     name: str
     view: tuple[Shape, Shape, int] | None = None
@@ -86,8 +88,9 @@ class Returned:
 
 @dataclass(frozen=True)
 class Program:
-    """Inputs are `in_0…`; the key is the dtype, shape and stride of each, which everything here relies on.
+    """What the host does for one region of one variant.
 
+    `key` is the dtype, shape and stride of each input, on which everything here relies. Inputs are called `in_0…`.
     `replaced` is how many launches eager needs for the same.
     """
 
@@ -105,7 +108,7 @@ class Program:
 
 @dataclass(frozen=True, eq=False)
 class Sketch:
-    """A program but for the launch configurations of its kernels: `names` says what each buffer is called."""
+    """A program whose kernels have no launch configurations yet. `names` says what each buffer is called in it."""
 
     key: tuple[tuple[torch.dtype, Shape, Shape], ...]
     allocations: tuple[Allocation, ...]
@@ -127,16 +130,16 @@ class Sketch:
 
 
 def sketch(graph: Graph, inputs: Sequence[Input]) -> Sketch:
-    """Lowers a region, and makes sure that its kernels can be written.
+    """Lowers a region, and makes sure that its kernels can be written as source.
 
-    Raises Unsupported, LoweringError or OpEffectsError where that is not possible with generated kernels alone.
+    Raises Unsupported, LoweringError or OpEffectsError if generated kernels alone cannot compute the region.
     """
     known = find_effects(graph, inputs)
     if any(math.prod(i.shape) >= INDEX_LIMIT for i in inputs):
         raise Unsupported("tensors of 2^31 elements or more")
     with inductor_config.patch(_LOWERING), lowered(graph, inputs, decompositions=_AS_EAGER) as result:
         made = _ProgramBuilder(graph, known, result).build()
-    made.program(LaunchLimits())  # what cannot be said in source shows here
+    made.program(LaunchLimits())  # raises Unsupported if a kernel cannot be written
     return made
 
 
@@ -181,7 +184,7 @@ class _ProgramBuilder:
         return numbers
 
     def _made(self, output: TensorLayout, node: Any) -> Buffer | None:
-        """The buffer that holds an output; None where eager returns (a view of) an input."""
+        """The buffer that holds an output; None if eager returns an input or a view of one."""
         if any(layout.storage == output.storage for layout in self.inputs):
             return None
         layout = node.maybe_get_layout() if isinstance(node, ir.IRNode) else None
@@ -231,7 +234,7 @@ class _ProgramBuilder:
 
 
 def _essential(shape: Shape, stride: Shape) -> list[int]:
-    """Strides that matter: those of dimensions with more than one element."""
+    """The strides of dimensions with more than one element: no others matter."""
     return [s for n, s in zip(shape, stride, strict=True) if n > 1]
 
 

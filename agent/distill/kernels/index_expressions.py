@@ -41,8 +41,10 @@ _CALLS = {"Abs": "tl.abs", "Min": "tl.minimum", "Max": "tl.maximum"}
 
 
 def within(expression: sympy.Expr, ranges: Ranges, dtype: torch.dtype) -> bool:
-    """Whether the expression, and all that it is computed from, fits 32 bits whatever the symbols are, and `dtype`
-    holds all such integers exactly; symbols without a range may be anything."""
+    """Whether the expression, and all that it is computed from, fits 32 bits and is exact in `dtype`.
+
+    Asked for all values of the symbols in their ranges; a symbol without a range may be anything.
+    """
     low, high = _exact(dtype)
     known = {symbol: ValueRanges(0, size - 1) for symbol, size in ranges.items()}
     bounds = (bound_sympy(part, known) for part in sympy.preorder_traversal(expression))
@@ -50,7 +52,7 @@ def within(expression: sympy.Expr, ranges: Ranges, dtype: torch.dtype) -> bool:
 
 
 def _exact(dtype: torch.dtype) -> tuple[int, int]:
-    """The least and the greatest integer of 32 bits between which the type leaves out none."""
+    """The least and the greatest integer of 32 bits such that the type holds all between them."""
     if dtype.is_floating_point:
         limit = min(int(2 / torch.finfo(dtype).eps), 2**31 - 1)
         return -limit, limit
@@ -66,7 +68,7 @@ def text(expression: sympy.Expr, ranges: Ranges, name: Callable[[sympy.Symbol], 
         return written if e.is_Symbol or (e.is_Integer and e >= 0) else f"({written})"
 
     def raised(e: sympy.Expr, step: sympy.Expr) -> tuple[sympy.Expr, int]:
-        """The expression and as many steps as make it nonnegative, since source divides towards zero; how many."""
+        """The expression plus so many steps that it is nonnegative, and how many. Source divides towards zero."""
         known = {s: ValueRanges(0, ranges[s] - 1) for s in e.free_symbols if s in ranges}
         bound = bound_sympy(e, known) if len(known) == len(e.free_symbols) else ValueRanges.unknown_int()
         if bound.lower >= 0:

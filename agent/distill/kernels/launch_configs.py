@@ -9,13 +9,15 @@ from agent.distill.kernels.value_graph import COLUMN, ROW
 _ELEMENTS = 256
 """Elements a warp of a kernel with reductions."""
 _ORDERED = 512
-"""The same where they are added in eager's order: what one warp adds needs no exchange between warps."""
+"""The same for kernels that add in eager's order: what one warp adds needs no exchange between warps."""
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """How a kernel is launched: rows and columns a program, and warps. `loops` if it sweeps its columns in steps, of
-    which `stages` are loaded at once."""
+    """How a kernel is launched: rows and columns of a program, and its warps.
+
+    `loops`: it sweeps its columns in steps, of which `stages` are loaded at once.
+    """
 
     row_block: int
     column_block: int
@@ -31,10 +33,13 @@ class Tuning:
 
 @dataclass(frozen=True)
 class LaunchLimits:
-    """What a search varies. `persistent` is the longest row, in elements, that one program holds whole; `work` and
-    `warps` are factors on the elements and the warps of a program, and together on how many neighbours a thread reads
-    at once; `tiles` says whether kernels without reductions have columns; `stages` is how many steps of a sweep are
-    loaded at once, 1 for as many as the compiler likes."""
+    """What a search varies.
+
+    `persistent`: the longest row, in elements, that one program holds whole. `work` and `warps`: factors on the
+    elements and on the warps of a program; their quotient decides how many neighbours a thread reads at once. `tiles`:
+    whether kernels without reductions may have columns. `stages`: how many steps of a sweep are loaded at once; 1
+    leaves that to the compiler.
+    """
 
     persistent: int = 8192
     work: float = 1.0

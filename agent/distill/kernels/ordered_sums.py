@@ -2,9 +2,9 @@
 
 `agent.distill.eager.sum_order` says what that order is.
 
-The kernel sweeps its columns in steps of eager's, in the longest of them if there are several orders. Of "ordered_sum"
-it keeps as many sums as a step has elements, of "squares" (a sum of squares), "mean" and "distances" (squared ones from
-the mean) what each of eager's threads has.
+The kernel sweeps its columns in eager's steps; if there are several orders, in the longest step. For an "ordered_sum"
+it keeps as many sums as a step has elements. For "squares" (a sum of squares), "mean" and "distances" (a sum of squared
+distances from the mean) it keeps what each of eager's threads keeps.
 """
 
 from agent.distill.kernels.schedule import KernelBody
@@ -12,9 +12,9 @@ from agent.distill.kernels.text_template import slot
 from agent.distill.kernels.value_graph import Value
 
 MOMENTS = ("mean", "distances")
-"""Reductions that are found together, by `Value.detail`."""
+"""Reductions that one sweep finds together; these are their `Value.detail`."""
 DETAILS = frozenset(("ordered_sum", "squares", *MOMENTS))
-"""The reductions that are written here."""
+"""The `Value.detail` of all reductions that this module writes."""
 
 HELPERS: dict[str, str] = {
     "add_halves": '''

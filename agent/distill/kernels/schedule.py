@@ -22,9 +22,9 @@ INDEX_LIMIT = 2**31
 """Indices are 32-bit integers: buffers of more elements are left to eager."""
 
 TILED = 2**16
-"""Elements from which on it matters that neighbouring threads read neighbouring memory."""
+"""From so many elements on it matters that neighbouring threads read neighbouring memory."""
 NARROW = 8
-"""Columns below which each of them is a sequential access anyway."""
+"""With fewer columns, each of them is read in sequence anyway."""
 
 
 Orders = Sequence[Sequence[SumOrder | None]]
@@ -44,9 +44,9 @@ class Buffer:
 class KernelBody:
     """One kernel: its values over `rows` × `columns`, the stores that are needed, and the ops that it computes.
 
-    A kernel without reductions has one column, or as many as make neighbouring rows neighbours in memory for what it
-    would read or write with gaps otherwise; `flat` is the same kernel with one column then. `step` is how many columns
-    it takes at a time where it adds in eager's order (`agent.distill.kernels.exact`).
+    A kernel without reductions has one column, unless it would read or write with gaps. Then it has as many columns as
+    make neighbouring rows neighbours in memory, and `flat` is the same kernel with one column. A kernel that adds in
+    eager's order (`agent.distill.kernels.exact`) takes `step` columns at a time.
     """
 
     rows: int
@@ -61,7 +61,7 @@ class KernelBody:
         return reachable(store.value for store in self.stores)
 
     def bases(self, buffers: Mapping[str, Buffer]) -> list[str]:
-        """The allocations and inputs that it reads and then those that it writes, in order, with repetitions."""
+        """The allocations and inputs that it reads, then those that it writes. A buffer may come several times."""
         read = [v.detail[0] for v in self.values() if v.op == "load"]
         return [buffers[name].base for name in (*read, *(s.buffer for s in self.stores))]
 
@@ -85,7 +85,7 @@ def reachable(roots: Iterable[Value]) -> list[Value]:
 def kernel_bodies(
     result: Lowered, buffers: dict[str, Buffer], needed: Iterable[str], orders: Orders
 ) -> list[KernelBody]:
-    """The kernels that compute the needed bases (and write to inputs), in order; the rest of the schedule is dropped.
+    """The kernels that compute the bases in `needed`, in order. The rest of the schedule is dropped.
 
     Raises Unsupported on library calls and on loop bodies that this author does not write.
     """
@@ -114,8 +114,11 @@ def _storing(body: KernelBody, needed: Collection[str], buffers: Mapping[str, Bu
 
 
 def _tile_width(body: KernelBody) -> int:
-    """How many columns a kernel without reductions should have: neighbours in memory are neighbouring elements, or else
-    elements that far apart, in the first access of which neither holds for the kernel as it is. 1 if there is none."""
+    """How many columns a kernel without reductions should have.
+
+    Asked is the first access that does not read or write neighbouring elements in sequence. If elements at a distance
+    are neighbours in memory there, the distance is the answer; 1 if there is none.
+    """
     if body.columns > 1 or body.rows < TILED:
         return 1
     indices = [*(v.index for v in body.values() if v.op == "load"), *(s.index for s in body.stores)]
@@ -168,7 +171,7 @@ def _capture(kernel: Kernel, buffers: dict[str, Buffer], orders: Orders, width: 
 
 
 def _order(part: SchedulerNode, orders: Orders, columns: int) -> SumOrder | None:
-    """How eager adds what one scheduled node adds; None where it does not, or in a way that is not known."""
+    """The order in which eager adds what a scheduled node adds; None if it adds nothing or the order is not known."""
     ops = {origin.meta["op"] for origin in part.node.get_origins() if "op" in origin.meta}
     adding = [op for op in ops if orders[op]]
     if not adding:
@@ -198,8 +201,7 @@ def _coordinates(part: SchedulerNode, rows: int, columns: int) -> list[list[symp
 
 
 def _split_digits(sizes: list[int], rows: int, columns: int) -> list[sympy.Expr]:
-    """Coordinates in a box whose leading sizes make up the rows and whose trailing ones the columns; a size in the
-    middle may be split between them."""
+    """Coordinates in a box. Its leading sizes are the rows, its trailing ones the columns; one size may be split."""
     before = 1
     for position, size in enumerate(sizes):
         if before * size >= rows:
@@ -214,7 +216,7 @@ def _split_digits(sizes: list[int], rows: int, columns: int) -> list[sympy.Expr]
 
 
 def region_buffers(result: Lowered) -> dict[str, Buffer]:
-    """Every buffer of the schedule by TorchInductor's name, views of a joint allocation and writes to inputs resolved.
+    """Every buffer of the schedule by TorchInductor's name. Views and writes in place are resolved to what they touch.
 
     Constant tensors of the graph are not among them: a pass has no memory for them.
     """

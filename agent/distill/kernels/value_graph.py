@@ -28,10 +28,10 @@ class Value:
     """The result of one operation at one (row, column) of a kernel.
 
     `op` is an element operation of `EXPRESSIONS`, or "load", "index", "constant", "cast", "narrow" (rounding to a half
-    type) or "reduce".
-    `order` is how eager adds up a reduction, if that is known.
-    `by_row` and `by_column` say what it varies with; `depth` is how many reductions it waits for. `dtype` is the type
-    it is computed in (halves are computed in float32), `half` the half type that holds it exactly.
+    type) or "reduce". `order` is how eager adds up a reduction, if that is known. `by_row` and `by_column` say what the
+    value varies with. `depth`: how many reductions, one after another, it needs. `dtype` is the type that it is
+    computed in: half types are computed in float32. `half` is the half type that holds it exactly, None if there is
+    none.
     """
 
     number: int
@@ -67,7 +67,7 @@ class Body:
     indirect: dict[sympy.Symbol, Value] = field(default_factory=dict)
 
     def value(self, op: str, args: tuple[Value, ...], dtype: torch.dtype, **details: Any) -> Value:
-        """The one value of this operation on these operands; `details` are the further fields of Value."""
+        """The value of this operation on these operands, made only once. `details` are further fields of Value."""
         key = (op, *(a.number for a in args), dtype, *sorted(details.items(), key=lambda item: item[0]))
         if key not in self.values:
             index = details.get("index")
@@ -276,7 +276,7 @@ class Capture(DefaultHandler):
         return symbol
 
     def check_bounds(self, expr: sympy.Expr, size: sympy.Expr, lower: bool, upper: bool) -> None:
-        """Bounds are eager's to check: where eager raises, there is nothing to compare with."""
+        """Checks nothing: on indices out of bounds eager raises, and there is no result to compare with."""
 
     def reduction(self, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value: Any) -> Any:
         if kind == "welford_reduce":
