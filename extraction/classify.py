@@ -66,7 +66,7 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 
 def _by_origin(chain: list[BaseException]) -> str:
-    """What a forward usually raises when its inputs do not suit it counts as that; the rest is nobody's but ours."""
+    """The category: "unsupported_input" if it is what a forward usually raises on unfit inputs, else "internal"."""
     if any(isinstance(cause, dynamo.InternalTorchDynamoError) for cause in chain):
         return "internal"
     suits = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError, UnboundLocalError)

@@ -1,4 +1,4 @@
-"""How much memory a subgraph takes in eager execution, told from its propagation."""
+"""How much memory a subgraph takes in eager execution, computed from its propagation without running it."""
 
 import math
 

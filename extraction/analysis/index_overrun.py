@@ -1,7 +1,7 @@
-"""Indices that a graph makes by itself, and that reach beyond what they index: it fails then whatever it is given.
+"""Graphs that fail on all inputs, because indices that they make themselves lie outside of what they index.
 
-Fake tensors do not tell, for they have no values. It happens at sizes that the model was not made for: positions of a
-sequence that is longer than the table of positions.
+For example, a sequence may be longer than the model's table of positions. This happens at sizes that the model was not
+made for. Fake tensors have no values, so propagation does not find it.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _SHIFTS = frozenset("add iadd sub isub".split())
 
 
 def overruns(graph: Graph, inputs: Sequence[Input], propagated: Propagated) -> bool:
-    """Whether numbers from an `arange`, moved by constants at most, are read as indices behind the last one."""
+    """Whether numbers of an `arange`, perhaps with constants added, are used as indices beyond the end."""
     if not any(_is_plain_arange(op) for op in graph.ops):
         return False
     known = intervals(graph, inputs, propagated)

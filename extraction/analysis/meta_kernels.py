@@ -29,7 +29,7 @@ _ARRANGED = """cat concat embedding embedding_dense_backward flip full_like gath
     new_ones new_zeros ones_like pad repeat roll slice_backward stack tril triu zeros_like""".split()
 _SAME = frozenset((*_ELEMENTWISE, *_VIEWS, *_CASTS, *_REDUCTIONS, *_NORMS, *_PRODUCTS, *_POOLS, *_ARRANGED))
 _FACTORIES = frozenset("arange full ones scalar_tensor zeros".split())
-"""Without a device among their arguments they would make real tensors."""
+"""Factories: without a device among their arguments they would make real tensors."""
 
 
 def described_by_meta_tensors(graph: Graph) -> bool:

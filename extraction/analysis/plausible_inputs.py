@@ -19,7 +19,7 @@ Hints = dict[str, float | None]
 def with_ranges(graph: Graph, inputs: Sequence[Input]) -> tuple[Input, ...]:
     """`inputs` with low and high, or mean and std, set by use and role; integers that index nothing are 0 or 1.
 
-    Where the graph does not propagate on fake tensors, uses are unknown and roles decide alone.
+    If the graph does not propagate on fake tensors, uses are unknown and roles alone decide.
     """
     propagated = propagate(graph, inputs)
     needs = [ANY] * len(inputs) if isinstance(propagated, Invalid) else required(graph, propagated.values)

@@ -16,11 +16,9 @@ from storage.records import TracedGraph
 
 @dataclass(frozen=True)
 class Prepared:
-    """`graph` is the traced graph with the numbers of its trace.
-
-    `barriers[n]` says why op n may be in no subgraph, or is None. `last[v]` is the last op that reads value v;
-    `made[s]` are the values in storage s, in order, and `reads[n]` those whose elements op n reads; `known[v]` is the
-    interval in which value v lies.
+    """`graph` is the traced graph with the numbers of its trace. `barriers[n]` says why op n may be in no subgraph, or
+    is None. `last[v]` is the last op that reads value v. `made[s]` are the values in storage s, in order. `reads[n]`
+    are the storages whose elements op n reads. `known[v]` is the interval in which value v lies.
     """
 
     traced: TracedGraph
@@ -48,8 +46,10 @@ class Prepared:
         return self.last[self.inputs + op] < 0 and not self.propagated.mutated[op]
 
     def is_connected(self, start: int, op: int) -> bool:
-        """Whether the op reads, through views or not, what ops `[start, op)` compute, or has as many elements as one of
-        them that reads the same of the same memory."""
+        """Whether the op reads what ops `[start, op)` compute, through views or not.
+
+        An op is connected, too, if it has as many elements as one of these ops and reads the same memory.
+        """
         first = self.inputs + start
         if any(self.made[storage][0] >= first for storage in self.reads[op]):
             return True
@@ -77,7 +77,7 @@ class Prepared:
         return value.numel if isinstance(value, TensorValue) else 0
 
     def kernels(self, op: int) -> frozenset[int]:
-        """The kernels that the op needs. A view needs none, though its indexing shows in its reader's kernel."""
+        """The kernels that the op needs. A view needs none: its reader's kernel does its indexing."""
         needed = self.traced.kernels
         return frozenset(needed[op]) if needed is not None and self.computes(op) else frozenset()
 

@@ -1,8 +1,7 @@
 """Fake-tensor propagation: what every value of a graph is, which ops share memory, and which change it. Nothing runs.
-
-Each op is called once on fake tensors (shape, stride and dtype without data), so a graph that propagates is one whose
-ops accept what they are given; an op that does not says why by category. Meta tensors stand for fake ones where they
-say the same (`extraction.analysis.meta_kernels`).
+Each op is called once on fake tensors (shape, stride and dtype without data). If a graph propagates, its ops accept
+what they are given. If an op refuses, `Invalid` says why, by category. Where meta tensors tell the same as fake ones,
+they are used, being cheaper (`extraction.analysis.meta_kernels`).
 """
 
 import logging
@@ -105,7 +104,7 @@ def outputs_of(graph: Graph, propagated: Propagated) -> tuple[Output, ...] | Non
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Fake tensors log a traceback for every op that refuses its arguments; here that is an answer, not an accident."""
+    """Without logs: fake tensors log a traceback for every op that refuses its arguments, which is an answer here."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -1,8 +1,8 @@
 """Value ranges: from which interval a subgraph's inputs may be drawn so that it really runs.
 
-Two views are combined. From above, what the op that made a value says about it (`extraction.analysis.intervals`): a
-softmax lies in [0, 1], an arange in [0, n − 1]. From below, what the ops that read the value need: an index stays below
-the size of what it indexes, a root, a logarithm or a divisor wants positive numbers.
+Two intervals are combined. One is where a value lies because of the op that made it (`extraction.analysis.intervals`):
+a softmax in [0, 1], an arange in [0, n − 1]. The other is what the ops that read the value need: an index stays below
+the size of what it indexes; a root, a logarithm or a divisor needs positive numbers.
 """
 
 import math
@@ -50,9 +50,8 @@ Need = tuple[Value, Interval]
 def required(graph: Graph, infos: Sequence[ValueInfo]) -> list[Interval]:
     """For each value of a subgraph the interval that the ops reading it need its elements to be in.
 
-    `infos` describes the values of `graph`. Needs pass backwards through views, casts, choices, sums and products, so
-    that they suffice and are not all that would: each of two summands is asked for half, and
-    a minuend for the upper half.
+    `infos` describes the values of `graph`. Needs pass backwards through views, casts, choices, sums and products. They
+    are sufficient, not necessary: each of two summands is asked for half, and a minuend for the upper half.
     """
     needs = [ANY] * len(infos)
     for number in reversed(range(len(graph.ops))):
@@ -176,7 +175,7 @@ def drawn_from(info: TensorValue, made: Interval, needed: Interval) -> dict[str,
     Integers and booleans always get bounds; floats get bounds where something is known, else mean 0 and deviation 1.
     """
     low, high = max(made.low, needed.low), min(made.high, needed.high)
-    if low > high:  # they contradict each other where ranges were guessed; what is needed to run wins
+    if low > high:  # a guessed range contradicts a need: the need wins, so that the graph runs
         low, high = needed
     dtype = dtype_of(info.dtype)
     if not dtype.is_floating_point and not dtype.is_complex:

@@ -31,11 +31,11 @@ class _Found:
 
 
 def backward_all(variants: Iterable[Variant], dropped: Counter[str]) -> Iterator[Variant]:
-    """Yields the backward subgraphs of forward subgraphs, each as `backward` gives them.
+    """Yields the backward subgraphs of forward subgraphs, as `backward` gives them.
 
-    Neighbours that are one subgraph on several float dtypes are traced once, for tracing gradients is most of what
-    varying costs: on the other dtypes their backward graphs are the same but for the dtype. It is checked that
-    propagation takes them, since some ops have a backward for float32 alone.
+    Tracing gradients is most of the cost of varying. So neighbours that are one subgraph on several float dtypes are
+    traced once: their backward graphs differ in the dtype alone. Propagation checks the others, since some ops have a
+    backward for float32 alone.
     """
     last: _Found | None = None
     for variant in variants:

@@ -10,8 +10,11 @@ from storage.graph.record import refs
 
 
 def within_tensors(prepared: Prepared, start: int, end: int) -> tuple[int, int] | None:
-    """The range, moved until what enters and leaves it are tensors: over the `getitem`s that directly follow a tuple's
-    maker, else down to the longest part between the ops at fault. None if nothing is left."""
+    """The range, changed so that only tensors enter and leave it; None if nothing is left.
+
+    It grows over the `getitem`s that directly follow the op that makes a tuple. If that does not do, it shrinks to the
+    longest part between the ops at fault.
+    """
     graph, values = prepared.graph, prepared.propagated.values
     while start < end:
         first = prepared.inputs + start
@@ -47,7 +50,7 @@ def _only_items(prepared: Prepared, end: int, reach: int, escaping: Sequence[int
 
 
 def memory_problem(prepared: Prepared, start: int, end: int) -> str | None:
-    """Why the range may not change the memory that it changes, if so."""
+    """Why the range must not change the memory that it changes; None if it may."""
     changed = frozenset().union(*prepared.propagated.mutated[start:end])
     if not changed:
         return None

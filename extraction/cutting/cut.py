@@ -4,13 +4,15 @@ Each graph is cut by itself, in two passes over the corpus, so no pass holds mor
 `cut_graph` yields a graph's `sole_op` and `fusible` subgraphs and `tokens` its text; when all texts are in
 `extraction.cutting.typical.Texts`, `cut_typical` yields the `typical` ones of each graph.
 
-A subgraph must compute alone what it computes in its model, so these are not cut, and are counted by cause: ops that
-draw random numbers, enter or leave a context, or run under autocast; ranges across whose border something other than a
-tensor goes; and ranges that change memory which others see: the model's parameters, buffers and inputs, or a value
-made before the range and read after it.
+A subgraph must compute alone what it computes in its model. So these are not cut, and are counted by cause:
 
-Where sizes of a model's inputs have names, a subgraph's constants stay the expressions that they are in its graph, and
-its inputs' shapes have theirs; a subgraph in which nothing names a size has fixed sizes.
+- ops that draw random numbers, enter or leave a context, or run under autocast;
+- ranges across whose border something other than a tensor goes;
+- ranges that change memory which others see: the model's parameters, buffers and inputs, or a value made before the
+  range and read after it.
+
+If sizes of a model's inputs have names, constants and input shapes of a subgraph are expressions of these names. A
+subgraph in which nothing names a size has fixed sizes.
 """
 
 from collections import Counter
@@ -92,9 +94,9 @@ def sole_ops(prepared: Prepared, dropped: Counter[str]) -> Iterator[tuple[int, i
 def fusible_ranges(prepared: Prepared) -> Iterator[tuple[int, int]]:
     """The kernel-count plateaus (`extraction.cutting.plateaus`) of the kernels that TorchInductor's schedule has.
 
-    An op that shares a kernel of the schedule with the range only by way of a later op does not join: up to that op
-    the range would need a kernel more. So it must read what the range computes, or compute as many elements from an
-    operand that the range reads too.
+    An op joins a range only if it reads what the range computes, or computes as many elements from an operand that the
+    range reads, too. The schedule may put other ops into the range's kernel because of a later op; up to that op the
+    range would need a kernel more.
     """
     needs = [prepared.kernels(op) for op in range(len(prepared.graph.ops))]
     return plateaus(

@@ -16,7 +16,7 @@ Described = TypeVar("Described", Input, Output)
 
 
 def float_dtype(variant: Variant) -> str | None:
-    """The one dtype of `EXCHANGED` that its inputs and constants have; None if they have none of them, or several."""
+    """The dtype of `EXCHANGED` that inputs and constants of the subgraph have; None if there is none, or several."""
     found = {each.dtype for each in variant.inputs} & {*EXCHANGED}
     if len(found) != 1:
         return None

@@ -32,7 +32,7 @@ from storage.graph.targets import TargetError
 from storage.records import Input, Variant, dtype_name, dtype_of
 
 TANGENT_STD = 0.1
-"""Gradients are small beside values; with 1, sums of products of them leave half precision in long graphs."""
+"""The deviation of drawn tangents. With 1, sums of their products overflow half precision in long graphs."""
 _ATEN = torch.ops.aten
 _IDENTITIES = frozenset((_ATEN.detach.default, _ATEN.alias.default))
 _VIEWS = _IDENTITIES | frozenset(
@@ -142,7 +142,7 @@ def _has_gradient(each: Input) -> bool:
 
 
 def _without_changed_inputs(variant: Variant) -> Graph:
-    """The graph on copies of the inputs that it changes: autograd refuses changes of what it differentiates by."""
+    """The graph, changing copies instead of inputs: autograd refuses changes of what it differentiates by."""
     graph = variant.graph
     if not any(writes(op) for op in graph.ops):
         return graph

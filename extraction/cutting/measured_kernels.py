@@ -159,7 +159,7 @@ def prefix(prepared: Prepared, start: int, end: int) -> tuple[Graph, tuple[Input
 
 
 def scheduled(graph: Graph, inputs: Sequence[Input], device: str = "reference") -> int:
-    """The kernels in TorchInductor's schedule of a graph by itself: between a prediction and a measurement."""
+    """How many kernels TorchInductor's schedule of this graph alone has: between a prediction and a measurement."""
     with lowered(graph, inputs, device) as result:
         return sum(kernel.kind != "nop" for kernel in result.kernels)
 

@@ -1,4 +1,4 @@
-"""Kernel-count plateaus: maximal, disjoint ranges of ops in which no op needs a kernel that the first op does not.
+"""Kernel-count plateaus: maximal, disjoint ranges of ops that together need no more kernels than the first op alone.
 
 A range starts at an op that needs a kernel and is contiguous in the order of ops. Ops that need none (views, dropout in
 evaluation) come along, but not at the end. At least two ops must need a kernel: a convolution and a view of its result

@@ -3,10 +3,8 @@
 The corpus is one text per graph, its letters the op names. A Re-Pair grammar of it (`extraction.cutting.re_pair`) names
 what repeats. A suffix array would find every repeat, most of them shifted copies of one another; a grammar parses each
 graph into parts that do not overlap, its rules nest (attention inside a block inside a stage), and it takes near-linear
-time. From each parse the largest parts are taken that are long enough, short enough, and not themselves one thing
-repeated.
-
-Texts come one by one and are kept as numbers, four bytes an op; the graphs themselves need not stay in memory.
+time. Of each parse the largest parts are taken that are neither too long nor too short nor one sequence repeated. Texts
+come one by one and are kept as numbers, four bytes an op; the graphs need not stay in memory.
 """
 
 from array import array
@@ -22,7 +20,7 @@ MAX_OPS = 64
 
 
 class Repeat(NamedTuple):
-    """Ops `[start, end)` of a text; their sequence stands `count` times in the parses of the corpus."""
+    """Ops `[start, end)` of a text. Their sequence occurs `count` times in the parses of the corpus."""
 
     start: int
     end: int

@@ -58,7 +58,7 @@ class Bounds:
 
 def grid_inputs(model: torch.nn.Module, config: Config, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Keyword arguments for an encoder with a required `grid_thw` or `image_grid_thw`: patches, grid, and what follows
-    from the grid. The first layout of patches with which the encoder runs, else the first of all."""
+    from the grid. Of the layouts of patches, the first with which the encoder runs; if it runs with none, the first."""
     grid_name = "grid_thw" if "grid_thw" in parameters else "image_grid_thw"
     with torch.device("cpu"):
         grid = torch.tensor([[1, SIDE, SIDE]] * BATCH)
@@ -174,7 +174,7 @@ def _recorded(
 
 
 class _Asked(dict):
-    """Notes the names that it is asked for, and has none of them."""
+    """An empty mapping that notes the names it is asked for."""
 
     def __init__(self, names: list[str]) -> None:
         super().__init__()

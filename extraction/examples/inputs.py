@@ -4,8 +4,8 @@ Tensors are made on the current default device; under `torch.device("meta")` the
 may have other sizes bear names: `batch`; `sequence` and `decoder_sequence` (tokens), `height` and `width` (pixels),
 `frames` (of a video or a spectrogram), `samples` (of a sound), `steps` (of a series).
 
-Where a signature and a config leave the layout of an input open (sound with or without a dimension of channels), the
-model itself decides: the first of the layouts with which its forward runs on the meta device.
+A signature and a config may leave the layout of an input open: sound, for example, has a dimension of channels or not.
+Then layouts are tried in order, and the first with which the model's forward runs on the meta device is taken.
 """
 
 import inspect
@@ -139,9 +139,8 @@ def _masks(made: Mapping[str, Any], parameters: Mapping[str, Any], dtype: torch.
 
 
 def takes(model: torch.nn.Module, inputs: Mapping[str, Any], masks: Collection[str] = ()) -> bool:
-    """Whether the model's forward runs on the meta device with these inputs, as far as that can be told there.
-
-    Of masks that need not be given, only those of `masks` are.
+    """Whether the model's forward runs on the meta device with these inputs, as far as that can be told there. Of
+    optional masks, only those in `masks` are given.
     """
     arguments = {name: _argument(each) for name, each in inputs.items()}
     for name in MASKS.keys() & arguments.keys():  # whether a mask masks anything has no answer without values
@@ -161,8 +160,11 @@ def _required(parameter: inspect.Parameter) -> bool:
 
 
 def _ids(config: Config, model: torch.nn.Module) -> list[Example]:
-    """Token ids; of several channels, side by side or one under the other, where a model reads codes of sound; of
-    several texts to choose from where that is a model's task."""
+    """Layouts of token ids.
+
+    A model that reads codes of sound takes several channels, side by side or one under the other. A model for multiple
+    choice takes several texts.
+    """
     ids, codes = text(config), find(config, "num_codebooks")
     if type(model).__name__.endswith("ForMultipleChoice"):
         return [tensor((BATCH, CHOICES, ids.tensor.shape[1]), ("batch", None, "sequence"), torch.int64)]
@@ -228,8 +230,8 @@ INSTEAD: dict[str, tuple[str, ...]] = {
     "pixel_values_videos": ("pixel_values", "input_ids"),
     "hidden_states": ("input_ids", "inputs_embeds", "pixel_values", "grid_thw", "image_grid_thw"),
 }
-"""Parameters that stand in for others, or that few uses need: an example is made where the signature has no default, or
-none of these parameters."""
+"""Parameters that stand in for others, or that few uses need. One gets an example only if it has no default, or if the
+signature has none of the parameters that it stands in for."""
 
 MEDIA_IN_TEXT: dict[str, tuple[str, ...]] = {
     "pixel_values": ("image_token_id", "image_token_index"),

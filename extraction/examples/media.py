@@ -97,8 +97,11 @@ def _spectrograms(config: Config, model: torch.nn.Module) -> list[Example]:
 
 
 def _bins(config: Config, model: torch.nn.Module) -> list[int]:
-    """Widths that a spectrogram may have, the likeliest first: what the config names, then what the first layer reads,
-    since some stack several frames in one."""
+    """Widths that a spectrogram may have, the likeliest first: those that the config names, then that of the first
+    layer.
+
+    The first layer's may differ, since some models stack several frames in one.
+    """
     names = (
         "num_mel_bins feature_projection_input_dim input_feat_per_channel input_feat_size feature_size input_dim "
         "n_mels mel_bins num_mels"
@@ -122,7 +125,7 @@ def _latents(config: Config, model: torch.nn.Module) -> list[Example]:
 
 
 def hidden(config: Config, model: torch.nn.Module) -> list[Example]:
-    """What a part of a model reads: sound, what a part before it has made of sound, or text as vectors."""
+    """Layouts of what a part of a model reads: sound, the previous part's vectors of sound, or vectors of text."""
     channels = find(config, "channels", "audio_channels") or 1
     return [
         *rows(find(config, "hidden_size"), text_length(config), "sequence"),

@@ -1,4 +1,4 @@
-"""Modules on the meta device, whatever their constructors and forwards do there."""
+"""Building and calling modules on the meta device, although some of them ask tensors there for values."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -12,11 +12,11 @@ from extraction.analysis.propagate import quiet
 _OF_META = re.compile(
     r"\bmeta tensor|device meta|register_meta function|on same device|different devices|no data!", re.IGNORECASE
 )
-"""How libraries say that the meta device, which has no values, is not enough."""
+"""What libraries say when they need values, which the meta device has not."""
 
 
 def of_meta(error: Exception) -> bool:
-    """Whether an error is the meta device's, and says nothing of the model and its inputs."""
+    """Whether an error comes from the meta device alone: it says nothing about the model and its inputs."""
     return bool(_OF_META.search(str(error)))
 
 
@@ -25,7 +25,7 @@ def accepts(model: torch.nn.Module, arguments: Mapping[str, Any]) -> bool:
     refusal = _refusal(model, arguments)
     if refusal is None or not of_meta(refusal):
         return refusal is None
-    # Code that asks a tensor for values leaves that out where it knows the tensor for a fake one, and goes on.
+    # Code that checks values leaves the check out if it sees that the tensor is a fake one.
     with quiet(), FakeTensorMode(allow_non_fake_inputs=True) as mode:
         fakes = {n: mode.from_tensor(v) if isinstance(v, torch.Tensor) else v for n, v in arguments.items()}
         refusal = _refusal(model, fakes)

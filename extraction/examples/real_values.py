@@ -1,7 +1,7 @@
-"""Models and inputs with values, for what cannot be traced without: control flow that reads tensors.
+"""Models and inputs with values, for models whose control flow reads tensors: they cannot be traced without.
 
-Weights are random and inputs made up, so a trace takes the branches of one such input; where values decide, the
-graphs are still those of a run that can happen. Values come from fixed seeds: the same model gives the same trace.
+Weights are random and inputs made up. So the trace takes the branches of one made-up input, which a real run could
+take, too. Values come from fixed seeds: the same model gives the same trace.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from extraction.examples.sessions import Session
 from extraction.examples.tensors import Example
 
 MAX_BYTES = 4 << 30
-"""Parameters and buffers of a model that is built with values, at most: two such fit the memory of a worker."""
+"""The most that parameters and buffers of a model with values may take: two such models fit a worker's memory."""
 
 SEED = 0
 
@@ -35,13 +35,16 @@ def with_weights(make: Callable[[], torch.nn.Module]) -> torch.nn.Module:
 
 
 def all_nonzero() -> AbstractContextManager:
-    """Inside, the meta device finds all elements of a tensor that are not zero to be all of them."""
+    """Inside, `nonzero` on the meta device says that no element is zero."""
     return shape_config.patch(meta_nonzero_assume_all_nonzero=True)
 
 
 def with_values(inputs: Mapping[str, Any], end: int | None = None) -> dict[str, Any]:
-    """The inputs on the CPU with values: ones for numbers and masks, which every vocabulary has and no mask hides,
-    normal noise for floating point. `end` is the token that texts end with, if that matters."""
+    """The inputs on the CPU with values: normal noise for floating point, ones for everything else.
+
+    One is a token of every vocabulary, and a mask of ones hides nothing. `end` is the token that texts end with, if
+    that matters.
+    """
     made = {name: _real(value) for name, value in inputs.items()}
     if end is not None and isinstance(made.get("input_ids"), Example):
         made["input_ids"].tensor[..., -1] = end

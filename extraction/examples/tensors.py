@@ -7,10 +7,11 @@ from typing import Any
 import torch
 
 BATCH = 2
-"""Items of an example batch. A trace of one item would hold for one alone: dynamo takes sizes 0 and 1 as constants."""
+"""Items of an example batch. Dynamo takes sizes 0 and 1 as constants, so a batch of one would stay a batch of one."""
 TEXT_LENGTH = 60
-"""Tokens of an example text, where the model's positions allow it: a size that no layer has, so that no comparison of
-the two can come out equal by chance and fix the length."""
+"""Tokens of an example text, if the model's positions allow it. No layer has this size: were it equal to one by chance,
+a
+comparison of the two would fix the length."""
 
 Config = Mapping[str, Any]
 """A model's config as JSON data."""
@@ -18,7 +19,7 @@ Config = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Example:
-    """An example tensor. `dims` names the dimensions that may have other sizes; None stands for the others."""
+    """An example tensor. `dims` has a name for each dimension that may have another size, and None for the others."""
 
     tensor: torch.Tensor
     dims: tuple[str | None, ...]

@@ -115,9 +115,9 @@ def lowered(
 def kernels_by_op(graph: Graph, inputs: Sequence[Input], device: str = "reference") -> list[frozenset[int]]:
     """For each op, the kernels that exist because of it: empty for views and other free ops.
 
-    A library call belongs to its own op alone. A generated kernel belongs to its last op and to every op of which it
-    computes something that no earlier kernel computes. What is merely computed again, fused into later consumers, is
-    theirs, and what is only read through a view is nobody's.
+    A library call belongs to its own op alone. A generated kernel belongs to its last op and to every op of which it is
+    the first to compute something. A kernel does not belong to an op that it computes again for a consumer, nor to an
+    op that it only reads through a view.
 
     A range of ops may need less than its share of a whole graph's schedule; `extraction.kernels.shared_kernels` says
     where, and what is done about it.
@@ -152,8 +152,10 @@ def kernels_by_op(graph: Graph, inputs: Sequence[Input], device: str = "referenc
 
 @lru_cache(maxsize=65_536)
 def _is_connected(function: type, x: Expr, y: Expr) -> Any:
-    """sympy's answer whether a minimum or maximum of two expressions is one of them. The scheduler asks 70 times for
-    each pair where a graph pools, which was half of the time of lowering it."""
+    """sympy's answer whether a minimum or maximum of two expressions is one of them, remembered.
+
+    In a graph that pools, the scheduler asks 70 times for each pair. That was half of the time of lowering it.
+    """
     return _SYMPY_IS_CONNECTED(function, x, y)
 
 

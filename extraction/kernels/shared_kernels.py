@@ -1,9 +1,15 @@
 """From the schedule of a whole graph to kernels that ranges of its ops need by themselves.
 
-A schedule serves a graph that ends where it ends. A range of ops may end anywhere, and its results are kept then, so
-some of what a longer graph does is not what the range needs: to compute a value again wherever it is read, to reduce an
-unfinished value in other portions, to leave a normalisation's last step to the next reduction, to write straight into
-a part of what `cat` makes, to put off a pointwise op until a later kernel. The functions here take these back.
+A schedule is made for a whole graph. A range of its ops may end earlier, and its results are kept then. The range by
+itself does not need what the schedule does for later ops:
+
+- it computes a value again wherever it is read;
+- it reduces an unfinished value in other portions;
+- it leaves a normalisation's last step to the next reduction;
+- it writes straight into a part of what `cat` makes;
+- it puts off a pointwise op until a later kernel.
+
+The functions here take these back.
 """
 
 from collections import Counter
@@ -26,8 +32,11 @@ _NORMALISES = frozenset(
 
 
 def with_shared_results(prepared: Prepared) -> Graph:
-    """The graph, its output followed by every tensor that an op makes and several others read, through views or not,
-    and by the results of ops that reduce first and compute as many elements as they were given then."""
+    """The graph with more outputs, which the schedule must then compute once and keep.
+
+    Added are tensors that several ops read, through views or not, and results of ops that reduce first and then compute
+    as many elements as they were given, such as normalisations.
+    """
     graph = prepared.graph
     readers: Counter[int] = Counter()
     for op in range(len(graph.ops)):

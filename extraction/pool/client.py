@@ -42,10 +42,8 @@ _POLL_S = 0.5
 
 @dataclass(frozen=True)
 class TaskReply:
-    """How one task ended.
-
-    `answer` is the last complete answer, or None. `end` is "exit", "signal" or "timeout", `code` the exit code, the
-    signal's number, or the limit in seconds; `log` the end of what the worker printed.
+    """How one task ended. `answer` is the last complete answer, or None. `end` is "exit", "signal" or "timeout", `code`
+    the exit code, the signal's number, or the limit in seconds; `log` the end of what the worker printed.
     """
 
     payload: Any

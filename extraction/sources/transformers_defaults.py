@@ -2,8 +2,8 @@
 
 These are hooks for the few model types whose config class leaves out what its model needs (a vocabulary, a number of
 experts), or has defaults that contradict each other. Sizes are those of a model that the library's documentation of the
-class names, or else the smallest that the model takes. They are defaults alone: a config from the Hub says itself what
-it is of.
+class names, or else the smallest that the model takes. Only default configs are completed: a config from the Hub has
+all that its model needs.
 """
 
 from typing import Any

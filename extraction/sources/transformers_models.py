@@ -25,7 +25,7 @@ LOADING = frozenset(
 """Fields of a config from elsewhere that say how to run a model, or what to load for it: kernels, code, weights."""
 
 OF_WORDS = ("ForCausalLM", "ForMaskedLM", "ForConditionalGeneration", "LMHeadModel")
-"""Ends of the names of task heads whose answers are words of the vocabulary, not labels."""
+"""How names of task heads end whose answers are words of the vocabulary, not labels."""
 
 
 def names() -> list[str]:
@@ -151,7 +151,7 @@ def _without_cache(parsed: Any) -> None:
 
 
 def _own(parsed: Any, model_class: Any) -> Any:
-    """The config that a model class takes: that of its type, or of the part that the class is of it."""
+    """The config that a model class takes: that of its model type, or that of the part which the class implements."""
     wanted = model_class.config_class
     if wanted is None or isinstance(parsed, wanted):
         return parsed

@@ -72,9 +72,9 @@ class Captured:
 class CaptureSizes(Enum):
     """What the named dimensions of the inputs are in a capture.
 
-    `ANY`: symbols of which dynamo does not ask what it need not know, such as whether one is 1. That takes half the
-    time of `LARGE`, and what it learns holds for more than the sizes of this trace; but some code cannot do without,
-    such as slices in torch 2.11. `LARGE`: symbols that are at least 2. `FIXED`: numbers.
+    `ANY`: symbols without assumptions; dynamo does not ask whether one is 1, for example. `LARGE`: symbols that are at
+    least 2. `FIXED`: numbers. `ANY` takes half the time of `LARGE`, and its graphs hold for more sizes. But some code
+    needs the assumption, such as slices in torch 2.11.
     """
 
     ANY = "any"

@@ -30,8 +30,8 @@ Layout = tuple[tuple[str, ...], tuple[str, ...]]
 """Expressions of the shape and of the stride of a tensor."""
 
 MAX_CONDITIONS = 40
-"""Conditions on a size that a model may make before the size becomes a number. dynamo's time grows with their square,
-and a trace that depends on so many holds for hardly any other size."""
+"""A size with more conditions becomes a number. Dynamo's time grows with their square, and a trace with so many holds
+for hardly any other size."""
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -67,7 +67,7 @@ class Sizes:
 
 
 class Constants:
-    """What the numbers of a graph are as constants under some sizes; each expression is translated once."""
+    """The constants that stand for the numbers of a graph. Each expression is translated once."""
 
     def __init__(self, sizes: Sizes) -> None:
         self.sizes = sizes

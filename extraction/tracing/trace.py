@@ -33,7 +33,7 @@ Made = tuple[torch.nn.Module, Mapping[str, Any]]
 """A model and its inputs, see `build`."""
 
 _OF_VALUES = frozenset({"data_dependent", "unsupported_input", "graph_break", "internal"})
-"""Failures that may be due to the meta device: values that are asked for, or two devices in one operation."""
+"""Failures that the meta device may cause: code asks for values, or an operation sees two devices."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class Trace:
 def trace(spec: Spec, model: str) -> Trace:
     """Builds and captures the model of a spec; kernels are not counted yet, see `with_kernels`.
 
-    `model` is the name that the graphs carry. Sizes are symbols, unless the model can be captured, or captured
-    in fewer pieces, only where they are numbers.
+    `model` is the name that the graphs carry. Sizes are symbols, unless the model can be captured, or
+    captured in fewer pieces, only with numbers.
 
     Raises ModelError with the category of what went wrong.
     """
@@ -153,9 +153,9 @@ def _trace(module: torch.nn.Module, inputs: Mapping[str, Any], model: str, sizes
 
 
 def _laid_out(traced: TracedGraph) -> TracedGraph:
-    """The graph with the strides of `extraction.analysis.propagate`, where what dynamo told of the meta device differs.
+    """The graph with the strides that `extraction.analysis.propagate` finds, which may differ from dynamo's.
 
-    Attention alone lays its result out by device; the layout then goes on through views of the result.
+    Dynamo traced on the meta device. Only attention lays its result out by device, and views of the result follow it.
     """
     if not traced.symbols:
         return traced

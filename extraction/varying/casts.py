@@ -1,10 +1,11 @@
 """What a dtype makes of a subgraph: its inputs, and the constants that follow them.
 
 All float inputs are cast together. Constants (`.to(torch.float32)`, `dtype=` arguments) stay as they are, as they would
-in a model cast with `model.to(dtype)`, but for casts back. A model in half precision computes a norm or a softmax in
-float32 and casts the result back to the dtype that it was given (`x.to(torch.float32) … .to(input_dtype)`); traced in
-float32, both casts do nothing and read the same. On halves the first one widens, and the second one, of what is
-float32 already, still would do nothing. Nobody writes a cast to do nothing, so it is the one back, and follows.
+in a model cast with `model.to(dtype)`. The exception are casts back. A model in half precision computes a norm or a
+softmax in float32 and casts the result back to the dtype that it was given (`x.to(torch.float32) … .to(input_dtype)`);
+traced in float32, both casts are `.to(torch.float32)` and do nothing. On halves the first one widens. The second one
+would still do nothing, since its operand is float32 already. Nobody writes a cast that does nothing, so it is the cast
+back, and becomes one to the half type.
 
 A subgraph that takes or mentions float64 or complex numbers keeps its dtypes: it wants that precision.
 """

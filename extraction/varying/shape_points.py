@@ -2,9 +2,9 @@
 
 Each symbol has a ladder of sizes that occur in inference. What a name means is in its words (`decoder_sequence` is a
 sequence), and where a name says nothing, multiples of the traced size serve. With one kind of symbol the points are its
-ladder; with a batch beside it they climb both ladders together, because a product would be mostly sizes that nobody
-runs. A decoder's sequence is a step behind that of its encoder. The point of the trace is always among them, and one
-with batch 1.
+ladder. With a batch beside it, points climb both ladders together: most of their product are sizes that nobody runs. A
+decoder's sequence is a step behind that of its encoder. The point of the trace is always among the points, and one with
+batch 1.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,10 +33,10 @@ SYNONYMS = {
     "clip": "video".split(),
 }
 _JOINT = ((1, 0), (1, 2), (1, 4), (4, 2), (1, 6), (8, 4), (1, 8), (16, 5), (32, 3))
-"""Batch and step of the other symbols' ladders: about a hundredfold growth in work from the first to the last."""
+"""(batch, step of the other symbols' ladders) of each point: work grows about a hundredfold from first to last."""
 _MULTIPLES = (0.25, 0.5, 0.75, 1.5, 2, 3, 4, 6, 8)
 _CLIP_FRAMES = 64
-"""Traced frames up to which they are a video's."""
+"""Frames of a trace are a video's if there are no more than so many, else a sound's."""
 
 Point = dict[str, int]
 
@@ -86,7 +86,7 @@ def _is_batch(name: str) -> bool:
 
 
 def _is_target(name: str) -> bool:
-    """Whether the name is of what a decoder is given, beside what its encoder is: they are seldom equally long."""
+    """Whether the name is of a decoder's input, which is seldom as long as its encoder's."""
     return not {"decoder", "target"}.isdisjoint(name.split("_"))
 
 

@@ -39,7 +39,7 @@ class VaryResult:
 
 @dataclass(frozen=True)
 class _Cast:
-    """What a dtype makes of a subgraph. `back` are its casts back to the model's dtype (`extraction.varying.casts`).
+    """A subgraph's inputs in one dtype. `back` are its casts back to the model's dtype (`extraction.varying.casts`).
     `same_layout`: its outputs lie in memory as those of the model's dtypes do."""
 
     label: str
@@ -79,9 +79,10 @@ def vary(
 
     The point of the trace comes first, then the others from small to large. `dropped` counts what is not valid.
 
-    Dtypes are propagated at the point of the trace, points on the dtypes of the model: D + P propagations, not D × P.
-    Whether an op takes a dtype does not depend on sizes, and shapes do not depend on dtypes. Strides may, where an op
-    has a kernel of its own for a dtype: such dtypes are propagated at every point.
+    Dtypes are propagated at the point of the trace alone, and points on the dtypes of the model alone: D + P
+    propagations, not D × P. For whether an op takes a dtype does not depend on sizes, and shapes do not depend on
+    dtypes. Strides depend on the dtype if an op has a kernel of its own for it: such dtypes are propagated at every
+    point.
     """
     try:
         symbols = named_symbols(variant)
