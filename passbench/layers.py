@@ -4,11 +4,11 @@ REMOVABLE_LAYERS = frozenset(
     """static_policy output_contract inputs_unchanged fresh_inputs poisoned_outputs late_inputs sealed_calls
     timed_outputs_checked parent_clock evidence bandwidth namespaces kernel_memory""".split()
 )
-"""Layers that a test can take away, to show that the next one holds."""
+"""Layers that a test can turn off, to show that another one still refuses an attack."""
 
 
 class Layers:
-    """The layers of one variant's trial; those in `off` are not applied."""
+    """Which layers of integrity one variant's trial applies, and which have done their work. Those in `off` are off."""
 
     def __init__(self, off: frozenset[str] = frozenset()) -> None:
         self._off = off

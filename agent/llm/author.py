@@ -51,7 +51,8 @@ class Llm(Author):
         self.budget.begin(saved)
 
     def attempt(self, sample: Sample, directory: Path, attempt: Attempt) -> Submission:
-        """Run the attempt, or go on with it; its best evaluated pass, else its last one, goes into `directory`.
+        """Run the attempt, or go on with it. Its best evaluated pass goes into `directory`; if it has none, its last
+        one.
 
         Raises PassNetError where the run must stop: RunLimitReached for its budget, else for the caller to mend.
         """

@@ -11,7 +11,7 @@ from agent.llm.options import LlmOptions
 
 @dataclass
 class Budget:
-    """`answers`: how many answers the provider has given. Attempts on several devices share one, in threads."""
+    """Money and time used by all attempts of a run. Attempts in threads share it. `answers`: the provider's, so far."""
 
     options: LlmOptions
     cost_usd: float = 0.0

@@ -31,7 +31,7 @@ def findings_text(findings: Sequence[Finding]) -> str:
 
 
 def results_text(results: Sequence[VariantResult], score: float, best: float | None, best_number: int) -> str:
-    """An evaluation: a line a variant, reasons once each, the best score so far, and what to do next.
+    """An evaluation as text: a line a variant, each reason once, the best score so far, and what to do next.
 
     `score`: AS of this evaluation; `best`: the best of those before it, None if it is the first.
     """

@@ -17,11 +17,11 @@ from storage.errors import PassNetError
 from storage.records import Sample
 
 _PATIENCE = 5
-"""So many steps in a row may be of no use: no call, none that fits, or the same as before."""
+"""An attempt ends after so many useless steps in a row: no call, no call that fits, or the same call as before."""
 
 
 class Loop:
-    """Runs one attempt from wherever its state is. `save` is called after every answer and every round of tools."""
+    """Runs one attempt, from its start or a saved state. `save` is called after every answer and round of tools."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Loop:
         self._last_calls: list[tuple[str, str]] = []
 
     def run(self) -> None:
-        """Until the attempt ends. Raises PassNetError where the run has to stop: its budget, a key, no answers."""
+        """Run the attempt to its end. Raises PassNetError if the run must stop: its budget, a bad key, no answers."""
         state = self.state
         failed_before, state.exit = state.exit is Exit.PROVIDER_FAILED, Exit.RUNNING
         if not state.messages:
@@ -68,7 +68,7 @@ class Loop:
         except OutOfTime:
             return Exit.TIME_LIMIT
         except Refused as error:
-            if not self.budget.answers:  # what is wrong is not this conversation
+            if not self.budget.answers:  # it has never answered, so the fault is not in this conversation
                 raise PassNetError(f"the provider refuses the first call: {error}") from None
             state.error = str(error)
             return Exit.REFUSED
@@ -110,7 +110,7 @@ class Loop:
         return self._patience(calls, all(isinstance(part, RetryPromptPart) for part in parts))
 
     def _patience(self, calls: list[ToolCallPart], malformed: bool) -> Exit:
-        """RUNNING, unless too many steps in a row were of no use: then what was wrong with the last."""
+        """RUNNING; after too many useless steps in a row, the exit that says what was wrong with the last."""
         written = [(call.tool_name, call.args_as_json_str()) for call in calls]
         repeated, self._last_calls = written == self._last_calls, written
         useless = Exit.NO_CALLS if not calls else Exit.MALFORMED if malformed else Exit.LOOP if repeated else None
@@ -130,7 +130,7 @@ class Loop:
         return Exit.TIME_LIMIT if deadline is not None and time.monotonic() >= deadline else None
 
     def _deadline(self) -> float | None:
-        """When the attempt has used its time; what earlier runs used of it counts."""
+        """The time of `time.monotonic` at which the attempt's time is up, earlier runs counted. None: no limit."""
         if self.options.seconds is None:
             return None
         return self._clock + self.options.seconds - self.state.seconds

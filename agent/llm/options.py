@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from storage.errors import PassNetError
 
 _PER_RUN = ("base_url", "stream", "price", "tries", "backoff", "stall_seconds", "run_cost_usd", "run_seconds")
-"""Options that do not change what an attempt is: raising a run's budget goes on with the run."""
+"""Options that are no part of an attempt's identity. A run with a higher budget, say, goes on with the earlier run."""
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ class Provider:
         return response
 
     def _clean(self, response: ModelResponse) -> ModelResponse:
-        """Without secrets, and without the provider's address, which may hold some."""
+        """The response without secrets, and without the provider's address, which may hold some."""
         (plain,) = ModelMessagesTypeAdapter.dump_python([response], mode="json")
         plain |= {"provider_url": None}
         (clean,) = ModelMessagesTypeAdapter.validate_python([redacted(plain, self._secrets)])
@@ -172,7 +172,7 @@ def _knows(provider: str) -> bool:
 
 
 def _raise_if_final(error: Exception, reason: str, tried: int | None) -> None:
-    """Raise what no further try would change; `tried`: how often it was, if that was the last time."""
+    """Raise an error that no further try can mend. `tried`: how many were made, if the last was: raise any error."""
     status = error.status_code if isinstance(error, ModelHTTPError) else None
     if status in _CALLERS:
         raise PassNetError(f"the provider refuses the model or its key: {reason}") from None

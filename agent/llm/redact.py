@@ -22,7 +22,7 @@ def secrets_of(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
 
 
 def redacted(value: Any, secrets: tuple[str, ...]) -> Any:
-    """A JSON-like value with every secret replaced by `HIDDEN`, tags that name a message's kind aside."""
+    """A JSON-like value with every secret replaced by `HIDDEN`. Tags that name a message's kind are left."""
     if isinstance(value, str):
         for secret in secrets:
             value = value.replace(secret, HIDDEN)

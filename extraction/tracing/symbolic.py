@@ -232,9 +232,9 @@ def _symbol(
 
 
 def _pinned_by(guard: ShapeGuard, asked: Mapping[sympy.Symbol, sympy.Symbol]) -> str:
-    """The name of the one symbol that a guard leaves no choice, or few; "" if it is not of that kind.
+    """The name of the symbol that a guard fixes, or almost fixes; "" if it fixes none.
 
-    A guard that something of a size equals a number is of that kind, unless it asks what the size is divisible by.
+    A guard fixes a symbol by saying that something computed from it equals a number. One on divisibility does not.
     """
     expr = guard.expr.xreplace(asked)
     numbers = isinstance(expr, sympy.Eq) and (expr.lhs.is_number or expr.rhs.is_number)

@@ -16,12 +16,12 @@ from passbench.matching.same_call import compare, same_value
 from passbench.matching.trace_pattern import Pattern
 
 BUDGET = 1_000_000
-"""Comparisons of two calls for one pattern in one graph; patterns of many unconnected parts could take for ever."""
+"""Comparisons of calls for one pattern in one graph, at most: unconnected parts can match in very many ways."""
 
 
 @dataclass
 class Match:
-    """Pattern operation → graph node, and parameter name → the graph's value (a node or a constant)."""
+    """What stands in the graph for each operation (a node) and each parameter (a node or a constant) of the pattern."""
 
     pattern: Pattern
     nodes: dict[fx.Node, fx.Node] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class _Step(NamedTuple):
 
 
 class Matcher:
-    """Searches one graph for one pattern; nodes in `taken`, which may grow, are not matched."""
+    """Searches one graph for one pattern. Nodes in `taken` are not matched; the caller may add to it."""
 
     def __init__(self, pattern: Pattern, graph: fx.Graph, taken: set[fx.Node]) -> None:
         self.pattern, self.taken = pattern, taken
@@ -145,7 +145,7 @@ def _is_call(value: Any) -> bool:
 
 
 def _anchors(pattern: Pattern) -> list[fx.Node]:
-    """The operations that no other uses, in order; each brings all that it is computed from."""
+    """The operations whose results no other operation uses, in order. All others are found from these."""
     inside = set(pattern.ops)
     return [n for n in pattern.ops if not any(user in inside for user in n.users)]
 

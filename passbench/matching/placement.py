@@ -15,7 +15,7 @@ from passbench.matching.memory_effects import Memory
 
 
 class Refusal(NamedTuple):
-    """Why a match is not replaced: its operation and the graph's node that stand in the way."""
+    """Why a match is not replaced: the pattern's operation and the graph's node that are in the way."""
 
     pattern_node: fx.Node
     graph_node: fx.Node

@@ -60,7 +60,7 @@ def apply_pass(graph: fx.Graph, rules: list[PassRule]) -> Applied:
 
 
 class _Rewriting:
-    """A graph under rewriting: what replacements brought in, what they took out, and what stands for it."""
+    """A graph while it is rewritten: the nodes that were added and removed, and what stands for the removed ones."""
 
     def __init__(self, graph: fx.Graph) -> None:
         self.graph = graph
@@ -73,7 +73,7 @@ class _Rewriting:
         self._before = {node: (node.op, node.target, node.args, dict(node.kwargs)) for node in graph.nodes}
 
     def replace_all(self, matcher: Matcher, rule: PassRule, arguments: tuple) -> tuple[int, Refusal | None]:
-        """Replace what matches; how often, and why the first match that could not be replaced was refused."""
+        """Replace all matches. Returns how many there were, and why the first that was not replaced was refused."""
         count, refusal = 0, None
         for root in matcher.roots():
             for match in matcher.at(root) if root not in self.removed else ():
@@ -117,8 +117,11 @@ class _Rewriting:
         return node
 
     def check(self) -> None:
-        """Raises RewriteError unless everything outside the matches is as it was, but for reading replaced results, and
-        in an order that keeps every read and write where it was."""
+        """Raises RewriteError if the rewriting has changed anything outside of the matches.
+
+        Nodes outside may read results of replacements instead of what was replaced. Their order must keep every read
+        and write as it was.
+        """
         self.graph.lint()
         kept = [node for node in self._before if node not in self.removed]
         now = [node for node in self.graph.nodes if node not in self.rule_of]

@@ -32,7 +32,8 @@ _STANDARD = frozenset(
     logging math numbers operator os os.path pathlib platform random re string sys textwrap time traceback types typing
     typing_extensions warnings numpy""".split()
 )
-"""Modules whose import does nothing but define names. Of most of them a pass may use nothing: refused is the use."""
+"""Modules that a pass may import, since that only defines names. Whatever it uses of them is refused unless on a list.
+Of `os`, for example, only what makes a path of the pass's own directory is allowed."""
 
 LIBDEVICES = frozenset(("triton.language.extra.libdevice", "triton.language.extra.cuda.libdevice"))
 """Two names of one module."""
@@ -69,7 +70,7 @@ COLLECTING_CALLS = (
     | frozenset(f"itertools.{n}" for n in (*_ITERTOOLS, "chain.from_iterable"))
     | {"functools.reduce", "functools.partial", "copy.copy"}
 )
-"""Functions of the standard library that put their arguments together: their results hold what they were given."""
+"""Functions of the standard library whose results hold their arguments."""
 
 CACHES = frozenset(("functools.lru_cache", "functools.cache"))
 HOST_DECORATORS = frozenset(("torch.fx.wrap", "torch.no_grad", "torch.inference_mode", *CACHES))

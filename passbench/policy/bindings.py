@@ -7,7 +7,7 @@ from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.scopes import RETURN, Kinds, Scope, ValueKind, defaults, open_scope, parameters
 
 STEPS = 400_000
-"""Expressions that are looked at in one pass directory at most, repetitions counted."""
+"""How many looks at expressions one pass directory may take. Looking at one again counts."""
 
 HOOK = "a grid, heuristic or hook of Triton chooses sizes and configurations; compute in the wrapper or the kernel"
 WRITE_ADVICE = "a pass writes only into tensors that it has made itself; write x = x + y, or a kernel that writes"
@@ -25,7 +25,7 @@ class TooLong(Exception):
 
 
 class Bindings:
-    """Kinds of variables over all modules; reports only once `report` is set, when the kinds are final."""
+    """Kinds of variables over all modules. Findings are noted only when `report` is set, after the kinds are final."""
 
     def __init__(self, modules: dict[str, Module]) -> None:
         self.modules = modules
@@ -87,7 +87,7 @@ class Bindings:
         return scope
 
     def check_free(self, name: str, node: ast.AST, scope: Scope) -> None:
-        """An import keeps its meaning throughout the module."""
+        """Report a name that an import has: it keeps its meaning throughout the module."""
         if name in scope.module.imports:
             self.find("rebinding", scope.module, node, f"{name} is an import; choose another name")
 
@@ -276,7 +276,7 @@ def _bound_in_module(module: Module) -> set[str]:
 
 
 def _is_new(value: ast.expr, scope: Scope) -> bool:
-    """Whether an expression's value has no other name."""
+    """Whether the value of an expression has just been made, so that no other variable holds it."""
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
         return value.func.id in ("list", "dict", "set", "tuple") and scope.find(value.func.id) is None
     if isinstance(value, ast.Call) and scope.module.dotted(value.func) in names.COLLECTING_CALLS:

@@ -42,7 +42,7 @@ class Calls(Expressions):
         return self.kinds.get(function, RETURN)
 
     def check_cached(self, function: ast.FunctionDef, module: Module) -> None:
-        """A cache keyed by tensors would remember a call."""
+        """Report a cached function that gets tensors: its cache would remember earlier calls."""
         given = max((self.kinds.get(function, p.arg) for p in parameters(function)), default=ValueKind.SCALAR)
         if given.holds_tensors:
             message = f"{function.name} is cached and gets a tensor; give it shapes, dtypes and numbers"
@@ -116,7 +116,7 @@ class Calls(Expressions):
         return self.pass_arguments(function, positional, keywords)
 
     def _kernel(self, node: ast.expr, scope: Scope) -> ast.FunctionDef | None:
-        """The kernel that an expression names, here or in a sibling; None if it takes more than a look to know."""
+        """The kernel that an expression names, here or in a sibling; None if it is not a plain name."""
         dotted = scope.module.dotted(node)
         place = scope.module.sibling_function(dotted) if dotted else None
         if place is not None:
@@ -128,7 +128,7 @@ class Calls(Expressions):
     def _launch(
         self, node: ast.Call, kernel: ast.FunctionDef | None, positional: list[ValueKind], keywords: Keywords
     ) -> None:
-        """Note what kernels get, for Triton hands it to their hooks; None: any kernel of the pass."""
+        """Note what a kernel gets, since Triton hands it to hooks. `kernel` None: it may be any kernel of the pass."""
         if kernel is None:
             self.launch_any(positional, keywords, any(isinstance(a, ast.Starred) for a in node.args))
             self._give(node, "__call__", positional, keywords)

@@ -1,4 +1,4 @@
-"""The static policy on classes of a pass: plain data and helpers, whose names mean nothing to other objects."""
+"""The static policy on classes of a pass: plain data and helpers, whose members no other object has by name."""
 
 import ast
 import functools
@@ -28,7 +28,7 @@ _SAME_EVERYWHERE = (
 
 @functools.cache
 def _taken() -> frozenset[str]:
-    """Attributes of the objects that a pass can hold; the same name in a class of its own would open them."""
+    """Attributes of objects that a pass can hold. A class with such a member would allow the name on them, too."""
     found = {name for kind in _OTHERS for name in dir(kind)}
     found |= set(vars(JITFunction(_nothing))) if not issubclass(JITFunction, InterpretedFunction) else set()
     return frozenset(found) - _SAME_EVERYWHERE

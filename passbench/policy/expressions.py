@@ -1,4 +1,4 @@
-"""The static policy on host expressions: what kind each is, and what may not be said."""
+"""The static policy on expressions of host code: the kind of each, and findings on those that are not allowed."""
 
 import ast
 
@@ -70,7 +70,7 @@ class Expressions(Bindings):
                 return ValueKind.SCALAR
             case ast.NamedExpr():
                 kind = self.kind(node.value, scope)
-                self.assign(node.target, kind, scope.function, None)  # its value is known by another name too, maybe
+                self.assign(node.target, kind, scope.function, None)  # its value may have another name, too
                 return max(kind, self.kind(_loaded(node.target), scope))
             case ast.Lambda():
                 if hook:
@@ -82,7 +82,7 @@ class Expressions(Bindings):
         return ValueKind.TENSOR
 
     def test(self, node: ast.expr, scope: Scope) -> ValueKind:
-        """An expression whose truth decides something."""
+        """The kind of an expression whose truth decides something; a tensor there is a finding."""
         kind = self.kind(node, scope)
         if kind.is_tensor:
             self.read("whether a tensor is true is one of its values", scope, node)
@@ -135,7 +135,7 @@ class Expressions(Bindings):
         return ValueKind.SCALAR
 
     def _comprehension(self, node: ast.expr, scope: Scope) -> ValueKind:
-        """Names that its loops bind are its own."""
+        """The kind of a comprehension's result. Names that its loops bind are known in it alone."""
         inner = self.opened(node, scope, hook=scope.hook)
         outside = scope
         for generator in node.generators:
@@ -234,7 +234,7 @@ class Expressions(Bindings):
         return ValueKind.SCALAR
 
     def check_callable(self, function: ast.FunctionDef, node: ast.AST, scope: Scope) -> None:
-        """`pattern` may hold any operation; nothing of the pass runs it."""
+        """Report a use of `pattern` and the like, which may hold any operation: host code must not run them."""
         if function in self.special:
             message = f"{function.name} is for PassBench alone; call a function of your own"
             self.find("forbidden_call", scope.module, node, message)
@@ -262,7 +262,7 @@ class Expressions(Bindings):
         return ValueKind.SCALAR
 
     def check_sibling(self, place: tuple[str, str], node: ast.expr, scope: Scope) -> None:
-        """A lambda stays in its module: only there is it known what it gets."""
+        """Report a sibling's lambda: what it is called with is known in its own module alone."""
         other = self.scopes.get(place[0])
         if other is not None and place[1] in other.lambdas:
             message = f"{place[1]} is a lambda of another module; write a function with def"

@@ -1,8 +1,8 @@
 """The static policy on host code: wrappers, helpers, classes, module level, grid functions and Triton's host hooks.
 
-Host code may compute with torch's operators, but not read what is in a tensor nor write to what it has not made. Which
-expressions may be tensors is worked out over all modules of the pass: a variable has one kind, the largest of what is
-assigned to it, and kinds flow through calls until nothing changes.
+Host code may compute with torch's operators. It may not read the values of a tensor, nor write to a tensor that it has
+not made. So the policy must know which expressions may be tensors. Each variable has one kind (`scopes.ValueKind`), the
+largest of what is assigned to it in all modules of the pass. Kinds flow through calls until nothing changes.
 """
 
 import ast
@@ -24,7 +24,7 @@ _ANNOTATION_PARTS = (
 )  # fmt: skip
 
 
-_ROUNDS = 40  # of following kinds until nothing changes; passes that people and models write take under ten
+_ROUNDS = 40  # rounds until kinds no longer change, at most; passes that people and models write take under ten
 
 
 class HostChecker(Calls):
@@ -51,8 +51,11 @@ class HostChecker(Calls):
                 check_class(module, own, self._target)
 
     def may_be_launched_with_tensor(self, kernel: ast.FunctionDef, parameter: str) -> bool:
-        """Whether a parameter of a kernel is an address, as far as host code and the kernel tell. A helper that host
-        code does not name is launched by nobody; what kernels hand to it is followed elsewhere."""
+        """Whether a parameter of a kernel may be an address, as far as host code and the kernel tell.
+
+        False for a helper that host code does not name: nobody launches it. `Addresses` follows what kernels hand to
+        it.
+        """
         if kernel not in self._named:
             return False
         if any(p.arg == parameter and is_constant(p) for p in parameters(kernel)):
@@ -133,7 +136,7 @@ class HostChecker(Calls):
             self._statement(statement, scope)
 
     def _class(self, own: ast.ClassDef, scope: Scope) -> None:
-        """Fields and methods; what may be in a class at all is checked once, by `check_class`."""
+        """Check fields and methods. What a class may hold at all is checked once, by `check_class`."""
         self.check_free(own.name, own, scope)
         for decorator in own.decorator_list:
             if isinstance(decorator, ast.Call):
@@ -291,7 +294,7 @@ class HostChecker(Calls):
                 self.find("statement", scope.module, node, message)
 
     def _try(self, node: ast.Try, scope: Scope) -> None:
-        """Errors are caught by their names: what ends the process ends it."""
+        """Check a `try`: only named errors may be caught, so that an exception which ends the process is not."""
         self._block(node.body, scope)
         for handler in node.handlers:
             kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
@@ -304,7 +307,7 @@ class HostChecker(Calls):
         self._block(node.finalbody, scope)
 
 
-_SAME = ast.Constant(None)  # `x += y` gives x no other's value
+_SAME = ast.Constant(None)  # the value for `assign` of `x += y`, which makes x no other name of y
 
 
 def _has_own_name(targets: list[ast.expr], scope: Scope) -> bool:
@@ -342,7 +345,7 @@ def tests_path(node: ast.expr, module: Module) -> bool:
 
 
 def _is_own_place(node: ast.expr, module: Module) -> bool:
-    """An expression of `__file__` for the pass's own directory or one above it, or a whole number."""
+    """Whether an expression is a path made of `__file__`: the pass's directory or one above it. Whole numbers, too."""
     if isinstance(node, ast.Constant):
         return node.value in ("..", ".") or type(node.value) is int
     if isinstance(node, ast.Name):

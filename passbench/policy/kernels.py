@@ -17,8 +17,10 @@ _ALIASES = {"tl": "triton.language as tl", "libdevice": "triton.language.extra.l
 def check_device_function(
     module: Module, function: ast.FunctionDef, modules: dict[str, Module], addresses: Addresses, report: Report
 ) -> None:
-    """What a kernel names exists on the device: `tl`, libdevice, its own names, constants and kernels of the pass; and
-    it makes no address of a number, nor a number of an address."""
+    """Report names in a kernel that do not exist on the device, and addresses made of numbers or used as numbers.
+
+    Allowed are `tl`, libdevice, the kernel's own names, and constants and kernels of the pass.
+    """
     nodes = [n for statement in function.body for n in ast.walk(statement)]
     stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     local = stored | {a.arg for a in parameters(function)} | {n.arg for n in nodes if isinstance(n, ast.arg)}

@@ -12,7 +12,7 @@ from passbench.result import Finding
 
 
 class Report:
-    """Findings as they are made; one a place and rule."""
+    """Collects findings: of each rule one a line."""
 
     def __init__(self) -> None:
         self._findings: dict[tuple[str, str, int], Finding] = {}
@@ -107,7 +107,7 @@ def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Mod
 
 
 def check_siblings(module: Module, modules: dict[str, Module], report: Report) -> None:
-    """What is taken from a sibling is the sibling's own, not something that it has imported."""
+    """Report names taken from a sibling that the sibling has itself imported."""
     for node in ast.walk(module.tree):
         if not isinstance(node, ast.Name | ast.Attribute):
             continue
@@ -150,7 +150,7 @@ def _decorates(module: Module, decorator: ast.expr, name: str) -> bool:
 
 
 def _bind(module: Module, local: str, stands_for: str, node: ast.stmt, report: Report) -> None:
-    """An import inside a function binds its name for the whole module: nothing else in it may have that name."""
+    """Note an import. Even inside a function it takes its name for the whole module: nothing else may have it."""
     if is_builtin(local):
         report.at("rebinding", module, node, f"{local} is a built-in; import {stands_for} under another name")
     if module.imports.setdefault(local, stands_for) != stands_for:

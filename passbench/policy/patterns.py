@@ -15,7 +15,7 @@ _EXPRESSIONS = (
 
 
 def check_pattern(module: Module, function: ast.FunctionDef, report: Report) -> None:
-    """A pattern is straight-line code of operations that a graph can hold."""
+    """Report what in a pattern is not straight-line code of operations that a graph can hold."""
     if function.decorator_list:
         report.at("pattern", module, function, "pattern takes no decorator")
     local = _parameters(function)

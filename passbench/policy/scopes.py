@@ -12,16 +12,16 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 class ValueKind(IntEnum):
-    """What an expression can be; ordered, so that `max` joins."""
+    """What the value of an expression can be. The order matters: of two possible kinds, `max` is the one to assume."""
 
     SCALAR = 0  # no tensor, and none inside
-    EITHER = 1  # a parameter of a replacement of which nothing says whether it is a number or a tensor
+    EITHER = 1  # a parameter of a replacement that may be a number or a tensor
     HOLDER = 2  # a container that may hold tensors
     OWN = 3  # a tensor whose memory the pass has made in this function
     TENSOR = 4
 
     def item(self) -> "ValueKind":
-        """What comes out of it by subscript or iteration."""
+        """The kind of an element, got by subscript or iteration."""
         return ValueKind.TENSOR if self.holds_tensors else self
 
     @property
@@ -35,7 +35,7 @@ class ValueKind(IntEnum):
 
 
 class Kinds:
-    """The kind of every variable, parameter and function result; they only grow."""
+    """The kind of every variable, parameter and function result. A kind never becomes smaller."""
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[object, str | int], ValueKind] = {}
@@ -46,7 +46,7 @@ class Kinds:
         return self._kinds.get((scope, name), ValueKind.SCALAR)
 
     def join(self, scope: object, name: str | int, kind: ValueKind) -> None:
-        """Take in one more value."""
+        """Note that the variable is given a value of this kind, too."""
         if kind > self._kinds.get((scope, name), ValueKind.SCALAR):
             self._kinds[scope, name] = kind
             self.changed = True
@@ -58,9 +58,12 @@ RETURN = "return"
 
 @dataclass
 class Scope:
-    """A module, function, lambda or comprehension. `functions`: host functions defined in it; `lambdas`: variables that
-    are one; `clashes`: functions whose name is bound twice. `hook`: Triton calls it; `self_name`: the parameter that
-    is the instance, in a method of a class of the pass."""
+    """A module, function, lambda or comprehension.
+
+    `functions`: host functions defined in it. `lambdas`: variables that are lambdas. `clashes`: functions whose name is
+    bound twice. `hook`: Triton calls it. `self_name`: in a method of a class of the pass, the parameter that is the
+    instance.
+    """
 
     module: Module
     node: ast.Module | ast.FunctionDef | ast.Lambda | Comprehension
@@ -91,8 +94,11 @@ class Scope:
 
 
 def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Nodes that run in the scope of `node`: of functions and lambdas within, their decorators and defaults alone; of
-    comprehensions, all but what the loops bind."""
+    """Nodes that run in the scope of `node`.
+
+    Of a function or lambda within, only decorators and defaults do. Of a comprehension, all but the targets of its
+    loops do.
+    """
     waiting = list(node.body if isinstance(node, ast.FunctionDef) else ast.iter_child_nodes(node))[::-1]
     while waiting:
         child = waiting.pop()

@@ -63,7 +63,7 @@ def shared(
 
 
 def _call_all(job: Job) -> list[tuple[Variant, str]]:
-    """What fails here, for want of memory too, is left to the benchmark, which meets it again and records it."""
+    """The variants that could not be called, with reasons. The benchmark calls them again and records the failure."""
     missed: dict[int, str] = {}
     number = 0
     try:
@@ -79,7 +79,7 @@ def _call_all(job: Job) -> list[tuple[Variant, str]]:
 
 
 def _call_once(job: Job, variant: Variant) -> str:
-    """What kept the variant from being called; nothing where it was."""
+    """Why the variant could not be called; empty if it was."""
     worker, settings = job.worker, job.worker.settings
     layout = lay.lay_out(variant.inputs, (), 1, random.Random(0))
     if layout.end > settings.shared_bytes:

@@ -18,7 +18,7 @@ _MOST_FILES = 200_000
 
 
 def excess(pid: int, born_with: int, spawn: Spawn) -> str:
-    """What a worker and its descendants have more of than they may; empty if nothing. Of the memory that each has
+    """What a worker and its descendants take too much of, as text; empty if of nothing. Of the memory that each has
     filled, `born_with` bytes are common to all forks of the zygote, and do not count."""
     processes = family(pid)
     if len(processes) > spawn.processes:
@@ -34,7 +34,7 @@ def excess(pid: int, born_with: int, spawn: Spawn) -> str:
 
 
 def excess_on_disk(spawn: Spawn) -> str:
-    """What a worker's directory holds more of than it may; empty if nothing. Takes long where there are many files."""
+    """What a worker's directory holds too much of, as text; empty if of nothing. Slow if there are many files."""
     files = size = 0
     for directory, _, names in os.walk(spawn.box):
         for name in names:

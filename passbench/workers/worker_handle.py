@@ -111,16 +111,16 @@ class WorkerHandle:
         return self._process.timed(command, timeout, spin=spin)
 
     def pin(self, cores: set[int]) -> None:
-        """Let the worker's main thread run on these cores alone; that it is dead shows in the next exchange."""
+        """Let the worker's main thread run on these cores alone. A dead worker shows in the next exchange, not here."""
         with contextlib.suppress(ProcessLookupError):
             os.sched_setaffinity(self._process.pid, cores)
 
     def unpin(self) -> None:
-        """Let it run wherever this process may, which a pinned thread of this process does not tell."""
+        """Let the worker's main thread run on all cores again."""
         self.pin(set(range(os.cpu_count() or 1)))
 
     def pinned(self, cores: set[int]) -> bool:
-        """Whether it is still so; of a worker that has died since the last exchange, yes."""
+        """Whether the worker's main thread still runs on these cores alone. True for a worker that has died."""
         try:
             return os.sched_getaffinity(self._process.pid) == cores
         except ProcessLookupError:
