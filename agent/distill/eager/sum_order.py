@@ -33,7 +33,7 @@ _MOST = 256
 _NORM_LENGTH = 2**24
 """Eager takes the vectorised kernels of norms for rows of up to so many elements."""
 
-Kind = Literal["sum", "moments", "squares"]
+SumKind = Literal["sum", "moments", "squares"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class SumOrder:
     height: int
     sums: int
     vectors: bool
-    kind: Kind = "sum"
+    kind: SumKind = "sum"
     addition: Addition | None = field(default=None, compare=False, repr=False)
 
     @property
