@@ -155,7 +155,8 @@ def _trace(module: torch.nn.Module, inputs: Mapping[str, Any], model: str, sizes
 def _laid_out(traced: TracedGraph) -> TracedGraph:
     """The graph with the strides that `extraction.analysis.propagate` finds, which may differ from dynamo's.
 
-    Dynamo traced on the meta device. Only attention lays its result out by device, and views of the result follow it.
+    Dynamo traced on the meta device. Attention lays its result out by device, and views of the result follow it.
+    Dropout that does nothing returns its input; dynamo of torch 2.11 makes a copy without gaps of it.
     """
     if not traced.symbols:
         return traced
@@ -163,12 +164,16 @@ def _laid_out(traced: TracedGraph) -> TracedGraph:
     if isinstance(propagated, Invalid):
         return traced
     layouts = list(traced.symbolic)
+    known: dict[tuple, tuple[str, ...]] = {}  # shape as text, shape and stride as numbers → stride as text
     for number, (value, layout) in enumerate(zip(propagated.values, traced.symbolic, strict=True)):
         if layout is None or not isinstance(value, TensorValue):
             continue
         shape, stride = layout
+        place = (shape, value.shape, value.stride)
         if tuple(size(each, traced.symbols) for each in stride) != value.stride:
-            layouts[number] = (shape, stride_like(shape, value.shape, value.stride) or stride)
+            layouts[number] = (shape, stride_like(shape, value.shape, value.stride) or known.get(place, stride))
+        else:
+            known[place] = stride
     return replace(traced, symbolic=tuple(layouts))
 
 

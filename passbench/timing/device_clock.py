@@ -36,8 +36,9 @@ GRAPH, KERNELS = "graph", "kernels"
 
 _PRECISION = 0.01  # of the speedup; replays vary little
 _SHARE = 0.5  # of `Settings.timing_budget`
-_GRAPH_US = 2000.0  # that a replay should take: an exchange varies by some 10 us, whatever is in the graph
-_MOST_CAPTURED = 1024  # calls of a graph
+_GRAPH_US = 1000.0  # that a replay should take: an exchange varies by some 10 us, whatever is in the graph
+_MOST_CAPTURED = 384  # calls of a timed graph
+_MOST_SEALED = 96  # calls of the graph whose calls are sealed
 _PROFILED_PAIRS = 5
 _PROFILED_CALLS = 64
 
@@ -75,7 +76,7 @@ class DeviceClock:
         calls at once is found out there. Raises Uncapturable, and VariantFailure as every exchange does.
         """
         pair, size = self._pair, self._graph_size(size)
-        calls = pair.about(size)
+        calls = pair.about(min(size, _MOST_SEALED))
         sealed = pair.draw(calls, pair.outputs, Distribution.VARIED, sealed=calls)
         layout = pair.draw(pair.about(size), pair.outputs, Distribution.VARIED)  # both now: memory grows no more
         self._capture(pair.eager, layout)

@@ -49,8 +49,8 @@ def wrong(files: Files) -> dict[str, str]:
 
 
 def cheating(files: Files) -> dict[str, str]:
-    """The pass with a call of torch in what launches its kernels."""
-    return _changed(files, _WRAPPER, r"\1    torch.relu(\2)\n")
+    """The pass with a read of a value in what launches its kernels."""
+    return _changed(files, _WRAPPER, r"\1    \2.max().item()\n")
 
 
 def straight(files: Files) -> list[Reply]:

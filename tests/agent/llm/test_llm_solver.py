@@ -29,7 +29,7 @@ def test_a_wrong_pass_is_allowed_and_wrong(solved, tmp_path, interpreter):
 
 def test_a_cheating_pass_is_refused(solved, tmp_path):
     write_pass_dir(cheating(solved[1]), tmp_path / "pass")
-    assert {finding.rule for finding in check_dir(tmp_path / "pass")} == {"forbidden_call"}
+    assert {finding.rule for finding in check_dir(tmp_path / "pass")} == {"host_read"}
 
 
 def test_three_attempts_at_two_samples_follow_every_plan(solved):

@@ -121,5 +121,5 @@ def test_bad_trace_files_are_one_clear_line(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1]}), tmp_path / "other")
     with pytest.raises(PassNetError, match="not a traces file of this version"):
         read_traces(tmp_path / "other")
-    with pytest.raises(PassNetError, match="cannot be written"):
-        write_traces(tmp_path / "no" / "such" / "directory", [])
+    with pytest.raises(PassNetError, match="cannot write"):
+        write_traces(tmp_path / "torn" / "below a file", [])

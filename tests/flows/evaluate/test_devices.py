@@ -36,6 +36,9 @@ VOLATILE = {
     "speedup_device",
     "e2e",
     "run",
+    "seed",
+    "busy",
+    "device_note",
 }
 """Columns of results that a second measurement changes."""
 

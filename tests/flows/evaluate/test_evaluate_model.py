@@ -104,7 +104,7 @@ def test_bench_and_check_of_one_pass(evaluated, tmp_path):
     assert {v["status"] for v in answer["variants"]} == {"ok"}
     assert all(-10 <= v["t_min"] <= 1 for v in answer["variants"])
     module = next(p for p in pass_dir.glob("*.py"))
-    module.write_text(module.read_text() + "\nimport os\n")
+    module.write_text(module.read_text() + "\nimport os\n\nHOME = os.environ\n")
     refused = passnet("check", pass_dir)
     assert refused.returncode == 1 and "import" in refused.stdout
 

@@ -41,10 +41,12 @@ _LIMITS = {
 
 @dataclass(frozen=True)
 class Fault:
-    """What must be recorded of a misbehaviour. `reason`: part of it, by device."""
+    """What must be recorded of a misbehaviour. `reason`: part of it, by device; `other`: a status, where a device has
+    another one."""
 
     status: str
     reason: dict[str, str] = field(default_factory=dict)
+    other: dict[str, str] = field(default_factory=dict)
 
 
 def _dies(how: str) -> dict[str, str]:
@@ -56,7 +58,9 @@ _HOST_MEMORY = "GiB of the machine's memory"
 FAULTS = {
     "hang_host": Fault("timeout", _LATE),
     "hang_device": Fault("timeout", _LATE),
-    "crash_device": Fault("runtime_error", {"cpu": "SIGSEGV", "cuda": "illegal memory access"}),
+    "crash_device": Fault(
+        "runtime_error", {"cpu": "memory_outside", "cuda": "illegal memory access"}, {"cpu": "compile_error"}
+    ),
     "exhaust_memory": Fault("runtime_error", {"cpu": _HOST_MEMORY, "cuda": "out of memory"}),
     "exhaust_host_memory": Fault("runtime_error", {"cpu": _HOST_MEMORY, "cuda": _HOST_MEMORY}),
     "print_flood": Fault("ok"),
@@ -151,7 +155,11 @@ def _check(job: Job, results: list[VariantResult], level: int | None, device: st
         misbehaves = job.name in FAULTS and variant.inputs[0].shape == _BAD
         fault = FAULTS[job.name] if misbehaves else Fault("ok")
         good = fault.status != "ok" or result.t_min == level
-        if result.status != fault.status or fault.reason.get(device, "") not in result.reason or not good:
+        if (
+            result.status != fault.other.get(device, fault.status)
+            or fault.reason.get(device, "") not in result.reason
+            or not good
+        ):
             which = "" if misbehaves else " (good)"
             problems.append(f"{job.name}{which}: {result.status}, t_min {result.t_min}: {result.reason}")
     return problems
