@@ -39,6 +39,7 @@ _SHARE = 0.5  # of `Settings.timing_budget`
 _GRAPH_US = 1000.0  # that a replay should take: an exchange varies by some 10 us, whatever is in the graph
 _MOST_CAPTURED = 384  # calls of a timed graph
 _MOST_SEALED = 96  # calls of the graph whose calls are sealed
+_REPEATS = 1
 _PROFILED_PAIRS = 5
 _PROFILED_CALLS = 64
 
@@ -122,7 +123,7 @@ class DeviceClock:
         settings, calls = self._settings, layout.batch.calls
         self._replay_both(layout, Pairs())  # the first replay of a graph also uploads it
         affordable = max(_PROFILED_PAIRS, math.floor(_SHARE * settings.timing_budget / (seconds * calls)))
-        plan = planned(settings.pairs, math.ceil(settings.calls / calls), affordable, settings.repeats)
+        plan = planned(settings.pairs, math.ceil(settings.calls / calls), affordable, min(settings.repeats, _REPEATS))
         pairs = Pairs()
         for done in range(1, plan.most + 1):
             self._replay_both(layout, pairs)
