@@ -36,8 +36,8 @@ GRAPH, KERNELS = "graph", "kernels"
 
 _PRECISION = 0.01  # of the speedup; replays vary little
 _SHARE = 0.5  # of `Settings.timing_budget`
-_GRAPH_US = 1000.0  # that a replay should take: an exchange varies by some 10 us, whatever is in the graph
-_MOST_CAPTURED = 384  # calls of a timed graph
+_GRAPH_US = 600.0  # that a replay should take: an exchange varies by some 10 us, whatever is in the graph
+_MOST_CAPTURED = 256  # calls of a timed graph
 _MOST_SEALED = 96  # calls of the graph whose calls are sealed
 _REPEATS = 1
 _PROFILED_PAIRS = 5
