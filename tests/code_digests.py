@@ -16,6 +16,7 @@ MODULES = {
     "trace": ("extraction.tracing.trace", "extraction.tracing.trace_files"),
     "cut": ("extraction.cutting.cut", "extraction.cutting.typical", "dedup.hashes", "dedup.rows"),
     "vary": ("extraction.varying.vary", "extraction.cutting.backward", "dedup.hashes", "dedup.rows"),
+    "evaluate": ("passbench.bench", "passbench.child.main", "agent.distill.tuned", "agent.llm.author"),
     "unique": ("dedup.unique", "dedup.samples", "dedup.splits"),
 }
 """Where each stage of `storage.versions.code_version` begins: what its workers call."""

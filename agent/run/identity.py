@@ -11,10 +11,8 @@ from agent.author import Author
 from passbench.settings import Settings
 from storage.disk import appearing, disk_error
 from storage.records import Sample
+from storage.versions.code_version import CODE_VERSIONS
 from storage.versions.provenance import library_versions
-
-CODE_VERSION = "6"
-"""Part of a run's id; raised when authors or PassBench change so that old results must be measured again."""
 
 _NOTE = "run.json"
 """The file in a run's directory that holds its identity."""
@@ -33,7 +31,7 @@ def run_identity(
         "device": kind,
         "settings": asdict(settings) | {"off": sorted(settings.off)},
         "libraries": library_versions(),
-        "code": CODE_VERSION,
+        "code": str(CODE_VERSIONS["evaluate"]),
     }
 
 
