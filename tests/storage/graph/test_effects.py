@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from agent.distill.eager.op_effects import facts
+from agent.distill.eager.op_effects import find_effects
 from extraction.analysis.propagate import propagate
 from passbench.matching.memory_effects import Memory
 from storage.graph import effects, targets
@@ -62,7 +62,7 @@ def test_every_room_finds_the_same_writes(name):
     graph = graph_of(one)
     found = propagate(graph, INPUTS)
     assert {n for n in range(3) if found.values[n].storage in found.mutated[0]} == written
-    known = facts(graph, INPUTS)
+    known = find_effects(graph, INPUTS)
     assert {n for n in range(3) if known.values[n].storage in known.writes[0]} == written
     nodes = list(to_fx(graph, "cpu").nodes)
     assert {nodes.index(node) for node in Memory(nodes[0].graph).effects_at(nodes[3]).writes} == written
@@ -74,7 +74,7 @@ def test_every_room_agrees_on_what_is_new_memory(name):
     new = name in PLAIN
     assert effects.makes_new_memory(one) == new and not effects.writes(one)
     graph = graph_of(one)
-    found, known = propagate(graph, INPUTS), facts(graph, INPUTS)
+    found, known = propagate(graph, INPUTS), find_effects(graph, INPUTS)
     assert (found.values[3].storage not in {found.values[n].storage for n in range(3)}) == new
     assert (known.values[3].storage not in {known.values[n].storage for n in range(3)}) == new
     rewritten = to_fx(graph, "cpu")
