@@ -54,7 +54,7 @@ _REGIONS = 2
 _CATEGORIES = ("fusible", "typical")
 
 
-class Stopwatch:
+class StepSeconds:
     """Seconds that the parts of the run took, by name."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ def main() -> int:
     arguments = parse_arguments()
     out = arguments.out.resolve()
     out.mkdir(parents=True)
-    watch = Stopwatch()
+    watch = StepSeconds()
     solutions, digest = prepare(arguments, out)
     watch.lap("the model's passes written")
     solver = Solver(solutions, arguments.attempts)
@@ -147,7 +147,7 @@ def solution(sample: Sample, directory: Path) -> dict[str, str]:
     return dict(read_pass_dir(directory).files) if submission.pass_dir else {}
 
 
-def run(solver: Solver, out: Path, arguments: argparse.Namespace, watch: Stopwatch) -> Kill:
+def run(solver: Solver, out: Path, arguments: argparse.Namespace, watch: StepSeconds) -> Kill:
     """The deployment started, killed and started again; what there was at the kill."""
     home, log = out / "prefect", out / "worker.log"
     home.mkdir()

@@ -89,10 +89,10 @@ def test_graphs_of_many_ops(graph: Graph) -> None:
 
 
 def test_real_graphs() -> None:
-    parts = [(t.graph, list(t.inputs)) for t in corpus()]
-    for graph, inputs in parts:
-        if described_by_meta_tensors(graph):
-            _both_say_the_same(graph, inputs)
+    described = [traced for traced in corpus() if described_by_meta_tensors(traced.graph)]
+    assert described
+    for traced in described:
+        _both_say_the_same(traced.graph, list(traced.inputs))
 
 
 def test_a_factory_makes_no_real_tensor() -> None:
