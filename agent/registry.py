@@ -8,7 +8,7 @@ from agent.distill.static import Distill
 from agent.distill.tuned import Tuned
 from agent.llm.author import Llm
 from agent.llm.options import LlmOptions
-from passbench.compilers import NAMES as COMPILERS
+from passbench.names import COMPILERS
 from storage.errors import PassNetError
 
 _AUTHORS: dict[str, Callable[[], Author]] = {

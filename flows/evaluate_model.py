@@ -23,7 +23,8 @@ from flows.evaluate.open_benches import benches_on
 from flows.evaluate.samples import Ended, evaluate_samples
 from flows.expected_failures import one_line
 from flows.steps import HOURS, begun_before, flow_run_id, say
-from passbench.score import outcome_of, score_rows
+from passbench.names import CLOCKS
+from passbench.score import outcome_of, score_runs
 from passbench.settings import Settings
 from storage.errors import PassNetError
 from storage.schema import CATEGORIES, CONFIGS
@@ -105,12 +106,7 @@ def evaluate_model(
             if not runs[name]:
                 raise nothing_finished(ends[name])
 
-    scores = [
-        score
-        for writer, (run, rows) in zip(authors, runs.items(), strict=True)
-        for clock in ("e2e", "device")
-        for score in score_rows(rows, run=run, author=writer.name, clock=clock)
-    ]
+    scores = score_runs(runs.values())
     published = publish(store, opened, runs, scores, trajectories)
     seconds = time.monotonic() - start
     summary = {
@@ -205,7 +201,7 @@ def summary_of_run(run: str, rows: Sequence[dict], scores: Sequence[dict]) -> di
         "matched": sum(r["status"] not in ("no_match", "rejected") for r in rows),
         "correct": {str(t): sum(outcome_of(r).correct(t) for r in rows) for t in (-5, 0, 1)},
         "es": {str(t): value for t, value in sorted(e2e.items())},
-        "aggregate": {clock: _aggregate(scores, clock) for clock in ("e2e", "device")},
+        "aggregate": {clock: _aggregate(scores, clock) for clock in CLOCKS},
         "failures": [[status, reason, count] for (status, reason), count in failures.most_common(10)],
     }
 

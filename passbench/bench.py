@@ -15,9 +15,10 @@ from typing import Self
 import torch
 
 from passbench.checking.tolerance import Comparison
-from passbench.compilers import NAMES, numerics
+from passbench.compilers import numerics
 from passbench.contract import ContractError, PassFiles, read_pass_dir, write_pass_dir
 from passbench.ipc.messages import Code, Warm
+from passbench.names import COMPILERS
 from passbench.policy.check import check_files
 from passbench.result import ERROR_CODES, Finding, VariantResult, device_name
 from passbench.settings import Settings
@@ -86,11 +87,11 @@ class Bench:
     ) -> Iterator[VariantResult]:
         """One result per variant of `sample`, in order, as they come.
 
-        `compiler` is one of `compilers.NAMES`; "pass" needs `pass_dir`. A malformed or refused pass gives a result per
-        variant too. Raises PassNetError on an unknown compiler or a missing `pass_dir` alone.
+        `compiler` is one of `passbench.names.COMPILERS`; "pass" needs `pass_dir`. A malformed or refused pass gives a
+        result per variant too. Raises PassNetError on an unknown compiler or a missing `pass_dir` alone.
         """
-        if compiler not in NAMES:
-            raise PassNetError(f"compiler {compiler!r} is unknown; there are {', '.join(NAMES)}")
+        if compiler not in COMPILERS:
+            raise PassNetError(f"compiler {compiler!r} is unknown; there are {', '.join(COMPILERS)}")
         if compiler != "pass":
             yield from self._trials(sample, compiler, self._baseline_worker(compiler), None, None, progress)
             return
@@ -106,8 +107,8 @@ class Bench:
         Only for baselines: their code is trusted, so that processes may share a cache. Returns the variants that were
         not compiled, each with the reason; `run` compiles them itself, or makes a record of their failure.
         """
-        if compiler not in NAMES or compiler in ("pass", "eager"):
-            raise PassNetError(f"{compiler!r} compiles nothing ahead; there are {', '.join(NAMES)}")
+        if compiler not in COMPILERS or compiler in ("pass", "eager"):
+            raise PassNetError(f"{compiler!r} compiles nothing ahead; there are {', '.join(COMPILERS)}")
         handles = [self._worker(compiler, self._baseline_launcher) for _ in range(workers)]
         try:
             return precompile.shared(handles, [v for s in samples for v in s.variants], compiler, progress)
@@ -317,7 +318,7 @@ class Bench:
 
         Baselines share one, and in it what TorchInductor has compiled. The one that tunes has its own.
         """
-        shared = name in NAMES and name not in ("eager", "inductor-max-autotune")
+        shared = name in COMPILERS and name not in ("eager", "inductor-max-autotune")
         return self._scratch / ("inductor" if shared else name) / "box"
 
 

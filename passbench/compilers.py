@@ -1,8 +1,8 @@
 """Compilers by name: a module in, a callable out. `build` runs in the child.
 
-"pass" is `passbench.matching.rewrite`; the others are baselines. A further baseline is a name in `NAMES`, a branch in
-`build`, its mode in `numerics`, and its name in `flows/cli/options.py`, which lists the names without importing torch.
-A baseline may compile in its first call: PassBench does not time that one.
+"pass" is `passbench.matching.rewrite`; the others are baselines. A further baseline is a name in `passbench.names`, a
+branch in `build`, and its mode in `numerics`. A baseline may compile in its first call: PassBench does not time that
+one.
 """
 
 from collections.abc import Callable
@@ -11,18 +11,7 @@ import torch
 from torch import fx
 
 from passbench.double_precision import in_double
-
-NAMES = (
-    "pass",
-    "eager",
-    "inductor",
-    "inductor-direct",
-    "inductor-strict",
-    "inductor-strict-direct",
-    "inductor-max-autotune",
-    "cudagraphs",
-)
-"""What `bench` can run: "pass", and the baselines."""
+from passbench.names import COMPILERS
 
 
 class CompileError(Exception):
@@ -68,7 +57,7 @@ def build(name: str, module: fx.GraphModule, device: torch.device) -> Callable:
         if device.type != "cuda":
             raise CompileError("cudagraphs needs an NVIDIA GPU; use --device cuda")
         return _CudaGraph(_Direct(module))
-    raise CompileError(f"compiler {name!r} is unknown; there are {', '.join(NAMES)}")
+    raise CompileError(f"compiler {name!r} is unknown; there are {', '.join(COMPILERS)}")
 
 
 def is_compile_failure(error: BaseException) -> bool:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from passbench.conditions import conditions
+from passbench.names import CLOCKS
 from passbench.result import EAGER_FAILED
 
 B = 0.1
@@ -221,6 +222,16 @@ def score_rows(
     if not is_measured(outcomes, clock):
         return []
     return table_rows(score_table(outcomes, p, b), rows, run=run, author=author, clock=clock)
+
+
+def score_runs(runs: Iterable[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """Rows of `storage.schema.SCORES` by every clock, for runs that are each given by their rows of results."""
+    return [
+        score
+        for rows in runs
+        for clock in CLOCKS
+        for score in score_rows(rows, run=rows[0]["run"], author=rows[0]["author"], clock=clock)
+    ]
 
 
 def times_meaningful(rows: Iterable[Mapping[str, Any]]) -> bool:

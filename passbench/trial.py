@@ -13,6 +13,7 @@ from passbench.ipc.messages import Load
 from passbench.layers import Layers
 from passbench.result import EAGER_FAILED, Errors, Times, VariantFailure
 from passbench.settings import Settings
+from passbench.timing.exchanges import CheckedExchanges
 from passbench.timing.stopwatch import Stopwatch
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_pair import WorkerPair
@@ -125,7 +126,8 @@ def _measure(
         report("double precision")
         outcome.errors = accuracy.errors(pair, double, graph)
     report("timing")
-    outcome.times = Stopwatch(pair, correctness.check_inputs, correctness.compare, observe).measure()
+    exchanges = CheckedExchanges(pair, correctness.check_inputs, correctness.compare)
+    outcome.times = Stopwatch(exchanges, observe).measure()
 
 
 def _blamed(failure: VariantFailure, pair: WorkerPair, candidate: TrialCandidate, *, alone: bool) -> VariantFailure:

@@ -61,7 +61,7 @@ def bench(
 
     `sample` is a `Sample`, the id of one in `version` (default: the newest of the data directory), or a directory in
     PassNet's layout, whose own pass is used unless `passes`, a pass directory, is given. `compiler` is one of
-    `passbench.compilers.NAMES`, such as "inductor"; by default "pass" where there is a pass, else "eager". `device` is
+    `passbench.names.COMPILERS`, such as "inductor"; by default "pass" where there is a pass, else "eager". `device` is
     "cpu", "cuda", "cuda:1" or "auto". On a CPU a result's `times_meaningful` is false. `progress` is called with lines
     of text. Raises PassNetError for what is not there; whatever a pass does wrong is a result.
     """

@@ -27,10 +27,10 @@ from agent.run.choose import Choice, chosen
 from agent.run.evaluation_run import EvaluationRun, evaluate_lot, lots
 from agent.run.identity import note_identity, run_id, run_identity, why_not_continued
 from agent.run.progress import LOGGER, log
-from agent.run.summary import CLOCKS, summary
+from agent.run.summary import summary
 from passbench.bench import Bench
-from passbench.compilers import NAMES as COMPILERS
-from passbench.score import score_rows
+from passbench.names import COMPILERS
+from passbench.score import score_runs
 from passbench.settings import Settings
 from storage.errors import PassNetError
 from storage.parquet import write_rows
@@ -123,12 +123,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _finish(out: Path, version: Version, runs: dict[str, list[dict]], seconds: dict[str, float]) -> None:
     """Put the runs' rows together, score and describe them."""
     write_rows(out / "results.parquet", [row for rows in runs.values() for row in rows], RESULTS)
-    scores = [
-        score
-        for author, rows in runs.items()
-        for clock in CLOCKS
-        for score in score_rows(rows, run=rows[0]["run"], author=author, clock=clock)
-    ]
+    scores = score_runs(runs.values())
     (out / "scores.json").write_text(json.dumps(scores, indent=1) + "\n", "utf-8")
     text = summary(version.manifest.digest, runs, seconds)
     (out / "summary.md").write_text(text, "utf-8")

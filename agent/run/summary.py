@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
+from passbench.names import CLOCKS
 from passbench.score import geometric_mean, score_rows
 from storage.schema import CATEGORIES
 from storage.versions.provenance import library_versions
-
-CLOCKS = ("e2e", "device")
 
 
 def summary(dataset: str, runs: Mapping[str, Sequence[dict]], seconds: Mapping[str, float]) -> str:

@@ -30,6 +30,7 @@ from flows.cli.options import (
 from flows.cli.progress_display import progress_shown
 from flows.cli.samples.commands import bench, export, samples, show
 from flows.cli.versions.commands import diff, download, gc, rollback, upload, versions
+from passbench.names import CLOCKS
 from storage.errors import PassNetError
 from storage.schema import CATEGORIES
 
@@ -184,7 +185,7 @@ def check(directory: Path, as_json: bool) -> None:
 
 @main.command()
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
-@click.option("--clock", type=click.Choice(["e2e", "device"]), default=None, help="One clock only [default: both].")
+@click.option("--clock", type=click.Choice(CLOCKS), default=None, help="One clock only [default: both].")
 @click.option(
     "--t", type=click.IntRange(-10, 4), default=-5, show_default=True, help="Level of everything but the t-table."
 )

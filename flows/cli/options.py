@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from flows import DEFAULT_DATA
+from passbench.names import COMPILERS
 from storage.errors import PassNetError
 
 
@@ -34,10 +35,8 @@ def kernels_only_option(function: Callable) -> Callable:
     return click.option("--kernels-only", is_flag=True, help=text)(function)
 
 
-AUTHORS = """distill distill-static llm eager inductor inductor-direct inductor-strict inductor-strict-direct
-    inductor-max-autotune cudagraphs""".split()
-COMPILERS = ("pass", *(name for name in AUTHORS if name not in ("distill", "distill-static", "llm")))
-"""Names as the rooms know them; they stand here so that a wrong one is told before torch is imported."""
+AUTHORS = ("distill", "distill-static", "llm", *(name for name in COMPILERS if name != "pass"))
+"""The names of `agent.registry`; they stand here so that a wrong one is told before torch is imported."""
 
 _DEVICE = re.compile(r"auto|cpu(:\d+)?|cuda(:\d+)?")
 

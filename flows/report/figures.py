@@ -13,6 +13,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from passbench.names import CLOCKS
+
 WIDTH = 5.6  # inches
 DPI = 144
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
@@ -48,7 +50,7 @@ def png(figure: Figure) -> bytes:
 def es_t_curves(scores: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) -> Figure:
     """ES_t against t, a panel a clock, a line a run; `scores` as rows of `storage.schema.SCORES`."""
 
-    clocks = [clock for clock in ("e2e", "device") if any(s["clock"] == clock for s in scores)]
+    clocks = [clock for clock in CLOCKS if any(s["clock"] == clock for s in scores)]
     runs = sorted({s["run"] for s in scores}, key=labels.__getitem__)
     figure = Figure(figsize=(WIDTH, 0.5 + 2.7 * len(clocks) + 0.2 * len(runs)), layout="constrained")
     for row, clock in enumerate(clocks, 1):

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from flows.report.results import Results, load_results, variant_facts
+from passbench.names import CLOCKS
 from passbench.score import is_measured, outcome_of, outcomes_of, says_something, table_rows, times_meaningful
 from passbench.scoring.attempts import best_attempts, pass_at
 from passbench.scoring.groups import UNKNOWN, VariantFacts, group_of, group_order
 from passbench.scoring.summary import Summary, summarise
 from storage.errors import PassNetError
 
-CLOCKS = ("e2e", "device")
 NEEDS_FACTS = ("dtype", "size", "group")
 
 

@@ -10,7 +10,6 @@ worker. That figure is the child's word; `Times.device_method` says which one a 
 """
 
 import math
-from collections.abc import Callable
 
 from passbench.inputs.batch_layout import BatchLayout
 from passbench.inputs.draw import Distribution
@@ -23,12 +22,11 @@ from passbench.ipc.messages import (
     Go,
     Profile,
     ReplayCalls,
-    Stage,
 )
 from passbench.result import Timing
+from passbench.timing.exchanges import CheckedExchanges
 from passbench.timing.statistics import Exchange, Pairs, planned, summarise
 from passbench.workers.worker_handle import WorkerHandle
-from passbench.workers.worker_pair import WorkerPair
 from passbench.workers.worker_process import WorkerDied, WorkerTimeout
 
 GRAPH, KERNELS = "graph", "kernels"
@@ -53,20 +51,10 @@ class Uncapturable(Exception):
 
 
 class DeviceClock:
-    """Times one variant, whose outputs have been found correct, on a GPU.
+    """Times one variant, whose outputs have been found correct, on a GPU."""
 
-    `check_inputs` checks the inputs of a batch that the candidate has run, before its outputs are collected, `compare`
-    the outputs of both workers. Both raise VariantFailure.
-    """
-
-    def __init__(
-        self,
-        pair: WorkerPair,
-        check_inputs: Callable[[BatchLayout], None],
-        compare: Callable[[BatchLayout], None],
-    ) -> None:
-        self._pair, self._settings = pair, pair.settings
-        self._check_inputs, self._compare = check_inputs, compare
+    def __init__(self, exchanges: CheckedExchanges) -> None:
+        self._exchanges, self._pair, self._settings = exchanges, exchanges.pair, exchanges.pair.settings
 
     def by_graph(self, size: int, seconds: float) -> Timing:
         """Times of replays. `size`: about how many calls a graph holds, or more where they are soon over. `seconds`:
@@ -96,12 +84,12 @@ class DeviceClock:
         for _ in range(_PROFILED_PAIRS):
             layout = self._pair.draw(most, self._pair.outputs, Distribution.VARIED)
             seed = self._pair.rng.getrandbits(32)
-            for worker, exchanges in self._shuffled(pairs):
+            for worker, done in self._exchanges.shuffled(pairs):
                 total_us = self._profile(worker, layout, seed)
                 if total_us <= 0:
                     return None
-                exchanges.append(Exchange(most, total_us))
-            self._check(layout)
+                done.append(Exchange(most, total_us))
+            self._exchanges.compare(layout)
         return summarise("device", pairs, self._settings.noise)
 
     def _graph_size(self, size: int) -> int:
@@ -141,14 +129,13 @@ class DeviceClock:
             return
         pair.refill(layout, Distribution.VARIED)
         seed = pair.rng.getrandbits(32)
-        pair.ask(pair.eager, Stage(layout.batch, pair.outputs, seed, pair.layers.has("output_contract")), timeout)
-        pair.hand_over(pair.eager, layout)
+        self._exchanges.stage(pair.eager, layout, seed)
         pair.ask(pair.eager, Go(), timeout)
         pair.ask(pair.eager, Collect(), timeout)
         self._capture(pair.candidate, layout)
         self._replay(pair.candidate, layout, seed=seed)
-        self._collect(pair.candidate, layout, CollectReplayed())
-        self._compare(layout)
+        self._exchanges.collect(pair.candidate, layout, CollectReplayed())
+        self._exchanges.compare(layout)
 
     def _capture(self, worker: WorkerHandle, layout: BatchLayout) -> None:
         """Have a worker capture the calls of a layout. It calls before that, so that the inputs must be there."""
@@ -162,23 +149,15 @@ class DeviceClock:
         if reply.code is not Code.OK:
             raise Uncapturable(worker, reply.text or reply.code.name)
 
-    def _collect(self, worker: WorkerHandle, layout: BatchLayout, collect: Collect | CollectReplayed) -> None:
-        """Have a worker copy its outputs out, after a look at its inputs."""
-        if worker is self._pair.candidate:
-            self._check_inputs(layout)
-        if self._pair.layers.has("late_inputs"):
-            self._pair.spoil_inputs(worker, layout)
-        self._pair.ask(worker, collect, self._settings.call_timeout)
-
     def _replay_both(self, layout: BatchLayout, pairs: Pairs) -> None:
         """One replay of each side on the same fresh inputs, in random order; all outputs are compared."""
         self._pair.refill(layout, Distribution.VARIED)
         seed = self._pair.rng.getrandbits(32)
-        for worker, exchanges in self._shuffled(pairs):
+        for worker, done in self._exchanges.shuffled(pairs):
             total_us = self._replay(worker, layout, seed=seed)
-            self._collect(worker, layout, CollectReplayed())
-            exchanges.append(Exchange(layout.batch.calls, total_us))
-        self._check(layout)
+            self._exchanges.collect(worker, layout, CollectReplayed())
+            done.append(Exchange(layout.batch.calls, total_us))
+        self._exchanges.compare(layout)
 
     def _replay(self, worker: WorkerHandle, layout: BatchLayout, *, seed: int = 0, empty: bool = False) -> float:
         """Microseconds that the exchange of one replay takes."""
@@ -189,19 +168,7 @@ class DeviceClock:
 
     def _profile(self, worker: WorkerHandle, layout: BatchLayout, seed: int) -> float:
         """Microseconds that the device is busy with the calls of a layout."""
-        pair, timeout = self._pair, self._settings.call_timeout
-        stage = Stage(layout.batch, pair.outputs, seed, pair.layers.has("output_contract"))
-        pair.ask(worker, stage, timeout)
-        pair.hand_over(worker, layout)
-        reply = pair.ask(worker, Profile(), timeout)
-        self._collect(worker, layout, Collect())
+        self._exchanges.stage(worker, layout, seed)
+        reply = self._pair.ask(worker, Profile(), self._settings.call_timeout)
+        self._exchanges.collect(worker, layout, Collect())
         return reply.device_us * layout.batch.calls
-
-    def _check(self, layout: BatchLayout) -> None:
-        if self._pair.layers.has("timed_outputs_checked"):
-            self._compare(layout)
-
-    def _shuffled(self, pairs: Pairs) -> list[tuple[WorkerHandle, list[Exchange]]]:
-        sides = [(self._pair.eager, pairs.eager), (self._pair.candidate, pairs.candidate)]
-        self._pair.rng.shuffle(sides)
-        return sides

@@ -4,14 +4,13 @@ import gc
 import math
 from collections.abc import Callable
 
-from passbench.inputs.batch_layout import BatchLayout
 from passbench.inputs.draw import Distribution
-from passbench.ipc.messages import Collect, Go, Stage
+from passbench.ipc.messages import Collect, Go
 from passbench.result import Times, Timing, VariantFailure
 from passbench.timing import bandwidth, cores
 from passbench.timing.device_clock import GRAPH, KERNELS, DeviceClock, Uncapturable
+from passbench.timing.exchanges import CheckedExchanges
 from passbench.timing.statistics import LEAST_US, Exchange, Pairs, planned, summarise
-from passbench.workers.worker_pair import WorkerPair
 
 _FIRST_BATCH = 10
 _LEAST_PAIRS = 3
@@ -23,27 +22,20 @@ _OBSERVED = 2  # exchanges at random moments of the timing, beside the one befor
 class Stopwatch:
     """Times one variant, whose outputs have been found correct. For one use.
 
-    `check_inputs` checks the inputs of a timed batch before its outputs are collected. `compare` compares its outputs
-    with eager's. `observe` makes an exchange of about so many calls that is observed instead of timed; it is called at
-    random moments of the e2e timing. All raise VariantFailure.
+    `observe` makes an exchange of about so many calls that is observed instead of timed; it is called at random moments
+    of the e2e timing. It raises VariantFailure.
     """
 
-    def __init__(
-        self,
-        pair: WorkerPair,
-        check_inputs: Callable[[BatchLayout], None],
-        compare: Callable[[BatchLayout], None],
-        observe: Callable[[int], None],
-    ) -> None:
-        self._pair, self._settings = pair, pair.settings
-        self._check_inputs, self._compare, self._observe = check_inputs, compare, observe
+    def __init__(self, exchanges: CheckedExchanges, observe: Callable[[int], None]) -> None:
+        pair = exchanges.pair
+        self._exchanges, self._pair, self._settings, self._observe = exchanges, pair, pair.settings, observe
         self._workers = (pair.eager, pair.candidate)
         self._cores = cores.choose(pair.device)
 
     def measure(self) -> Times:
         """Times by both clocks, "device" on a GPU alone. Raises VariantFailure."""
         device, method, note, broken = None, None, "", None
-        clock = DeviceClock(self._pair, self._check_inputs, self._compare)
+        clock = DeviceClock(self._exchanges)
         collecting = gc.isenabled()
         gc.disable()  # of the parent, whose clock it is; the child's is off too
         try:
@@ -136,20 +128,11 @@ class Stopwatch:
         pair, settings = self._pair, self._settings
         calls = pair.about(size)
         layout = pair.draw(calls, pair.outputs, Distribution.VARIED, sealed=_SEALED)
-        seed, timeout = pair.rng.getrandbits(32), settings.call_timeout
-        stage = Stage(layout.batch, pair.outputs, seed, pair.layers.has("output_contract"))
+        seed = pair.rng.getrandbits(32)
         go = Go(seed if settings.protocol == "paper" else None, settings.flush_l2)
-        order = [(pair.eager, pairs.eager), (pair.candidate, pairs.candidate)]
-        pair.rng.shuffle(order)
-        for worker, exchanges in order:
-            pair.ask(worker, stage, timeout)
-            pair.hand_over(worker, layout)  # only now: nothing can be computed ahead of the clock
-            reply, nanoseconds = pair.timed(worker, go, timeout)
-            if worker is pair.candidate:
-                self._check_inputs(layout)
-            if pair.layers.has("late_inputs"):
-                pair.spoil_inputs(worker, layout)
-            pair.ask(worker, Collect(), timeout)
-            exchanges.append(Exchange(calls, nanoseconds / 1000, reply.host_us))
-        if pair.layers.has("timed_outputs_checked"):
-            self._compare(layout)
+        for worker, done in self._exchanges.shuffled(pairs):
+            self._exchanges.stage(worker, layout, seed)
+            reply, nanoseconds = pair.timed(worker, go, settings.call_timeout)
+            self._exchanges.collect(worker, layout, Collect())
+            done.append(Exchange(calls, nanoseconds / 1000, reply.host_us))
+        self._exchanges.compare(layout)

@@ -8,7 +8,7 @@ from agent.author import Submission, UnknownAuthor
 from agent.distill.static import Distill
 from agent.distill.tuned import Tuned
 from agent.registry import NAMES, author
-from passbench.compilers import NAMES as COMPILERS
+from passbench.names import COMPILERS
 from tests.agent.support import lent
 
 BASELINES = [compiler for compiler in COMPILERS if compiler != "pass"]

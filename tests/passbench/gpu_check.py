@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from passbench.bench import Bench
-from passbench.compilers import NAMES
+from passbench.names import COMPILERS
 from passbench.settings import Settings
 from storage.records import Sample
 from tests.passbench.samples import BAD_PASSES, PASSES, add_relu_sample, sample, spec, variant
@@ -51,7 +51,7 @@ def main() -> None:
         *add_relu_sample((256, 1024), dtype="bfloat16").variants,
     )
     one = sample(variant(lambda x, y: (torch.relu(x + y),), spec("x", 3, 40), spec("y", 3, 40)))
-    jobs = [(name, PASSES / "add_relu", plain, "ok") for name in NAMES]
+    jobs = [(name, PASSES / "add_relu", plain, "ok") for name in COMPILERS]
     jobs += [("pass", PASSES / name, what, "ok") for name, what in good_passes().items()]
     jobs += [("pass", PASSES / name, one, status) for name, (status, _, _) in BAD_PASSES.items()]
     jobs += [("pass", PASSES / "operators", one, "rejected"), ("pass", PASSES / "hangs", one, "timeout")]

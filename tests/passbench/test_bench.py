@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from passbench.bench import Bench
-from passbench.compilers import NAMES
+from passbench.names import COMPILERS
 from passbench.result import EAGER_FAILED, STATUSES
 from passbench.score import score_rows
 from passbench.settings import Settings
@@ -258,7 +258,7 @@ def test_unknown_compilers_and_devices():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("compiler", NAMES)
+@pytest.mark.parametrize("compiler", COMPILERS)
 def test_every_compiler_on_a_gpu(compiler):
     with Bench("cuda", Settings(calls=20, warmup=5)) as one:
         results = list(one.run(add_relu_sample((3, 40), (64, 256)), compiler, PASSES / "add_relu"))

@@ -5,6 +5,7 @@ import pyarrow.parquet as pq
 
 from passbench import compilers
 from passbench.conditions import conditions
+from passbench.names import COMPILERS
 from passbench.result import Times, Timing, VariantResult
 from storage.schema import RESULTS, SCORES
 from storage.versions.shards import LIMITS, read_shard, write_split
@@ -53,6 +54,6 @@ def test_strict_baselines_have_options_that_torch_knows():
         assert getattr(config, "numerics", None) == "strict" or (
             config.emulate_precision_casts and config.eager_numerics.division_rounding
         )
-    modes = {name: compilers.numerics(name) for name in compilers.NAMES}
+    modes = {name: compilers.numerics(name) for name in COMPILERS}
     assert modes["pass"] is modes["eager"] is None
     assert {n for n, mode in modes.items() if mode == "strict"} == {"inductor-strict", "inductor-strict-direct"}

@@ -7,6 +7,7 @@ from flows.evaluate.devices import resolve_device
 from flows.find_sample import find_sample
 from flows.steps import say
 from passbench.bench import Bench
+from passbench.names import CLOCKS
 from passbench.score import aggregate_score
 from passbench.scoring.groups import VariantFacts
 from passbench.settings import Settings
@@ -71,7 +72,7 @@ def bench_sample(
             }
             for variant, row in zip(found.variants, rows, strict=True)
         ],
-        "AS": {clock: aggregate_score(rows, clock) for clock in ("e2e", "device")},
+        "AS": {clock: aggregate_score(rows, clock) for clock in CLOCKS},
     }
 
 

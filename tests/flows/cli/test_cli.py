@@ -4,7 +4,7 @@ import pytest
 
 from agent.registry import NAMES
 from flows.cli.options import AUTHORS, COMPILERS
-from passbench.compilers import NAMES as COMPILER_NAMES
+from passbench.names import COMPILERS as COMPILER_NAMES
 from storage.versions.store import Store
 from tests.flows.commands import error_line, passnet, passnet_here, passnet_json
 from tests.support.hub_server import HubServer
