@@ -2,11 +2,13 @@
 
 import contextlib
 import errno
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from storage.errors import PassNetError
 
@@ -64,6 +66,19 @@ def appearing(path: Path) -> Iterator[Path]:
         flush(path.parent)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_json(path: Path, data: Any, elsewhere: str = "another directory", **how: Any) -> None:
+    """Write `data` as JSON and a newline to `path`, whole or not at all; `how` goes to `json.dumps`.
+
+    Raises PassNetError where the disk refuses it, which advises to choose `elsewhere`.
+    """
+    text = json.dumps(data, **how)
+    try:
+        with appearing(path) as partial:
+            partial.write_text(text + "\n", "utf-8")
+    except OSError as error:
+        raise disk_error(error, path, elsewhere) from error
 
 
 @contextlib.contextmanager

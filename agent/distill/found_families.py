@@ -17,10 +17,8 @@ from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.pass_source import Style
 from agent.distill.rounding import Rounding
 from agent.distill.task_plan import FloatDtypes
-from storage.disk import appearing
-
-SEARCH_VERSION = "1"
-"""Raised when the author writes other kernels or searches otherwise, so that old answers no longer hold."""
+from storage.disk import write_json
+from storage.versions.code_version import CODE_VERSIONS
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ class FoundFamilies:
     def __init__(self, directory: Path | None, device: str, options: Mapping[str, Any]) -> None:
         self._directory = directory
         name = torch.cuda.get_device_name(device) if directory is not None and torch.cuda.is_available() else device
-        self._conditions = [SEARCH_VERSION, name, torch.__version__, triton.__version__, dict(options)]
+        self._conditions = [CODE_VERSIONS["evaluate"], name, torch.__version__, triton.__version__, dict(options)]
 
     def load(self, family: str) -> FamilySearch | None:
         """How far the family's search is; None if it has not begun."""
@@ -74,10 +72,7 @@ class FoundFamilies:
         if path is None:
             return
         kept = {"family": family, "conditions": self._conditions, "best": _plain(search.best)}
-        with appearing(path) as partial:
-            partial.write_text(
-                json.dumps({**kept, "seconds": search.seconds, "finished": search.finished}, indent=1) + "\n", "utf-8"
-            )
+        write_json(path, {**kept, "seconds": search.seconds, "finished": search.finished}, indent=1)
 
     def _path(self, family: str) -> Path | None:
         if self._directory is None:

@@ -9,7 +9,6 @@ stopped; where it does not, it says why.
 
 import argparse
 import fcntl
-import json
 import logging
 import sys
 import time
@@ -32,6 +31,7 @@ from passbench.bench import Bench
 from passbench.names import COMPILERS
 from passbench.score import score_runs
 from passbench.settings import Settings
+from storage.disk import write_json
 from storage.errors import PassNetError
 from storage.parquet import write_rows
 from storage.records import Sample
@@ -124,7 +124,7 @@ def _finish(out: Path, version: Version, runs: dict[str, list[dict]], seconds: d
     """Put the runs' rows together, score and describe them."""
     write_rows(out / "results.parquet", [row for rows in runs.values() for row in rows], RESULTS)
     scores = score_runs(runs.values())
-    (out / "scores.json").write_text(json.dumps(scores, indent=1) + "\n", "utf-8")
+    write_json(out / "scores.json", scores, "another --out", indent=1)
     text = summary(version.manifest.digest, runs, seconds)
     (out / "summary.md").write_text(text, "utf-8")
     print(text)

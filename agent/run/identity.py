@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.author import Author
 from passbench.settings import Settings
-from storage.disk import appearing, disk_error
+from storage.disk import write_json
 from storage.records import Sample
 from storage.versions.code_version import CODE_VERSIONS
 from storage.versions.provenance import library_versions
@@ -44,12 +44,7 @@ def run_id(identity: Mapping[str, Any]) -> str:
 def note_identity(directory: Path, identity: Mapping[str, Any]) -> None:
     """Keep the identity in the run's directory, for `why_not_continued` of later runs. Raises PassNetError where the
     disk refuses it."""
-    note = directory / _NOTE
-    try:
-        with appearing(note) as partial:
-            partial.write_text(json.dumps(identity, sort_keys=True) + "\n", "utf-8")
-    except OSError as error:
-        raise disk_error(error, note, "another directory") from error
+    write_json(directory / _NOTE, identity, sort_keys=True)
 
 
 def why_not_continued(runs: Path, identity: Mapping[str, Any]) -> Iterator[str]:

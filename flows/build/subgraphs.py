@@ -22,6 +22,7 @@ from extraction.cutting.typical import Texts
 from extraction.pool.client import Pool
 from flows.build.shards import Done, Payload, run_shards, shard
 from flows.build.traced import Traced
+from flows.steps import say
 from storage.parquet import parquet_summary
 from storage.versions.code_version import CODE_VERSIONS
 from storage.versions.staging import locked
@@ -71,6 +72,11 @@ def working(data: Path, digest: str) -> Iterator[Path]:
         work = data.resolve() / "work" / digest[:20]
         for other in work.parent.iterdir():
             if other.is_dir() and other != work:
+                if any(other.rglob("*.parquet")):
+                    say(
+                        "the shards of a build that did not end are removed: its graphs, options or code were others. "
+                        "Its traces are kept."
+                    )
                 shutil.rmtree(other)
         yield work
         shutil.rmtree(work)

@@ -17,10 +17,8 @@ import torch
 from agent.distill.eager.emulated_sums import added, moments, rows_of, squares
 from agent.distill.eager.op_effects import Addition
 from agent.distill.eager.sum_order import SumOrder
-from storage.disk import appearing
-
-RULES = "1"
-"""Part of the name under which an answer is kept. Raise it when the probe or the orders change."""
+from storage.disk import write_json
+from storage.versions.code_version import CODE_VERSIONS
 
 EPSILON = 1e-5
 _COMPARED = 2**22
@@ -134,8 +132,8 @@ class ProbedOrders:
     """Says of orders whether they are eager's on one device.
 
     Each order is probed once. Answers are kept in this process, and in `directory`, if there is one, by device and
-    torch
-    version. `say` is told what differs."""
+    torch version. `say` is told what differs.
+    """
 
     device: str
     say: Callable[[str], None]
@@ -168,9 +166,7 @@ class ProbedOrders:
         if not same:
             self.say(f"{what}: eager adds in another order than expected ({share:.1%} differ): it is left to eager")
         if kept is not None:
-            answer = {**self._subject(addition, order), "differing": share, "same": same}
-            with appearing(kept) as partial:
-                partial.write_text(json.dumps(answer) + "\n", "utf-8")
+            write_json(kept, {**self._subject(addition, order), "differing": share, "same": same})
         return same
 
     def _key(self, addition: Addition, order: SumOrder) -> str:
@@ -181,7 +177,7 @@ class ProbedOrders:
         """All that an answer depends on."""
         plain = {k: v for k, v in vars(order).items() if k != "addition"}
         return {
-            "rules": RULES,
+            "code": CODE_VERSIONS["evaluate"],
             "device": _device_name(self.device),
             "torch": torch.__version__,
             "addition": asdict(addition) | {"dtype": _name(addition.dtype)},

@@ -1,6 +1,7 @@
 """Shards in killable workers: what fails costs itself alone, and what is done is not done again."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from dedup.unique import unique
 from extraction.cutting.cut import cut_corpus
 from extraction.pool.client import Pool
 from flows.build.shards import Payload, run_shards, shard
-from flows.build.subgraphs import _each_row
+from flows.build.subgraphs import _each_row, working
 from flows.progress import Progress, listening
 from storage.errors import PassNetError
 from storage.records import Variant
@@ -70,3 +71,21 @@ def test_where_everything_fails_there_is_no_result(subgraphs: Path, tmp_path: Pa
     with pytest.raises(PassNetError, match=r"vary-shard failed on all of its 2 pieces of work; the first: .*missing"):
         run_shards("vary_shard", [missing], _each_row, pool)
     assert run_shards("vary_shard", [], _each_row, pool).payloads == []
+
+
+def test_a_build_goes_on_with_its_own_shards_and_says_what_it_removes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with suppress(KeyboardInterrupt), working(tmp_path, "a" * 64) as work:
+        work.mkdir(parents=True)
+        (work / "cut.parquet").touch()
+        raise KeyboardInterrupt
+    caplog.set_level("INFO")
+    with suppress(KeyboardInterrupt), working(tmp_path, "a" * 64) as work:
+        assert (work / "cut.parquet").exists()
+        raise KeyboardInterrupt
+    assert "removed" not in caplog.text
+    with working(tmp_path, "b" * 64) as work:
+        assert not list(tmp_path.rglob("cut.parquet"))
+        work.mkdir(parents=True)
+    assert "the shards of a build that did not end are removed" in caplog.text
