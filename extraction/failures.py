@@ -46,13 +46,15 @@ OUT_OF_MEMORY = (
 def classify_end(end: str, code: int, log: str) -> tuple[str, str]:
     """The category of a worker that ended without an answer.
 
-    `end` is "timeout", "signal" or "exit", `code` the signal's number or the exit code, `log` the end of what it
-    printed.
+    `end` is "timeout", "signal", "exit" or "lost" (with its node, at each try), `code` the signal's number, the exit
+    code or the tries, `log` the end of what it printed.
     """
     last = log.strip().splitlines()[-1:] or ["it printed nothing"]
     said = last[0].strip()[:MAX_MESSAGE]
     if end == "timeout":
         return "timeout", f"stopped after {code} s"
+    if end == "lost":
+        return "crashed", f"its node or process was lost each of {code} times; last: {said}"
     if re.search(OUT_OF_MEMORY, log) or (end == "signal" and code == 9):
         return "out_of_memory", f"killed when memory ran out; last output: {said}"
     how = f"signal {code}" if end == "signal" else f"exit code {code}"

@@ -2,19 +2,19 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 from prefect import flow
 
 from dedup.database import Engine, parquet
 from dedup.samples import SplitChoice, choose_samples
 from extraction.failures import CATEGORIES
-from extraction.pool.client import Pool
+from extraction.pool.client import TaskPool
 from extraction.sources.catalog import Entry, points_of, read_catalog
 from extraction.sources.spec import Spec, specified
 from extraction.tracing.trace_files import TraceOutcome
@@ -24,6 +24,7 @@ from extraction.varying.shape_points import MAX_POINTS
 from flows import DEFAULT_DATA
 from flows.artifacts import keep_build
 from flows.build.dataset_rows import dataset_tables, eval_families, results_that_hold
+from flows.build.pools import pool_on
 from flows.build.stages import build_stage
 from flows.build.subgraphs import Subgraphs, cut, digest_of, vary, working
 from flows.build.traced import Traced, find_traces
@@ -50,13 +51,15 @@ def build_dataset(
     eval_fusible: int = 200,
     eval_typical: int = 200,
     retry_failed: bool = False,
+    runner: Literal["local", "ray"] = "local",
 ) -> dict:
     """Build a dataset version of a catalogue in the data directory, tracing only what is not traced there yet.
 
     `limit` takes the first entries only; `workers` models or shards are worked on at a time (default: one a core), each
     within `timeout_s` seconds and `memory_mb` MiB; subgraphs whose sizes may change are varied at up to `points` shape
     points (default: as many as the catalogue says, else 10); `eval_fusible` and `eval_typical` bound the evaluation
-    samples; `retry_failed` traces again what failed before.
+    samples; `retry_failed` traces again what failed before. With the `runner` "ray" models and shards are worked on by
+    all nodes of the Ray cluster at RAY_ADDRESS, which see the data directory under one path.
     Returns a summary of what was built. Raises PassNetError for a bad catalogue, a directory that cannot be written,
     or a catalogue of which no model can be traced; nothing is published then, and finished shards are kept. As a
     deployment it is tried once more where it fails of anything else, and goes on with what is finished.
@@ -65,14 +68,13 @@ def build_dataset(
     store = Store(data)
     traces = TraceStore(Path(data) / "traces")
     traces.make()
-    workers = workers or os.cpu_count() or 1
 
-    with Pool(workers=workers, timeout_s=timeout_s, memory_mb=memory_mb) as pool:
+    with pool_on(runner, workers=workers, timeout_s=timeout_s, memory_mb=memory_mb) as pool:
         if traces.is_empty:
             pool.warm_up(PREPARE)  # the workers import their libraries while the configs are read
         specs = specified(entries)
         missing = traces.missing(specs, CATEGORIES if retry_failed else ())
-        say(f"{len(entries)} models in {catalog}, {len(missing)} to trace with {workers} workers")
+        say(f"{len(entries)} models in {catalog}, {len(missing)} to trace with {pool.size}")
         trace_missing(traces, missing, pool)
         traced = find_traces(traces, specs)
         if not traced.files:
@@ -130,7 +132,7 @@ def shard_sizes(models: int) -> list[int]:
     return [min(size, models - start) for start in range(0, models, size)]
 
 
-def trace_missing(traces: TraceStore, missing: Mapping[Entry, Spec], pool: Pool) -> None:
+def trace_missing(traces: TraceStore, missing: Mapping[Entry, Spec], pool: TaskPool) -> None:
     """Trace models and keep what came of them, shard by shard.
 
     Workers are not started anew for a shard: all outcomes are one stream, and each step takes and keeps its share.

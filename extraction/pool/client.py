@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any, Protocol, Self
 
 from extraction.pool.server import PoolSettings
 from storage.errors import PassNetError
@@ -42,8 +42,9 @@ _POLL_S = 0.5
 
 @dataclass(frozen=True)
 class TaskReply:
-    """How one task ended. `answer` is the last complete answer, or None. `end` is "exit", "signal" or "timeout", `code`
-    the exit code, the signal's number, or the limit in seconds; `log` the end of what the worker printed.
+    """How one task ended. `answer` is the last complete answer, or None. `end` is "exit", "signal", "timeout" or "lost"
+    (with its node, each time it was begun), `code` the exit code, the signal's number, the limit in seconds, or how
+    often it was begun; `log` the end of what the worker printed. `where` names the node, "" where there is just one.
     """
 
     payload: Any
@@ -52,11 +53,27 @@ class TaskReply:
     code: int
     log: str
     seconds: float
+    where: str = ""
 
     @property
     def completed(self) -> bool:
         """Whether the task ran to its end."""
         return self.end == "exit" and self.code == 0
+
+
+class ServerEnded(PassNetError):
+    """The server is gone, and all workers with it."""
+
+
+class TaskPool(Protocol):
+    """Where tasks run: `Pool` on this machine, or `extraction.pool.ray_pool.RayPool` on a cluster."""
+
+    size: str
+    """How much works here, in words."""
+
+    def warm_up(self, prepare: str) -> None: ...
+
+    def run(self, task: str, payloads: Iterable[Any], prepare: str = "") -> Iterator[TaskReply]: ...
 
 
 class Pool:
@@ -83,6 +100,11 @@ class Pool:
         self._server = None
         self._prepared.clear()
         self._open.close()
+
+    @property
+    def size(self) -> str:
+        """How much works here, in words."""
+        return f"{self._settings.workers} workers"
 
     def warm_up(self, prepare: str) -> None:
         """Start the server and let it prepare, as `run` does, while the caller goes on. Raises PassNetError if it
@@ -172,7 +194,7 @@ class _Server:
         self._log.seek(0)
         lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
         said = f": {lines[-1].strip()}" if lines else ""
-        return PassNetError(f"the tracing server ended with exit code {code}{said}; run the command again")
+        return ServerEnded(f"the tracing server ended with exit code {code}{said}; run the command again")
 
 
 @contextlib.contextmanager

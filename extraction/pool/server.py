@@ -110,6 +110,7 @@ class Server:
             for worker in self.workers.values():
                 worker.kill()
             _kill_orphans(set())
+            shutil.rmtree(self.settings.scratch, ignore_errors=True)  # the client may have been killed
 
     def _handle(self, fd: int, worker: PoolWorker | None) -> None:
         if fd == self.control_in:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from extraction.failures import ModelError, classify_end
-from extraction.pool.client import Pool, TaskReply
+from extraction.pool.client import TaskPool, TaskReply
 from extraction.sources.catalog import Entry, parse_entry
 from extraction.sources.spec import Spec, Specified, library_versions, spec_of
 from extraction.tracing.trace_files import TraceOutcome, graph_from_row, graph_to_row
@@ -22,7 +22,7 @@ PREPARE = "extraction.tracing.trace_workers:prepare"
 _WARM_UP = ("timm:resnet10t", "transformers:bert")
 
 
-def trace_all(entries: Specified, pool: Pool) -> Iterator[TraceOutcome]:
+def trace_all(entries: Specified, pool: TaskPool) -> Iterator[TraceOutcome]:
     """Traces `entries` in the pool's workers, a model a task, and yields outcomes as they are completed.
 
     Entries with equal specs are traced once. A model that fails in any way is an outcome with status "failed" and an

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from extraction.failures import classify_end
-from extraction.pool.client import Pool, TaskReply
+from extraction.pool.client import TaskPool, TaskReply
 from flows.build.stages import build_stage
 from flows.steps import each, say
 from storage.errors import PassNetError
@@ -48,7 +48,7 @@ def run_shards(
     task: str,
     shards: Sequence[Payload],
     pieces: Callable[[Payload], list[Payload]],
-    pool: Pool,
+    pool: TaskPool,
     size: Callable[[Payload], float] = lambda _: 1.0,
 ) -> Done:
     """Run a task of `flows.build.shard_tasks` on each shard that has no file yet; inside a flow each is a task run.
@@ -70,7 +70,7 @@ def run_shards(
     for reply in _run(task, todo, pool, name):
         if reply.completed:
             size_of_one = sizes[reply.payload["out"]]
-            stage.advance(f"{reply.answer['rows']} rows, {reply.seconds:.1f} s", size_of_one)
+            stage.advance(f"{reply.answer['rows']} rows, {reply.seconds:.1f} s{_place(reply)}", size_of_one)
         else:
             failed.append(reply.payload)
             say(f"{name}: {_cause(reply)[1]}; its pieces are tried one by one")
@@ -100,12 +100,16 @@ def _is_done(payload: Payload) -> bool:
     return Path(payload["out"]).exists()
 
 
+def _place(reply: TaskReply) -> str:
+    return f" on {reply.where}" if reply.where else ""
+
+
 def _cause(reply: TaskReply) -> tuple[str, str]:
     """Category and message of a task that ended before it was complete."""
     return classify_end(reply.end, reply.code, reply.log)
 
 
-def _run(task: str, payloads: Sequence[Payload], pool: Pool, name: str) -> Iterator[TaskReply]:
+def _run(task: str, payloads: Sequence[Payload], pool: TaskPool, name: str) -> Iterator[TaskReply]:
     if not payloads:
         return
     with closing(pool.run(f"{_TASKS}:{task}", payloads, f"{_TASKS}:prepare")) as replies:

@@ -19,7 +19,7 @@ import torch
 from dedup.database import Engine
 from dedup.unique import unique_files, unique_paths
 from extraction.cutting.typical import Texts
-from extraction.pool.client import Pool
+from extraction.pool.client import TaskPool
 from flows.build.shards import Done, Payload, run_shards, shard
 from flows.build.traced import Traced
 from flows.steps import say
@@ -82,7 +82,7 @@ def working(data: Path, digest: str) -> Iterator[Path]:
         shutil.rmtree(work)
 
 
-def cut(traced: Traced, work: Path, pool: Pool, engine: Engine) -> Subgraphs:
+def cut(traced: Traced, work: Path, pool: TaskPool, engine: Engine) -> Subgraphs:
     """The unique subgraphs of traced graphs, before they are varied."""
 
     def run() -> list[Done]:
@@ -104,7 +104,7 @@ def cut(traced: Traced, work: Path, pool: Pool, engine: Engine) -> Subgraphs:
     return _unique(run, engine, work / "subgraphs", VARY_SUBGRAPHS)
 
 
-def vary(subgraphs: Subgraphs, points: int, work: Path, pool: Pool, engine: Engine) -> Subgraphs:
+def vary(subgraphs: Subgraphs, points: int, work: Path, pool: TaskPool, engine: Engine) -> Subgraphs:
     """The unique variants of unique subgraphs, at up to `points` shape points of each."""
 
     def run() -> list[Done]:

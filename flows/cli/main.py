@@ -24,6 +24,7 @@ from flows.cli.options import (
     kernels_only_option,
     limit_option,
     protocol_option,
+    runner_option,
     version_option,
     workers_option,
 )
@@ -99,6 +100,7 @@ def quickstart(data: Path, workers: int | None, device: str, author: str, limit:
 )
 @limit_option("Take the first N entries only.")
 @workers_option
+@runner_option
 @click.option(
     "--points",
     type=click.IntRange(1),

@@ -116,5 +116,15 @@ def workers_option(function: Callable) -> Callable:
     )(function)
 
 
+def runner_option(function: Callable) -> Callable:
+    return click.option(
+        "--runner",
+        type=click.Choice(["local", "ray"]),
+        default="local",
+        show_default=True,
+        help="ray: on all nodes of the Ray cluster at RAY_ADDRESS, which see the data directory under one path.",
+    )(function)
+
+
 def limit_option(text: str, default: int | None = None) -> Callable:
     return click.option("--limit", type=click.IntRange(1), default=default, show_default=default is not None, help=text)

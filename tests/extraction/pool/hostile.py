@@ -92,6 +92,20 @@ def do_write(_: dict[str, Any]) -> Iterator[Any]:
     yield [str(Path.cwd()), os.environ["TMPDIR"]]
 
 
+def do_note(payload: dict[str, Any]) -> Iterator[Any]:
+    """Leaves a file that says which task began in which process, and takes its time."""
+    Path(payload["path"], f"{payload['number']}-{os.getpid()}").touch()
+    time.sleep(payload["seconds"])
+    yield payload["number"]
+
+
+def do_kill_rays_worker(_: dict[str, Any]) -> Iterator[Any]:
+    """Kills the parent of the server that this is a fork of."""
+    status = Path(f"/proc/{os.getppid()}/status").read_text()
+    yield os.kill(int(status.partition("PPid:")[2].split()[0]), signal.SIGKILL)
+    time.sleep(600)
+
+
 def refuse() -> None:
     """A preparation that fails."""
     raise RuntimeError("no library today")
