@@ -13,6 +13,7 @@ from agent.distill.cost import device_us, gain, most_gain
 from agent.distill.eager.op_effects import OpEffects, OpEffectsError, TensorLayout, find_effects
 from agent.distill.kernels.host_program import Sketch
 from agent.distill.kernels.launch_configs import LaunchLimits
+from agent.distill.library_calls import without_library_call
 from agent.distill.lowered_regions import FAILURES, Sketches
 from agent.distill.pass_source import Case, pattern_source
 from agent.distill.regions import Region, find_regions, region_of
@@ -105,6 +106,7 @@ class _Search:
             known = [find_effects(v.graph, v.inputs) for v in self.variants]
             if known_excluded is None:
                 excluded = self._library_calls()
+                excluded |= self._not_for_host_code(known[0], excluded)
                 excluded |= self._rounded_otherwise(known[0], excluded)
             else:
                 excluded = set(known_excluded)
@@ -146,6 +148,13 @@ class _Search:
         if called:
             self.causes.append("library calls: " + ", ".join(self._names(called)))
         return called
+
+    def _not_for_host_code(self, known: OpEffects, excluded: Collection[int]) -> set[int]:
+        """Ops that a pass cannot compute for inputs of which it has no kernels."""
+        found = without_library_call(self.graph, known) - set(excluded)
+        if found:
+            self.causes.append("no call that a pass may make: " + ", ".join(self._names(found)))
+        return found
 
     def _rounded_otherwise(self, known: OpEffects, excluded: Collection[int]) -> set[int]:
         """Ops that `rounding` leaves to eager."""

@@ -1,4 +1,7 @@
-"""Source of a pass module: one pattern, the kernels that replace it, and a wrapper that picks a plan by its inputs."""
+"""Source of a pass module: one pattern, the kernels that replace it, and a wrapper that picks a plan by its inputs.
+
+For inputs that have no plan the wrapper makes the library calls that eager makes.
+"""
 
 import re
 from collections.abc import Sequence
@@ -6,13 +9,16 @@ from dataclasses import dataclass, field
 
 import torch
 
+from agent.distill.eager.op_effects import find_effects
 from agent.distill.kernels.emit import HELPERS, KernelSource
 from agent.distill.kernels.host_program import Allocation, KernelLaunch, Program, Returned, Shape, Sketch, dense
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.kernels.ordered_sums import NEEDED
 from agent.distill.kernels.text_template import merge, slot, template
+from agent.distill.library_calls import WRITE_INTO, LibraryBody, library_body
 from storage.graph.record import Graph, op_name
 from storage.graph.render import render, value_name
+from storage.records import Input, dtype_name
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,7 @@ def module_source(cases: Sequence[Case], family: str, style: Style) -> str:
     kernels.merge()
     parameters = _parameters(graph)
     counts = {len(program.launches) for program in programs}
+    library = library_body(graph, find_effects(graph, _inputs(cases[0])))
     helpers = kernels.helpers.union(*(NEEDED.get(name, ()) for name in kernels.helpers))
     imports = ["import torch", "import triton", "import triton.language as tl", *kernels.imports()]
     count = "one kernel" if counts == {1} else f"{' or '.join(map(str, sorted(counts)))} kernels"
@@ -96,10 +103,26 @@ def module_source(cases: Sequence[Case], family: str, style: Style) -> str:
         f"def replacement_args({parameters}):\n    return ({parameters}{',' if graph.inputs == 1 else ''})\n",
         *(HELPERS[name].lstrip("\n") for name in sorted(helpers)),
         *kernels.sources,
+        *([WRITE_INTO.lstrip("\n")] if library.writes else ()),
+        _library(_library_name(function), graph, library),
         *_wrapper(function, graph, programs, kernels),
         f"def replacement_func():\n    return {function}\n",
     ]
     return parts[0] + "\n" + "\n\n".join(parts[1:])
+
+
+def _inputs(case: Case) -> list[Input]:
+    return [Input("x", "input", dtype_name(dtype), shape, stride) for dtype, shape, stride in case.sketch.key]
+
+
+def _library_name(function: str) -> str:
+    return function.replace("fused_", "library_", 1)
+
+
+def _library(name: str, graph: Graph, library: LibraryBody) -> str:
+    """The function that computes a region of any inputs by library calls."""
+    body = "".join(f"    {line}\n" for line in library.lines)
+    return f'def {name}({_parameters(graph)}):\n    """The same for inputs without a plan."""\n{body}'
 
 
 class _Kernels:
@@ -172,8 +195,13 @@ def _wrapper(function: str, graph: Graph, programs: Sequence[Program], kernels: 
     looked_up = ", ".join(
         f"{n}.dtype, {n}.shape, {n}.stride()" for n in (value_name(i, graph.inputs) for i in range(graph.inputs))
     )
-    target = "plan" if len(routes) == 1 else "route, plan"
-    head = f"@torch.fx.wrap\ndef {function}({_parameters(graph)}):\n    {target} = PLANS[{looked_up}]\n"
+    parameters = _parameters(graph)
+    head = (
+        f"@torch.fx.wrap\ndef {function}({parameters}):\n    plan = PLANS.get(({looked_up}))\n"
+        f"    if plan is None:\n        return {_library_name(function)}({parameters})\n"
+    )
+    if len(routes) > 1:
+        head += "    route, plan = plan\n"
     text = bodies[-1]
     for number, body in reversed(list(enumerate(bodies[:-1]))):
         text = f"    if route == {number}:\n{_indented(body)}{text}"

@@ -131,7 +131,12 @@ def _is_inplace(op: Op, name: str) -> bool:
         return name == "setitem" or (name.startswith("i") and name[1:] in _AUGMENTED)
     if name.endswith("_") and not name.endswith("__") and name != "requires_grad_":
         return True
-    return argument(op, _INPLACE_POSITION.get(name, -1), "inplace", False) is not False
+    return argument(op, inplace_position(op), "inplace", False) is not False
+
+
+def inplace_position(op: Op) -> int:
+    """The position of the op's argument `inplace`; −1 if it can only be given by name, or not at all."""
+    return _INPLACE_POSITION.get(base_name(op), -1)
 
 
 _AUGMENTED = frozenset("add and concat floordiv lshift matmul mod mul or pow rshift sub truediv xor".split())

@@ -23,13 +23,14 @@ def render(graph: Graph, class_name: str = "GraphModule") -> str:
     lines = ["", "", f"class {class_name}(torch.nn.Module):"]
     lines.append(f"    def forward(self, {names}):" if names else "    def forward(self):")
     for number, op in enumerate(graph.ops):
-        lines += [f"        {line}" for line in _statements(f"tmp_{number}", op, graph.inputs)]
+        lines += [f"        {line}" for line in statements(f"tmp_{number}", op, graph.inputs)]
     lines.append(f"        return {_value(graph.output, graph.inputs)}")
     used = {name for name in ("math", "operator") if any(f" = {name}." in line for line in lines)}
     return "\n".join([*(f"import {name}" for name in sorted(used | {"torch"})), *lines]) + "\n"
 
 
-def _statements(name: str, op: Op, inputs: int) -> list[str]:
+def statements(name: str, op: Op, inputs: int) -> list[str]:
+    """The source lines that give `name` the op's result; more than one for an op that assigns in place."""
     args = [_value(a, inputs) for a in op.args]
     if op.kind == "method":
         return [f"{name} = {args[0]}.{op.target}({_arguments(args[1:], op, inputs)})"]

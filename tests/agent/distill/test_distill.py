@@ -80,7 +80,7 @@ def test_backwards_round_a_half_type_after_each_step_as_eager_does_on_a_gpu(back
         Distill(margin=PAIR).write(sample(variant(lambda g, y: function(g * 0.3, y), *inputs)), tmp_path / place)
         (source,) = (path.read_text() for path in (tmp_path / place).glob("fuse_*.py"))
         return re.findall(
-            r"^    (\w+ = .*|tl.store.*)$", source.partition("@triton.jit")[2].partition("# dtype")[0], re.M
+            r"^    (\w+ = .*|tl.store.*)$", source.partition("@triton.jit")[2].partition("def library_")[0], re.M
         )
 
     assert body(backward.default, "whole") == body(steps, "steps")

@@ -1,0 +1,250 @@
+"""A region as library calls: what a pass does for inputs of which it has no kernels.
+
+A pass has kernels for the dtypes, shapes and strides of the sample's variants. For all other inputs it calls torch's
+operators, as eager does. So it computes whatever eager computes, for every input of the family.
+
+Host code of a pass may not write to its inputs. An op that writes in place to memory which the region has not made
+itself becomes an op out of place and a kernel that copies its result there (`WRITE_INTO`).
+"""
+
+import ast
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from agent.distill.eager.op_effects import OpEffects, TensorLayout
+from agent.distill.kernels.index_expressions import Unsupported
+from passbench.policy import operators
+from passbench.policy.allowlists import TENSOR_ATTRIBUTES, VIEW_ATTRIBUTES, VIEW_METHODS
+from storage.graph import effects, targets
+from storage.graph.record import Graph, Op, Ref, refs
+from storage.graph.render import statements, value_name
+
+_MOST_DIMS = 6
+_COPIES = ("copy_", "fill_", "zero_")
+
+WRITE_INTO = '''
+@triton.jit
+def write_into_kernel(
+    value_ptr, target_ptr, n, size_1, size_2, size_3, size_4, size_5,
+    step_0, step_1, step_2, step_3, step_4, step_5, BLOCK: tl.constexpr,
+):
+    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = index < n
+    value = tl.load(value_ptr + index, mask=inside)
+    place = index % size_5 * step_5
+    index = index // size_5
+    place += index % size_4 * step_4
+    index = index // size_4
+    place += index % size_3 * step_3
+    index = index // size_3
+    place += index % size_2 * step_2
+    index = index // size_2
+    place += index % size_1 * step_1 + index // size_1 * step_0
+    tl.store(target_ptr + place, value, mask=inside)
+
+
+def write_into(target, value):
+    """Writes `value` where eager writes it in place: to the elements of `target`."""
+    value = value.to(target.dtype).expand(target.shape).contiguous()
+    n = value.numel()
+    if n == 0:
+        return
+    size = (1,) * (6 - target.dim()) + tuple(target.shape)
+    step = (0,) * (6 - target.dim()) + tuple(target.stride())
+    write_into_kernel[(triton.cdiv(n, 1024),)](
+        value, target, n, size[1], size[2], size[3], size[4], size[5],
+        step[0], step[1], step[2], step[3], step[4], step[5], BLOCK=1024,
+    )
+'''
+
+
+@dataclass(frozen=True)
+class LibraryBody:
+    """The lines of a function's body that compute a region by library calls; `writes`: they call `write_into`."""
+
+    lines: tuple[str, ...]
+    writes: bool
+
+
+def library_body(graph: Graph, known: OpEffects) -> LibraryBody:
+    """The region as library calls; `known` are the effects of its ops in one of its variants.
+
+    Raises Unsupported if an op cannot be written in a pass's host code.
+    """
+    writer = _LibraryWriter(graph, known)
+    for number in range(len(graph.ops)):
+        writer.add(number)
+    returned = ", ".join(value_name(ref.index, graph.inputs) for ref in graph.output)
+    return LibraryBody((*writer.lines, f"return {returned}"), writer.writes)
+
+
+def without_library_call(graph: Graph, known: OpEffects) -> set[int]:
+    """The numbers of the ops that cannot be written in a pass's host code."""
+    found = set()
+    writer = _LibraryWriter(graph, known)
+    for number in range(len(graph.ops)):
+        try:
+            writer.add(number)
+        except Unsupported:
+            found.add(number)
+    return found
+
+
+@dataclass
+class _LibraryWriter:
+    graph: Graph
+    known: OpEffects
+    lines: list[str] = field(default_factory=list)
+    writes: bool = False
+    own: set[int] = field(default_factory=set)  # values whose memory the policy sees that this function has made
+
+    def add(self, number: int) -> None:
+        """Writes the op of this number."""
+        op = self.graph.ops[number]
+        name = value_name(self.graph.inputs + number, self.graph.inputs)
+        if effects.is_random(op) or effects.is_context(op):
+            raise Unsupported(f"{op.target} is no call that a pass may make")
+        written = effects.writes(op)
+        if not written:
+            self._call(number, name, op)
+        elif written != tuple(refs(op.args[:1])) or "out" in op.kwargs:
+            raise Unsupported(f"{op.target} writes to other values than its first")
+        elif op.target == "operator.setitem":
+            raise Unsupported("an assignment to a part of a tensor")
+        elif written[0].index in self.own:
+            self._lines(statements(name, _spelled(op), self.graph.inputs))
+            self.own.add(self.graph.inputs + number)
+        else:
+            self._write(number, name, op, written[0])
+
+    def _call(self, number: int, name: str, op: Op) -> None:
+        spelled = _spelled(op)
+        if self._reads_by_mask(op):
+            raise Unsupported("an index that is a mask")
+        self._lines(statements(name, spelled, self.graph.inputs))
+        if self._makes_own(spelled):
+            self.own.add(self.graph.inputs + number)
+
+    def _write(self, number: int, name: str, op: Op, target: Ref) -> None:
+        """An op that writes to memory that is not the function's own."""
+        layout = self.known.values[target.index]
+        if not isinstance(layout, TensorLayout) or len(layout.shape) > _MOST_DIMS:
+            raise Unsupported(f"{op.target} writes to what is no tensor of up to {_MOST_DIMS} dimensions")
+        place = value_name(target.index, self.graph.inputs)
+        self._lines(self._out_of_place(f"{name}_value", op))
+        self._lines([f"write_into({place}, {name}_value)", f"{name} = {place}"])
+        self.writes = True
+
+    def _out_of_place(self, name: str, op: Op) -> list[str]:
+        """The lines that give `name` what the op writes to its first operand."""
+        base = effects.base_name(op)
+        place = value_name(op.args[0].index, self.graph.inputs)
+        if base in _COPIES:
+            value = effects.argument(op, 1, "src" if base == "copy_" else "value", 0)
+            if isinstance(value, Ref):
+                return [f"{name} = {value_name(value.index, self.graph.inputs)}"]
+            return [f"{name} = torch.full_like({place}, {value!r})"]
+        return statements(name, _spelled(out_of_place(op)), self.graph.inputs)
+
+    def _makes_own(self, op: Op) -> bool:
+        """Whether the policy sees that the result has memory of its own."""
+        first_own = bool(op.args) and isinstance(op.args[0], Ref) and op.args[0].index in self.own
+        if op.target == "operator.getitem":
+            layout = self.known.values[op.args[0].index] if isinstance(op.args[0], Ref) else None
+            return first_own and isinstance(layout, TensorLayout) and not _reads_tensors(op.args[1:])
+        if op.target.startswith("operator."):
+            return True
+        if op.target == targets.GETATTR:
+            return False
+        stored = f".{op.target}" if op.kind == "method" else op.target
+        if op.kind == "method" and op.target in VIEW_METHODS:
+            return first_own or op.target.startswith("new_")
+        call = operators.library_call(stored, [ast.Constant(0) for _ in op.args], {})
+        return first_own if call.views else call.fresh
+
+    def _reads_by_mask(self, op: Op) -> bool:
+        if op.target != "operator.getitem":
+            return False
+        masks = (self.known.values[r.index] for r in refs(op.args[1:2]))
+        return any(isinstance(m, TensorLayout) and m.dtype in ("bool", "uint8") for m in masks)
+
+    def _lines(self, lines: Sequence[str]) -> None:
+        first = value_name(0, self.graph.inputs)
+        self.lines += [line.replace('torch.device("cuda")', f"{first}.device") for line in lines]
+
+
+def out_of_place(op: Op) -> Op:
+    """The op that computes what an op in place writes to its first operand.
+
+    Raises Unsupported where there is none.
+    """
+    base = effects.base_name(op)
+    if op.target.startswith("operator.i"):
+        return replace(op, target=op.target.replace("operator.i", "operator.", 1))
+    if effects.argument(op, effects.inplace_position(op), "inplace", None) not in (None, False):
+        args = tuple(False if n == effects.inplace_position(op) else a for n, a in enumerate(op.args))
+        return replace(op, args=args, kwargs={k: v for k, v in op.kwargs.items() if k != "inplace"})
+    if not base.endswith("_"):
+        raise Unsupported(f"{op.target} writes in place")
+    if op.target.startswith("torch.ops."):
+        head, _, overload = op.target.rpartition(".")
+        name = f"{head.removesuffix('_')}.{overload}"
+    else:
+        name = op.target.removesuffix("_")
+    known = name in targets.methods() if op.kind == "method" else _resolves(name)
+    if not known:
+        raise Unsupported(f"{op.target} has no form out of place")
+    return replace(op, target=name)
+
+
+def _resolves(name: str) -> bool:
+    try:
+        targets.resolve(name)
+    except targets.TargetError:
+        return False
+    return True
+
+
+def _spelled(op: Op) -> Op:
+    """The op under a name that host code may use. Raises Unsupported if there is none."""
+    if op.kind == "method":
+        if not operators.is_method(op.target) or op.target.startswith("_"):
+            raise Unsupported(f"method {op.target}")
+        stored = f".{op.target}"
+    elif op.target == targets.GETATTR:
+        if op.args[1] not in VIEW_ATTRIBUTES | TENSOR_ATTRIBUTES:
+            raise Unsupported(f"attribute {op.args[1]}")
+        return op
+    elif op.target.startswith("operator."):
+        return op
+    else:
+        op = replace(op, target=_public(op.target))
+        stored = op.target
+    call = operators.library_call(stored, [], {})
+    if call.reading or call.scalar:
+        raise Unsupported(f"{op.target} reads values")
+    return op
+
+
+def _public(target: str) -> str:
+    """A public name under which host code may call what a record calls `target`."""
+    if operators.stored_name(target) is not None and not _is_private(target):
+        return target
+    for name, stored in targets.spellings().items():
+        if stored == target and not _is_private(name) and operators.stored_name(name) is not None:
+            return name
+    last = target.rpartition(".")[2]
+    if target.startswith("torch._C._nn.") and hasattr(torch.nn.functional, last):
+        return f"torch.nn.functional.{last}"
+    raise Unsupported(f"{target} is not for host code")
+
+
+def _is_private(name: str) -> bool:
+    return any(part.startswith("_") for part in name.split("."))
+
+
+def _reads_tensors(values: Collection[Any]) -> bool:
+    return any(True for _ in refs(tuple(values)))

@@ -1,0 +1,132 @@
+"""Inputs that were no variants when a pass was written: it computes what eager computes, and never raises."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from agent.distill.eager.op_effects import OpEffectsError, find_effects
+from agent.distill.library_calls import out_of_place, without_library_call
+from agent.distill.static import Distill
+from passbench.policy.check import check_dir
+from storage.graph.record import Op, Ref
+from storage.records import Input
+from tests.agent.distill.families import FAMILIES
+from tests.agent.support import ANY, PAIR, in_dtype, sample, tensor, variant
+
+
+def _in_steps(one: Input) -> Input:
+    """The input with its last two dimensions the other way round in memory."""
+    if len(one.shape) < 2:
+        return one
+    turned = torch.empty((*one.shape[:-2], one.shape[-1], one.shape[-2]), device="meta").transpose(-1, -2)
+    return replace(one, stride=turned.stride())
+
+
+def _longer(inputs: tuple[Input, ...], dim: int) -> tuple[Input, ...]:
+    """All inputs with the first one's size along `dim`, counted from the end, with three more there."""
+    size = inputs[0].shape[dim] if len(inputs[0].shape) >= -dim else None
+    return tuple(
+        tensor(*(n + 3 if place == dim else n for place, n in zip(range(-len(i.shape), 0), i.shape, strict=True)),
+               dtype=i.dtype, role=i.role, mean=i.mean, std=i.std, low=i.low, high=i.high)
+        if len(i.shape) >= -dim and i.shape[dim] == size
+        else i
+        for i in inputs
+    )  # fmt: skip
+
+
+def _others(inputs: tuple[Input, ...]) -> list[tuple[Input, ...]]:
+    lengths = [_longer(inputs, dim) for dim in (-1, -2, -3, -4)]
+    wide = in_dtype(inputs, "float64")
+    return [wide, tuple(map(_in_steps, inputs)), *lengths, in_dtype(lengths[1], "float16")]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_other_dtypes_strides_and_sizes(name, tmp_path, interpreter):
+    family = FAMILIES[name]
+    Distill(margin=family.margin).write(sample(variant(family.function, *family.inputs)), tmp_path / name)
+    assert check_dir(tmp_path / name) == []
+    tried = 0
+    for inputs in _others(family.inputs):
+        one = variant(family.function, *inputs)
+        try:
+            find_effects(one.graph, one.inputs)
+        except OpEffectsError:
+            continue  # eager does not take these
+        assert interpreter.problems(tmp_path / name, one, draws=1) == []
+        tried += 1
+    assert tried
+
+
+def _write_in_place(x, y):
+    x += y
+    x.mul_(0.5)
+    return torch.tanh(x) + y
+
+
+def _write_to_a_view(x, y):
+    half = x[..., 2:6]
+    half += y
+    return torch.sigmoid(x) * 2.0
+
+
+def _write_to_own(x, y):
+    z = F.batch_norm(x, y[0], y[1] * y[1], None, None, False)
+    z += x
+    return F.relu(z, inplace=True)
+
+
+def _copy(x, y):
+    x.copy_(y * 2.0)
+    y.zero_()
+    return x + 1.0
+
+
+@pytest.mark.parametrize("function", [_write_in_place, _write_to_a_view, _write_to_own, _copy])
+def test_writes_in_place(function, tmp_path, interpreter):
+    width = 4 if function is _write_to_a_view else 8
+    known = variant(function, tensor(3, 8), tensor(3, width))
+    submission = Distill(margin=ANY).write(sample(known), tmp_path / "pass")
+    assert submission.compiler == "pass", submission.reason
+    assert check_dir(tmp_path / "pass") == []
+    source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
+    assert ("write_into(" in source) == (function is not _write_to_own)
+    for rows, dtype in ((3, "float32"), (5, "float32"), (3, "float64"), (4, "float16")):
+        one = variant(function, tensor(rows, 8, dtype=dtype), tensor(rows, width, dtype=dtype))
+        assert interpreter.problems(tmp_path / "pass", one, draws=2) == []
+    turned = variant(function, *map(_in_steps, known.inputs))
+    assert interpreter.problems(tmp_path / "pass", turned) == []
+
+
+def test_an_empty_tensor(tmp_path, interpreter):
+    function = FAMILIES["silu_mul"].function
+    Distill(margin=PAIR).write(sample(variant(function, tensor(4, 8), tensor(4, 8))), tmp_path / "pass")
+    assert interpreter.problems(tmp_path / "pass", variant(function, tensor(0, 8), tensor(0, 8))) == []
+
+
+def test_what_host_code_may_not_call_is_found():
+    def noisy(x, y):
+        return F.dropout(x, 0.5, True), x + y
+
+    one = variant(noisy, tensor(4), tensor(4))
+    names = one.graph.op_sequence
+    known = find_effects(one.graph, one.inputs)
+    assert [names[n] for n in without_library_call(one.graph, known)] == ["torch.nn.functional.dropout"]
+
+
+_RELU = "torch.nn.functional.relu"
+
+
+@pytest.mark.parametrize(
+    ("op", "target", "args"),
+    [
+        (Op("function", "operator.iadd", (Ref(0), 1), {}), "operator.add", (Ref(0), 1)),
+        (Op("method", "clamp_", (Ref(0), 0.0), {}), "clamp", (Ref(0), 0.0)),
+        (Op("function", "torch.ops.aten.add_.Tensor", (Ref(0), 1), {}), "torch.ops.aten.add.Tensor", (Ref(0), 1)),
+        (Op("function", _RELU, (Ref(0), True), {}), _RELU, (Ref(0), False)),
+        (Op("function", _RELU, (Ref(0),), {"inplace": True}), _RELU, (Ref(0),)),
+    ],
+)
+def test_the_form_out_of_place(op, target, args):
+    assert out_of_place(op) == Op(op.kind, target, args, {})
