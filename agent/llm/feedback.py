@@ -11,8 +11,8 @@ _SHOWN_VARIANTS = 20
 _LEVEL = -5
 
 _NEXT = {
-    "no_match": "The pattern must spell every op as the source does: same call, same arguments, same constants, in "
-    "place where it is. Mend the first difference shown.",
+    "no_match": "The pattern must have every op as the source does: same operation, arguments and constants, in place "
+    "where it is. Mend the first difference shown.",
     "rejected": "A layer of the benchmark refuses this pass; do the work in the kernel, in every call, on the inputs.",
     "wrong": "Mend the result at the element shown. Accumulate in float32; mask loads and stores.",
     "runtime_error": "Mend the error shown. Outputs must have eager's dtype, shape and layout, and be written in full.",

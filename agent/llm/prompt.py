@@ -11,10 +11,11 @@ the same results.
 A pass is a few files:
 - `{NAMES_FILE}`: a JSON list of module names, in the order in which they apply.
 - for each name `NAME.py` with three functions:
-  - `pattern(a, b, ...)` is traced and searched in the graph. It spells each operation as the source does: the same
-    function or method, the same arguments and constants, in place where the source is. Parameters stand for any
-    value. Calls without tensors, such as `torch.arange(64, device="cuda")`, are operations like others; any device
-    equals any other. It returns every value that is still used outside of it, and nothing else; several as a tuple.
+  - `pattern(a, b, ...)` is traced and searched in the graph. It has the source's operations, under any public name
+    (`x + y`, `torch.add(x, y)`, `x.add(y)`), with the same arguments and constants, in place where the source is.
+    Parameters stand for any value. Calls without tensors, such as `torch.arange(64, device="cuda")`, are operations
+    like others; any device equals any other. It returns every value that is still used outside of it, and nothing
+    else; several as a tuple.
   - `replacement_args(a, b, ...)` has the same parameters and returns a tuple of them and of literals. It computes
     nothing.
   - `replacement_func()` returns a function of the module that is decorated with `@torch.fx.wrap`. That function takes

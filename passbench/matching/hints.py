@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 from torch import fx
 
 from passbench.matching.describe import describe, target_text, value_text
-from passbench.matching.op_signature import argument, op_name, same_target
+from passbench.matching.op_signature import argument, op_name
+from passbench.matching.operations import INPLACE, same_operation
 from passbench.matching.same_call import Difference, compare
 
 _NAMES = {"truediv": "div", "and_": "and", "or_": "or", "xor": "xor", "neg": "neg", "invert": "bitwise_not"}
@@ -54,7 +55,7 @@ def _swapped(p: fx.Node, reader: fx.Node, g_reader: fx.Node) -> bool:
     if len(reader.args) != 2 or len(g_reader.args) != 2 or reader.args[0] is reader.args[1]:
         return False
     turned = g_reader.args[1 - reader.args.index(p)] if p in reader.args else None
-    return isinstance(turned, fx.Node) and same_target(p, turned)
+    return isinstance(turned, fx.Node) and same_operation(p, turned)
 
 
 def _plain(node: fx.Node) -> tuple[str, bool]:
@@ -71,7 +72,10 @@ def call_mismatch(p: fx.Node, g: fx.Node, difference: Difference) -> Mismatch:
     name, expected, found = difference
     if name is None:
         return Mismatch(p, g, f"arguments as in {describe(p)}", describe(g))
-    if name == "inplace":
+    if name == INPLACE and p.target is not g.target:
+        how = "in place" if found else "not in place"
+        return Mismatch(p, g, target_text(p), f"{target_text(g)}, which is the same {how}", True)
+    if name == INPLACE:
         return Mismatch(p, g, f"inplace={expected}", f"inplace={found}")
     if len(p.args) == 2 and len(g.args) == 2 and not p.kwargs and not g.kwargs:
         turned = compare(p, _Turned(g))
@@ -89,7 +93,7 @@ class _Turned:
 
 
 def _fits(pairs: list[tuple[fx.Node, Any]]) -> bool:
-    return all(p.op == "placeholder" or (isinstance(g, fx.Node) and same_target(p, g)) for p, g in pairs)
+    return all(p.op == "placeholder" or (isinstance(g, fx.Node) and same_operation(p, g)) for p, g in pairs)
 
 
 def _written(name: str | int, value: Any) -> str:

@@ -1,6 +1,6 @@
 """Finding a pattern in the fx graph of a variant.
 
-A match is exact: calls are the same as `passbench.matching.op_signature` has it, constants are equal in type and value,
+A match is exact: calls are the same as `passbench.matching.operations` has it, constants are equal in type and value,
 devices aside. A parameter of the pattern stands for any value, a constant too, and for the same one wherever it is
 used.
 """
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from torch import fx
 
-from passbench.matching.op_signature import same_target, target_of
+from passbench.matching.operations import operation_of, same_operation
 from passbench.matching.same_call import compare, same_value
 from passbench.matching.trace_pattern import Pattern
 
@@ -56,7 +56,7 @@ class Matcher:
         self._calls: dict[Any, list[fx.Node]] = {}
         for node in graph.nodes:
             if _is_call(node) and node not in taken:
-                self._calls.setdefault((node.op, target_of(node)), []).append(node)
+                self._calls.setdefault(operation_of(node), []).append(node)
 
     def roots(self) -> list[fx.Node]:
         """Nodes at which a match can have its last operation, in graph order."""
@@ -86,7 +86,7 @@ class Matcher:
         return places == sorted(places)
 
     def _alike(self, p: fx.Node) -> list[fx.Node]:
-        return self._calls.get((p.op, target_of(p)), [])
+        return self._calls.get(operation_of(p), [])
 
     def _extend(self, match: Match, number: int, within: set[fx.Node] | None = None) -> Iterator[Match]:
         """Matches that have what `match` has, from step `number` on; in the pattern's order, and the last operations
@@ -111,7 +111,7 @@ class Matcher:
                 reached = [value]
                 for p in step.path[1:]:
                     users = dict.fromkeys(user for node in reached for user in node.users)
-                    reached = [user for user in users if same_target(p, user)]
+                    reached = [user for user in users if same_operation(p, user)]
                 return sorted((n for n in reached if n in self._position), key=self._position.__getitem__)
         near = self._position[match.nodes[self._steps[0].anchor]]
         return sorted(self._alike(step.anchor), key=lambda n: abs(self._position[n] - near))
@@ -128,7 +128,7 @@ class Matcher:
                 if match.nodes.get(p) is not g:
                     return False
                 continue
-            if not _is_call(g) or g in self.taken or not same_target(p, g) or self.left <= 0:
+            if not _is_call(g) or g in self.taken or not same_operation(p, g) or self.left <= 0:
                 return False
             self.left -= 1
             pairs, difference = compare(p, g)

@@ -8,7 +8,7 @@ from torch import fx
 
 from passbench.matching.describe import describe, shortened, target_text, value_text
 from passbench.matching.hints import Mismatch, call_mismatch, missing_user, other_value, target_mismatch
-from passbench.matching.op_signature import same_target, target_of
+from passbench.matching.operations import operation_of, same_operation
 from passbench.matching.placement import Refusal
 from passbench.matching.same_call import compare, same_value
 from passbench.matching.trace_pattern import Pattern
@@ -101,8 +101,8 @@ def _seeds(pattern: Pattern, graph: fx.Graph, rule_of: dict[fx.Node, str]) -> It
     """Pairs of operations that call the same, the rarest in the graph first."""
     alike: dict[Any, list[fx.Node]] = {}
     for node in _calls(graph, rule_of):
-        alike.setdefault((node.op, target_of(node)), []).append(node)
-    groups = [(p, alike.get((p.op, target_of(p)), [])) for p in reversed(pattern.ops)]
+        alike.setdefault(operation_of(node), []).append(node)
+    groups = [(p, alike.get(operation_of(p), [])) for p in reversed(pattern.ops)]
     left = SEEDS
     for p, nodes in sorted(groups, key=lambda group: len(group[1])):
         for g in nodes[:left]:
@@ -160,7 +160,7 @@ class _Alignment:
         elif inner in self.found:
             if self.found[inner] is not value:
                 self.mismatches.append(other_value(inner, p, self.found[inner], g, value))
-        elif same_target(inner, value) and value not in self.rule_of:
+        elif same_operation(inner, value) and value not in self.rule_of:
             self.found[inner] = value
             queue.append(inner)
         else:
@@ -169,7 +169,7 @@ class _Alignment:
     def _rise(self, user: fx.Node, g: fx.Node, queue: list[fx.Node]) -> None:
         """Find the counterpart of `user`, which reads what `g` is the counterpart of."""
         taken = set(self.found.values())
-        alike = [n for n in g.users if same_target(user, n) and n not in taken and n not in self.rule_of]
+        alike = [n for n in g.users if same_operation(user, n) and n not in taken and n not in self.rule_of]
         if alike:
             self.found[user] = next((n for n in alike if compare(user, n).difference is None), alike[0])
             queue.append(user)

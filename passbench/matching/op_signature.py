@@ -1,15 +1,12 @@
-"""What counts as the same call: arguments by parameter name, whichever way they are passed.
+"""How the arguments of a call can be named: by position or by keyword, left out or given as their default, sizes one by
+one or as a tuple, `1` where a list of `N` is meant.
 
-Two nodes call the same operation if they have the same target, or the same method name, or torch documents one as an
-alias of the other (`torch.clip`, `torch.clamp`): other spellings (`x + y`, `torch.add(x, y)`, `x.add(y)`, `x.add_(y)`)
-differ, operands do not commute. Arguments are the same by position or by keyword, left out or given as their default,
-sizes one by one or as a tuple, `1` where a list of `N` is meant.
+`passbench.matching.operations` says which calls are spellings of one operation.
 """
 
 import functools
 import inspect
 import operator
-from collections.abc import Iterator
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -20,15 +17,8 @@ from storage.graph.targets import documented_aliases, resolve
 
 _SAME = {abs: operator.abs, pow: operator.pow}
 """Built-ins that a trace records as operators."""
-_PYTHON_NAMES = {"input": "self", "axis": "dim", "keepdims": "keepdim", "x2": "other"}
+PYTHON_NAMES = {"input": "self", "axis": "dim", "keepdims": "keepdim", "x2": "other"}
 """Names that torch's Python bindings take for a schema's."""
-
-
-def same_target(p: fx.Node, g: fx.Node) -> bool:
-    """Whether both nodes call the same function, or the same method."""
-    if p.op != g.op:
-        return False
-    return target_of(p) == target_of(g) if isinstance(p.target, str) else target_of(p) is target_of(g)
 
 
 def target_of(node: fx.Node) -> Any:
@@ -70,7 +60,7 @@ class OpSignature(NamedTuple):
 
     def bind(self, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any] | None:
         """Arguments by parameter name, defaults filled in; None where they do not fit."""
-        named = {k if k in self.names else _PYTHON_NAMES.get(k, k): v for k, v in kwargs.items()}
+        named = {k if k in self.names else PYTHON_NAMES.get(k, k): v for k, v in kwargs.items()}
         last = self.positional - 1
         if self.variadic and len(args) > last and all(_is_item(a) for a in args[last:]):
             args = (*args[:last], tuple(args[last:]))
@@ -92,19 +82,6 @@ def _is_item(value: Any) -> bool:
     return isinstance(value, fx.Node) or type(value) is int
 
 
-def bindings(p: fx.Node, g: fx.Node) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """The arguments of two calls of the same target by name, in every way in which both can be named.
-
-    The first is as written, with positions for names, if both are written alike.
-    """
-    if len(p.args) == len(g.args) and p.kwargs.keys() == g.kwargs.keys():
-        yield tuple({**dict(enumerate(n.args)), **n.kwargs} for n in (p, g))
-    for signature in signatures(target_of(g)):
-        forms = signature.bind(p.args, p.kwargs), signature.bind(g.args, g.kwargs)
-        if None not in forms:
-            yield forms
-
-
 @functools.lru_cache(4096)
 def signatures(target: Any) -> tuple[OpSignature, ...]:
     """Ways in which the arguments of a function, or of a method by name, can be named; none for operators."""
@@ -112,7 +89,7 @@ def signatures(target: Any) -> tuple[OpSignature, ...]:
         return _of_function(_undispatched(target))
     if is_operator(target):
         return ()
-    return tuple(_of_schema(schema) for schema in schemas(target))
+    return tuple(schema_signature(schema) for schema in schemas(target))
 
 
 def _of_function(function: FunctionType) -> tuple[OpSignature, ...]:
@@ -142,8 +119,9 @@ def schemas(target: Any) -> tuple:
     return tuple(s for s in found if any("Tensor" in str(v.type) for v in (*s.arguments, *s.returns)))
 
 
-def _of_schema(schema: Any) -> OpSignature:
-    arguments = sorted(schema.arguments, key=lambda a: a.kwarg_only)
+def schema_signature(schema: Any, *, own_first: bool = False) -> OpSignature:
+    """The signature of an ATen schema. `own_first`: `self` comes before all others, as it does for a method."""
+    arguments = sorted(schema.arguments, key=lambda a: (a.kwarg_only, own_first and a.name != "self"))
     names = tuple(a.name for a in arguments)
     free = [a for a in arguments if not a.kwarg_only]
     lists = [a for a in free if str(a.type) in ("List[int]", "Optional[List[int]]")]

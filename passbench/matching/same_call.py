@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
-from passbench.matching.op_signature import bindings
+from passbench.matching.operations import bindings
 
 _DEVICE = re.compile(r"(cuda|cpu)(:\d+)?")
 
 
 class Difference(NamedTuple):
-    """Where two calls of the same target differ: `name` of the argument, or its position; `expected` in the pattern,
+    """Where two calls of the same operation differ: `name` of the argument, or its position; `expected` in the pattern,
     `found` in the graph."""
 
     name: str | int | None
@@ -32,7 +32,7 @@ class CallComparison(NamedTuple):
 
 
 def compare(p: fx.Node, g: fx.Node) -> CallComparison:
-    """Compare the arguments of two calls of the same target."""
+    """Compare the arguments of two calls of the same operation."""
     nearest = None
     for expected, found in bindings(p, g):
         result = CallComparison([], None)

@@ -1,7 +1,8 @@
 """A pass's `pattern` function as an fx graph, traced with symbolic values."""
 
+import contextlib
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from passbench.contract import ContractError
 from passbench.matching.source_line import source_here
+from storage.graph import targets
 
 _INPLACE = """iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor ilshift irshift""".split()
 _DISPATCHED = tuple(f for f in vars(F).values() if getattr(f, "__qualname__", "") == "boolean_dispatch.<locals>.fn")
@@ -59,6 +61,35 @@ class _Recorder(TorchFunctionMode):
         return self._tracer.create_proxy("call_function", func, args, kwargs)
 
 
+def _as_method(name: str, original: Callable) -> Callable:
+    def method(value: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(value, fx.Proxy):
+            return value.tracer.create_proxy("call_method", name, (value, *args), kwargs)
+        return original(value, *args, **kwargs)
+
+    return method
+
+
+@contextlib.contextmanager
+def _methods_of_tensor(names: set[str]) -> Iterator[None]:
+    """Within it, `torch.Tensor.add(x, y)` of a symbolic `x` is `x.add(y)`; torch's own would refuse what is no tensor.
+
+    `names` are those of methods.
+    """
+    own = {name: vars(torch.Tensor)[name] for name in names if name in vars(torch.Tensor)}
+
+    for name in names:
+        setattr(torch.Tensor, name, _as_method(name, getattr(torch.Tensor, name)))
+    try:
+        yield
+    finally:
+        for name in names:
+            if name in own:
+                setattr(torch.Tensor, name, own[name])
+            else:
+                delattr(torch.Tensor, name)
+
+
 class PatternTracer(fx.Tracer):
     """Traces straight-line torch code; no module, no control flow on values.
 
@@ -80,7 +111,8 @@ class PatternTracer(fx.Tracer):
 
     def trace(self, root: Callable, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
         self._code = root.__code__
-        with _Recorder(self):
+        named = set(root.__code__.co_names)
+        with _methods_of_tensor(named & targets.methods() if "Tensor" in named else set()), _Recorder(self):
             graph = super().trace(root, concrete_args)
         for node in graph.nodes:
             node.meta.pop("is_wrapped", None)

@@ -47,12 +47,9 @@ SAME = [
     (lambda x, a: x.reshape(a, 6), lambda x: x.reshape(2, 6)),
 ]
 DIFFERENT = [
-    (lambda x, y: x + y, lambda x, y: torch.add(x, y)),
-    (lambda x, y: torch.add(x, y), lambda x, y: x.add(y)),
     (lambda x, y: x + y, lambda x, y: operator.iadd(x, y)),
     (lambda x, y: torch.relu(x) + y, lambda x, y: y + torch.relu(x)),
     (lambda x: x * 2, lambda x: 2 * x),
-    (lambda x: torch.relu(x), lambda x: F.relu(x)),
     (lambda x: F.relu(x), lambda x: F.relu(x, inplace=True)),
     (lambda x, y: torch.add(x, y), lambda x, y: torch.add(x, y, alpha=2)),
     (lambda x: x * 1, lambda x: x * 1.0),
@@ -116,12 +113,12 @@ def test_results_of_several_values():
     assert matches(lambda x: x.split(1), f)
 
 
-def test_a_method_and_an_overload_of_one_name_are_not_confused():
+def test_an_overload_is_the_method_that_calls_it():
     graph = fx.Graph()
     x = graph.placeholder("x")
     graph.output(graph.call_function(torch.ops.aten.relu.default, (x,)))
-    assert apply_pass(graph, [rule(lambda x: x.relu(), lambda x: x)]).total == 0
-    assert apply_pass(graph, [rule(lambda x: torch.ops.aten.relu.default(x), lambda x: x)]).total == 1
+    assert apply_pass(graph, [rule(lambda x: x.relu_(), lambda x: x)]).total == 0
+    assert apply_pass(graph, [rule(lambda x: x.relu(), lambda x: x)]).total == 1
 
 
 def test_names_that_torch_documents_as_aliases_are_the_same_call():
@@ -131,7 +128,7 @@ def test_names_that_torch_documents_as_aliases_are_the_same_call():
     assert matches(lambda x: torch.concat([x, x], dim=1), lambda x: torch.cat([x, x], 1))
     assert matches(lambda x: torch.functional.einsum("ij->ji", x)[..., 0], lambda x: torch.einsum("ij->ji", x)[..., 0])
     assert not matches(lambda x: torch.clip(x, 0, 1), lambda x: torch.clamp(x, 0, 2))
-    assert not matches(lambda x: torch.clip(x, 0, 1), lambda x: x.clamp(0, 1))
+    assert matches(lambda x: torch.clip(x, 0, 1), lambda x: x.clamp(0, 1))
 
 
 def test_constants():
