@@ -7,6 +7,6 @@ the baselines.
 
 Sub-rooms: `policy` (what a pass may say), `matching` (applying it), `inputs` (values), `ipc` (what parent and child
 share), `workers` (processes and their isolation), `child` (what runs inside them), `checking` (is the output right),
-`timing`, `scoring`. It needs torch, triton, numpy, pandas and pyarrow alone.
+`timing`, `scoring`; and `models` (whole models made faster). It needs torch, triton, numpy, pandas and pyarrow alone.
 May import: storage.
 """

@@ -1,4 +1,4 @@
-"""PassNet for programs that embed it: open a version, run PassBench on a sample.
+"""PassNet for programs that embed it: open a version, run PassBench on a sample, make a model faster.
 
     import passnet
 
@@ -8,9 +8,13 @@
         print(result.variant_hash[:12], result.status, result.t_min, result.speedup("e2e"))
     print(passnet.reward("fusible-0123456789ab", "my_pass", version=version).value)  # one number, for training
 
-In: names and paths. Out: `storage.versions.version.Version`, `passbench.result.VariantResult` and
-`agent.learning.reward.Reward`, the types that the rooms use themselves. Importing it is cheap: torch and pyarrow are
-imported when a function first needs them, Prefect is not needed. Read first: this file.
+    model = passnet.optimize(model, (images,))                 # called as before; without gradients
+    compiled = torch.compile(other, backend="passnet")
+
+In: names and paths. Out: `storage.versions.version.Version`, `passbench.result.VariantResult`,
+`agent.learning.reward.Reward` and `passbench.models.optimized_model.OptimizedModel`, the types that the rooms use
+themselves. Importing it is cheap: torch and pyarrow are imported when a function first needs them, Prefect is not
+needed. Read first: this file.
 
 May import: all other rooms.
 """
@@ -18,17 +22,20 @@ May import: all other rooms.
 import atexit
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import torch
+
     from agent.learning.reward import Reward
     from agent.learning.rewards import Rewards
+    from passbench.models.optimized_model import OptimizedModel
     from passbench.result import VariantResult
     from passbench.settings import Settings
     from storage.records import Sample
     from storage.versions.version import Version
 
-__all__ = ["__version__", "bench", "open_version", "reward", "rewards"]
+__all__ = ["__version__", "bench", "open_version", "optimize", "reward", "rewards"]
 
 __version__ = "0.1.0"
 
@@ -128,3 +135,32 @@ def rewards(devices: Sequence[str] | None = None, level: int = -5, clock: str = 
     from agent.learning.rewards import Rewards
 
     return Rewards(devices, level, clock)
+
+
+def optimize(
+    model: "torch.nn.Module",
+    args: tuple = (),
+    kwargs: "Mapping[str, Any] | None" = None,
+    *,
+    effort: str = "normal",
+    strict: bool = False,
+    seconds: float | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> "OptimizedModel":
+    """A callable that gives what `model(*args, **kwargs)` gives without gradients, by the way that measures fastest.
+
+    The example call's tensors say for which shapes, dtypes and device. Ways that are tried: eager, TorchInductor, and
+    each of them as one CUDA graph; `effort` ("quick", "normal", "full") says how many. A way is kept only if its
+    outputs are as near to double precision as eager's; with `strict`, only if they are eager's bits. No further way is
+    begun after `seconds`. `.report` of the result says what was tried and chosen.
+
+    Parameters may change between calls. A call of another kind (shapes, gradients, training mode) goes to the model
+    itself, with one FallbackWarning for each reason. A model that is no single graph, or that writes to its buffers, is
+    run by torch.compile with the backend "passnet"; `.report.why_not` says why. Raises PassNetError for what is no
+    module, and for an unknown effort.
+    """
+    from passbench.models.optimize import optimize_model
+    from passbench.models.optimized_model import OptimizeSettings
+
+    settings = OptimizeSettings(effort=effort, strict=strict, seconds=seconds)
+    return optimize_model(model, args, kwargs or {}, settings, progress=progress)

@@ -1,0 +1,13 @@
+"""Whole models: a model and an example call in, a callable out that gives the same and takes less time.
+
+In: a model, or a graph that dynamo captured, and tensors. Out: a callable, and a report of what was tried, what each
+way took and which was chosen. Read first: `optimized_model.py` (a model's callable: what a call costs and when it goes
+to the model itself), then `choosing.py` (ways of running a graph, measured) and `recipes.py` (which ways there are).
+
+`model_capture.py` captures a model's forward with dynamo and keeps dynamo's guards. `graph_facts.py` says what a graph
+does besides computing: writes, random numbers, aliases. `parameter_parts.py` computes once what depends on parameters
+alone. `lowering.py` makes a callable of a graph by a recipe. `replayed.py` is a CUDA graph of that. `dynamo_backend.py`
+is the backend of `torch.compile`.
+
+May import: passbench.compilers, passbench.checking, passbench.double_precision, passbench.result, storage.
+"""

@@ -1,0 +1,56 @@
+"""How long calls take: whole calls with a synchronisation at both ends, in turn, medians."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+
+import torch
+
+SECONDS = 0.5
+"""Time that all rounds of a comparison take, about."""
+ROUNDS = (5, 60)
+"""Rounds at least and at most; each round calls every function once, in an order of its own."""
+
+
+def call_times(
+    functions: Mapping[str, Callable[[], object]], device: torch.device, seconds: float = SECONDS
+) -> dict[str, float]:
+    """Median microseconds of a call of each function, the host's part included."""
+    if not functions:
+        return {}
+    names = list(functions)
+    for name in names:
+        _once(functions[name], device)
+    round_seconds = sum(_once(functions[name], device) for name in names) / 1e6
+    rounds = min(max(int(seconds / max(round_seconds, 1e-6)), ROUNDS[0]), ROUNDS[1])
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(rounds):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            times[name].append(_once(functions[name], device))
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def back_to_back(function: Callable[[], object], device: torch.device, calls: int = 20) -> float:
+    """Microseconds of a call among several that are not waited for: the longer of the host's and the device's part."""
+    function()
+    wait(device)
+    begin = time.perf_counter()
+    for _ in range(calls):
+        function()
+    wait(device)
+    return (time.perf_counter() - begin) / calls * 1e6
+
+
+def wait(device: torch.device) -> None:
+    """Until the device has done all that it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _once(function: Callable[[], object], device: torch.device) -> float:
+    wait(device)
+    begin = time.perf_counter()
+    function()
+    wait(device)
+    return (time.perf_counter() - begin) * 1e6

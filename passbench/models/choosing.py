@@ -1,0 +1,146 @@
+"""The ways of running a graph, measured: which are right, what each takes, and the fastest of them."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import torch
+
+from passbench.models.agreement import ModelErrors, Reference, reference
+from passbench.models.call_times import call_times
+from passbench.models.lowering import GraphCall, LoweredGraph, Serve, cudnn_tuning, lower
+from passbench.models.recipes import Recipe
+from passbench.models.replayed import NotCaptured, ReplayedGraph
+from storage.errors import PassNetError
+
+ENOUGH = 0.98
+"""A recipe replaces a simpler one where it takes less than this share of its time."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What became of a recipe: `us` is the median time of a call in microseconds, None where it was not right or did
+    not run, which `reason` tells. `seconds` is what compiling, checking and capturing took."""
+
+    recipe: Recipe
+    us: float | None
+    reason: str
+    errors: ModelErrors | None
+    served: dict[str, int]
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data; `from_json` reads it."""
+        return {**asdict(self), "recipe": self.recipe.to_json()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        """From what `to_json` gave."""
+        errors = None if data["errors"] is None else ModelErrors(**data["errors"])
+        return cls(**{**data, "recipe": Recipe.from_json(data["recipe"]), "errors": errors})
+
+
+@dataclass(frozen=True)
+class RunningGraph:
+    """A recipe at work: `call(*moving)` gives the graph's outputs; `replayed` is its CUDA graph, if it is one."""
+
+    recipe: Recipe
+    call: Callable[..., Sequence[torch.Tensor]]
+    lowered: LoweredGraph
+    replayed: ReplayedGraph | None
+
+
+def start(
+    given: GraphCall, recipe: Recipe, serve: Serve | None = None, lowered: LoweredGraph | None = None
+) -> RunningGraph:
+    """A recipe made ready for calls. Raises what the compiler raises, or NotCaptured."""
+    lowered = lowered or lower(given, recipe, serve)
+    if not recipe.graphed:
+        return RunningGraph(recipe, lowered.call, lowered, None)
+    with cudnn_tuning(recipe.tuned):
+        replayed = ReplayedGraph(lowered.call, given.moving)
+    return RunningGraph(recipe, replayed, lowered, replayed)
+
+
+def choose(
+    given: GraphCall,
+    candidates: Sequence[Recipe],
+    *,
+    strict: bool = False,
+    double: bool = True,
+    serve: Serve | None = None,
+    seconds: float | None = None,
+    progress: Progress | None = None,
+) -> tuple[RunningGraph, list[Trial]]:
+    """Try recipes in order and keep the fastest that is right. `seconds`: no further one is begun after that time.
+
+    A recipe that fails is left out; its trial says why. Raises PassNetError if none works, eager among them.
+    """
+    begin = time.monotonic()
+    truth = reference(given.module, given.moving, given.held, double=double and not strict)
+    trials: list[Trial] = []
+    running: dict[str, RunningGraph] = {}
+    lowered: dict[tuple, LoweredGraph] = {}
+    for recipe in candidates:
+        late = seconds is not None and time.monotonic() - begin > seconds
+        if late and running:
+            trials.append(Trial(recipe, None, f"not tried: the {seconds:.0f} s were over", None, {}, 0.0))
+            continue
+        if progress is not None:
+            progress(recipe.name)
+        trial, ready = _try(given, recipe, truth, lowered, strict, serve)
+        trials.append(trial)
+        if ready is not None:
+            running[recipe.name] = ready
+    if not running:
+        raise PassNetError(f"no way of running the graph works: {'; '.join(t.reason for t in trials)}")
+    times = call_times({name: _calling(each, given) for name, each in running.items()}, given.device)
+    trials = [trial if trial.recipe.name not in times else _timed(trial, times[trial.recipe.name]) for trial in trials]
+    return running[_fastest(times)], trials
+
+
+def _try(
+    given: GraphCall,
+    recipe: Recipe,
+    truth: Reference,
+    lowered: dict[tuple, LoweredGraph],
+    strict: bool,
+    serve: Serve | None,
+) -> tuple[Trial, RunningGraph | None]:
+    begin = time.monotonic()
+    try:
+        if recipe.lowering not in lowered:
+            lowered[recipe.lowering] = lower(given, recipe, serve)
+        made = lowered[recipe.lowering]
+        if recipe.passes and not made.served:
+            return Trial(recipe, None, "no pass of the library matches", None, {}, time.monotonic() - begin), None
+        ready = start(given, recipe, lowered=made)
+        errors = truth.of(ready.call, strict=strict)
+    except NotCaptured as error:
+        return Trial(recipe, None, str(error), None, {}, time.monotonic() - begin), None
+    except Exception as error:  # compilers, kernels and passes may raise anything: the reason is kept
+        lines = str(error).strip().splitlines() or ["no message"]
+        reason = f"{type(error).__name__}: {lines[0][:300]}"
+        return Trial(recipe, None, reason, None, {}, time.monotonic() - begin), None
+    trial = Trial(recipe, None, errors.reason, errors, made.served, time.monotonic() - begin)
+    return trial, None if errors.reason else ready
+
+
+def _calling(running: RunningGraph, given: GraphCall) -> Callable[[], object]:
+    return lambda: running.call(*given.moving)
+
+
+def _timed(trial: Trial, us: float) -> Trial:
+    return Trial(trial.recipe, us, trial.reason, trial.errors, trial.served, trial.seconds)
+
+
+def _fastest(times: dict[str, float]) -> str:
+    """The fastest; of those that take about as long, the first."""
+    best = next(iter(times))
+    for name, us in times.items():
+        if us < ENOUGH * times[best]:
+            best = name
+    return best

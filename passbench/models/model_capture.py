@@ -1,0 +1,246 @@
+"""A model's forward as one graph, with dynamo's own guards and the way from a call to the graph's inputs and back.
+
+dynamo captures once. What it makes of Python around the graph is learnt by watching one call: which of the call's
+tensors and of the model's parameters the graph takes, and where its outputs are in what the model returns.
+"""
+
+import re
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch._dynamo
+from torch import fx
+from torch._dynamo.eval_frame import _debug_get_cache_entry_list
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+
+from passbench.models.graph_facts import GraphFacts, graph_facts
+from storage.errors import PassNetError
+
+
+class NotWhole(PassNetError):
+    """The model's forward cannot be called as one graph; the message says why. torch.compile can still serve it."""
+
+
+@dataclass(frozen=True)
+class HeldTensor:
+    """A parameter or buffer of the model that the graph takes: its value at capture, and every place where it stands,
+    each a dictionary of a module and a key. `name` is the first one's, as in the state dict."""
+
+    name: str
+    tensor: torch.Tensor
+    places: tuple[tuple[dict[str, Any], str], ...]
+
+
+@dataclass(frozen=True)
+class ModelCapture:
+    """`graph` takes `moving` (tensors of the call), then `held` (of the model); `fetch(args, kwargs)` gives those of a
+    call. `guarded(args, kwargs)` asks dynamo's guards; `why_not` says which one failed. `rebuild(outputs, moving)`
+    makes what the model would have returned of the graph's outputs."""
+
+    graph: fx.GraphModule
+    facts: GraphFacts
+    moving: tuple[torch.Tensor, ...]
+    moving_names: tuple[str, ...]
+    held: tuple[HeldTensor, ...]
+    fetch: Callable[[tuple, dict], tuple]
+    guarded: Callable[[tuple, dict], bool]
+    why_not: Callable[[tuple, dict], str]
+    rebuild: Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], Any]
+
+
+def capture_model(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> ModelCapture:
+    """Capture `model(*args, **kwargs)`, without gradients, in the state that the model and torch are in now.
+
+    The model runs once, unless it changes its inputs or itself: then nothing has run. Raises NotWhole with the reason:
+    a graph break, a forward that changes Python objects, tensors that are neither the call's nor the model's, outputs
+    that are made outside of the graph, or no tensor at all.
+    """
+    entry = _entry(model)
+    seen = _Seen()
+    with torch.no_grad():
+        try:
+            result = torch.compile(entry, backend=seen.backend, fullgraph=True, dynamic=False)(*args, **kwargs)
+        except Exception as error:  # dynamo and the model may raise anything
+            if seen.problem:
+                raise NotWhole(seen.problem) from None
+            raise NotWhole(_first_line(error)) from error
+    if seen.graph is None or seen.inputs is None:
+        raise NotWhole("the model computes nothing that dynamo puts into a graph")
+    (cached,) = _debug_get_cache_entry_list(entry.__code__)
+    return _captured(model, entry, seen, cached.guard_manager, result)
+
+
+class _Seen:
+    """A backend that keeps the one graph it is given, and the tensors that go in and out of its first call."""
+
+    def __init__(self) -> None:
+        self.graph: fx.GraphModule | None = None
+        self.facts: GraphFacts | None = None
+        self.sources: tuple[str, ...] = ()
+        self.inputs: tuple | None = None
+        self.outputs: Sequence[torch.Tensor] = ()
+        self.problem = ""
+
+    def backend(self, graph: fx.GraphModule, examples: list[Any]) -> Callable:
+        self.graph = graph
+        self.sources = tuple(_source(node) for node in graph.graph.nodes if node.op == "placeholder")
+        self.problem = _python_effects() or self._problem(graph, examples)
+        if self.problem:
+            raise NotWhole(self.problem)
+
+        def run(*inputs: Any) -> Any:
+            self.inputs, self.outputs = inputs, graph.forward(*inputs)
+            return self.outputs
+
+        return run
+
+    def _problem(self, graph: fx.GraphModule, examples: list[Any]) -> str:
+        if not all(isinstance(x, torch.Tensor) for x in examples):
+            return "the graph takes something that is not a tensor"
+        try:
+            self.facts = graph_facts(graph, examples)
+        except PassNetError as error:
+            return str(error)
+        if self.facts.written:
+            return f"the forward writes to {self.sources[self.facts.written[0]]}"
+        return ""
+
+
+def _entry(model: torch.nn.Module) -> types.FunctionType:
+    """A function with code of its own, since dynamo keeps what it compiled beside the code."""
+
+    def entry(*args, **kwargs):
+        return model(*args, **kwargs)
+
+    code = entry.__code__.replace(co_name=f"entry_{id(model):x}")
+    return types.FunctionType(code, entry.__globals__, code.co_name, entry.__defaults__, entry.__closure__)
+
+
+def _source(node: fx.Node) -> str:
+    source = getattr(node, "_dynamo_source", None)
+    name = getattr(source, "name", node.name)
+    return name() if callable(name) else str(name)
+
+
+def _python_effects() -> str:
+    """What of Python's objects the forward changes, while dynamo still knows; empty if nothing."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+    from torch._dynamo.variables import base
+
+    existing = tuple(
+        getattr(base, name) for name in ("AttributeMutationExisting", "ValueMutationExisting") if hasattr(base, name)
+    )
+    effects = InstructionTranslator.current_tx().output.side_effects
+    for variable in effects.id_to_variable.values():
+        if isinstance(getattr(variable, "mutation_type", None), existing) and effects.is_modified(variable):
+            name = getattr(variable.source, "name", "an object")
+            return f"the forward changes {name() if callable(name) else name}"
+    return ""
+
+
+_OF_THE_CALL = re.compile(r"L\['(args|kwargs)'\](\[\d+\]|\['[^'\\]+'\]|\.[A-Za-z_]\w*)*")
+
+
+def _captured(model: torch.nn.Module, entry: types.FunctionType, seen: _Seen, guards: Any, result: Any) -> ModelCapture:
+    places = _places(model)
+    moving: list[int] = []
+    held: list[tuple[int, HeldTensor]] = []
+    for number, (source, tensor) in enumerate(zip(seen.sources, seen.inputs, strict=True)):
+        if tensor.is_inference():
+            raise NotWhole(f"{source} is an inference tensor, whose changes nobody counts")
+        if id(tensor) in places:
+            name, found = places[id(tensor)]
+            held.append((number, HeldTensor(name, tensor, tuple(found))))
+        elif _OF_THE_CALL.fullmatch(source):
+            moving.append(number)
+        else:
+            raise NotWhole(f"the forward reads {source}, a tensor that is neither the call's nor a parameter or buffer")
+    order = [*moving, *(number for number, _ in held)]
+    graph = reordered(seen.graph, order)
+    fetched = [seen.sources[number].replace("L['args']", "args").replace("L['kwargs']", "kwargs") for number in moving]
+    fetch = eval(f"lambda args, kwargs: ({''.join(f'{text}, ' for text in fetched)})")
+    tensors = tuple(seen.inputs[number] for number in moving)
+
+    def frame(args: tuple, kwargs: dict) -> dict[str, Any]:
+        return {"args": args, "kwargs": kwargs, "model": model}
+
+    return ModelCapture(
+        graph,
+        replace(seen.facts, same=tuple(None if n is None else order.index(n) for n in seen.facts.same)),
+        tensors,
+        tuple(fetched),
+        tuple(each for _, each in held),
+        fetch,
+        lambda args, kwargs: guards.check(frame(args, kwargs)),
+        lambda args, kwargs: _reason(guards.check_verbose(frame(args, kwargs))),
+        _rebuilding(result, seen.outputs, tensors),
+    )
+
+
+def _places(model: torch.nn.Module) -> dict[int, tuple[str, list[tuple[dict[str, Any], str]]]]:
+    """Where each parameter and buffer stands, by its id, with its first name."""
+    found: dict[int, tuple[str, list[tuple[dict[str, Any], str]]]] = {}
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        for group in (module._parameters, module._buffers):
+            for key, tensor in group.items():
+                if tensor is not None:
+                    name = f"{prefix}.{key}" if prefix else key
+                    found.setdefault(id(tensor), (name, []))[1].append((group, key))
+    return found
+
+
+def reordered(module: fx.GraphModule, order: Sequence[int]) -> fx.GraphModule:
+    """The module with its placeholders in this order."""
+    graph = fx.Graph()
+    old = [node for node in module.graph.nodes if node.op == "placeholder"]
+    values = {old[number]: graph.node_copy(old[number]) for number in order}
+    graph.output(graph.graph_copy(module.graph, values))
+    return fx.GraphModule(module, graph)
+
+
+_CONSTANT = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+
+
+def _rebuilding(
+    result: Any, outputs: Sequence[torch.Tensor], moving: Sequence[torch.Tensor]
+) -> Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], Any]:
+    """How to make the model's result of the graph's outputs. Raises NotWhole where that cannot be told."""
+    leaves, spec = tree_flatten(result)
+    slots = [_slot(leaf, outputs, moving) for leaf in leaves]
+    if isinstance(result, torch.Tensor) and slots[0][0] == "output":
+        only = slots[0][1]
+        return lambda made, given: made[only]
+    if type(result) in (tuple, list) and len(slots) == len(result) and all(kind == "output" for kind, _ in slots):
+        numbers, sort = [number for _, number in slots], type(result)
+        return lambda made, given: sort([made[number] for number in numbers])
+    return lambda made, given: _unflatten(slots, spec, made, given)
+
+
+def _unflatten(slots: Sequence[tuple[str, Any]], spec: TreeSpec, made: Sequence, given: Sequence) -> Any:
+    sides = {"output": made, "input": given}
+    return tree_unflatten([sides[kind][what] if kind in sides else what for kind, what in slots], spec)
+
+
+def _slot(leaf: Any, outputs: Sequence, moving: Sequence) -> tuple[str, Any]:
+    if not isinstance(leaf, torch.Tensor):
+        if isinstance(leaf, _CONSTANT):
+            return "constant", leaf
+        raise NotWhole(f"the model returns a {type(leaf).__qualname__}, which may hold tensors")
+    for kind, group in (("input", moving), ("output", outputs)):
+        for number, tensor in enumerate(group):
+            if tensor is leaf:
+                return kind, number
+    raise NotWhole("the model returns a parameter, or a tensor that is made outside of its graph")
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+
+
+def _reason(verbose: Any) -> str:
+    parts = [" ".join(str(part).split()) for part in getattr(verbose, "verbose_code_parts", ())]
+    return parts[0][:300] if parts else "a guard of dynamo failed"

@@ -1,0 +1,40 @@
+"""Any model made faster: as one graph where it is one, by torch.compile with the backend "passnet" where it is not."""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from passbench.models.choosing import Progress
+from passbench.models.dynamo_backend import passnet_backend
+from passbench.models.lowering import Serve
+from passbench.models.optimized_model import OptimizedModel, OptimizeSettings
+from passbench.models.recipes import EFFORTS
+from storage.errors import PassNetError
+
+
+def optimize_model(
+    model: torch.nn.Module,
+    args: tuple,
+    kwargs: Mapping[str, Any],
+    settings: OptimizeSettings,
+    *,
+    serve: Serve | None = None,
+    progress: Progress | None = None,
+) -> OptimizedModel:
+    """The model's callable for calls like `model(*args, **kwargs)`; see `passnet.optimize`.
+
+    Raises PassNetError for what is no module, and for an unknown effort.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise PassNetError(f"a torch.nn.Module can be optimised, not a {type(model).__name__}")
+    if settings.effort not in EFFORTS:
+        raise PassNetError(f"effort {settings.effort!r} is unknown: use {', '.join(EFFORTS)}")
+    compiled = functools.partial(_compiled, settings=settings)
+    return OptimizedModel(model, args, kwargs, settings, serve=serve, progress=progress, compiled=compiled)
+
+
+def _compiled(model: torch.nn.Module, settings: OptimizeSettings) -> Callable:
+    fields = {"effort": settings.effort, "strict": settings.strict, "seconds": settings.seconds}
+    return torch.compile(model, backend=passnet_backend, options=fields)

@@ -1,0 +1,242 @@
+"""A model's callable that runs its whole forward by the recipe that measured fastest.
+
+What a call costs beside the kernels: a comparison of its tensors' kinds, a copy of them, one launch. Everything else
+that must hold (dynamo's guards, the places and versions of parameters) is asked behind the launch, while the GPU works;
+where something does not hold, what was computed is dropped. A forward that writes anywhere is never run this way.
+"""
+
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from passbench.models.choosing import Progress, RunningGraph, Trial, choose, start
+from passbench.models.lowering import GraphCall, Serve
+from passbench.models.model_capture import ModelCapture, NotWhole, capture_model
+from passbench.models.recipes import Recipe, recipes
+
+_MISS = object()
+
+
+class FallbackWarning(UserWarning):
+    """A call does not fit what was optimised, and goes to the model itself. Said once for each reason."""
+
+
+@dataclass(frozen=True)
+class OptimizeSettings:
+    """How a model is optimised. `effort`, `strict`: see `passbench.models.recipes`. `double`: recipes are compared in
+    double precision, too. `seconds`: no further recipe is begun after that time. `recipe`: this one alone, unmeasured.
+    """
+
+    effort: str = "normal"
+    strict: bool = False
+    double: bool = True
+    seconds: float | None = None
+    recipe: Recipe | None = None
+
+
+@dataclass(frozen=True)
+class ModelReport:
+    """`name` of what was chosen, `trials` of all recipes, `taken`: nodes that are computed once. `why_not` says why the
+    model is not run as one graph; then torch.compile runs it with the backend "passnet"."""
+
+    name: str
+    trials: tuple[Trial, ...] = ()
+    taken: tuple[str, ...] = ()
+    why_not: str = ""
+    notes: tuple[str, ...] = field(default=())
+
+
+class OptimizedModel:
+    """Called as the model is. `report` says what was chosen, `fallbacks` counts calls that went to the model itself.
+
+    Calls without gradients that are of the example's kind run the chosen recipe. All others go to the model, which a
+    FallbackWarning says once for each reason. Threads may share it.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        args: tuple,
+        kwargs: Mapping[str, Any],
+        settings: OptimizeSettings,
+        *,
+        serve: Serve | None = None,
+        progress: Progress | None = None,
+        compiled: Callable[[torch.nn.Module], Callable] | None = None,
+    ) -> None:
+        self.model = model
+        self.fallbacks = 0
+        self._said: set[str] = set()
+        self._lock = threading.RLock()
+        self._route: _Route | None = None
+        self._guarded: Callable | None = None
+        try:
+            capture = capture_model(model, args, kwargs)
+        except NotWhole as error:
+            if compiled is None:
+                raise
+            self._guarded = compiled(model)
+            self.report = ModelReport("torch.compile", why_not=str(error))
+            return
+        self._route = _Route(capture, settings, serve, progress)
+        self.report = self._route.report
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        route = self._route
+        if route is not None:
+            result = route.call(args, kwargs)
+            if result is not _MISS:
+                return result
+            return self._fall_back(args, kwargs)
+        return self._guarded(*args, **kwargs)
+
+    def _fall_back(self, args: tuple, kwargs: dict) -> Any:
+        with self._lock:
+            self.fallbacks += 1
+            reason = self._route.why_not(args, kwargs)
+            if reason not in self._said:
+                self._said.add(reason)
+                warnings.warn(f"the model itself runs, not its optimised form: {reason}", FallbackWarning, stacklevel=3)
+        return self.model(*args, **kwargs)
+
+
+class _Route:
+    """One captured graph at work."""
+
+    def __init__(
+        self, capture: ModelCapture, settings: OptimizeSettings, serve: Serve | None, progress: Progress | None
+    ) -> None:
+        self.capture, self._serve = capture, serve
+        self._lock = threading.RLock()
+        self._kinds = [(type(x), x.shape, x.stride(), x.dtype, x.device) for x in capture.moving]
+        self._held_kinds = [_kind_of(each.tensor) for each in capture.held]
+        given = self._given([each.tensor for each in capture.held])
+        strict = settings.strict
+        recipe = Recipe("eager", "eager") if capture.facts.random else settings.recipe
+        if recipe is not None:
+            self._running, trials = start(given, recipe, serve), []
+        else:
+            candidates = _for(capture, recipes(given.device, strict=strict, effort=settings.effort))
+            self._running, trials = choose(
+                given,
+                candidates,
+                strict=strict,
+                double=settings.double,
+                serve=serve,
+                seconds=settings.seconds,
+                progress=progress,
+            )
+        self._note(given.held)
+        notes = [f"no CUDA graph is tried: {capture.facts.aliased}"] if capture.facts.aliased else []
+        notes += ["it draws random numbers, anew in each call: eager runs it"] if capture.facts.random else []
+        self.report = ModelReport(
+            self._running.recipe.name,
+            tuple(trials),
+            self._running.lowered.parts.taken,
+            notes=tuple(notes),
+        )
+
+    def call(self, args: tuple, kwargs: dict) -> Any:
+        """The model's result, or `_MISS`."""
+        if torch.is_grad_enabled():
+            return _MISS
+        try:
+            moving = self.capture.fetch(args, kwargs)
+        except (IndexError, KeyError, TypeError, AttributeError):
+            return _MISS
+        for x, (kind, shape, stride, dtype, device) in zip(moving, self._kinds, strict=True):
+            if type(x) is not kind or x.dtype is not dtype or x.shape != shape:
+                return _MISS
+            if x.device != device or x.stride() != stride:
+                return _MISS
+        if self._running.replayed is None and not self._still_held() and not self._take_up():
+            return _MISS  # without a CUDA graph, whose memory is kept, changed parameters could fail in the call
+        running, epoch = self._running, self._epoch
+        outputs = running.call(*moving)
+        if not self.capture.guarded(args, kwargs):
+            return _MISS
+        if not self._still_held():
+            if not self._take_up():
+                return _MISS
+            outputs = self._running.call(*moving)
+        elif epoch != self._epoch:  # another thread computed parts anew meanwhile
+            outputs = self._running.call(*moving)
+        return self.capture.rebuild(outputs, moving)
+
+    def why_not(self, args: tuple, kwargs: dict) -> str:
+        """Why a call is a miss, as well as can be told afterwards."""
+        if torch.is_grad_enabled():
+            return "gradients are enabled; call it under torch.no_grad()"
+        try:
+            moving = self.capture.fetch(args, kwargs)
+        except (IndexError, KeyError, TypeError, AttributeError):
+            return f"the call's arguments are arranged otherwise; it needs {', '.join(self.capture.moving_names)}"
+        for name, x, kind in zip(self.capture.moving_names, moving, self._kinds, strict=True):
+            mine = (type(x), *(getattr(x, n, None) for n in ("shape", "dtype", "device")))
+            if mine != (kind[0], kind[1], kind[3], kind[4]):
+                return f"{name} is {_kind(x)}, optimised for {tuple(kind[1])} {kind[3]} on {kind[4]}"
+            if x.stride() != kind[2]:
+                return f"{name} has strides {x.stride()}, optimised for {kind[2]}"
+        if not self.capture.guarded(args, kwargs):
+            return self.capture.why_not(args, kwargs)
+        return "parameters have other shapes, dtypes or devices than when it was optimised"
+
+    def _given(self, held: Sequence[torch.Tensor]) -> GraphCall:
+        return GraphCall(self.capture.graph, self.capture.moving, tuple(held), self.capture.facts)
+
+    def _note(self, held: Sequence[torch.Tensor]) -> None:
+        """Remember the parameters as they are now; `_kept` keeps the memory that a CUDA graph reads alive."""
+        self._kept = [x.detach() for x in held]
+        self._held = [
+            (group, key, x, x.data_ptr(), x._version)
+            for each, x in zip(self.capture.held, held, strict=True)
+            for group, key in each.places
+        ]
+        self._epoch = getattr(self, "_epoch", 0) + 1
+
+    def _still_held(self) -> bool:
+        for group, key, tensor, pointer, version in self._held:
+            if group.get(key) is not tensor or tensor._version != version or tensor.data_ptr() != pointer:
+                return False
+        return True
+
+    def _take_up(self) -> bool:
+        """Follow changed parameters. False where they cannot be followed."""
+        with self._lock:
+            if self._still_held():  # another thread did it
+                return True
+            found = [each.places[0][0].get(each.places[0][1]) for each in self.capture.held]
+            for each, kind, now in zip(self.capture.held, self._held_kinds, found, strict=True):
+                if any(group.get(key) is not now for group, key in each.places) or _kind_of(now) != kind:
+                    return False
+            pointers = {id(x): pointer for _, _, x, pointer, _ in self._held}
+            if all(pointers.get(id(x)) == x.data_ptr() for x in found):
+                self._running.lowered.refresh()
+            else:
+                self._running = start(self._given(found), self._running.recipe, self._serve)
+            self._note(found)
+            return True
+
+    @property
+    def running(self) -> RunningGraph:
+        """The recipe at work."""
+        return self._running
+
+
+def _for(capture: ModelCapture, candidates: Sequence[Recipe]) -> list[Recipe]:
+    """Recipes that keep what the graph does: outputs that share memory stay views in direct calls alone."""
+    return [recipe for recipe in candidates if not (recipe.graphed and capture.facts.aliased)]
+
+
+def _kind_of(x: object) -> tuple | None:
+    return (x.shape, x.dtype, x.device, x.stride()) if isinstance(x, torch.Tensor) else None
+
+
+def _kind(x: object) -> str:
+    if not isinstance(x, torch.Tensor):
+        return f"a {type(x).__name__}"
+    return f"{tuple(x.shape)} {x.dtype} on {x.device}"

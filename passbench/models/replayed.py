@@ -1,0 +1,88 @@
+"""A function of tensors as one CUDA graph: its inputs copied in, one launch, its outputs copied out."""
+
+import threading
+from collections.abc import Callable, Sequence
+
+import torch
+
+from storage.errors import PassNetError
+
+WARM_UPS = 3
+"""Calls before the capture: they compile, tune and fill workspaces, none of which a capture may do."""
+
+
+class NotCaptured(PassNetError):
+    """The function cannot be captured as a CUDA graph; the message says why."""
+
+
+class ReplayedGraph:
+    """The function, captured with inputs like `moving`, on their device. Outputs are new tensors in every call.
+
+    Calls of several threads take turns; calls on several streams wait for each other on the GPU. Raises NotCaptured.
+    """
+
+    def __init__(self, function: Callable[..., Sequence[torch.Tensor]], moving: Sequence[torch.Tensor]) -> None:
+        try:
+            self._capture(function, moving)
+        except (RuntimeError, ValueError, TypeError, AssertionError) as error:
+            lines = str(error).splitlines()
+            raise NotCaptured(f"no CUDA graph: {type(error).__name__}: {lines[0] if lines else ''}") from error
+        self._lock = threading.Lock()
+        self._stream: torch.cuda.Stream | None = None
+
+    def _capture(self, function: Callable[..., Sequence[torch.Tensor]], moving: Sequence[torch.Tensor]) -> None:
+        self.device = next((x.device for x in moving), torch.device("cuda", torch.cuda.current_device()))
+        with torch.no_grad(), torch.cuda.device(self.device):
+            self._own = [torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device) for x in moving]
+            for own, x in zip(self._own, moving, strict=True):
+                own.copy_(x)
+            stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                for _ in range(WARM_UPS):
+                    function(*self._own)
+            torch.cuda.current_stream().wait_stream(stream)
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                outputs = list(function(*self._own))
+        self._graph = graph
+        self._outputs = outputs
+        self._function = function  # its weights and workspaces must live as long as the graph
+        self._copies = [_copier(x) for x in outputs]
+
+    def __call__(self, *moving: torch.Tensor) -> list[torch.Tensor]:
+        """The function's outputs for inputs of the captured shapes, strides, dtypes and device, which nobody checks
+        here."""
+        with self._lock:
+            stream = torch.cuda.current_stream(self.device)
+            if stream != self._stream:
+                if self._stream is not None:
+                    stream.wait_stream(self._stream)
+                self._stream = stream
+            if self._own:
+                torch._foreach_copy_(self._own, moving)
+            self._graph.replay()
+            return [copy(x) for copy, x in zip(self._copies, self._outputs, strict=True)]
+
+    def replay(self) -> None:
+        """The kernels alone, on the inputs of the last call; for clocks."""
+        self._graph.replay()
+
+
+def _copier(output: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+    """How to copy an output with its strides."""
+    if not isinstance(output, torch.Tensor):
+        raise TypeError(f"an output is a {type(output).__name__}, not a tensor")
+    dense = torch.empty_like(output).stride() == output.stride()
+    if dense:
+        return torch.Tensor.clone
+    shape, stride = output.shape, output.stride()
+    if any(step == 0 and size > 1 for size, step in zip(shape, stride, strict=True)):
+        narrow = tuple(slice(0, 1) if step == 0 else slice(None) for step in stride)
+        return lambda x: _strided(x[narrow]).expand(shape)
+    return _strided
+
+
+def _strided(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
