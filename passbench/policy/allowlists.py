@@ -56,7 +56,7 @@ SCALAR_CALLS = frozenset(
     torch.cuda.is_available torch.cuda.get_device_properties torch.cuda.get_device_capability
     torch.cuda.current_device torch.cuda.device torch.cuda.device_of torch.cuda.device_count
     torch.cuda.get_device_name torch.is_tensor torch.no_grad torch.inference_mode torch.is_grad_enabled
-    torch.cuda.is_bf16_supported torch.get_default_dtype torch.broadcast_shapes
+    torch.cuda.is_bf16_supported torch.get_default_dtype torch.broadcast_shapes torch.cuda.synchronize
     triton.cdiv triton.next_power_of_2 triton.Config triton.language.constexpr triton.language.cdiv
     contextlib.nullcontext warnings.warn logging.getLogger
     dataclasses.field dataclasses.replace dataclasses.asdict enum.auto typing.TypeVar""".split()
@@ -77,8 +77,10 @@ HOST_DECORATORS = frozenset(("torch.fx.wrap", "torch.no_grad", "torch.inference_
 CLASS_DECORATORS = frozenset(("dataclasses.dataclass", "enum.unique"))
 CLASS_BASES = frozenset(
     """object Exception ValueError RuntimeError TypeError enum.Enum enum.IntEnum enum.IntFlag enum.StrEnum
-    typing.NamedTuple abc.ABC typing.Protocol typing.TypedDict""".split()
+    typing.NamedTuple abc.ABC typing.Protocol typing.TypedDict torch.autograd.Function""".split()
 )
+FUNCTION = "torch.autograd.Function"
+"""A class of this base has static methods; `apply` calls `forward` with a context and its own arguments."""
 CLASS_METHODS = frozenset("__init__ __post_init__ __call__ __repr__ __str__ __len__".split())
 """Special methods that a class of a pass may define."""
 METHOD_DECORATORS = frozenset("staticmethod classmethod property abc.abstractmethod functools.cached_property".split())
@@ -116,8 +118,12 @@ METADATA_METHODS = frozenset(
 CONTAINER_METHODS = frozenset("get setdefault items keys values copy append extend pop index count update".split())
 PUTTING_METHODS = frozenset("setdefault append extend update".split())
 STRING_METHODS = frozenset(
-    """join startswith endswith lower upper strip lstrip rstrip removeprefix removesuffix isdigit""".split()
+    """join startswith endswith lower upper strip lstrip rstrip removeprefix removesuffix isdigit replace title
+    capitalize""".split()
 )
+NUMBER_METHODS = frozenset("bit_length bit_count is_integer".split())
+CONTEXT_METHODS = frozenset("save_for_backward mark_non_differentiable set_materialize_grads".split())
+"""Methods of the context of a `torch.autograd.Function`; nothing here goes backward."""
 LOGGING_METHODS = frozenset("debug info warning error".split())
 CONFIG_ATTRIBUTES = frozenset("kwargs num_warps num_stages num_ctas".split())
 """Attributes of `triton.Config`; no tensor has one of these."""
@@ -136,11 +142,11 @@ HOST_BUILTINS = frozenset(
     """range len min max int float bool str tuple list dict set frozenset isinstance sum abs pow round divmod any all
     sorted reversed enumerate zip map filter slice repr True False None NotImplemented Ellipsis ValueError TypeError
     RuntimeError NotImplementedError AssertionError KeyError IndexError ImportError AttributeError ArithmeticError
-    OverflowError ZeroDivisionError Exception iter next callable""".split()
+    OverflowError ZeroDivisionError Exception iter next callable print hasattr type""".split()
 )
 COMPUTING_BUILTINS = frozenset("sum abs pow round divmod".split())
 """Built-ins that compute a tensor if they get some."""
-READING_BUILTINS = frozenset("min max int float bool any all sorted str repr map filter".split())
+READING_BUILTINS = frozenset("min max int float bool any all sorted str repr map filter print".split())
 """Built-ins that read values of a tensor if they get one, or call anything on it."""
 
 PLAIN_VALUES = (
@@ -193,6 +199,35 @@ SUSPECT_FILES = frozenset(
     ".hpp .zip .whl .egg .pt .pkl .npy .npz".split()
 )
 """Suffixes of files that have no place in a pass: code that the policy cannot read, and stored data."""
+
+
+ADVICE = {
+    "data_ptr": "Triton looks at alignment itself, at every launch; leave the address out",
+    "os.environ": "write the value into the source",
+    "torch.backends": "flags are the harness's and stay as they are; leave the line out",
+    "torch.nn.Module": "write a function; weights come in as arguments of the pattern",
+    "torch.compiler": "leave it out: nothing compiles a replacement",
+    "torch.jit": "leave it out: nothing compiles a replacement",
+    "torch.compile": "write the kernel in Triton, or call the operators",
+    "torch.cuda.Stream": "launch on the current stream; leave streams out",
+    "torch.cuda.stream": "launch on the current stream; leave streams out",
+    "torch.cuda.Event": "leave timing out; PassBench times the call",
+    "time": "leave timing out; PassBench times the call",
+    "open": "a pass has its own source alone; write tables as dicts",
+    "getattr": "write the attribute's name: x.NAME; in a kernel choose by a tl.constexpr",
+    "setattr": "keep values in variables, dicts or a dataclass",
+    "globals": "name the function or kernel, or keep them in a dict",
+    "exec": "write the code out",
+    "eval": "write the expression out",
+}
+"""What to write instead of a name, or of what begins with it."""
+
+
+def advice(name: str) -> str | None:
+    """What to write instead of a dotted name or a built-in; None where there is nothing more to say."""
+    while name and name not in ADVICE:
+        name = name.rpartition(".")[0]
+    return ADVICE.get(name)
 
 
 def shadows_a_library(name: str) -> bool:

@@ -72,7 +72,8 @@ class Bindings:
             self.report.once("forbidden_name", module, node, message)
             return
         if is_builtin(name):
-            message = f"the built-in {name} may not be used in a pass"
+            advice = names.advice(name)
+            message = f"the built-in {name} may not be used in a pass" + (f"; {advice}" if advice else "")
         else:
             message = f"{name} is not a parameter, a variable or an import here"
         self.find("forbidden_name", module, node, message)
@@ -111,7 +112,9 @@ class Bindings:
         elif self.is_own_field(target, scope):
             self.kinds.join(FIELDS, target.attr, kind)
         else:
+            dotted = scope.module.dotted(target) if isinstance(target, ast.Attribute) else None
             message = "a pass assigns to its own names only, not to attributes of other objects"
+            message += f"; {advice}" if dotted and (advice := names.advice(dotted)) else ""
             self.find("attribute_assignment", scope.module, target, message)
 
     def _assign_name(self, target: ast.Name, kind: ValueKind, scope: Scope, value: ast.expr | None) -> None:

@@ -1,6 +1,7 @@
 """The static policy on calls in host code: of torch, of the pass's own functions, of built-ins and of methods."""
 
 import ast
+import re
 
 from passbench.policy import allowlists as names
 from passbench.policy import operators
@@ -167,7 +168,7 @@ class Calls(Expressions):
         stored = operators.stored_name(dotted)
         if stored is None:
             self.refuse_name(node, dotted, scope)
-            return ValueKind.TENSOR
+            return ValueKind.SCALAR  # one finding is enough
         return self._library(node, dotted, stored, list(node.args), [*positional], keywords, scope)
 
     def _library(
@@ -233,6 +234,14 @@ class Calls(Expressions):
                 message = "isinstance is for torch.Tensor, int, float, bool, str, tuple and list, written out"
                 self.find("forbidden_name", scope.module, node, message)
             return ValueKind.SCALAR
+        if name == "hasattr" and owner is None:
+            return self._has_attribute(node, scope)
+        if name == "type" and owner is None:
+            message = "type() is for comparisons such as type(x) is int; elsewhere write isinstance"
+            self.find("forbidden_name", scope.module, node, message)
+            return ValueKind.SCALAR
+        if name == "print" and owner is None and any(k.arg not in ("sep", "end", "flush") for k in node.keywords):
+            self.find("forbidden_name", scope.module, node, "print goes to the log and takes sep, end and flush alone")
         positional, keywords = self._arguments(node, scope)
         given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
         if owner is not None:
@@ -243,7 +252,7 @@ class Calls(Expressions):
             return ValueKind.TENSOR
         if name not in names.HOST_BUILTINS:
             self.unknown(name, node, scope.module)
-            return ValueKind.TENSOR
+            return ValueKind.SCALAR  # one finding is enough
         if name in names.COMPUTING_BUILTINS:
             if scope.hook and given.holds_tensors:
                 self.find("hook", scope.module, node, HOOK)
@@ -258,8 +267,42 @@ class Calls(Expressions):
             return ValueKind.SCALAR
         return given.item() if name == "next" else self.holder([given])
 
+    def _has_attribute(self, node: ast.Call, scope: Scope) -> ValueKind:
+        """`hasattr(tl, "NAME")`: whether a module that a pass may use, or a value, has a public name."""
+        name = node.args[1].value if len(node.args) == 2 and isinstance(node.args[1], ast.Constant) else None
+        if not isinstance(name, str) or not name.isidentifier() or name.startswith("_") or node.keywords:
+            self.find("forbidden_name", scope.module, node, "hasattr takes a value and a public name, written out")
+        if node.args and scope.module.dotted(node.args[0]) not in names.MODULES:
+            self.kind(node.args[0], scope)
+        return ValueKind.SCALAR
+
+    def _call_of_class(self, node: ast.Call, own: ast.ClassDef, name: str, scope: Scope) -> ValueKind | None:
+        """`NAME.method(…)` of a class of the pass: the method is known. None if the class itself has none of that name.
+
+        `apply` of a `torch.autograd.Function` is its `forward`.
+        """
+        functional = any(scope.module.dotted(base) == names.FUNCTION for base in own.bases)
+        methods = [s for s in own.body if isinstance(s, ast.FunctionDef)]
+        found = [method for method in methods if method.name == name]
+        context = functional and name == "apply" and not found
+        if context:
+            found = [method for method in methods if method.name == "forward"]
+        if not found or (name in self.fields and name not in self.methods):
+            return None
+        positional, keywords = self._arguments(node, scope)
+        results = [ValueKind.SCALAR]
+        for method in found:
+            first = context or any(ast.unparse(d) == "classmethod" for d in method.decorator_list)
+            given = [ValueKind.SCALAR, *positional] if first else positional  # the context, or the class
+            results.append(self._pass_starred(node, method, given, keywords))
+        return max(results)
+
     def _call_method(self, node: ast.Call, method: ast.Attribute, scope: Scope) -> ValueKind:
         name = method.attr
+        own = self.own_class(method.value, scope)
+        found = self._call_of_class(node, own, name, scope) if own is not None else None
+        if found is not None:
+            return found
         base = self.kind(method.value, scope)
         positional, keywords = self._arguments(node, scope)
         given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
@@ -283,14 +326,23 @@ class Calls(Expressions):
             if given.holds_tensors:
                 self.read("the text of a tensor has its values", scope, node)
             return ValueKind.SCALAR
+        if name in names.NUMBER_METHODS and not base.holds_tensors:
+            return ValueKind.SCALAR
+        if name in names.CONTEXT_METHODS and not base.holds_tensors:
+            return ValueKind.SCALAR  # the context of a torch.autograd.Function, which ends with the call
+        if name == "format" and not base.holds_tensors and _is_plain_format(method.value):
+            if given.holds_tensors:
+                self.read("the text of a tensor has its values", scope, node)
+            return ValueKind.SCALAR
         if operators.is_method(name) and not name.startswith("_"):
             arguments = [method.value, *node.args]
             if name == "type" and not node.args and not node.keywords:
                 return ValueKind.SCALAR
             return self._library(node, f".{name}()", f".{name}", arguments, [base, *positional], keywords, scope)
         rule = "private_name" if name.startswith("_") else "tensor_method"
-        self.find(rule, scope.module, node, f"method {name}() is not allowed in host code; tensors have public methods")
-        return ValueKind.TENSOR
+        advice = names.advice(name) or "tensors have public methods"
+        self.find(rule, scope.module, node, f"method {name}() is not allowed in host code; {advice}")
+        return ValueKind.SCALAR  # one finding is enough
 
     def _call_own(self, node: ast.Call, name: str, positional: list[ValueKind], keywords: Keywords) -> ValueKind:
         """A method of a class of the pass, or a function that a field holds."""
@@ -314,6 +366,16 @@ class Calls(Expressions):
         if isinstance(node, ast.Name) and scope.find(node.id) is None and node.id in names.TYPES:
             return True
         return scope.module.dotted(node) in names.TYPES or self.own_class(node, scope) is not None
+
+
+_PLAIN_FIELD = re.compile(r"[^{}]|\{\{|\}\}|\{\w*(:[^{}]*)?\}")
+
+
+def _is_plain_format(node: ast.expr) -> bool:
+    """Whether an expression is a format, written out, whose fields are values and none of their attributes."""
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+        return False
+    return re.fullmatch(f"({_PLAIN_FIELD.pattern})*", node.value, re.DOTALL) is not None
 
 
 def _spread(

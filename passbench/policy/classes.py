@@ -13,6 +13,7 @@ from triton.runtime.jit import JITFunction
 
 from passbench.launch import Launch
 from passbench.policy import allowlists as names
+from passbench.policy import operators
 from passbench.policy.modules import Module, Report
 
 _OTHERS = (
@@ -59,7 +60,8 @@ def check_class(module: Module, own: ast.ClassDef, report: Report) -> None:
         dotted = module.dotted(base) or ast.unparse(base)
         place = module.sibling_function(dotted)
         if dotted not in names.CLASS_BASES and dotted not in module.classes and place is None:
-            message = f"a class of a pass may not derive from {dotted}; write a function or a dataclass"
+            advice = names.advice(dotted) or "write a function or a dataclass"
+            message = f"a class of a pass may not derive from {dotted}; {advice}"
             report.at("module_statement", module, own, message)
     if own.keywords or getattr(own, "type_params", None):
         report.at("module_statement", module, own, "a class of a pass has no metaclass and no keywords")
@@ -75,8 +77,21 @@ def check_class(module: Module, own: ast.ClassDef, report: Report) -> None:
         special = name.startswith("__")
         if special and name not in names.CLASS_METHODS | {"__slots__"}:
             report.at("private_name", module, node, f"{name} may not be defined in a pass")
-        elif not special and name in _taken():
+        elif not special and name in _taken() and (_is_usable(name) or not _is_method(own, name)):
             report.at("rebinding", module, node, f"tensors or kernels have a {name} too; choose another name")
+
+
+def _is_usable(name: str) -> bool:
+    """Whether host code may use this name on any object: what it means there is then taken for torch's own."""
+    known = (
+        names.CONTAINER_METHODS | names.STRING_METHODS | names.LOGGING_METHODS | names.NUMBER_METHODS
+        | names.CONTEXT_METHODS | names.VIEW_ATTRIBUTES | {"format"}
+    )  # fmt: skip
+    return name in known or operators.is_method(name)
+
+
+def _is_method(own: ast.ClassDef, name: str) -> bool:
+    return any(isinstance(s, ast.FunctionDef) and s.name == name for s in own.body)
 
 
 def _named(own: ast.ClassDef) -> Iterator[tuple[ast.AST, str]]:

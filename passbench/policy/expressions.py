@@ -109,7 +109,7 @@ class Expressions(Bindings):
         return self.holder(kinds)
 
     def _compare(self, node: ast.Compare, scope: Scope) -> ValueKind:
-        sides = [self.kind(v, scope) for v in (node.left, *node.comparators)]
+        sides = [self._compared(v, scope) for v in (node.left, *node.comparators)]
         result = ValueKind.SCALAR
         for op, left, right in zip(node.ops, sides, sides[1:], strict=False):
             if isinstance(op, ast.Is | ast.IsNot):
@@ -125,6 +125,28 @@ class Expressions(Bindings):
             if reads:
                 self.read("whether tensors are equal, or ordered, is one of their values", scope, node)
         return result
+
+    def _compared(self, node: ast.expr, scope: Scope) -> ValueKind:
+        """The kind of a side of a comparison. `type(x)` and types may stand there, and there alone."""
+        if self._is_type_of(node, scope):
+            self.kind(node.args[0], scope)
+            return ValueKind.SCALAR
+        if isinstance(node, ast.Tuple | ast.List | ast.Set):
+            return self.holder([self._compared(e, scope) for e in node.elts])
+        if isinstance(node, ast.Name) and node.id in names.TYPES and scope.find(node.id) is None:
+            return ValueKind.SCALAR
+        return self.kind(node, scope)
+
+    def _is_type_of(self, node: ast.expr, scope: Scope) -> bool:
+        return (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "type"
+            and scope.find("type") is None
+            and len(node.args) == 1
+            and not node.keywords
+            and not isinstance(node.args[0], ast.Starred)
+        )
 
     def _lambda(self, node: ast.Lambda, scope: Scope, *, bound: bool) -> ValueKind:
         inner = self.opened(node, scope, hook=node in self.hooks)
@@ -272,7 +294,10 @@ class Expressions(Bindings):
 
     def refuse_name(self, node: ast.expr, dotted: str, scope: Scope) -> None:
         """Report an imported name, used or called, that no list of `passbench.policy.allowlists` has."""
-        if dotted.startswith("triton.language."):
+        advice = names.advice(dotted)
+        if advice is not None:
+            message = f"{dotted} is not allowed in host code; {advice}"
+        elif dotted.startswith("triton.language."):
             message = f"{dotted} works inside of a @triton.jit kernel alone"
         elif dotted.startswith("torch."):
             message = f"{dotted} is not allowed in host code; call an operator that computes from its arguments alone"

@@ -14,7 +14,7 @@ from passbench.policy.addresses import base_parameters, callee, is_constant
 from passbench.policy.bindings import FIELDS, METHODS, WRITE_ADVICE, TooLong, check_builtin_names
 from passbench.policy.calls import Calls
 from passbench.policy.classes import check_class, members
-from passbench.policy.modules import Module, Report
+from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.parameters import parameter_kinds
 from passbench.policy.scopes import RETURN, Scope, ValueKind, parameters
 
@@ -219,7 +219,8 @@ class HostChecker(Calls):
         allowed = {names.JIT, *names.KERNEL_DECORATORS} if kernel else names.HOST_DECORATORS
         if dotted not in allowed:
             advice = "torch.fx.wrap and functools.lru_cache on functions, triton.jit on kernels"
-            self.find("decorator", scope.module, node, f"decorator {ast.unparse(target)} is not allowed; use {advice}")
+            advice = names.advice(dotted or "") or f"use {advice}"
+            self.find("decorator", scope.module, node, f"decorator {ast.unparse(target)} is not allowed; {advice}")
         elif dotted in names.CACHES:
             self.cached.add(function)
         if isinstance(node, ast.Call):
@@ -287,11 +288,42 @@ class HostChecker(Calls):
                     self.kind(part, scope)
             case ast.Try():
                 self._try(node, scope)
+            case ast.Delete():
+                self._delete(node, scope)
+            case ast.Match():
+                self._match(node, scope)
             case ast.Pass() | ast.Break() | ast.Continue() | ast.Global() | ast.Import() | ast.ImportFrom():
                 pass
             case _:
                 message = f"{type(node).__name__} is not allowed in a pass; write plain functions"
                 self.find("statement", scope.module, node, message)
+
+    def _delete(self, node: ast.Delete, scope: Scope) -> None:
+        """`del x` of a function's own variable. A name of the module would mean the built-in of its name afterwards."""
+        for target in node.targets:
+            owner = scope.find(target.id) if isinstance(target, ast.Name) else None
+            if owner is None or isinstance(owner.node, ast.Module) or owner is not scope or is_builtin(target.id):
+                message = "del is for variables of the same function; leave it out"
+                self.find("statement", scope.module, node, message)
+
+    def _match(self, node: ast.Match, scope: Scope) -> None:
+        """`match` of a number, dtype or text with constants, one after another."""
+        if self.kind(node.subject, scope).holds_tensors:
+            self.read("which case a tensor is in is one of its values", scope, node)
+        for case in node.cases:
+            waiting = [case.pattern]
+            while waiting:
+                pattern = waiting.pop()
+                if isinstance(pattern, ast.MatchOr | ast.MatchSequence):
+                    waiting += pattern.patterns
+                elif isinstance(pattern, ast.MatchValue):
+                    self.kind(pattern.value, scope)
+                elif not isinstance(pattern, ast.MatchSingleton) and not _is_wildcard(pattern):
+                    message = "a case is a constant, several with |, or _; take parts out in the block below"
+                    self.find("statement", scope.module, pattern, message)
+            if case.guard is not None:
+                self.test(case.guard, scope)
+            self._block(case.body, scope)
 
     def _try(self, node: ast.Try, scope: Scope) -> None:
         """Check a `try`: only named errors may be caught, so that an exception which ends the process is not."""
@@ -314,6 +346,10 @@ def _has_own_name(targets: list[ast.expr], scope: Scope) -> bool:
     """Whether a lambda assigned to these targets is known by its name wherever it is called."""
     owners = [scope.find(t.id) if isinstance(t, ast.Name) else None for t in targets]
     return all(owner is not None and t.id in owner.lambdas for owner, t in zip(owners, targets, strict=True))
+
+
+def _is_wildcard(pattern: ast.pattern) -> bool:
+    return isinstance(pattern, ast.MatchAs) and pattern.pattern is None and pattern.name is None
 
 
 def _is_docstring(node: ast.stmt) -> bool:

@@ -112,7 +112,9 @@ def _schemas(base: str) -> tuple:
 
 @functools.cache
 def _is_view(base: str) -> bool:
-    return any(r.alias_info is not None for s in _schemas(base) for r in s.returns)
+    """Whether a result may be a view of an argument; what `out=` and in-place forms return is written, and no view."""
+    infos = (r.alias_info for s in _schemas(base) for r in s.returns)
+    return any(info is not None and not info.is_write for info in infos)
 
 
 @functools.cache
@@ -123,4 +125,10 @@ def _is_fresh(base: str) -> bool:
         return False
     composite = torch._C._dispatch_has_kernel_for_dispatch_key
     names = {f"aten::{base}" + (f".{s.overload_name}" if s.overload_name else "") for s in _schemas(base)}
-    return not any(composite(name, "CompositeImplicitAutograd") for name in names)
+    return not any(composite(name, "CompositeImplicitAutograd") for name in names & _dispatched())
+
+
+@functools.cache
+def _dispatched() -> frozenset[str]:
+    """Operators that torch dispatches by the kind of their tensors; others have schemas of numbers and lists alone."""
+    return frozenset(torch._C._dispatch_get_all_op_names())

@@ -85,7 +85,7 @@ ATTACKS: tuple[Attack, ...] = (
         (static("import"), NOT_DELIVERED, late(), WORKS),
         "the parent looks at the inputs, and spoils them, before it collects",
     ),
-    Attack("detects_type", on.add_relu, (static("forbidden_name"), WORKS), "the tensors are plain ones everywhere"),
+    Attack("detects_type", on.add_relu, (NO_GAIN,), "the tensors are plain ones everywhere"),
     Attack("detects_name", on.add_relu, (static("private_name"), WORKS), "the tensors are plain ones everywhere"),
     Attack(
         "detects_stack",
@@ -273,7 +273,7 @@ ATTACKS: tuple[Attack, ...] = (
         "there is no such file",
     ),
     # Surroundings
-    Attack("prints_score", on.add_relu, (static("forbidden_name"), NO_GAIN), "nobody reads what a child prints"),
+    Attack("prints_score", on.add_relu, (NO_GAIN,), "nobody reads what a child prints"),
     Attack("kernel_prints_score", on.add_relu, (NO_GAIN,), "nobody reads what a child prints"),
     Attack("changes_environment", on.add_relu, (static("forbidden_call"), NO_GAIN), "thresholds are the parent's"),
     Attack("writes_score_file", on.add_relu, (static("forbidden_name"), NO_GAIN), "scores are the parent's"),

@@ -245,7 +245,23 @@ REFUSED_BODIES = {
     "open": ('open("/tmp/score", "w")', "forbidden_name"),
     "globals": ("z = globals()", "forbidden_name"),
     "id": ("z = id(x)", "forbidden_name"),
-    "print": ('print("ES_t: 100")', "forbidden_name"),
+    "print_of_a_tensor": ("print(x)", "host_read"),
+    "print_to_a_file": ('print("ES_t: 100", file=BOX)', "forbidden_name"),
+    "type_as_value": ("t = type(x)", "forbidden_name"),
+    "type_of_a_type": ("z = type(type(x))", "forbidden_name"),
+    "new_type": ('z = type("T", (), {}) is int', "forbidden_name"),
+    "hasattr_by_variable": ("z = hasattr(x, route)", "forbidden_name"),
+    "hasattr_private": ('z = hasattr(x, "_version")', "forbidden_name"),
+    "hasattr_of_a_module": ('z = hasattr(sys, "modules")', "module_as_value"),
+    "delete_of_the_module": ("del BOX", "statement"),
+    "delete_of_an_element": ("d = {1: 2}\ndel d[1]", "statement"),
+    "match_of_a_tensor": ("match x:\n    case 1:\n        n = 2", "host_read"),
+    "match_that_binds": ("match n:\n    case m:\n        n = 2", "statement"),
+    "match_of_a_class": ("match n:\n    case int(real=m):\n        n = 2", "statement"),
+    "format_of_attributes": ('z = "{0.x}".format(n)', "tensor_method"),
+    "format_of_a_variable": ("z = route.format(n)", "tensor_method"),
+    "format_of_a_tensor_plainly": ('z = "{}".format(x)', "host_read"),
+    "in_place_on_a_view": ("x.view(-1).relu_()", "in_place"),
     "dunder": ("z = x.__class__", "private_name"),
     "version": ("z = x._version", "private_name"),
     "data_ptr": ("z = x.data_ptr()", "tensor_method"),
@@ -296,7 +312,37 @@ REFUSED_MODULES = {
         HEAD + "\nclass Odd:\n    def __eq__(self, other):\n        return True\n",
         "private_name",
     ),
-    "class_that_opens_tensors": (HEAD + "\nclass Odd:\n    def data_ptr(self):\n        return 1\n", "rebinding"),
+    "class_that_opens_tensors": (HEAD + "\nclass Odd:\n    def add(self, x):\n        return 1\n", "rebinding"),
+    "class_that_opens_addresses": (
+        HEAD
+        + "\nclass Odd:\n    @staticmethod\n    def data_ptr(x):\n        return 1\n"
+        + WRAPPER.format(body="z = Odd.data_ptr(x) + x.data_ptr()"),
+        "tensor_method",
+    ),
+    "class_with_a_view_of_its_own": (
+        HEAD + "\nclass Odd:\n    @property\n    def indices(self):\n        return 1\n",
+        "rebinding",
+    ),
+    "second_method_of_a_name": (
+        HEAD
+        + "\nclass Odd:\n    @staticmethod\n    def run(x):\n        return 1\n"
+        + "    @staticmethod\n    def run(x):\n        return float(x)\n"
+        + WRAPPER.format(body="z = Odd.run(x)"),
+        "host_read",
+    ),
+    "forward_that_reads": (
+        HEAD
+        + "\nclass Odd(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n"
+        + "        return float(x)\n"
+        + WRAPPER.format(body="z = Odd.apply(x)"),
+        "host_read",
+    ),
+    "apply_of_its_own": (
+        HEAD
+        + "\nclass Odd(torch.autograd.Function):\n    @staticmethod\n    def apply(x):\n        return float(x)\n"
+        + WRAPPER.format(body="z = Odd.apply(x)"),
+        "host_read",
+    ),
     "class_that_opens_kernels": (HEAD + "\nclass Odd:\n    fn: int = 1\n", "rebinding"),
     "cached_tensors": (
         HEAD.replace("import math", "import functools")
