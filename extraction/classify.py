@@ -10,6 +10,7 @@ import torch._subclasses.fake_tensor as fake
 import torch.fx.experimental.symbolic_shapes as symbolic_shapes
 
 from extraction.failures import OUT_OF_MEMORY, ModelError, first_line
+from storage.disk import FULL
 from storage.graph.record import GraphError
 from storage.graph.targets import TargetError
 
@@ -42,6 +43,8 @@ def classify(error: BaseException, otherwise: str = "") -> tuple[str, str]:
             return "graph_break", first_line(cause)
         if isinstance(cause, MemoryError):
             return "out_of_memory", line
+        if isinstance(cause, OSError) and cause.errno in FULL:
+            return "out_of_disk", line
         if isinstance(cause, ImportError):
             return "missing_dependency", first_line(cause)
         if isinstance(cause, _DATA_DEPENDENT):

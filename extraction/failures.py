@@ -19,6 +19,8 @@ CATEGORIES = (
     "not_found",  # no such model
     "timeout",
     "out_of_memory",
+    "out_of_disk",  # it wrote more than a model may
+    "too_many_processes",  # it started more than a model may
     "crashed",  # the process ended by itself
     "internal",  # a fault of PassNet, or of a library below it
 )
@@ -42,17 +44,25 @@ OUT_OF_MEMORY = (
 )
 """What libraries say when an allocation fails."""
 
+_LIMITS = {
+    "timeout": ("timeout", "stopped after {} s"),
+    "memory": ("out_of_memory", "stopped with more than {} MiB in all its processes"),
+    "processes": ("too_many_processes", "stopped with more than {} processes"),
+    "disk": ("out_of_disk", "stopped after writing more than {} MiB"),
+}
+"""Category and message of a worker that met a limit, by how its end is called."""
+
 
 def classify_end(end: str, code: int, log: str) -> tuple[str, str]:
     """The category of a worker that ended without an answer.
 
-    `end` is "timeout", "signal", "exit" or "lost" (with its node, at each try), `code` the signal's number, the exit
-    code or the tries, `log` the end of what it printed.
+    `end`, `code` and `log` are those of `extraction.pool.client.TaskReply`.
     """
     last = log.strip().splitlines()[-1:] or ["it printed nothing"]
     said = last[0].strip()[:MAX_MESSAGE]
-    if end == "timeout":
-        return "timeout", f"stopped after {code} s"
+    if end in _LIMITS:
+        category, text = _LIMITS[end]
+        return category, text.format(code)
     if end == "lost":
         return "crashed", f"its node or process was lost each of {code} times; last: {said}"
     if re.search(OUT_OF_MEMORY, log) or (end == "signal" and code == 9):

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import islice
@@ -13,8 +13,8 @@ from prefect import flow
 
 from dedup.database import Engine, parquet
 from dedup.samples import SplitChoice, choose_samples
-from extraction.failures import CATEGORIES
-from extraction.pool.client import TaskPool
+from extraction.failures import CATEGORIES, ModelError
+from extraction.pool.client import DISK_MB, PROCESSES, TaskPool
 from extraction.sources.catalog import Entry, points_of, read_catalog
 from extraction.sources.spec import Spec, specified
 from extraction.tracing.trace_files import TraceOutcome
@@ -36,6 +36,8 @@ from storage.versions.store import Store, Version
 
 SHARD_MODELS = 100
 """Models in a shard of tracing at most; a build that is killed loses at most the shard in progress."""
+CONFIGS = 1000
+"""Entries in a shard of reading configs."""
 
 
 @flow(name="build-dataset", retries=1, retry_delay_seconds=10, timeout_seconds=3 * 24 * HOURS)
@@ -52,14 +54,17 @@ def build_dataset(
     eval_typical: int = 200,
     retry_failed: bool = False,
     runner: Literal["local", "ray"] = "local",
+    processes: int = PROCESSES,
+    disk_mb: int = DISK_MB,
 ) -> dict:
     """Build a dataset version of a catalogue in the data directory, tracing only what is not traced there yet.
 
-    `limit` takes the first entries only; `workers` models or shards are worked on at a time (default: one a core), each
-    within `timeout_s` seconds and `memory_mb` MiB; subgraphs whose sizes may change are varied at up to `points` shape
-    points (default: as many as the catalogue says, else 10); `eval_fusible` and `eval_typical` bound the evaluation
-    samples; `retry_failed` traces again what failed before. With the `runner` "ray" models and shards are worked on by
-    all nodes of the Ray cluster at RAY_ADDRESS, which see the data directory under one path.
+    `limit` takes the first entries only; `workers` models or shards are worked on at a time (default: one a core). Each
+    has `timeout_s` seconds, `memory_mb` MiB of memory, so many `processes` at a time, and may write `disk_mb` MiB.
+    Subgraphs whose sizes may change are varied at up to `points` shape points (default: as many as the catalogue says,
+    else 10); `eval_fusible` and `eval_typical` bound the evaluation samples; `retry_failed` traces again what failed
+    before. With the `runner` "ray" models and shards are worked on by all nodes of the Ray cluster at RAY_ADDRESS,
+    which see the data directory under one path.
     Returns a summary of what was built. Raises PassNetError for a bad catalogue, a directory that cannot be written,
     or a catalogue of which no model can be traced; nothing is published then, and finished shards are kept. As a
     deployment it is tried once more where it fails of anything else, and goes on with what is finished.
@@ -69,10 +74,11 @@ def build_dataset(
     traces = TraceStore(Path(data) / "traces")
     traces.make()
 
-    with pool_on(runner, workers=workers, timeout_s=timeout_s, memory_mb=memory_mb) as pool:
+    limits = {"timeout_s": timeout_s, "memory_mb": memory_mb, "processes": processes, "disk_mb": disk_mb}
+    with pool_on(runner, workers=workers, **limits) as pool:
         if traces.is_empty:
             pool.warm_up(PREPARE)  # the workers import their libraries while the configs are read
-        specs = specified(entries)
+        specs = read_specs(entries)
         missing = traces.missing(specs, CATEGORIES if retry_failed else ())
         say(f"{len(entries)} models in {catalog}, {len(missing)} to trace with {pool.size}")
         trace_missing(traces, missing, pool)
@@ -84,7 +90,7 @@ def build_dataset(
         points = points or points_of(catalog) or MAX_POINTS
         digest = digest_of(traced, points)
         earlier, quotas = store.latest(), {"eval_fusible": eval_fusible, "eval_typical": eval_typical}
-        identity = hashlib.sha256(json.dumps([digest, traced.models, quotas]).encode()).hexdigest()
+        identity = identity_of(digest, traced.models, quotas)
         if (same := built_as(store, earlier, identity)) is not None:
             say(f"nothing new: {earlier.name} holds what is built of these traces")
             return {**same.manifest.summary, "version": earlier.name, "path": str(earlier.path), "created": False}
@@ -124,6 +130,27 @@ def built_as(store: Store, version: Version | None, identity: str) -> Version | 
         version = store.open(version.manifest.parent)
     same = version is not None and version.manifest.parameters.get("identity") == identity
     return version if same and version.manifest.kind == "build" else None
+
+
+def identity_of(digest: str, models: Sequence[dict], quotas: dict[str, int]) -> str:
+    """Identity of a build's result: the sha256 of the JSON text of all three, hex."""
+    text = hashlib.sha256(f"[{json.dumps(digest)}, [".encode())
+    for number, model in enumerate(models):  # one at a time: the whole text of a large catalogue would be half a GB
+        text.update((", " if number else "").encode() + json.dumps(model).encode())
+    text.update(f"], {json.dumps(quotas)}]".encode())
+    return text.hexdigest()
+
+
+def read_specs(entries: Sequence[Entry]) -> dict[Entry, Spec | ModelError]:
+    """The specs of entries, or why they have none, shard by shard; configs that lie elsewhere are fetched."""
+    shards = [entries[start : start + CONFIGS] for start in range(0, len(entries), CONFIGS)]
+    stage = build_stage("configs", len(shards))
+    specs: dict[Entry, Spec | ModelError] = {}
+    for found in each(specified, shards, "configs-shard"):
+        specs |= found
+        made = [spec for spec in specs.values() if isinstance(spec, Spec)]
+        stage.advance(f"{len(set(made))} specs of {len(made)} models, {len(specs) - len(made)} without a usable config")
+    return specs
 
 
 def shard_sizes(models: int) -> list[int]:

@@ -36,15 +36,22 @@ ENVIRONMENT = {
 }
 """Set in workers: no network, no GPU, no threads (the models side by side are the parallelism)."""
 
+PROCESSES = 256
+"""Processes that a task may have at a time, by default."""
+DISK_MB = 8_192
+"""MiB that a task may write, by default."""
+
 _POLL_S = 0.5
 """How long a read of the server waits before Python looks for signals and asynchronous exceptions, in seconds."""
 
 
 @dataclass(frozen=True)
 class TaskReply:
-    """How one task ended. `answer` is the last complete answer, or None. `end` is "exit", "signal", "timeout" or "lost"
-    (with its node, each time it was begun), `code` the exit code, the signal's number, the limit in seconds, or how
-    often it was begun; `log` the end of what the worker printed. `where` names the node, "" where there is just one.
+    """How one task ended. `answer` is the last complete answer, or None.
+
+    `end` is "exit", "signal", the limit that it met ("timeout", "memory", "processes", "disk"), or "lost" with its node
+    each time it was begun. `code` is the exit code, the signal's number, the limit (in seconds, MiB or processes), or
+    how often it was begun. `log` is the end of what the worker printed. `where` names the node, "" where there is one.
     """
 
     payload: Any
@@ -79,12 +86,20 @@ class TaskPool(Protocol):
 class Pool:
     """Runs tasks in forks of one server, which is started by the first tasks and kept warm for later ones.
 
-    `workers` at a time; `timeout_s` and `memory_mb` (private memory beyond the server's own) limit each. Use it as a
-    context manager.
+    `workers` at a time. Each is limited, with all that it starts: to `timeout_s` seconds, `memory_mb` MiB of memory
+    beyond the server's own, `processes` at a time, and `disk_mb` MiB written. Use it as a context manager.
     """
 
-    def __init__(self, *, workers: int, timeout_s: float, memory_mb: int) -> None:
-        self._settings = PoolSettings(workers, timeout_s, memory_mb, "")
+    def __init__(
+        self,
+        *,
+        workers: int,
+        timeout_s: float,
+        memory_mb: int,
+        processes: int = PROCESSES,
+        disk_mb: int = DISK_MB,
+    ) -> None:
+        self._settings = PoolSettings(workers, timeout_s, memory_mb, processes, disk_mb, "")
         self._prepared: set[str] = set()
         self._open = contextlib.ExitStack()
         self._server: _Server | None = None

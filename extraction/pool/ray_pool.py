@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any, Self
 
-from extraction.pool.client import Pool, ServerEnded, TaskReply
+from extraction.pool.client import DISK_MB, PROCESSES, Pool, ServerEnded, TaskReply
 from storage.errors import PassNetError
 
 TRIES = 4
@@ -32,12 +32,20 @@ class RayPool:
     """Runs tasks on the cluster at RAY_ADDRESS; without that, on one that starts on this machine and ends with it.
 
     `workers`: tasks at a time at most, also the cores of a cluster that is started here; None: all cores there are.
-    `timeout_s` and `memory_mb` limit each task, as in `Pool`. Use it as a context manager.
+    The other parameters limit each task, as in `Pool`. Use it as a context manager.
     """
 
-    def __init__(self, *, workers: int | None, timeout_s: float, memory_mb: int) -> None:
+    def __init__(
+        self,
+        *,
+        workers: int | None,
+        timeout_s: float,
+        memory_mb: int,
+        processes: int = PROCESSES,
+        disk_mb: int = DISK_MB,
+    ) -> None:
         self._workers = workers
-        self._limits = {"timeout_s": timeout_s, "memory_mb": memory_mb}
+        self._limits = {"timeout_s": timeout_s, "memory_mb": memory_mb, "processes": processes, "disk_mb": disk_mb}
         self._open = contextlib.ExitStack()
         self._counted = float("-inf")
         self._cores = 1

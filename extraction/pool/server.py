@@ -4,11 +4,13 @@ Run by `extraction.pool.client` as `python -m extraction.pool.server SETTINGS` w
 and output. It imports the libraries once, as it is told; a worker is a fork of it, so it starts in milliseconds. It
 ends, and its workers with it, when its standard input closes.
 
-A worker has its own session, scratch directory and memory limit; of what it prints the last `LOG_BYTES` are kept. Its
-task is a function that yields answers, each better than the one before; the last complete one counts, however the
-worker ends.
+A worker has its own session, scratch directory and limits; of what it prints the last `LOG_BYTES` are kept. The kernel
+holds each of its processes to the limit of memory and each file to that of disk; `extraction.pool.watch` holds all of
+its processes together to these and to their number. Its task is a function that yields answers, each better than the
+one before; the last complete one counts, however the worker ends.
 """
 
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -28,9 +30,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from extraction.pool import watch
+
 LOG_BYTES = 16_384
 YOUNG_OBJECTS = 20_000
 """New objects after which Python looks for garbage. With Python's own 700, a quarter of varying's time went there."""
+WATCH_S = 0.1
+"""Seconds between two looks at a worker's processes. Memory and disk are looked at each `LOOKS_AT_USE`th time."""
+LOOKS_AT_USE = 5
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _CHUNK = 1 << 16
 _TO_REPORT_BYTES = 64 << 20  # a worker that has used up its memory needs some to say so
@@ -45,6 +52,8 @@ class PoolSettings:
     workers: int
     timeout_s: float
     memory_mb: int
+    processes: int
+    disk_mb: int
     scratch: str
 
 
@@ -61,7 +70,7 @@ class PoolWorker:
     started: float
     answers: bytearray = field(default_factory=bytearray)
     log: bytes = b""
-    late: bool = False
+    stopped: tuple[str, int] | None = None  # by which limit, if it was: what its end is called, and the limit
 
     def read(self, fd: int) -> bool:
         """Takes some of what a pipe holds now; false if that was its end, or nothing."""
@@ -79,6 +88,13 @@ class PoolWorker:
         """Kills the worker's whole session; it is reaped later."""
         _kill_group(self.pid)
 
+    def stop(self, end: str, limit: int) -> None:
+        """Kills the worker and all its processes for having met a limit."""
+        self.stopped = (end, limit)
+        self.kill()
+        for pid in watch.tree(self.pid)[1:]:  # in sessions of their own
+            _kill(pid)
+
 
 class Server:
     """One loop over the control pipes, the workers' pipes and their ends."""
@@ -92,6 +108,7 @@ class Server:
         self.requests = b""
         self.outgoing = bytearray()
         self.open = True
+        self.looks, self.next_look = 0, 0.0
 
     def run(self) -> None:
         """Serves until the standard input closes; then kills all workers."""
@@ -102,9 +119,11 @@ class Server:
             while self.open:
                 while self.jobs and len(self.workers) < self.settings.workers:
                     self._start(self.jobs.popleft())
-                for key, _ in self.selector.select(self._until_deadline()):
+                for key, _ in self.selector.select(WATCH_S if self.workers else None):
                     self._handle(key.fd, key.data)
-                self._stop_late_ones()
+                if time.monotonic() >= self.next_look:
+                    self._stop_those_over_a_limit()
+                    self.next_look = time.monotonic() + WATCH_S
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it has been heard
             for worker in self.workers.values():
@@ -154,15 +173,16 @@ class Server:
         elif registered and not self.outgoing:
             self.selector.unregister(self.control_out)
 
-    def _until_deadline(self) -> float | None:
-        deadlines = [w.started + self.settings.timeout_s for w in self.workers.values() if not w.late]
-        return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
-
-    def _stop_late_ones(self) -> None:
+    def _stop_those_over_a_limit(self) -> None:
+        self.looks += 1
+        use = self.looks % LOOKS_AT_USE == 0
         for worker in self.workers.values():
-            if not worker.late and time.monotonic() >= worker.started + self.settings.timeout_s:
-                worker.late = True
-                worker.kill()
+            if worker.stopped is not None:
+                continue
+            if time.monotonic() >= worker.started + self.settings.timeout_s:
+                worker.stop("timeout", round(self.settings.timeout_s))
+            elif found := watch.over(worker.pid, Path(worker.scratch), self.settings, use):
+                worker.stop(*found)
 
     def _start(self, job: dict[str, Any]) -> None:
         task: Task = _function(job["task"])
@@ -171,7 +191,7 @@ class Server:
         log, log_end = os.pipe()
         pid = os.fork()
         if pid == 0:
-            _work(task, job["payload"], answer_end, log_end, scratch, self.settings.memory_mb)
+            _work(task, job["payload"], answer_end, log_end, scratch, self.settings)
         os.close(answer_end)
         os.close(log_end)
         worker = PoolWorker(job["id"], pid, os.pidfd_open(pid), answers, log, scratch, time.monotonic())
@@ -194,8 +214,8 @@ class Server:
             os.close(fd)
         shutil.rmtree(worker.scratch, ignore_errors=True)
         end, code = ("signal", os.WTERMSIG(status)) if os.WIFSIGNALED(status) else ("exit", os.WEXITSTATUS(status))
-        if worker.late:
-            end, code = "timeout", round(self.settings.timeout_s)
+        if worker.stopped is not None:
+            end, code = worker.stopped
         complete = bytes(worker.answers).split(b"\n")[:-1]
         self.say(
             {
@@ -209,12 +229,13 @@ class Server:
         )
 
 
-def _work(task: Task, payload: Any, answer_fd: int, log_fd: int, scratch: str, memory_mb: int) -> NoReturn:
+def _work(task: Task, payload: Any, answer_fd: int, log_fd: int, scratch: str, settings: PoolSettings) -> NoReturn:
     """The life of a worker, after the fork. Exits with 0 if the task ran to its end, else with 1 and a traceback."""
     code = 1
     try:
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what it starts stays below it, and counts as its own
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.dup2(log_fd, 1)
@@ -223,7 +244,7 @@ def _work(task: Task, payload: Any, answer_fd: int, log_fd: int, scratch: str, m
         os.closerange(4, 1 << 16)
         os.chdir(scratch)
         os.environ["TMPDIR"] = tempfile.tempdir = scratch
-        _limit_memory(memory_mb)
+        _limit(settings.memory_mb, settings.disk_mb)
         with open(3, "w", encoding="utf-8", closefd=False) as answers:
             for answer in task(payload):
                 answers.write(json.dumps(answer, allow_nan=True) + "\n")
@@ -241,14 +262,15 @@ def _work(task: Task, payload: Any, answer_fd: int, log_fd: int, scratch: str, m
         os._exit(code & 0xFF)
 
 
-def _limit_memory(megabytes: int) -> None:
-    """Private writable memory beyond what the fork shares with the server; and no core dumps.
+def _limit(memory_mb: int, disk_mb: int) -> None:
+    """Private writable memory beyond what the fork shares with the server; the size of a file; and no core dumps.
 
     The address space is not limited: torch reserves far more than it uses.
     """
     fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    limit = int(fields["VmData"].split()[0]) * 1024 + megabytes * 1024 * 1024
+    limit = int(fields["VmData"].split()[0]) * 1024 + memory_mb * 1024 * 1024
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit + _TO_REPORT_BYTES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (disk_mb << 20, disk_mb << 20))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
@@ -260,6 +282,11 @@ def _kill_group(pid: int) -> None:
     try:
         os.killpg(pid, signal.SIGKILL)
     except ProcessLookupError:  # the fork has not made its session yet
+        os.kill(pid, signal.SIGKILL)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it has ended since
         os.kill(pid, signal.SIGKILL)
 
 

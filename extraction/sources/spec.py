@@ -73,7 +73,13 @@ def spec_of(entry: Entry) -> Spec:
         from extraction.classify import classify  # seconds to import, and seldom needed
 
         raise ModelError(*classify(error, "config")) from error
-    return Spec(name, config, hash_of(name, config), library_versions(name))
+    return _spec(name, config)
+
+
+@functools.cache
+def _spec(source: str, config: str) -> Spec:
+    """One object for all entries with a spec: a catalogue of 100,000 fine-tunes has few of them."""
+    return Spec(source, config, hash_of(source, config), library_versions(source))
 
 
 def hash_of(source: str, config: str) -> str:
@@ -110,7 +116,8 @@ def _spec_or_error(entry: Entry) -> Spec | ModelError:
     try:
         return spec_of(entry)
     except ModelError as error:
-        return error
+        error.__cause__ = error.__context__ = None
+        return error.with_traceback(None)  # frames would keep all that they were at work on
 
 
 def library_versions(source: str) -> tuple[tuple[str, str], ...]:

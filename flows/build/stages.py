@@ -2,9 +2,10 @@
 
 from flows.progress import RunStage
 
-STAGES = ("trace", "cut", "typical", "vary", "publish")
-"""trace: a piece is a model. cut: a shard of models, for sole_op and fusible. typical: the same shards again, for what
-repeats. vary: a shard of subgraphs. publish: grouping, splitting and writing, one piece."""
+STAGES = ("configs", "trace", "cut", "typical", "vary", "publish")
+"""configs: a piece is some of the catalogue's entries. trace: a piece is a model. cut: a shard of models, for sole_op
+and fusible. typical: the same shards again, for what repeats. vary: a shard of subgraphs. publish: grouping, splitting
+and writing, one piece."""
 
 
 def build_stage(name: str, total: int, *, done: int = 0, work: float | None = None) -> RunStage:

@@ -106,6 +106,44 @@ def do_kill_rays_worker(_: dict[str, Any]) -> Iterator[Any]:
     time.sleep(600)
 
 
+def do_forks(payload: dict[str, Any]) -> Iterator[Any]:
+    """Forks, and its children fork, to at most 2 ** `doublings` processes; each waits in a session of its own."""
+    for _ in range(payload["doublings"]):
+        os.fork()
+    os.setsid()
+    time.sleep(20)
+    os._exit(0)
+    yield
+
+
+def do_share_memory(payload: dict[str, Any]) -> Iterator[Any]:
+    """Starts processes that hold `megabytes` each, and waits."""
+    for _ in range(payload["holders"]):
+        if os.fork() == 0:
+            held = bytearray(payload["megabytes"] << 20)
+            held[::4096] = b"x" * len(held[::4096])
+            time.sleep(20)
+            os._exit(0)
+    time.sleep(20)
+    yield
+
+
+def do_files(payload: dict[str, Any]) -> Iterator[Any]:
+    """Writes files of a megabyte each, and waits."""
+    for number in range(payload["files"]):
+        Path(f"file{number}").write_bytes(os.urandom(1 << 20))
+    time.sleep(20)
+    yield
+
+
+def do_one_file(payload: dict[str, Any]) -> Iterator[Any]:
+    """Writes one file, larger and larger."""
+    with open("file", "wb") as file:
+        for _ in range(payload["files"]):
+            file.write(os.urandom(1 << 20))
+    yield "written"
+
+
 def refuse() -> None:
     """A preparation that fails."""
     raise RuntimeError("no library today")

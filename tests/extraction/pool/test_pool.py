@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from extraction.failures import classify_end
+from extraction.pool import watch
 from extraction.pool.client import Pool, TaskReply, run_tasks
 from storage.errors import PassNetError
 
@@ -212,3 +213,29 @@ def descendants(pid: int) -> list[int]:
     """All live processes below this one."""
     children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return children + [below for child in children for below in descendants(child)]
+
+
+def test_a_task_is_stopped_by_a_limit_on_all_that_it_starts_not_by_the_clock() -> None:
+    """Each would go on for 20 s, and the clock would stop it after 60."""
+    payloads = [
+        {"do": "forks", "doublings": 7},
+        {"do": "share_memory", "holders": 4, "megabytes": 200},
+        {"do": "files", "files": 60},
+        {"do": "one_file", "files": 60},
+        {"do": "answer", "number": 7},
+    ]
+    begun = time.monotonic()
+    with Pool(workers=2, timeout_s=60, memory_mb=400, processes=40, disk_mb=30) as pool:
+        replies = by_kind(list(pool.run(TASK, payloads)))
+        server = pool._server.process.pid
+        assert watch.tree(server) == [server], "all that they started has ended"
+    ends = {kind: (reply.end, reply.code, category(reply)) for kind, reply in replies.items()}
+    assert ends.pop("one_file")[0] == "exit" and "File too large" in replies["one_file"].log
+    assert ends == {
+        "forks": ("processes", 40, "too_many_processes"),
+        "share_memory": ("memory", 400, "out_of_memory"),
+        "files": ("disk", 30, "out_of_disk"),
+        "answer": ("exit", 0, "crashed"),
+    }
+    assert replies["answer"].answer["number"] == 7
+    assert time.monotonic() - begun < 20
