@@ -265,6 +265,7 @@ class Bench:
                 busy=busy(before, after, self._processes()),
                 matches=outcome.matches,
                 library_ops=outcome.library_ops,
+                capture_used=outcome.capture_used,
                 pass_files=tuple(files.files.items()) if files else (),
                 seconds=time.monotonic() - begin,
             )

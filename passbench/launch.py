@@ -1,4 +1,4 @@
-"""Launches of Triton kernels that cost the host little: the one part of PassBench that a pass may import.
+"""Launches of Triton kernels that cost the host little, and `captured`: the part of PassBench that a pass may import.
 
 `kernel[grid](...)` binds, specialises and looks up its arguments at every call. A `Launch` does so once: its grid and
 all arguments but the tensors are fixed, so that a later call has only to check that its tensors are of the same kind.
@@ -11,6 +11,10 @@ import torch
 from triton.runtime.driver import driver
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
+
+from passbench.capture import captured
+
+__all__ = ["Launch", "captured"]
 
 ALIGNMENT = 16
 """Bytes; Triton compiles one kernel for pointers that are multiples of it, and others for all else."""

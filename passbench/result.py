@@ -110,6 +110,7 @@ class VariantResult:
     surroundings: dict[str, str] = field(default_factory=dict)
     matches: int | None = None
     library_ops: tuple[str, ...] | None = None
+    capture_used: bool | None = None
     pass_files: tuple[tuple[str, str], ...] = ()
     device: str = ""
     protocol: str = ""
@@ -162,7 +163,7 @@ class VariantResult:
 _PLAIN = (
     "sample", "category", "variant_hash", "compiler", "status", "error_code", "reason", "t_min", "max_abs_error",
     "times_meaningful", "matches", "device", "protocol", "seconds", "layers_missing", "surroundings",
-    "numerics", "seed", "commit", "busy", "hardware",
+    "numerics", "seed", "commit", "busy", "hardware", "capture_used",
 )  # fmt: skip
 
 

@@ -58,6 +58,7 @@ class TrialOutcome:
     times: Times = field(default_factory=Times)
     matches: int | None = None
     library_ops: tuple[str, ...] | None = None
+    capture_used: bool | None = None
     layers: list[str] = field(default_factory=list)
 
 
@@ -119,7 +120,8 @@ def _measure(
         if candidate.files is not None:
             found = observed_calls.observe(pair, candidate.files, size)
             if found is not None:
-                outcome.library_ops = tuple(sorted({*(outcome.library_ops or ()), *found}))
+                outcome.library_ops = tuple(sorted({*(outcome.library_ops or ()), *found.library_ops}))
+                outcome.capture_used = bool(outcome.capture_used) or found.captured
 
     observe(min(_FIRST_OBSERVED, pair.most_calls()))
     if double is not None:

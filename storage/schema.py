@@ -165,6 +165,11 @@ TABLES: dict[str, list[Column]] = {
             "ATen operators that computed inside replacements, such as `aten.mm`; null where nobody looked",
         ),
         ("kernels_only", pa.bool_(), "whether no such operator ran: replacements were kernels of the pass's own"),
+        (
+            "capture_used",
+            pa.bool_(),
+            "whether a replacement asked for a CUDA graph (`passbench.launch.captured`); null where nobody looked",
+        ),
         ("pass_files", pa.list_(FILE), "the pass itself"),
         ("device", _TEXT, "name of the GPU, or `cpu`"),
         ("protocol", _TEXT, "`passnet` or `paper`: how calls were timed"),
@@ -257,6 +262,6 @@ ADDED = frozenset(
     """direction symbols symbolic_stride static_reason error_eager error_candidate layers_missing surroundings
     speedup_low speedup_high task_family task_split steps failed_calls rejections error best_files
     draft_files library_ops kernels_only times_meaningful device_method device_note numerics seed commit busy hardware
-    gpu torch triton noisy_share from_kernels""".split()
+    capture_used gpu torch triton noisy_share from_kernels""".split()
 )
 """Columns and fields that files of earlier versions may lack; they are null there."""

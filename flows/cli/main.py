@@ -26,6 +26,7 @@ from flows.cli.options import (
     protocol_option,
     runner_option,
     version_option,
+    without_capture_option,
     workers_option,
 )
 from flows.cli.progress_display import progress_shown
@@ -205,6 +206,7 @@ def check(directory: Path, as_json: bool) -> None:
 )
 @click.option("--best", is_flag=True, help="Count each sample's best attempt alone [default: every attempt].")
 @kernels_only_option
+@without_capture_option
 @data_option
 @version_option
 @json_option
@@ -243,16 +245,15 @@ def trajectories(out: Path, data: Path, as_json: bool, **parameters: Any) -> Non
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Directory for the page and its files.")
 @kernels_only_option
+@without_capture_option
 @data_option
 @version_option
 @json_option
-def report(
-    runs: tuple[str, ...], out: Path, data: Path, version: str | None, as_json: bool, kernels_only: bool
-) -> None:
+def report(runs: tuple[str, ...], out: Path, data: Path, version: str | None, as_json: bool, **left_out: bool) -> None:
     """Write runs (named as for `score`) as one page, with its pictures as PNG and its tables as CSV beside it."""
     from flows.report.write import write_report
 
-    page = write_report(runs, out, data, version, kernels_only=kernels_only)
+    page = write_report(runs, out, data, version, **left_out)
     emit({"page": str(page)}, as_json, lambda d: d["page"])
 
 

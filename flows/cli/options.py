@@ -35,6 +35,12 @@ def kernels_only_option(function: Callable) -> Callable:
     return click.option("--kernels-only", is_flag=True, help=text)(function)
 
 
+def without_capture_option(function: Callable) -> Callable:
+    """`--without-capture`, of commands that read results."""
+    text = "Leave out variants in which the pass used a CUDA graph."
+    return click.option("--without-capture", is_flag=True, help=text)(function)
+
+
 AUTHORS = ("distill", "distill-static", "llm", *(name for name in COMPILERS if name != "pass"))
 """The names of `agent.registry`; they stand here so that a wrong one is told before torch is imported."""
 

@@ -20,7 +20,7 @@ from storage.versions.store import Store, Version
 
 COLUMNS = (
     "run sample category variant_hash author model attempt status error_code reason t_min speedup_e2e speedup_device "
-    "times_meaningful device protocol kernels_only"
+    "times_meaningful device protocol kernels_only capture_used"
 ).split()
 """Columns that scoring reads; the passes themselves, most of the table's bytes, are not among them."""
 CONDITIONS = ("libraries", "timings", "device_method", "numerics")
@@ -59,12 +59,18 @@ def find_runs(version: Version, run: str) -> list[str]:
 
 
 def load_results(
-    names: Sequence[str], data: Path, version: str | None = None, *, kernels_only: bool = False
+    names: Sequence[str],
+    data: Path,
+    version: str | None = None,
+    *,
+    kernels_only: bool = False,
+    without_capture: bool = False,
 ) -> Results:
     """Results of runs by id (see `find_runs`) in a version of `data`, or by path.
 
     With `kernels_only`, variants are left out in which operators of the library ran inside replacements; those that
-    nobody looked into, failures and baselines among them, stay.
+    nobody looked into, failures and baselines among them, stay. With `without_capture`, those are left out likewise in
+    which a replacement asked for a CUDA graph.
 
     A path is that of a Parquet file with the results table's columns, of a directory of such, or of a version. Variants
     of files are looked up in the version of `data`, if there is one.
@@ -90,6 +96,8 @@ def load_results(
     _check_once(rows)
     if kernels_only:
         rows = [row for row in rows if row["kernels_only"] is not False]
+    if without_capture:
+        rows = [row for row in rows if not row["capture_used"]]
     return Results(rows, source, opened)
 
 

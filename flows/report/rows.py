@@ -39,13 +39,21 @@ class Material:
     version: Version | None
 
 
-def gather(names: Sequence[str], data: Path, version: str | None = None, *, kernels_only: bool = False) -> Material:
+def gather(
+    names: Sequence[str],
+    data: Path,
+    version: str | None = None,
+    *,
+    kernels_only: bool = False,
+    without_capture: bool = False,
+) -> Material:
     """Results and scores of runs, by id, author or path (see `results.load_results`), and their surroundings.
 
     Raises PassNetError as `load_results` and `score_run` do.
     """
-    results = load_results(names, data, version, kernels_only=kernels_only)
-    scored = score_run(names, data, version, kernels_only=kernels_only)
+    left_out = {"kernels_only": kernels_only, "without_capture": without_capture}
+    results = load_results(names, data, version, **left_out)
+    scored = score_run(names, data, version, **left_out)
     named = labels(results.rows)
     rows = [
         row | {"label": named[row["run"]], **about} for row, about in zip(results.rows, _facts(results), strict=True)

@@ -26,16 +26,17 @@ def score_run(
     by: str | None = None,
     best: bool = False,
     kernels_only: bool = False,
+    without_capture: bool = False,
 ) -> dict:
     """Scores of runs (ids, authors, paths; see `load_results`) by both clocks or one, as a JSON-ready document.
 
     `t` is the level of everything but the t-table; `p`, `b` as in `passbench.score.speedup_score`; `by` one of
     `passbench.scoring.groups.GROUPINGS`. Every attempt counts, with `best` each sample's best one alone; pass@k is of
-    all attempts either way. `kernels_only` is as in `load_results`. Everything is computed from the results, nothing
-    taken from the stored scores.
+    all attempts either way. `kernels_only` and `without_capture` are as in `load_results`. Everything is
+    computed from the results, nothing taken from the stored scores.
     Raises PassNetError for runs that are not there, and where nothing can be scored.
     """
-    results = load_results(names, data, version, kernels_only=kernels_only)
+    results = load_results(names, data, version, kernels_only=kernels_only, without_capture=without_capture)
     notes = _notes(results)
     counted = best_attempts(results.rows, p, b) if best else results.rows
     by_what, facts = _grouping(by, results, notes)

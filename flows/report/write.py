@@ -27,15 +27,22 @@ OPS_SHOWN = 16
 
 
 def write_report(
-    names: Sequence[str], directory: Path, data: Path, version: str | None = None, *, kernels_only: bool = False
+    names: Sequence[str],
+    directory: Path,
+    data: Path,
+    version: str | None = None,
+    *,
+    kernels_only: bool = False,
+    without_capture: bool = False,
 ) -> Path:
     """Write `index.html` and, beside it, its pictures (PNG) and tables (CSV); returns the page's path.
 
-    `names` (ids, authors, "latest", or paths of results) and `kernels_only` are as `results.load_results` takes them.
+    `names` (ids, authors, "latest", or paths of results) `kernels_only` and `without_capture` are as
+    `results.load_results` takes them.
     Raises PassNetError if there is no such run, nothing can be scored, or the directory cannot be
     written. The directory is as it was before then.
     """
-    material = gather(names, data, version, kernels_only=kernels_only)
+    material = gather(names, data, version, kernels_only=kernels_only, without_capture=without_capture)
     try:
         with filling(directory) as place:
             (place / "index.html").write_text(_page(material, _ReportWriter(place)), encoding="utf-8")

@@ -1,5 +1,7 @@
 """Calls of a pass that are observed instead of timed: what ran inside its replacements is judged."""
 
+from typing import NamedTuple
+
 from passbench.checking.evidence import judge, library_ops
 from passbench.contract import PassFiles
 from passbench.inputs.draw import Distribution
@@ -11,13 +13,19 @@ from passbench.workers.worker_pair import WorkerPair
 _CALLS = 6
 
 
-def observe(pair: WorkerPair, files: PassFiles, size: int) -> tuple[str, ...] | None:
+class SeenCalls(NamedTuple):
+    """What ran inside replacements: operators of the library that computed, and whether a CUDA graph was asked for."""
+
+    library_ops: tuple[str, ...]
+    captured: bool
+
+
+def observe(pair: WorkerPair, files: PassFiles, size: int) -> SeenCalls | None:
     """Refuse a pass that does something else than its sources say, or not the same in every call.
 
     Makes an exchange of about `size` calls, as a timed one has. A few calls at a random place in it are observed. The
     trial asks for this before the timing and at random moments in it. `files` are the pass's validated sources. Returns
-    the operators of the library that computed inside the replacements; None if the layer is off. Raises VariantFailure
-    with status "rejected".
+    None if the layer is off. Raises VariantFailure with status "rejected".
     """
     if not pair.layers.has("evidence"):
         return None
@@ -35,4 +43,4 @@ def observe(pair: WorkerPair, files: PassFiles, size: int) -> tuple[str, ...] | 
     if reason:
         raise VariantFailure("rejected", reason)
     pair.layers.note("evidence")
-    return library_ops(observation)
+    return SeenCalls(library_ops(observation), observation.captured)

@@ -47,6 +47,7 @@ def observe(
         watch.triton_kernels,
         profiled=kernels is not None,
         uneven=len(set(events)) > 1,
+        captured=watch.captured,
     )
 
 
@@ -81,6 +82,7 @@ class _Watch(TorchDispatchMode):
         self.operators: set[str] = set()
         self.triton_kernels: set[str] = set()
         self.events = 0  # operators and launches
+        self.captured = False
         self._paused = False
         self._launching = False
 
@@ -111,6 +113,8 @@ class _Watch(TorchDispatchMode):
             yield interpreted.GridExecutor, "_restore_args_dev", self._unseen
         if (cheap := sys.modules.get("passbench.launch")) is not None:
             yield cheap.Launch, "__call__", self._noted_launch
+        if (capture := sys.modules.get("passbench.capture")) is not None:
+            yield capture.GraphCapture, "__call__", self._opened
 
     def _noted(self, run: Callable) -> Callable:
         def noted(kernel: Any, *args: Any, **kwargs: Any) -> Any:
@@ -134,6 +138,15 @@ class _Watch(TorchDispatchMode):
                 self._launching = False
 
         return noted
+
+    def _opened(self, call: Callable) -> Callable:
+        """What would be a CUDA graph is run as it is: a replay has the same kernels, and no operators to see."""
+
+        def opened(capture: Any, function: Callable, *arguments: Any) -> Any:
+            self.captured = True
+            return function(*arguments)
+
+        return opened
 
     def _unseen(self, method: Callable) -> Callable:
         """Triton's interpreter hands arguments to a kernel, and takes them back, by operators of its own."""

@@ -93,6 +93,7 @@ _TRITON_TYPES = frozenset(
 )
 
 LAUNCH = "passbench.launch.Launch"
+CAPTURED = "passbench.launch.captured"
 WRAP = "torch.fx.wrap"
 JIT = "triton.jit"
 KERNEL_DECORATORS = frozenset(("triton.autotune", "triton.heuristics"))

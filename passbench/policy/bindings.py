@@ -15,7 +15,7 @@ READ_ADVICE = "the host does not read the values of a tensor; compute with torch
 _MODULE_ALIASES = {
     "tl": "import triton.language as tl", "triton": "import triton", "torch": "import torch", "math": "import math",
     "F": "import torch.nn.functional as F", "nn": "from torch import nn",
-    "Launch": "from passbench.launch import Launch",
+    "Launch": "from passbench.launch import Launch", "captured": "from passbench.launch import captured",
     "libdevice": "from triton.language.extra import libdevice", "functools": "import functools",
 }  # fmt: skip
 

@@ -143,6 +143,8 @@ class Calls(Expressions):
             return self._call_higher(node, dotted, scope)
         if dotted in ("collections.defaultdict", "dataclasses.field"):
             return self._call_with_types(node, scope)
+        if dotted == names.CAPTURED:
+            return self._call_captured(node, scope)
         positional, keywords = self._arguments(node, scope)
         given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
         if dotted == names.LAUNCH:
@@ -207,6 +209,25 @@ class Calls(Expressions):
         if call.views:
             return first if first is ValueKind.OWN else ValueKind.TENSOR
         return ValueKind.OWN if call.fresh else ValueKind.TENSOR
+
+    def _call_captured(self, node: ast.Call, scope: Scope) -> ValueKind:
+        """`captured(function, *arguments)`: the function gets copies, so none of its arguments is its own."""
+        function = self.host_function(node.args[0], scope) if node.args else None
+        if function is None or function in self.cached or node.keywords:
+            message = "captured takes a function of the pass by its name, then its arguments in order"
+            self.find("launch", scope.module, node, message)
+            return ValueKind.TENSOR
+        self.check_callable(function, node, scope)
+        kinds = [self.kind(a, scope) for a in node.args[1:]]
+        if any(kind is ValueKind.HOLDER for kind in kinds):
+            message = "captured hands on tensors and numbers, one by one; lists and tuples stay outside"
+            self.find("launch", scope.module, node, message)
+        if scope.hook:
+            self.find("hook", scope.module, node, HOOK)
+        given = [ValueKind.TENSOR if kind.holds_tensors else kind for kind in kinds]
+        rest = ast.Call(node.args[0], node.args[1:], [])
+        self._pass_starred(ast.copy_location(rest, node), function, given, {})
+        return ValueKind.TENSOR
 
     def _call_higher(self, node: ast.Call, dotted: str, scope: Scope) -> ValueKind:
         """`functools.reduce` and `partial`: the first argument is a function, which gets the others."""

@@ -15,6 +15,7 @@ from passbench.score import score_rows
 from passbench.settings import Settings
 from storage.errors import PassNetError
 from storage.schema import RESULTS, SCORES
+from tests.passbench.attacks.attack_samples import linear_sigmoid
 from tests.passbench.samples import BAD_PASSES, PASSES, add_relu_sample, sample, spec, variant
 
 CPU_SETTINGS = Settings(draws=2, calls=4, batch=2, pairs=2, warmup=1, seed=1)
@@ -142,6 +143,14 @@ def test_a_result_says_which_operators_of_the_library_ran(bench):
     assert (rows["add_relu"]["library_ops"], rows["add_relu"]["kernels_only"]) == ([], True)
     assert rows["operators"]["library_ops"] == ["aten.add", "aten.gt", "aten.mul"]
     assert rows["operators"]["kernels_only"] is False
+    assert rows["operators"]["capture_used"] is False
+
+
+def test_a_result_says_whether_a_cuda_graph_was_asked_for(bench):
+    (result,) = bench.run(linear_sigmoid(), "pass", PASSES.parent / "honest" / "captured_linear")
+    assert result.status == "ok", result.reason
+    assert result.to_row(run="r", author="a")["capture_used"] is True
+    assert result.library_ops == ("aten.addmm",)
 
 
 def test_a_refused_pass_starts_no_process(bench):

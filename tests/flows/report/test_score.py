@@ -167,8 +167,15 @@ def test_kernels_only_leaves_out_what_called_the_library(data, tmp_path):
     assert counts == [3, 2]
 
 
+def test_without_capture_leaves_out_what_used_a_cuda_graph(tmp_path):
+    rows = [result("a-01", "fusible-1", kind, capture_used=used) for kind, used in (("half", True), ("single", False))]
+    path = write(tmp_path / "a.parquet", [*rows, result("a-01", "fusible-2", "whole", **FAILED)])
+    counts = [lines(score_run([path], tmp_path, without_capture=only))["a-01"]["n"] for only in (False, True)]
+    assert counts == [3, 2]
+
+
 def test_a_file_of_before_has_no_library_ops(tmp_path):
-    table = pa.Table.from_pylist(ROWS[:3], RESULTS).drop_columns(["library_ops", "kernels_only"])
+    table = pa.Table.from_pylist(ROWS[:3], RESULTS).drop_columns(["library_ops", "kernels_only", "capture_used"])
     pq.write_table(table, tmp_path / "old.parquet")
     every, only = (score_run([str(tmp_path / "old.parquet")], tmp_path, kernels_only=k) for k in (False, True))
     assert lines(every) == lines(only)

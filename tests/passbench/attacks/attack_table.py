@@ -378,6 +378,7 @@ HONEST: tuple[Honest, ...] = (
     Honest("unused_imports", on.add_relu, EXACT),
     Honest("casts_in_host_code", on.add_relu, EXACT),
     Honest("linear_then_kernel", on.linear_sigmoid),
+    Honest("captured_linear", on.linear_sigmoid),
     Honest("concatenated_weights", on.two_products),
     Honest("convolution_kept", on.conv_relu),
     Honest("einsum_pattern", on.einsum_half),

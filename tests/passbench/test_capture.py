@@ -1,0 +1,177 @@
+"""`captured`: what it runs as it is, and on a GPU what a replay returns."""
+
+import functools
+
+import pytest
+import torch
+
+from passbench import capture
+from passbench.capture import GraphCapture, captured, overlaps_itself
+from tests.passbench.policy.test_policy import HEAD, check
+
+needs_gpu = pytest.mark.gpu
+
+
+def steps(x, w, scale):
+    y = torch.relu(x @ w)
+    return y * scale, y.sum(-1), None, 3
+
+
+def one(x):
+    return x.transpose(0, 1) + 1.0
+
+
+def test_on_a_cpu_the_function_is_called():
+    x, w = torch.randn(4, 8), torch.randn(8, 8)
+    for got, wanted in zip(captured(steps, x, w, 2.0), steps(x, w, 2.0), strict=True):
+        assert torch.equal(got, wanted) if isinstance(got, torch.Tensor) else got == wanted
+
+
+def test_tensors_come_one_by_one():
+    with pytest.raises(TypeError, match="tensors and numbers"):
+        captured(one, [torch.ones(2, 2)])
+
+
+def test_only_a_function_of_its_own_is_taken():
+    outer = torch.ones(2)
+    for bad in (torch.relu, functools.partial(one), lambda x: x + outer):
+        with pytest.raises(TypeError, match="captured takes a function"):
+            captured(bad, torch.ones(2, 2))
+
+
+@pytest.mark.parametrize(
+    ("shape", "stride", "expected"),
+    [
+        ((3, 4), (4, 1), False),
+        ((3, 4), (1, 3), False),
+        ((3, 4), (8, 2), False),
+        ((3, 4), (0, 1), True),
+        ((3, 4), (2, 1), True),
+        ((1, 4), (0, 1), False),
+        ((0, 4), (0, 0), False),
+    ],
+)
+def test_what_overlaps_itself(shape, stride, expected):
+    assert overlaps_itself(torch.empty(32).as_strided(shape, stride)) is expected
+
+
+_WRAPPER = """
+from passbench.launch import captured
+
+@functools.cache
+def remembered(x):
+    return x
+
+def steps(x, y):
+    {body}
+    return torch.relu(x + y)
+
+@torch.fx.wrap
+def wrapper(x, y, route, k):
+    {call}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "call", "rules"),
+    [
+        ("x = x * 2", "return captured(steps, x, y)", []),
+        ("x = x * 2", "return captured(steps, torch.zeros_like(x), y)", []),
+        ("x += 1", "return captured(steps, torch.zeros_like(x), y)", ["in_place"]),
+        ("x = x * float(x.sum())", "return captured(steps, x, y)", ["host_read"]),
+        ("x = x * 2", "return captured(remembered, x)", ["launch"]),
+        ("x = x * 2", "return captured(torch.relu, x)", ["launch"]),
+        ("x = x * 2", "return captured(steps, [torch.zeros_like(x)], y)", ["launch"]),
+        ("x = x * 2", "return captured(steps, x=x, y=y)", ["launch"]),
+        ("x = x * 2", "return captured(pattern, x, y)", ["forbidden_call"]),
+        ("x = x * 2", "f = captured\n    return f(steps, x, y)", ["function_as_value"]),
+    ],
+)
+def test_what_the_policy_says(body, call, rules, tmp_path):
+    found = check(tmp_path, "import functools\n" + HEAD + _WRAPPER.format(body=body, call=call))
+    assert set(rules) <= {f.rule for f in found}
+    assert bool(found) == bool(rules), found
+
+
+@pytest.fixture
+def fresh():
+    """A GraphCapture that knows nothing yet."""
+    with torch.no_grad():
+        yield GraphCapture()
+
+
+def _given(*shape, **options):
+    return torch.randn(*shape, device="cuda", **options)
+
+
+@needs_gpu
+def test_a_replay_returns_what_the_function_returns(fresh):
+    kept = []
+    for _ in range(4):
+        x, w = _given(64, 32), _given(32, 48)
+        got, wanted = fresh(steps, x, w, 2.0), steps(x, w, 2.0)
+        assert got[2:] == (None, 3)
+        for a, b in zip(got[:2], wanted[:2], strict=True):
+            assert torch.equal(a, b) and a.stride() == b.stride()
+        kept.append((got[0], wanted[0]))
+    assert all(torch.equal(a, b) for a, b in kept), "a later call wrote over an earlier result"
+    assert len({a.data_ptr() for a, _ in kept}) == 4
+    assert len(fresh._recordings) == 1
+
+
+@needs_gpu
+def test_layouts(fresh):
+    for x in (_given(6, 5), _given(5, 6).t(), _given(6, 10)[:, ::2], _given(1, 5).expand(6, 5), _given(6, 5).half()):
+        for _ in range(2):
+            got, wanted = fresh(one, x), one(x)
+            assert torch.equal(got, wanted) and got.stride() == wanted.stride()
+    assert len(fresh._recordings) == 5
+    numbers = [fresh(steps, _given(4, 4), _given(4, 4), n)[0] for n in (1, 1.0, True)]
+    assert len(fresh._recordings) == 8 and len(numbers) == 3
+
+
+@needs_gpu
+def test_inside_of_another_capture_the_function_runs(fresh):
+    x = _given(8, 8)
+    fresh(one, x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        got = fresh(one, x)
+    x.fill_(3.0)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(got, one(x))
+
+
+@needs_gpu
+def test_another_stream_has_buffers_of_its_own(fresh):
+    x = _given(8, 8)
+    wanted = one(x)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    fresh(one, x)
+    with torch.cuda.stream(stream):
+        got = fresh(one, x)
+    torch.cuda.synchronize()
+    assert torch.equal(got, wanted)
+    assert len(fresh._recordings) == 2
+
+
+@needs_gpu
+def test_the_last_used_are_kept(fresh, monkeypatch):
+    monkeypatch.setattr(capture, "MOST_RECORDINGS", 2)
+    for n in (2, 3, 4, 3):
+        x = _given(n, n)
+        assert torch.equal(fresh(one, x), one(x))
+    assert len(fresh._recordings) == 2
+
+
+@needs_gpu
+def test_large_inputs_and_gradients_run_as_they_are(fresh, monkeypatch):
+    x = _given(8, 8, requires_grad=True)
+    with torch.enable_grad():
+        assert fresh(one, x).requires_grad
+    monkeypatch.setattr(capture, "MOST_BYTES", 16)
+    y = _given(4, 4)
+    assert torch.equal(fresh(one, y), one(y))
+    assert fresh._recordings[next(reversed(fresh._recordings))] is None
