@@ -20,13 +20,13 @@ _VIEWS = """_unsafe_view alias broadcast_to chunk contiguous detach expand expan
     unsqueeze view view_as""".split()
 _CASTS = "_to_copy bfloat16 clone copy double float half int long to type_as".split()
 _REDUCTIONS = "amax amin argmax argmin cumsum max mean min std sum var".split()
-_NORMS = """_softmax_backward_data batch_norm dropout layer_norm log_softmax native_batch_norm_backward
-    native_layer_norm_backward rms_norm softmax""".split()
+_NORMS = """_log_softmax _safe_softmax _softmax _softmax_backward_data batch_norm dropout layer_norm log_softmax
+    native_batch_norm_backward native_layer_norm native_layer_norm_backward rms_norm softmax""".split()
 _PRODUCTS = "addmm baddbmm bmm linear matmul mm".split()
 _POOLS = """adaptive_avg_pool1d adaptive_avg_pool2d avg_pool2d avg_pool2d_backward max_pool2d
-    max_pool2d_with_indices_backward""".split()
-_ARRANGED = """cat concat embedding embedding_dense_backward flip full_like gather index_select new_empty_strided
-    new_ones new_zeros ones_like pad repeat roll slice_backward stack tril triu zeros_like""".split()
+    max_pool2d_with_indices max_pool2d_with_indices_backward""".split()
+_ARRANGED = """cat concat embedding embedding_dense_backward flip full_like gather index index_put index_select
+    new_empty_strided new_ones new_zeros ones_like pad repeat roll slice_backward stack tril triu zeros_like""".split()
 _SAME = frozenset((*_ELEMENTWISE, *_VIEWS, *_CASTS, *_REDUCTIONS, *_NORMS, *_PRODUCTS, *_POOLS, *_ARRANGED))
 _FACTORIES = frozenset("arange full ones scalar_tensor zeros".split())
 """Factories: without a device among their arguments they would make real tensors."""
@@ -37,6 +37,11 @@ def described_by_meta_tensors(graph: Graph) -> bool:
     return all(_is_same(op) for op in graph.ops)
 
 
+def is_described(name: str) -> bool:
+    """Whether meta tensors tell of an op of this name without its namespace, given tensors, what fake ones tell."""
+    return name in _SAME
+
+
 def _is_same(op: Op) -> bool:
     name = base_name(op)
-    return name in _SAME or (name in _FACTORIES and isinstance(op.kwargs.get("device"), RunDevice))
+    return is_described(name) or (name in _FACTORIES and isinstance(op.kwargs.get("device"), RunDevice))

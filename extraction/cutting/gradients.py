@@ -1,14 +1,15 @@
 """Forward and backward graph of a subgraph, as `torch.compile` splits them for training.
 
-AOTAutograd traces a concrete subgraph and its gradients together, in ATen ops on fake CPU tensors, and the min-cut
-partitioner of `torch._functorch.partitioners` splits them: what is cheap is computed again in the backward graph, and
-the rest is saved by the forward graph. The backward graph takes the saved values and the gradients of the outputs
+A concrete subgraph and its gradients are traced together, in ATen ops on tensors without data
+(`extraction.cutting.joint`, or AOTAutograd where that cannot). The min-cut partitioner of
+`torch._functorch.partitioners` splits them: what is cheap is computed again in the backward graph, and the rest is
+saved by the forward graph. The backward graph takes the saved values and the gradients of the outputs
 (tangents), and returns the gradients of the float inputs; buffers get none.
 
 Attention is traced as its mathematics, since its fused kernels have a backward for one kind of device each.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -24,6 +25,7 @@ from extraction.analysis.intervals import intervals
 from extraction.analysis.propagate import Invalid, propagate
 from extraction.analysis.value_ranges import ANY, Interval, drawn_from
 from extraction.analysis.values import TensorValue
+from extraction.cutting.joint import joint_graph
 from storage.errors import PassNetError
 from storage.graph.as_fx import from_fx, to_module
 from storage.graph.effects import writes
@@ -101,7 +103,30 @@ def split(variant: Variant) -> Split:
 
 
 def _trace(variant: Variant) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """Forward and backward as AOTAutograd splits them, in ATen ops on fake CPU tensors."""
+    """Forward and backward as AOTAutograd splits them, in ATen ops on tensors without data."""
+    differentiable = [_has_gradient(each) for each in variant.inputs]
+    if not any(differentiable):
+        raise BackwardError("no float input")
+    graph = _without_changed_inputs(variant)
+    # Nothing of what is captured runs, so its Python source need not be compiled.
+    with sdpa_kernel(SDPBackend.MATH), _use_lazy_graph_module(True):
+        try:
+            return _split_joint(graph, variant.inputs, differentiable)
+        except Exception:  # any op may refuse to be recorded; AOTAutograd's error is the one that counts
+            return _split_by_aot_autograd(graph, variant.inputs, differentiable)
+
+
+def _split_joint(
+    graph: Graph, inputs: Sequence[Input], differentiable: Sequence[bool]
+) -> tuple[fx.GraphModule, fx.GraphModule]:
+    joint, outputs = joint_graph(graph, inputs, differentiable)
+    with torch.no_grad():
+        return min_cut_rematerialization_partition(joint, (), num_fwd_outputs=outputs)
+
+
+def _split_by_aot_autograd(
+    graph: Graph, inputs: Sequence[Input], differentiable: Sequence[bool]
+) -> tuple[fx.GraphModule, fx.GraphModule]:
     graphs: dict[str, fx.GraphModule] = {}
 
     def keep(name: str) -> Callable[[fx.GraphModule, list[torch.Tensor]], fx.GraphModule]:
@@ -112,19 +137,13 @@ def _trace(variant: Variant) -> tuple[fx.GraphModule, fx.GraphModule]:
         return compiler
 
     with FakeTensorMode(allow_non_fake_inputs=True):
-        arguments = [torch.empty_strided(i.shape, i.stride, dtype=dtype_of(i.dtype)) for i in variant.inputs]
-    differentiable = [a for a, i in zip(arguments, variant.inputs, strict=True) if _has_gradient(i)]
-    if not differentiable:
-        raise BackwardError("no float input")
-    for argument in differentiable:
-        argument.requires_grad_()
-    module = to_module(_without_changed_inputs(variant), "cpu")
+        arguments = [torch.empty_strided(i.shape, i.stride, dtype=dtype_of(i.dtype)) for i in inputs]
+    for argument, wanted in zip(arguments, differentiable, strict=True):
+        argument.requires_grad_(wanted)
     try:
-        lowering = functorch_config.patch(force_non_lazy_backward_lowering=True)
-        # Nothing of what is captured runs, so its Python source need not be compiled.
-        with lowering, sdpa_kernel(SDPBackend.MATH), _use_lazy_graph_module(True):
+        with functorch_config.patch(force_non_lazy_backward_lowering=True):
             aot_module_simplified(
-                module,
+                to_module(graph, "cpu"),
                 arguments,
                 fw_compiler=keep("forward"),
                 bw_compiler=keep("backward"),

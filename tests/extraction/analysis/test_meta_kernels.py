@@ -81,6 +81,40 @@ def test_images_in_both_memory_formats() -> None:
         _both_say_the_same(graph, [_input((2, 8, 20, 20), order), *statistics])
 
 
+ATEN = {
+    "_softmax": (-1, False),
+    "_log_softmax": (-1, False),
+    "_safe_softmax": (-1,),
+    "native_layer_norm": ([8], None, None, 1e-5),
+    "max_pool2d_with_indices": ([3, 3], [2, 2], [1, 1]),
+}
+
+
+@pytest.mark.parametrize("name", ATEN)
+def test_aten_ops_of_backward_graphs(name: str) -> None:
+    graph = Graph(1, (_op(_overload(name), Ref(0), *ATEN[name]), _op("operator.getitem", Ref(1), 0)), (Ref(2),))
+    assert described_by_meta_tensors(graph)
+    for order in (None, (0, 2, 3, 1), (3, 0, 1, 2)):
+        _both_say_the_same(graph, [_input((2, 6, 4, 8), order)])
+
+
+@pytest.mark.parametrize("name", ["index", "index_put"])
+def test_indices_in_any_layout(name: str) -> None:
+    given = (Ref(2),) if name == "index_put" else ()
+    graph = Graph(
+        3,
+        (_op(f"torch.ops.aten.{name}.{'default' if given else 'Tensor'}", Ref(0), [None, Ref(1)], *given),),
+        (Ref(3),),
+    )
+    assert described_by_meta_tensors(graph)
+    for order in (None, (0, 2, 3, 1), (1, 0, 2, 3)):
+        _both_say_the_same(graph, [_input((2, 6, 4, 8), order), _input((3,), None, "int64"), _input((2, 3, 4, 8))])
+
+
+def _overload(name: str) -> str:
+    return f"torch.ops.aten.{name}.default"
+
+
 @given(runnable(in_place=True))
 @settings(deadline=None)
 def test_graphs_of_many_ops(graph: Graph) -> None:
