@@ -150,8 +150,9 @@ def publish(
     The rows are added to the newest version if it holds the same dataset, else to the version that was evaluated.
     """
     keep = [config for config in CONFIGS if config not in ("results", "scores", "trajectories")]
+    dataset = [config for config in keep if config != "model_results"]
     with store.updating() as newest:
-        parent = newest if newest and _shards(newest, keep) == _shards(evaluated, keep) else evaluated
+        parent = newest if newest and _shards(newest, dataset) == _shards(evaluated, dataset) else evaluated
         tables = {}
         fresh = {
             "results": [row for rows in runs.values() for row in rows],

@@ -23,6 +23,7 @@ ROWS = {
     "results": "A row is one variant under one pass or baseline.",
     "scores": "A row is one run at one tolerance level by one clock. docs/scores.md has the formulas.",
     "trajectories": "A row is one attempt of a language model at one sample.",
+    "model_results": "A row is one whole model at one batch size and dtype, in all regimes.",
 }
 
 

@@ -61,6 +61,23 @@ STRUCTS: dict[str, list[Column]] = {
         ("speedup_low", _FLOAT, "lower end of the speedup's 95% interval"),
         ("speedup_high", _FLOAT, "upper end"),
     ],
+    "regime": [
+        (
+            "regime",
+            _TEXT,
+            "`eager`, `compile`, `reduce-overhead` or `max-autotune` (modes of torch.compile), or `ours`; or one of the"
+            " ways that `ours` chose from, such as `ours:merged-graph`",
+        ),
+        (
+            "us",
+            _FLOAT,
+            "median microseconds of a call, host and synchronisation included; null: it did not run",
+        ),
+        ("queued_us", _FLOAT, "time of a call among 20 that are not waited for; null: not measured"),
+        ("error", _FLOAT, "its relative error against double precision; null: not compared"),
+        ("seconds", _FLOAT, "time until it was ready: compiling, checking and capturing"),
+        ("reason", _TEXT, "why it has no time, or is not right; empty otherwise"),
+    ],
     "finding": [
         ("rule", _TEXT, "name of the static policy's rule"),
         ("file", _TEXT, "file of the pass"),
@@ -78,6 +95,7 @@ INPUT = _struct(STRUCTS["input"])
 OUTPUT = _struct(STRUCTS["output"])
 SOURCE = _struct(STRUCTS["source"])
 TIMING = _struct(STRUCTS["timing"])
+REGIME = _struct(STRUCTS["regime"])
 FINDING = _struct(STRUCTS["finding"])
 FILE = _struct(STRUCTS["file"])
 _MAP_OF_TEXT, _MAP_OF_SIZES = pa.map_(_TEXT, _TEXT), pa.map_(_TEXT, _LONG)
@@ -238,6 +256,34 @@ TABLES: dict[str, list[Column]] = {
         ("best_files", pa.list_(FILE), "the best pass that was evaluated"),
         ("draft_files", pa.list_(FILE), "the pass as it stood at the end"),
     ],
+    "model_results": [
+        ("run", _TEXT, "id of the run"),
+        ("model", _TEXT, "catalogue entry, such as `timm:resnet18`, or `module:function`"),
+        ("batch", _INT, "batch size of its inputs"),
+        ("dtype", _TEXT, "dtype of its parameters and inputs, torch's name without `torch.`"),
+        ("mode", _TEXT, "`inference`: evaluation mode, without gradients"),
+        ("status", _TEXT, "`ok`, `wrong` (ours is not as near to double precision as eager) or `failed`"),
+        ("reason", _TEXT, "what went wrong; empty for `ok`"),
+        ("chosen", _TEXT, "the way that was chosen, a name of `passbench.models.recipes`; or `torch.compile`"),
+        ("why_not", _TEXT, "why the model was not run as one graph; empty where it was"),
+        ("regimes", pa.list_(REGIME), "times of all regimes, and of all ways that were tried"),
+        ("speedup_eager", _FLOAT, "eager's `us` over ours; null: not measured"),
+        ("speedup_compiled", _FLOAT, "`us` of the fastest mode of torch.compile over ours; null: not measured"),
+        ("served", _MAP_OF_SIZES, "matches of each pass of the library in the graph that was chosen"),
+        ("covered", _FLOAT, "share of the model's operators that passes serve"),
+        ("ops", _INT, "operators of the graph; null where there are several graphs"),
+        ("t_min", _INT, "smallest level in −10…1 at which ours agrees with eager; null: none"),
+        ("error_eager", _FLOAT, "eager's relative error against double precision; null: it does not run in it"),
+        ("error", _FLOAT, "the relative error of ours"),
+        ("level_eager", _INT, "smallest level at which eager agrees with double precision; null: none"),
+        ("level", _INT, "smallest level at which ours does"),
+        ("strict", _TRUTH, "whether eager's bits were asked for"),
+        ("device", _TEXT, "name of the GPU, or `cpu`"),
+        ("times_meaningful", _TRUTH, "false wherever no GPU ran"),
+        ("seconds", _FLOAT, "time that everything about the row took"),
+        ("libraries", _MAP_OF_TEXT, "versions of Python, torch, triton, numpy and CUDA"),
+        ("commit", _TEXT, "commit of PassNet, with `+` where files were changed; null: not a checkout"),
+    ],
 }
 """Columns of every table, in order."""
 
@@ -247,6 +293,7 @@ SAMPLES = pa.schema(_struct(TABLES["samples"]))
 RESULTS = pa.schema(_struct(TABLES["results"]))
 SCORES = pa.schema(_struct(TABLES["scores"]))
 TRAJECTORIES = pa.schema(_struct(TABLES["trajectories"]))
+MODEL_RESULTS = pa.schema(_struct(TABLES["model_results"]))
 
 CONFIGS: dict[str, pa.Schema] = {
     "models": MODELS,
@@ -255,6 +302,7 @@ CONFIGS: dict[str, pa.Schema] = {
     "results": RESULTS,
     "scores": SCORES,
     "trajectories": TRAJECTORIES,
+    "model_results": MODEL_RESULTS,
 }
 """Hub config name → schema."""
 

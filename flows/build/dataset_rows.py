@@ -41,15 +41,18 @@ def eval_families(version: Version | None) -> dict[str, str]:
 
 
 def results_that_hold(version: Version | None, paths: Sequence[Path], engine: Engine) -> Tables:
-    """Earlier runs all of whose variants are still in the dataset: what they left goes with it."""
+    """Earlier runs all of whose variants are still in the dataset: what they left goes with it. Results of whole models
+    depend on no variant and always go with it."""
+    models = version is not None and any(shard.config == "model_results" for shard in version.manifest.shards)
+    whole: Tables = {("model_results", "all"): version.batches("model_results")} if models else {}
     schema = pa.schema([CONFIGS["results"].field(name) for name in ("run", "variant_hash")])
     held = version.batches("results", columns=schema.names) if version else iter(())
     engine.table("held", pa.RecordBatchReader.from_batches(schema, held))
     if not engine.run("SELECT count(*) FROM held")[0][0]:
-        return {}
+        return whole
     missing = f"SELECT DISTINCT run FROM held ANTI JOIN {parquet(paths)} USING (variant_hash) ORDER BY run"
     kept = ~pc.field("run").isin(pa.array([run for (run,) in engine.run(missing)], pa.string()))
-    return {(config, "all"): version.batches(config, filter=kept) for config in OF_RUNS}
+    return whole | {(config, "all"): version.batches(config, filter=kept) for config in OF_RUNS}
 
 
 def record_batches(config: str, rows: Iterable[dict], size: int = 1000) -> Iterator[pa.RecordBatch]:

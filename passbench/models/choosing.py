@@ -74,10 +74,12 @@ def choose(
     serve: Serve | None = None,
     seconds: float | None = None,
     progress: Progress | None = None,
+    before_timing: Callable[[], None] | None = None,
 ) -> tuple[RunningGraph, list[Trial]]:
     """Try recipes in order and keep the fastest that is right. `seconds`: no further one is begun after that time.
 
-    A recipe that fails is left out; its trial says why. Raises PassNetError if none works, eager among them.
+    `before_timing` is called when all are ready. A recipe that fails is left out; its trial says why. Raises
+    PassNetError if none works, eager among them.
     """
     begin = time.monotonic()
     truth = reference(given.module, given.moving, given.held, double=double and not strict)
@@ -97,6 +99,8 @@ def choose(
             running[recipe.name] = ready
     if not running:
         raise PassNetError(f"no way of running the graph works: {'; '.join(t.reason for t in trials)}")
+    if before_timing is not None:
+        before_timing()
     times = call_times({name: _calling(each, given) for name, each in running.items()}, given.device)
     trials = [trial if trial.recipe.name not in times else _timed(trial, times[trial.recipe.name]) for trial in trials]
     return running[_fastest(times)], trials

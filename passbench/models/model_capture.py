@@ -135,10 +135,26 @@ def _python_effects() -> str:
     )
     effects = InstructionTranslator.current_tx().output.side_effects
     for variable in effects.id_to_variable.values():
-        if isinstance(getattr(variable, "mutation_type", None), existing) and effects.is_modified(variable):
+        mutated = isinstance(getattr(variable, "mutation_type", None), existing) and effects.is_modified(variable)
+        if mutated and not _is_as_before(variable, effects.store_attr_mutations.get(variable)):
             name = getattr(variable.source, "name", "an object")
-            return f"the forward changes {name() if callable(name) else name}"
+            text = name() if callable(name) else name
+            return f"the forward changes {text}; if that is a cache, call the model once before"
     return ""
+
+
+def _is_as_before(variable: Any, stored: Mapping[str, Any] | None) -> bool:
+    """Whether an object whose attributes the forward sets ends up with the values that it has now: a flag that is set
+    and reset, as transformers does."""
+    if not stored or not hasattr(variable, "value"):
+        return False
+    for name, now in stored.items():
+        if not now.is_python_constant():
+            return False
+        value, before = now.as_python_constant(), getattr(variable.value, name, stored)
+        if type(value) is not type(before) or value != before:
+            return False
+    return True
 
 
 _OF_THE_CALL = re.compile(r"L\['(args|kwargs)'\](\[\d+\]|\['[^'\\]+'\]|\.[A-Za-z_]\w*)*")
@@ -156,8 +172,10 @@ def _captured(model: torch.nn.Module, entry: types.FunctionType, seen: _Seen, gu
             held.append((number, HeldTensor(name, tensor, tuple(found))))
         elif _OF_THE_CALL.fullmatch(source):
             moving.append(number)
+        elif (place := _place(source, model)) is not None:
+            held.append((number, HeldTensor(source, tensor, (place,))))
         else:
-            raise NotWhole(f"the forward reads {source}, a tensor that is neither the call's nor a parameter or buffer")
+            raise NotWhole(f"the forward reads {source}, a tensor that is neither the call's nor the model's")
     order = [*moving, *(number for number, _ in held)]
     graph = reordered(seen.graph, order)
     fetched = [seen.sources[number].replace("L['args']", "args").replace("L['kwargs']", "kwargs") for number in moving]
@@ -190,6 +208,23 @@ def _places(model: torch.nn.Module) -> dict[int, tuple[str, list[tuple[dict[str,
                     name = f"{prefix}.{key}" if prefix else key
                     found.setdefault(id(tensor), (name, []))[1].append((group, key))
     return found
+
+
+def _place(source: str, model: torch.nn.Module) -> tuple[dict[str, Any], str] | None:
+    """The dictionary and the key that hold a tensor which is no parameter or buffer, such as one that a module keeps
+    from its first call; None where it is held otherwise."""
+    found = _OF_THE_MODEL.fullmatch(source)
+    if found is None:
+        return None
+    owner = eval(found["owner"], {"L": {"model": model}})
+    key = found["key"] or found["attribute"]
+    group = owner if found["key"] else vars(owner)
+    return (group, key) if isinstance(group, dict) and key in group else None
+
+
+_OF_THE_MODEL = re.compile(
+    r"(?P<owner>L\['model'\](\[\d+\]|\['[^'\\]+'\]|\.[A-Za-z_]\w*)*)(\['(?P<key>[^'\\]+)'\]|\.(?P<attribute>[A-Za-z_]\w*))"
+)
 
 
 def reordered(module: fx.GraphModule, order: Sequence[int]) -> fx.GraphModule:

@@ -22,6 +22,7 @@ def optimize_model(
     *,
     serve: Serve | None = None,
     progress: Progress | None = None,
+    before_timing: Callable[[], None] | None = None,
 ) -> OptimizedModel:
     """The model's callable for calls like `model(*args, **kwargs)`; see `passnet.optimize`.
 
@@ -32,7 +33,16 @@ def optimize_model(
     if settings.effort not in EFFORTS:
         raise PassNetError(f"effort {settings.effort!r} is unknown: use {', '.join(EFFORTS)}")
     compiled = functools.partial(_compiled, settings=settings)
-    return OptimizedModel(model, args, kwargs, settings, serve=serve, progress=progress, compiled=compiled)
+    return OptimizedModel(
+        model,
+        args,
+        kwargs,
+        settings,
+        serve=serve,
+        progress=progress,
+        before_timing=before_timing,
+        compiled=compiled,
+    )
 
 
 def _compiled(model: torch.nn.Module, settings: OptimizeSettings) -> Callable:

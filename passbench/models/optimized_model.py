@@ -8,7 +8,7 @@ where something does not hold, what was computed is dropped. A forward that writ
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -40,14 +40,17 @@ class OptimizeSettings:
 
 @dataclass(frozen=True)
 class ModelReport:
-    """`name` of what was chosen, `trials` of all recipes, `taken`: nodes that are computed once. `why_not` says why the
-    model is not run as one graph; then torch.compile runs it with the backend "passnet"."""
+    """`name` of what was chosen, `trials` of all recipes, `taken`: nodes that are computed once. `ops` are the graph's
+    operators, `covered` those that passes serve. `why_not` says why the model is not run as one graph; then
+    torch.compile runs it with the backend "passnet"."""
 
     name: str
     trials: tuple[Trial, ...] = ()
     taken: tuple[str, ...] = ()
     why_not: str = ""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    ops: int = 0
+    covered: int = 0
 
 
 class OptimizedModel:
@@ -66,6 +69,7 @@ class OptimizedModel:
         *,
         serve: Serve | None = None,
         progress: Progress | None = None,
+        before_timing: Callable[[], None] | None = None,
         compiled: Callable[[torch.nn.Module], Callable] | None = None,
     ) -> None:
         self.model = model
@@ -82,7 +86,7 @@ class OptimizedModel:
             self._guarded = compiled(model)
             self.report = ModelReport("torch.compile", why_not=str(error))
             return
-        self._route = _Route(capture, settings, serve, progress)
+        self._route = _Route(capture, settings, serve, progress, before_timing)
         self.report = self._route.report
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -108,7 +112,12 @@ class _Route:
     """One captured graph at work."""
 
     def __init__(
-        self, capture: ModelCapture, settings: OptimizeSettings, serve: Serve | None, progress: Progress | None
+        self,
+        capture: ModelCapture,
+        settings: OptimizeSettings,
+        serve: Serve | None,
+        progress: Progress | None,
+        before_timing: Callable[[], None] | None,
     ) -> None:
         self.capture, self._serve = capture, serve
         self._lock = threading.RLock()
@@ -129,6 +138,7 @@ class _Route:
                 serve=serve,
                 seconds=settings.seconds,
                 progress=progress,
+                before_timing=before_timing,
             )
         self._note(given.held)
         notes = [f"no CUDA graph is tried: {capture.facts.aliased}"] if capture.facts.aliased else []
@@ -138,6 +148,7 @@ class _Route:
             tuple(trials),
             self._running.lowered.parts.taken,
             notes=tuple(notes),
+            ops=sum(node.op in ("call_function", "call_method") for node in capture.graph.graph.nodes),
         )
 
     def call(self, args: tuple, kwargs: dict) -> Any:

@@ -1,7 +1,8 @@
 """A function of tensors as one CUDA graph: its inputs copied in, one launch, its outputs copied out."""
 
+import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -41,6 +42,8 @@ class ReplayedGraph:
             with torch.cuda.stream(stream):
                 for _ in range(WARM_UPS):
                     function(*self._own)
+                with _waits_refused():
+                    function(*self._own)
             torch.cuda.current_stream().wait_stream(stream)
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
@@ -68,6 +71,17 @@ class ReplayedGraph:
     def replay(self) -> None:
         """The kernels alone, on the inputs of the last call; for clocks."""
         self._graph.replay()
+
+
+@contextlib.contextmanager
+def _waits_refused() -> Iterator[None]:
+    """Operators that wait for the GPU raise RuntimeError: in a capture they would leave torch's allocator unsettled."""
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
 
 
 def _copier(output: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -26,6 +26,7 @@ ABOUT = {
     "results": "one variant under one pass: correctness, times, findings",
     "scores": "one run at one tolerance level",
     "trajectories": "what an author did in one attempt",
+    "model_results": "a whole model in all regimes",
 }
 
 

@@ -14,6 +14,7 @@ KEYS = {
     "samples": ["sample", "split"],
     "results": ["run", "sample", "variant_hash", "attempt"],
     "trajectories": ["run", "sample", "attempt"],
+    "model_results": ["run", "model", "batch", "dtype"],
 }
 """What identifies a row of each config."""
 

@@ -34,6 +34,33 @@ class Counting(nn.Module):
         return x * 2
 
 
+class Flagged(nn.Module):
+    """Sets a flag while it runs, and resets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.busy = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.busy = True
+        y = x * 2
+        self.busy = False
+        return y
+
+
+class Caching(nn.Module):
+    """Keeps a tensor from its first call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[str, torch.Tensor] = {}
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if "table" not in self.kept:
+            self.kept["table"] = torch.arange(x.shape[-1]).to(x)
+        return x + self.kept["table"].cos()
+
+
 class Breaking(nn.Module):
     """A graph break: Python needs a value."""
 

@@ -12,9 +12,11 @@ from passbench.models.recipes import Recipe
 from storage.errors import PassNetError
 from tests.passbench.models.small_models import (
     Breaking,
+    Caching,
     Convolutional,
     Counting,
     Dropping,
+    Flagged,
     Inside,
     Viewing,
     Writing,
@@ -126,6 +128,22 @@ def test_a_forward_that_is_no_pure_graph_is_left_to_torch_compile(model, why):
         assert torch.equal(fast(mine), fresh(its)) and torch.equal(mine, its)
     if isinstance(made, Counting):
         assert made.calls == 2, "and optimising it has not called it"
+
+
+def test_a_flag_that_is_set_and_reset_changes_nothing():
+    model, x = Flagged(), torch.randn(2, 4)
+    fast = optimized(model, x)
+    assert not fast.report.why_not and torch.equal(fast(x), model(x)) and not model.busy
+
+
+def test_a_cache_is_part_of_the_model_once_it_is_filled():
+    model, x = Caching(), torch.randn(2, 4)
+    assert "call the model once before" in optimized(model, x).report.why_not
+    model(x)
+    fast = optimized(model, x)
+    assert not fast.report.why_not and torch.equal(fast(x), model(x))
+    model.kept["table"] = torch.ones(4)
+    assert torch.equal(fast(x), model(x)) and fast.fallbacks == 0
 
 
 def test_batch_norm_in_training_mode_keeps_its_statistics():
