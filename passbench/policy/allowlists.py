@@ -1,9 +1,11 @@
 """What a pass may name: the allowlists of the static policy (docs/integrity.md, "The source")."""
 
+import collections.abc
 import importlib
 import math
 import site
 import sys
+import typing
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -91,6 +93,10 @@ _TRITON_TYPES = frozenset(
     for n in """int1 int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 float8e5
     float8e4nv float8e4b15 float8e4b8 float8e5b16 void pi32_t""".split()
 )
+
+_TYPING = (("typing", typing), ("typing_extensions", typing), ("collections.abc", collections.abc))
+TYPE_FORMS = frozenset(f"{name}.{n}" for name, module in _TYPING for n in module.__all__)
+"""What annotations are made of. These modules have imported others, `typing.sys` for one, which are no part of them."""
 
 LAUNCH = "passbench.launch.Launch"
 CAPTURED = "passbench.launch.captured"

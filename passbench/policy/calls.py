@@ -263,6 +263,9 @@ class Calls(Expressions):
             return ValueKind.SCALAR
         if name == "print" and owner is None and any(k.arg not in ("sep", "end", "flush") for k in node.keywords):
             self.find("forbidden_name", scope.module, node, "print goes to the log and takes sep, end and flush alone")
+        if name in ("str", "repr") and owner is None:
+            for argument in node.args:
+                self.check_text(argument, scope)
         positional, keywords = self._arguments(node, scope)
         given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
         if owner is not None:
@@ -352,6 +355,8 @@ class Calls(Expressions):
         if name in names.CONTEXT_METHODS and not base.holds_tensors:
             return ValueKind.SCALAR  # the context of a torch.autograd.Function, which ends with the call
         if name == "format" and not base.holds_tensors and _is_plain_format(method.value):
+            for argument in (*node.args, *(k.value for k in node.keywords)):
+                self.check_text(argument, scope)
             if given.holds_tensors:
                 self.read("the text of a tensor has its values", scope, node)
             return ValueKind.SCALAR

@@ -4,6 +4,7 @@ import ast
 
 from passbench.policy import allowlists as names
 from passbench.policy import operators
+from passbench.policy.addresses import callee
 from passbench.policy.bindings import FIELDS, HOOK, Bindings
 from passbench.policy.scopes import COMPREHENSIONS, Scope, ValueKind, parameters
 
@@ -65,6 +66,7 @@ class Expressions(Bindings):
             case ast.FormattedValue():
                 if self.kind(node.value, scope).holds_tensors:
                     self.read("the text of a tensor has its values; name its shape or dtype", scope, node)
+                self.check_text(node.value, scope)
                 if node.format_spec is not None:
                     self.kind(node.format_spec, scope)
                 return ValueKind.SCALAR
@@ -97,6 +99,8 @@ class Expressions(Bindings):
             return ValueKind.SCALAR
         if scope.hook and found.is_tensor:
             self.find("hook", scope.module, node, HOOK)
+        if isinstance(op, ast.Mod) and isinstance(node, ast.BinOp) and isinstance(node.left, ast.Constant):
+            self.check_text(node.right, scope)
         if isinstance(op, ast.Mod) and not sides[0].holds_tensors and found.holds_tensors:
             text = isinstance(node, ast.BinOp) and isinstance(node.left, ast.Constant)
             if found is ValueKind.HOLDER or (text and isinstance(node.left.value, str)):  # "%s" % (x,)
@@ -125,6 +129,26 @@ class Expressions(Bindings):
             if reads:
                 self.read("whether tensors are equal, or ordered, is one of their values", scope, node)
         return result
+
+    def check_text(self, node: ast.expr, scope: Scope) -> None:
+        """Report a value whose text would have addresses: a function, kernel or class of the pass, or a table of
+        such."""
+        waiting, seen = [node], set()
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, ast.Call):
+                waiting += [*part.args, *(k.value for k in part.keywords)]
+            elif isinstance(part, ast.Name | ast.Attribute):
+                function = self.host_function(part, scope) or callee(self.modules, scope.module, part)
+                if function is not None or self.own_class(part, scope) is not None:
+                    message = f"the text of {ast.unparse(part)} has an address; write a name of your own as a string"
+                    self.find("forbidden_name", scope.module, node, message)
+                    return
+                if isinstance(part, ast.Name) and part.id not in seen:
+                    seen.add(part.id)
+                    waiting += scope.module.tables.get(part.id, [])
+            elif not isinstance(part, ast.Subscript | ast.Compare):
+                waiting += [child for child in ast.iter_child_nodes(part) if isinstance(child, ast.expr)]
 
     def _compared(self, node: ast.expr, scope: Scope) -> ValueKind:
         """The kind of a side of a comparison. `type(x)` and types may stand there, and there alone."""
@@ -174,7 +198,7 @@ class Expressions(Bindings):
 
     def _subscript(self, node: ast.Subscript, scope: Scope) -> ValueKind:
         dotted = scope.module.dotted(node.value)
-        if dotted is not None and dotted.startswith(("typing.", "collections.abc.")):
+        if dotted in names.TYPE_FORMS:
             return ValueKind.SCALAR  # a type, such as typing.Tuple[int, ...]
         kind, by = self.index(node, scope)
         owner = scope.find(node.value.id) if isinstance(node.value, ast.Name) else None
@@ -268,7 +292,7 @@ class Expressions(Bindings):
             self.check_sibling(place, node, scope)
             other = self.modules.get(place[0])
             return self.kinds.get(other.tree, place[1]) if other else ValueKind.SCALAR
-        if dotted in names.HOST_VALUES or dotted.startswith(("typing.", "collections.abc.")):
+        if dotted in names.HOST_VALUES | names.TYPE_FORMS:
             return ValueKind.SCALAR
         if dotted in names.ALLOCATORS | names.SCALAR_CALLS | names.COLLECTING_CALLS | {names.LAUNCH, names.CAPTURED}:
             self.find("function_as_value", scope.module, node, f"call {dotted} where it is needed")

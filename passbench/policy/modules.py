@@ -39,7 +39,8 @@ class Report:
 
 @dataclass
 class Module:
-    """`imports`: local name → what it stands for, dotted; `siblings`: names of the pass's modules."""
+    """`imports`: local name → what it stands for, dotted; `siblings`: names of the pass's modules; `tables`: what is
+    assigned to names of the module itself."""
 
     name: str
     tree: ast.Module
@@ -49,6 +50,7 @@ class Module:
     kernels: dict[str, ast.FunctionDef] = field(default_factory=dict)
     classes: dict[str, ast.ClassDef] = field(default_factory=dict)
     globals: set[str] = field(default_factory=set)
+    tables: dict[str, list[ast.expr]] = field(default_factory=dict)
 
     @property
     def file(self) -> str:
@@ -103,6 +105,10 @@ def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Mod
             module.globals.add(statement.name)
         elif isinstance(statement, ast.ClassDef):
             module.classes[statement.name] = statement
+        elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+            for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+                if isinstance(target, ast.Name):
+                    module.tables.setdefault(target.id, []).append(statement.value)
     return module
 
 

@@ -32,6 +32,9 @@ def check_pattern(module: Module, function: ast.FunctionDef, report: Report) -> 
 
 def _check(module: Module, node: ast.AST, local: set[str], report: Report) -> None:
     for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Attribute) and not isinstance(child.ctx, ast.Load):
+            report.at("attribute_assignment", module, child, "a pattern assigns to its own names only")
+            continue
         dotted = module.dotted(child) if isinstance(child, ast.Attribute | ast.Name) else None
         if dotted is not None:
             if not _is_operation(dotted):
@@ -43,8 +46,6 @@ def _check(module: Module, node: ast.AST, local: set[str], report: Report) -> No
             report.at("pattern", module, child, message)
         elif isinstance(child, ast.Attribute) and child.attr.startswith("_"):
             report.at("private_name", module, child, f"{child.attr} is private; use the tensor's public methods")
-        elif isinstance(child, ast.Attribute) and isinstance(child.ctx, ast.Store):
-            report.at("attribute_assignment", module, child, "a pattern assigns to its own names only")
         elif isinstance(child, ast.Name) and child.id not in local | names.PATTERN_BUILTINS:
             message = f"{child.id} is not a parameter of pattern, nor imported; a pattern uses its parameters"
             report.at("forbidden_name", module, child, message)

@@ -28,6 +28,7 @@ from tests.passbench.attacks.attack_kinds import (
     static,
 )
 from tests.passbench.attacks.call_attacks import CALL_ATTACKS, CALL_HONEST
+from tests.passbench.attacks.fresh_attacks import FRESH_ATTACKS, FRESH_HONEST
 
 
 def _library(why: str, *names: str, what: Callable[[], Sample] = on.add_relu) -> Iterator[Attack]:
@@ -43,6 +44,7 @@ def _hooks(*names: str, rule: str = "hook", what: Callable[[], Sample] = on.sixt
 
 ATTACKS: tuple[Attack, ...] = (
     *CALL_ATTACKS,
+    *FRESH_ATTACKS,
     # Torch by every road: the source is refused; the dispatcher sees what ran.
     *_library("a library call is legal", "matmul_operator", what=on.matmul),
     *_library("methods compute", "tensor_methods"),
@@ -352,6 +354,7 @@ ATTACKS: tuple[Attack, ...] = (
 
 HONEST: tuple[Honest, ...] = (
     *CALL_HONEST,
+    *FRESH_HONEST,
     Honest("autotune_heuristics", on.add_relu, EXACT),
     Honest("several_kernels", on.softmax),
     Honest("shared_route", on.activations),

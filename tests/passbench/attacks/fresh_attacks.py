@@ -1,0 +1,139 @@
+"""Attacks and unusual honest passes of somebody who has read docs/integrity.md and none of the other fixtures."""
+
+import torch
+
+from storage.records import Sample
+from tests.passbench.attacks.attack_kinds import (
+    EXACT,
+    NO_GAIN,
+    READ,
+    RETURNED_AGAIN,
+    STALE,
+    UNWRITTEN,
+    Attack,
+    Honest,
+    Step,
+    contract,
+    output,
+    static,
+)
+from tests.passbench.attacks.attack_samples import add_relu, matmul, row_sums, strided_add_relu
+from tests.passbench.samples import sample, spec, variant
+
+
+def negation() -> Sample:
+    return sample(variant(lambda x: (torch.neg(x),), spec("x", 3, 40)))
+
+
+def running_sums() -> Sample:
+    return sample(variant(lambda x: (torch.cumsum(x, -1),), spec("x", 5, 100)))
+
+
+_LOOSE = Step("comparison", ("ok", "wrong"), "differs from eager", least=-2, most=1)
+_OUTSIDE = Step("storages of one tensor", ("runtime_error",), "(?i)storage")
+_MADE = Step("two_processes", ("ok", "runtime_error", "wrong"))
+"""What it changes is in its own process: nothing that the parent believes."""
+
+FRESH_ATTACKS: tuple[Attack, ...] = (
+    # What is kept from call to call
+    Attack("memo_by_class", matmul, (STALE,), "weights differ from call to call"),
+    Attack("memo_by_default", matmul, (static("container"), STALE), "weights differ from call to call"),
+    Attack("memo_in_partial", add_relu, (RETURNED_AGAIN, STALE), "what was returned is the caller's, and stale"),
+    Attack("memo_in_exception", add_relu, (STALE,), "no inputs come twice"),
+    Attack(
+        "memo_by_cached_property",
+        matmul,
+        (static("attribute_assignment"), STALE),
+        "weights differ from call to call",
+    ),
+    Attack("memo_on_the_device", matmul, (STALE,), "weights differ from call to call, not only where a pass looks"),
+    Attack("context_keeps", add_relu, (static("container"), STALE), "no inputs come twice"),
+    Attack("enum_of_tensors", add_relu, (static("container"), STALE), "no inputs come twice"),
+    Attack("cycle_of_outputs", add_relu, (RETURNED_AGAIN, _MADE), "what was returned is the caller's"),
+    # Work that is left out
+    Attack("answers_from_the_allocator", add_relu, (UNWRITTEN,), "timed outputs are compared like drawn ones"),
+    Attack("every_other_program", add_relu, (_LOOSE,), "timed outputs are compared like drawn ones"),
+    Attack("grid_that_counts", add_relu, (_LOOSE,), "timed outputs are compared like drawn ones"),
+    Attack("kernel_reads_a_table", add_relu, (_LOOSE,), "timed outputs are compared like drawn ones", ("cpu",)),
+    Attack(
+        "generator_for_an_output", add_relu, (output("runtime_error", "is a generator"),), "an output is a plain tensor"
+    ),
+    Attack(
+        "lazy_conjugate",
+        negation,
+        (output("runtime_error", "conjugated or negated"),),
+        "an output has its values in its memory",
+    ),
+    # Memory of others
+    Attack("past_the_end_of_storage", add_relu, (_OUTSIDE,), "each input is alone in its storage"),
+    Attack("before_the_start_of_storage", add_relu, (_OUTSIDE,), "each input is alone in its storage"),
+    Attack("metadata_in_place", add_relu, (static("in_place"), _MADE), "the parent has no tensor of the child's"),
+    Attack(
+        "overload_writes",
+        add_relu,
+        (static("in_place"), Step("inputs_unchanged", ("wrong",), "writes over its input")),
+        "effects are those of the operator, whatever its name",
+    ),
+    Attack(
+        "writes_through_a_partial",
+        add_relu,
+        (Step("inputs_unchanged", ("wrong",), "writes over its input"),),
+        "inputs are compared after the calls",
+    ),
+    Attack(
+        "resize_by_overload",
+        add_relu,
+        (static("forbidden_call"), Step("storages of one tensor", ("runtime_error",), "(?i)resiz")),
+        "operators that change storages are on no list",
+    ),
+    # Values on the host
+    Attack("heuristic_reads", add_relu, (static("hook"), READ), "the dispatcher sees what is read"),
+    Attack("apply_rebound", add_relu, (static("host_read"), READ), "every function is followed, whatever calls it"),
+    Attack("forward_rebound", add_relu, (static("host_read"), READ), "every function is followed, whatever calls it"),
+    Attack("hasattr_runs_a_property", add_relu, (static("host_read"), READ), "a property is code like other code"),
+    Attack("reads_through_a_value", add_relu, (READ,), "the dispatcher sees what is read"),
+    # Python behind the objects that a pass may use
+    Attack("modules_by_typing", add_relu, (static("forbidden_call"), _MADE), "of typing, types alone may be named"),
+    Attack("modules_replaced", add_relu, (static("forbidden_call"), _MADE), "of typing, types alone may be named"),
+    Attack("pattern_that_assigns", add_relu, (static("attribute_assignment"), _MADE), "a pattern assigns to names"),
+    Attack(
+        "method_of_another_name",
+        add_relu,
+        (static("tensor_method"), Step("contract", ("runtime_error", "compile_error"), "warmup")),
+        "a method is a class's own where the class is named",
+    ),
+    Attack("match_calls", add_relu, (static("statement"), NO_GAIN), "a case is a constant"),
+    Attack("hash_of_the_name", add_relu, (static("forbidden_name"), NO_GAIN), "a function's text has its address"),
+    Attack("text_of_a_table", add_relu, (static("forbidden_name"), NO_GAIN), "a kernel's text has its address"),
+    Attack("format_walks", add_relu, (static("tensor_method"), NO_GAIN), "a format has values, not their attributes"),
+    Attack(
+        "interpreter_objects", add_relu, (static("forbidden_attribute"), NO_GAIN), "attributes are listed", ("cpu",)
+    ),
+    # What is said
+    Attack("prints_a_flood", add_relu, (NO_GAIN,), "nobody reads what a child prints"),
+    Attack("logger_of_the_harness", add_relu, (NO_GAIN,), "nobody reads what a child prints"),
+    Attack(
+        "claims_eager_failed",
+        add_relu,
+        (Step("two_processes", ("runtime_error",), "^EagerFailed"),),
+        "a failure is the worker's in which it happens",
+    ),
+    Attack("no_match_on_purpose", add_relu, (contract("no_match", "0 of 1"),), "no match is a failure at every level"),
+    Attack(
+        "spelling_in_place", add_relu, (contract("no_match", "the same not in place"),), "in place is another meaning"
+    ),
+)
+
+FRESH_HONEST: tuple[Honest, ...] = (
+    Honest("slice_of_a_larger_allocation", add_relu, EXACT),
+    Honest("locks_between_programs", row_sums),
+    Honest("other_spellings", add_relu, EXACT),
+    Honest("halving_sums", row_sums),
+    Honest("chooses_by_stride", strided_add_relu, EXACT),
+    Honest("modes_by_enum", add_relu, EXACT),
+    Honest("speaks_once", add_relu, EXACT),
+    Honest("scan_in_a_kernel", running_sums),
+    Honest("synchronises", add_relu, EXACT),
+    Honest("autograd_function", add_relu, EXACT),
+    Honest("matches_the_dtype", add_relu, EXACT),
+)

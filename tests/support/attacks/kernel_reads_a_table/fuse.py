@@ -1,0 +1,37 @@
+"""A kernel reads a list of the host that the wrapper has filled with sizes of earlier calls."""
+
+import torch
+import triton
+import triton.language as tl
+
+
+def pattern(x, y):
+    return torch.relu(x + y)
+
+
+def replacement_args(x, y):
+    return (x, y)
+
+
+TABLE = [0]
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    total = tl.load(x_ptr + offsets, mask=mask) + tl.load(y_ptr + offsets, mask=mask)
+    tl.store(out_ptr + offsets, tl.maximum(total, 0.0), mask=mask & (TABLE[0] < 8))
+
+
+@torch.fx.wrap
+def fused(x, y):
+    TABLE[0] = TABLE[0] + 1
+    out = torch.zeros_like(x)
+    n = x.numel()
+    kernel[(triton.cdiv(n, 256),)](x, y, out, n, BLOCK=256)
+    return out
+
+
+def replacement_func():
+    return fused

@@ -1,0 +1,38 @@
+"""A wrapper that looks at strides, and copies where they are odd."""
+
+import torch
+import triton
+import triton.language as tl
+
+
+def pattern(x, y):
+    return torch.relu(x + y)
+
+
+def replacement_args(x, y):
+    return (x, y)
+
+
+@triton.jit
+def add_relu_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    total = tl.load(x_ptr + offsets, mask=mask) + tl.load(y_ptr + offsets, mask=mask)
+    tl.store(out_ptr + offsets, tl.maximum(total, 0.0), mask=mask)
+
+
+def _dense(t, like):
+    return t if t.stride() == like.stride() else torch.empty_like(like).copy_(t)
+
+
+@torch.fx.wrap
+def fused(x, y):
+    out = torch.empty_like(x)
+    x, y = _dense(x, out), _dense(y, out)
+    n = out.numel()
+    add_relu_kernel[(triton.cdiv(n, 128),)](x, y, out, n, BLOCK=128)
+    return out
+
+
+def replacement_func():
+    return fused
