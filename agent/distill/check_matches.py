@@ -1,15 +1,13 @@
 """Whether a written pass matches what it was written for, and nothing else: PassBench's matcher, without running it."""
 
-import importlib.util
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
 
 from torch import fx
 
-from passbench.contract import NAMES_FILE, PassRule
+from passbench.contract import NAMES_FILE, load_rules
 from passbench.matching.rewrite import apply_pass
 from storage.graph.as_fx import to_fx
 from storage.graph.record import Graph
@@ -28,7 +26,7 @@ def mismatches(directory: Path, expected: Sequence[tuple[Graph, Sequence[Site]]]
     A pattern with two equal halves, for example, can get their values exchanged. `expected` has each graph with its
     sites. Imports the pass's modules.
     """
-    rules = [_rule(directory, name) for name in json.loads((directory / NAMES_FILE).read_text("utf-8"))]
+    rules = load_rules(directory, tuple(json.loads((directory / NAMES_FILE).read_text("utf-8"))))
     names = {rule.replacement: rule.name for rule in rules}
     wrong: set[str] = set()
     for graph, sites in expected:
@@ -49,18 +47,3 @@ def mismatches(directory: Path, expected: Sequence[tuple[Graph, Sequence[Site]]]
 def _is(wanted: tuple[int, ...], got: tuple[int | None, ...]) -> bool:
     """Whether the values are those wanted. None stands for a value that another replacement has made: it may be any."""
     return len(wanted) == len(got) and all(b is None or a == b for a, b in zip(wanted, got, strict=True))
-
-
-def _rule(directory: Path, name: str) -> PassRule:
-    module = _imported(directory / f"{name}.py")
-    code = module.pattern.__code__
-    parameters = code.co_varnames[: code.co_argcount]
-    return PassRule(name, module.pattern, module.replacement_args, module.replacement_func(), parameters)
-
-
-def _imported(path: Path) -> ModuleType:
-    """The module at `path`, not registered under a name: passes of different samples share file names."""
-    spec = importlib.util.spec_from_file_location("distilled_pass", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

@@ -74,7 +74,7 @@ def library_body(graph: Graph, known: OpEffects) -> LibraryBody:
 
     Raises Unsupported if an op cannot be written in a pass's host code.
     """
-    writer = _LibraryWriter(graph, known)
+    writer = LibraryWriter(graph, known)
     for number in range(len(graph.ops)):
         writer.add(number)
     returned = ", ".join(value_name(ref.index, graph.inputs) for ref in graph.output)
@@ -84,7 +84,7 @@ def library_body(graph: Graph, known: OpEffects) -> LibraryBody:
 def without_library_call(graph: Graph, known: OpEffects) -> set[int]:
     """The numbers of the ops that cannot be written in a pass's host code."""
     found = set()
-    writer = _LibraryWriter(graph, known)
+    writer = LibraryWriter(graph, known)
     for number in range(len(graph.ops)):
         try:
             writer.add(number)
@@ -94,9 +94,15 @@ def without_library_call(graph: Graph, known: OpEffects) -> set[int]:
 
 
 @dataclass
-class _LibraryWriter:
+class LibraryWriter:
+    """Writes ops of a graph, one after another, as the `lines` of a function's body.
+
+    The function knows the device from input `device_of`. `writes`: a line calls `write_into`.
+    """
+
     graph: Graph
     known: OpEffects
+    device_of: int = 0
     lines: list[str] = field(default_factory=list)
     writes: bool = False
     own: set[int] = field(default_factory=set)  # values whose memory the policy sees that this function has made
@@ -172,7 +178,7 @@ class _LibraryWriter:
         return any(isinstance(m, TensorLayout) and m.dtype in ("bool", "uint8") for m in masks)
 
     def _lines(self, lines: Sequence[str]) -> None:
-        first = value_name(0, self.graph.inputs)
+        first = value_name(self.device_of, self.graph.inputs)
         self.lines += [line.replace('torch.device("cuda")', f"{first}.device") for line in lines]
 
 

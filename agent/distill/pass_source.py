@@ -25,12 +25,16 @@ from storage.records import Input, dtype_name
 class Style:
     """How a pass is written. Its launches keep within `limits`.
 
+    `captured`: whole graphs are replaced, launches and library calls alike, and replayed as CUDA graphs
+    (`agent.distill.whole_graphs`).
+
     `general`: sizes that differ between variants are arguments of the kernels, which are compiled once for all
     variants. Otherwise they are constants, and a kernel is compiled for each.
     """
 
     limits: LaunchLimits = field(default_factory=LaunchLimits)
     general: bool = False
+    captured: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,11 +82,15 @@ _QUIET = frozenset(
 )
 
 
+def function_name(graph: Graph) -> str:
+    """The name of the wrapper in the module of a region."""
+    return "fused_" + "_".join(short_names(graph))
+
+
 def module_source(cases: Sequence[Case], family: str, style: Style) -> str:
     """The source of a pass module for regions of one pattern, in variants of one family."""
     graph = cases[0].graph
-    names = short_names(graph)
-    function = "fused_" + "_".join(names)
+    function = function_name(graph)
     kernels = _Kernels(graph, style)
     programs = [case.sketch.program(style.limits) for case in cases]
     for program in programs:

@@ -39,7 +39,7 @@ def find_regions(graph: Graph, known: OpEffects, excluded: Collection[int]) -> l
     An op stays outside if its result is a view of an input of the group and is read outside of the group. A group that
     eager runs without any launch is left out.
     """
-    before = _dependencies(graph, known)
+    before = dependencies(graph, known)
     supported = _supported(graph, known, excluded)
     found = []
     for ops in _components(graph, _levels(before, supported), supported, before):
@@ -78,7 +78,7 @@ def _read_outside(graph: Graph, ops: Collection[int]) -> set[int]:
     return read
 
 
-def _dependencies(graph: Graph, known: OpEffects) -> list[set[int]]:
+def dependencies(graph: Graph, known: OpEffects) -> list[set[int]]:
     """For each op the earlier ops that must run before it: what it reads, and the order around writes in place."""
     before: list[set[int]] = []
     written = set().union(*known.writes) if known.writes else set()

@@ -54,11 +54,12 @@ class Distill(Author):
         margin: float,
         rounding: Mapping[FloatDtypes, Rounding] | None = None,
         confirms: Confirms = assumed,
+        whole: bool = False,
     ) -> Task:
         """The sample with its regions that might save `margin` microseconds.
 
         `rounding` says, by the floating dtypes of a graph's variants, which ops are left to eager; by default none.
-        `confirms` says which orders of addition are eager's.
+        `confirms` says which orders of addition are eager's. `whole`: also graphs that could be replaced as a whole.
         """
         options = Options(margin, time.thread_time() + self.seconds, confirms=confirms)
-        return Task.of(sample, options, self.sketches, rounding)
+        return Task.of(sample, options, self.sketches, rounding, whole)

@@ -10,10 +10,12 @@ from pathlib import Path
 from agent.author import Submission
 from agent.distill.candidates import Candidate, Options, find_candidates, promising
 from agent.distill.check_matches import Site, mismatches
+from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.kernels.schedule import KernelBody
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style, module_source, short_names
 from agent.distill.rounding import Rounding
+from agent.distill.whole_graphs import WholeGraph, whole_graph, whole_source
 from passbench.contract import NAMES_FILE
 from storage.graph.as_json import to_json
 from storage.graph.record import Graph
@@ -26,15 +28,25 @@ tell these variants apart. Variants in other dtypes may have another graph, with
 
 @dataclass(frozen=True)
 class GraphCandidates:
-    """One graph of a sample: how many variants have it, and which of its regions could be replaced."""
+    """One graph of a sample: how many variants have it, and which of its regions could be replaced, or all of it."""
 
     graph: Graph
     variants: int
     candidates: tuple[Candidate, ...]
+    whole: WholeGraph | None = None
 
     def gain(self, patterns: Collection[str] | None = None) -> float:
         """Microseconds that a call of one variant is expected to save with these patterns, or with all."""
         return sum(c.gain for c in self.candidates if patterns is None or c.pattern in patterns)
+
+    def launches(self, patterns: Collection[str]) -> int:
+        """How many launches the whole graph is with these patterns replaced; 0 if it cannot be replaced as a whole."""
+        if self.whole is None:
+            return 0
+        chosen = [c for c in self.candidates if c.pattern in patterns]
+        inside = {op for c in chosen for op in c.region.ops}
+        calls = sum(n for op, n in enumerate(self.whole.known.launches) if op not in inside)
+        return calls + sum(len(c.cases[0].sketch.bodies) for c in chosen)
 
     def sites(self, names: Mapping[str, str]) -> list[Site]:
         """Where the modules, given as pattern → name, should match."""
@@ -56,15 +68,20 @@ class Task:
         options: Options,
         sketches: Sketches,
         rounding: Mapping[FloatDtypes, Rounding] | None = None,
+        whole: bool = False,
     ) -> "Task":
         """Looks for candidates in every graph of the sample, or in none if no graph is promising.
+
+        With `whole`, also for graphs that could be replaced as a whole.
 
         `rounding` says, by the dtypes of a graph's variants, what they leave to eager to get eager's bits. A graph
         that it does not name gets `options.rounding`.
         """
         groups = list(_by_graph(sample.variants).values())
         if not any(promising(variants, options) for variants in groups):
-            return cls(sample.family_hash, (), ("nothing that one kernel could do faster",))
+            found = [GraphCandidates(v[0].graph, len(v), (), whole_graph(v)) for v in groups] if whole else []
+            kept = tuple(found) if any(each.whole for each in found) else ()
+            return cls(sample.family_hash, kept, ("nothing that one kernel could do faster",))
         graphs, causes = [], []
         # The graphs of a family differ in their constants.
         excluded: dict[tuple[Rounding, tuple[str, ...]], frozenset[int]] = {}
@@ -73,7 +90,8 @@ class Task:
             ops = own.rounding, tuple(variants[0].graph.op_sequence)
             found = find_candidates(variants, own, sketches, excluded.get(ops))
             excluded[ops] = found.excluded
-            graphs.append(GraphCandidates(variants[0].graph, len(variants), found.candidates))
+            as_one = whole_graph(variants) if whole else None
+            graphs.append(GraphCandidates(variants[0].graph, len(variants), found.candidates, as_one))
             causes += found.causes
         return cls(sample.family_hash, tuple(graphs), tuple(dict.fromkeys(causes)))
 
@@ -95,9 +113,22 @@ class Task:
         cases = (case for each in self.graphs for c in each.candidates for case in c.cases)
         return [body for case in cases for body in case.sketch.bodies]
 
-    def covers(self, patterns: Collection[str]) -> bool:
-        """Whether every variant has a match of one of these patterns. A variant without a match scores as a failure."""
-        return bool(self.graphs) and all(any(c.pattern in patterns for c in each.candidates) for each in self.graphs)
+    def covers(self, patterns: Collection[str], captured: bool = False) -> bool:
+        """Whether every variant has a match of one of these patterns, or is replaced as a whole if graphs are
+        `captured`. A variant without a match scores as a failure."""
+        return bool(self.graphs) and all(
+            (captured and each.whole is not None) or any(c.pattern in patterns for c in each.candidates)
+            for each in self.graphs
+        )
+
+    def launches(self, patterns: Collection[str]) -> int:
+        """The launches of the graph that has most with these patterns replaced, of those that can be one."""
+        return max((each.launches(patterns) for each in self.graphs), default=0)
+
+    @property
+    def any_whole(self) -> bool:
+        """Whether a graph can be replaced as a whole."""
+        return any(each.whole is not None for each in self.graphs)
 
     def likely(self, margin: float) -> tuple[str, ...]:
         """Patterns that are expected to save more than `margin` microseconds a call.
@@ -119,16 +150,26 @@ class Task:
         A module that matches elsewhere than it was written for is left out. If a variant is without a match then, the
         submission declines and there is no directory.
         """
-        causes = list(self.causes)
-        while self.covers(patterns):
-            names = self._module_names(patterns)
-            self._write(names, style, directory)
-            wrong = mismatches(directory, [(each.graph, each.sites(names)) for each in self.graphs])
-            if not wrong:
+        causes, task = list(self.causes), self
+        while task.covers(patterns, style.captured):
+            names = task._module_names(patterns)
+            wholes = task._write(names, style, directory)
+            sites = [
+                (g.graph, g.sites(names) if name is None else [Site(name, g.whole.region.inputs)])
+                for g, name in zip(task.graphs, wholes, strict=True)
+            ]
+            wrong = mismatches(directory, sites) if all(found for _, found in sites) else set()
+            if not wrong and all(found for _, found in sites):
                 return Submission("pass", directory)
             shutil.rmtree(directory)
-            causes.append(f"patterns that match elsewhere, or not at all: {', '.join(sorted(wrong))}")
+            if wrong:
+                causes.append(f"patterns that match elsewhere, or not at all: {', '.join(sorted(wrong))}")
             patterns = [p for p, name in names.items() if name not in wrong]
+            kept = (
+                replace(g, whole=None) if name is None or name in wrong else g
+                for g, name in zip(task.graphs, wholes, strict=True)
+            )
+            task = replace(task, graphs=tuple(kept))
         return Submission("eager", reason="; ".join(dict.fromkeys(causes)) or "nothing to fuse")
 
     def _module_names(self, patterns: Collection[str]) -> dict[str, str]:
@@ -142,12 +183,41 @@ class Task:
             names[pattern] = name if taken[name] == 1 else f"{name}_{taken[name]}"
         return names
 
-    def _write(self, names: Mapping[str, str], style: Style, directory: Path) -> None:
+    def _write(self, names: Mapping[str, str], style: Style, directory: Path) -> list[str | None]:
+        """Writes the modules; returns for each graph the name of the one that replaces it as a whole, None for none.
+
+        The modules of whole graphs apply first. Those of regions are applied where a graph is not replaced as a whole.
+        """
         directory.mkdir(parents=True)
         for pattern, name in names.items():
             cases = [case for each in self.graphs for c in each.candidates if c.pattern == pattern for case in c.cases]
             (directory / f"{name}.py").write_text(module_source(cases, self.family, style), "utf-8")
-        (directory / NAMES_FILE).write_text(json.dumps(list(names.values()), indent=2) + "\n", "utf-8")
+        wholes: list[str | None] = []
+        for each in self.graphs:
+            source = self._whole_source(each, names) if style.captured else None
+            wholes.append(None if source is None else f"whole_graph_{len(wholes)}")
+            if source is not None:
+                (directory / f"{wholes[-1]}.py").write_text(source, "utf-8")
+        applied = [
+            name
+            for pattern, name in names.items()
+            if any(
+                whole is None and any(c.pattern == pattern for c in each.candidates)
+                for each, whole in zip(self.graphs, wholes, strict=True)
+            )
+        ]
+        listed = [*(name for name in wholes if name is not None), *applied]
+        (directory / NAMES_FILE).write_text(json.dumps(listed, indent=2) + "\n", "utf-8")
+        return wholes
+
+    def _whole_source(self, graph: GraphCandidates, names: Mapping[str, str]) -> str | None:
+        if graph.whole is None:
+            return None
+        regions = {names[c.pattern]: c.region for c in graph.candidates if c.pattern in names}
+        try:
+            return whole_source(graph.whole, regions, self.family)
+        except Unsupported:
+            return None
 
 
 def float_dtypes(variants: Iterable[Variant]) -> dict[str, FloatDtypes]:

@@ -1,7 +1,8 @@
 """The offline author where there is a GPU: of the passes that `agent.distill.static` could write, the measured best.
 
 The search starts from the pass that is expected to be best. A step changes one thing: a region more or less, other
-block sizes or warps, sizes as arguments. PassBench measures each step on a few variants of the sample, until the time
+block sizes or warps, sizes as arguments, whole graphs as
+CUDA graphs (`agent.distill.whole_graphs`). PassBench measures each step on a few variants of the sample, until the time
 is up. A pass that is wrong, or not clearly faster than eager, is not submitted.
 
 A pass may be wrong at t = −5 because a kernel rounds otherwise than eager does. The search then starts again without
@@ -27,9 +28,10 @@ from agent.distill.eager.order_probe import ProbedOrders
 from agent.distill.found_families import Best, FamilySearch, FoundFamilies, Levels, SearchChoice
 from agent.distill.hill_climb import Search
 from agent.distill.kernels.launch_configs import choose
-from agent.distill.rounding import Confirms, Rounding
+from agent.distill.rounding import Confirms, Rounding, assumed
 from agent.distill.static import Distill
 from agent.distill.task_plan import FloatDtypes, Task, float_dtypes
+from agent.distill.whole_graphs import WORTH
 from passbench.result import VariantResult
 from storage.graph.as_json import to_json
 from storage.records import Sample, Variant
@@ -39,6 +41,9 @@ LEVEL = -5
 
 LONG = 3.0
 """Microseconds. A kernel that takes less hides behind the host, so its blocks and warps are not worth a search."""
+
+DEVICE_WEIGHT = 0.25
+"""How much the device's clock counts in a search, beside the end-to-end clock."""
 
 _STAGES = 3
 """How many steps of a sweep are loaded at once in the passes that try this."""
@@ -125,9 +130,9 @@ class Tuned(Author):
         """The best pass found. Without a GPU: what `distill` writes without measuring."""
         if not attempt.device.startswith("cuda"):
             return self.distill.write(sample, directory)
-        task = self.distill.task(sample, -self.reach)
+        task = self._task(sample)
         start = self._start(task)
-        if not start.patterns:
+        if not _writes(task, start):
             return task.write((), start.style, directory)
         if sample.family_hash not in self.found:
             self.found[sample.family_hash] = self._searched(task, sample, attempt)
@@ -135,7 +140,7 @@ class Tuned(Author):
         if best is None:
             return Submission("eager", reason="no pass that was measured is right and faster than eager")
         if any(best.levels.values()):
-            task = self.distill.task(sample, -self.reach, best.levels, self._confirms(attempt))
+            task = self._task(sample, best.levels, self._confirms(attempt))
         known = [pattern for pattern in best.choice.patterns if pattern in task.gains()]
         return task.write(known, best.choice.style, directory)
 
@@ -203,12 +208,12 @@ class Tuned(Author):
         if earlier is not None:
             levels = levels | {dtypes: level for dtypes, level in earlier.levels.items() if dtypes in levels}
             if any(levels.values()):
-                task = self.distill.task(sample, -self.reach, levels, self._confirms(attempt))
+                task = self._task(sample, levels, self._confirms(attempt))
             known = tuple(pattern for pattern in earlier.choice.patterns if pattern in task.gains())
             choice = replace(earlier.choice, patterns=known)
-            start = choice if task.covers(known) else self._start(task)
+            start = choice if _writes(task, choice) else self._start(task)
             trial = replace(trial, task=task, levels=levels, start=start)
-        while trial.start.patterns:
+        while _writes(trial.task, trial.start):
             wrong = trial.wrong(trial.start) or search_around(trial)
             if not wrong or time.monotonic() >= end:
                 break
@@ -216,7 +221,7 @@ class Tuned(Author):
             if levels == trial.levels:
                 search_around(trial)  # parts of it may be right
                 break
-            task = self.distill.task(sample, -self.reach, levels, self._confirms(attempt))
+            task = self._task(sample, levels, self._confirms(attempt))
             trial = replace(trial, task=task, levels=levels, start=self._start(task))
         if trial is not whole and (best is None or time.monotonic() < end):
             search_around(whole)
@@ -226,9 +231,21 @@ class Tuned(Author):
         kept = attempt.state / "sum_orders" if attempt.state is not None else None
         return self.orders(attempt.device, attempt.say, kept, self.probed)
 
+    def _task(
+        self, sample: Sample, levels: Mapping[FloatDtypes, Rounding] | None = None, confirms: Confirms = assumed
+    ) -> Task:
+        return self.distill.task(sample, -self.reach, levels, confirms, whole=True)
+
     def _start(self, task: Task) -> SearchChoice:
+        """The choice that is expected to be best; whole graphs come first only where there are no regions."""
         patterns = task.likely(self.distill.margin) or task.likely(-math.inf)
-        return SearchChoice(tuple(sorted(patterns)), self.distill.style)
+        style = self.distill.style if patterns else replace(self.distill.style, captured=task.any_whole)
+        return SearchChoice(tuple(sorted(patterns)), style)
+
+
+def _writes(task: Task, choice: SearchChoice) -> bool:
+    """Whether there is a pass of this choice."""
+    return task.covers(choice.patterns, choice.style.captured)
 
 
 def _stricter(level: Rounding) -> Rounding:
@@ -241,9 +258,22 @@ def is_right(result: VariantResult) -> bool:
 
 
 def speedup(results: Sequence[VariantResult]) -> float | None:
-    """The geometric mean of the end-to-end speedups; None where a variant failed or is wrong at `LEVEL`."""
-    speedups = [result.speedup("e2e") for result in results]
-    if not results or not all(map(is_right, results)) or None in speedups:
+    """How much faster the results are than eager; None where a variant failed or is wrong at `LEVEL`.
+
+    It is the geometric mean of the end-to-end speedups. Where these gain, the device's count with a weight of
+    `DEVICE_WEIGHT`: of two passes that the host bounds, the one with the better kernels is better.
+    """
+    if not results or not all(map(is_right, results)):
+        return None
+    e2e, device = (_mean([result.speedup(clock) for result in results]) for clock in ("e2e", "device"))
+    if e2e is None or device is None or e2e < 1.0:
+        return e2e
+    return e2e ** (1.0 - DEVICE_WEIGHT) * device**DEVICE_WEIGHT
+
+
+def _mean(speedups: Sequence[float | None]) -> float | None:
+    """The geometric mean; None where one of them is missing."""
+    if None in speedups:
         return None
     return math.exp(math.fsum(map(math.log, speedups)) / len(speedups))
 
@@ -267,13 +297,19 @@ def steps(task: Task, choice: SearchChoice) -> Iterator[SearchChoice]:
     """Choices that differ from this one in one respect. Those that usually matter most come first."""
     style, limits = choice.style, choice.style.limits
     gains = task.gains()
+    if not style.captured:
+        for patterns in (choice.patterns, tuple(sorted(gains))):
+            if task.launches(patterns) >= WORTH:
+                yield SearchChoice(patterns, replace(style, captured=True))
     for pattern in sorted(choice.patterns, key=lambda p: gains[p]):
         rest = tuple(p for p in choice.patterns if p != pattern)
-        if task.covers(rest):
+        if task.covers(rest, style.captured):
             yield SearchChoice(rest, style)
     for pattern in gains:
         if pattern not in choice.patterns:
             yield SearchChoice(tuple(sorted((*choice.patterns, pattern))), style)
+    if style.captured and task.covers(choice.patterns):
+        yield SearchChoice(choice.patterns, replace(style, captured=False))
     if task.longest() < LONG:
         return
     kernels = task.kernels()

@@ -3,7 +3,6 @@
 A request is JSON: the pass directory, a variant's row, and how many draws. The answer lists what is wrong, or nothing.
 """
 
-import importlib.util
 import json
 import os
 import sys
@@ -15,7 +14,7 @@ os.environ["TRITON_INTERPRET"] = "1"
 import torch
 
 from passbench.child.triton_interpreter import round_bfloat16_to_nearest
-from passbench.contract import PassRule
+from passbench.contract import NAMES_FILE, PassRule, load_rules
 from passbench.inputs.draw import CORRECTNESS, make_inputs
 from passbench.matching.rewrite import apply_pass
 from storage.graph.as_fx import to_fx
@@ -27,18 +26,8 @@ RTOL = {torch.float32: 1.3e-6, torch.float16: 1e-3, torch.bfloat16: 1.6e-2, torc
 
 
 def rules_of(directory: Path) -> list[PassRule]:
-    """The pass's modules, imported under names of their own."""
-    names = json.loads((directory / "sorted_output_pass_rule_names.json").read_text())
-    rules = []
-    for name in names:
-        spec = importlib.util.spec_from_file_location(f"{directory.name}_{name}", directory / f"{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        code = module.pattern.__code__
-        parameters = code.co_varnames[: code.co_argcount]
-        functions = module.pattern, module.replacement_args, module.replacement_func()
-        rules.append(PassRule(name, *functions, parameters))
-    return rules
+    """The pass's modules."""
+    return load_rules(directory, tuple(json.loads((directory / NAMES_FILE).read_text())))
 
 
 def rewritten(directory: Path, variant: Variant) -> torch.fx.GraphModule | str:

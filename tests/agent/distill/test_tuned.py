@@ -49,7 +49,7 @@ def _attempt(rule, measured, device="cuda:0"):
     def measure(one, directory):
         names = json.loads((directory / NAMES_FILE).read_text())
         measured.append(names)
-        answer = rule(names, "".join((directory / f"{name}.py").read_text() for name in names))
+        answer = rule(names, "".join(path.read_text() for path in sorted(directory.glob("*.py"))))
         return answer if isinstance(answer, list) else _results(one, answer)
 
     return Attempt(1, device, measure, save=None, saved=None, say=lambda text: None)
@@ -57,6 +57,37 @@ def _attempt(rule, measured, device="cuda:0"):
 
 def _names(directory):
     return json.loads((directory / NAMES_FILE).read_text())
+
+
+def test_a_whole_graph_is_a_cuda_graph_where_that_is_faster(tmp_path):
+    measured = []
+    attempt = _attempt(lambda names, _: 1.8 if names == ["whole_graph_0"] else 1.2, measured)
+    submission = measuring().attempt(_one(), tmp_path / "pass", attempt)
+    assert submission.compiler == "pass"
+    assert _names(tmp_path / "pass") == ["whole_graph_0"]
+    assert measured[:2] == [["fuse_mul_add_sigmoid_tanh", "fuse_mul_sigmoid_sub_relu"], ["whole_graph_0"]]
+    assert len(list((tmp_path / "pass").glob("fuse_*.py"))) == 2
+
+
+def test_library_calls_alone_are_tried_as_a_cuda_graph(tmp_path):
+    def three(x, w):
+        return torch.matmul(torch.matmul(torch.matmul(x, w), w), w)
+
+    one, measured = sample(variant(three, tensor(4, 8), tensor(8, 8))), []
+    assert measuring().attempt(one, tmp_path / "pass", _attempt(lambda *_: 1.5, measured)).compiler == "pass"
+    assert measured[0] == _names(tmp_path / "pass") == ["whole_graph_0"]
+    assert measuring().attempt(one, tmp_path / "slow", _attempt(lambda *_: 0.9, [])).declined
+
+
+def test_kernels_count_where_the_host_is_as_fast():
+    def results(e2e, device):
+        (one,) = _results(sample(variant(lambda x: torch.relu(x), tensor(4))), e2e)
+        timing = replace(one.timings[0], clock="device", candidate_us=100.0 / device)
+        return [replace(one, times=Times((*one.times.timings, timing)))]
+
+    assert speedup(results(1.5, 2.0)) > speedup(results(1.5, 1.0)) > 1.02
+    assert speedup(results(0.9, 9.0)) < 1.0
+    assert speedup(_results(sample(variant(lambda x: torch.relu(x), tensor(4))), 1.5)) == pytest.approx(1.5)
 
 
 def test_a_region_that_does_not_pay_is_dropped(tmp_path):
@@ -236,13 +267,13 @@ def test_a_killed_search_goes_on_from_its_best(tmp_path):
     measured = []
 
     def until_killed(names, source):
-        if len(measured) == 3:
+        if ["fuse_mul_sigmoid_sub_relu"] in measured[:-1]:
             raise Killed
         return _faster_without_the_second(names, source)
 
     with pytest.raises(Killed):
         measuring().attempt(_one(), tmp_path / "a", _kept(_attempt(until_killed, measured), tmp_path))
-    assert ["fuse_mul_sigmoid_sub_relu"] in measured[:2]
+    assert ["fuse_mul_sigmoid_sub_relu"] in measured[:4]
     assert [path.suffix for path in (tmp_path / "state" / "families").iterdir()] == [".json"]
     after = []
     attempt = _kept(_attempt(_faster_without_the_second, after), tmp_path)

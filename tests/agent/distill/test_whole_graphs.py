@@ -1,0 +1,135 @@
+"""Whole graphs as one replacement: library calls, kernels between them, and what cannot be replaced so."""
+
+import json
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from agent.distill.pass_source import Style
+from agent.distill.static import Distill
+from agent.distill.whole_graphs import whole_graph
+from passbench.contract import NAMES_FILE
+from passbench.policy.check import check_dir
+from tests.agent.support import ANY, FLOATS, in_dtype, sample, tensor, variant
+
+CAPTURED = Style(captured=True)
+
+
+def _mlp(x, w, b, v, c):
+    hidden = F.gelu(F.linear(x, w, b))
+    return F.linear(hidden, v, c) + x
+
+
+def _attention(x, w, m):
+    q, k, v = F.linear(x, w).view(2, 5, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+    weights = torch.softmax(q @ k.transpose(-2, -1) * 0.5 + m, dim=-1)
+    return (weights @ v).transpose(1, 2).reshape(2, 5, 8)
+
+
+def _convolved(x, w, m, v, s, b):
+    y = F.batch_norm(F.conv2d(x, w, None, (1, 1), (1, 1)), m, v, s, b, False, 0.1, 1e-5)
+    y = F.relu(y, inplace=True)
+    y += x
+    return F.relu(y, inplace=True)
+
+
+def _diamond(x, w):
+    first = torch.sigmoid(x) * 2.0
+    product = torch.matmul(first, w)
+    return torch.tanh(first) + product, product.relu()
+
+
+def _unordered(w, x):
+    return F.relu(torch.matmul(x, w)) + x, (x * 2.0).sum(-1)
+
+
+def _parameter(*shape):
+    return tensor(*shape, role="parameter", mean=1.0, std=0.1)
+
+
+CASES = {
+    "mlp": (_mlp, (tensor(3, 8), tensor(16, 8), tensor(16), tensor(8, 16), tensor(8))),
+    "attention": (_attention, (tensor(2, 5, 8), tensor(24, 8), tensor(2, 1, 5, 5))),
+    "convolved": (_convolved, (tensor(2, 4, 6, 6), tensor(4, 4, 3, 3), tensor(4), *[_parameter(4)] * 3)),
+    "diamond": (_diamond, (tensor(6, 8), tensor(8, 8))),
+    "unordered": (_unordered, (tensor(8, 8), tensor(4, 8))),
+}
+
+
+def _written(directory, *variants, patterns=None):
+    task = Distill(margin=ANY).task(sample(*variants), ANY, whole=True)
+    chosen = task.gains() if patterns is None else patterns
+    return task.write(tuple(chosen), CAPTURED, directory), task
+
+
+@pytest.mark.parametrize("regions", [True, False])
+@pytest.mark.parametrize("name", CASES)
+def test_a_whole_graph(name, regions, tmp_path, interpreter):
+    function, inputs = CASES[name]
+    variants = [variant(function, *in_dtype(inputs, dtype)) for dtype in FLOATS[:2]]
+    submission, task = _written(tmp_path / "pass", *variants, patterns=None if regions else ())
+    assert submission.compiler == "pass", submission.reason
+    assert check_dir(tmp_path / "pass") == []
+    assert json.loads((tmp_path / "pass" / NAMES_FILE).read_text()) == ["whole_graph_0"]
+    source = (tmp_path / "pass" / "whole_graph_0.py").read_text()
+    assert "captured(steps, " in source
+    assert ("import fused_" in source) == (regions and bool(task.gains()))
+    for one in variants:
+        assert interpreter.problems(tmp_path / "pass", one, draws=1) == []
+
+
+def test_graphs_that_are_one_and_graphs_that_are_not(tmp_path, interpreter):
+    def scaled(factor):
+        def function(x, y):
+            z = torch.sigmoid(x * factor)
+            if factor == 2.0:
+                y += z
+            return torch.tanh(z + y)
+
+        return function
+
+    inputs = (tensor(4, 8), tensor(4, 8))
+    variants = [variant(scaled(factor), *inputs) for factor in (0.5, 2.0)]
+    submission, _ = _written(tmp_path / "pass", *variants)
+    assert submission.compiler == "pass", submission.reason
+    names = json.loads((tmp_path / "pass" / NAMES_FILE).read_text())
+    assert names[0] == "whole_graph_0" and len(names) == 2 and names[1].startswith("fuse_")
+    for one in variants:
+        assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+def _returns_a_view(x, w):
+    return torch.sigmoid(torch.tanh(x) @ w), x.view(-1)
+
+
+def _writes(x, w):
+    x += 1.0
+    return torch.sigmoid(torch.tanh(x) @ w)
+
+
+def _noisy(x, w):
+    return F.dropout(torch.sigmoid(torch.tanh(x) @ w), 0.5, True)
+
+
+def _short(x, w):
+    return torch.sigmoid(x @ w)
+
+
+def _on_host(x, w):
+    return torch.sigmoid(torch.tanh(x) @ w)[torch.arange(2)]
+
+
+@pytest.mark.parametrize("function", [_returns_a_view, _writes, _noisy, _short, _on_host])
+def test_what_is_no_whole(function):
+    assert whole_graph([variant(function, tensor(4, 8), tensor(8, 8))]) is None
+
+
+def test_library_calls_alone_can_be_a_whole(tmp_path, interpreter):
+    def three(x, w):
+        return torch.matmul(torch.matmul(torch.matmul(x, w), w), w)
+
+    one = variant(three, tensor(4, 8), tensor(8, 8))
+    submission, task = _written(tmp_path / "pass", one)
+    assert submission.compiler == "pass" and not task.gains()
+    assert interpreter.problems(tmp_path / "pass", one) == []
