@@ -52,7 +52,7 @@ class ReplayedGraph:
         self._graph = graph
         self._outputs = outputs
         self._function = function  # its weights and workspaces must live as long as the graph
-        self._copies = [_copier(x) for x in outputs]
+        self._copied = _copying(outputs)
 
     def __call__(self, *moving: torch.Tensor) -> list[torch.Tensor]:
         """The function's outputs for inputs of the captured shapes, strides, dtypes and device, which nobody checks
@@ -66,7 +66,7 @@ class ReplayedGraph:
             if self._own:
                 torch._foreach_copy_(self._own, moving)
             self._graph.replay()
-            return [copy(x) for copy, x in zip(self._copies, self._outputs, strict=True)]
+            return self._copied(self._outputs)
 
     def replay(self) -> None:
         """The kernels alone, on the inputs of the last call; for clocks."""
@@ -84,10 +84,35 @@ def _waits_refused() -> Iterator[None]:
         torch.cuda.set_sync_debug_mode(before)
 
 
+def _copying(outputs: Sequence[torch.Tensor]) -> Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]:
+    """How to copy outputs like these: each with its strides, and those that share memory into memory that they
+    share."""
+    for x in outputs:
+        if not isinstance(x, torch.Tensor):
+            raise TypeError(f"an output is a {type(x).__name__}, not a tensor")
+    places = [x.untyped_storage().data_ptr() for x in outputs]
+    if len(set(places)) == len(places):
+        copies = [_copier(x) for x in outputs]
+        return lambda made: [copy(x) for copy, x in zip(copies, made, strict=True)]
+    first = [places.index(place) for place in places]
+
+    def copy_memory(made: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        memory = {n: _memory(made[n]).clone().untyped_storage() for n in set(first)}
+        return [
+            torch.empty(0, dtype=x.dtype, device=x.device).set_(memory[n], x.storage_offset(), x.shape, x.stride())
+            for n, x in zip(first, made, strict=True)
+        ]
+
+    return copy_memory
+
+
+def _memory(x: torch.Tensor) -> torch.Tensor:
+    """All bytes of the memory that a tensor lies in."""
+    return torch.empty(0, dtype=torch.uint8, device=x.device).set_(x.untyped_storage())
+
+
 def _copier(output: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
     """How to copy an output with its strides."""
-    if not isinstance(output, torch.Tensor):
-        raise TypeError(f"an output is a {type(output).__name__}, not a tensor")
     dense = torch.empty_like(output).stride() == output.stride()
     if dense:
         return torch.Tensor.clone

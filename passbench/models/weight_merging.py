@@ -52,6 +52,7 @@ def _merge_linears(graph: fx.Graph, static: set[fx.Node], written: set[fx.Node])
             if known and isinstance(x, fx.Node) and "example_value" in weight.meta:
                 groups[x, bias is None, weight.meta["example_value"].dtype].append(node)
     gone = 0
+    joined: dict[tuple[fx.Node, ...], fx.Node] = {}  # layers may share their weights
     for (x, bare, _), nodes in groups.items():
         weights = [node.args[1] if len(node.args) > 1 else node.kwargs["weight"] for node in nodes]
         if len(nodes) < 2 or len(set(weights)) < len(nodes) or any(w.meta["example_value"].dim() != 2 for w in weights):
@@ -59,8 +60,10 @@ def _merge_linears(graph: fx.Graph, static: set[fx.Node], written: set[fx.Node])
         biases = [_arguments(node, ("input", "weight", "bias"), (None, None, None))[2] for node in nodes]
         sizes = [int(w.meta["example_value"].shape[0]) for w in weights]
         with graph.inserting_before(nodes[0]):
-            weight = graph.call_function(torch.cat, (weights, 0))
-            bias = None if bare else graph.call_function(torch.cat, (biases, 0))
+            for each in (weights, *([] if bare else [biases])):
+                if tuple(each) not in joined:
+                    joined[tuple(each)] = graph.call_function(torch.cat, (each, 0))
+            weight, bias = joined[tuple(weights)], None if bare else joined[tuple(biases)]
             whole = graph.call_function(F.linear, (x, weight, bias))
             pieces = graph.call_function(torch.split, (whole, sizes, -1))
             parts = [graph.call_function(operator.getitem, (pieces, n)) for n in range(len(nodes))]

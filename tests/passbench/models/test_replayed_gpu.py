@@ -123,6 +123,21 @@ def test_shared_outputs_are_never_one_graph():
     assert view.data_ptr() == x.data_ptr() and flat.data_ptr() == y.data_ptr()
 
 
+def test_outputs_that_share_memory_do_so_in_copies_of_their_own():
+    def function(x):
+        y = x * 2
+        return [y, y[1:], x + 1, y.view(2, 4)]
+
+    x = torch.randn(8, device="cuda")
+    graph = ReplayedGraph(function, [x])
+    first, second = graph(x), graph(x + 1)
+    for found, given in ((first, x), (second, x + 1)):
+        for a, b in zip(found, function(given), strict=True):
+            assert torch.equal(a, b) and a.stride() == b.stride()
+        assert found[0].data_ptr() + 4 == found[1].data_ptr() and found[3].data_ptr() == found[0].data_ptr()
+    assert first[0].data_ptr() != second[0].data_ptr()
+
+
 def test_what_waits_for_the_gpu_is_refused_and_leaves_the_gpu_usable():
     x = torch.randn(8, device="cuda")
     with pytest.raises(NotCaptured):

@@ -233,7 +233,7 @@ def test_every_config_loads_with_datasets_offline(tmp_path: Path) -> None:
     for config, schema in CONFIGS.items():
         row = {f.name: _entries(f.type) if pa.types.is_map(f.type) else None for f in schema}
         table = pa.Table.from_pylist([row, row], schema)
-        if config in ("models", "results", "scores", "trajectories"):
+        if config in ("models", "results", "scores", "trajectories", "model_results"):
             tables[config, "all"] = table
         else:
             tables |= {(config, "train"): table, (config, "eval"): table.slice(0, 1)}
@@ -268,6 +268,7 @@ def test_every_config_loads_with_datasets_offline(tmp_path: Path) -> None:
         "results": one,
         "scores": one,
         "trajectories": one,
+        "model_results": one,
         "one split": 2,
         "no config": {"train": 2, "eval": 1},
         "no config, streaming": 2,
