@@ -9,8 +9,10 @@ import torch.nn.functional as F
 from agent.distill.pass_source import Style
 from agent.distill.static import Distill
 from agent.distill.whole_graphs import whole_graph
+from passbench.bench import Bench
 from passbench.contract import NAMES_FILE
 from passbench.policy.check import check_dir
+from passbench.settings import Settings
 from tests.agent.support import ANY, FLOATS, in_dtype, sample, tensor, variant
 
 CAPTURED = Style(captured=True)
@@ -133,3 +135,51 @@ def test_library_calls_alone_can_be_a_whole(tmp_path, interpreter):
     submission, task = _written(tmp_path / "pass", one)
     assert submission.compiler == "pass" and not task.gains()
     assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+@pytest.fixture(scope="module")
+def gpu_bench():
+    with Bench("cuda", Settings(seed=5)) as one:
+        yield one
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("regions", [True, False])
+@pytest.mark.parametrize("name", CASES)
+def test_a_whole_graph_on_a_gpu(name, regions, tmp_path, gpu_bench):
+    function, inputs = CASES[name]
+    one = sample(*(variant(function, *in_dtype(inputs, dtype)) for dtype in FLOATS[:2]))
+    submission, _ = _written(tmp_path / "pass", *one.variants, patterns=None if regions else ())
+    for result in gpu_bench.run(one, "pass", submission.pass_dir):
+        assert result.status == "ok", result.reason
+        assert result.capture_used is True
+        assert regions or result.t_min <= -5, "library calls alone give eager's values"
+
+
+@pytest.mark.gpu
+def test_a_chain_of_library_calls_is_faster_as_a_cuda_graph(tmp_path, gpu_bench):
+    def chain(x, w):
+        for _ in range(8):
+            x = torch.matmul(x, w)
+        return x
+
+    one = sample(variant(chain, tensor(64, 64), tensor(64, 64, std=0.1)))
+    submission, _ = _written(tmp_path / "pass", *one.variants)
+    (result,) = gpu_bench.run(one, "pass", submission.pass_dir)
+    assert result.status == "ok", result.reason
+    assert result.speedup("e2e") > 1.3, result.timings
+    assert result.speedup("device") == pytest.approx(1.0, abs=0.1), "inside of the clock's capture it is no graph"
+
+
+@pytest.mark.gpu
+def test_shapes_without_a_plan_on_a_gpu(tmp_path, gpu_bench):
+    function, inputs = CASES["mlp"]
+    known = variant(function, *inputs)
+    other = variant(function, tensor(5, 8), *inputs[1:])
+    for style in (Style(), CAPTURED):
+        directory = tmp_path / f"pass_{style.captured}"
+        task = Distill(margin=ANY).task(sample(known), ANY, whole=True)
+        task.write(tuple(task.gains()), style, directory)
+        (result,) = gpu_bench.run(sample(other), "pass", directory)
+        assert (result.status, result.reason) == ("ok", "")
+        assert result.t_min <= -5, "library calls alone give eager's values"
