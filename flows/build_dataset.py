@@ -17,9 +17,10 @@ from extraction.failures import CATEGORIES, ModelError
 from extraction.pool.client import DISK_MB, PROCESSES, TaskPool
 from extraction.sources.catalog import Entry, points_of, read_catalog
 from extraction.sources.spec import Spec, specified
+from extraction.tracing.limits import MEMORY_MB, PREPARE, TIMEOUT_S
 from extraction.tracing.trace_files import TraceOutcome
 from extraction.tracing.trace_store import TraceStore
-from extraction.tracing.trace_workers import MEMORY_MB, PREPARE, TIMEOUT_S, trace_all
+from extraction.tracing.trace_workers import trace_all
 from extraction.varying.shape_points import MAX_POINTS
 from flows import DEFAULT_DATA
 from flows.artifacts import keep_build

@@ -20,9 +20,10 @@ from typing import Any
 from extraction.pool.client import Pool
 from extraction.sources.catalog import parse_entry
 from extraction.sources.spec import specified
+from extraction.tracing.limits import MEMORY_MB, TIMEOUT_S
 from extraction.tracing.trace_files import TraceOutcome
 from extraction.tracing.trace_store import TraceStore
-from extraction.tracing.trace_workers import MEMORY_MB, TIMEOUT_S, trace_all
+from extraction.tracing.trace_workers import trace_all
 
 MODELS = (
     "timm:resnet10t",

@@ -26,7 +26,8 @@ from typing import Any
 from extraction.pool.client import ENVIRONMENT, run_tasks
 from extraction.sources.catalog import Entry, read_catalog
 from extraction.sources.spec import Spec, library_versions, spec_of, specs_of
-from extraction.tracing.trace_workers import MEMORY_MB, TIMEOUT_S, prepare, trace_task
+from extraction.tracing.limits import MEMORY_MB, TIMEOUT_S
+from extraction.tracing.trace_workers import prepare, trace_task
 
 ROOT = Path(__file__).resolve().parents[2]
 COLD = """

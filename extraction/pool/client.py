@@ -99,7 +99,7 @@ class Pool:
         processes: int = PROCESSES,
         disk_mb: int = DISK_MB,
     ) -> None:
-        self._settings = PoolSettings(workers, timeout_s, memory_mb, processes, disk_mb, "")
+        self.settings = PoolSettings(workers, timeout_s, memory_mb, processes, disk_mb, "")
         self._prepared: set[str] = set()
         self._open = contextlib.ExitStack()
         self._server: _Server | None = None
@@ -119,7 +119,7 @@ class Pool:
     @property
     def size(self) -> str:
         """How much works here, in words."""
-        return f"{self._settings.workers} workers"
+        return f"{self.settings.workers} workers"
 
     def warm_up(self, prepare: str) -> None:
         """Start the server and let it prepare, as `run` does, while the caller goes on. Raises PassNetError if it
@@ -130,7 +130,7 @@ class Pool:
             self._prepared.add(prepare)
 
     def _started(self) -> "_Server":
-        self._server = self._server or self._open.enter_context(_server(self._settings))
+        self._server = self._server or self._open.enter_context(_server(self.settings))
         return self._server
 
     def run(self, task: str, payloads: Iterable[Any], prepare: str = "") -> Iterator[TaskReply]:
@@ -149,7 +149,7 @@ class Pool:
             if prepare:
                 self.warm_up(prepare)
             for number, payload in enumerate(payloads):
-                if len(running) == self._settings.workers:
+                if len(running) == self.settings.workers:
                     yield server.reply(running)
                 running[number] = payload
                 server.send({"id": number, "task": task, "payload": payload})

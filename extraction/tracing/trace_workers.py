@@ -8,18 +8,14 @@ from typing import Any
 from extraction.failures import ModelError, classify_end
 from extraction.pool.client import TaskPool, TaskReply
 from extraction.sources.catalog import Entry, parse_entry
-from extraction.sources.spec import Spec, Specified, library_versions, spec_of
+from extraction.sources.spec import Spec, Specified, config_text, library_versions, spec_of
+from extraction.tracing.limits import PREPARE
 from extraction.tracing.trace_files import TraceOutcome, graph_from_row, graph_to_row
 
-TIMEOUT_S = 600.0
-"""Wall time that one model may take, in seconds."""
-MEMORY_MB = 8_192
-"""Private memory that one model may take, in MiB."""
-
 _TASK = "extraction.tracing.trace_workers:trace_task"
-PREPARE = "extraction.tracing.trace_workers:prepare"
-"""What the workers' server imports and warms up for tracing."""
 _WARM_UP = ("timm:resnet10t", "transformers:bert")
+_SMALL = {"num_hidden_layers": 1}
+"""Changes of the configs of `_WARM_UP` that have these fields; a second layer would warm nothing up."""
 
 
 def trace_all(entries: Specified, pool: TaskPool) -> Iterator[TraceOutcome]:
@@ -115,7 +111,9 @@ def prepare() -> None:
     from extraction.tracing.trace import trace, with_kernels
 
     for text in _WARM_UP:
-        for graph in trace(spec_of(parse_entry(text)), text).graphs:
+        spec = spec_of(parse_entry(text))
+        config = {**spec.fields, **{name: value for name, value in _SMALL.items() if name in spec.fields}}
+        for graph in trace(replace(spec, config=config_text(config)), text).graphs:
             with_kernels(graph)
 
 

@@ -1,10 +1,16 @@
 """Where a build's models and shards are worked on."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from extraction.pool.client import Pool
 from extraction.pool.ray_pool import RayPool
+from extraction.tracing.limits import MEMORY_MB, PREPARE, TIMEOUT_S
+
+_STARTED: ContextVar[Pool | None] = ContextVar("started", default=None)
 
 
 def pool_on(runner: str, *, workers: int | None, **limits: Any) -> Pool | RayPool:
@@ -12,4 +18,18 @@ def pool_on(runner: str, *, workers: int | None, **limits: Any) -> Pool | RayPoo
     nodes of Ray's cluster, with `workers` at a time (default: all its cores). `limits` are those of `Pool`."""
     if runner == "ray":
         return RayPool(workers=workers, **limits)
-    return Pool(workers=workers or os.cpu_count() or 1, **limits)
+    pool, started = Pool(workers=workers or os.cpu_count() or 1, **limits), _STARTED.get()
+    return started if started is not None and started.settings == pool.settings else pool
+
+
+@contextmanager
+def started_ahead(workers: int | None) -> Iterator[None]:
+    """Starts the workers of a build on this machine, with the limits that a build has by default, and lets them import
+    their libraries while the block imports its own; `pool_on` returns them inside the block."""
+    with Pool(workers=workers or os.cpu_count() or 1, timeout_s=TIMEOUT_S, memory_mb=MEMORY_MB) as pool:
+        pool.warm_up(PREPARE)
+        token = _STARTED.set(pool)
+        try:
+            yield
+        finally:
+            _STARTED.reset(token)

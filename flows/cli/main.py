@@ -7,6 +7,7 @@ interrupted.
 
 import logging
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,13 @@ def main() -> None:
     logger.propagate = False
 
 
+def _workers_ahead(data: Path, workers: int | None) -> AbstractContextManager[None]:
+    """Workers that start while the imports go on, where nothing is traced yet."""
+    from flows.build.pools import started_ahead
+
+    return nullcontext() if (data / "traces").exists() else started_ahead(workers)
+
+
 @main.command()
 @data_option
 @workers_option
@@ -82,7 +90,7 @@ def quickstart(data: Path, workers: int | None, device: str, author: str, limit:
     """
     where = "--data " + str(data) if str(data) != DEFAULT_DATA else ""
     click.echo(f"PassNet: 20 models into a dataset in {data}, then {limit} samples under {author}", err=True)
-    with progress_shown():
+    with progress_shown(), _workers_ahead(data, workers):
         from flows.cli.quickstart import run_quickstart
         from flows.cli.quickstart_text import quickstart_text
 

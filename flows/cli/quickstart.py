@@ -7,8 +7,6 @@ from typing import Any
 import torch
 
 from flows.build_dataset import build_dataset
-from flows.evaluate_model import evaluate_model
-from flows.report.gpu_record import gpu_record
 from flows.steps import say
 from storage.errors import PassNetError
 from storage.schema import CATEGORIES
@@ -30,6 +28,9 @@ def run_quickstart(data: Path, workers: int | None, device: str, author: str, li
     if device.startswith("cpu") or not torch.cuda.is_available():
         only = cheapest_samples(Store(data).open(built["version"]), limit)
         say(f"no GPU: the smallest evaluation samples are taken, {', '.join(only)}")
+    from flows.evaluate_model import evaluate_model  # seconds, in which the first models would wait
+    from flows.report.gpu_record import gpu_record
+
     evaluated = evaluate_model.fn(author=author, data=str(data), limit=limit, device=device, only=only)
     record = None if evaluated["times_meaningful"] else gpu_record()
     return {"build": built, "evaluate": evaluated, "record": record}

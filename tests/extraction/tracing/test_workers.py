@@ -11,8 +11,9 @@ from extraction.examples.inputs import BATCH, TEXT_LENGTH
 from extraction.pool.client import Pool, TaskReply
 from extraction.sources.catalog import parse_entry
 from extraction.sources.spec import spec_of, specified
+from extraction.tracing.limits import MEMORY_MB
 from extraction.tracing.trace_files import TraceOutcome, graph_to_row, read_traces, write_traces
-from extraction.tracing.trace_workers import MEMORY_MB, failed_row, outcome_of, trace_all
+from extraction.tracing.trace_workers import failed_row, outcome_of, trace_all
 from storage.errors import PassNetError
 from storage.graph.record import Graph, Op, Ref
 from storage.records import Input, TracedGraph
