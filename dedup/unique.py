@@ -113,6 +113,28 @@ def unique(variants: Iterable[Variant]) -> UniqueResult:
     return UniqueResult(tuple(merged), duplicates)
 
 
+_COUNTS = """
+SELECT coalesce(category, 'all'), count(DISTINCT md5(code)), count(DISTINCT graph_hash), count(DISTINCT family_hash),
+    count(DISTINCT variant_hash)
+FROM {relation} GROUP BY GROUPING SETS ((category), ()) ORDER BY ALL
+"""
+
+
+def unique_counts(engine: Engine, paths: Sequence[Path]) -> dict[str, dict[str, int]]:
+    """How many different subgraphs files of unique variants hold, by each of `NOTIONS`, in each category and in "all".
+
+    `text`: the source that is stored, in which sizes may be constants. `graph`: ops, wiring and all constants.
+    `family`: ops and wiring alone. `with_shapes`: the graph with dtypes, shapes and strides of its inputs.
+    """
+    rows = engine.run(_COUNTS.format(relation=parquet(paths)))
+    counts = {name: dict(zip(NOTIONS, found, strict=True)) for name, *found in rows}
+    return {name: counts[name] for name in (*CATEGORIES, "all") if name in counts}
+
+
+NOTIONS = ("text", "graph", "family", "with_shapes")
+"""What `unique_counts` counts."""
+
+
 _MERGED = "SELECT category, variant_hash, file_row_number, sources, occurrences FROM merged"
 
 

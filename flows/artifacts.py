@@ -65,16 +65,21 @@ def build_page(summary: dict[str, Any]) -> str:
         *((f"samples, {split}", count) for split, count in summary["samples"].items()),
         *((f"dropped: {cause}", count) for cause, count in summary["dropped"].items()),
     ]
-    causes: dict[str, int] = {}
-    for why in summary["failures"].values():
-        category = why.partition(":")[0]
-        causes[category] = causes.get(category, 0) + 1
-    failed = sorted(causes.items(), key=lambda item: (-item[1], item[0]))
+    failed = [
+        (c["category"], c["models"], c["message"], ", ".join(c["examples"]), c["mend"]) for c in summary["causes"]
+    ]
+    unique = [(name, *counts.values()) for name, counts in summary["unique"].items()]
     return "\n\n".join(
         [
             f"# Dataset {summary['version']}",
             _table(("what", "count"), counts),
-            *(("## Failed models", _table(("category", "models"), failed)) if failed else ()),
+            "## Unique by each notion",
+            _table(("category", "text", "graph", "family", "with shapes"), unique),
+            *(
+                ("## Not traced", _table(("category", "models", "message", "such as", "mended by"), failed))
+                if failed
+                else ()
+            ),
         ]
     )
 

@@ -13,6 +13,7 @@ from prefect import flow
 
 from dedup.database import Engine, parquet
 from dedup.samples import SplitChoice, choose_samples
+from dedup.unique import unique_counts
 from extraction.failures import CATEGORIES, ModelError
 from extraction.pool.client import DISK_MB, PROCESSES, TaskPool
 from extraction.sources.catalog import Entry, points_of, read_catalog
@@ -24,8 +25,11 @@ from extraction.tracing.trace_workers import trace_all
 from extraction.varying.shape_points import MAX_POINTS
 from flows import DEFAULT_DATA
 from flows.artifacts import keep_build
+from flows.build.causes import causes
+from flows.build.data_home import DataHome, data_home
 from flows.build.dataset_rows import dataset_tables, eval_families, results_that_hold
 from flows.build.pools import pool_on
+from flows.build.redone import redone
 from flows.build.stages import build_stage
 from flows.build.subgraphs import Subgraphs, cut, digest_of, vary, working
 from flows.build.traced import Traced, find_traces
@@ -39,6 +43,8 @@ SHARD_MODELS = 100
 """Models in a shard of tracing at most; a build that is killed loses at most the shard in progress."""
 CONFIGS = 1000
 """Entries in a shard of reading configs."""
+LISTED = 50
+"""Models that failed which a summary names; the table `models` has them all."""
 
 
 @flow(name="build-dataset", retries=1, retry_delay_seconds=10, timeout_seconds=3 * 24 * HOURS)
@@ -60,29 +66,35 @@ def build_dataset(
 ) -> dict:
     """Build a dataset version of a catalogue in the data directory, tracing only what is not traced there yet.
 
+    `data` is a path, or a URL of a store that fsspec opens, of which this machine has a copy below PASSNET_DATA.
+
     `limit` takes the first entries only; `workers` models or shards are worked on at a time (default: one a core). Each
     has `timeout_s` seconds, `memory_mb` MiB of memory, so many `processes` at a time, and may write `disk_mb` MiB.
     Subgraphs whose sizes may change are varied at up to `points` shape points (default: as many as the catalogue says,
     else 10); `eval_fusible` and `eval_typical` bound the evaluation samples; `retry_failed` traces again what failed
     before. With the `runner` "ray" models and shards are worked on by all nodes of the Ray cluster at RAY_ADDRESS,
-    which see the data directory under one path.
+    which see the data directory under one path, or have the same access to its URL.
+
     Returns a summary of what was built. Raises PassNetError for a bad catalogue, a directory that cannot be written,
     or a catalogue of which no model can be traced; nothing is published then, and finished shards are kept. As a
     deployment it is tried once more where it fails of anything else, and goes on with what is finished.
     """
     entries = read_catalog(catalog, limit)
-    store = Store(data)
-    traces = TraceStore(Path(data) / "traces")
-    traces.make()
-
     limits = {"timeout_s": timeout_s, "memory_mb": memory_mb, "processes": processes, "disk_mb": disk_mb}
-    with pool_on(runner, workers=workers, **limits) as pool:
+    with (
+        data_home(data, Path(DEFAULT_DATA) / "mirrors") as home,
+        pool_on(runner, home.mirror, workers=workers, **limits) as pool,
+    ):
+        store, traces = Store(home.root), TraceStore(home.root / "traces")
+        traces.make()
         if traces.is_empty:
             pool.warm_up(PREPARE)  # the workers import their libraries while the configs are read
         specs = read_specs(entries)
         missing = traces.missing(specs, CATEGORIES if retry_failed else ())
         say(f"{len(entries)} models in {catalog}, {len(missing)} to trace with {pool.size}")
-        trace_missing(traces, missing, pool)
+        for line in redone(home.root / "traces", missing):
+            say(line)
+        trace_missing(home, traces, missing, pool)
         traced = find_traces(traces, specs)
         if not traced.files:
             first = next((f"{m['model']}: {m['error_category']}: {m['message']}" for m in traced.models), "it is empty")
@@ -93,11 +105,13 @@ def build_dataset(
         earlier, quotas = store.latest(), {"eval_fusible": eval_fusible, "eval_typical": eval_typical}
         identity = identity_of(digest, traced.models, quotas)
         if (same := built_as(store, earlier, identity)) is not None:
+            home.keep_version(earlier)
             say(f"nothing new: {earlier.name} holds what is built of these traces")
-            return {**same.manifest.summary, "version": earlier.name, "path": str(earlier.path), "created": False}
+            found = {"unique": {}, "causes": [], **same.manifest.summary}  # older versions have neither
+            return {**found, "version": earlier.name, "path": str(earlier.path), "created": False}
 
         # From here on rows go from file to file, and one process never holds more than a shard of them.
-        with working(Path(data), digest) as work, Engine(work / "engine") as engine:
+        with working(home.root, digest) as work, Engine(work / "engine") as engine:
             subgraphs = cut(traced, work, pool, engine)
             variants = vary(subgraphs, points, work, pool, engine)
             if not variants.counts:
@@ -105,7 +119,8 @@ def build_dataset(
                 raise PassNetError(f"no subgraph of {catalog} is left; most often: {causes.most_common(1)[0][0]}")
             stage = build_stage("publish", 1)
             choice = choose_samples(engine, parquet(variants.paths), earlier_eval=eval_families(earlier), **quotas)
-            summary = summary_of_build(traced, subgraphs, variants, choice)
+            unique = unique_counts(engine, variants.paths)
+            summary = summary_of_build(traced, subgraphs, variants, unique, choice)
             say(f"{sum(summary['subgraphs'].values())} unique variants in {sum(choice.samples.values())} samples")
             tables = dataset_tables(traced.models, variants.files, choice, engine)
             version, created = store.publish(
@@ -116,6 +131,7 @@ def build_dataset(
                 summary=summary,
                 flow_run=flow_run_id(),
             )
+            home.keep_version(version)
     stage.advance(f"published {version.name}" if created else f"nothing new: {version.name} holds this dataset")
     built = {**summary, "version": version.name, "path": str(version.path), "created": created}
     keep_build(built)
@@ -160,16 +176,17 @@ def shard_sizes(models: int) -> list[int]:
     return [min(size, models - start) for start in range(0, models, size)]
 
 
-def trace_missing(traces: TraceStore, missing: Mapping[Entry, Spec], pool: TaskPool) -> None:
+def trace_missing(home: DataHome, traces: TraceStore, missing: Mapping[Entry, Spec], pool: TaskPool) -> None:
     """Trace models and keep what came of them, shard by shard.
 
     Workers are not started anew for a shard: all outcomes are one stream, and each step takes and keeps its share.
     """
     stage = build_stage("trace", len(missing))
+    home.keep_traces()  # those that a killed build left here
     with closing(trace_all(missing, pool)) as outcomes:
         step = partial(trace_shard, traces, outcomes, stage)
         for _ in each(step, shard_sizes(len(missing)), "trace-shard"):
-            pass
+            home.keep_traces()
 
 
 def trace_shard(traces: TraceStore, outcomes: Iterator[TraceOutcome], stage: RunStage, size: int) -> None:
@@ -183,8 +200,10 @@ def trace_shard(traces: TraceStore, outcomes: Iterator[TraceOutcome], stage: Run
     traces.add(shard)
 
 
-def summary_of_build(traced: Traced, subgraphs: Subgraphs, variants: Subgraphs, choice: SplitChoice) -> dict:
-    """The counts of a build, and what failed, by cause."""
+def summary_of_build(
+    traced: Traced, subgraphs: Subgraphs, variants: Subgraphs, unique: dict, choice: SplitChoice
+) -> dict:
+    """The counts of a build, and what failed: by cause, and the first `LISTED` models."""
     failed = [m for m in traced.models if m["status"] == "failed"]
     return {
         "models": len(traced.models),
@@ -193,8 +212,10 @@ def summary_of_build(traced: Traced, subgraphs: Subgraphs, variants: Subgraphs, 
         "subgraphs": variants.counts,
         "duplicates": subgraphs.duplicates + variants.duplicates,
         "dropped": dict(sorted((subgraphs.dropped + variants.dropped).items(), key=lambda item: (-item[1], item[0]))),
+        "unique": unique,
         "samples": choice.samples,
-        "failures": {m["model"]: f"{m['error_category']}: {m['message']}" for m in failed},
+        "failures": {m["model"]: f"{m['error_category']}: {m['message']}" for m in failed[:LISTED]},
+        "causes": causes(failed),
     }
 
 

@@ -4,5 +4,5 @@ In: the dotted name of a function, and JSON arguments. Out: its answers as they 
 first: `client.py`; `server.py` is the process that forks and kills. `ray_pool.py` is the same on the nodes
 of a Ray cluster.
 
-May import: storage.errors.
+May import: storage.mirror, storage.errors.
 """

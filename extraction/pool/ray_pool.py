@@ -4,20 +4,25 @@ Ray chooses the node: a task takes one of its cores, goes to another node when i
 cluster get their share. On a node, each of Ray's workers has a warm server of its own (`extraction.pool.server`), which
 forks, limits and kills as it does without Ray.
 
-All nodes have PassNet installed, and see the files that payloads name.
+All nodes have PassNet installed. They see the files that payloads name (`file`, which a task reads, and `out`, which it
+writes), or get and hand in these through a `storage.mirror.Mirror`.
 """
 
 import contextlib
+import hashlib
 import os
 import socket
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from extraction.pool.client import DISK_MB, PROCESSES, Pool, ServerEnded, TaskReply
 from storage.errors import PassNetError
+from storage.mirror import Mirror
 
 TRIES = 4
 """How often a task is begun whose node or process is lost each time."""
@@ -32,7 +37,8 @@ class RayPool:
     """Runs tasks on the cluster at RAY_ADDRESS; without that, on one that starts on this machine and ends with it.
 
     `workers`: tasks at a time at most, also the cores of a cluster that is started here; None: all cores there are.
-    The other parameters limit each task, as in `Pool`. Use it as a context manager.
+    The other parameters limit each task, as in `Pool`. `mirror`: where nodes find files that they do not see. Use it as
+    a context manager.
     """
 
     def __init__(
@@ -43,12 +49,14 @@ class RayPool:
         memory_mb: int,
         processes: int = PROCESSES,
         disk_mb: int = DISK_MB,
+        mirror: Mirror | None = None,
     ) -> None:
-        self._workers = workers
+        self._workers, self._mirror = workers, mirror
         self._limits = {"timeout_s": timeout_s, "memory_mb": memory_mb, "processes": processes, "disk_mb": disk_mb}
         self._open = contextlib.ExitStack()
         self._counted = float("-inf")
         self._cores = 1
+        self._digests: dict[Path, str] = {}
         self.done_on: Counter[str] = Counter()
         """Tasks that each node has finished, by its name and address."""
 
@@ -103,7 +111,7 @@ class RayPool:
                     except StopIteration:
                         more = False
                     else:
-                        waiting[remote.remote(self._limits, task, payload, prepare)] = payload
+                        waiting[remote.remote(self._limits, task, payload, prepare, self._files(payload))] = payload
                 for ref in ray.wait(list(waiting), timeout=_POLL_S)[0] if waiting else ():
                     try:
                         where, reply = ray.get(ref)
@@ -114,10 +122,22 @@ class RayPool:
                     payload = waiting.pop(ref)
                     if where:
                         self.done_on[where] += 1
+                    if self._mirror and "out" in payload and reply["end"] == "exit" and reply["code"] == 0:
+                        self._mirror.fetch(Path(payload["out"]))
                     yield TaskReply(payload, **{"seconds": 0.0, **reply}, where=where)
         finally:
             for ref in waiting:
                 ray.cancel(ref, force=True)
+
+    def _files(self, payload: Any) -> "NodeFiles | None":
+        """What a node has to know to get the files of a payload; the one that it reads is in the store then."""
+        if self._mirror is None or "file" not in payload:
+            return None
+        path = Path(payload["file"])
+        self._mirror.push(path)
+        if path not in self._digests:
+            self._digests[path] = hashlib.sha256(path.read_bytes()).hexdigest()[:20]
+        return NodeFiles(self._mirror.url, str(self._mirror.root), self._digests[path])
 
     def _at_a_time(self) -> int:
         import ray
@@ -131,18 +151,47 @@ class RayPool:
         return self._at_a_time() if self._workers else _AHEAD * self._at_a_time()
 
 
+@dataclass(frozen=True)
+class NodeFiles:
+    """Where a node gets a payload's file: the URL, the directory that its paths are in, the digest of the file."""
+
+    url: str
+    root: str
+    digest: str
+
+    @contextlib.contextmanager
+    def here(self, payload: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The payload with its paths on this node; what the block leaves at `out` is in the store after it.
+
+        What was read stays for the node's other tasks, in a directory of this store's beside its temporary files.
+        """
+        name = hashlib.sha256(f"{self.url} {self.root}".encode()).hexdigest()[:12]
+        inputs = Mirror(self.url, Path(tempfile.gettempdir(), f"passnet-{name}", self.digest))
+        file = inputs.root / Path(payload["file"]).relative_to(self.root)
+        inputs.fetch(file)
+        with tempfile.TemporaryDirectory() as scratch:
+            out = Path(scratch) / Path(payload["out"]).relative_to(self.root)
+            out.parent.mkdir(parents=True)
+            yield {**payload, "file": str(file), "out": str(out)}
+            if out.exists():
+                Mirror(self.url, Path(scratch)).push(out)
+
+
 _POOL: Pool | None = None
 """The pool of one of Ray's workers, which takes one task after another."""
 
 
-def _on_node(limits: dict[str, Any], task: str, payload: Any, prepare: str) -> tuple[str, dict[str, Any]]:
+def _on_node(
+    limits: dict[str, Any], task: str, payload: Any, prepare: str, files: NodeFiles | None
+) -> tuple[str, dict[str, Any]]:
     """Where a task ran, and what came of it: the fields of its `TaskReply` but the payload."""
     import ray
 
     global _POOL
     if _POOL is None:
         _POOL = Pool(workers=1, **limits)
-    (reply,) = _POOL.run(task, [payload], prepare)
+    with files.here(payload) if files else contextlib.nullcontext(payload) as given:
+        (reply,) = _POOL.run(task, [given], prepare)
     fields = asdict(reply)
     for name in ("payload", "where"):
         del fields[name]

@@ -9,15 +9,17 @@ from typing import Any
 from extraction.pool.client import Pool
 from extraction.pool.ray_pool import RayPool
 from extraction.tracing.limits import MEMORY_MB, PREPARE, TIMEOUT_S
+from storage.mirror import Mirror
 
 _STARTED: ContextVar[Pool | None] = ContextVar("started", default=None)
 
 
-def pool_on(runner: str, *, workers: int | None, **limits: Any) -> Pool | RayPool:
+def pool_on(runner: str, mirror: Mirror | None = None, *, workers: int | None, **limits: Any) -> Pool | RayPool:
     """The pool of a runner: "local" for this machine, with `workers` processes (default: one a core); "ray" for all
-    nodes of Ray's cluster, with `workers` at a time (default: all its cores). `limits` are those of `Pool`."""
+    nodes of Ray's cluster, with `workers` at a time (default: all its cores), which find files through `mirror` if
+    there is one. `limits` are those of `Pool`."""
     if runner == "ray":
-        return RayPool(workers=workers, **limits)
+        return RayPool(workers=workers, mirror=mirror, **limits)
     pool, started = Pool(workers=workers or os.cpu_count() or 1, **limits), _STARTED.get()
     return started if started is not None and started.settings == pool.settings else pool
 

@@ -18,6 +18,7 @@ from flows.cli.llm_options import llm_options
 from flows.cli.options import (
     author_option,
     data_option,
+    data_or_url_option,
     device_option,
     emit,
     flush_option,
@@ -118,9 +119,9 @@ def quickstart(data: Path, workers: int | None, device: str, author: str, limit:
     "list file, else 10].",
 )
 @click.option("--retry-failed", is_flag=True, help="Trace again what failed before.")
-@data_option
+@data_or_url_option
 @json_option
-def build(catalog: str, data: Path, as_json: bool, **options: Any) -> None:
+def build(catalog: str, data: str, as_json: bool, **options: Any) -> None:
     """Trace the models of a catalogue and publish their subgraphs as a dataset version.
 
     Finished shards are kept: run again after an interruption, it goes on where it stopped; run again after success,
@@ -130,7 +131,7 @@ def build(catalog: str, data: Path, as_json: bool, **options: Any) -> None:
         from flows.build_dataset import build_dataset
         from flows.cli.tables import build_text
 
-        built = build_dataset.fn(catalog=catalog, data=str(data), **options)
+        built = build_dataset.fn(catalog=catalog, data=data, **options)
     emit(built, as_json, build_text)
 
 

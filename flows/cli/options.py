@@ -19,6 +19,11 @@ def data_option(function: Callable) -> Callable:
     )(function)
 
 
+def data_or_url_option(function: Callable) -> Callable:
+    text = "Data directory, or the URL of a store such as s3://BUCKET/PATH."
+    return click.option("--data", default=DEFAULT_DATA, show_default=True, help=text)(function)
+
+
 def version_option(function: Callable) -> Callable:
     return click.option("--version", "version", default=None, metavar="V", help="Dataset version [default: latest].")(
         function
@@ -128,7 +133,7 @@ def runner_option(function: Callable) -> Callable:
         type=click.Choice(["local", "ray"]),
         default="local",
         show_default=True,
-        help="ray: on all nodes of the Ray cluster at RAY_ADDRESS, which see the data directory under one path.",
+        help="ray: on all nodes of the Ray cluster at RAY_ADDRESS, which see the data directory under one path or URL.",
     )(function)
 
 

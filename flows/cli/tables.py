@@ -6,6 +6,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+MOST_FAILURES = 20
+"""Models that failed which a build lists one by one; more are listed by cause."""
 NO_GPU = "No GPU ran: whether a pass matches and is right is real; times are not meaningful, so there are no scores."
 
 
@@ -31,18 +33,33 @@ def cell(value: Any) -> str:
 
 def build_text(built: dict) -> str:
     """What `build` did, and where the version is."""
+    different = built["unique"].get("all", {})
     rows = [
         ("models traced", f"{built['traced']} of {built['models']}"),
         ("graphs", built["graphs"]),
         *((f"subgraphs, {category}", count) for category, count in built["subgraphs"].items()),
+        *((f"different by {notion.replace('_', ' ')}", count) for notion, count in different.items()),
         ("duplicates removed", built["duplicates"]),
         *((f"dropped: {cause}", count) for cause, count in built["dropped"].items()),
         *((f"samples, {split}", count) for split, count in built["samples"].items()),
     ]
     note = "" if built["created"] else "\nNothing new: this version holds it all."
-    failures = "".join(f"\n  {model}: {why}" for model, why in built["failures"].items())
-    failed = f"\nFailed models:{failures}" if failures else ""
+    failed = not_traced_text(built)
     return render(f"Dataset {built['version']}", ("what", "count"), rows) + f"{failed}\n{built['path']}{note}"
+
+
+def not_traced_text(built: dict) -> str:
+    """Models that failed: each where they are few, else by cause, with what would mend it."""
+    failed = sum(cause["models"] for cause in built["causes"])
+    if failed == len(built["failures"]) <= MOST_FAILURES:
+        lines = [f"{model}: {why}" for model, why in built["failures"].items()]
+    else:
+        lines = [
+            f"{cause['models']} x {cause['category']}: {cause['message']} (such as {cause['examples'][0]})\n"
+            f"    mended by: {cause['mend']}"
+            for cause in built["causes"]
+        ]
+    return "\nFailed models:" + "".join(f"\n  {line}" for line in lines) if lines else ""
 
 
 def evaluate_text(done: dict) -> str:

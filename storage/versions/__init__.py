@@ -4,5 +4,6 @@ In: streams of rows by config and split. Out: a directory that `datasets.load_da
 copy behind an fsspec URL. Read first: `store.py` (its docstring shows the directories, `Store.publish` stages and
 renames), then `version.py`.
 
-May import: storage.records, storage.schema, storage.parquet, storage.disk, storage.errors, storage.graph.
+May import: storage.records, storage.schema, storage.parquet, storage.disk, storage.mirror, storage.errors,
+storage.graph.
 """

@@ -60,6 +60,8 @@ def render(manifest: Manifest, scores: pa.Table, example: CardExample | None = N
         _contents(manifest),
         *_example(example),
         *_running(manifest, example),
+        *_unique(manifest),
+        *_untraced(manifest),
         *_scores(scores),
         "## How it was made",
         *_provenance(manifest),
@@ -176,6 +178,34 @@ def _contents(manifest: Manifest) -> str:
         for config, split, rows, shards, size in _splits(manifest)
     ]
     return _table(("config", "split", "rows", "shards", "size", "a row is"), rows)
+
+
+def _of_build(manifest: Manifest, name: str) -> Any:
+    """A part of the summary of the build that made the dataset; None where it has no such part."""
+    built = manifest.built["summary"] if manifest.built else manifest.summary
+    return built.get(name)
+
+
+def _unique(manifest: Manifest) -> list[str]:
+    """How many subgraphs there are by each notion of "different"."""
+    counts = _of_build(manifest, "unique")
+    if not counts:
+        return []
+    said = """How many subgraphs are different depends on what counts. *text*: the source in `code`, in which sizes may
+be constants. *graph*: ops, wiring and all constants. *family*: ops and wiring alone; a sample is one family.
+*with shapes*: a graph with the dtypes, shapes and strides of its inputs; a row is one."""
+    rows = [(f"`{name}`" if name in CATEGORIES else name, *each.values()) for name, each in counts.items()]
+    return ["## What is unique", said, _table(("category", "text", "graph", "family", "with shapes"), rows)]
+
+
+def _untraced(manifest: Manifest) -> list[str]:
+    """What could not be traced, by cause."""
+    causes = _of_build(manifest, "causes")
+    if not causes:
+        return []
+    rows = [(c["models"], c["category"], c["message"], ", ".join(c["examples"]), c["mend"]) for c in causes]
+    table = _table(("models", "category", "message of the first", "such as", "mended by"), rows)
+    return ["## What could not be traced", "Config `models` has every one.", table]
 
 
 def _scores(scores: pa.Table) -> list[str]:

@@ -10,22 +10,20 @@ Such stores rename nothing and have no locks, so nothing is published there: ver
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TypeVar
 
 from storage.disk import flush, flush_tree
 from storage.errors import PassNetError
+from storage.mirror import make_directory, opened, told
 from storage.versions.manifest import NAME, Manifest, Shard, parse
 from storage.versions.staging import locked, make_read_only, staging
 from storage.versions.store import Store
 from storage.versions.version import Version
 
-if TYPE_CHECKING:
-    from fsspec import AbstractFileSystem
+T = TypeVar("T")
 
 _TEXTS = ("README.md", "manifest.json")
 """Files of a version beside its shards, the one that makes it visible last."""
-_BUCKETS = frozenset("s3 s3a gs gcs abfs abfss az adl oci oss".split())
-"""Protocols of stores that have no directories: to make one would make a bucket of whatever name was mistyped."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +41,9 @@ class Remote:
 
     def __init__(self, url: str) -> None:
         """Raises PassNetError for a URL that fsspec cannot open here."""
-        from fsspec.core import url_to_fs
-
         self.url = url.rstrip("/")
-        try:
-            fs, root = url_to_fs(self.url)
-        except (ImportError, ValueError) as error:
-            raise PassNetError(f"cannot open {self.url}: {error}") from error
-        self.fs: AbstractFileSystem = fs
-        self._versions = f"{root.rstrip('/')}/versions"
+        self.fs, root = opened(self.url)
+        self._versions = f"{root}/versions"
 
     def names(self) -> list[str]:
         """Names of the versions that are complete, oldest first."""
@@ -128,7 +120,7 @@ class Remote:
 
     def _claim(self, name: str, digest: str) -> None:
         claim = self._at(name, "claim")
-        self._make_directory(self._at(name, "data"))
+        make_directory(self.fs, self._at(name, "data"))
         try:
             self.fs.pipe_file(claim, digest.encode(), mode="create")
         except FileExistsError:
@@ -142,26 +134,16 @@ class Remote:
         """Copy a file there unless one of its size is; whether it was copied."""
         if self.fs.exists(target) and self.fs.size(target) == source.stat().st_size:
             return False
-        self._make_directory(target.rpartition("/")[0])
+        make_directory(self.fs, target.rpartition("/")[0])
         self.fs.put_file(str(source), target)
         return True
-
-    def _make_directory(self, path: str) -> None:
-        protocols = {self.fs.protocol} if isinstance(self.fs.protocol, str) else set(self.fs.protocol)
-        if not protocols & _BUCKETS:
-            self.fs.makedirs(path, exist_ok=True)
 
     def _get(self, source: str, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         self.fs.get_file(source, str(target))
 
-    def _do(self, step: Callable[[], Any]) -> Any:
-        try:
-            return step()
-        except PassNetError:
-            raise
-        except (OSError, ValueError) as error:  # what fsspec's file systems raise, those of clouds included
-            raise PassNetError(f"{self.url}: {type(error).__name__}: {error}: check it and run it again") from error
+    def _do(self, step: Callable[[], T]) -> T:
+        return told(self.url, step)
 
 
 def _seal(place: Path, shards: tuple[Shard, ...]) -> None:

@@ -1,6 +1,7 @@
 """What a run's page on the server shows: scores, devices, failures by cause, in tables that nothing breaks."""
 
 from flows.artifacts import build_page, evaluation_page, progress_of
+from flows.build.causes import causes
 
 RUN = {
     "run": "llm-0123456789",
@@ -40,17 +41,26 @@ def test_an_evaluation_has_scores_cost_devices_and_failures():
 
 
 def test_a_build_has_counts_and_failures_by_category():
-    failures = {"timm:a": "timeout: 600 s", "timm:b": "timeout: 600 s", "timm:c": "graph_break: it prints: twice"}
+    failures = [
+        {"model": "timm:a", "status": "failed", "error_category": "timeout", "message": "stopped after 600 s"},
+        {"model": "timm:b", "status": "failed", "error_category": "timeout", "message": "stopped after 300 s"},
+        {"model": "timm:c", "status": "failed", "error_category": "graph_break", "message": "it prints: twice"},
+    ]
     counts = {
         "models": 9,
         "traced": 6,
         "subgraphs": {"fusible": 40},
         "samples": {"eval": 3},
         "dropped": {"no input": 2},
+        "unique": {"fusible": {"text": 9, "graph": 8, "family": 3, "with_shapes": 40}},
     }
-    page = build_page({"version": "v1", "failures": failures, **counts})
+    page = build_page({"version": "v1", "causes": causes(failures), **counts})
     assert ["models traced", "6 of 9"] in rows(page) and ["dropped: no input", "2"] in rows(page)
-    assert rows(page)[-2:] == [["timeout", "2"], ["graph_break", "1"]]
+    assert ["fusible", "9", "8", "3", "40"] in rows(page)
+    assert [row[:4] for row in rows(page)[-2:]] == [
+        ["timeout", "2", "stopped after 600 s", "timm:a, timm:b"],
+        ["graph_break", "1", "it prints: twice", "timm:c"],
+    ]
 
 
 def test_outside_a_flow_run_there_is_no_bar():

@@ -52,6 +52,23 @@ def test_variants_are_unique_and_no_family_is_in_both_splits(built):
     assert {s["family_hash"] for s in samples if s["split"] == "eval"} == families["eval"]
 
 
+def test_uniqueness_is_counted_by_every_notion_and_told_on_the_card(built):
+    version = Store(built).latest()
+    unique = version.manifest.summary["unique"]
+    columns = {"text": "code", "graph": "graph_hash", "family": "family_hash", "with_shapes": "variant_hash"}
+    everything = {notion: set() for notion in columns}
+    for category in CATEGORIES:
+        table = version.table(category, columns=list(columns.values()))
+        values = {notion: set(table[column].to_pylist()) for notion, column in columns.items()}
+        assert unique[category] == {notion: len(found) for notion, found in values.items()}
+        for notion, found in values.items():
+            everything[notion] |= found
+    assert unique["all"] == {notion: len(found) for notion, found in everything.items()}
+    assert unique["all"]["family"] < unique["all"]["graph"] < unique["all"]["with_shapes"]
+    line = f"| `fusible` | {' | '.join(str(count) for count in unique['fusible'].values())} |"
+    assert line in (version.path / "README.md").read_text()
+
+
 def test_every_stored_graph_makes_the_round_trip_and_its_source_compiles(built):
     version = Store(built).latest()
     for category in CATEGORIES:
@@ -168,6 +185,9 @@ def test_an_unknown_model_costs_itself_alone(data_dir, tmp_path):
     (failed,) = (r for r in Store(data_dir).latest().table("models").to_pylist() if r["status"] == "failed")
     assert failed["error_category"] == "not_found"
     assert "resnet10t" in failed["message"], "close names are suggested"
+    (cause,) = built["causes"]
+    assert (cause["category"], cause["models"], cause["examples"]) == ("not_found", 1, ["timm:resnet10x"])
+    assert cause["mend"] in (Store(data_dir).latest().path / "README.md").read_text()
 
 
 def test_a_data_directory_that_cannot_be_written_is_one_clear_line(tmp_path):

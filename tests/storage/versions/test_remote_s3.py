@@ -8,38 +8,14 @@ import pytest
 from storage.errors import PassNetError
 from storage.versions.remote import Copied, Remote
 from storage.versions.store import Store
+from tests.support.s3_server import s3_server
 from tests.support.stores import build, names, on_disk
-
-URL = "s3://passnet/data sets"
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    """A server that keeps its buckets in memory, and where the client finds it."""
-    pytest.importorskip("s3fs", reason="needs an S3 client: pip install 'passnet[s3]'")
-    server = pytest.importorskip("moto.server", reason="needs moto's server: pip install 'moto[server]'")
-    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    running.start()
-    host, port = running.get_host_and_port()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ACCESS_KEY_ID", "nobody")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "nothing")
-        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        patch.setenv("AWS_ENDPOINT_URL_S3", f"http://{host}:{port}")
-        yield f"http://{host}:{port}"
-    running.stop()
 
 
 @pytest.fixture
-def url(endpoint: str) -> Iterator[str]:
-    import s3fs
-
-    s3fs.S3FileSystem.clear_instance_cache()
-    fs = s3fs.S3FileSystem()
-    fs.mkdir("passnet")
-    yield URL
-    fs.invalidate_cache()
-    fs.rm("passnet", recursive=True)
+def url() -> Iterator[str]:
+    with s3_server() as bucket:
+        yield f"{bucket}/data sets"
 
 
 def test_there_and_back_and_nothing_is_sent_twice(url: str, tmp_path: Path) -> None:

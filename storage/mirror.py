@@ -1,0 +1,126 @@
+"""A directory and its copy behind an fsspec URL (S3, GCS, another disk), file by file, under the same names.
+
+Files of a name do not change while a `Mirror` is in use. A file appears complete or not at all here, and in stores of
+objects there, too.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from storage.disk import appearing
+from storage.errors import PassNetError
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+T = TypeVar("T")
+
+_BUCKETS = frozenset("s3 s3a gs gcs abfs abfss az adl oci oss".split())
+"""Protocols of stores that have no directories: to make one would make a bucket of whatever name was mistyped."""
+
+
+def is_url(place: str) -> bool:
+    """Whether a place is a URL, not a path."""
+    return "://" in place
+
+
+def opened(url: str) -> "tuple[AbstractFileSystem, str]":
+    """The file system of a URL, and the path there. Raises PassNetError for one that fsspec cannot open here."""
+    from fsspec.core import url_to_fs
+
+    try:
+        fs, root = url_to_fs(url.rstrip("/"))
+    except (ImportError, ValueError) as error:
+        raise PassNetError(f"cannot open {url}: {error}") from error
+    return fs, root.rstrip("/")
+
+
+def make_directory(fs: "AbstractFileSystem", path: str) -> None:
+    """Make a directory where the store has such."""
+    protocols = {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
+    if not protocols & _BUCKETS:
+        fs.makedirs(path, exist_ok=True)
+
+
+def told(url: str, step: Callable[[], T]) -> T:
+    """What a step on a store returns. Raises PassNetError for what fsspec's file systems raise."""
+    try:
+        return step()
+    except PassNetError:
+        raise
+    except (OSError, ValueError) as error:  # those of clouds included
+        raise PassNetError(f"{url}: {type(error).__name__}: {error}: check it and run it again") from error
+
+
+class Mirror:
+    """The files of `root` that have a copy below `url`. All methods raise PassNetError as `told` says."""
+
+    def __init__(self, url: str, root: Path) -> None:
+        self.url, self.root = url.rstrip("/"), root
+        self._fs, self._there = opened(url)
+        self._known: set[str] = set()
+
+    def push(self, path: Path) -> None:
+        """Copy a file there, once."""
+        name = self._name(path)
+        if name not in self._known:
+            told(self.url, lambda: self._push(name))
+            self._known.add(name)
+
+    def fetch(self, path: Path) -> None:
+        """Copy a file here, unless it is here."""
+        if not path.exists():
+            told(self.url, lambda: self._fetch(self._name(path)))
+
+    def push_all(self, below: str, pattern: str) -> None:
+        """Copy there the files below a directory that match, but those that are there in their size."""
+        if not self._known:
+            self._known |= {name for name, size in self._listed(below).items() if self._size_here(name) == size}
+        for path in sorted((self.root / below).glob(pattern)):
+            self.push(path)
+
+    def fetch_all(self, below: str) -> int:
+        """Copy here the files below a directory that are not here; how many that were."""
+        wanted = [name for name, size in self._listed(below).items() if self._size_here(name) != size]
+        for name in wanted:
+            told(self.url, lambda name=name: self._fetch(name))
+        return len(wanted)
+
+    def remove(self, below: str) -> None:
+        """Remove a directory there."""
+
+        def remove() -> None:
+            self._fs.invalidate_cache()
+            if self._fs.exists(f"{self._there}/{below}"):
+                self._fs.rm(f"{self._there}/{below}", recursive=True)
+
+        told(self.url, remove)
+        self._known = {name for name in self._known if not name.startswith(f"{below}/")}
+
+    def _listed(self, below: str) -> dict[str, int]:
+        """Name → size of the files there."""
+
+        def found() -> dict[str, int]:
+            self._fs.invalidate_cache()
+            place = f"{self._there}/{below}"
+            files = self._fs.find(place, detail=True) if self._fs.exists(place) else {}
+            return {below + path.partition(place)[2]: entry["size"] for path, entry in sorted(files.items())}
+
+        return told(self.url, found)
+
+    def _size_here(self, name: str) -> int | None:
+        path = self.root / name
+        return path.stat().st_size if path.is_file() else None
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.root).as_posix()
+
+    def _push(self, name: str) -> None:
+        target = f"{self._there}/{name}"
+        make_directory(self._fs, target.rpartition("/")[0])
+        self._fs.put_file(str(self.root / name), target)
+
+    def _fetch(self, name: str) -> None:
+        with appearing(self.root / name) as partial:
+            self._fs.get_file(f"{self._there}/{name}", str(partial))
