@@ -7,6 +7,7 @@ the baselines.
 
 Sub-rooms: `policy` (what a pass may say), `matching` (applying it), `inputs` (values), `ipc` (what parent and child
 share), `workers` (processes and their isolation), `child` (what runs inside them), `checking` (is the output right),
-`timing`, `scoring`; and `models` (whole models made faster). It needs torch, triton, numpy, pandas and pyarrow alone.
+`timing`, `scoring`; and for whole models `library` (passes with what was measured of them) and `models` (made faster).
+It needs torch, triton, numpy, pandas and pyarrow alone.
 May import: storage.
 """

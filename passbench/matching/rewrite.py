@@ -28,7 +28,11 @@ class RewriteError(Exception):
 @dataclass(frozen=True)
 class Applied:
     """What applying a pass did: matches by rule name in pass order, the nearest miss of every rule without one, and
-    the calls of replacements that are in the graph now."""
+    the calls of replacements that are in the graph now.
+
+    A call's `meta["replaced"]` has the example values of the outputs that it stands for, None where there were none;
+    `meta["single"]` says whether it gives one tensor instead of a tuple, `meta["rule"]` names its rule.
+    """
 
     matches: dict[str, int]
     misses: tuple[Miss, ...]
@@ -43,9 +47,16 @@ class Applied:
         return report(self.misses)
 
 
-def apply_pass(graph: fx.Graph, rules: list[PassRule]) -> Applied:
-    """Rewrite `graph` in place. Raises ContractError on a malformed rule, RewriteError if a check afterwards fails."""
-    rewriting = _Rewriting(graph)
+Accept = Callable[[PassRule, tuple], bool]
+"""Whether a match is to be replaced, given the rule and the arguments that its replacement would get."""
+
+
+def apply_pass(graph: fx.Graph, rules: list[PassRule], accept: Accept = lambda rule, arguments: True) -> Applied:
+    """Rewrite `graph` in place. Matches that `accept` does not want stay as they are.
+
+    Raises ContractError on a malformed rule, RewriteError if a check afterwards fails.
+    """
+    rewriting = _Rewriting(graph, accept)
     matches: dict[str, int] = {}
     misses: list[Miss] = []
     for rule in rules:
@@ -62,8 +73,8 @@ def apply_pass(graph: fx.Graph, rules: list[PassRule]) -> Applied:
 class _Rewriting:
     """A graph while it is rewritten: the nodes that were added and removed, and what stands for the removed ones."""
 
-    def __init__(self, graph: fx.Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: fx.Graph, accept: Accept) -> None:
+        self.graph, self._accept = graph, accept
         self.memory = Memory(graph)
         self.calls: list[fx.Node] = []
         self.rule_of: dict[fx.Node, str] = {}  # of what a replacement brought in: calls, and getitems of their results
@@ -79,14 +90,14 @@ class _Rewriting:
             for match in matcher.at(root) if root not in self.removed else ():
                 found = place(match, self.memory)
                 matcher.left -= 1
-                if isinstance(found, Place):
+                if isinstance(found, Place) and self._accept(rule, _resolve(arguments, match)):
                     ordered = matcher.in_order(match)
                     if ordered is not match and isinstance(again := place(ordered, self.memory), Place):
                         match, found = ordered, again
                     self._replace(match, found, rule, arguments)
                     count += 1
                     break
-                refusal = refusal or found
+                refusal = refusal or (found if isinstance(found, Refusal) else None)
         return count, refusal
 
     def _replace(self, match: Match, where: Place, rule: PassRule, arguments: tuple) -> None:
@@ -94,6 +105,9 @@ class _Rewriting:
         stands_for: dict[fx.Node, fx.Node] = {}
         with self.graph.inserting_before(where.before):
             call = self._insert(rule, rule.replacement, _resolve(arguments, match))
+            call.meta["rule"] = rule.name
+            call.meta["single"] = match.pattern.single
+            call.meta["replaced"] = [old.meta.get("example_value") for old in match.outputs]
             for number, old in enumerate(match.outputs):
                 if old in stands_for or all(user in match.inside for user in old.users):
                     continue

@@ -6,8 +6,9 @@ to the model itself), then `choosing.py` (ways of running a graph, measured) and
 
 `model_capture.py` captures a model's forward with dynamo and keeps dynamo's guards. `graph_facts.py` says what a graph
 does besides computing: writes, random numbers, aliases. `parameter_parts.py` computes once what depends on parameters
-alone. `lowering.py` makes a callable of a graph by a recipe. `replayed.py` is a CUDA graph of that. `dynamo_backend.py`
-is the backend of `torch.compile`.
+alone. `lowering.py` makes a callable of a graph by a recipe. `replayed.py` is a CUDA graph of that. `serving.py`
+puts passes of a library into a graph. `dynamo_backend.py` is the backend of `torch.compile`.
 
-May import: passbench.compilers, passbench.checking, passbench.double_precision, passbench.result, storage.
+May import: passbench.library, passbench.matching, passbench.contract, passbench.compilers, passbench.checking,
+passbench.double_precision, passbench.result, storage.
 """

@@ -15,6 +15,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from passbench.models.graph_facts import GraphFacts, graph_facts
 from passbench.models.parameter_parts import ParameterParts, take_parameter_parts
 from passbench.models.recipes import Recipe
+from passbench.models.serving import served_ops
 from passbench.models.weight_merging import merge_weights
 
 
@@ -41,12 +42,13 @@ class GraphCall:
 class LoweredGraph:
     """`call(*moving)` gives the graph's outputs in order. `parts` says what was computed once; `refresh` does so again.
 
-    `served` counts the matches of passes by rule name.
+    `served` counts the matches of passes by entry of the library, `covered` the operators that they serve.
     """
 
     call: Callable[..., Sequence[torch.Tensor]]
     parts: ParameterParts
     served: dict[str, int]
+    covered: int
 
     def refresh(self) -> None:
         """Compute what follows from parameters again."""
@@ -64,8 +66,11 @@ def lower(given: GraphCall, recipe: Recipe, serve: Serve | None = None) -> Lower
     """
     module, facts = copy_of(given.module), given.facts
     served: dict[str, int] = {}
+    covered = 0
     if recipe.passes and serve is not None:
+        before = sum(node.op in ("call_function", "call_method") for node in module.graph.nodes)
         served = serve(module, recipe.passes)
+        covered = served_ops(module.graph, before)
     if recipe.merged:
         merge_weights(module, facts, len(given.moving))
     if served or recipe.merged:
@@ -76,7 +81,7 @@ def lower(given: GraphCall, recipe: Recipe, serve: Serve | None = None) -> Lower
         parts = ParameterParts(module, given.held, (), None, (), ())
     with torch.no_grad(), cudnn_tuning(recipe.tuned):
         function = _compiled(parts.main, [*given.moving, *parts.statics], recipe)
-    return LoweredGraph(_bound(function, parts.statics), parts, served)
+    return LoweredGraph(_bound(function, parts.statics), parts, served, covered)
 
 
 def copy_of(module: fx.GraphModule) -> fx.GraphModule:

@@ -8,7 +8,6 @@ import torch
 
 from passbench.models.choosing import Progress
 from passbench.models.dynamo_backend import passnet_backend
-from passbench.models.lowering import Serve
 from passbench.models.optimized_model import OptimizedModel, OptimizeSettings
 from passbench.models.recipes import EFFORTS
 from storage.errors import PassNetError
@@ -20,7 +19,6 @@ def optimize_model(
     kwargs: Mapping[str, Any],
     settings: OptimizeSettings,
     *,
-    serve: Serve | None = None,
     progress: Progress | None = None,
     before_timing: Callable[[], None] | None = None,
 ) -> OptimizedModel:
@@ -38,7 +36,6 @@ def optimize_model(
         args,
         kwargs,
         settings,
-        serve=serve,
         progress=progress,
         before_timing=before_timing,
         compiled=compiled,

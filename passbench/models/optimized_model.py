@@ -8,15 +8,18 @@ where something does not hold, what was computed is dropped. A forward that writ
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from passbench.library.model_choices import ModelChoices, graph_key
+from passbench.library.pass_library import LibraryEntry, PassLibrary
 from passbench.models.choosing import Progress, RunningGraph, Trial, choose, start
-from passbench.models.lowering import GraphCall, Serve
+from passbench.models.lowering import GraphCall
 from passbench.models.model_capture import ModelCapture, NotWhole, capture_model
 from passbench.models.recipes import Recipe, recipes
+from passbench.models.serving import fitting, server
 
 _MISS = object()
 
@@ -29,6 +32,7 @@ class FallbackWarning(UserWarning):
 class OptimizeSettings:
     """How a model is optimised. `effort`, `strict`: see `passbench.models.recipes`. `double`: recipes are compared in
     double precision, too. `seconds`: no further recipe is begun after that time. `recipe`: this one alone, unmeasured.
+    `library`: a directory with passes that may serve, and with what was chosen before; what is chosen goes there.
     """
 
     effort: str = "normal"
@@ -36,13 +40,15 @@ class OptimizeSettings:
     double: bool = True
     seconds: float | None = None
     recipe: Recipe | None = None
+    library: str | None = None
 
 
 @dataclass(frozen=True)
 class ModelReport:
     """`name` of what was chosen, `trials` of all recipes, `taken`: nodes that are computed once. `ops` are the graph's
-    operators, `covered` those that passes serve. `why_not` says why the model is not run as one graph; then
-    torch.compile runs it with the backend "passnet"."""
+    operators, `covered` those that passes serve; `refused` says which passes of the library may not, and why.
+    `remembered`: the choice is an earlier one, kept in the library. `why_not` says why the model is not run as one
+    graph; then torch.compile runs it with the backend "passnet"."""
 
     name: str
     trials: tuple[Trial, ...] = ()
@@ -51,6 +57,8 @@ class ModelReport:
     notes: tuple[str, ...] = ()
     ops: int = 0
     covered: int = 0
+    refused: Mapping[str, str] = field(default_factory=dict)
+    remembered: bool = False
 
 
 class OptimizedModel:
@@ -67,7 +75,6 @@ class OptimizedModel:
         kwargs: Mapping[str, Any],
         settings: OptimizeSettings,
         *,
-        serve: Serve | None = None,
         progress: Progress | None = None,
         before_timing: Callable[[], None] | None = None,
         compiled: Callable[[torch.nn.Module], Callable] | None = None,
@@ -86,7 +93,7 @@ class OptimizedModel:
             self._guarded = compiled(model)
             self.report = ModelReport("torch.compile", why_not=str(error))
             return
-        self._route = _Route(capture, settings, serve, progress, before_timing)
+        self._route = _Route(capture, settings, progress, before_timing)
         self.report = self._route.report
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -115,41 +122,64 @@ class _Route:
         self,
         capture: ModelCapture,
         settings: OptimizeSettings,
-        serve: Serve | None,
         progress: Progress | None,
         before_timing: Callable[[], None] | None,
     ) -> None:
-        self.capture, self._serve = capture, serve
+        self.capture = capture
         self._lock = threading.RLock()
         self._kinds = [(type(x), x.shape, x.stride(), x.dtype, x.device) for x in capture.moving]
         self._held_kinds = [_kind_of(each.tensor) for each in capture.held]
         given = self._given([each.tensor for each in capture.held])
-        strict = settings.strict
-        recipe = Recipe("eager", "eager") if capture.facts.random else settings.recipe
-        if recipe is not None:
-            self._running, trials = start(given, recipe, serve), []
-        else:
-            candidates = _for(capture, recipes(given.device, strict=strict, effort=settings.effort))
-            self._running, trials = choose(
-                given,
-                candidates,
-                strict=strict,
-                double=settings.double,
-                serve=serve,
-                seconds=settings.seconds,
-                progress=progress,
-                before_timing=before_timing,
-            )
+        passes, refused = _passes(settings.library, given)
+        self._serve = server(passes, given.device)
+        self._running, trials, remembered = self._chosen(given, settings, passes, progress, before_timing)
         self._note(given.held)
-        notes = [f"no CUDA graph is tried: {capture.facts.aliased}"] if capture.facts.aliased else []
-        notes += ["it draws random numbers, anew in each call: eager runs it"] if capture.facts.random else []
         self.report = ModelReport(
             self._running.recipe.name,
             tuple(trials),
             self._running.lowered.parts.taken,
-            notes=tuple(notes),
+            notes=_notes(capture),
             ops=sum(node.op in ("call_function", "call_method") for node in capture.graph.graph.nodes),
+            covered=self._running.lowered.covered,
+            refused=refused,
+            remembered=remembered,
         )
+
+    def _chosen(
+        self,
+        given: GraphCall,
+        settings: OptimizeSettings,
+        passes: Sequence[LibraryEntry],
+        progress: Progress | None,
+        before_timing: Callable[[], None] | None,
+    ) -> tuple[RunningGraph, list[Trial], bool]:
+        """The recipe at work, what was tried, and whether an earlier choice was taken."""
+        recipe = Recipe("eager", "eager") if self.capture.facts.random else settings.recipe
+        if recipe is not None:
+            return start(given, recipe, self._serve), [], False
+        names = tuple(entry.name for entry in passes)
+        choices = None if settings.library is None else ModelChoices(settings.library)
+        conditions = [settings.effort, settings.strict, settings.double, names]
+        key = graph_key(given.module, [*given.moving, *given.held], given.device, conditions)
+        known = None if choices is None else choices.get(key)
+        if known is not None:
+            trials = [Trial.from_json(each) for each in known["trials"]]
+            chosen = next(trial.recipe for trial in trials if trial.recipe.name == known["chosen"])
+            return start(given, chosen, self._serve), trials, True
+        candidates = _for(self.capture, recipes(given.device, strict=settings.strict, effort=settings.effort))
+        running, trials = choose(
+            given,
+            [*candidates, *(recipe.with_passes(names) for recipe in candidates if names and recipe.plain)],
+            strict=settings.strict,
+            double=settings.double,
+            serve=self._serve,
+            seconds=settings.seconds,
+            progress=progress,
+            before_timing=before_timing,
+        )
+        if choices is not None:
+            choices.put(key, {"chosen": running.recipe.name, "trials": [trial.to_json() for trial in trials]})
+        return running, trials, False
 
     def call(self, args: tuple, kwargs: dict) -> Any:
         """The model's result, or `_MISS`."""
@@ -236,6 +266,23 @@ class _Route:
     def running(self) -> RunningGraph:
         """The recipe at work."""
         return self._running
+
+
+def _passes(library: str | None, given: GraphCall) -> tuple[list[LibraryEntry], dict[str, str]]:
+    """The passes of a library that may serve the graph, and why others may not."""
+    if library is None:
+        return [], {}
+    fit = fitting(PassLibrary(library).entries(), given.module.graph)
+    reasons = {entry.name: entry.why_not(given.device) for entry in fit}
+    may = [entry for entry in fit if not reasons[entry.name]]
+    by_size = sorted(may, key=lambda entry: (-len(entry.graph.ops), entry.name))
+    return by_size, {name: why for name, why in reasons.items() if why}
+
+
+def _notes(capture: ModelCapture) -> tuple[str, ...]:
+    notes = [f"no CUDA graph is tried: {capture.facts.aliased}"] if capture.facts.aliased else []
+    notes += ["it draws random numbers, anew in each call: eager runs it"] if capture.facts.random else []
+    return tuple(notes)
 
 
 def _for(capture: ModelCapture, candidates: Sequence[Recipe]) -> list[Recipe]:

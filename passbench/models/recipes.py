@@ -44,6 +44,11 @@ class Recipe:
         """What two recipes have in common that differ in their launch alone: one compilation does for both."""
         return (self.compiler, self.once, self.merged, self.tuned, self.options, self.passes)
 
+    @property
+    def plain(self) -> bool:
+        """Whether it is the simplest of its compiler and launch: passes of a library are tried with these."""
+        return not self.merged and (self.graphed or self.name in ("eager-once", "inductor"))
+
     def with_passes(self, passes: Sequence[str]) -> "Recipe":
         """The same with regions served by these passes."""
         return replace(self, name=f"{self.name}+passes", passes=tuple(passes))
