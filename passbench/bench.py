@@ -268,6 +268,7 @@ class Bench:
                 capture_used=outcome.capture_used,
                 pass_files=tuple(files.files.items()) if files else (),
                 seconds=time.monotonic() - begin,
+                phases=outcome.phases,
             )
 
     def _layers(self, compiler: str, seen: list[str], missing: dict[str, str]) -> tuple[str, ...]:

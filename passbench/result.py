@@ -120,6 +120,7 @@ class VariantResult:
     commit: str | None = None
     busy: str = ""
     hardware: dict[str, str] = field(default_factory=dict)
+    phases: dict[str, float] = field(default_factory=dict)
 
     @property
     def timings(self) -> tuple[Timing, ...]:
@@ -163,7 +164,7 @@ class VariantResult:
 _PLAIN = (
     "sample", "category", "variant_hash", "compiler", "status", "error_code", "reason", "t_min", "max_abs_error",
     "times_meaningful", "matches", "device", "protocol", "seconds", "layers_missing", "surroundings",
-    "numerics", "seed", "commit", "busy", "hardware", "capture_used",
+    "numerics", "seed", "commit", "busy", "hardware", "capture_used", "phases",
 )  # fmt: skip
 
 

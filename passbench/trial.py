@@ -60,6 +60,7 @@ class TrialOutcome:
     library_ops: tuple[str, ...] | None = None
     capture_used: bool | None = None
     layers: list[str] = field(default_factory=list)
+    phases: dict[str, float] = field(default_factory=dict)
 
 
 def run_trial(
@@ -77,7 +78,7 @@ def run_trial(
     layers = Layers(settings.off)
     pair = WorkerPair(variant, workers.eager, workers.candidate, settings, seed, layers)
     correctness = Correctness(pair)
-    outcome = TrialOutcome(layers=layers.seen)
+    outcome = TrialOutcome(layers=layers.seen, phases=pair.phases.seconds)
     workers.eager.start()
     workers.candidate.start()
     layers.note("two_processes", "empty_environment", "resource_limits", "one_gpu")
@@ -129,7 +130,7 @@ def _measure(
         outcome.errors = accuracy.errors(pair, double, graph)
     report("timing")
     exchanges = CheckedExchanges(pair, correctness.check_inputs, correctness.compare)
-    outcome.times = Stopwatch(exchanges, observe).measure()
+    outcome.times = Stopwatch(exchanges, observe, believed=candidate.files is None).measure()
 
 
 def _blamed(failure: VariantFailure, pair: WorkerPair, candidate: TrialCandidate, *, alone: bool) -> VariantFailure:

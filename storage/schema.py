@@ -98,7 +98,7 @@ TIMING = _struct(STRUCTS["timing"])
 REGIME = _struct(STRUCTS["regime"])
 FINDING = _struct(STRUCTS["finding"])
 FILE = _struct(STRUCTS["file"])
-_MAP_OF_TEXT, _MAP_OF_SIZES = pa.map_(_TEXT, _TEXT), pa.map_(_TEXT, _LONG)
+_MAP_OF_TEXT, _MAP_OF_SIZES, _MAP_OF_NUMBERS = (pa.map_(_TEXT, kind) for kind in (_TEXT, _LONG, _FLOAT))
 
 TABLES: dict[str, list[Column]] = {
     "models": [
@@ -197,7 +197,7 @@ TABLES: dict[str, list[Column]] = {
             "device_method",
             _TEXT,
             "where the times of the clock `device` come from: `graph`, replays of a CUDA graph by PassBench's own"
-            " clock, or `kernels`, the busy time that the worker reports; null: there are none",
+            " clock, or `kernels`, the busy time that a baseline's worker reports; null: there are none",
         ),
         ("device_note", _TEXT, "why `device_method` is not `graph`; empty where it is"),
         ("numerics", _TEXT, "`default` or `strict`: whether a baseline rounds as eager does; null: not a baseline"),
@@ -205,6 +205,12 @@ TABLES: dict[str, list[Column]] = {
         ("commit", _TEXT, "commit of PassNet, with `+` where files were changed; null: not a checkout"),
         ("busy", _TEXT, "what else the machine did during the measurement; empty: nothing was seen"),
         ("hardware", _MAP_OF_TEXT, "GPU, driver, compute capability, processor and number of cores"),
+        (
+            "phases",
+            _MAP_OF_NUMBERS,
+            "seconds by what PassBench did: commands to each worker, draws, comparisons; the rest of `seconds` is its"
+            " own",
+        ),
     ],
     "scores": [
         ("run", _TEXT, "id of the run"),
@@ -310,6 +316,7 @@ ADDED = frozenset(
     """direction symbols symbolic_stride static_reason error_eager error_candidate layers_missing surroundings
     speedup_low speedup_high task_family task_split steps failed_calls rejections error best_files
     draft_files library_ops kernels_only times_meaningful device_method device_note numerics seed commit busy hardware
-    capture_used gpu torch triton noisy_share from_kernels""".split()
+    capture_used gpu torch triton noisy_share from_kernels
+    phases""".split()
 )
 """Columns and fields that files of earlier versions may lack; they are null there."""

@@ -31,12 +31,27 @@ def summary(dataset: str, runs: Mapping[str, Sequence[dict]], seconds: Mapping[s
             if mine := [row for row in rows if category in (row["category"], "all")]:
                 text.append(_table_line(author, category, mine))
     text += ["", *(f"- {name}: {took:.0f} s" for name, took in seconds.items())]
+    text += ["", *(_phases(author, rows) for author, rows in runs.items())]
     text += ["", *(_spread_of_eager(rows) for author, rows in runs.items() if author == "eager")]
     every = [row for rows in runs.values() for row in rows]
     failures = Counter((r["author"], r["status"], r["reason"][:160]) for r in every if r["status"] != "ok")
     if failures:
         text += ["", "Failures:", *(f"- {a}: {n} x {s}: {why}" for (a, s, why), n in failures.most_common(30))]
     return "\n".join(text) + "\n"
+
+
+_SHOWN_PHASES = 12
+
+
+def _phases(author: str, rows: Sequence[dict]) -> str:
+    """Where the time of an author's variants went: milliseconds a variant by phase, the longest first."""
+    total: Counter[str] = Counter()
+    for row in rows:
+        total.update(dict(row.get("phases") or ()))
+    seconds = sum(row["seconds"] for row in rows)
+    total["else"] = seconds - sum(total.values())
+    shown = ", ".join(f"{name} {1000 * took / len(rows):.0f}" for name, took in total.most_common(_SHOWN_PHASES))
+    return f"- {author}: {60 * len(rows) / max(seconds, 1e-9):.0f} variants a minute; milliseconds each: {shown}"
 
 
 def _device() -> str:

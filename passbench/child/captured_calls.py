@@ -6,10 +6,12 @@ kept, so that no two calls share memory in the graph's pool.
 """
 
 import gc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+
+from passbench.child.outputs import flatten
 
 _WARM_UP_CALLS = 2
 _POISON = 0xFF  # bytes of a NaN in every floating dtype
@@ -31,6 +33,7 @@ class CapturedCalls:
         after: Callable[[int, Any], None] = lambda index, result: None,
     ) -> None:
         self.rows, self.results = rows, []
+        self._written: list[torch.Tensor] | None = None
         self._graph = torch.cuda.CUDAGraph()
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
@@ -52,14 +55,22 @@ class CapturedCalls:
         """Run all calls on the current stream; does not wait."""
         self._graph.replay()
 
-    def poison(self, outputs: Iterable[Any]) -> None:
-        """Overwrite the memory of `outputs`, the leaves of `results`, but not that of the inputs."""
+    def poison(self) -> None:
+        """Overwrite the memory of all results, but not that of the inputs."""
+        if self._written is None:
+            self._written = list(self._own_memory())
+        for whole in self._written:
+            whole.fill_(_POISON)
+
+    def _own_memory(self) -> Iterator[torch.Tensor]:
+        """The bytes of each allocation that results lie in, those of inputs aside."""
         kept = {_address(x) for row in self.rows for x in row if isinstance(x, torch.Tensor)}
-        own = {_address(x): x for x in outputs if isinstance(x, torch.Tensor) and x.is_cuda and x.numel()}
+        leaves = (x for result in self.results for x in flatten(result))
+        own = {_address(x): x for x in leaves if isinstance(x, torch.Tensor) and x.is_cuda and x.numel()}
         for address, tensor in own.items():
             if address not in kept:
                 whole = torch.empty(0, dtype=torch.uint8, device=tensor.device)
-                whole.set_(tensor.untyped_storage()).fill_(_POISON)
+                yield whole.set_(tensor.untyped_storage())
 
 
 class EmptyReplay:

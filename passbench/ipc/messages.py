@@ -207,10 +207,11 @@ class CaptureCalls:
 
 @dataclass(frozen=True)
 class ArmReplay:
-    """Make the captured calls ready for a replay: set the seed, poison their outputs. The next command is waited for
-    without sleep."""
+    """Make the captured calls ready for a replay: set the seed, poison their outputs, unless the replay is of no calls
+    (`empty`). The next command is waited for without sleep."""
 
     seed: int
+    empty: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ What an exchange costs beside the calls is measured with a graph of one small ke
 can influence, and is taken off both sides.
 
 Where a side cannot be captured, both sides are timed by how long their kernels were at work, as CUPTI tells it in the
-worker. That figure is the child's word; `Times.device_method` says which one a figure is.
+worker. That figure is the child's word, so that it is taken for baselines alone: a pass that cannot be captured has no
+device time. `Times.device_method` says which one a figure is.
 """
 
 import math
@@ -35,6 +36,7 @@ GRAPH, KERNELS = "graph", "kernels"
 _PRECISION = 0.01  # of the speedup; replays vary little
 _SHARE = 0.5  # of `Settings.timing_budget`
 _GRAPH_US = 600.0  # that a replay should take: an exchange varies by some 10 us, whatever is in the graph
+_NEAR = 1.25  # a graph of so many times fewer calls than wanted is long enough
 _MOST_CAPTURED = 256  # calls of a timed graph
 _MOST_SEALED = 96  # calls of the graph whose calls are sealed
 _REPEATS = 1
@@ -64,15 +66,19 @@ class DeviceClock:
         inputs arrive right before it and its outputs are taken right after. A pass that computes several captured
         calls at once is found out there. Raises Uncapturable, and VariantFailure as every exchange does.
         """
-        pair, size = self._pair, self._graph_size(size)
+        pair = self._pair
         calls = pair.about(min(size, _MOST_SEALED))
         sealed = pair.draw(calls, pair.outputs, Distribution.VARIED, sealed=calls)
-        layout = pair.draw(pair.about(size), pair.outputs, Distribution.VARIED)  # both now: memory grows no more
-        self._capture(pair.eager, layout)
+        layout = pair.draw(pair.about(size), pair.outputs, Distribution.VARIED)
         sealed_first = pair.rng.random() < 0.5
         if sealed_first:
             self._check_sealed(sealed)
-        self._capture(pair.candidate, layout)
+        self._capture_both(layout)
+        wanted = self._graph_size(size, layout)
+        if wanted > _NEAR * layout.batch.calls:
+            layout = pair.draw(pair.about(wanted), pair.outputs, Distribution.VARIED)
+            self._capture_both(layout)
+            self._replay_both(layout, Pairs())  # the first replay of a graph also uploads it
         timing = self._time_replays(layout, seconds)
         if not sealed_first:
             self._check_sealed(sealed)
@@ -92,14 +98,14 @@ class DeviceClock:
             self._exchanges.compare(layout)
         return summarise("device", pairs, self._settings.noise)
 
-    def _graph_size(self, size: int) -> int:
-        """About how many calls a graph should hold so that its replay takes `_GRAPH_US` on the faster side; a graph of
-        `size` calls tells."""
-        pair = self._pair
-        layout = pair.draw(pair.about(size), pair.outputs, Distribution.VARIED)
-        for worker in (pair.eager, pair.candidate):
+    def _capture_both(self, layout: BatchLayout) -> None:
+        for worker in (self._pair.eager, self._pair.candidate):
             self._capture(worker, layout)
-        pairs = Pairs()
+
+    def _graph_size(self, size: int, layout: BatchLayout) -> int:
+        """About how many calls a graph should hold so that its replay takes `_GRAPH_US` on the faster side, and `size`
+        at least; the captured graph of `layout` tells."""
+        pair, pairs = self._pair, Pairs()
         for _ in range(2):  # the first replay of a graph also uploads it
             self._replay_both(layout, pairs)
         empty_us = self._replay(pair.eager, layout, empty=True)
@@ -109,7 +115,6 @@ class DeviceClock:
 
     def _time_replays(self, layout: BatchLayout, seconds: float) -> Timing:
         settings, calls = self._settings, layout.batch.calls
-        self._replay_both(layout, Pairs())  # the first replay of a graph also uploads it
         affordable = max(_PROFILED_PAIRS, math.floor(_SHARE * settings.timing_budget / (seconds * calls)))
         plan = planned(settings.pairs, math.ceil(settings.calls / calls), affordable, min(settings.repeats, _REPEATS))
         pairs = Pairs()
@@ -143,7 +148,8 @@ class DeviceClock:
         self._pair.hand_over(worker, layout)
         try:
             command = CaptureCalls(layout.batch, self._pair.outputs, strict)
-            reply = worker.ask(command, self._settings.call_timeout)
+            with self._pair.phases(f"{'eager' if worker is self._pair.eager else 'candidate'} CaptureCalls"):
+                reply = worker.ask(command, self._settings.call_timeout)
         except (WorkerDied, WorkerTimeout) as error:
             raise Uncapturable(worker, str(error)) from None
         if reply.code is not Code.OK:
@@ -160,9 +166,9 @@ class DeviceClock:
         self._exchanges.compare(layout)
 
     def _replay(self, worker: WorkerHandle, layout: BatchLayout, *, seed: int = 0, empty: bool = False) -> float:
-        """Microseconds that the exchange of one replay takes."""
+        """Microseconds that the exchange of one replay takes, or that of no calls."""
         timeout = self._settings.call_timeout
-        self._pair.ask(worker, ArmReplay(seed), timeout)
+        self._pair.ask(worker, ArmReplay(seed, empty), timeout)
         self._pair.hand_over(worker, layout)  # only now: nothing can be computed ahead of the clock
         return self._pair.timed(worker, ReplayCalls(empty), timeout)[1] / 1000
 

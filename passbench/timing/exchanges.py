@@ -42,7 +42,8 @@ class CheckedExchanges:
     def collect(self, worker: WorkerHandle, layout: BatchLayout, command: Collect | CollectReplayed) -> None:
         """Have a worker copy its outputs out, after a look at its inputs."""
         if worker is self.pair.candidate:
-            self._check_inputs(layout)
+            with self.pair.phases("check inputs"):
+                self._check_inputs(layout)
         if self.pair.layers.has("late_inputs"):
             self.pair.spoil_inputs(worker, layout)
         self.pair.ask(worker, command, self.pair.settings.call_timeout)
@@ -50,4 +51,5 @@ class CheckedExchanges:
     def compare(self, layout: BatchLayout) -> None:
         """Compare the outputs of every call of a batch, unless that layer is off."""
         if self.pair.layers.has("timed_outputs_checked"):
-            self._compare(layout)
+            with self.pair.phases("compare"):
+                self._compare(layout)

@@ -8,6 +8,7 @@ from passbench.inputs.draw import Distribution
 from passbench.ipc.messages import Collect, Go
 from passbench.result import Times, Timing, VariantFailure
 from passbench.timing import bandwidth, cores
+from passbench.timing.alone import check_alone
 from passbench.timing.device_clock import GRAPH, KERNELS, DeviceClock, Uncapturable
 from passbench.timing.exchanges import CheckedExchanges
 from passbench.timing.statistics import LEAST_US, Exchange, Pairs, planned, summarise
@@ -16,6 +17,7 @@ _FIRST_BATCH = 10
 _LEAST_PAIRS = 3
 _SEALED = 4  # calls of an exchange; each costs it a copy of its inputs and one of its outputs
 _NOTE_LETTERS = 300
+_ALONE = 5  # exchanges of one call, at random moments of the timing of a pass
 _OBSERVED = 2  # exchanges at random moments of the timing, beside the one before it
 
 
@@ -23,13 +25,14 @@ class Stopwatch:
     """Times one variant, whose outputs have been found correct. For one use.
 
     `observe` makes an exchange of about so many calls that is observed instead of timed; it is called at random moments
-    of the e2e timing. It raises VariantFailure.
+    of the e2e timing. It raises VariantFailure. `believed`: the candidate is no pass, so that its worker's own word of
+    device times is taken where there are no others, and nobody asks for calls made alone.
     """
 
-    def __init__(self, exchanges: CheckedExchanges, observe: Callable[[int], None]) -> None:
+    def __init__(self, exchanges: CheckedExchanges, observe: Callable[[int], None], *, believed: bool = True) -> None:
         pair = exchanges.pair
         self._exchanges, self._pair, self._settings, self._observe = exchanges, pair, pair.settings, observe
-        self._workers = (pair.eager, pair.candidate)
+        self._workers, self._believed = (pair.eager, pair.candidate), believed
         self._cores = cores.choose(pair.device)
 
     def measure(self) -> Times:
@@ -52,10 +55,12 @@ class Stopwatch:
         finally:
             if collecting:
                 gc.enable()
-        if broken is not None:
+        if broken is not None and self._believed:
             self._pair.restart(broken)
             device = clock.by_kernels()
             method = KERNELS if device else None
+        elif broken is not None:
+            broken.stop()
         timings = (e2e,) if device is None else (e2e, device)
         self._check_bandwidth(timings)
         self._pair.layers.note("parent_clock", "late_inputs", "sealed_calls", "timed_outputs_checked")
@@ -108,26 +113,32 @@ class Stopwatch:
         plan = planned(settings.pairs, math.ceil(settings.calls / size), affordable, settings.repeats)
         trusted = not self._pair.layers.has("parent_clock")
         moments = [self._pair.rng.randrange(plan.wanted) for _ in range(_OBSERVED)]
+        alone, lone = Pairs(), [] if self._believed else [self._pair.rng.randrange(plan.few) for _ in range(_ALONE)]
         for done in range(1, plan.most + 1):
             self._time_pair(pairs, size)
             for _ in range(moments.count(done - 1)):
                 self._observe(size)
+            for _ in range(lone.count(done - 1)):
+                self._time_pair(alone, 1)
             if done >= plan.few:
                 timing = summarise("e2e", pairs, settings.noise, plan.repeats(done), trusted)
                 if plan.may_stop(timing, done, settings.precision):
                     break
         for _ in (moment for moment in moments if moment >= done):
             self._observe(size)
+        if lone and self._pair.device.type == "cuda":  # times on a CPU mean nothing
+            check_alone(alone, timing)
         return timing
 
     def _time_pair(self, pairs: Pairs, size: int) -> None:
-        """One exchange of about `size` calls of each worker on the same fresh inputs, in random order.
+        """One exchange of about `size` calls of each worker on the same fresh inputs, in random order; of one call if
+        that is the size.
 
         Afterwards the inputs are checked, and the outputs of every call are compared with eager's.
         """
         pair, settings = self._pair, self._settings
-        calls = pair.about(size)
-        layout = pair.draw(calls, pair.outputs, Distribution.VARIED, sealed=_SEALED)
+        calls = pair.about(size) if size > 1 else 1
+        layout = pair.draw(calls, pair.outputs, Distribution.VARIED, sealed=_SEALED if calls > 1 else 0)
         seed = pair.rng.getrandbits(32)
         go = Go(seed if settings.protocol == "paper" else None, settings.flush_l2)
         for worker, done in self._exchanges.shuffled(pairs):

@@ -22,6 +22,7 @@ from passbench.ipc.messages import (
     WorkerReply,
 )
 from passbench.layers import Layers
+from passbench.phases import Phases
 from passbench.result import EAGER_FAILED, VariantFailure
 from passbench.settings import Settings
 from passbench.workers.worker_handle import WorkerHandle
@@ -48,7 +49,7 @@ class WorkerPair:
 
     Inputs are drawn into `drawn`, memory that no child sees, and copied from there to each worker. `outputs` describes
     eager's outputs; it is empty until `describe`. `written` are the numbers of the inputs that eager writes to, as far
-    as calls have shown. `draws` counts the batches that were drawn.
+    as calls have shown. `draws` counts the batches that were drawn. `phases`: where the time of the variant went.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class WorkerPair:
         self.draws = 0
         self.outputs: tuple[OutputMeta, ...] = ()
         self.written: frozenset[int] = frozenset()
+        self.phases = Phases()
         self._cache_filler: torch.Tensor | None = None
         self._loads: dict[WorkerHandle, Load] = {}
 
@@ -122,7 +124,8 @@ class WorkerPair:
         sealed = min(sealed, calls) if self.layers.has("sealed_calls") else 0
         needed = (calls + sealed) * batch_layout.call_bytes(self.variant.inputs, outputs)
         spare = calls > 1 and needed <= self.settings.batch_bytes
-        layout = batch_layout.lay_out(self.variant.inputs, outputs, calls, rng, sealed=sealed, spare=spare)
+        with self.phases("lay out"):
+            layout = batch_layout.lay_out(self.variant.inputs, outputs, calls, rng, sealed=sealed, spare=spare)
         self.refill(layout, how)
         for worker in (self.eager, self.candidate):
             worker.reserve(layout.end)
@@ -134,20 +137,22 @@ class WorkerPair:
         if layout.middle > self.drawn.numel():
             self.drawn = torch.empty(layout.middle, dtype=torch.uint8, device=self.device)
         try:
-            batch_layout.draw(self.drawn, layout, self.variant.inputs, self.seed, self.draws if fresh else 0, how)
+            with self.phases("draw"):
+                batch_layout.draw(self.drawn, layout, self.variant.inputs, self.seed, self.draws if fresh else 0, how)
         except InputError as error:
             raise VariantFailure.of(str(error), "runtime_error", eager=True) from None
         self.draws += 1
 
     def hand_over(self, worker: WorkerHandle, layout: BatchLayout) -> None:
         """Copy the drawn inputs into a worker's memory, and poison the places of its outputs."""
-        self._clear_caches()
-        inputs = slice(layout.start, layout.middle)
-        worker.memory[inputs].copy_(self.drawn[inputs])
-        batch_layout.withhold(worker.memory, self.drawn, layout)
-        if self.layers.has("poisoned_outputs"):
-            batch_layout.poison(worker.memory, layout.batch.outputs)
-        self._synchronize()
+        with self.phases("hand over"):
+            self._clear_caches()
+            inputs = slice(layout.start, layout.middle)
+            worker.memory[inputs].copy_(self.drawn[inputs])
+            batch_layout.withhold(worker.memory, self.drawn, layout)
+            if self.layers.has("poisoned_outputs"):
+                batch_layout.poison(worker.memory, layout.batch.outputs)
+            self._synchronize()
 
     def _clear_caches(self) -> None:
         """Leave nothing of what ran before in the GPU's L2 cache: both workers begin alike."""
@@ -206,7 +211,8 @@ class WorkerPair:
         measured = not eager and self.device.type == "cuda" and isinstance(command, _MEASURED)
         free = torch.cuda.mem_get_info(self.device)[0] if measured else 0
         try:
-            reply, nanoseconds = worker.timed(command, timeout, spin=isinstance(command, Go | ReplayCalls))
+            with self.phases(f"{'eager' if eager else 'candidate'} {type(command).__name__}"):
+                reply, nanoseconds = worker.timed(command, timeout, spin=isinstance(command, Go | ReplayCalls))
         except WorkerTimeout as error:
             raise VariantFailure.of(str(error), "timeout", eager=eager) from None
         except WorkerDied as error:

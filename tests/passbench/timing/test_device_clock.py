@@ -83,7 +83,7 @@ def test_replays_on_different_inputs_give_different_and_right_outputs():
         for x, y in rows:
             x.normal_()
             y.normal_()
-        captured.poison(captured.results)
+        captured.poison()
         assert all(torch.isnan(out).all() for out in captured.results)
         captured.replay()
         torch.cuda.synchronize()
@@ -99,7 +99,7 @@ def test_memory_of_inputs_is_not_poisoned():
     rows = static_rows(2, 8, 8)
     captured = CapturedCalls(lambda x, y: x.add_(y), rows)
     before = [x.clone() for x, _ in rows]
-    captured.poison(captured.results)
+    captured.poison()
     assert all(torch.equal(x, old) for (x, _), old in zip(rows, before, strict=True))
 
 
@@ -118,7 +118,7 @@ def test_what_is_captured_after_a_call_sees_no_output_that_the_next_call_writes(
     rows = static_rows(4, 16, 16)
     places = [torch.full((16, 16), torch.nan, device="cuda") for _ in rows]
     captured = CapturedCalls(late, rows, after=lambda index, out: places[index].copy_(out))
-    captured.poison(captured.results)
+    captured.poison()
     captured.replay()
     torch.cuda.synchronize()
     assert all(torch.equal(out, x + y) for (x, y), out in zip(rows[:-1], captured.results[:-1], strict=True))
@@ -184,6 +184,22 @@ def test_a_side_that_waits_for_the_device_is_timed_by_its_kernels(gpu_bench):
     assert waiting.times.device_note.startswith("no CUDA graph: ")
     assert waiting.speedup("device") == pytest.approx(1, abs=0.1)
     assert (after.status, after.times.device_method) == ("ok", "graph")  # the worker that failed was replaced
+
+
+@pytest.mark.gpu
+def test_a_pass_that_waits_for_the_device_has_no_device_time(gpu_bench):
+    (result,) = gpu_bench.run(add_relu_sample((3, 40)), "pass", PASSES / "waits")
+    assert result.status == "ok", result.reason
+    assert (result.speedup("device"), result.times.device_method) == (None, None)
+    assert result.times.device_note.startswith("no CUDA graph: ")
+    assert result.speedup("e2e") > 0
+
+
+@pytest.mark.gpu
+def test_where_the_time_of_a_variant_goes_is_told(gpu_bench):
+    (result,) = gpu_bench.run(add_relu_sample((128, 1024)), "eager")
+    assert {"draw", "eager Go", "candidate Go", "eager CaptureCalls", "candidate ReplayCalls"} <= result.phases.keys()
+    assert 0 < sum(result.phases.values()) < result.seconds
 
 
 @pytest.mark.gpu

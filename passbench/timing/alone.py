@@ -1,0 +1,24 @@
+"""Calls made alone, each in an exchange of its own, beside those of full exchanges.
+
+A pass that computes several calls of an exchange at once has nothing to gather where a call comes alone: that call
+takes what it takes. What an exchange costs beside its calls is told from eager's, whose calls cost the same alone.
+"""
+
+import statistics
+
+from passbench.result import Timing, VariantFailure
+from passbench.timing.statistics import Pairs
+
+_TIMES, _MORE_US = 2.0, 150.0
+"""A call may take so many times as long when it comes alone, and so many microseconds more: caches are cold, and the
+host has slept. That is no check of small calls; those are checked by their outputs."""
+
+
+def check_alone(alone: Pairs, together: Timing) -> None:
+    """Refuse a candidate whose calls take far longer alone than in exchanges of many. Raises VariantFailure."""
+    eager, candidate = (statistics.median(x.total_us for x in side) for side in (alone.eager, alone.candidate))
+    beside = eager - together.eager_us
+    taken = candidate - max(beside, 0.0)
+    if taken > _TIMES * together.candidate_us + _MORE_US:
+        reason = f"alone: a call takes {taken:.0f} us alone and {together.candidate_us:.0f} us among others"
+        raise VariantFailure("rejected", reason)

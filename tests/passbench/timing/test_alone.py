@@ -1,0 +1,49 @@
+"""Calls made alone beside those of full exchanges."""
+
+import pytest
+
+from passbench.bench import Bench
+from passbench.result import Timing, VariantFailure
+from passbench.timing.alone import check_alone
+from passbench.timing.statistics import Exchange, Pairs
+from tests.passbench.attacks.run_attacks import SETTINGS
+from tests.passbench.samples import PASSES, add_relu_sample
+
+
+def timing(eager, candidate):
+    return Timing("e2e", eager, candidate, 0.0, 0.0, 100, 0, False, 1.0, 1.0)
+
+
+def exchanges(eager, candidate):
+    return Pairs(*([Exchange(1, us) for us in side] for side in (eager, candidate)))
+
+
+def test_a_call_that_takes_its_time_alone_only_is_found_out():
+    # 400 us of work, of which a pass that gathers 64 calls shows 10 us each
+    with pytest.raises(VariantFailure, match="alone: a call takes 408 us alone and 10 us among others") as failure:
+        check_alone(exchanges([430, 420, 425], [433, 425, 435]), timing(400, 10))
+    assert failure.value.status == "rejected"
+
+
+@pytest.mark.parametrize(
+    ("eager", "candidate", "together"),
+    [
+        ([60, 50, 55], [45, 60, 38], (30, 15)),  # beside the calls 25 us
+        ([60, 50, 55], [190, 120, 150], (30, 15)),  # a host that has slept, and cold caches
+        ([2060, 2050, 2055], [1600, 1500, 1020], (2000, 900)),  # long calls vary by less than half
+        ([20, 20, 20], [130, 140, 120], (90, 40)),  # eager is faster alone than its median
+    ],
+)
+def test_what_an_honest_pass_may_take(eager, candidate, together):
+    check_alone(exchanges(eager, candidate), timing(*together))
+
+
+def test_calls_made_alone_are_compared_like_others():
+    """A pass whose every call counts in an exchange is drawn for, called and compared."""
+    with Bench("cpu", SETTINGS["cpu"]) as bench:
+        (result,) = bench.run(add_relu_sample((3, 40)), "pass", PASSES / "add_relu")
+        (plain,) = bench.run(add_relu_sample((3, 40)), "eager")
+    assert (result.status, result.t_min) == ("ok", -10)
+    assert plain.status == "ok"
+    assert {"draw", "eager Go", "candidate Go", "compare", "check inputs"} <= result.phases.keys()
+    assert 0 < sum(result.phases.values()) < result.seconds
