@@ -1,7 +1,7 @@
 """Tries the attacks and the honest passes of `tests.passbench.attacks.attack_table`.
 
     python -m tests.passbench.attacks.run_attacks [--device cpu|cuda] [--repeats N]
-        [--honest-only | --attacks-only] [--out DIR]
+        [--honest-only | --attacks-only] [--all-layers] [--part I/N] [--budget SECONDS] [--out DIR]
 
 runs them all from the repository root: one line each, exit 1 on anything unexpected, and a record of it in DIR. Needs
 torch, triton, numpy, pandas and pyarrow.
@@ -12,6 +12,7 @@ without the attack, or the record says that it works.
 """
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -44,10 +45,12 @@ class Trial:
     expected: Step
 
 
-def trials(device: str, *, attacks: bool = True, honest: bool = True) -> Iterator[Trial]:
-    """Everything that makes sense on a device."""
+def trials(device: str, *, attacks: bool = True, honest: bool = True, all_layers: bool = False) -> Iterator[Trial]:
+    """Everything that makes sense on a device. `all_layers`: attacks with all layers alone, and none that the static
+    policy refuses, which needs no device."""
     for attack in ATTACKS if attacks else ():
-        for number, step in enumerate(attack.steps):
+        steps = [s for s in attack.steps[:1] if s.layer != "static_policy"] if all_layers else attack.steps
+        for number, step in enumerate(steps):
             if device in attack.devices:
                 yield Trial(attack.name, attack.directory, attack.sample(), attack.off(number), step)
     for one in HONEST if honest else ():
@@ -97,19 +100,21 @@ def attempted(bench: Bench, trial: Trial) -> list[dict]:
         return [{"name": trial.name, "off": "", "status": failed, "expected": str(trial.expected), "ok": False}]
 
 
-def run_all(device: str, repeats: int, chosen: list[Trial]) -> pd.DataFrame:
-    """Run trials, grouped by the layers that are off, and print one line each."""
+def run_all(device: str, repeats: int, chosen: list[Trial], budget: float = math.inf) -> pd.DataFrame:
+    """Run trials, grouped by the layers that are off, each `repeats` times in turn, and print one line each. None is
+    begun after `budget` seconds."""
     rows: list[dict] = []
+    end = time.monotonic() + budget
     for off in sorted({t.off for t in chosen}, key=sorted):
         settings = Settings(**{**vars(SETTINGS[device]), "off": off})
         with Bench(device, settings) as bench:
-            for trial in (t for t in chosen if t.off == off):
-                for repeat in range(repeats):
-                    for row in attempted(bench, trial):
-                        rows.append({"device": device, "repeat": repeat, **row})
-                        reason = " ".join(str(row.get("reason", "")).split())[:100]
-                        verdict = "" if row["ok"] else f"  EXPECTED {row['expected']}"
-                        print(f"{row['name']:24} {row['off']:32} {row['status']:14} {reason}{verdict}", flush=True)
+            alike = [t for t in chosen if t.off == off]
+            for repeat, trial in ((repeat, trial) for repeat in range(repeats) for trial in alike):
+                for row in attempted(bench, trial) if time.monotonic() < end else ():
+                    rows.append({"device": device, "repeat": repeat, **row})
+                    reason = " ".join(str(row.get("reason", "")).split())[:100]
+                    verdict = "" if row["ok"] else f"  EXPECTED {row['expected']}"
+                    print(f"{row['name']:24} {row['off']:32} {row['status']:14} {reason}{verdict}", flush=True)
     return pd.DataFrame(rows)
 
 
@@ -135,19 +140,28 @@ def main() -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--honest-only", action="store_true")
     which.add_argument("--attacks-only", action="store_true")
+    parser.add_argument("--all-layers", action="store_true", help="attacks with all layers on, and none without")
+    parser.add_argument("--part", default="0/1", metavar="I/N", help="the I-th of N parts of the trials, from 0")
+    parser.add_argument("--budget", type=float, default=math.inf, help="seconds after which no further trial is begun")
     parser.add_argument("--only", help="names, separated by commas")
     parser.add_argument("--out", type=Path, help="directory for the record")
     arguments = parser.parse_args()
-    chosen = list(trials(arguments.device, attacks=not arguments.honest_only, honest=not arguments.attacks_only))
+    attacks, honest = not arguments.honest_only, not arguments.attacks_only
+    chosen = list(trials(arguments.device, attacks=attacks, honest=honest, all_layers=arguments.all_layers))
+    part, parts = map(int, arguments.part.split("/"))
+    chosen = chosen[part::parts]
     if arguments.only:
         chosen = [t for t in chosen if t.name in arguments.only.split(",")]
     begin = time.monotonic()
-    table = run_all(arguments.device, arguments.repeats, chosen)
+    table = run_all(arguments.device, arguments.repeats, chosen, arguments.budget)
+    left = len(chosen) * arguments.repeats - len(table.drop_duplicates(["name", "off", "repeat"]))
     if arguments.out is not None:
         write_record(table, arguments.out, arguments.device)
     unexpected = table[~table["ok"]]
     seconds = time.monotonic() - begin
     print(f"{len(table)} verdicts, {len(unexpected)} unexpected; {seconds:.0f} s; torch {torch.__version__}")
+    if left:
+        print(f"{left} trials were not begun within {arguments.budget:.0f} s")
     for row in unexpected.itertuples():
         print(f"UNEXPECTED {row.name} without [{row.off}]: {row.status} {row.reason}; expected {row.expected}")
     sys.exit(len(unexpected) > 0)
