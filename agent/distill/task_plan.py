@@ -4,7 +4,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent.author import Submission
@@ -15,7 +15,7 @@ from agent.distill.kernels.schedule import KernelBody
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style, module_source, short_names
 from agent.distill.rounding import Rounding
-from agent.distill.whole_graphs import WholeGraph, whole_graph, whole_source
+from agent.distill.whole_graphs import WholeGraph, of_any_constants, structure, whole_graph, whole_source
 from passbench.contract import NAMES_FILE
 from storage.graph.as_json import to_json
 from storage.graph.record import Graph
@@ -55,11 +55,14 @@ class GraphCandidates:
 
 @dataclass(frozen=True)
 class Task:
-    """All graphs of a sample with their candidates. `causes` say why there are not more."""
+    """All graphs of a sample with their candidates. `causes` say why there are not more. `examples` has a variant of
+    each graph that differs from others in more than its constants."""
 
     family: str
     graphs: tuple[GraphCandidates, ...]
     causes: tuple[str, ...]
+    examples: tuple[Variant, ...] = ()
+    _general: dict[bool, list[str]] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(
@@ -81,7 +84,9 @@ class Task:
         if not any(promising(variants, options) for variants in groups):
             found = [GraphCandidates(v[0].graph, len(v), (), whole_graph(v)) for v in groups] if whole else []
             kept = tuple(found) if any(each.whole for each in found) else ()
-            return cls(sample.family_hash, kept, ("nothing that one kernel could do faster",))
+            examples = {structure(v[0].graph): v[0] for v in groups}.values() if kept else ()
+            return cls(sample.family_hash, kept, ("nothing that one kernel could do faster",), tuple(examples))
+        examples = tuple({structure(variants[0].graph): variants[0] for variants in groups}.values())
         graphs, causes = [], []
         # The graphs of a family differ in their constants.
         excluded: dict[tuple[Rounding, tuple[str, ...]], frozenset[int]] = {}
@@ -93,7 +98,7 @@ class Task:
             as_one = whole_graph(variants) if whole else None
             graphs.append(GraphCandidates(variants[0].graph, len(variants), found.candidates, as_one))
             causes += found.causes
-        return cls(sample.family_hash, tuple(graphs), tuple(dict.fromkeys(causes)))
+        return cls(sample.family_hash, tuple(graphs), tuple(dict.fromkeys(causes)), examples)
 
     def gains(self) -> dict[str, float]:
         """Every pattern with the microseconds that it is expected to save in a call, the mean over all variants."""
@@ -187,6 +192,7 @@ class Task:
         """Writes the modules; returns for each graph the name of the one that replaces it as a whole, None for none.
 
         The modules of whole graphs apply first. Those of regions are applied where a graph is not replaced as a whole.
+        What is for other constants applies last: to graphs in which nothing else has matched.
         """
         directory.mkdir(parents=True)
         for pattern, name in names.items():
@@ -206,9 +212,19 @@ class Task:
                 for each, whole in zip(self.graphs, wholes, strict=True)
             )
         ]
-        listed = [*(name for name in wholes if name is not None), *applied]
+        general = {f"any_constants_{n}": source for n, source in enumerate(self._of_any_constants(style.captured))}
+        for name, source in general.items():
+            (directory / f"{name}.py").write_text(source, "utf-8")
+        listed = [*(name for name in wholes if name is not None), *applied, *general]
         (directory / NAMES_FILE).write_text(json.dumps(listed, indent=2) + "\n", "utf-8")
         return wholes
+
+    def _of_any_constants(self, captured: bool) -> list[str]:
+        """Modules for graphs of other constants than any variant's."""
+        if captured not in self._general:
+            sources = (of_any_constants([example], self.family, captured) for example in self.examples)
+            self._general[captured] = [source for source in sources if source is not None]
+        return self._general[captured]
 
     def _whole_source(self, graph: GraphCandidates, names: Mapping[str, str]) -> str | None:
         if graph.whole is None:

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from agent.distill.eager.op_effects import OpEffectsError, find_effects
 from agent.distill.library_calls import out_of_place, without_library_call
+from agent.distill.pass_source import Style
 from agent.distill.static import Distill
 from passbench.policy.check import check_dir
 from storage.graph.record import Op, Ref
@@ -130,3 +131,49 @@ _RELU = "torch.nn.functional.relu"
 )
 def test_the_form_out_of_place(op, target, args):
     assert out_of_place(op) == Op(op.kind, target, args, {})
+
+
+def _views(heads, eps):
+    def function(x, w, b):
+        rows, length, width = 2, 3, 8
+        y = F.layer_norm(x * 0.5, (width,), w, b, eps)
+        return torch.relu(y.view(rows, length, heads, width // heads).transpose(1, 2)) + float(heads)
+
+    return function
+
+
+def _windows(size):
+    def function(x):
+        return F.pad(torch.cat((x[..., size:], x[..., :size]), -1) * 2.0, (0, size)).clamp(-1.0, size)
+
+    return function
+
+
+def _scores(scale, dim):
+    def function(q, k, m):
+        weights = torch.softmax(torch.matmul(q, k.transpose(-2, -1)) * scale + m, dim=dim)
+        return F.dropout(weights, 0.1, False, False)
+
+    return function
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize(
+    ("known", "others", "inputs"),
+    [
+        (_views(2, 1e-5), [_views(4, 1e-5), _views(2, 1e-6)], (tensor(2, 3, 8), tensor(8), tensor(8))),
+        (_windows(2), [_windows(3), _windows(1)], (tensor(4, 6),)),
+        (_scores(0.5, -1), [_scores(0.25, -1), _scores(0.5, 1)], (tensor(2, 5, 4), tensor(2, 5, 4), tensor(5, 5))),
+    ],
+    ids=["views", "windows", "scores"],
+)
+def test_other_constants_of_the_family(captured, known, others, inputs, tmp_path, interpreter):
+    one = variant(known, *inputs)
+    task = Distill(margin=ANY).task(sample(one), ANY, whole=True)
+    submission = task.write(tuple(task.gains()), Style(captured=captured), tmp_path / "pass")
+    assert submission.compiler == "pass", submission.reason
+    assert check_dir(tmp_path / "pass") == []
+    for function in (known, *others):
+        for dtype in ("float32", "float64"):
+            other = variant(function, *in_dtype(inputs, dtype))
+            assert interpreter.problems(tmp_path / "pass", other, draws=1) == []

@@ -42,7 +42,7 @@ def test_constants_of_a_family_become_modules_and_all_variants_match(tmp_path, i
 
     variants = [variant(scaled(factor), tensor(3, 8), tensor(3, 8)) for factor in (0.5, 2.0)]
     submission, files = _written(tmp_path, *variants)
-    assert sum(name.endswith(".py") for name in files) == 2
+    assert sum(name.startswith("fuse_") for name in files) == 2
     for one in variants:
         assert interpreter.problems(submission.pass_dir, one) == []
 
@@ -50,7 +50,7 @@ def test_constants_of_a_family_become_modules_and_all_variants_match(tmp_path, i
 def test_shapes_of_a_family_share_a_kernel(tmp_path, interpreter):
     variants = [variant(FAMILIES["attention_softmax"].function, tensor(2, 3, n, n), tensor(1, 1, n, n)) for n in (5, 9)]
     submission, files = _written(tmp_path, *variants)
-    (source,) = (text for name, text in files.items() if name.endswith(".py"))
+    (source,) = (text for name, text in files.items() if name.startswith("fuse_"))
     assert source.count("@triton.jit") == 1
     for one in variants:
         assert interpreter.problems(submission.pass_dir, one) == []

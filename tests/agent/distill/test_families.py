@@ -20,7 +20,7 @@ def test_family(name, tmp_path, interpreter):
     assert check_dir(directory) == []
     for one in variants:
         assert interpreter.problems(directory, one) == []
-    sources = [file.read_text() for file in directory.glob("*.py")]
+    sources = [file.read_text() for file in directory.glob("fuse_*.py")]
     assert len(sources) == family.modules
     assert all(" in one kernel." in source for source in sources)
 
@@ -30,7 +30,7 @@ def test_rows_longer_than_a_block(name, tmp_path, interpreter):
     family = FAMILIES[name]
     one = variant(family.function, *family.inputs)
     Distill(margin=family.margin, style=Style(LaunchLimits(persistent=8))).write(sample(one), tmp_path / "pass")
-    source = "".join(f.read_text() for f in (tmp_path / "pass").glob("*.py"))
+    source = "".join(f.read_text() for f in (tmp_path / "pass").glob("fuse_*.py"))
     assert "for start in range(0, " in source
     assert interpreter.problems(tmp_path / "pass", one) == []
 
