@@ -4,7 +4,8 @@ In: parameters of a deployment, or options of `passnet`. Out: versions of the da
 `build_dataset.py` and `evaluate_model.py`, each a whole job on one screen; they run with and without a Prefect server
 (`steps.py`).
 
-Sub-rooms: `build` and `evaluate` (the parts of those jobs), `report` (scores and pages), `cli`.
+Sub-rooms: `build` and `evaluate` (the parts of those jobs), `models` (whole models), `report` (scores and pages) and
+`cli`.
 May import: all other rooms.
 """
 

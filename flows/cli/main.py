@@ -15,6 +15,7 @@ import click
 
 from flows import DEFAULT_DATA
 from flows.cli.llm_options import llm_options
+from flows.cli.models.commands import COMMANDS as MODEL_COMMANDS
 from flows.cli.options import (
     author_option,
     data_option,
@@ -288,5 +289,5 @@ def import_(directory: Path, as_json: bool, **parameters: Any) -> None:
     emit(import_samples(directory, **parameters), as_json, import_text)
 
 
-for command in (samples, show, bench, export, versions, diff, rollback, gc, upload, download):
+for command in (samples, show, bench, export, versions, diff, rollback, gc, upload, download, *MODEL_COMMANDS):
     main.add_command(command)

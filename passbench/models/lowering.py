@@ -43,12 +43,14 @@ class LoweredGraph:
     """`call(*moving)` gives the graph's outputs in order. `parts` says what was computed once; `refresh` does so again.
 
     `served` counts the matches of passes by entry of the library, `covered` the operators that they serve.
+    `compiler` is the recipe's.
     """
 
     call: Callable[..., Sequence[torch.Tensor]]
     parts: ParameterParts
     served: dict[str, int]
     covered: int
+    compiler: str
 
     def refresh(self) -> None:
         """Compute what follows from parameters again."""
@@ -81,7 +83,7 @@ def lower(given: GraphCall, recipe: Recipe, serve: Serve | None = None) -> Lower
         parts = ParameterParts(module, given.held, (), None, (), ())
     with torch.no_grad(), cudnn_tuning(recipe.tuned):
         function = _compiled(parts.main, [*given.moving, *parts.statics], recipe)
-    return LoweredGraph(_bound(function, parts.statics), parts, served, covered)
+    return LoweredGraph(_bound(function, parts.statics), parts, served, covered, recipe.compiler)
 
 
 def copy_of(module: fx.GraphModule) -> fx.GraphModule:

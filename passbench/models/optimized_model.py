@@ -5,6 +5,7 @@ that must hold (dynamo's guards, the places and versions of parameters) is asked
 where something does not hold, what was computed is dropped. A forward that writes anywhere is never run this way.
 """
 
+import os
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ import torch
 from passbench.library.model_choices import ModelChoices, graph_key
 from passbench.library.pass_library import LibraryEntry, PassLibrary
 from passbench.models.choosing import Progress, RunningGraph, Trial, choose, start
-from passbench.models.lowering import GraphCall
+from passbench.models.lowering import GraphCall, LoweredGraph
 from passbench.models.model_capture import ModelCapture, NotWhole, capture_model
 from passbench.models.recipes import Recipe, recipes
 from passbench.models.serving import fitting, server
@@ -95,6 +96,11 @@ class OptimizedModel:
             return
         self._route = _Route(capture, settings, progress, before_timing)
         self.report = self._route.report
+
+    @property
+    def lowered(self) -> LoweredGraph | None:
+        """The graph as it is run; None where the model is not run as one graph."""
+        return None if self._route is None else self._route.running.lowered
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         route = self._route
@@ -273,10 +279,17 @@ def _passes(library: str | None, given: GraphCall) -> tuple[list[LibraryEntry], 
     if library is None:
         return [], {}
     fit = fitting(PassLibrary(library).entries(), given.module.graph)
-    reasons = {entry.name: entry.why_not(given.device) for entry in fit}
+    reasons = {entry.name: entry.why_not(given.device) or _no_triton(entry, given.device) for entry in fit}
     may = [entry for entry in fit if not reasons[entry.name]]
     by_size = sorted(may, key=lambda entry: (-len(entry.graph.ops), entry.name))
     return by_size, {name: why for name, why in reasons.items() if why}
+
+
+def _no_triton(entry: LibraryEntry, device: torch.device) -> str:
+    kernels = any("triton" in text for text in entry.files().modules.values())
+    if device.type == "cuda" or not kernels or os.environ.get("TRITON_INTERPRET") == "1":
+        return ""
+    return "Triton's kernels run on a CPU in its interpreter alone (TRITON_INTERPRET=1)"
 
 
 def _notes(capture: ModelCapture) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ def test_a_pass_serves_the_kinds_that_were_measured(tmp_path):
     assert trial.served == {name: 1} and trial.reason == "" and trial.errors.equal and trial.us > 0
     served = optimized(model, x, tmp_path, trial.recipe)
     assert torch.equal(served(x), model(x)) and (served.report.covered, served.report.ops) == (2, 8)
-    code = served._route.running.lowered.parts.main.code
+    code = served.lowered.parts.main.code
     assert "passnet_serving.add_relu" in code and code.count("relu(") == 1
     model.layer.weight.mul_(2)
     assert torch.equal(served(x), model(x)) and served.fallbacks == 0

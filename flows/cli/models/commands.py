@@ -1,0 +1,232 @@
+"""The commands about whole models: `tune`, `explain`, `evaluate-models`, `library`."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flows.cli.options import data_option, device_option, emit, json_option, limit_option, version_option
+
+EFFORTS = ("quick", "normal", "full")
+"""As `passbench.models.recipes`; here so that a wrong one is told before torch is imported."""
+_EFFORT_HELP = "How many ways are tried [default: normal; quick without a GPU]."
+REGIMES = ("eager", "compile", "reduce-overhead", "max-autotune", "ours")
+
+
+def _library_option(function: Callable) -> Callable:
+    return click.option(
+        "--library",
+        type=click.Path(path_type=Path),
+        default=None,
+        help="Directory of the library [default: `library` in the data directory].",
+    )(function)
+
+
+def _call_options(function: Callable) -> Callable:
+    """Which call of the model, and how much is tried."""
+    for option in (
+        click.option("--batch", type=click.IntRange(1), default=None, help="Batch size [default: the example's]."),
+        click.option("--dtype", default=None, help="bfloat16, float16 or float32 [default: float32]."),
+        click.option("--effort", type=click.Choice(EFFORTS), default=None, help=_EFFORT_HELP),
+        click.option("--strict", is_flag=True, help="Only ways that give eager's bits."),
+        click.option("--seconds", type=float, default=None, help="Begin no further way after this time."),
+    ):
+        function = option(function)
+    return function
+
+
+def _settings(device: str, effort: str | None, strict: bool, seconds: float | None) -> Any:
+    import torch
+
+    from passbench.models.optimized_model import OptimizeSettings
+
+    effort = effort or ("quick" if torch.device(device).type == "cpu" else "normal")
+    return OptimizeSettings(effort=effort, strict=strict, seconds=seconds)
+
+
+def _tuned(model: str, data: Path, library: Path | None, device: str, **options: Any) -> tuple[Any, ...]:
+    import torch
+
+    from flows.evaluate.devices import resolve_device
+    from flows.models.named_model import named_model
+    from flows.models.tune import tune as tune_model
+
+    place = library or data / "library"
+    device = resolve_device(device)
+    settings = _settings(device, options["effort"], options["strict"], options["seconds"])
+    click.echo(f"building {model}", err=True)
+    named = named_model(model, options["batch"], options["dtype"], torch.device(device))
+    author = options.get("author")
+    document, fast = tune_model(
+        named,
+        place,
+        settings,
+        author=None if author in (None, "none") else author,
+        limit=options.get("limit"),
+        say=lambda line: click.echo(line, err=True),
+    )
+    return named, fast, document, place
+
+
+@click.command()
+@click.argument("model")
+@_call_options
+@click.option(
+    "--author",
+    type=click.Choice(["none", "distill", "distill-static"]),
+    default="none",
+    show_default=True,
+    help="Who writes passes for regions that the library has none for.",
+)
+@limit_option("Regions that the author writes passes for, at most.")
+@_library_option
+@data_option
+@device_option
+@json_option
+def tune(model: str, as_json: bool, **options: Any) -> None:
+    """Find the fastest right way of running MODEL, and keep it in a library.
+
+    MODEL is a catalogue's line, such as timm:resnet18, or module:function of yours; the function returns (model, args)
+    or (model, args, kwargs). Interrupted, it goes on where it stopped; done before, it takes seconds.
+    """
+    from flows.models.texts import tuned_text
+
+    _, _, document, _ = _tuned(model, **options)
+    emit(document, as_json, tuned_text)
+
+
+@click.command()
+@click.argument("model")
+@_call_options
+@click.option("--out", type=click.Path(path_type=Path), default=None, help="Write it as one HTML page, too.")
+@_library_option
+@data_option
+@device_option
+@json_option
+def explain(model: str, as_json: bool, out: Path | None, **options: Any) -> None:
+    """Say where MODEL's time goes: every way that was tried, who serves its operators, its kernels, their sources.
+
+    MODEL is as for `passnet tune`; it is tuned first where that was not done.
+    """
+    from flows.models.explain import explain as explain_model
+    from flows.models.explain import explain_text, write_page
+    from storage.disk import disk_error
+
+    named, fast, _, place = _tuned(model, **options)
+    document = explain_model(named, fast, place)
+    if out is not None:
+        try:
+            write_page(document, out)
+        except OSError as error:
+            raise disk_error(error, out, "another --out") from error
+    emit(document, as_json, explain_text)
+
+
+@click.command("evaluate-models")
+@click.argument("models", metavar="MODEL...", nargs=-1, required=True)
+@click.option("--batches", default="1", show_default=True, help="Batch sizes, separated by commas.")
+@click.option("--dtypes", default="float32", show_default=True, help="Dtypes, separated by commas.")
+@click.option(
+    "--regimes",
+    default=None,
+    help=f"{', '.join(REGIMES)}; separated by commas [default: all but max-autotune; without a GPU eager,ours].",
+)
+@click.option("--effort", type=click.Choice(EFFORTS), default=None, help=_EFFORT_HELP)
+@click.option("--strict", is_flag=True, help="Only ways that give eager's bits.")
+@click.option("--seconds", type=float, default=None, help="Begin no further way of a model after this time.")
+@click.option("--rerun", is_flag=True, help="Measure again what an earlier run has measured.")
+@_library_option
+@data_option
+@device_option
+@json_option
+def evaluate_models(
+    models: tuple[str, ...],
+    batches: str,
+    dtypes: str,
+    regimes: str | None,
+    data: Path,
+    library: Path | None,
+    device: str,
+    as_json: bool,
+    rerun: bool,
+    **options: Any,
+) -> None:
+    """Time whole models in all regimes, and publish the rows as the table model_results of a new version."""
+    from dataclasses import replace
+
+    from flows.evaluate.devices import resolve_device
+    from flows.models.evaluate_models import evaluate_models as evaluate
+    from flows.models.evaluate_models import evaluated_text
+    from storage.errors import PassNetError
+
+    device = resolve_device(device)
+    chosen = (regimes or ("eager,ours" if device == "cpu" else "eager,compile,reduce-overhead,ours")).split(",")
+    if unknown := [name for name in chosen if name not in REGIMES]:
+        raise PassNetError(f"there is no regime {unknown[0]!r}; use {', '.join(REGIMES)}")
+    if not all(part.isdigit() and int(part) for part in batches.split(",")):
+        raise PassNetError(f"{batches!r} are no batch sizes; give whole numbers, such as 1,16")
+    settings = _settings(device, options["effort"], options["strict"], options["seconds"])
+    done = evaluate(
+        models,
+        data,
+        batches=[int(part) for part in batches.split(",")],
+        dtypes=dtypes.split(","),
+        regimes=chosen,
+        device=device,
+        settings=settings if library is None else replace(settings, library=str(library)),
+        rerun=rerun,
+    )
+    emit(done, as_json, evaluated_text)
+
+
+@click.group()
+def library() -> None:
+    """Passes with what was measured of them, which may serve regions of whole models."""
+
+
+@library.command("list")
+@_library_option
+@data_option
+@device_option
+@json_option
+def list_(library: Path | None, data: Path, device: str, as_json: bool) -> None:
+    """List the passes of a library, and which may serve on this machine."""
+    from flows.models.library_lists import list_library
+    from flows.models.texts import library_text
+
+    emit(list_library(library or data / "library", device), as_json, library_text)
+
+
+@library.command()
+@click.argument("hash_", metavar="HASH")
+@_library_option
+@data_option
+@device_option
+@json_option
+def show(hash_: str, library: Path | None, data: Path, device: str, as_json: bool) -> None:
+    """Show one pass of a library: what it replaces, its source, what was measured of it."""
+    from flows.models.library_lists import show_entry
+    from flows.models.texts import entry_text
+
+    emit(show_entry(library or data / "library", hash_, device), as_json, entry_text)
+
+
+@library.command()
+@click.argument("runs", metavar="RUN...", nargs=-1)
+@click.option("--replace", is_flag=True, help="Replace passes of the same graphs even if they were faster.")
+@_library_option
+@data_option
+@version_option
+@json_option
+def add(
+    runs: tuple[str, ...], replace: bool, library: Path | None, data: Path, version: str | None, as_json: bool
+) -> None:
+    """Add the passes of a version's runs (ids, authors or "latest") to a library."""
+    from flows.models.library_lists import add_runs
+
+    done = add_runs(library or data / "library", data, version, runs or ("latest",), replace=replace)
+    emit(done, as_json, lambda d: f"{d['added']} passes added to {d['library']}, of {d['rows']} rows of results")
+
+
+COMMANDS = (tune, explain, evaluate_models, library)

@@ -1,0 +1,161 @@
+"""Tune a model: write what a library lacks for its regions, measure ways of running the whole, keep the fastest.
+
+Everything that is finished is a file in the library or beside it, so a run that was killed goes on where it stopped.
+"""
+
+import inspect
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agent.registry import author as author_named
+from agent.run.evaluation_run import EvaluationRun, evaluate_lot, lots
+from agent.run.identity import run_id, run_identity
+from dedup.hashes import identify
+from extraction.cutting.cut import cut_graph
+from extraction.failures import ModelError
+from extraction.tracing.capture import CaptureSizes, capture
+from extraction.tracing.trace import with_kernels
+from flows.models.named_model import NamedModel
+from passbench.bench import Bench
+from passbench.library.pass_library import PassLibrary
+from passbench.models.optimize import optimize_model
+from passbench.models.optimized_model import OptimizedModel, OptimizeSettings
+from passbench.settings import Settings
+from storage.graph.record import GraphError
+from storage.graph.targets import TargetError
+from storage.records import Sample, TracedGraph
+
+Say = Callable[[str], None]
+
+
+def tune(
+    named: NamedModel,
+    library: Path,
+    settings: OptimizeSettings,
+    *,
+    author: str | None = None,
+    limit: int | None = None,
+    say: Say = lambda line: None,
+) -> tuple[dict[str, Any], OptimizedModel]:
+    """Make a model faster and keep how; returns a document and the model's callable.
+
+    `author` writes passes for fusible regions that the library has none for; None writes nothing. `limit`: regions at
+    most, those that stand most often in the model first. The document has what was chosen, every way with its time or
+    reason, and the regions. Raises PassNetError.
+    """
+    begin = time.monotonic()
+    device = next(named.model.parameters()).device
+    regions = write_missing(named, library, author, limit, device, say) if author else {}
+    settings = OptimizeSettings(**{**vars(settings), "library": str(library)})
+    with torch.no_grad():
+        fast = optimize_model(named.model, named.args, named.kwargs, settings, progress=lambda way: say(f"way {way}"))
+    return {"model": named.name, **tuned_document(fast), "regions": regions, "seconds": time.monotonic() - begin}, fast
+
+
+def tuned_document(fast: OptimizedModel) -> dict[str, Any]:
+    """What was chosen for a model and why, as plain data."""
+    report = fast.report
+    base = next((trial.us for trial in report.trials if trial.recipe.name == "eager"), None)
+    ways = [
+        {
+            "way": trial.recipe.name,
+            "us": trial.us,
+            "over_eager": base / trial.us if base and trial.us else None,
+            "error": trial.errors.error if trial.errors else None,
+            "error_eager": trial.errors.error_eager if trial.errors else None,
+            "eagers_bits": trial.errors.equal if trial.errors else None,
+            "served": trial.served,
+            "reason": trial.reason,
+        }
+        for trial in report.trials
+    ]
+    return {
+        "chosen": report.name,
+        "remembered": report.remembered,
+        "why_not": report.why_not,
+        "notes": list(report.notes),
+        "ops": report.ops,
+        "covered": report.covered,
+        "computed_once": list(report.taken),
+        "refused": dict(report.refused),
+        "ways": ways,
+    }
+
+
+def write_missing(
+    named: NamedModel, library: Path, author: str, limit: int | None, device: torch.device, say: Say
+) -> dict[str, Any]:
+    """Let an author write passes for regions of a model that the library has none for, and add what is right.
+
+    Returns counts: `regions` (different ones), `known`, `written` (new entries), and `left` by why.
+    """
+    samples, places = regions_of(named)
+    known = {entry.name for entry in PassLibrary(library).entries()}
+    missing = [s for s in samples if s.variants[0].graph_hash not in known][:limit]
+    counts: dict[str, Any] = {"regions": len(samples), "known": len(samples) - len(missing), "written": 0}
+    if not missing:
+        return counts
+    say(f"{len(missing)} of {len(samples)} regions have no pass: {author} writes them")
+    writer, benchmark = author_named(author, None, None), Settings()
+    with Bench(device, benchmark) as bench:
+        identity = run_identity(writer, missing, 1, device.type, benchmark)
+        run = EvaluationRun(
+            run_id(identity),
+            writer,
+            library / "runs" / run_id(identity),
+            attempts=1,
+            gpu=device.type == "cuda",
+            state=library / "authors" / writer.name,
+        )
+        run.begin()
+        for lot in lots(run.unfinished(missing), run.lot_size, 1, len(missing)):
+            evaluate_lot(run, bench, lot)
+            say(f"region {lot.samples[-1][0]} of {len(missing)}")
+        rows = run.rows(missing)
+    variants = {variant.variant_hash: variant for sample in missing for variant in sample.variants}
+    added = PassLibrary(library).add(rows, variants)
+    left = Counter(row["status"] if row["compiler"] == "pass" else "left to eager" for row in rows)
+    return counts | {"written": len(added), "left": dict(left), "places": sum(places.values())}
+
+
+def regions_of(named: NamedModel) -> tuple[list[Sample], Counter[str]]:
+    """The fusible regions of a model at the sizes of its call, each a sample of one variant, most frequent first; and
+    how often each stands in the model, by graph hash."""
+    inputs = dict(named.kwargs) if not named.args else _by_name(named)
+    captured, _ = capture(named.model, inputs, CaptureSizes.FIXED)
+    found: dict[str, Any] = {}
+    places: Counter[str] = Counter()
+    for number, one in enumerate(captured):
+        try:
+            record = one.record()
+        except (GraphError, TargetError):
+            continue  # a graph that no record holds has no regions
+        traced = with_kernels(
+            TracedGraph(named.name, number, record.graph, record.inputs, None, "", record.symbols, record.symbolic)
+        )
+        for variant in cut_graph(traced, Counter()):
+            if variant.category == "fusible":
+                own = identify(variant)
+                found.setdefault(own.variant_hash, own)
+                places[own.graph_hash] += 1
+    ordered = sorted(found.values(), key=lambda v: (-places[v.graph_hash], v.variant_hash))
+    samples = [
+        Sample(f"fusible-{v.variant_hash[:12]}", v.family_hash, "fusible", "train", (v,), reason=f"of {named.name}")
+        for v in ordered
+    ]
+    return samples, places
+
+
+def _by_name(named: NamedModel) -> dict[str, Any]:
+    bound = inspect.signature(named.model.forward).bind(*named.args, **named.kwargs)
+    if any(
+        p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.name in bound.arguments
+        for p in inspect.signature(named.model.forward).parameters.values()
+    ):
+        raise ModelError("unsupported_input", f"{named.name} takes arguments without names: give them by name")
+    return dict(bound.arguments)
