@@ -8,12 +8,14 @@ from agent.distill.static import Distill
 from agent.distill.tuned import Tuned
 from agent.llm.author import Llm
 from agent.llm.options import LlmOptions
+from agent.readable.author import Readable
 from passbench.names import COMPILERS
 from storage.errors import PassNetError
 
 _AUTHORS: dict[str, Callable[[], Author]] = {
     "distill": Tuned,
     "distill-static": lambda: Distill(name="distill-static"),
+    "readable": Readable,
     **{compiler: partial(Baseline, compiler, compiler) for compiler in COMPILERS if compiler != "pass"},
 }
 

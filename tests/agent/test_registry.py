@@ -17,7 +17,7 @@ BASELINES = [compiler for compiler in COMPILERS if compiler != "pass"]
 def test_every_compiler_but_a_pass_is_a_baseline():
     inductors = ["inductor", "inductor-direct", "inductor-strict", "inductor-strict-direct", "inductor-max-autotune"]
     assert ["eager", *inductors, "cudagraphs"] == BASELINES
-    assert set(NAMES) == {"distill", "distill-static", "llm", *BASELINES}
+    assert set(NAMES) == {"distill", "distill-static", "readable", "llm", *BASELINES}
     assert isinstance(author("distill"), Tuned)
     assert isinstance(author("distill-static"), Distill)
 

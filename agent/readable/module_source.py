@@ -1,0 +1,278 @@
+"""Source of a readable pass module: a pattern, its general kernels, and a function of the host that launches them."""
+
+import math
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from agent.distill.kernels.emit import HELPERS
+from agent.distill.kernels.host_program import Allocation, Program, Returned, Sketch, dense
+from agent.distill.kernels.launch_configs import LaunchLimits
+from agent.distill.kernels.schedule import KernelBody
+from agent.distill.kernels.text_template import template
+from agent.distill.lowered_regions import Sketches
+from agent.distill.pass_source import Case, pattern_source
+from agent.readable.kernel_text import MOST_COLUMNS, GeneralKernel, Unreadable, general_kernel, one_row
+from agent.readable.sizes import Sizes
+from storage.graph.as_json import to_json
+from storage.graph.record import Graph, op_name
+from storage.records import Input, dtype_name
+
+_LIMITS = LaunchLimits(persistent=MOST_COLUMNS, tiles=False)
+_BLOCK, _WARPS = 1024, 4
+_MOST_KERNELS = 3
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module's name, its source, and the facts of a rationale: ops that are replaced, launches in eager and here."""
+
+    name: str
+    source: str
+    ops: tuple[str, ...]
+    eager_launches: int
+    launches: int
+
+
+def module_of(cases: Sequence[Case], sketches: Sketches, taken: Collection[str] = ()) -> Module:
+    """The module that replaces a region, given in all variants of one pattern; its name is not among `taken`.
+
+    Raises Unreadable where the region is not pointwise or along rows, and one of `agent.distill.lowered_regions.FAILURES`
+    where it cannot be lowered in another dtype.
+    """
+    graph = cases[0].graph
+    chosen = _in_half_types(cases, sketches)
+    programs = [sketch.program(_LIMITS) for sketch in chosen]
+    if len(programs[0].launches) > _MOST_KERNELS:
+        raise Unreadable("too many kernels")
+    writer = _Writer(graph, chosen, programs)
+    name = _free("_".join(["fuse", *words(graph)]), taken)
+    source = writer.write("_".join(["fused", *words(graph)]))
+    ops = tuple(op_name(op) for op in graph.ops)
+    return Module(name, source, ops, programs[0].replaced, len(programs[0].launches))
+
+
+def words(graph: Graph, limit: int = 4) -> list[str]:
+    """Names of a graph's ops for identifiers: the ones that compute, each once."""
+    names = []
+    for op in graph.ops:
+        target = op_name(op).removeprefix("torch.ops.aten.")
+        plain = target.split(".")[0] if "torch.ops" in op_name(op) else target.rpartition(".")[2]
+        names.append(re.sub(r"\W", "", plain).strip("_"))
+    telling = [n for n in names if n and n not in _QUIET] or ["views"]
+    return list(dict.fromkeys(telling))[:limit]
+
+
+_QUIET = frozenset(
+    """view reshape permute transpose expand unsqueeze squeeze flatten getitem contiguous to float chunk split dropout
+    unflatten detach t getattr _to_copy to_copy clone alias""".split()
+)
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    if name not in taken:
+        return name
+    return next(f"{name}_{n}" for n in range(2, len(taken) + 3) if f"{name}_{n}" not in taken)
+
+
+def _in_half_types(cases: Sequence[Case], sketches: Sketches) -> list[Sketch]:
+    """The region in the shapes that its kernels can be written from, lowered in float16, the first in bfloat16 too.
+
+    A kernel that rounds to a half type where eager does is right in float32 as well, where rounding does nothing. Where
+    the kernels of shapes differ, those of a batch of one lack a term, say, and the longest are the general ones. If
+    inputs of one variant have several floating dtypes, or the graph names a half type, dtypes stay as they are.
+    """
+    by_key = {case.sketch.key: case for case in cases}
+    floats = [{dtype for dtype, *_ in key if dtype.is_floating_point} for key in by_key]
+    if not all(each <= set(_FLOATS) for each in floats):
+        raise Unreadable("dtypes that are neither float32 nor a half type")
+    if all(len(each) == 1 for each in floats):
+        shapes = {tuple((shape, stride) for _, shape, stride in key): case for key, case in by_key.items()}
+        general = _general([sketches.of(c.graph, _as(c.sketch.key, torch.float16)) for c in shapes.values()])
+        twin = sketches.of(cases[0].graph, _as(general[0].key, torch.bfloat16))
+        if _signature(twin) == _signature(general[0]):
+            return [general[0], twin, *general[1:]]
+    if len({tuple(dtype for dtype, *_ in key) for key in by_key}) > 1:
+        raise Unreadable("kernels that differ between dtypes")
+    return _general([case.sketch for case in by_key.values()])
+
+
+def _general(sketches: Sequence[Sketch]) -> list[Sketch]:
+    """Those whose kernels are the longest, which differ in numbers alone."""
+    groups: dict[tuple, list[Sketch]] = {}
+    for sketch in sketches:
+        groups.setdefault(_signature(sketch), []).append(sketch)
+    return groups[max(groups, key=lambda signature: (len(str(signature)), str(signature)))]
+
+
+def _signature(sketch: Sketch) -> tuple:
+    """What two variants have in common if one kernel can serve both."""
+    return tuple((template(one.kernel.text), one.arguments) for one in sketch.program(_LIMITS).launches)
+
+
+def _as(key: Sequence[tuple], dtype: torch.dtype) -> list[Input]:
+    return [
+        Input(f"in_{n}", "input", dtype_name(dtype if own in _FLOATS else own), shape, stride)
+        for n, (own, shape, stride) in enumerate(key)
+    ]
+
+
+class _Writer:
+    def __init__(self, graph: Graph, sketches: Sequence[Sketch], programs: Sequence[Program]) -> None:
+        self.graph, self.sketches, self.programs = graph, sketches, programs
+        self.sizes = Sizes([[(shape, stride) for _, shape, stride in p.key] for p in programs])
+        self.constants = set(re.findall(r"(?<![\w.])\d+(?:\.\d+)?", to_json(graph)))
+        self.helpers: set[str] = set()
+        self._refuse_writes_to_inputs()
+        pairs = list(zip(*(p.key for p in programs), strict=True))
+        self.typed = next((n for n, each in enumerate(pairs) if len({dtype for dtype, *_ in each}) > 1), None)
+        first = {name for p in programs[:1] for a in p.allocations for name in [a.name]}
+        if any({a.name for a in p.allocations} != first for p in programs):
+            raise Unreadable("buffers that differ between variants")
+
+    def write(self, function: str) -> str:
+        """The module's source."""
+        kernels = [self._kernel(number, function) for number in range(len(self.programs[0].launches))]
+        if not kernels:
+            raise Unreadable("nothing to launch")
+        parameters = ", ".join(f"in_{n}" for n in range(self.graph.inputs))
+        helpers = [one_row(HELPERS[name].strip("\n")) + "\n" for name in sorted(self.helpers)]
+        if any("keep_dims" in text or "ROWS" in text for text in helpers):
+            raise Unreadable("a helper over several rows")
+        parts = [
+            "import torch\nimport triton\nimport triton.language as tl\n\nfrom passbench.launch import Launch\n",
+            pattern_source(self.graph),
+            f"def replacement_args({parameters}):\n    return ({parameters}{',' if self.graph.inputs == 1 else ''})\n",
+            *helpers,
+            *(kernel.text for kernel in kernels),
+            self._host(function, parameters, kernels),
+            f"def replacement_func():\n    return {function}\n",
+        ]
+        return "\n\n".join(parts)
+
+    def _refuse_writes_to_inputs(self) -> None:
+        for sketch in self.sketches:
+            for body in sketch.bodies:
+                if any(sketch.names[sketch.buffers[s.buffer].base].startswith("in_") for s in body.stores):
+                    raise Unreadable("a region that writes to its inputs")
+
+    def _kernel(self, number: int, function: str) -> GeneralKernel:
+        launches = [program.launches[number] for program in self.programs]
+        if len({launch.arguments for launch in launches}) > 1:
+            raise Unreadable("kernels whose tensors differ between variants")
+        bodies = [_flat(sketch.bodies[number]) for sketch in self.sketches]
+        self.helpers |= launches[0].kernel.helpers
+        arguments = launches[0].arguments
+        suffix = "kernel" if len(self.programs[0].launches) == 1 else f"kernel_{number}"
+        return general_kernel(
+            [launch.kernel.text for launch in launches],
+            f"{function.removeprefix('fused_')}_{suffix}",
+            arguments,
+            [(body.rows, body.columns) for body in bodies],
+            self.sizes,
+            lambda literal: literal in self.constants,
+            next((name for name in arguments if self._varies(name)), None),
+            {name: [_elements(p, name) for p in self.programs] for name in arguments if not name.startswith("in_")},
+        )
+
+    def _varies(self, name: str) -> bool:
+        """Whether a tensor of the host has the dtype of the variant."""
+        if name.startswith("in_"):
+            number = int(name.removeprefix("in_"))
+            return len({program.key[number][0] for program in self.programs}) > 1
+        return len({next(a.dtype for a in p.allocations if a.name == name) for p in self.programs}) > 1
+
+    def _host(self, function: str, parameters: str, kernels: Sequence[GeneralKernel]) -> str:
+        lines = [self._contiguous(), *self._allocations()]
+        tables = []
+        for number, (kernel, launch) in enumerate(zip(kernels, self.programs[0].launches, strict=True)):
+            table = "LAUNCHES" if len(kernels) == 1 else f"LAUNCHES_{number}"
+            tables.append(f"{table} = {{}}\n")
+            lines += [f"{name} = {text}" for name, text in kernel.sizes.items()]
+            names = list(kernel.sizes)
+            kinds = [f"in_{self.typed}.dtype"] if self.typed is not None else []
+            lines.append(f"key = ({', '.join([*names, *kinds])}{',' if len(names) + len(kinds) == 1 else ''})")
+            lines.append(f"if key not in {table}:")
+            name = re.search(r"def (\w+)\(", kernel.text.rpartition("@triton.jit")[2])[1]
+            options = [f"{a}={a}" for a in kernel.arguments]
+            if kernel.columns:
+                grid, block = f"({kernel.rows},)", f"COLUMNS=triton.next_power_of_2({kernel.columns})"
+                warps = f"{_WARPS} if {kernel.columns} <= 2048 else {4 * _WARPS}"
+            else:
+                grid, block, warps = f"(triton.cdiv({kernel.rows}, {_BLOCK}),)", f"BLOCK={_BLOCK}", str(_WARPS)
+            fixed = ", ".join([name, grid, *options, block, f"num_warps={warps}", "enable_fp_fusion=False"])
+            lines.append(f"    {table}[key] = Launch({fixed})")
+            lines.append(f"{table}[key]({', '.join(launch.arguments)})")
+        lines.append(f"return {', '.join(self._returned(n) for n in range(len(self.programs[0].returned)))}")
+        body = "".join(f"    {line}\n" for line in lines if line)
+        return "".join(tables) + f"\n\n@torch.fx.wrap\ndef {function}({parameters}):\n{body}"
+
+    def _contiguous(self) -> str:
+        """Inputs that are contiguous in all variants are made so, which costs nothing where they are."""
+        numbers = [
+            n
+            for n in range(self.graph.inputs)
+            if all(_contiguous(*program.key[n][1:]) and len(program.key[n][1]) > 1 for program in self.programs)
+        ]
+        names = ", ".join(f"in_{n}" for n in numbers)
+        return f"{names} = {', '.join(f'in_{n}.contiguous()' for n in numbers)}" if numbers else ""
+
+    def _allocations(self) -> list[str]:
+        lines = []
+        for first in self.programs[0].allocations:
+            made = [next(a for a in p.allocations if a.name == first.name) for p in self.programs]
+            lines.append(f"{first.name} = {self._allocated(made)}")
+        return lines
+
+    def _allocated(self, made: Sequence[Allocation]) -> str:
+        for number in range(self.graph.inputs):
+            like = [(a.dtype, a.shape, a.stride) == p.key[number] for a, p in zip(made, self.programs, strict=True)]
+            if all(like) and all(dense(a.shape, a.stride) for a in made):
+                return f"torch.empty_like(in_{number})"
+        dtypes = {a.dtype for a in made}
+        if len(dtypes) > 1 and self.typed is None:
+            raise Unreadable("a result whose dtype no input has")
+        dtype = f"in_{self.typed}.dtype" if len(dtypes) > 1 else str(made[0].dtype)
+        shape = self.sizes.shape([a.shape for a in made])
+        if shape is None:
+            raise Unreadable("a result whose shape no input gives")
+        if all(_contiguous(a.shape, a.stride) for a in made):
+            return f"torch.empty({shape}, dtype={dtype}, device=in_0.device)"
+        stride = self.sizes.shape([a.stride for a in made])
+        if stride is None or ".shape" in stride.replace(".shape[", ""):
+            raise Unreadable("a result whose strides no input gives")
+        return f"torch.empty_strided({shape}, {stride}, dtype={dtype}, device=in_0.device)"
+
+    def _returned(self, number: int) -> str:
+        values: list[Returned] = [program.returned[number] for program in self.programs]
+        name = values[0].name
+        if any(v.name != name or (v.view is None) != (values[0].view is None) or v.relative for v in values):
+            raise Unreadable("results that differ between variants")
+        if values[0].view is None:
+            return name
+        made = [next((a for a in p.allocations if a.name == name), None) for p in self.programs]
+        plain = None not in made and all(_contiguous(a.shape, a.stride) for a in made)
+        shape = self.sizes.shape([v.view[0] for v in values])
+        if not plain or shape is None or not all(_contiguous(*v.view[:2]) and v.view[2] == 0 for v in values):
+            raise Unreadable("a result that is a view of another")
+        return f"{name}.view({shape})"
+
+
+def _elements(program: Program, name: str) -> int:
+    return math.prod(next(a.shape for a in program.allocations if a.name == name))
+
+
+def _flat(body: KernelBody) -> KernelBody:
+    return body.flat if body.flat is not None else body
+
+
+def _contiguous(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
+    step = 1
+    for size, own in zip(reversed(shape), reversed(stride), strict=True):
+        if size != 1 and own != step:
+            return False
+        step *= size
+    return True

@@ -1,0 +1,96 @@
+"""Which expression over the inputs' shapes gives a number of a kernel, in every variant."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+Shape = tuple[int, ...]
+Inputs = Sequence[tuple[Shape, Shape]]
+"""Shape and stride of each input of a region in one variant; inputs are called `in_0…`."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """A number as source: `text` over the inputs, and `name`, what a kernel calls it."""
+
+    name: str
+    text: str
+
+
+class Sizes:
+    """The sizes that a module's host code can compute, over all variants of a sample."""
+
+    def __init__(self, variants: Sequence[Inputs]) -> None:
+        self.variants = variants
+        self._known: dict[tuple[int, ...], Size] = {}
+        for size, values in self._candidates():
+            self._known.setdefault(values, size)
+
+    def of(self, numbers: tuple[int, ...]) -> Size | None:
+        """The size that has these numbers, one for each variant; None if there is none."""
+        return self._known.get(numbers)
+
+    def text(self, numbers: tuple[int, ...]) -> str | None:
+        """Source of these numbers: an expression, or the number itself where it is the same in all variants."""
+        if (known := self.of(numbers)) is not None:
+            return known.text
+        return str(numbers[0]) if len(set(numbers)) == 1 else None
+
+    def shape(self, shapes: Sequence[Shape]) -> str | None:
+        """Source of a shape, given for each variant; None if a dimension has no expression."""
+        for number in range(len(self.variants[0])):
+            if all(v[number][0] == shape for v, shape in zip(self.variants, shapes, strict=True)):
+                return f"in_{number}.shape"
+        if len({len(shape) for shape in shapes}) > 1:
+            return None
+        sizes = [self.text(numbers) for numbers in zip(*shapes, strict=True)]
+        if None in sizes:
+            return None
+        return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+
+    def _candidates(self) -> Iterator[tuple[Size, tuple[int, ...]]]:
+        """Simple ones first. Numbers below 2 are no sizes: nothing says which of them they would be."""
+        ranks = [len(shape) for shape, _ in self.variants[0]]
+        if any([len(shape) for shape, _ in variant] != ranks for variant in self.variants):
+            return
+        for number, size in self._all(ranks):
+            values = tuple(_value(size, variant[number]) for variant in self.variants)
+            if max(values) > 1:
+                yield _named(number, size, ranks[number]), values
+
+    @staticmethod
+    def _all(ranks: Sequence[int]) -> Iterator[tuple[int, tuple]]:
+        for number, rank in enumerate(ranks):
+            yield from ((number, ("shape", d, d + 1)) for d in range(rank))
+        for number, rank in enumerate(ranks):
+            yield number, ("shape", 0, rank)
+        for number, rank in enumerate(ranks):
+            yield from ((number, ("shape", d, rank)) for d in range(1, rank - 1))
+            yield from ((number, ("shape", 0, d)) for d in range(2, rank))
+        for number, rank in enumerate(ranks):
+            yield from ((number, ("shape", a, b)) for a in range(1, rank) for b in range(a + 2, rank))
+            yield from ((number, ("stride", d, d + 1)) for d in range(rank))
+            yield from ((number, ("without", d, d + 1)) for d in range(1, rank - 1))
+
+
+def _value(size: tuple, layout: tuple[Shape, Shape]) -> int:
+    kind, first, end = size
+    shape, stride = layout
+    if kind == "without":
+        return math.prod(shape[:first] + shape[end:])
+    return math.prod((shape if kind == "shape" else stride)[first:end])
+
+
+def _named(number: int, size: tuple, rank: int) -> Size:
+    kind, first, end = size
+    one = f"in_{number}"
+    if kind == "stride":
+        return Size(f"{one}_stride_{first}", f"{one}.stride({first})")
+    if kind == "without":
+        return Size(f"{one}_without_{first}", f"{one}.numel() // {one}.shape[{first}]")
+    if end == first + 1:
+        return Size(f"{one}_size_{first}", f"{one}.shape[{first}]")
+    if (first, end) == (0, rank):
+        return Size(f"{one}_numel", f"{one}.numel()")
+    factors = " * ".join(f"{one}.shape[{d}]" for d in range(first, end))
+    return Size(f"{one}_sizes_{first}_to_{end - 1}", factors)
