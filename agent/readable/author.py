@@ -11,17 +11,17 @@ from agent.distill.lowered_regions import FAILURES, Sketches
 from agent.distill.static import MARGIN, Distill
 from agent.distill.task_plan import Task
 from agent.readable.kernel_text import Unreadable
-from agent.readable.module_source import Module, module_of
+from agent.readable.module_source import ReadableModule, module_of
 from passbench.contract import NAMES_FILE, write_pass_dir
 from storage.records import Sample
 
 
 @dataclass(frozen=True)
-class Written:
+class ReadablePass:
     """A pass as files by name, and its modules in order; no files, and the `reason`, where none was written."""
 
     files: dict[str, str]
-    modules: tuple[Module, ...]
+    modules: tuple[ReadableModule, ...]
     reason: str = ""
 
 
@@ -43,14 +43,14 @@ class Readable(Author):
         write_pass_dir(written.files, directory)
         return Submission("pass", directory)
 
-    def write(self, sample: Sample) -> Written:
+    def write(self, sample: Sample) -> ReadablePass:
         """A pass whose modules together match in every variant and nowhere else than they should."""
         author = Distill(margin=self.margin, seconds=self.seconds, sketches=self.sketches)
         task = author.task(sample, self.margin)
         wanted = task.likely(self.margin)
         if not wanted:
-            return Written({}, (), "; ".join(task.causes) or "nothing to fuse")
-        modules: dict[str, Module] = {}
+            return ReadablePass({}, (), "; ".join(task.causes) or "nothing to fuse")
+        modules: dict[str, ReadableModule] = {}
         causes = []
         by_pattern = {p: _candidates(task, p) for p in wanted}
         for pattern, found in sorted(by_pattern.items(), key=lambda item: -len(item[1][0].region.ops)):
@@ -60,10 +60,10 @@ class Readable(Author):
             except (Unreadable, *FAILURES) as error:
                 causes.append(str(error))
         if not task.covers(modules):
-            return Written({}, (), "; ".join(dict.fromkeys(causes)))
+            return ReadablePass({}, (), "; ".join(dict.fromkeys(causes)))
         files = {f"{m.name}.py": m.source for m in modules.values()}
         files[NAMES_FILE] = json.dumps([m.name for m in modules.values()]) + "\n"
-        return Written(files, tuple(modules.values()))
+        return ReadablePass(files, tuple(modules.values()))
 
 
 def _candidates(task: Task, pattern: str) -> Sequence[Candidate]:

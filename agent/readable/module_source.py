@@ -27,7 +27,7 @@ _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
 @dataclass(frozen=True)
-class Module:
+class ReadableModule:
     """A module's name, its source, and the facts of a rationale: ops that are replaced, launches in eager and here."""
 
     name: str
@@ -37,22 +37,22 @@ class Module:
     launches: int
 
 
-def module_of(cases: Sequence[Case], sketches: Sketches, taken: Collection[str] = ()) -> Module:
+def module_of(cases: Sequence[Case], sketches: Sketches, taken: Collection[str] = ()) -> ReadableModule:
     """The module that replaces a region, given in all variants of one pattern; its name is not among `taken`.
 
-    Raises Unreadable where the region is not pointwise or along rows, and one of `agent.distill.lowered_regions.FAILURES`
-    where it cannot be lowered in another dtype.
+    Raises Unreadable where the region is not pointwise or along rows, and one of
+    `agent.distill.lowered_regions.FAILURES` where it cannot be lowered in another dtype.
     """
     graph = cases[0].graph
     chosen = _in_half_types(cases, sketches)
     programs = [sketch.program(_LIMITS) for sketch in chosen]
     if len(programs[0].launches) > _MOST_KERNELS:
         raise Unreadable("too many kernels")
-    writer = _Writer(graph, chosen, programs)
+    writer = _ModuleWriter(graph, chosen, programs)
     name = _free("_".join(["fuse", *words(graph)]), taken)
     source = writer.write("_".join(["fused", *words(graph)]))
     ops = tuple(op_name(op) for op in graph.ops)
-    return Module(name, source, ops, programs[0].replaced, len(programs[0].launches))
+    return ReadableModule(name, source, ops, programs[0].replaced, len(programs[0].launches))
 
 
 def words(graph: Graph, limit: int = 4) -> list[str]:
@@ -120,7 +120,7 @@ def _as(key: Sequence[tuple], dtype: torch.dtype) -> list[Input]:
     ]
 
 
-class _Writer:
+class _ModuleWriter:
     def __init__(self, graph: Graph, sketches: Sequence[Sketch], programs: Sequence[Program]) -> None:
         self.graph, self.sketches, self.programs = graph, sketches, programs
         self.sizes = Sizes([[(shape, stride) for _, shape, stride in p.key] for p in programs])
