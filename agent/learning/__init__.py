@@ -3,5 +3,5 @@
 In: samples, and passes as files by name. Out: `Reward`s, tasks in Harbor's layout, chat data. Read first: `reward.py`
 (the number), then `rewards.py` (many at a time, in warm processes).
 
-May import: agent.author, passbench, storage.
+May import: agent.author, agent.distill, agent.llm, passbench, storage.
 """

@@ -16,6 +16,13 @@ _SHOWN_SOURCE = 12_000  # characters
 
 def describe_sample(sample: Sample, device: str) -> str:
     """The whole task: each distinct graph with its variants, and the largest variant's times."""
+    largest = max(range(len(sample.variants)), key=lambda n: _elements(sample.variants[n]))
+    times = describe_times(sample.variants[largest], device)
+    return f"{describe_graphs(sample)}\n\nVariant {largest}: {times}"
+
+
+def describe_graphs(sample: Sample) -> str:
+    """The task without times: each distinct graph with its variants, and their inputs."""
     graphs: dict[str, list[int]] = {}
     for number, variant in enumerate(sample.variants):
         graphs.setdefault(render(variant.graph), []).append(number)
@@ -28,8 +35,6 @@ def describe_sample(sample: Sample, device: str) -> str:
     if len(lines) > _SHOWN_VARIANTS:
         lines = [*lines[:_SHOWN_VARIANTS], f"... {len(lines) - _SHOWN_VARIANTS} more: read_variant(number)"]
     parts.append("Inputs by variant:\n" + "\n".join(lines))
-    largest = max(range(len(sample.variants)), key=lambda n: _elements(sample.variants[n]))
-    parts.append(f"Variant {largest}: {describe_times(sample.variants[largest], device)}")
     return "\n\n".join(parts)
 
 

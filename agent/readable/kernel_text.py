@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.distill.kernels.text_template import template, values
-from agent.readable.sizes import Sizes
+from agent.readable.sizes import HostSizes
 from storage.errors import PassNetError
 
 MOST_COLUMNS = 16384
@@ -57,7 +57,7 @@ def general_kernel(
     name: str,
     pointers: Sequence[str],
     extents: Sequence[tuple[int, int]],
-    sizes: Sizes,
+    sizes: HostSizes,
     keeps: Callable[[str], bool],
     typed: str | None,
     lengths: Mapping[str, Sequence[int]],
@@ -124,7 +124,7 @@ def _pointers(text: str) -> list[str]:
     return re.findall(r"\b(?:in|out)_\d+\b", text.split("\n")[1].split("(", 1)[1])
 
 
-def _extent(numbers: Sequence[int], sizes: Sizes, results: Mapping[str, Sequence[float]]) -> str:
+def _extent(numbers: Sequence[int], sizes: HostSizes, results: Mapping[str, Sequence[float]]) -> str:
     """Source of a kernel's extent: a size of the inputs, or what `results` has for it."""
     if (size := sizes.of(tuple(numbers))) is not None:
         return size.text
@@ -135,7 +135,7 @@ def _extent(numbers: Sequence[int], sizes: Sizes, results: Mapping[str, Sequence
 
 
 def _slot(
-    column: tuple[str, ...], known: dict[tuple[int, ...], str], sizes: Sizes, taken: dict[str, str], keeps: Callable
+    column: tuple[str, ...], known: dict[tuple[int, ...], str], sizes: HostSizes, taken: dict[str, str], keeps: Callable
 ) -> str:
     """What stands in the place of a slot, whose literals in all variants are given."""
     same = len(set(column)) == 1

@@ -15,7 +15,7 @@ from agent.distill.kernels.text_template import template
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Case, pattern_source
 from agent.readable.kernel_text import MOST_COLUMNS, GeneralKernel, Unreadable, general_kernel, one_row
-from agent.readable.sizes import Sizes
+from agent.readable.sizes import HostSizes
 from storage.graph.as_json import to_json
 from storage.graph.record import Graph, op_name
 from storage.records import Input, dtype_name
@@ -123,7 +123,7 @@ def _as(key: Sequence[tuple], dtype: torch.dtype) -> list[Input]:
 class _ModuleWriter:
     def __init__(self, graph: Graph, sketches: Sequence[Sketch], programs: Sequence[Program]) -> None:
         self.graph, self.sketches, self.programs = graph, sketches, programs
-        self.sizes = Sizes([[(shape, stride) for _, shape, stride in p.key] for p in programs])
+        self.sizes = HostSizes([[(shape, stride) for _, shape, stride in p.key] for p in programs])
         self.constants = set(re.findall(r"(?<![\w.])\d+(?:\.\d+)?", to_json(graph)))
         self.helpers: set[str] = set()
         self._refuse_writes_to_inputs()

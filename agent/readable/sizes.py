@@ -10,23 +10,23 @@ Inputs = Sequence[tuple[Shape, Shape]]
 
 
 @dataclass(frozen=True)
-class Size:
+class HostSize:
     """A number as source: `text` over the inputs, and `name`, what a kernel calls it."""
 
     name: str
     text: str
 
 
-class Sizes:
+class HostSizes:
     """The sizes that a module's host code can compute, over all variants of a sample."""
 
     def __init__(self, variants: Sequence[Inputs]) -> None:
         self.variants = variants
-        self._known: dict[tuple[int, ...], Size] = {}
+        self._known: dict[tuple[int, ...], HostSize] = {}
         for size, values in self._candidates():
             self._known.setdefault(values, size)
 
-    def of(self, numbers: tuple[int, ...]) -> Size | None:
+    def of(self, numbers: tuple[int, ...]) -> HostSize | None:
         """The size that has these numbers, one for each variant; None if there is none."""
         return self._known.get(numbers)
 
@@ -48,7 +48,7 @@ class Sizes:
             return None
         return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
 
-    def _candidates(self) -> Iterator[tuple[Size, tuple[int, ...]]]:
+    def _candidates(self) -> Iterator[tuple[HostSize, tuple[int, ...]]]:
         """Simple ones first. Numbers below 2 are no sizes: nothing says which of them they would be."""
         ranks = [len(shape) for shape, _ in self.variants[0]]
         if any([len(shape) for shape, _ in variant] != ranks for variant in self.variants):
@@ -81,16 +81,16 @@ def _value(size: tuple, layout: tuple[Shape, Shape]) -> int:
     return math.prod((shape if kind == "shape" else stride)[first:end])
 
 
-def _named(number: int, size: tuple, rank: int) -> Size:
+def _named(number: int, size: tuple, rank: int) -> HostSize:
     kind, first, end = size
     one = f"in_{number}"
     if kind == "stride":
-        return Size(f"{one}_stride_{first}", f"{one}.stride({first})")
+        return HostSize(f"{one}_stride_{first}", f"{one}.stride({first})")
     if kind == "without":
-        return Size(f"{one}_without_{first}", f"{one}.numel() // {one}.shape[{first}]")
+        return HostSize(f"{one}_without_{first}", f"{one}.numel() // {one}.shape[{first}]")
     if end == first + 1:
-        return Size(f"{one}_size_{first}", f"{one}.shape[{first}]")
+        return HostSize(f"{one}_size_{first}", f"{one}.shape[{first}]")
     if (first, end) == (0, rank):
-        return Size(f"{one}_numel", f"{one}.numel()")
+        return HostSize(f"{one}_numel", f"{one}.numel()")
     factors = " * ".join(f"{one}.shape[{d}]" for d in range(first, end))
-    return Size(f"{one}_sizes_{first}_to_{end - 1}", factors)
+    return HostSize(f"{one}_sizes_{first}_to_{end - 1}", factors)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from agent.readable.author import Readable
-from agent.readable.sizes import Sizes
+from agent.readable.sizes import HostSizes
 from passbench.contract import NAMES_FILE, write_pass_dir
 from passbench.policy.check import check_dir
 from storage.graph.as_fx import to_fx
@@ -63,7 +63,7 @@ def _resized(one: Input, size: int) -> Input:
 
 
 def test_sizes_are_found_over_all_variants():
-    sizes = Sizes([[((2, 6, 4), (24, 4, 1)), ((4,), (1,))], [((3, 6, 4), (24, 4, 1)), ((4,), (1,))]])
+    sizes = HostSizes([[((2, 6, 4), (24, 4, 1)), ((4,), (1,))], [((3, 6, 4), (24, 4, 1)), ((4,), (1,))]])
     assert sizes.of((48, 72)).text == "in_0.numel()"
     assert sizes.of((24, 24)).text == "in_0.shape[1] * in_0.shape[2]"
     assert sizes.of((2, 3)).text == "in_0.shape[0]" and sizes.of((4, 4)).text == "in_0.shape[2]"

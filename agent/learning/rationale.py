@@ -1,0 +1,50 @@
+"""Why a pass is faster, in a few sentences of facts about the graph and the pass."""
+
+import math
+from collections.abc import Mapping
+
+from agent.distill.eager.op_effects import OpEffectsError, TensorLayout, find_effects
+from storage.records import Variant, dtype_of
+
+
+def rationale(variant: Variant, files: Mapping[str, str]) -> str:
+    """What eager does in this variant, what the pass does instead, and what that saves."""
+    kernels = sum(text.count("@triton.jit\ndef ") for text in files.values())
+    launches = sum(text.count("Launch(") + text.count("_kernel[") for text in files.values())
+    ops = len(variant.graph.ops)
+    count = f"{launches} kernel{'s' if launches != 1 else ''}"
+    try:
+        known = find_effects(variant.graph, variant.inputs)
+    except OpEffectsError:
+        return f"The {ops} ops are replaced with {count if kernels else 'fewer calls'}."
+    eager = sum(known.launches)
+    returned = {ref.index for ref in variant.graph.output}
+    between = [
+        value
+        for number, value in enumerate(known.values)
+        if number >= variant.graph.inputs and number not in returned and isinstance(value, TensorLayout)
+    ]
+    owned = {value.storage: value for value in between if value.storage not in _outer(known, variant)}
+    bytes_ = 2 * sum(math.prod(v.shape) * dtype_of(v.dtype).itemsize for v in owned.values())
+    reductions = any(f"tl.{name}(" in text for text in files.values() for name in ("sum", "max", "min", "reduce"))
+    how = "one program a row" if reductions else "one pass over the elements"
+    said = [f"Eager runs {ops} ops in {eager} launches; {count} do the same, {how}."]
+    if bytes_:
+        said.append(f"{_size(bytes_)} of intermediate results are neither written nor read.")
+    if any(".to(dtype)" in text or ".to(tl.float" in text for text in files.values()):
+        said.append("The kernel computes in float32 and rounds where eager rounds.")
+    return " ".join(said)
+
+
+def _outer(known, variant: Variant) -> set:
+    """Storages of inputs and results: what is there in any case."""
+    numbers = [*range(variant.graph.inputs), *(ref.index for ref in variant.graph.output)]
+    return {known.values[n].storage for n in numbers if isinstance(known.values[n], TensorLayout)}
+
+
+def _size(count: float) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"

@@ -1,0 +1,1 @@
+"""Scripts that measure what can be learned from demonstrations. Read first: `from_scratch.py`, the whole experiment."""
