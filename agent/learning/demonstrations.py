@@ -97,8 +97,8 @@ def demonstrations(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Splits and rows; `causes` counts what is left out, and why.
 
-    Left out is what is too near to an evaluation sample, not correct at t = -5 in every variant, refused, without a time
-    (unless `unmeasured`), slower than eager, or of a graph that has a row already.
+    Left out is what is too near to an evaluation sample, not correct at t = -5 in every variant, refused, without a
+    time (unless `unmeasured`), slower than eager, or of a graph that has a row already.
     """
     seen: set[str] = set()
     for candidate in candidates:

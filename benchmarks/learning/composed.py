@@ -124,7 +124,7 @@ def _graph(rng: random.Random) -> tuple[list[str], list[tuple[str, str, tuple[in
         lines.append(f"{values[-1]} = {written}")
     returned = [values[-1]]
     if len(lines) > 2 and rng.random() < 0.2:
-        returned.insert(0, rng.choice([v for v in values[1:-1]]))
+        returned.insert(0, rng.choice(values[1:-1]))
     return lines, inputs, returned
 
 
