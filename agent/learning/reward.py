@@ -27,6 +27,9 @@ LEVEL = -5
 SETTINGS = Settings(double=False, timing_budget=10.0)
 """A benchmark as a reward needs it: all layers of integrity, without the comparison with double precision."""
 
+CHECK_ONLY = Settings(double=False, draws=2, calls=4, batch=2, warmup=2, repeats=0)
+"""The same where times mean nothing: as few calls as correctness needs."""
+
 Files = Mapping[str, str] | Path
 """A pass: text by file name, or a directory."""
 

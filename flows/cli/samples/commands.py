@@ -98,13 +98,39 @@ def bench(sample: str, as_json: bool, data: Path, version: str | None, passes: P
 
 
 @click.command()
-@click.argument("sample")
+@click.argument("sample", required=False)
 @click.argument("directory", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["passnet", "harbor"]),
+    default="passnet",
+    show_default=True,
+    help="passnet: a sample directory for `bench` and `import`; harbor: a task for agents and their trainers.",
+)
+@click.option(
+    "--split", type=click.Choice(SPLITS), default=None, help="With harbor, and without SAMPLE: all of a split."
+)
+@click.option(
+    "--image", default=None, help="With harbor: the container image that has PassNet [default: passnet:latest]."
+)
+@limit_option("With harbor and --split: the first N samples only.")
+@click.option("--at-most", type=click.IntRange(1), default=None, help="With harbor: N variants of a sample, spread.")
 @data_option
 @version_option
 @json_option
-def export(sample: str, directory: Path, as_json: bool, **parameters: Any) -> None:
-    """Export a sample (an id, or a prefix that fits only it) to a new DIRECTORY in PassNet's layout."""
-    from flows.cli.samples.export import export_sample, export_text
+def export(sample: str | None, directory: Path, layout: str, as_json: bool, **parameters: Any) -> None:
+    """Export a sample (an id, or a prefix that fits only it) to a new DIRECTORY.
 
-    emit(export_sample(sample, directory, **parameters), as_json, export_text)
+    With --format harbor and --split, DIRECTORY gets a task for each sample of the split. The best pass that the version
+    knows becomes the solution.
+    """
+    from flows.cli.samples.export import export_sample, export_tasks, export_tasks_text, export_text
+
+    data, version = parameters.pop("data"), parameters.pop("version")
+    if layout == "harbor":
+        emit(export_tasks(sample, directory, data, version, **parameters), as_json, export_tasks_text)
+        return
+    if sample is None or any(value is not None for value in parameters.values()):
+        raise click.UsageError("in PassNet's layout one SAMPLE is exported; --split and the like are for harbor")
+    emit(export_sample(sample, directory, data, version), as_json, export_text)

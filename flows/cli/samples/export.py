@@ -1,10 +1,14 @@
-"""Write a sample of a version as a directory in PassNet's layout, for `passnet export`."""
+"""Write samples of a version as directories in PassNet's layout or in Harbor's, for `passnet export`."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.compute as pc
 
+from agent.learning.harbor import IMAGE, write_task
+from agent.run.choose import evenly
+from storage.errors import PassNetError
 from storage.layout.export import write_sample
 from storage.versions.samples import load_samples
 from storage.versions.store import Store, Version
@@ -60,3 +64,40 @@ def export_text(done: dict) -> str:
     """What was written, in one line."""
     passes = f", with the pass of {done['pass_author']}" if done["pass_files"] else ""
     return f"{done['sample']}: {done['variants']} variants in {done['path']}{passes}"
+
+
+def export_tasks(
+    sample: str | None,
+    directory: Path,
+    data: Path,
+    version: str | None = None,
+    split: str | None = None,
+    image: str | None = None,
+    limit: int | None = None,
+    at_most: int | None = None,
+) -> dict:
+    """Write one sample as a task to `directory`, or each sample of a split to `directory`/ID.
+
+    Returns a JSON-ready summary. Raises PassNetError for an unknown sample, unless one of `sample` and `split` is given,
+    and for a directory that is there already.
+    """
+    if (sample is None) == (split is None):
+        raise PassNetError("give a SAMPLE, or --split for all of one")
+    opened = Store(data).open(version)
+    found = load_samples(opened, split, names=None if sample is None else [sample], limit=limit)
+    tasks = []
+    for one in found:
+        chosen = replace(one, variants=evenly(one.variants, at_most)) if at_most else one
+        author, files = best_pass(opened, one.sample)
+        place = directory if split is None else directory / one.sample
+        write_task(chosen, place, files or None, image or IMAGE)
+        tasks.append(
+            {"sample": one.sample, "path": str(place), "variants": len(chosen.variants), "pass_author": author}
+        )
+    return {"version": opened.name, "path": str(directory), "tasks": tasks}
+
+
+def export_tasks_text(done: dict) -> str:
+    """What was written, in one line."""
+    solved = sum(task["pass_author"] is not None for task in done["tasks"])
+    return f"{len(done['tasks'])} tasks in {done['path']}, {solved} with a solution"
