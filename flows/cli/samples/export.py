@@ -78,8 +78,8 @@ def export_tasks(
 ) -> dict:
     """Write one sample as a task to `directory`, or each sample of a split to `directory`/ID.
 
-    Returns a JSON-ready summary. Raises PassNetError for an unknown sample, unless one of `sample` and `split` is given,
-    and for a directory that is there already.
+    Returns a JSON-ready summary. Raises PassNetError for an unknown sample, for a directory that is there already, and
+    unless one of `sample` and `split` is given.
     """
     if (sample is None) == (split is None):
         raise PassNetError("give a SAMPLE, or --split for all of one")
