@@ -98,8 +98,7 @@ def bench(sample: str, as_json: bool, data: Path, version: str | None, passes: P
 
 
 @click.command()
-@click.argument("sample", required=False)
-@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("names", nargs=-1, required=True, metavar="[SAMPLE] DIRECTORY")
 @click.option(
     "--format",
     "layout",
@@ -119,7 +118,7 @@ def bench(sample: str, as_json: bool, data: Path, version: str | None, passes: P
 @data_option
 @version_option
 @json_option
-def export(sample: str | None, directory: Path, layout: str, as_json: bool, **parameters: Any) -> None:
+def export(names: tuple[str, ...], layout: str, as_json: bool, **parameters: Any) -> None:
     """Export a sample (an id, or a prefix that fits only it) to a new DIRECTORY.
 
     With --format harbor and --split, DIRECTORY gets a task for each sample of the split. The best pass that the version
@@ -128,6 +127,9 @@ def export(sample: str | None, directory: Path, layout: str, as_json: bool, **pa
     from flows.cli.samples.export import export_sample, export_tasks, export_tasks_text, export_text
 
     data, version = parameters.pop("data"), parameters.pop("version")
+    if len(names) > 2:
+        raise click.UsageError("give [SAMPLE] DIRECTORY")
+    sample, directory = names[0] if len(names) == 2 else None, Path(names[-1])
     if layout == "harbor":
         emit(export_tasks(sample, directory, data, version, **parameters), as_json, export_tasks_text)
         return
