@@ -33,13 +33,14 @@ class Options:
 
     A region must be able to save `margin` microseconds a call. The search ends at `deadline`, a time of
     `time.thread_time`. Regions have no ops that `rounding` leaves to eager. `confirms` says which orders of addition
-    are eager's.
+    are eager's. With `own_schedule` kernels are those that TorchInductor makes of a region, else as few as can be.
     """
 
     margin: float = 0.0
     deadline: float = math.inf
     rounding: Rounding = Rounding.ANY
     confirms: Confirms = assumed
+    own_schedule: bool = False
 
 
 @dataclass(frozen=True)
@@ -180,13 +181,13 @@ class _Search:
         for each in known:
             predicted, *others = self._layouts(region, each)
             try:
-                sketches = [self.sketches.of(region.graph, predicted)]
+                sketches = [self.sketches.of(region.graph, predicted, self.options.own_schedule)]
             except FAILURES as error:
                 self.causes.append(str(error))
                 return self._ops_at_fault(region, each)
             for other in others:
                 with suppress(*FAILURES):  # the region cannot have this layout: eager does not run on it either
-                    sketches.append(self.sketches.of(region.graph, other))
+                    sketches.append(self.sketches.of(region.graph, other, self.options.own_schedule))
             rounding, confirms = self.options.rounding, self.options.confirms
             exact = [one for s in sketches if (one := rounded(s, rounding, confirms)) is not None]
             if len(exact) < len(sketches):
@@ -259,7 +260,7 @@ class _Search:
         if alone is None or not all(isinstance(known.values[n], TensorLayout) for n in alone.inputs + alone.outputs):
             return None
         try:
-            return self.sketches.of(alone.graph, _inputs(alone, known))
+            return self.sketches.of(alone.graph, _inputs(alone, known), self.options.own_schedule)
         except FAILURES as error:
             return error
 

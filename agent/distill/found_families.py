@@ -92,6 +92,6 @@ def _plain(best: Best | None) -> dict[str, Any] | None:
 def _best_from(plain: Mapping[str, Any] | None) -> Best | None:
     if plain is None:
         return None
-    style = Style(LaunchLimits(**plain["style"]["limits"]), plain["style"]["general"], plain["style"]["captured"])
+    style = Style(**plain["style"] | {"limits": LaunchLimits(**plain["style"]["limits"])})
     levels = {frozenset(dtypes): Rounding(level) for dtypes, level in plain["levels"]}
     return Best(SearchChoice(tuple(plain["patterns"]), style), levels)

@@ -23,14 +23,14 @@ class Sketches:
         self.lowered = 0  # regions that were not known
         self._kept: OrderedDict[tuple, Sketch | tuple[type[Exception], str]] = OrderedDict()
 
-    def of(self, graph: Graph, inputs: Sequence[Input]) -> Sketch:
+    def of(self, graph: Graph, inputs: Sequence[Input], own_schedule: bool = False) -> Sketch:
         """The region's sketch. Raises one of `FAILURES`; a region that has failed before raises the same again."""
-        key = (to_json(graph), tuple((i.dtype, i.shape, i.stride) for i in inputs))
+        key = (to_json(graph), own_schedule, tuple((i.dtype, i.shape, i.stride) for i in inputs))
         if key in self._kept:
             self._kept.move_to_end(key)
         else:
             self.lowered += 1
-            self._kept[key] = _lowered(graph, inputs)
+            self._kept[key] = _lowered(graph, inputs, own_schedule)
             if len(self._kept) > self.capacity:
                 self._kept.popitem(last=False)
         answer = self._kept[key]
@@ -40,8 +40,8 @@ class Sketches:
         raise kind(message)
 
 
-def _lowered(graph: Graph, inputs: Sequence[Input]) -> Sketch | tuple[type[Exception], str]:
+def _lowered(graph: Graph, inputs: Sequence[Input], own_schedule: bool) -> Sketch | tuple[type[Exception], str]:
     try:
-        return sketch(graph, inputs)
+        return sketch(graph, inputs, own_schedule)
     except FAILURES as error:
         return type(error), str(error)

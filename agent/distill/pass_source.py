@@ -30,11 +30,14 @@ class Style:
 
     `general`: sizes that differ between variants are arguments of the kernels, which are compiled once for all
     variants. Otherwise they are constants, and a kernel is compiled for each.
+
+    `own_schedule`: which kernels a region becomes is TorchInductor's choice; else they are as few as can be.
     """
 
     limits: LaunchLimits = field(default_factory=LaunchLimits)
     general: bool = False
     captured: bool = False
+    own_schedule: bool = False
 
 
 @dataclass(frozen=True)

@@ -55,11 +55,13 @@ class Distill(Author):
         rounding: Mapping[FloatDtypes, Rounding] | None = None,
         confirms: Confirms = assumed,
         whole: bool = False,
+        own_schedule: bool = False,
     ) -> Task:
         """The sample with its regions that might save `margin` microseconds.
 
         `rounding` says, by the floating dtypes of a graph's variants, which ops are left to eager; by default none.
         `confirms` says which orders of addition are eager's. `whole`: also graphs that could be replaced as a whole.
+        `own_schedule`: kernels are TorchInductor's.
         """
-        options = Options(margin, time.thread_time() + self.seconds, confirms=confirms)
+        options = Options(margin, time.thread_time() + self.seconds, confirms=confirms, own_schedule=own_schedule)
         return Task.of(sample, options, self.sketches, rounding, whole)

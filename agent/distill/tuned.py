@@ -1,7 +1,7 @@
 """The offline author where there is a GPU: of the passes that `agent.distill.static` could write, the measured best.
 
 The search starts from the pass that is expected to be best. A step changes one thing: a region more or less, other
-block sizes or warps, sizes as arguments, whole graphs as
+block sizes or warps, sizes as arguments, the kernels that TorchInductor itself would make, whole graphs as
 CUDA graphs (`agent.distill.whole_graphs`). PassBench measures each step on a few variants of the sample, until the time
 is up. A pass that is wrong, or not clearly faster than eager, is not submitted.
 
@@ -14,6 +14,7 @@ What a search finds is kept by family and device (`agent.distill.found_families`
 so far. A family is searched once, in this run or an earlier one.
 """
 
+import functools
 import math
 import tempfile
 import time
@@ -55,7 +56,7 @@ class SearchTrial:
 
     `levels` is what the task leaves to eager. `start` is the choice that is expected to be best. `dtypes_of` has the
     floating dtypes of the variants of each graph of the sample. `known` has results by source: choices that come down
-    to the same source are measured once.
+    to the same source are measured once. `own_schedule` gives the task with the kernels that TorchInductor makes.
     """
 
     task: Task
@@ -64,6 +65,7 @@ class SearchTrial:
     variants: Sample
     attempt: Attempt
     dtypes_of: Mapping[str, FloatDtypes]
+    own_schedule: Callable[[], Task]
     known: dict[str, Sequence[VariantResult]] = field(default_factory=dict)
 
     def score(self, choice: SearchChoice) -> float | None:
@@ -89,7 +91,8 @@ class SearchTrial:
     def _results(self, choice: SearchChoice) -> Sequence[VariantResult]:
         with tempfile.TemporaryDirectory(prefix="passnet-") as scratch:
             directory = Path(scratch) / "pass"
-            if self.task.write(choice.patterns, choice.style, directory).pass_dir is None:
+            task = self.own_schedule() if choice.style.own_schedule else self.task
+            if task.write(_known(task, choice), choice.style, directory).pass_dir is None:
                 return ()
             source = "".join(file.read_text("utf-8") for file in sorted(directory.iterdir()))
             if source not in self.known:
@@ -139,10 +142,10 @@ class Tuned(Author):
         best = self.found[sample.family_hash]
         if best is None:
             return Submission("eager", reason="no pass that was measured is right and faster than eager")
-        if any(best.levels.values()):
-            task = self._task(sample, best.levels, self._confirms(attempt))
-        known = [pattern for pattern in best.choice.patterns if pattern in task.gains()]
-        return task.write(known, best.choice.style, directory)
+        own_schedule = best.choice.style.own_schedule
+        if own_schedule or any(best.levels.values()):
+            task = self._task(sample, best.levels, self._confirms(attempt), own_schedule)
+        return task.write(_known(task, best.choice), best.choice.style, directory)
 
     def _searched(self, task: Task, sample: Sample, attempt: Attempt) -> Best | None:
         """The family's best, by an earlier search if that was finished. A killed search goes on from its best."""
@@ -181,7 +184,12 @@ class Tuned(Author):
         graphs = float_dtypes(sample.variants)
         probed, more = (replace(sample, variants=spread(sample.variants, n)) for n in (self.probes, 2 * self.probes))
         levels = dict.fromkeys(graphs.values(), Rounding.ANY)
-        trial = whole = SearchTrial(task, levels, self._start(task), probed, attempt, graphs)
+        confirms = self._confirms(attempt)
+
+        def own_schedule(levels: Levels) -> Callable[[], Task]:
+            return functools.cache(partial(self._task, sample, levels, confirms, own_schedule=True))
+
+        trial = whole = SearchTrial(task, levels, self._start(task), probed, attempt, graphs, own_schedule(levels))
         best, score = None, 0.0
 
         def search_around(trial: SearchTrial) -> set[FloatDtypes]:
@@ -208,11 +216,10 @@ class Tuned(Author):
         if earlier is not None:
             levels = levels | {dtypes: level for dtypes, level in earlier.levels.items() if dtypes in levels}
             if any(levels.values()):
-                task = self._task(sample, levels, self._confirms(attempt))
-            known = tuple(pattern for pattern in earlier.choice.patterns if pattern in task.gains())
-            choice = replace(earlier.choice, patterns=known)
+                task = self._task(sample, levels, confirms)
+            choice = replace(earlier.choice, patterns=_known(task, earlier.choice))
             start = choice if _writes(task, choice) else self._start(task)
-            trial = replace(trial, task=task, levels=levels, start=start)
+            trial = replace(trial, task=task, levels=levels, start=start, own_schedule=own_schedule(levels))
         while _writes(trial.task, trial.start):
             wrong = trial.wrong(trial.start) or search_around(trial)
             if not wrong or time.monotonic() >= end:
@@ -221,8 +228,8 @@ class Tuned(Author):
             if levels == trial.levels:
                 search_around(trial)  # parts of it may be right
                 break
-            task = self._task(sample, levels, self._confirms(attempt))
-            trial = replace(trial, task=task, levels=levels, start=self._start(task))
+            task = self._task(sample, levels, confirms)
+            trial = replace(trial, task=task, levels=levels, start=self._start(task), own_schedule=own_schedule(levels))
         if trial is not whole and (best is None or time.monotonic() < end):
             search_around(whole)
         return best
@@ -232,15 +239,24 @@ class Tuned(Author):
         return self.orders(attempt.device, attempt.say, kept, self.probed)
 
     def _task(
-        self, sample: Sample, levels: Mapping[FloatDtypes, Rounding] | None = None, confirms: Confirms = assumed
+        self,
+        sample: Sample,
+        levels: Mapping[FloatDtypes, Rounding] | None = None,
+        confirms: Confirms = assumed,
+        own_schedule: bool = False,
     ) -> Task:
-        return self.distill.task(sample, -self.reach, levels, confirms, whole=True)
+        return self.distill.task(sample, -self.reach, levels, confirms, whole=True, own_schedule=own_schedule)
 
     def _start(self, task: Task) -> SearchChoice:
         """The choice that is expected to be best; whole graphs come first only where there are no regions."""
         patterns = task.likely(self.distill.margin) or task.likely(-math.inf)
         style = self.distill.style if patterns else replace(self.distill.style, captured=task.any_whole)
         return SearchChoice(tuple(sorted(patterns)), style)
+
+
+def _known(task: Task, choice: SearchChoice) -> tuple[str, ...]:
+    """The choice's patterns that the task has."""
+    return tuple(pattern for pattern in choice.patterns if pattern in task.gains())
 
 
 def _writes(task: Task, choice: SearchChoice) -> bool:
@@ -312,6 +328,7 @@ def steps(task: Task, choice: SearchChoice) -> Iterator[SearchChoice]:
         yield SearchChoice(choice.patterns, replace(style, captured=False))
     if task.longest() < LONG:
         return
+    yield SearchChoice(choice.patterns, replace(style, own_schedule=not style.own_schedule))
     kernels = task.kernels()
     if any(kernel.flat is not None for kernel in kernels):  # tiled for the sake of its accesses
         yield SearchChoice(choice.patterns, replace(style, limits=replace(limits, tiles=not limits.tiles)))

@@ -23,15 +23,18 @@ _LOWERING = {
     # eager rounds after every op and has no padded strides
     "emulate_precision_casts": True,
     "comprehensive_padding": False,
+    "triton.mix_order_reduction": False,
+}
+"""TorchInductor's options while a region is lowered."""
+_FEW_KERNELS = {
     # launches are what costs: few kernels, even if some of their accesses are strided
     "force_pointwise_cat": True,
     "split_reductions": False,
     "unroll_reductions_threshold": 1,
-    "triton.mix_order_reduction": False,
     "triton.tiling_prevents_pointwise_fusion": False,
     "triton.tiling_prevents_reduction_fusion": False,
 }
-"""TorchInductor's options while a region is lowered."""
+"""Further options, unless the schedule is to be TorchInductor's own."""
 
 
 def _rounded(value: torch.Tensor) -> torch.Tensor:
@@ -129,15 +132,19 @@ class Sketch:
         return Program(self.key, self.allocations, tuple(launches), self.returned, self.replaced)
 
 
-def sketch(graph: Graph, inputs: Sequence[Input]) -> Sketch:
+def sketch(graph: Graph, inputs: Sequence[Input], own_schedule: bool = False) -> Sketch:
     """Lowers a region, and makes sure that its kernels can be written as source.
+
+    It has as few kernels as can be, or with `own_schedule` those that TorchInductor makes on a GPU.
 
     Raises Unsupported, LoweringError or OpEffectsError if generated kernels alone cannot compute the region.
     """
     known = find_effects(graph, inputs)
     if any(math.prod(i.shape) >= INDEX_LIMIT for i in inputs):
         raise Unsupported("tensors of 2^31 elements or more")
-    with inductor_config.patch(_LOWERING), lowered(graph, inputs, decompositions=_AS_EAGER) as result:
+    options = _LOWERING if own_schedule else _LOWERING | _FEW_KERNELS
+    device = "reference" if own_schedule else "cpu"
+    with inductor_config.patch(options), lowered(graph, inputs, device, decompositions=_AS_EAGER) as result:
         made = _ProgramBuilder(graph, known, result).build()
     made.program(LaunchLimits())  # raises Unsupported if a kernel cannot be written
     return made

@@ -44,3 +44,14 @@ def test_nan_where_eager_has_nan(tmp_path, interpreter):
         directory = tmp_path / f"pass_{limits.persistent}"
         Distill(margin=PAIR, style=Style(limits)).write(sample(one), directory)
         assert interpreter.problems(directory, one) == []
+
+
+@pytest.mark.parametrize("name", ["rms_norm", "mean_and_variance", "log_softmax_and_best", "integers", "rotate", "mlp"])
+def test_kernels_as_torch_inductor_schedules_them(name, tmp_path, interpreter):
+    family = FAMILIES[name]
+    one = variant(family.function, *family.inputs)
+    task = Distill(margin=family.margin).task(sample(one), family.margin, own_schedule=True)
+    submission = task.write(tuple(task.gains()), Style(own_schedule=True), tmp_path / name)
+    assert submission.compiler == "pass", submission.reason
+    assert check_dir(tmp_path / name) == []
+    assert interpreter.problems(tmp_path / name, one) == []

@@ -208,6 +208,24 @@ def test_block_sizes_are_tried(tmp_path):
     assert all("BLOCK=2048" in path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
 
 
+def _long_sums(x):
+    return torch.tanh(torch.relu(x * 0.5).sum(-1))
+
+
+def test_torch_inductors_own_schedule_is_tried(tmp_path, interpreter):
+    """It adds few long rows in two kernels, on all multiprocessors."""
+    one = sample(variant(_long_sums, tensor(4, 2**20)))
+    attempt = _attempt(lambda names, source: 2.0 if source.count("@triton.jit") == 2 else 1.2, [])
+    measuring().attempt(one, tmp_path / "pass", attempt)
+    (source,) = (path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
+    assert source.count("@triton.jit") == 2
+    small = variant(_long_sums, tensor(2, 2**17))
+    task = Distill().task(sample(small), ANY, own_schedule=True)
+    assert len(task.kernels()) == 2
+    task.write(tuple(task.gains()), Style(own_schedule=True), tmp_path / "small")
+    assert interpreter.problems(tmp_path / "small", small, draws=1) == []
+
+
 def _root_mean_square(x):
     return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6)
 
