@@ -16,6 +16,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ class Child:
     begun: float = field(default_factory=time.monotonic)
     ready: bool = False
     row: dict[str, Any] | None = None
+    heard: bytes = b""
 
     def signal(self, number: int) -> None:
         """To it and the compilers that it started."""
@@ -91,6 +93,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--workers", type=int, default=max(1, min(14, (os.cpu_count() or 2) - 2)))
     parser.add_argument("--patience", type=float, default=100.0, help="time for compiling before the ready are timed")
     parser.add_argument("--device", default="cuda")
+    compiled = Path(tempfile.gettempdir()) / "passnet-models"
+    parser.add_argument("--cache", type=Path, default=compiled, help="what is compiled is kept there for later runs")
     parser.add_argument("--child", default="", help=argparse.SUPPRESS)
     return parser
 
@@ -128,8 +132,8 @@ def _start(job: tuple[str, str, int], options: argparse.Namespace) -> Child:
         **os.environ,
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "OMP_NUM_THREADS": "1",
-        "TORCHINDUCTOR_CACHE_DIR": str((options.out / "compiled").resolve()),
-        "TRITON_CACHE_DIR": str((options.out / "compiled" / "triton").resolve()),
+        "TORCHINDUCTOR_CACHE_DIR": str(options.cache / "inductor"),
+        "TRITON_CACHE_DIR": str(options.cache / "triton"),
         "HF_HUB_OFFLINE": "1",
     }
     with (options.out / "logs" / f"{name}.txt").open("w") as log:
@@ -173,7 +177,8 @@ def _listen(running: Sequence[Child], seconds: float) -> None:
 
 
 def _hear(child: Child) -> None:
-    for line in (child.process.stdout.read() or b"").decode(errors="replace").splitlines():
+    *lines, child.heard = (child.heard + (child.process.stdout.read() or b"")).split(b"\n")
+    for line in (each.decode(errors="replace") for each in lines):
         if line == READY:
             child.ready = True
         elif line.startswith(ROW):

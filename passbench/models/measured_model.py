@@ -63,6 +63,7 @@ def measure_model(
                 for _ in range(3):  # compiles, records and settles
                     result = made(*args, **kwargs)
                 _check(result, expected)
+                del result  # whose memory a CUDA graph of torch.compile's could otherwise not use again
                 calls[regime] = _call(made, args, kwargs)
             except Exception as error:  # compilers may raise anything; the row says so
                 found[regime]["reason"] = _line(error)

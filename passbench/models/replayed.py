@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
@@ -77,7 +78,9 @@ class ReplayedGraph:
 def _waits_refused() -> Iterator[None]:
     """Operators that wait for the GPU raise RuntimeError: in a capture they would leave torch's allocator unsettled."""
     before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("error")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls the mode a prototype
+        torch.cuda.set_sync_debug_mode("error")
     try:
         yield
     finally:
