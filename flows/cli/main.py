@@ -42,8 +42,26 @@ from storage.schema import CATEGORIES
 # Commands import what they need: `passnet --help` should not wait for torch.
 
 
+SECTIONS = {
+    "The whole job": ("quickstart",),
+    "Datasets": ("build", "import", "versions", "diff", "rollback", "gc", "push", "upload", "download"),
+    "Samples and passes": ("samples", "show", "check", "bench", "export"),
+    "Authors and scores": ("evaluate", "score", "report", "trajectories"),
+}
+"""The headings of `passnet --help` and the commands below each."""
+
+
 class Group(click.Group):
-    """A command group whose expected failures are one line and exit status 1."""
+    """A command group whose expected failures are one line and exit status 1, and whose help has sections."""
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        known = {name for names in SECTIONS.values() for name in names}
+        others = tuple(name for name in self.list_commands(context) if name not in known)
+        for section, names in {**SECTIONS, "Others": others}.items():
+            lines = [(name, self.commands[name].get_short_help_str(limit=80)) for name in names]
+            if lines:
+                with formatter.section(section):
+                    formatter.write_dl(lines)
 
     def invoke(self, context: click.Context) -> Any:
         try:
@@ -86,9 +104,10 @@ def _workers_ahead(data: Path, workers: int | None) -> AbstractContextManager[No
 @limit_option("Evaluation samples to benchmark; without a GPU the smallest, which its interpreter runs in seconds.", 3)
 @json_option
 def quickstart(data: Path, workers: int | None, device: str, author: str, limit: int, as_json: bool) -> None:
-    """The whole job on a built-in catalogue: build a version, evaluate authors, publish the results.
+    """Do the whole job on a built-in catalogue.
 
-    Interrupted, it goes on where it stopped when it is run again.
+    It builds a version, evaluates authors and publishes the results. Interrupted, it goes on where it stopped when
+    it is run again.
     """
     where = "--data " + str(data) if str(data) != DEFAULT_DATA else ""
     click.echo(f"PassNet: 20 models into a dataset in {data}, then {limit} samples under {author}", err=True)
@@ -123,7 +142,7 @@ def quickstart(data: Path, workers: int | None, device: str, author: str, limit:
 @data_or_url_option
 @json_option
 def build(catalog: str, data: str, as_json: bool, **options: Any) -> None:
-    """Trace the models of a catalogue and publish their subgraphs as a dataset version.
+    """Build a dataset version from a catalogue of models.
 
     Finished shards are kept: run again after an interruption, it goes on where it stopped; run again after success,
     it traces nothing and publishes nothing new.
@@ -153,7 +172,10 @@ def build(catalog: str, data: str, as_json: bool, **options: Any) -> None:
 @llm_options
 @json_option
 def evaluate(as_json: bool, data: Path, version: str | None, samples: tuple[str, ...], **parameters: Any) -> None:
-    """Let authors write passes for samples, benchmark them, and publish a version with results and scores."""
+    """Let authors write passes for samples, and benchmark them.
+
+    A new version is published, with results and scores.
+    """
     from storage.versions.store import Store
 
     Store(data).open(version)  # a wrong one is told before torch is imported
@@ -172,9 +194,9 @@ def evaluate(as_json: bool, data: Path, version: str | None, samples: tuple[str,
 @click.option("--private", is_flag=True, help="Create the repository as a private one.")
 @json_option
 def push(repo: str, data: Path, version: str | None, private: bool, as_json: bool) -> None:
-    """Publish a version to the Hugging Face Hub: one commit and one tag; unchanged shards are not sent again.
+    """Publish a version to the Hugging Face Hub.
 
-    The token comes from HF_TOKEN or from `hf auth login`.
+    One commit and one tag; unchanged shards are not sent again. The token comes from HF_TOKEN or from `hf auth login`.
     """
     from flows.push_splits import push_splits
 
@@ -186,7 +208,10 @@ def push(repo: str, data: Path, version: str | None, private: bool, as_json: boo
 @click.argument("directory", type=click.Path(path_type=Path))
 @json_option
 def check(directory: Path, as_json: bool) -> None:
-    """Check a pass directory against the static policy; exit 1 if there are findings."""
+    """Check a pass directory against the static policy.
+
+    Exit 1 if there are findings.
+    """
     from passbench.policy.check import check_dir
 
     findings = [f._asdict() for f in check_dir(directory)]
@@ -221,11 +246,12 @@ def check(directory: Path, as_json: bool) -> None:
 @version_option
 @json_option
 def score(runs: tuple[str, ...], as_json: bool, **parameters: Any) -> None:
-    """The t-table, aggregate score, fast_p and pass@k of runs, computed from their results.
+    """Compute the scores of runs from their results.
 
-    RUN is a run's id or the start of it, an author (all of its runs), "latest" for all runs of the version, or the path
-    of a results Parquet file or of a directory of such. AS comes with a 95% bootstrap interval over samples. pass@k: an
-    attempt at a sample succeeds if all variants of the sample are correct at level --t.
+    The t-table, aggregate score (AS), fast_p and pass@k. RUN is a run's id or the start of it, an author (all of
+    its runs), "latest" for all runs of the version, or the path of a results Parquet file or of a directory of
+    such. AS comes with a 95% bootstrap interval over samples. pass@k: an attempt at a sample succeeds if all
+    variants of the sample are correct at level --t.
     """
     from flows.cli.tables import score_text
     from flows.report.score_run import score_run
@@ -244,7 +270,10 @@ def score(runs: tuple[str, ...], as_json: bool, **parameters: Any) -> None:
 @version_option
 @json_option
 def trajectories(out: Path, data: Path, as_json: bool, **parameters: Any) -> None:
-    """Export attempts of the author llm as chat messages: correct and honest ones, of training samples only."""
+    """Export attempts of the author llm as chat messages.
+
+    Correct and honest ones, of training samples only.
+    """
     from flows.cli.export_chat import export_trajectories
 
     done = export_trajectories(out, data, **parameters)
@@ -260,7 +289,10 @@ def trajectories(out: Path, data: Path, as_json: bool, **parameters: Any) -> Non
 @version_option
 @json_option
 def report(runs: tuple[str, ...], out: Path, data: Path, version: str | None, as_json: bool, **left_out: bool) -> None:
-    """Write runs (named as for `score`) as one page, with its pictures as PNG and its tables as CSV beside it."""
+    """Write results as a page with pictures and tables.
+
+    RUN is named as for `score`. The pictures lie beside the page as PNG, the tables as CSV.
+    """
     from flows.report.write import write_report
 
     page = write_report(runs, out, data, version, **left_out)
@@ -280,9 +312,10 @@ def report(runs: tuple[str, ...], out: Path, data: Path, version: str | None, as
 @data_option
 @json_option
 def import_(directory: Path, as_json: bool, **parameters: Any) -> None:
-    """Import the sample directories in PassNet's layout below DIRECTORY as a dataset version.
+    """Import directories in PassNet's layout as a version.
 
-    Files are parsed, never executed. What is not in the layout is left out and listed.
+    DIRECTORY holds sample directories at any depth. Files are parsed, never executed. What is not in the layout is left
+    out and listed.
     """
     from flows.import_samples import import_samples, import_text
 

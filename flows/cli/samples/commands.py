@@ -58,9 +58,10 @@ def samples(
 @version_option
 @json_option
 def show(sample: str, data: Path, version: str | None, as_json: bool) -> None:
-    """Show one sample: its source, its inputs, the models it comes from, and the results so far.
+    """Show one sample.
 
-    SAMPLE is an id, or a prefix that fits only it. In PassNet's layout: `passnet export`.
+    Its source, its inputs, the models it comes from, and the results so far. SAMPLE is an id, or a prefix that fits
+    only it. In PassNet's layout: `passnet export`.
     """
     from flows.cli.samples.lists import describe_sample
     from flows.cli.samples.texts import show_text
@@ -82,10 +83,11 @@ def show(sample: str, data: Path, version: str | None, as_json: bool) -> None:
 @flush_option
 @json_option
 def bench(sample: str, as_json: bool, data: Path, version: str | None, passes: Path | None, **parameters: Any) -> None:
-    """Benchmark one sample: its id, a prefix that fits only it, or a directory in PassNet's layout.
+    """Benchmark a pass or a compiler on one sample.
 
-    The pass of a directory is the one in its pass_dir, unless --passes gives another. Exit status 3: the pass matches
-    no variant (status no_match on each); the nearest miss is printed below the table.
+    SAMPLE is an id, a prefix that fits only it, or a directory in PassNet's layout. The pass of a directory is the
+    one in its pass_dir, unless --passes gives another. Exit status 3: the pass matches no variant (status no_match
+    on each); the nearest miss is printed below the table.
     """
     check_bench(sample, data, version, passes)
     from flows.cli.samples.bench import bench_sample
@@ -119,7 +121,9 @@ def bench(sample: str, as_json: bool, data: Path, version: str | None, passes: P
 @version_option
 @json_option
 def export(names: tuple[str, ...], layout: str, as_json: bool, **parameters: Any) -> None:
-    """Export a sample (an id, or a prefix that fits only it) to a new DIRECTORY.
+    """Export samples in PassNet's layout, or as tasks for trainers.
+
+    SAMPLE is an id, or a prefix that fits only it. DIRECTORY is a new one.
 
     With --format harbor and --split, DIRECTORY gets a task for each sample of the split. The best pass that the version
     knows becomes the solution.

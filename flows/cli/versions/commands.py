@@ -24,7 +24,10 @@ def existing(data: Path) -> Path:
 @data_option
 @json_option
 def versions(data: Path, verify: bool, as_json: bool) -> None:
-    """List the versions of the dataset; none in a directory without any is no error."""
+    """List the versions of the dataset.
+
+    None in a directory without any is no error.
+    """
     from flows.cli.versions.lists import list_versions
     from flows.cli.versions.texts import versions_text
     from storage.versions.store import Store
@@ -41,7 +44,10 @@ def versions(data: Path, verify: bool, as_json: bool) -> None:
 @data_option
 @json_option
 def diff(v1: str, v2: str, data: Path, as_json: bool) -> None:
-    """What changed between two versions: rows added, removed and changed by config, and scores side by side."""
+    """Show what changed between two versions.
+
+    Rows added, removed and changed by config, and scores side by side.
+    """
     from flows.cli.versions.diff import diff_versions
     from flows.cli.versions.texts import diff_text
     from storage.versions.store import Store
@@ -55,7 +61,10 @@ def diff(v1: str, v2: str, data: Path, as_json: bool) -> None:
 @data_option
 @json_option
 def rollback(version: str, data: Path, as_json: bool) -> None:
-    """Publish the contents of an earlier VERSION as the newest one. No version is changed or removed."""
+    """Publish an earlier VERSION again, as the newest one.
+
+    No version is changed or removed.
+    """
     from storage.versions.store import Store
 
     now, created = Store(existing(data)).rollback(version)
@@ -70,7 +79,10 @@ def rollback(version: str, data: Path, as_json: bool) -> None:
 @data_option
 @json_option
 def gc(data: Path, keep: int | None, dry_run: bool, as_json: bool) -> None:
-    """Remove files that no version lists, what killed publishers left, and, with --keep, old versions."""
+    """Remove files that no version needs.
+
+    Also what killed publishers left and, with --keep, old versions.
+    """
     from flows.cli.versions.texts import collected_text
     from storage.versions.garbage import collect
     from storage.versions.store import Store
@@ -84,9 +96,10 @@ def gc(data: Path, keep: int | None, dry_run: bool, as_json: bool) -> None:
 @version_option
 @json_option
 def upload(url: str, data: Path, version: str | None, as_json: bool) -> None:
-    """Copy a version to a store behind an fsspec URL, such as s3://bucket/passnet or file:///mnt/backup.
+    """Copy a version to S3 or another store.
 
-    What is there is not sent again; an interrupted copy is completed by the next. For the Hub, see `push`.
+    URL is one of fsspec, such as s3://bucket/passnet or file:///mnt/backup. What is there is not sent again; an
+    interrupted copy is completed by the next. For the Hub, see `push`.
     """
     from storage.versions.remote import Remote
     from storage.versions.store import Store
@@ -100,7 +113,10 @@ def upload(url: str, data: Path, version: str | None, as_json: bool) -> None:
 @version_option
 @json_option
 def download(url: str, data: Path, version: str | None, as_json: bool) -> None:
-    """Copy a version from a store behind an fsspec URL into the data directory, under its name, and verify it."""
+    """Copy a version from S3 or another store, and verify it.
+
+    URL is one of fsspec. The version keeps its name in the data directory.
+    """
     from storage.versions.remote import Remote
     from storage.versions.store import Store
 

@@ -3,6 +3,7 @@
 import pytest
 
 from agent.registry import NAMES
+from flows.cli.main import SECTIONS, main
 from flows.cli.options import AUTHORS, COMPILERS
 from passbench.names import COMPILERS as COMPILER_NAMES
 from storage.versions.store import Store
@@ -17,6 +18,9 @@ def test_help_lists_every_command():
     done = passnet("--help")
     assert done.returncode == 0
     assert all(f"\n  {command} " in done.stdout for command in COMMANDS)
+    listed, all_commands = [name for names in SECTIONS.values() for name in names], set(main.commands)
+    assert sorted(listed) == sorted(all_commands) == sorted(COMMANDS)
+    assert "…" not in done.stdout and "..." not in done.stdout.partition("The whole job:")[2]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
