@@ -9,7 +9,7 @@ are tagged by type (`storage.graph.as_json`), so 1, 1.0 and True differ, and so 
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,16 +37,6 @@ def variant_hash(graph: Graph, inputs: Sequence[Input]) -> str:
     return _variant_hash(_sha256(to_json(form.graph)), [inputs[n] for n in form.inputs])
 
 
-def base_hash(variant: Variant) -> str:
-    """Identity of a subgraph before it is varied: `extraction.varying.vary` makes the same variants of equal ones.
-
-    Hashed are the graph with its expressions; dtype, shape, stride and their expressions of each input; and the sizes
-    of the symbols that these name.
-    """
-    form = canonical(variant.graph)
-    return _base_hash(to_json(form.graph), form, variant)
-
-
 def identify(variant: Variant) -> Variant:
     """The variant in canonical form: graph, inputs (named `in_0…` in order) and source text, with its hashes."""
     form = canonical(variant.graph)
@@ -65,16 +55,13 @@ def identify(variant: Variant) -> Variant:
 def identify_base(variant: Variant) -> Variant:
     """A subgraph before it is varied in canonical form, with its base hash as its variant hash.
 
+    `extraction.varying.vary` makes the same variants of subgraphs with equal base hashes. Hashed are the graph with its
+    expressions; dtype, shape, stride and their expressions of each input; and the sizes of the symbols that these name.
     The result has no source text and no graph or family hash. It is not a row of a dataset; its variants are.
     """
     form = canonical(variant.graph)
     identity = _base_hash(to_json(form.graph), form, variant)
     return variant.with_changes(graph=form.graph, inputs=_inputs(form, variant), variant_hash=identity)
-
-
-def identify_all(variants: Iterable[Variant]) -> Iterator[Variant]:
-    """`identify` for each."""
-    return (identify(variant) for variant in variants)
 
 
 def _inputs(form: Canonical, variant: Variant) -> tuple[Input, ...]:

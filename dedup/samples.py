@@ -3,7 +3,7 @@
 The engine groups and counts; only one row a family comes into Python, where the split is chosen (`dedup.splits`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from dedup.database import Engine
 from dedup.splits import NOT_CHOSEN, FamilyCandidate, Transition, bits, choose, transitions
-from storage.records import Sample, Variant
-from storage.schema import CATEGORIES, SAMPLES, SUBGRAPHS
+from storage.schema import CATEGORIES, SAMPLES
 
 EVAL_FUSIBLE = 200
 EVAL_TYPICAL = 200
@@ -113,33 +112,3 @@ def sample_batches(engine: Engine, split: str) -> Iterator[pa.RecordBatch]:
     for category in CATEGORIES:
         sql = f"{_SAMPLES} WHERE split = $split AND category = $category ORDER BY family_hash"
         yield from engine.stream(sql, SAMPLES, {"split": split, "category": category})
-
-
-def make_samples(variants: Iterable[Variant], **options: object) -> list[Sample]:
-    """The samples of unique variants that fit in memory, by category and family hash, each in train or eval.
-
-    Options are those of `choose_samples`. Raises ValueError on a variant without hashes.
-    """
-    given = {}
-    rows = []
-    for variant in variants:
-        if not variant.family_hash:
-            raise ValueError("a variant has no hash; identify it first")
-        given[variant.category, variant.variant_hash] = variant
-        names = ("category", "variant_hash", "family_hash", "occurrences")
-        rows.append({**{k: getattr(variant, k) for k in names}, "op_sequence": variant.graph.op_sequence})
-    columns = ("category", "variant_hash", "family_hash", "occurrences", "op_sequence")
-    with Engine() as engine:
-        engine.table("given", pa.Table.from_pylist(rows, pa.schema([SUBGRAPHS.field(name) for name in columns])))
-        choose_samples(engine, "given", **options)
-        found = engine.stream(_SAMPLES, SAMPLES)
-        samples = [row for batch in found for row in batch.to_pylist()]
-    rank = {category: number for number, category in enumerate(CATEGORIES)}
-    samples.sort(key=lambda row: (rank[row["category"]], row["family_hash"]))
-    return [
-        Sample(
-            **{k: row[k] for k in ("sample", "family_hash", "category", "split", "rarity", "reason")},
-            variants=tuple(given[row["category"], name] for name in row["variants"]),
-        )
-        for row in samples
-    ]

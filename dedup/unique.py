@@ -6,16 +6,12 @@ come, and the files and batches in which they come, do not matter.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from dedup.database import Engine, parquet
-from dedup.rows import PLACE, place_of, write
-from storage.records import Source, Variant
+from dedup.rows import write
 from storage.schema import CATEGORIES, SUBGRAPHS
 
 MAX_SOURCES = 16
@@ -40,14 +36,6 @@ SELECT {", ".join(f'{"merged" if n in ("sources", "occurrences") else "given"}."
 FROM {{relation}} AS given JOIN merged USING (filename, file_row_number)
 WHERE merged.category = $category ORDER BY merged.variant_hash
 """
-
-
-@dataclass(frozen=True)
-class UniqueResult:
-    """Variants by category and hash; `duplicates` counts by category the variants that merged into another."""
-
-    variants: tuple[Variant, ...]
-    duplicates: Counter[str]
 
 
 def unique_paths(directory: Path) -> dict[str, Path]:
@@ -77,42 +65,6 @@ def unique_files(
     return files
 
 
-def unique(variants: Iterable[Variant]) -> UniqueResult:
-    """Merges variants that fit in memory. Raises ValueError on a variant without hash."""
-    given = list(variants)
-    schema = pa.schema(
-        [
-            *PLACE,
-            *(SUBGRAPHS.field(name) for name in ("category", "variant_hash", "occurrences", "sources")),
-            ("filename", pa.string()),
-            ("file_row_number", pa.int64()),
-        ]
-    )
-    rows = [
-        {
-            **place_of(v),
-            "category": v.category,
-            "variant_hash": v.variant_hash,
-            "occurrences": v.occurrences,
-            "sources": [vars(s) for s in v.sources],
-            "filename": "",
-            "file_row_number": number,
-        }
-        for number, v in enumerate(given)
-    ]
-    with Engine() as engine:
-        engine.table("given", pa.Table.from_pylist(rows, schema))
-        duplicates = _merge(engine, "given")
-        found = {(category, key): rest for category, key, *rest in engine.run(_MERGED)}
-    rank = {category: number for number, category in enumerate(CATEGORIES)}
-    merged = []
-    for key in sorted(found, key=lambda key: (rank[key[0]], key[1])):
-        number, sources, occurrences = found[key]
-        places = tuple(Source(**source) for source in sources)
-        merged.append(given[number].with_changes(sources=places, occurrences=occurrences))
-    return UniqueResult(tuple(merged), duplicates)
-
-
 _COUNTS = """
 SELECT coalesce(category, 'all'), count(DISTINCT md5(code)), count(DISTINCT graph_hash), count(DISTINCT family_hash),
     count(DISTINCT variant_hash)
@@ -133,9 +85,6 @@ def unique_counts(engine: Engine, paths: Sequence[Path]) -> dict[str, dict[str, 
 
 NOTIONS = ("text", "graph", "family", "with_shapes")
 """What `unique_counts` counts."""
-
-
-_MERGED = "SELECT category, variant_hash, file_row_number, sources, occurrences FROM merged"
 
 
 def _merge(engine: Engine, relation: str) -> Counter[str]:

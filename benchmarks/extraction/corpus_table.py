@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from dedup.canonical import canonical
 from dedup.database import Engine, parquet
-from dedup.hashes import base_hash, family_hash, graph_hash
+from dedup.hashes import family_hash, graph_hash, identify_base
 from extraction.cutting.cut import cut_graph
 from extraction.pool.client import Pool
 from extraction.sources.catalog import Entry, read_catalog
@@ -108,7 +108,7 @@ def hashes(subgraph: Variant) -> dict[str, str]:
         "described": hashlib.sha256(described.encode()).hexdigest(),
         "graph": graph_hash(form),
         "family": family_hash(form),
-        "base": base_hash(subgraph),
+        "base": identify_base(subgraph).variant_hash,
     }
 
 

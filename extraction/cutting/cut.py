@@ -17,45 +17,19 @@ subgraph in which nothing names a size has fixed sizes.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
-from extraction.analysis.prepared import Prepared, prepare, tokens
+from extraction.analysis.prepared import Prepared, prepare
 from extraction.analysis.propagate import Invalid
 from extraction.analysis.value_ranges import Interval, drawn_from, required
 from extraction.analysis.values import TensorValue
 from extraction.cutting.borders import memory_problem, within_tensors
 from extraction.cutting.plateaus import MAX_OPS, plateaus
 from extraction.cutting.typical import MIN_OPS as MIN_TYPICAL_OPS
-from extraction.cutting.typical import Texts
 from storage.graph.record import Cut, cut
 from storage.graph.symbols import at, names, symbols_of
 from storage.records import Input, Output, Source, TracedGraph, Variant
-
-
-@dataclass(frozen=True)
-class CutResult:
-    """`dropped` counts by "category: cause" what was not cut."""
-
-    variants: tuple[Variant, ...]
-    dropped: Counter[str]
-
-
-def cut_corpus(traced: Sequence[TracedGraph]) -> CutResult:
-    """All subgraphs of a small corpus."""
-    dropped: Counter[str] = Counter()
-    variants = tuple(cuts(traced, dropped))
-    return CutResult(variants, dropped)
-
-
-def cuts(traced: Sequence[TracedGraph], dropped: Counter[str]) -> Iterator[Variant]:
-    """Yields every subgraph: sole_op and fusible graph by graph, then typical. `dropped` counts what is left out."""
-    texts = Texts()
-    for graph in traced:
-        yield from cut_graph(graph, dropped)
-        texts.add(tokens(graph))
-    for graph, repeats in zip(traced, texts.repeats(), strict=True):
-        yield from cut_typical(graph, [(r.start, r.end) for r in repeats], dropped)
 
 
 def cut_graph(traced: TracedGraph, dropped: Counter[str]) -> Iterator[Variant]:

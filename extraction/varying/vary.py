@@ -8,7 +8,7 @@ constants, shapes and strides are its expressions there, and bounds of indices f
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -27,14 +27,6 @@ from storage.records import Input, Output, Variant, dtype_of
 DTYPES = ("float32", "float16", "bfloat16")
 MAX_BYTES = 2 << 30
 """Of inputs, intermediates and outputs of a variant together, on the dtypes of its model."""
-
-
-@dataclass(frozen=True)
-class VaryResult:
-    """`dropped` counts what is not valid: by "dtype: cause" at the sizes of the trace, by "point: cause" at others."""
-
-    variants: tuple[Variant, ...]
-    dropped: Counter[str]
 
 
 @dataclass(frozen=True)
@@ -57,15 +49,6 @@ class _Placed:
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
     propagated: Propagated
-
-
-def vary_all(
-    variants: Iterable[Variant], dtypes: Sequence[str] = DTYPES, limit: int = MAX_POINTS, max_bytes: int = MAX_BYTES
-) -> VaryResult:
-    """Every valid variant of each subgraph."""
-    dropped: Counter[str] = Counter()
-    varied = (v for variant in variants for v in vary(variant, dropped, dtypes, limit, max_bytes))
-    return VaryResult(tuple(varied), dropped)
 
 
 def vary(

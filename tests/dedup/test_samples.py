@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dedup.hashes import identify
-from dedup.samples import make_samples
 from dedup.splits import bits, transitions
 from storage.graph.record import Graph, Op, Ref
 from storage.records import Input, Variant
+from tests.support.in_memory import make_samples
 
 OPS = ["torch.relu", "torch.exp", "torch.tanh", "torch.abs", "torch.sin", "torch.cos"]
 
@@ -95,7 +95,7 @@ _PROGRAM = """
 import sys
 sys.path.insert(0, {root!r})
 from tests.dedup.test_samples import OPS, _variant
-from dedup.samples import make_samples
+from tests.support.in_memory import make_samples
 import itertools
 variants = [_variant(list(names), "fusible") for names in itertools.permutations(OPS, 3)]
 for sample in make_samples(variants, eval_fusible=9, seed=5):

@@ -1,17 +1,16 @@
 import pyarrow as pa
 import pytest
 
-from dedup.hashes import identify_all
-from dedup.samples import make_samples
-from extraction.cutting.cut import cut_corpus
+from dedup.hashes import identify
 from storage.graph.record import GraphError
 from storage.records import Input, Variant, dtype_name, dtype_of
 from storage.schema import SAMPLES, SUBGRAPHS
 from tests.support.graphs import corpus
+from tests.support.in_memory import cut_corpus, make_samples
 
 
 def _variants() -> list[Variant]:
-    return list(identify_all(cut_corpus(corpus()).variants))
+    return list(map(identify, cut_corpus(corpus()).variants))
 
 
 def test_variants_survive_parquets_types() -> None:

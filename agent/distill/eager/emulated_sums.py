@@ -53,11 +53,6 @@ def fused(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
     return (a.double() * b.double() + c.double()).float()
 
 
-def unfused(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
-    """a * b + c, rounded twice, as Triton 3.6's interpreter computes `tl.fma`."""
-    return a * b + c
-
-
 MultiplyAdd = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 

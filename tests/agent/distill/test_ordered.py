@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.distill.eager.emulated_sums import added, fused, moments, rows_of, squares, unfused
+from agent.distill.eager.emulated_sums import added, fused, moments, rows_of, squares
 from agent.distill.eager.sum_order import SumOrder, sum_order
 from agent.distill.rounding import Rounding
 from agent.distill.static import Distill
@@ -146,8 +146,13 @@ def test_norms_have_the_moments_of_cudas_kernels(columns, tmp_path, interpreter)
     for number, function in enumerate((layer_norm, rms_norm)):
         one, _ = _pass(function, (tensor(3, columns),), tmp_path / str(number))
         (found,) = interpreter.results(tmp_path / str(number), one, [x])
-        wanted = [expected(fma)[function] for fma in (fused, unfused)]  # as this version's interpreter rounds
+        wanted = [expected(fma)[function] for fma in (fused, _rounded_twice)]  # Triton 3.6 rounds twice
         assert any(torch.equal(found, want) for want in wanted)
+
+
+def _rounded_twice(a, b, c):
+    """a * b + c as Triton 3.6's interpreter computes `tl.fma`."""
+    return a * b + c
 
 
 def _norm_chain(x, w, b):

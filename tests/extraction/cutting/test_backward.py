@@ -8,11 +8,9 @@ import pyarrow as pa
 import pytest
 import torch
 
-from dedup.hashes import identify, identify_all
-from dedup.unique import unique
+from dedup.hashes import identify
 from extraction.analysis.propagate import outputs_of, propagate
 from extraction.cutting.backward import backward, backward_all
-from extraction.cutting.cut import cut_corpus
 from extraction.cutting.gradients import split
 from extraction.varying.vary import vary
 from passbench.inputs.draw import make_inputs
@@ -21,6 +19,7 @@ from storage.graph.record import Graph, Op, Ref
 from storage.records import Input, Variant, dtype_name
 from storage.schema import SUBGRAPHS as ROWS
 from tests.support.graphs import corpus
+from tests.support.in_memory import cut_corpus, unique, unique_corpus
 
 LINES = Input("x", "input", "float64", (2, 5, 8), (40, 8, 1), mean=0.0, std=1.0)
 IMAGES = Input("x", "input", "float64", (2, 4, 6, 6), (144, 36, 6, 1), mean=0.0, std=1.0)
@@ -134,7 +133,7 @@ def test_values_are_the_gradients_of_autograd(name: str) -> None:
 
 def test_real_subgraphs_give_backward_variants_that_are_variants_like_any_other() -> None:
     forward = [v for v in cut_corpus(corpus()).variants if v.category != "typical" or len(v.graph.ops) < 20]
-    forward = unique(identify_all(forward)).variants[::3]
+    forward = unique(map(identify, forward)).variants[::3]
     dropped: Counter[str] = Counter()
     found = [v for each in forward for v in backward(each, dropped)]
     assert {v.category for v in found} == {"sole_op", "fusible", "typical"}
@@ -212,7 +211,7 @@ def test_saved_values_are_drawn_as_what_made_them_says() -> None:
 
 
 def test_dtypes_share_a_trace_and_it_is_that_of_each() -> None:
-    forward = unique(identify_all(cut_corpus(corpus()).variants)).variants[::4]
+    forward = unique_corpus(corpus())[::4]
     mentions = _variant([LINES], Op("method", "to", (Ref(0), torch.float16), {}), _call("torch.exp", Ref(1)))
     lines = Input("x", "input", "float32", (2, 5, 8), (40, 8, 1), mean=0.0, std=1.0)
     for subgraph in (*forward, mentions.with_changes(inputs=(lines,), occurrences=3)):

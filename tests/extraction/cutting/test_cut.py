@@ -5,14 +5,14 @@ import torch
 
 from extraction.analysis.prepared import prepare, tokens
 from extraction.analysis.propagate import outputs_of, propagate
-from extraction.cutting.cut import cut_corpus, cut_graph, cut_range, cut_typical, cuts, fusible_ranges
-from extraction.cutting.typical import Texts
+from extraction.cutting.cut import cut_graph, cut_range, cut_typical, fusible_ranges
 from storage.graph.as_fx import to_module
 from storage.graph.effects import writes
 from storage.graph.record import Graph, Op, Ref, Sym, cut
 from storage.graph.symbols import at
 from storage.records import Input, TracedGraph, Variant
 from tests.support.graphs import corpus, drawn
+from tests.support.in_memory import cut_corpus
 
 
 def _traced(ops: list[Op], kernels: list[tuple[int, ...]] | None = None, role: str = "input") -> TracedGraph:
@@ -283,25 +283,6 @@ def test_an_expression_without_a_value_is_counted() -> None:
     dropped: Counter[str] = Counter()
     assert list(cut_graph(broken, dropped)) == []
     assert dropped == {"graph: graph": 1}
-
-
-# Two passes
-
-
-def test_graphs_are_cut_one_by_one_in_two_passes() -> None:
-    expected: Counter[str] = Counter()
-    whole = list(cuts(corpus(), expected))
-    dropped: Counter[str] = Counter()
-    texts = Texts()
-    first, second = [], []
-    for traced in corpus():
-        first += cut_graph(traced, dropped)
-        texts.add(tokens(traced))
-    for traced, repeats in zip(corpus(), texts.repeats(), strict=True):
-        second += cut_typical(traced, [(r.start, r.end) for r in repeats], dropped)
-    assert first + second == whole
-    assert dropped == expected
-    assert {v.category for v in second} == {"typical"}
 
 
 def test_barriers_are_no_tokens() -> None:

@@ -3,16 +3,14 @@ from collections import Counter
 
 import torch
 
-from dedup.hashes import identify_all
-from dedup.unique import unique
 from extraction.analysis.propagate import Invalid, outputs_of, propagate
-from extraction.cutting.cut import cut_corpus
-from extraction.varying.vary import vary, vary_all
+from extraction.varying.vary import vary
 from storage.graph.as_fx import to_module
 from storage.graph.record import Graph, Op, Ref, Sym
 from storage.graph.symbols import symbols_of
 from storage.records import Input, Variant, dtype_name
 from tests.support.graphs import corpus, drawn
+from tests.support.in_memory import unique_corpus, vary_all
 
 
 def _variant(*ops: Op, dtype: str = "float32", second: str | None = None) -> Variant:
@@ -100,9 +98,9 @@ def test_a_constant_that_does_not_fit_makes_no_variant() -> None:
 
 
 def test_real_variants_run_and_give_what_is_said() -> None:
-    subgraphs = unique(identify_all(cut_corpus(corpus()).variants))
-    result = vary_all(subgraphs.variants)
-    assert len(result.variants) > 2 * len(subgraphs.variants)
+    subgraphs = unique_corpus(corpus())
+    result = vary_all(subgraphs)
+    assert len(result.variants) > 2 * len(subgraphs)
     for variant in result.variants:
         with torch.no_grad():
             outputs = to_module(variant.graph, "cpu").forward(*drawn(variant.inputs))
@@ -183,7 +181,7 @@ INDEXED = _traced(
 
 
 def test_bounds_of_indices_follow_the_sizes() -> None:
-    found = vary_all([INDEXED], ["float32"]).variants
+    found = vary_all([INDEXED], dtypes=["float32"]).variants
     assert len(found) == 10
     for variant in found:
         size = variant.symbols["sequence"]

@@ -8,8 +8,6 @@ import pytest
 
 from dedup.hashes import identify_base
 from dedup.rows import batches, stream, write
-from dedup.unique import unique
-from extraction.cutting.cut import cut_corpus
 from extraction.pool.client import Pool
 from flows.build.shards import Payload, run_shards, shard
 from flows.build.subgraphs import _each_row, working
@@ -18,6 +16,7 @@ from storage.errors import PassNetError
 from storage.records import Variant
 from storage.schema import SUBGRAPHS
 from tests.support.graphs import corpus
+from tests.support.in_memory import cut_corpus, unique
 
 
 @pytest.fixture(scope="module")
