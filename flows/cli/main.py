@@ -47,6 +47,7 @@ SECTIONS = {
     "Datasets": ("build", "import", "versions", "diff", "rollback", "gc", "push", "upload", "download"),
     "Samples and passes": ("samples", "show", "check", "bench", "export"),
     "Authors and scores": ("evaluate", "score", "report", "trajectories"),
+    "Whole models": ("tune", "explain", "library", "evaluate-models"),
 }
 """The headings of `passnet --help` and the commands below each."""
 
