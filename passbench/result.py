@@ -17,6 +17,10 @@ EAGER_FAILED = "eager failed"
 and enters no score."""
 
 
+NO_GRAPH_OF_EAGER, NO_GRAPH_OF_CANDIDATE = "no CUDA graph of eager", "no CUDA graph of the candidate"
+"""Starts of `Times.device_note` where a side could not be captured."""
+
+
 class VariantFailure(Exception):
     """The variant's verdict: a status and a reason. `eager`: eager itself failed, and the pass is not to blame."""
 

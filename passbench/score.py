@@ -21,7 +21,7 @@ from typing import Any
 
 from passbench.conditions import conditions
 from passbench.names import CLOCKS
-from passbench.result import EAGER_FAILED
+from passbench.result import EAGER_FAILED, ERROR_CODES, NO_GRAPH_OF_CANDIDATE, NO_GRAPH_OF_EAGER
 
 B = 0.1
 """What an incorrect sample counts as."""
@@ -189,19 +189,31 @@ def pass_at_k(attempts: int, correct: int, k: int) -> float:
     return 1.0 - math.comb(attempts - correct, k) / math.comb(attempts, k)
 
 
-def says_something(row: Mapping[str, Any]) -> bool:
-    """Whether a row of the results table enters the scores: not where eager itself failed."""
+def says_something(row: Mapping[str, Any], clock: str = "e2e") -> bool:
+    """Whether a row of the results table enters the scores by a clock: not where eager itself failed, nor by "device"
+    where eager could not be captured and there is no other time."""
+    if clock == "device" and row["speedup_device"] is None and _note(row).startswith(NO_GRAPH_OF_EAGER):
+        return False
     return not (row["status"] == "runtime_error" and (row["reason"] or "").startswith(EAGER_FAILED))
 
 
+def _note(row: Mapping[str, Any]) -> str:
+    return row.get("device_note") or ""
+
+
 def outcome_of(row: Mapping[str, Any], clock: str = "e2e") -> ScoredVariant:
-    """The outcome of a row of the results table by clock "e2e" or "device"."""
+    """The outcome of a row of the results table by clock "e2e" or "device".
+
+    By "device", a pass that cannot be captured has failed: otherwise it could choose the variants that are timed.
+    """
+    if clock == "device" and row["speedup_device"] is None and _note(row).startswith(NO_GRAPH_OF_CANDIDATE):
+        return ScoredVariant(None, None, ERROR_CODES["runtime_error"])
     return ScoredVariant(row[f"speedup_{clock}"], row["t_min"] if row["status"] == "ok" else None, row["error_code"])
 
 
 def outcomes_of(rows: Iterable[Mapping[str, Any]], clock: str = "e2e") -> list[ScoredVariant]:
     """Outcomes of rows of the results table by a clock; every attempt counts, rows on which eager failed do not."""
-    return [outcome_of(row, clock) for row in rows if says_something(row)]
+    return [outcome_of(row, clock) for row in rows if says_something(row, clock)]
 
 
 def is_measured(outcomes: Sequence[ScoredVariant], clock: str) -> bool:

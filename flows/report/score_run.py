@@ -78,7 +78,7 @@ def score_run(
 
 def _summary(rows: Sequence[Mapping[str, Any]], clock: str, settings: Mapping[str, Any]) -> Summary | None:
     """The summary of rows that a clock has measured; None where eager failed on all of them."""
-    kept = [row for row in rows if says_something(row)]
+    kept = [row for row in rows if says_something(row, clock)]
     outcomes = [outcome_of(row, clock) for row in kept]
     return summarise(outcomes, [row["sample"] for row in kept], **settings) if kept else None
 

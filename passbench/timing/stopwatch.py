@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from passbench.inputs.draw import Distribution
 from passbench.ipc.messages import Collect, Go
-from passbench.result import Times, Timing, VariantFailure
+from passbench.result import NO_GRAPH_OF_CANDIDATE, NO_GRAPH_OF_EAGER, Times, Timing, VariantFailure
 from passbench.timing import bandwidth, cores
 from passbench.timing.alone import check_alone
 from passbench.timing.device_clock import GRAPH, KERNELS, DeviceClock, Uncapturable
@@ -50,7 +50,9 @@ class Stopwatch:
                     try:
                         device, method = clock.by_graph(size, slowest), GRAPH
                     except Uncapturable as failure:
-                        note, broken = f"no CUDA graph: {failure}"[:_NOTE_LETTERS], failure.worker
+                        broken = failure.worker
+                        side = NO_GRAPH_OF_EAGER if broken is self._pair.eager else NO_GRAPH_OF_CANDIDATE
+                        note = f"{side}: {failure}"[:_NOTE_LETTERS]
                 self._check_pinned()
         finally:
             if collecting:

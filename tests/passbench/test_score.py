@@ -21,6 +21,8 @@ from passbench.score import (
     geometric_mean,
     level,
     log_score,
+    outcome_of,
+    outcomes_of,
     pass_at_k,
     rectified_speedup,
     says_something,
@@ -232,6 +234,19 @@ def test_pass_at_k_rises_with_k_from_the_fraction_that_succeeds(attempts):
     assert chances[0] == pytest.approx(correct / n)
     assert chances == sorted(chances)
     assert chances[-1] == (1.0 if correct else 0.0)
+
+
+def test_a_pass_that_cannot_be_captured_has_failed_by_the_device_clock():
+    rows = [
+        row("ok", t_min=-7, speedup_e2e=2.0, speedup_device=3.0, device_note=""),
+        row("ok", t_min=-7, speedup_e2e=2.0, device_note="no CUDA graph of the candidate: RuntimeError"),
+        row("ok", t_min=-7, speedup_e2e=2.0, device_note="no CUDA graph of eager: RuntimeError"),
+    ]
+    assert [outcome_of(r).correct(-5) for r in rows] == [True] * 3
+    assert [(o.correct(-5), o.error_code) for o in outcomes_of(rows, "device")] == [(True, None), (False, 2)]
+    assert {s["n"] for s in score_rows(rows, run="r", author="a", clock="device")} == {2}
+    assert aggregate_score(rows, "device") < aggregate_score(rows[:1], "device") == pytest.approx(3.0, rel=0.01)
+    assert not says_something(rows[2], "device") and says_something(rows[2])
 
 
 def test_only_a_failure_of_eager_says_nothing():
