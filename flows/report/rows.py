@@ -1,7 +1,7 @@
 """What a report is made of: scores of runs, their results with what the version knows of variants, and the models."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,13 +30,15 @@ class Material:
 
     `scored` is the document of `flows.report.score_run.score_run`; `rows` are rows of the results table, each with
     `label` (`labels`), `dtype`, `size`, `elements` and `ops` (the sample's op names; empty where no version holds it)
-    beside its own columns; `models` are the version's rows of the models table, without their specs.
+    beside its own columns; `models` are the version's rows of the models table, without their specs; `whole_models` its
+    rows of model_results.
     """
 
     scored: dict
     rows: list[dict]
     models: list[dict]
     version: Version | None
+    whole_models: list[dict] = field(default_factory=list)
 
 
 def gather(
@@ -61,7 +63,8 @@ def gather(
     rows.sort(key=lambda r: (r["label"], r["sample"], r["variant_hash"], r["attempt"]))
     columns = ["model", "source", "status", "error_category", "message", "seconds"]
     models = results.version.table("models", columns=columns).to_pylist() if results.version else []
-    return Material(scored, rows, models, results.version)
+    whole = results.version.table("model_results").to_pylist() if results.version else []
+    return Material(scored, rows, models, results.version, whole)
 
 
 def labels(rows: Iterable[Mapping]) -> dict[str, str]:

@@ -208,3 +208,40 @@ def _against_eager(rows: Sequence[Row]) -> dict:
 def _first_line(text: str | None) -> str:
     lines = (text or "").strip().splitlines()
     return lines[0][:160] if lines else ""
+
+
+def whole_models(rows: Sequence[Row]) -> list[dict]:
+    """A line a whole model, batch size and dtype: times in microseconds of a call by regime, speedups, errors."""
+    lines = []
+    for row in rows:
+        times = {each["regime"]: each["us"] for each in row["regimes"] if ":" not in each["regime"]}
+        kept = {name: row[name] for name in ("model", "batch", "dtype", "device", "status", "chosen")}
+        regimes = {name: times.get(name) for name in ("eager", "compile", "reduce-overhead", "max-autotune", "ours")}
+        over = {"over eager": row["speedup_eager"], "over torch.compile": row["speedup_compiled"]}
+        errors = {"error": row["error"], "eager's error": row["error_eager"], "covered": row["covered"]}
+        lines.append({**kept, **regimes, **over, **errors, "reason": row["reason"] or row["why_not"]})
+    return sorted(lines, key=lambda line: (line["dtype"], line["batch"], line["model"]))
+
+
+def whole_models_by_kind(rows: Sequence[Row]) -> list[dict]:
+    """Geometric means of the speedups of whole models that are right, by device, dtype and batch size."""
+    groups: dict[tuple, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["status"] == "ok":
+            groups[row["device"], row["dtype"], row["batch"]].append(row)
+    lines = []
+    for (device, dtype, batch), mine in sorted(groups.items()):
+        eager = [row["speedup_eager"] for row in mine if row["speedup_eager"]]
+        compiled = [row["speedup_compiled"] for row in mine if row["speedup_compiled"]]
+        lines.append(
+            {
+                "device": device,
+                "dtype": dtype,
+                "batch": batch,
+                "models": len(mine),
+                "over eager": geometric_mean(eager) if eager else None,
+                "over torch.compile": geometric_mean(compiled) if compiled else None,
+                "lowest": min(compiled, default=None),
+            }
+        )
+    return lines

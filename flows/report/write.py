@@ -88,6 +88,7 @@ def _page(material: Material, writer: _ReportWriter) -> str:
             ("Where TorchInductor loses", _losses(material, writer)),
             ("Best and worst samples", _extremes(material, writer)),
             ("Failures", _failures(material, writer)),
+            ("Whole models", _whole_models(material, writer)),
             ("Tracing", _tracing(material, writer)),
         ],
     )
@@ -199,6 +200,21 @@ def _failures(material: Material, writer: _ReportWriter) -> Markup:
     columns = ["author", "status", "variants", "reason"]
     writer.csv("failures", lines, columns)
     return table(lines, columns, long=("reason",))
+
+
+def _whole_models(material: Material, writer: _ReportWriter) -> Markup:
+    if not material.whole_models:
+        return paragraph("No whole model was measured: run `passnet evaluate-models`.")
+    lines = tables.whole_models(material.whole_models)
+    groups = tables.whole_models_by_kind(material.whole_models)
+    writer.csv("whole_models", lines, list(lines[0]))
+    text = (
+        "Speedups are of whole calls, host included: eager's time over ours, and the time of the fastest mode of "
+        "torch.compile over ours. Error is the relative error against double precision; covered: the share of the "
+        "model's operators that passes of the library serve."
+    )
+    parts = [paragraph(text), table(groups, list(groups[0])) if groups else paragraph("None was measured.")]
+    return joined([*parts, table(lines, list(lines[0]), ("covered",), long=("reason",))])
 
 
 def _tracing(material: Material, writer: _ReportWriter) -> Markup:
