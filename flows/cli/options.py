@@ -46,7 +46,7 @@ def without_capture_option(function: Callable) -> Callable:
     return click.option("--without-capture", is_flag=True, help=text)(function)
 
 
-AUTHORS = ("distill", "distill-static", "llm", *(name for name in COMPILERS if name != "pass"))
+AUTHORS = ("distill", "distill-static", "readable", "llm", *(name for name in COMPILERS if name != "pass"))
 """The names of `agent.registry`; they stand here so that a wrong one is told before torch is imported."""
 
 _DEVICE = re.compile(r"auto|cpu(:\d+)?|cuda(:\d+)?")
@@ -104,7 +104,7 @@ def author_option(**settings: Any) -> Callable:
         "--author",
         **settings,
         callback=_checked_authors,
-        help=f"{', '.join(AUTHORS)}; several separated by commas. All but the first three are baselines.",
+        help=f"{', '.join(AUTHORS)}; several separated by commas. All but the first four are baselines.",
     )
 
 

@@ -85,10 +85,11 @@ def _tuned(model: str, data: Path, library: Path | None, device: str, **options:
 @device_option
 @json_option
 def tune(model: str, as_json: bool, **options: Any) -> None:
-    """Find the fastest right way of running MODEL, and keep it in a library.
+    """Find the fastest right way of running a model.
 
-    MODEL is a catalogue's line, such as timm:resnet18, or module:function of yours; the function returns (model, args)
-    or (model, args, kwargs). Interrupted, it goes on where it stopped; done before, it takes seconds.
+    It is kept in a library. MODEL is a catalogue's line, such as timm:resnet18, or module:function of yours; the
+    function returns (model, args) or (model, args, kwargs). Interrupted, it goes on where it stopped; done before, it
+    takes seconds.
     """
     from flows.models.texts import tuned_text
 
@@ -105,9 +106,10 @@ def tune(model: str, as_json: bool, **options: Any) -> None:
 @device_option
 @json_option
 def explain(model: str, as_json: bool, out: Path | None, **options: Any) -> None:
-    """Say where MODEL's time goes: every way that was tried, who serves its operators, its kernels, their sources.
+    """Say where a model's time goes.
 
-    MODEL is as for `passnet tune`; it is tuned first where that was not done.
+    Every way that was tried, who serves its operators, its kernels, their sources. MODEL is as for `passnet tune`; it
+    is tuned first where that was not done.
     """
     from flows.models.explain import explain as explain_model
     from flows.models.explain import explain_text, write_page
@@ -152,7 +154,10 @@ def evaluate_models(
     rerun: bool,
     **options: Any,
 ) -> None:
-    """Time whole models in all regimes, and publish the rows as the table model_results of a new version."""
+    """Time whole models in all regimes.
+
+    The rows are published as the table model_results of a new version.
+    """
     from dataclasses import replace
 
     from flows.evaluate.devices import resolve_device
@@ -182,7 +187,10 @@ def evaluate_models(
 
 @click.group()
 def library() -> None:
-    """Passes with what was measured of them, which may serve regions of whole models."""
+    """Keep passes that may serve regions of whole models.
+
+    Each has a passport: what was measured of it, and where.
+    """
 
 
 @library.command("list")
