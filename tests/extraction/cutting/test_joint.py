@@ -1,12 +1,9 @@
 """Backward graphs of recorded joint graphs are those of AOTAutograd, and what cannot be recorded is left to it."""
 
-from collections import Counter
-
 import pytest
 from torch import fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from extraction.cutting.cut import cuts
 from extraction.cutting.gradients import (
     _has_gradient,
     _simplify,
@@ -22,6 +19,7 @@ from storage.graph.record import Graph, Op, Ref
 from storage.records import Variant
 from tests.extraction.cutting.test_backward import LINES, SUBGRAPHS
 from tests.support.graphs import corpus
+from tests.support.in_memory import cut_corpus
 
 
 def _described(backward: fx.Graph) -> tuple:
@@ -43,7 +41,7 @@ def test_the_backward_graph_is_that_of_aot_autograd(name: str) -> None:
 
 def test_the_backward_graphs_of_a_corpus_are_those_of_aot_autograd() -> None:
     compared = 0
-    for variant in cuts(corpus(), Counter()):
+    for variant in cut_corpus(corpus()).variants:
         if variant.symbols or not any(map(_has_gradient, variant.inputs)):
             continue
         try:
