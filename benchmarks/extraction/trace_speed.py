@@ -5,7 +5,8 @@
 The models are drawn at random from timm and transformers, or named by `--catalog FILE`. Both ways run one model at a
 time and do the same work: spec to traced graphs, once without and once with the kernel counts that cutting needs. The
 warm time has the start of the server in it, and the library imports and warm-up traces that the server does once.
-`--profile N` then traces the first N in this process and times the stages.
+`--profile N` then traces the first N in this process and times the stages; with `--models 0` that is all, of all models
+that are named.
 """
 
 import argparse
@@ -57,10 +58,10 @@ def main() -> None:
     arguments = parser.parse_args()
     entries = [entry for name in arguments.catalog or ("timm", "transformers") for entry in read_catalog(name)]
     random.Random(0).shuffle(entries)
-    chosen = with_spec(entries, arguments.models)
+    chosen = with_spec(entries, arguments.models or arguments.profile)
     payloads = [{"model": entry.text, "spec": spec_of(entry).to_json()} for entry in chosen]
     result: dict[str, Any] = {"models": [entry.text for entry in chosen]}
-    result |= {how: compared(payloads, how) for how in TASKS}
+    result |= {how: compared(payloads, how) for how in TASKS if arguments.models}
     result |= {
         "profile": stages(chosen[: arguments.profile]),
         "processor": platform.machine(),

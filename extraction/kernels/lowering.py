@@ -31,7 +31,7 @@ from torch._inductor.fx_passes.post_grad import view_to_reshape
 from torch._inductor.graph import GraphLowering
 from torch._inductor.ir import MultiOutput
 from torch._inductor.lowering import lowerings
-from torch._inductor.scheduler import BaseSchedulerNode, ExternKernelSchedulerNode, NopKernelSchedulerNode
+from torch._inductor.scheduler import BaseSchedulerNode, ExternKernelSchedulerNode, NopKernelSchedulerNode, Scheduler
 from torch._inductor.virtualized import V
 from torch._subclasses import FakeTensorMode
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
@@ -128,7 +128,9 @@ def kernels_by_op(graph: Graph, inputs: Sequence[Input], device: str = "referenc
     if isinstance(prepared, Invalid):
         raise LoweringError(f"op {prepared.op} does not accept its arguments: {prepared.message}")
     needs: list[set[int]] = [set() for _ in graph.ops]
-    with patch.dict(lowerings, CAT), lowered(with_shared_results(prepared), inputs, device) as result:
+    # Loops are merged for code that is not generated here, after it is settled what is fused.
+    unmerged = patch.object(Scheduler, "merge_loops", lambda _: None)
+    with patch.dict(lowerings, CAT), unmerged, lowered(with_shared_results(prepared), inputs, device) as result:
         kernels = [(n, kernel) for n, kernel in enumerate(result.kernels) if kernel.kind != "nop" and kernel.ops]
         called = {max(kernel.ops): number for number, kernel in kernels if kernel.kind == "extern"}
         seen: set[fx.Node] = set()

@@ -30,6 +30,7 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "PYTHONWARNINGS": "ignore",
+    "SYMPY_CACHE_SIZE": "None",  # no bound: TorchInductor asks for the same expressions again and again
     "TOKENIZERS_PARALLELISM": "false",
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
     "TRANSFORMERS_OFFLINE": "1",
