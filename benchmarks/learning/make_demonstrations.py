@@ -11,12 +11,13 @@ import argparse
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from agent.learning.answers import answer_of
 from agent.learning.demonstrations import split_of
@@ -30,7 +31,7 @@ from passbench.contract import NAMES_FILE, PassFiles
 from passbench.policy.check import check_files
 from passbench.settings import Settings
 from storage.parquet import write_rows
-from storage.records import Sample
+from storage.records import Sample, Variant
 from storage.versions.samples import load_samples
 from storage.versions.version import Version
 
@@ -56,12 +57,28 @@ def graph_samples(version: Version) -> Iterator[Sample]:
     """The training samples of a version, a sample for each graph; forward and backward, small graphs first."""
     found = []
     for sample in load_samples(version, "train", ("fusible", "typical", "sole_op")):
-        graphs = defaultdict(list)
-        for one in sample.variants:
-            graphs[one.graph_hash].append(one)
-        for hash_, variants in graphs.items():
-            found.append(replace(sample, sample=f"{sample.sample}-{hash_[:6]}", variants=tuple(variants)))
+        found += _by_graph(sample.variants)
     yield from sorted(found, key=lambda s: (len(s.variants[0].graph.ops), s.sample))
+
+
+def unpublished_samples(directory: Path, part: tuple[int, int]) -> Iterator[Sample]:
+    """The fusible variants that a build has in files so far, a sample for each graph, in the order of their hashes."""
+    rows = [row for path in sorted(directory.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+    found = _by_graph(Variant.from_row(row) for row in rows if row["category"] == "fusible")
+    yield from sorted(found, key=lambda s: s.variants[0].graph_hash)[part[0] :: part[1]]
+
+
+def _by_graph(variants: Iterable[Variant]) -> list[Sample]:
+    graphs = defaultdict(dict)
+    for one in variants:
+        graphs[one.graph_hash].setdefault(one.variant_hash, one)
+    found = []
+    for hash_, kept in graphs.items():
+        family = next(iter(kept.values())).family_hash
+        category = next(iter(kept.values())).category
+        name = f"{category}-{family[:12]}-{hash_[:6]}"
+        found.append(Sample(name, family, category, "train", tuple(kept.values())))
+    return found
 
 
 def held_out_samples(places: list[Path]) -> list[Sample]:
@@ -90,6 +107,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", type=Path, action="append", default=[])
     parser.add_argument("--held-out", type=Path, action="append", default=[])
+    parser.add_argument("--rows", type=Path, help="files of variants of a build that is not published yet")
+    parser.add_argument("--part", default="0/1", metavar="I/N", help="of --rows, the I-th of N parts, from 0")
     parser.add_argument("--composed", type=int, default=0, help="graphs that are put together at random")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=1e9, help="stop taking graphs after these")
@@ -101,6 +120,9 @@ def main() -> int:
         eval_samples += load_samples(Version.open(place), "eval")
     held_out = HeldOut.of(eval_samples)
     real = [("real", s) for place in arguments.version for s in graph_samples(Version.open(place))]
+    if arguments.rows is not None:
+        number, _, count = arguments.part.partition("/")
+        real += [("real", s) for s in unpublished_samples(arguments.rows, (int(number), int(count)))]
     made = (("composed", s) for s in islice(composed(arguments.seed), arguments.composed))
     rows, causes, seen, author = [], Counter(), set(), Readable(margin=-100.0, seconds=10.0)
     end = time.monotonic() + arguments.seconds

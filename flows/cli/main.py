@@ -282,6 +282,27 @@ def trajectories(out: Path, data: Path, as_json: bool, **parameters: Any) -> Non
 
 
 @main.command()
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="New directory for the dataset.")
+@click.option("--run", "runs", multiple=True, default=("latest",), show_default=True, metavar="RUN", help="As `score`.")
+@click.option(
+    "--held-out",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="A version whose evaluation samples are kept out, too; may be given repeatedly.",
+)
+@click.option("--unmeasured", is_flag=True, help="Take passes whose times mean nothing too, such as the CPU's.")
+@data_option
+@version_option
+@json_option
+def demonstrations(out: Path, data: Path, as_json: bool, **parameters: Any) -> None:
+    """Export right passes of training samples as chat data: the task, a rationale, the files; see docs/learning.md."""
+    from flows.cli.demonstrations import demonstrations_text, export_demonstrations
+
+    emit(export_demonstrations(out, data, **parameters), as_json, demonstrations_text)
+
+
+@main.command()
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Directory for the page and its files.")
 @kernels_only_option
