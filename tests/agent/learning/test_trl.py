@@ -64,7 +64,7 @@ def test_fine_tuning_a_small_model_and_going_on(tmp_path):
     )
     LlamaForCausalLM(config).save_pretrained(tmp_path / "model")
     given = ["--model", tmp_path / "model", "--data", tmp_path / "demonstrations", "--out", tmp_path / "out", "--cpu"]
-    given = [*map(str, given), "--accumulate", "1", "--longest", "128", "--save-steps", "1", "--lora", "2"]
+    given = [*map(str, given), "--accumulate", "1", "--longest", "40000", "--save-steps", "1", "--lora", "2"]
     assert sft.main([*given, "--steps", "1"]) == 0 and (tmp_path / "out" / "final").is_dir()
     assert sft.main([*given, "--steps", "2"]) == 0
     state = json.loads((tmp_path / "out" / "checkpoint-2" / "trainer_state.json").read_text())
