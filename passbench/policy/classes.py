@@ -73,12 +73,29 @@ def check_class(module: Module, own: ast.ClassDef, report: Report) -> None:
         docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         if not (docstring or isinstance(statement, ast.FunctionDef | ast.Assign | ast.AnnAssign | ast.Pass)):
             report.at("module_statement", module, statement, "a class of a pass holds fields and methods")
+    if any(module.dotted(base) == names.FUNCTION for base in own.bases):
+        _check_function(module, own, report)
     for node, name in _named(own):
         special = name.startswith("__")
         if special and name not in names.CLASS_METHODS | {"__slots__"}:
             report.at("private_name", module, node, f"{name} may not be defined in a pass")
         elif not special and name in _taken() and (_is_usable(name) or not _is_method(own, name)):
             report.at("rebinding", module, node, f"tensors or kernels have a {name} too; choose another name")
+
+
+def _check_function(module: Module, own: ast.ClassDef, report: Report) -> None:
+    """A `torch.autograd.Function` has a static `forward` that gets a context, and a `backward` that nobody calls: what
+    else torch looks for in it would get arguments that the policy has not followed."""
+    for statement in own.body:
+        if isinstance(statement, ast.FunctionDef):
+            static = {ast.unparse(d) for d in statement.decorator_list} <= {"staticmethod"}
+            fits = statement.name in ("forward", "backward") and static
+        else:
+            bound = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            fits = not any(hasattr(torch.autograd.Function, name) for name in bound)
+        if not fits:
+            message = "an autograd function has a static forward(ctx, ...) and backward; write a function for the rest"
+            report.at("module_statement", module, statement, message)
 
 
 def _is_usable(name: str) -> bool:

@@ -337,6 +337,27 @@ REFUSED_MODULES = {
         + WRAPPER.format(body="z = Odd.apply(x)"),
         "host_read",
     ),
+    "context_set_up_apart": (
+        HEAD
+        + "\nclass Odd(torch.autograd.Function):\n    @staticmethod\n    def forward(x):\n        return float(x)\n"
+        + "\n    @staticmethod\n    def setup_context(ctx, inputs, output):\n        return None\n"
+        + WRAPPER.format(body="z = Odd.apply(x)"),
+        "module_statement",
+    ),
+    "forward_of_the_class": (
+        HEAD
+        + "\nclass Odd(torch.autograd.Function):\n    @classmethod\n    def forward(cls, ctx, x):\n        return x\n"
+        + WRAPPER.format(body="z = Odd.apply(x)"),
+        "module_statement",
+    ),
+    "context_set_up_by_name": (
+        HEAD
+        + "\ndef keep(ctx, inputs, output):\n    return None\n"
+        + "\nclass Odd(torch.autograd.Function):\n    setup_context = keep\n\n    @staticmethod\n"
+        + "    def forward(x):\n        return x\n"
+        + WRAPPER.format(body="z = Odd.apply(x)"),
+        "module_statement",
+    ),
     "apply_of_its_own": (
         HEAD
         + "\nclass Odd(torch.autograd.Function):\n    @staticmethod\n    def apply(x):\n        return float(x)\n"
