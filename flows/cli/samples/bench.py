@@ -32,8 +32,9 @@ def bench_sample(
 
     `sample` is an id, a prefix that fits only it, or a directory in PassNet's layout, whose pass_dir is the pass unless
     another is given. `dtype` takes its variants in that dtype alone, `limit` the first so many of those. `matched` says
-    whether the pass fits any of them. Raises PassNetError for an unknown sample, compiler or device, for a directory
-    that is not in the layout, for a pass directory that is missing, and where no variant is left.
+    whether the pass fits any of them. Without a GPU there is no AS (None), since times mean nothing. Raises
+    PassNetError for an unknown sample, compiler or device, for a directory that is not in the layout, for a pass
+    directory that is missing, and where no variant is left.
     """
     found, name, own = find_sample(sample, None if Path(sample).is_dir() else Store(data).open(version))
     found = some_variants(found, dtype, limit)
@@ -44,13 +45,14 @@ def bench_sample(
     with Bench(where, Settings(protocol=protocol, flush_l2=flush_l2)) as bench:
         results = list(bench.run(found, compiler, passes, progress=say))
     rows = [r.to_row(run="", author="", model="", attempt=1) for r in results]
+    timed = all(row["times_meaningful"] for row in rows)
     return {
         "sample": found.sample,
         "version": name,
         "compiler": compiler,
         "device": rows[0]["device"],
         "matched": any(row["status"] != "no_match" for row in rows),
-        "times_meaningful": all(row["times_meaningful"] for row in rows),
+        "times_meaningful": timed,
         "layers": rows[0]["layers"],
         "layers_missing": rows[0]["layers_missing"],
         "variants": [
@@ -72,7 +74,7 @@ def bench_sample(
             }
             for variant, row in zip(found.variants, rows, strict=True)
         ],
-        "AS": {clock: aggregate_score(rows, clock) for clock in CLOCKS},
+        "AS": {clock: aggregate_score(rows, clock) if timed else None for clock in CLOCKS},
     }
 
 
