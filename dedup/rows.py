@@ -19,6 +19,9 @@ PLACE = pa.schema([("model", pa.string()), ("start", pa.int32()), ("end", pa.int
 
 ROWS = pa.schema([*SUBGRAPHS, *PLACE])
 
+VARIED = pa.schema([*ROWS, ("subgraph", pa.string())])
+"""Rows of variants, each with the `content_key` of the subgraph that it was made of."""
+
 BATCH = 500
 
 
@@ -30,6 +33,13 @@ def place_of(variant: Variant) -> dict[str, Any]:
     hints = [(i.role, i.low, i.high, i.mean, i.std, i.symbolic_shape, i.symbolic_stride) for i in variant.inputs]
     text = json.dumps([hints, variant.kernels, variant.direction, sorted(variant.symbols.items())])
     return {"model": model, "start": start, "end": end, "tie": hashlib.sha256(text.encode()).hexdigest()[:16]}
+
+
+def content_key(row: Mapping[str, Any]) -> str:
+    """Identity of what a row of `subgraphs` says of its graph (sha256, 20 hex digits): all columns but those that say
+    where it was found, which a larger corpus changes."""
+    told = {name: row[name] for name in SUBGRAPHS.names if name not in ("sources", "occurrences")}
+    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:20]
 
 
 def batches(variants: Iterable[Variant], size: int = BATCH) -> Iterator[pa.RecordBatch]:

@@ -49,17 +49,20 @@ def unique_files(
     directory: Path,
     group_rows: int = 1000,
     summary: Mapping[str, Any] | None = None,
+    relation: str | None = None,
 ) -> dict[str, Path]:
     """Merges the variants in files of `dedup.rows` into a file a category below `directory`, ordered by hash.
 
-    The summary of a file is `summary` with its `duplicates`, rows that merged into another. Row groups have
-    `group_rows` rows, the last one fewer. Memory is that of the engine, which sorts through
-    files, and of one row group.
+    `relation` gives the rows of the files where they are not as they stand there; it keeps `filename` and
+    `file_row_number`. The summary of a file is `summary` with its `duplicates`, rows that merged into another. Row
+    groups have `group_rows` rows, the last one fewer. Memory is that of the engine, which sorts through files, and of
+    one row group.
     """
     files = unique_paths(directory)
-    duplicates = _merge(engine, parquet(paths)) if paths else Counter()
+    given = relation or parquet(paths)
+    duplicates = _merge(engine, given) if paths else Counter()
     for category, file in files.items():
-        in_order = _IN_ORDER.format(relation=parquet(paths)) if paths else ""
+        in_order = _IN_ORDER.format(relation=given) if paths else ""
         rows = engine.stream(in_order, SUBGRAPHS, {"category": category}) if paths else ()
         write(file, rows, SUBGRAPHS, {**(summary or {}), "duplicates": duplicates[category]}, group_rows)
     return files

@@ -111,7 +111,7 @@ def build_dataset(
             return {**found, "version": earlier.name, "path": str(earlier.path), "created": False}
 
         # From here on rows go from file to file, and one process never holds more than a shard of them.
-        with working(home.root, digest) as work, Engine(work / "engine") as engine:
+        with working(home.root, digest) as work, Engine(work.of_build / "engine") as engine:
             subgraphs = cut(traced, work, pool, engine)
             variants = vary(subgraphs, points, work, pool, engine)
             if not variants.counts:
@@ -132,6 +132,7 @@ def build_dataset(
                 flow_run=flow_run_id(),
             )
             home.keep_version(version)
+        home.keep_shards()
     stage.advance(f"published {version.name}" if created else f"nothing new: {version.name} holds this dataset")
     built = {**summary, "version": version.name, "path": str(version.path), "created": created}
     keep_build(built)

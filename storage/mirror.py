@@ -60,6 +60,7 @@ class Mirror:
         self.url, self.root = url.rstrip("/"), root
         self._fs, self._there = opened(url)
         self._known: set[str] = set()
+        self._asked: set[str] = set()
 
     def push(self, path: Path) -> None:
         """Copy a file there, once."""
@@ -75,8 +76,9 @@ class Mirror:
 
     def push_all(self, below: str, pattern: str) -> None:
         """Copy there the files below a directory that match, but those that are there in their size."""
-        if not self._known:
+        if below not in self._asked:
             self._known |= {name for name, size in self._listed(below).items() if self._size_here(name) == size}
+            self._asked.add(below)
         for path in sorted((self.root / below).glob(pattern)):
             self.push(path)
 
@@ -86,6 +88,13 @@ class Mirror:
         for name in wanted:
             told(self.url, lambda name=name: self._fetch(name))
         return len(wanted)
+
+    def remove_others(self, below: str) -> None:
+        """Remove the files there below a directory that are not here."""
+        gone = [name for name in self._listed(below) if self._size_here(name) is None]
+        for name in gone:
+            told(self.url, lambda name=name: self._fs.rm_file(f"{self._there}/{name}"))
+        self._known -= set(gone)
 
     def remove(self, below: str) -> None:
         """Remove a directory there."""

@@ -24,10 +24,10 @@ from tests.flows.commands import PASSNET
 
 STAGES = (
     "traces",
-    "work/*/cut",
-    "work/*/typical",
+    "shards/*/cut",
+    "shards/*/typical",
     "work/*/subgraphs",
-    "work/*/variants",
+    "shards/*/varied/*",
     "work/*/unique",
     "versions/v1",
 )

@@ -29,10 +29,16 @@ class DataHome:
             self.mirror.push_all("traces", "*/[!.]*.parquet")
 
     def keep_version(self, version: Version) -> None:
-        """Copy a version to the URL, and remove the shards that it was made of."""
+        """Copy a version to the URL."""
         if self.mirror:
             Remote(self.mirror.url).upload(version)
+
+    def keep_shards(self) -> None:
+        """Copy the shards that a later build can use to the URL, and remove others there."""
+        if self.mirror:
             self.mirror.remove("work")
+            self.mirror.push_all("shards", "**/[!.]*.parquet")
+            self.mirror.remove_others("shards")
 
 
 @contextmanager
@@ -48,7 +54,7 @@ def data_home(data: str, copies: Path) -> Iterator[DataHome]:
     root = (copies / name).resolve()
     root.mkdir(parents=True, exist_ok=True)
     mirror = Mirror(data, root)
-    fetched = mirror.fetch_all("traces") + mirror.fetch_all("work")
+    fetched = sum(mirror.fetch_all(each) for each in ("traces", "shards", "work"))
     remote, store = Remote(data), Store(root)
     newest = next(reversed(remote.names()), None)
     while newest is not None:

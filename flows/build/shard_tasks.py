@@ -10,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dedup.hashes import identify, identify_base
-from dedup.rows import ROWS, batches, write
+from dedup.rows import ROWS, VARIED, batches, content_key, write
 from extraction.analysis.prepared import tokens
 from extraction.cutting.backward import backward_all
 from extraction.cutting.cut import cut_graph, cut_typical
@@ -65,14 +66,26 @@ def typical_shard(payload: dict[str, Any]) -> Iterator[dict[str, int]]:
 def vary_shard(payload: dict[str, Any]) -> Iterator[dict[str, int]]:
     """The variants of some subgraphs, and of their backward graphs.
 
+    The summary has what was dropped of each of the `subgraphs`, by its content key.
+
     Payload: rows `rows` of row group `group` of `file`, `points` (shape points of each at most), `out`.
     """
     dropped: Counter[str] = Counter()
+    subgraphs: dict[str, Counter[str]] = {}
     with pq.ParquetFile(payload["file"]) as file:
         rows = file.read_row_group(payload["group"]).take(payload["rows"]).to_pylist()
-    subgraphs = map(Variant.from_row, rows)
-    found = (identify(each) for subgraph in subgraphs for each in variants_of(subgraph, dropped, payload["points"]))
-    yield {"rows": write(Path(payload["out"]), batches(found), ROWS, {"dropped": dropped})}
+
+    def varied() -> Iterator[pa.RecordBatch]:
+        for row in rows:
+            key, own = content_key(row), Counter()
+            found = (identify(each) for each in variants_of(Variant.from_row(row), own, payload["points"]))
+            for batch in batches(found):
+                yield pa.RecordBatch.from_arrays([*batch.columns, pa.array([key] * len(batch))], schema=VARIED)
+            subgraphs[key] = own
+            dropped.update(own)
+
+    summary = {"dropped": dropped, "subgraphs": subgraphs}
+    yield {"rows": write(Path(payload["out"]), varied(), VARIED, summary)}
 
 
 def prepare() -> None:

@@ -32,6 +32,7 @@ class Done:
 
     payloads: list[Payload]
     dropped: Counter[str]
+    lost: Counter[str]  # of these, pieces that failed
 
     @property
     def files(self) -> list[Path]:
@@ -91,9 +92,10 @@ def run_shards(
     done = [one for first in shards for one in split.get(first["out"], [first]) if _is_done(one)]
     if shards and not done:
         raise PassNetError(f"{name} failed on all of its {len(rest)} pieces of work; the first: {why}")
+    lost = Counter(dropped)
     for one in done:
         dropped.update(parquet_summary(Path(one["out"]))["dropped"])
-    return Done(done, dropped)
+    return Done(done, dropped, lost)
 
 
 def _is_done(payload: Payload) -> bool:

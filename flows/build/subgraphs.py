@@ -8,7 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from extraction.cutting.typical import Texts
 from extraction.pool.client import TaskPool
 from flows.build.shards import Done, Payload, run_shards, shard
 from flows.build.traced import Traced
-from flows.steps import say
+from flows.build.varied import held, relation, wanted
 from storage.parquet import parquet_summary
 from storage.versions.code_version import CODE_VERSIONS
 from storage.versions.staging import locked
@@ -60,34 +60,52 @@ def digest_of(traced: Traced, points: int) -> str:
     return hashlib.sha256(repr((torch.__version__, versions, points, files)).encode()).hexdigest()
 
 
-@contextmanager
-def working(data: Path, digest: str) -> Iterator[Path]:
-    """A directory for the shards of a build that has this digest (`digest_of`), below `data`/work.
+@dataclass(frozen=True)
+class Work:
+    """Where a build works: `of_build` has the files of its digest, `shards` those of this code that later builds use
+    again, in directories `cut`, `typical` and `varied`. `used` are the shards that this build used, by stage."""
 
-    A build that was killed finds its shards there again. The directory is removed when its block ends well, and with
-    it what other builds left. One build at a time uses a data directory; others wait. The path is absolute,
+    of_build: Path
+    shards: Path
+    used: dict[str, set[Path]] = field(default_factory=dict)
+
+
+@contextmanager
+def working(data: Path, digest: str) -> Iterator[Work]:
+    """Directories for the files of a build that has this digest (`digest_of`), below `data`/work and `data`/shards.
+
+    A build that was killed finds its shards there again. When its block ends well, the former directory is removed, and
+    shards that this build did not use. One build at a time uses a data directory; others wait. The path is absolute,
     since workers run elsewhere.
     """
     with locked(data / "work"):
         work = data.resolve() / "work" / digest[:20]
         for other in work.parent.iterdir():
             if other.is_dir() and other != work:
-                if any(other.rglob("*.parquet")):
-                    say(
-                        "the shards of a build that did not end are removed: its graphs, options or code were others. "
-                        "Its traces are kept."
-                    )
                 shutil.rmtree(other)
-        yield work
+        shards = data.resolve() / "shards"
+        place = Work(work, shards / shards_digest())
+        yield place
         shutil.rmtree(work)
+        if place.used.keys() >= {"cut", "vary"}:  # a build that was killed later may have skipped these stages
+            used = set().union(*place.used.values())
+            for path in list(shards.rglob("*.parquet")):
+                if path not in used:
+                    path.unlink()
 
 
-def cut(traced: Traced, work: Path, pool: TaskPool, engine: Engine) -> Subgraphs:
+def shards_digest() -> str:
+    """Identity of the code that makes shards: theirs are used again while it stays."""
+    versions = [CODE_VERSIONS[stage] for stage in ("cut", "vary")]
+    return hashlib.sha256(repr((torch.__version__, versions)).encode()).hexdigest()[:20]
+
+
+def cut(traced: Traced, work: Work, pool: TaskPool, engine: Engine) -> Subgraphs:
     """The unique subgraphs of traced graphs, before they are varied."""
 
     def run() -> list[Done]:
         models = [
-            shard(work / "cut", file=str(path.resolve()), models=dict(some))
+            shard(work.shards / "cut", file=str(path.resolve()), models=dict(some))
             for path, names in sorted(traced.files.items())
             for some in _parts(sorted(names.items()), CUT_MODELS)
         ]
@@ -97,37 +115,63 @@ def cut(traced: Traced, work: Path, pool: TaskPool, engine: Engine) -> Subgraphs
             return sum(ops[name] for name in one["models"].values())
 
         graphs = run_shards("cut_shard", models, _each_model, pool, size)
-        repeats = list(_with_repeats(graphs, work / "typical"))
+        repeats = list(_with_repeats(graphs, work.shards / "typical"))
         typical = run_shards("typical_shard", repeats, _each_model, pool, size)
-        return [graphs, typical]
+        work.used["cut"] = {*graphs.files, *typical.files}
+        return Merging([*graphs.files, *typical.files], graphs.dropped + typical.dropped)
 
-    return _unique(run, engine, work / "subgraphs", VARY_SUBGRAPHS)
-
-
-def vary(subgraphs: Subgraphs, points: int, work: Path, pool: TaskPool, engine: Engine) -> Subgraphs:
-    """The unique variants of unique subgraphs, at up to `points` shape points of each."""
-
-    def run() -> list[Done]:
-        groups = [
-            shard(work / "variants", file=str(path), group=group, rows=list(range(rows)), points=points)
-            for path in subgraphs.paths
-            for group, rows in enumerate(_group_rows(path))
-        ]
-        return [run_shards("vary_shard", groups, _each_row, pool, _ops)]
-
-    return _unique(run, engine, work / "unique", 1000)
+    return _unique(run, engine, work.of_build / "subgraphs", VARY_SUBGRAPHS)
 
 
-def _unique(run: Callable[[], list[Done]], engine: Engine, directory: Path, group_rows: int) -> Subgraphs:
+def vary(subgraphs: Subgraphs, points: int, work: Work, pool: TaskPool, engine: Engine) -> Subgraphs:
+    """The unique variants of unique subgraphs, at up to `points` shape points of each. Subgraphs that an earlier build
+    varied are not varied again."""
+    directory = work.shards / "varied" / f"p{points}"
+
+    def run() -> Merging:
+        all_of_them = wanted(subgraphs.paths)
+        known = held([*directory.glob("[!.]*.parquet")])
+        groups = []
+        for (path, group), keys in all_of_them.groups.items():
+            whole = shard(directory, file=str(path), group=group, rows=list(range(len(keys))), points=points)
+            new = [row for row, key in enumerate(keys) if key not in known]
+            if new and len(new) < len(keys):
+                groups.append(shard(directory, **{**_read(whole), "rows": new}))
+            elif new or Path(whole["out"]).exists():
+                groups.append(whole)
+        done = run_shards("vary_shard", groups, _each_row, pool, _ops)
+        known = held([*directory.glob("[!.]*.parquet")])
+        dropped = sum((known[key][1] for key in all_of_them.keys & known.keys()), done.lost)
+        rows, files = relation(all_of_them, known, work.of_build / "places.parquet")
+        work.used["vary"] = set(files)
+        return Merging(files, dropped, rows)
+
+    return _unique(run, engine, work.of_build / "unique", 1000)
+
+
+@dataclass(frozen=True)
+class Merging:
+    """Files of rows that are to be merged, what was dropped where they were made, and the rows as a relation where they
+    do not count as they stand there."""
+
+    files: list[Path]
+    dropped: Counter[str]
+    relation: str | None = None
+
+
+def _unique(run: Callable[[], Merging], engine: Engine, directory: Path, group_rows: int) -> Subgraphs:
     """The unique rows of shards. `run` runs the shards, unless `directory` has the result already."""
     files = unique_paths(directory)
     if not all(file.exists() for file in files.values()):
-        parts = run()
-        dropped = sum((part.dropped for part in parts), Counter())
-        paths = [file for part in parts for file in part.files]
-        unique_files(engine, paths, directory, group_rows, {"dropped": dropped})
+        given = run()
+        unique_files(engine, given.files, directory, group_rows, {"dropped": given.dropped}, given.relation)
     summaries = [parquet_summary(file) for file in files.values()]
     return Subgraphs(files, sum(each["duplicates"] for each in summaries), Counter(summaries[0]["dropped"]))
+
+
+def _read(one: Payload) -> Payload:
+    """What a shard is of."""
+    return {key: one[key] for key in ("file", "group", "rows", "points")}
 
 
 def _ops(one: Payload) -> float:

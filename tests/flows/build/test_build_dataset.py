@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,9 @@ from flows.build_dataset import build_dataset, shard_sizes
 from storage.errors import PassNetError
 from storage.graph.as_fx import from_fx, to_fx
 from storage.graph.as_json import from_json, to_json
+from storage.parquet import parquet_summary
 from storage.schema import CATEGORIES
-from storage.versions.store import Store
+from storage.versions.store import Store, Version
 from tests.flows.commands import PASSNET, error_line, passnet_here
 
 
@@ -102,6 +104,31 @@ def test_one_new_model_traces_one_model_and_keeps_the_eval_families(data_dir, bu
     before, after = (set(v.table("samples", "eval")["family_hash"].to_pylist()) for v in (old, new))
     assert before <= after
     assert new.manifest.parent == "v1"
+    fresh = tmp_path / "fresh"
+    shutil.copytree(data_dir / "traces", fresh / "traces")
+    whole = build_dataset.fn(catalog=str(catalog), data=str(fresh))
+    for category in CATEGORIES:
+        assert rows_of(new, category) == rows_of(Store(fresh).latest(), category)
+    for count in ("subgraphs", "duplicates", "dropped", "unique"):
+        assert new.manifest.summary[count] == whole[count]
+    earlier, now = varied_files(built), varied_files(data_dir)
+    new_files = now.keys() - earlier.keys()
+    assert new_files and not subgraphs_of(now, new_files) & subgraphs_of(earlier, earlier), "each is varied once"
+    there = varied_files(fresh)
+    assert subgraphs_of(now, now) >= subgraphs_of(there, there)
+
+
+def varied_files(data: Path) -> dict[str, set[str]]:
+    """File → the subgraphs whose variants it has."""
+    return {p.name: set(parquet_summary(p)["subgraphs"]) for p in data.glob("shards/*/varied/*/*.parquet")}
+
+
+def subgraphs_of(files: dict[str, set[str]], names: Iterable[str]) -> set[str]:
+    return {subgraph for name in names for subgraph in files[name]}
+
+
+def rows_of(version: Version, category: str) -> dict[str, dict]:
+    return {row["variant_hash"]: row for row in version.table(category).to_pylist()}
 
 
 def killed_at(pattern: str, catalog: Path, data: Path) -> str:
@@ -133,9 +160,9 @@ def test_models_that_a_killed_build_traced_are_not_traced_again(tmp_path):
 def test_a_build_that_is_killed_at_every_stage_goes_on_and_gives_the_same_bytes(built, tmp_path):
     catalog, data = built.parent / "catalog.txt", tmp_path / "data"
     shutil.copytree(built / "traces", data / "traces")
-    killed_at("work/*/cut/*.parquet", catalog, data)
-    killed_at("work/*/variants/*.parquet", catalog, data)
-    kept = len(list(data.glob("work/*/variants/*.parquet")))
+    killed_at("shards/*/cut/*.parquet", catalog, data)
+    killed_at("shards/*/varied/*/*.parquet", catalog, data)
+    kept = len(list(data.glob("shards/*/varied/*/*.parquet")))
     said = killed_at("work/*/unique/*.parquet", catalog, data)
     assert not re.search(r"\b(cut|typical) \d+/", said)
     done, total = map(int, re.search(r"\bvary (\d+)/(\d+)", said).groups())

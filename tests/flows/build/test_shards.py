@@ -72,19 +72,23 @@ def test_where_everything_fails_there_is_no_result(subgraphs: Path, tmp_path: Pa
     assert run_shards("vary_shard", [], _each_row, pool).payloads == []
 
 
-def test_a_build_goes_on_with_its_own_shards_and_says_what_it_removes(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_build_goes_on_with_its_own_files_and_leaves_the_shards_that_it_used(tmp_path: Path) -> None:
     with suppress(KeyboardInterrupt), working(tmp_path, "a" * 64) as work:
-        work.mkdir(parents=True)
-        (work / "cut.parquet").touch()
+        work.of_build.mkdir(parents=True)
+        (work.of_build / "subgraphs.parquet").touch()
+        work.shards.mkdir(parents=True)
+        for name in ("one.parquet", "two.parquet"):
+            (work.shards / name).touch()
         raise KeyboardInterrupt
-    caplog.set_level("INFO")
     with suppress(KeyboardInterrupt), working(tmp_path, "a" * 64) as work:
-        assert (work / "cut.parquet").exists()
+        assert (work.of_build / "subgraphs.parquet").exists()
         raise KeyboardInterrupt
-    assert "removed" not in caplog.text
     with working(tmp_path, "b" * 64) as work:
-        assert not list(tmp_path.rglob("cut.parquet"))
-        work.mkdir(parents=True)
-    assert "the shards of a build that did not end are removed" in caplog.text
+        assert not list(tmp_path.rglob("subgraphs.parquet")), "of another build"
+        work.of_build.mkdir(parents=True)
+    assert len(list(work.shards.iterdir())) == 2, "a build that finds its stages done does not know its shards"
+    with working(tmp_path, "b" * 64) as work:
+        work.of_build.mkdir(parents=True)
+        work.used.update(cut={work.shards / "one.parquet"}, vary=set())
+    assert [path.name for path in work.shards.iterdir()] == ["one.parquet"]
+    assert not work.of_build.exists()
