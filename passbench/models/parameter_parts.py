@@ -36,11 +36,18 @@ class ParameterParts:
         return self._part is not None
 
     def refresh(self) -> None:
-        """Compute again what follows from the parameters, which must lie where they lay."""
-        if self._part is not None:
-            with torch.no_grad():
-                for old, new in zip(self._computed, self._part.forward(*self._held), strict=True):
-                    old.copy_(new)
+        """Compute again what follows from the parameters, which must lie where they lay. Calls on any stream of a GPU
+        that are under way end before, and later ones see what is new."""
+        if self._part is None:
+            return
+        on_gpu = any(x.is_cuda for x in self._computed)
+        if on_gpu:
+            torch.cuda.synchronize(self._computed[0].device)
+        with torch.no_grad():
+            for old, new in zip(self._computed, self._part.forward(*self._held), strict=True):
+                old.copy_(new)
+        if on_gpu:
+            torch.cuda.synchronize(self._computed[0].device)
 
 
 def take_parameter_parts(
