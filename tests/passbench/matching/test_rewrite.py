@@ -92,10 +92,10 @@ def test_equal_halves_are_matched_in_the_patterns_order():
     def each(x, a, b, c, d, e, f, g, h, i, j, k, l):  # noqa: E741
         return many(x, a, b, c, d, e, f, g, h, i, j, k, l)
 
-    began = time.monotonic()
+    began = time.process_time()
     module, applied = rewritten(each, rule(each, each))
     assert applied.inserted[0].args == tuple(n for n in module.graph.nodes if n.op == "placeholder")
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
     def crossed(x, y, w):
         scaled = x * w
@@ -355,10 +355,10 @@ def test_many_rules_and_nodes_take_no_time():
 
     rules = [rule(scaled(k), lambda x: x, f"rule{k}") for k in range(4)]
     fused = rule(lambda x, y: F.relu(x + y, inplace=True), fused_add_relu, "fused")
-    start = time.perf_counter()
+    start = time.process_time()
     applied = apply_pass(graph, [*rules, fused])
     assert applied.matches["fused"] == 1000
-    assert time.perf_counter() - start < 2  # 0.2 s on one quiet core
+    assert time.process_time() - start < 2  # 0.2 s
 
 
 def test_operators_have_their_own_targets():

@@ -69,9 +69,9 @@ def test_one_sample_has_no_interval():
 
 def test_two_thousand_variants_take_less_than_a_second():
     outcomes = [ScoredVariant(1 + n / 1000, -5) for n in range(2000)]
-    begin = time.perf_counter()
+    begin = time.process_time()
     summarise(outcomes, [f"s{n // 3}" for n in range(2000)])
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 1
 
 
 def tensor(dtype: str, *shape: int) -> dict:

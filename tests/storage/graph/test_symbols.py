@@ -42,10 +42,10 @@ def test_expressions_have_the_values_that_python_gives_them(expression: str) -> 
     ],
 )  # fmt: skip
 def test_what_is_no_size_is_refused_quickly(text: str) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(GraphError):
         evaluate(text, SIZES)
-    assert time.monotonic() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_a_dimension_is_a_whole_number() -> None:
