@@ -19,6 +19,7 @@ from passbench.library.pass_library import LibraryEntry, PassLibrary
 from passbench.models.choosing import Progress, RunningGraph, Trial, choose, start
 from passbench.models.lowering import GraphCall, LoweredGraph
 from passbench.models.model_capture import ModelCapture, NotWhole, capture_model
+from passbench.models.parameter_parts import HeldState
 from passbench.models.recipes import Recipe, recipes
 from passbench.models.serving import fitting, server
 
@@ -238,18 +239,13 @@ class _Route:
     def _note(self, held: Sequence[torch.Tensor]) -> None:
         """Remember the parameters as they are now; `_kept` keeps the memory that a CUDA graph reads alive."""
         self._kept = [x.detach() for x in held]
-        self._held = [
-            (group, key, x, x.data_ptr(), x._version)
-            for each, x in zip(self.capture.held, held, strict=True)
-            for group, key in each.places
-        ]
+        self._held = HeldState(
+            (group, key, x) for each, x in zip(self.capture.held, held, strict=True) for group, key in each.places
+        )
         self._epoch = getattr(self, "_epoch", 0) + 1
 
     def _still_held(self) -> bool:
-        for group, key, tensor, pointer, version in self._held:
-            if group.get(key) is not tensor or tensor._version != version or tensor.data_ptr() != pointer:
-                return False
-        return True
+        return self._held.unchanged()
 
     def _take_up(self) -> bool:
         """Follow changed parameters. False where they cannot be followed."""
@@ -260,8 +256,7 @@ class _Route:
             for each, kind, now in zip(self.capture.held, self._held_kinds, found, strict=True):
                 if any(group.get(key) is not now for group, key in each.places) or _kind_of(now) != kind:
                     return False
-            pointers = {id(x): pointer for _, _, x, pointer, _ in self._held}
-            if all(pointers.get(id(x)) == x.data_ptr() for x in found):
+            if self._held.same_memory(found):
                 self._running.lowered.refresh()
             else:
                 self._running = start(self._given(found), self._running.recipe, self._serve)

@@ -1,12 +1,14 @@
 """What depends on parameters alone: taken out of a graph, computed once, and computed again when parameters change.
 
 Examples: a normalised weight, a bias table gathered by position, a mask, a rotary table. The operators are eager's and
-the values are, too, to the bit.
+the values are, too, to the bit. `HeldState` notices the change.
 """
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter, is_
+from typing import Any
 
 import torch
 from torch import fx
@@ -16,6 +18,9 @@ from passbench.models.graph_facts import GraphFacts
 
 MOST_BYTES = 4 << 30
 """Memory that values computed once may take beyond that of the parameters; a graph that needs more stays whole."""
+
+_versions = attrgetter("_version")
+_same_pointers = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", None)
 
 
 @dataclass(frozen=True)
@@ -174,3 +179,35 @@ _ASSIGNS = frozenset(
 def _overlaps(tensor: torch.Tensor) -> bool:
     """Whether elements share memory, as those of an expanded tensor do: it cannot be written to."""
     return any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+class HeldState:
+    """Parameters as they are now: triples of a dictionary of a module, a key and the tensor that stands there.
+
+    `unchanged` is asked in every call, for hundreds of tensors, so it loops in C where it can.
+    """
+
+    def __init__(self, places: Iterable[tuple[dict[str, Any], str, torch.Tensor]]) -> None:
+        found = list(places)
+        self._groups = [group for group, _, _ in found]
+        self._keys = [key for _, key, _ in found]
+        self._tensors = [tensor for _, _, tensor in found]
+        self._pointers = [tensor.data_ptr() for tensor in self._tensors]
+        self._versions = [tensor._version for tensor in self._tensors]
+        self._indices = list(range(len(found)))
+
+    def unchanged(self) -> bool:
+        """Whether each tensor stands in its place, in the same memory, and nobody has written to it."""
+        if not all(map(is_, map(dict.get, self._groups, self._keys), self._tensors)):
+            return False
+        return list(map(_versions, self._tensors)) == self._versions and self._in_place()
+
+    def same_memory(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Whether these are the tensors, in the memory of then."""
+        pointers = {id(x): pointer for x, pointer in zip(self._tensors, self._pointers, strict=True)}
+        return all(pointers.get(id(x)) == x.data_ptr() for x in tensors)
+
+    def _in_place(self) -> bool:
+        if _same_pointers is not None:
+            return _same_pointers(self._tensors, self._pointers, self._indices)
+        return list(map(torch.Tensor.data_ptr, self._tensors)) == self._pointers

@@ -5,6 +5,7 @@ import warnings
 
 import pytest
 import torch
+import transformers
 
 from passbench.models.optimize import optimize_model
 from passbench.models.optimized_model import FallbackWarning, OptimizedModel, OptimizeSettings
@@ -51,6 +52,18 @@ def test_it_gives_what_the_model_gives_structure_and_all():
     assert fast.fallbacks == 0
     assert {trial.recipe.name: trial.reason for trial in fast.report.trials} == {"eager": "", "eager-once": ""}
     assert all(trial.errors.equal and trial.us > 0 for trial in fast.report.trials)
+
+
+def test_outputs_of_transformers_are_made_with_all_that_belongs_to_them():
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1}
+    model = transformers.BertModel(transformers.BertConfig(vocab_size=50, **sizes)).eval()
+    words = torch.randint(0, 50, (1, 8))
+    fast = optimized(model, words)
+    mine, expected = fast(words), model(words)
+    assert type(mine) is type(expected) and list(mine) == list(expected)
+    assert vars(mine).keys() == vars(expected).keys() and mine.attentions is None
+    assert torch.equal(mine.last_hidden_state, expected.last_hidden_state) and mine[1] is mine.pooler_output
+    assert len(mine.to_tuple()) == len(expected.to_tuple()) and fast.fallbacks == 0
 
 
 def test_what_depends_on_parameters_alone_is_computed_once_and_again_when_they_change():
