@@ -90,8 +90,11 @@ def function_name(graph: Graph) -> str:
     return "fused_" + "_".join(short_names(graph))
 
 
-def module_source(cases: Sequence[Case], family: str, style: Style) -> str:
-    """The source of a pass module for regions of one pattern, in variants of one family."""
+def module_source(cases: Sequence[Case], family: str, style: Style, helper: bool = False) -> str:
+    """The source of a pass module for regions of one pattern, in variants of one family.
+
+    A `helper` has no pattern: another module calls its wrapper.
+    """
     graph = cases[0].graph
     function = function_name(graph)
     kernels = _Kernels(graph, style)
@@ -100,7 +103,6 @@ def module_source(cases: Sequence[Case], family: str, style: Style) -> str:
         for launch in program.launches:
             kernels.add(launch.kernel)
     kernels.merge()
-    parameters = _parameters(graph)
     counts = {len(program.launches) for program in programs}
     library = library_body(graph, find_effects(graph, _inputs(cases[0])))
     helpers = kernels.helpers.union(*(NEEDED.get(name, ()) for name in kernels.helpers))
@@ -110,16 +112,21 @@ def module_source(cases: Sequence[Case], family: str, style: Style) -> str:
         f'"""{", ".join(short_names(graph, 12))} in {count}.\n\nWritten by distill for family {family or "unnamed"}, '
         f'{len(cases)} {"case" if len(cases) == 1 else "cases"}.\n"""\n',
         "\n".join(imports) + "\n\nfrom passbench.launch import Launch\n",
-        pattern_source(graph),
-        f"def replacement_args({parameters}):\n    return ({parameters}{',' if graph.inputs == 1 else ''})\n",
+        *(() if helper else _rule_functions(graph)),
         *(HELPERS[name].lstrip("\n") for name in sorted(helpers)),
         *kernels.sources,
         *([WRITE_INTO.lstrip("\n")] if library.writes else ()),
         _library(_library_name(function), graph, library),
         *_wrapper(function, graph, programs, kernels),
-        f"def replacement_func():\n    return {function}\n",
+        *(() if helper else (f"def replacement_func():\n    return {function}\n",)),
     ]
     return parts[0] + "\n" + "\n\n".join(parts[1:])
+
+
+def _rule_functions(graph: Graph) -> tuple[str, str]:
+    parameters = _parameters(graph)
+    comma = "," if graph.inputs == 1 else ""
+    return pattern_source(graph), f"def replacement_args({parameters}):\n    return ({parameters}{comma})\n"
 
 
 def _inputs(case: Case) -> list[Input]:

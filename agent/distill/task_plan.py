@@ -194,16 +194,8 @@ class Task:
         The modules of whole graphs apply first. Those of regions are applied where a graph is not replaced as a whole.
         What is for other constants applies last: to graphs in which nothing else has matched.
         """
-        directory.mkdir(parents=True)
-        for pattern, name in names.items():
-            cases = [case for each in self.graphs for c in each.candidates if c.pattern == pattern for case in c.cases]
-            (directory / f"{name}.py").write_text(module_source(cases, self.family, style), "utf-8")
-        wholes: list[str | None] = []
-        for each in self.graphs:
-            source = self._whole_source(each, names) if style.captured else None
-            wholes.append(None if source is None else f"whole_graph_{len(wholes)}")
-            if source is not None:
-                (directory / f"{wholes[-1]}.py").write_text(source, "utf-8")
+        sources = [self._whole_source(each, names) if style.captured else None for each in self.graphs]
+        wholes = [None if source is None else f"whole_graph_{n}" for n, source in enumerate(sources)]
         applied = [
             name
             for pattern, name in names.items()
@@ -212,6 +204,14 @@ class Task:
                 for each, whole in zip(self.graphs, wholes, strict=True)
             )
         ]
+        directory.mkdir(parents=True)
+        for name, source in zip(wholes, sources, strict=True):
+            if name is not None:
+                (directory / f"{name}.py").write_text(source, "utf-8")
+        for pattern, name in names.items():
+            cases = [case for each in self.graphs for c in each.candidates if c.pattern == pattern for case in c.cases]
+            source = module_source(cases, self.family, style, helper=name not in applied)
+            (directory / f"{name}.py").write_text(source, "utf-8")
         general = {f"any_constants_{n}": source for n, source in enumerate(self._of_any_constants(style.captured))}
         for name, source in general.items():
             (directory / f"{name}.py").write_text(source, "utf-8")

@@ -185,3 +185,19 @@ def test_shapes_without_a_plan_on_a_gpu(tmp_path, gpu_bench):
         (result,) = gpu_bench.run(sample(other), "pass", directory)
         assert (result.status, result.reason) == ("ok", "")
         assert result.t_min <= -5, "library calls alone give eager's values"
+
+
+def test_a_region_that_only_the_whole_calls_has_no_pattern(tmp_path, interpreter):
+    """The policy reads what is no rule's pattern as host code, in which this one would be refused."""
+
+    def function(x, w):
+        y = F.hardswish(torch.matmul(x, w))
+        return F.pad(torch._C._nn.pad(y * 2.0, (1, 0), "constant", 0.0), (0, 1)) + 1.0
+
+    one = variant(function, tensor(4, 8), tensor(8, 8))
+    submission, task = _written(tmp_path / "pass", one)
+    assert task.gains() and submission.compiler == "pass"
+    assert check_dir(tmp_path / "pass") == []
+    for path in (tmp_path / "pass").glob("fuse_*.py"):
+        assert "def pattern" not in path.read_text() and "def replacement_func" not in path.read_text()
+    assert interpreter.problems(tmp_path / "pass", one, draws=1) == []
