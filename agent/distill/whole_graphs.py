@@ -197,7 +197,9 @@ def _of_parameters(graph: Graph) -> tuple[Graph, list[_Parameter]]:
 
 
 def _parametrised(op: Op, parameters: list[_Parameter]) -> Op:
-    """The op with its numbers as parameters. Switches, and zeros such as that of a dropout, stay what they are."""
+    """The op with its numbers and dtypes as parameters. Switches stay what they are, and zeros where one says that the
+    op draws no random numbers."""
+    random = "dropout" in op.target or "attention" in op.target
 
     def change(value: Any) -> Any:
         if isinstance(value, tuple | list):
@@ -206,7 +208,7 @@ def _parametrised(op: Op, parameters: list[_Parameter]) -> Op:
             return slice(change(value.start), change(value.stop), change(value.step))
         if isinstance(value, dict):
             return {key: change(item) for key, item in value.items()}
-        if type(value) is int or (type(value) is float and value != 0.0):
+        if type(value) in (int, float, torch.dtype) and not (random and value == 0):
             parameters.append(_Parameter(f"number_{len(parameters)}"))
             return parameters[-1]
         return value

@@ -149,6 +149,13 @@ def _windows(size):
     return function
 
 
+def _cast(dtype):
+    def function(x):
+        return torch.tanh(x.float() * 0.0).to(dtype) + torch.ones((2, 1), dtype=dtype, device=x.device)
+
+    return function
+
+
 def _scores(scale, dim):
     def function(q, k, m):
         weights = torch.softmax(torch.matmul(q, k.transpose(-2, -1)) * scale + m, dim=dim)
@@ -163,9 +170,10 @@ def _scores(scale, dim):
     [
         (_views(2, 1e-5), [_views(4, 1e-5), _views(2, 1e-6)], (tensor(2, 3, 8), tensor(8), tensor(8))),
         (_windows(2), [_windows(3), _windows(1)], (tensor(4, 6),)),
+        (_cast(torch.float16), [_cast(torch.float32), _cast(torch.float64)], (tensor(2, 5),)),
         (_scores(0.5, -1), [_scores(0.25, -1), _scores(0.5, 1)], (tensor(2, 5, 4), tensor(2, 5, 4), tensor(5, 5))),
     ],
-    ids=["views", "windows", "scores"],
+    ids=["views", "windows", "casts", "scores"],
 )
 def test_other_constants_of_the_family(captured, known, others, inputs, tmp_path, interpreter):
     one = variant(known, *inputs)
