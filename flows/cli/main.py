@@ -46,7 +46,7 @@ SECTIONS = {
     "The whole job": ("quickstart",),
     "Datasets": ("build", "import", "versions", "diff", "rollback", "gc", "push", "upload", "download"),
     "Samples and passes": ("samples", "show", "check", "bench", "export"),
-    "Authors and scores": ("evaluate", "score", "report", "trajectories"),
+    "Authors and scores": ("evaluate", "score", "report", "trajectories", "demonstrations"),
     "Whole models": ("tune", "explain", "library", "evaluate-models"),
 }
 """The headings of `passnet --help` and the commands below each."""
@@ -296,7 +296,10 @@ def trajectories(out: Path, data: Path, as_json: bool, **parameters: Any) -> Non
 @version_option
 @json_option
 def demonstrations(out: Path, data: Path, as_json: bool, **parameters: Any) -> None:
-    """Export right passes of training samples as chat data: the task, a rationale, the files; see docs/learning.md."""
+    """Export right passes of training samples as chat data.
+
+    The task, a rationale, the files; see docs/learning.md.
+    """
     from flows.cli.demonstrations import demonstrations_text, export_demonstrations
 
     emit(export_demonstrations(out, data, **parameters), as_json, demonstrations_text)

@@ -20,6 +20,7 @@ class UnknownGraphFacts(PassNetError):
 @dataclass(frozen=True)
 class GraphFacts:
     """`written`: positions of the placeholders whose memory the graph changes. `random`: it draws random numbers.
+    `idle_draws`: the nodes that draw them, if nothing uses what any of them draws.
 
     `same`: for each output the placeholder that it is, or None. `aliased`: which output is a view of an input, empty
     where none is. `devices`: where its values are. `node_storages`: the memory (a number) that
@@ -28,6 +29,7 @@ class GraphFacts:
 
     written: tuple[int, ...]
     random: bool
+    idle_draws: tuple[str, ...]
     same: tuple[int | None, ...]
     aliased: str
     devices: frozenset[torch.device]
@@ -55,7 +57,7 @@ def _facts(module: fx.GraphModule, inputs: Sequence[Any]) -> GraphFacts:
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     made = [fake.from_tensor(x, static_shapes=True) if isinstance(x, torch.Tensor) else x for x in inputs]
     watch = _EffectWatch()
-    runner = _Noting(module)
+    runner = _Noting(module, watch)
     with torch.no_grad(), fake, watch:
         outputs = runner.run(*made)
     flat = [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, torch.Tensor)]
@@ -65,6 +67,7 @@ def _facts(module: fx.GraphModule, inputs: Sequence[Any]) -> GraphFacts:
     return GraphFacts(
         written=tuple(n for n, number in enumerate(storage_of) if number in watch.written),
         random=watch.random,
+        idle_draws=_idle(module, runner.drawing),
         same=same,
         aliased=_aliases(flat, same, storage_of),
         devices=frozenset(x.device for x in values),
@@ -81,6 +84,14 @@ def _aliases(outputs: Sequence[torch.Tensor], same: Sequence[int | None], inputs
     return ""
 
 
+def _idle(module: fx.GraphModule, drawing: Sequence[str]) -> tuple[str, ...]:
+    """The nodes that draw, if nobody uses their values and they use none."""
+    nodes = [node for node in module.graph.nodes if node.name in drawing]
+    if any(node.users or node.all_input_nodes or node.op != "call_function" for node in nodes):
+        return ()
+    return tuple(node.name for node in nodes)
+
+
 def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
@@ -89,13 +100,18 @@ class _Noting(fx.Interpreter):
     """Runs a graph, and notes in which memory each node's tensors lie; all of them are kept, so that no two share a
     number."""
 
-    def __init__(self, module: fx.GraphModule) -> None:
+    def __init__(self, module: fx.GraphModule, watch: "_EffectWatch") -> None:
         super().__init__(module, garbage_collect_values=False)
+        self._watch = watch
+        self.drawing: list[str] = []
         self.storages: dict[str, frozenset[int]] = {}
         self.tensors: list[torch.Tensor] = []
 
     def run_node(self, node: fx.Node) -> Any:
+        draws = self._watch.draws
         value = super().run_node(node)
+        if self._watch.draws > draws:
+            self.drawing.append(node.name)
         found = [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
         self.tensors += found
         self.storages[node.name] = frozenset(_storage(x) for x in found)
@@ -108,14 +124,18 @@ class _EffectWatch(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.written: set[int] = set()
-        self.random = False
+        self.draws = 0
+
+    @property
+    def random(self) -> bool:
+        return self.draws > 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         named = {a.name: a.default_value for a in func._schema.arguments if a.has_default_value()}
         named |= {a.name: v for a, v in zip(func._schema.arguments, args, strict=False)} | kwargs
         if torch.Tag.nondeterministic_seeded in func.tags and not _draws_nothing(named):
-            self.random = True
+            self.draws += 1
         for argument in func._schema.arguments:
             if argument.alias_info is not None and argument.alias_info.is_write:
                 self._write(named.get(argument.name))

@@ -38,8 +38,9 @@ class HeldTensor:
 @dataclass(frozen=True)
 class ModelCapture:
     """`graph` takes `moving` (tensors of the call), then `held` (of the model); `fetch(args, kwargs)` gives those of a
-    call. `guarded(args, kwargs)` asks dynamo's guards; `why_not` says which one failed. `rebuild(outputs, moving)`
-    makes what the model would have returned of the graph's outputs."""
+    call. `guarded(args, kwargs)` asks dynamo's guards; `why_not` says which one failed. `draw()` draws the random
+    numbers that the model draws and does not use, as for layers that it skips in training alone. `rebuild(outputs,
+    moving)` makes what the model would have returned of the graph's outputs."""
 
     graph: fx.GraphModule
     facts: GraphFacts
@@ -49,6 +50,7 @@ class ModelCapture:
     fetch: Callable[[tuple, dict], tuple]
     guarded: Callable[[tuple, dict], bool]
     why_not: Callable[[tuple, dict], str]
+    draw: Callable[[], None]
     rebuild: Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], Any]
 
 
@@ -178,6 +180,13 @@ def _captured(model: torch.nn.Module, entry: types.FunctionType, seen: _Seen, gu
         else:
             raise NotWhole(f"the forward reads {source}, a tensor that is neither the call's nor the model's")
     order = [*moving, *(number for number, _ in held)]
+    facts = replace(seen.facts, same=tuple(None if n is None else order.index(n) for n in seen.facts.same))
+    taken = [node for node in seen.graph.graph.nodes if node.name in facts.idle_draws]
+    draws = [(node.target, node.args, dict(node.kwargs)) for node in taken]
+    for node in taken:
+        seen.graph.graph.erase_node(node)
+    if draws:
+        facts = replace(facts, random=False)
     graph = reordered(seen.graph, order)
     fetched = [seen.sources[number].replace("L['args']", "args").replace("L['kwargs']", "kwargs") for number in moving]
     fetch = eval(f"lambda args, kwargs: ({''.join(f'{text}, ' for text in fetched)})")
@@ -188,13 +197,14 @@ def _captured(model: torch.nn.Module, entry: types.FunctionType, seen: _Seen, gu
 
     return ModelCapture(
         graph,
-        replace(seen.facts, same=tuple(None if n is None else order.index(n) for n in seen.facts.same)),
+        facts,
         tensors,
         tuple(fetched),
         tuple(each for _, each in held),
         fetch,
         lambda args, kwargs: guards.check(frame(args, kwargs)),
         lambda args, kwargs: _reason(guards.check_verbose(frame(args, kwargs))),
+        lambda: [target(*args, **kwargs) for target, args, kwargs in draws],
         _rebuilding(result, seen.outputs, tensors),
     )
 

@@ -213,6 +213,7 @@ class _Route:
             outputs = self._running.call(*moving)
         elif epoch != self._epoch:  # another thread computed parts anew meanwhile
             outputs = self._running.call(*moving)
+        self.capture.draw()
         return self.capture.rebuild(outputs, moving)
 
     def why_not(self, args: tuple, kwargs: dict) -> str:

@@ -105,7 +105,7 @@ def main() -> None:
         (status,), said = _run("timing", out, [command], budget)
         failed |= status not in (0, None)
         text += ["## Tests of timing", "\n".join(said.splitlines()[-12:]), "ended by the budget" * (status is None)]
-    for step, wanted in (("attacks", ("--all-layers", "--attacks-only")), ("honest", ("--honest-only",))):
+    for step, wanted in (("attacks", ["--all-layers", "--attacks-only"]), ("honest", ["--honest-only"])):
         if step in steps and left() > 20:
             repeats = arguments.repeats if step == "honest" else 1
             common = [
@@ -113,7 +113,7 @@ def main() -> None:
                 "tests.passbench.attacks.run_attacks",
                 "--device",
                 "cuda",
-                wanted,
+                *wanted,
                 "--repeats",
                 str(repeats),
             ]

@@ -11,7 +11,7 @@ from tests.flows.commands import error_line, passnet, passnet_here, passnet_json
 from tests.support.hub_server import HubServer
 
 COMMANDS = """build evaluate push bench check score report import export versions diff rollback gc upload download
-    quickstart samples show trajectories tune explain library evaluate-models""".split()
+    quickstart samples show trajectories demonstrations tune explain library evaluate-models""".split()
 
 
 def test_help_lists_every_command():

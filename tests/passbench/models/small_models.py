@@ -85,6 +85,21 @@ class Dropping(nn.Module):
         return F.dropout(x, 0.5, self.training)
 
 
+class Skipping(nn.Module):
+    """Draws a number for each layer, which decides in training mode alone whether the layer is skipped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            chance = torch.rand([])
+            if not (self.training and chance < 0.5):
+                x = layer(x)
+        return x
+
+
 class Viewing(nn.Module):
     """Gives a view of its input, and two outputs that share memory."""
 

@@ -19,6 +19,7 @@ from tests.passbench.models.small_models import (
     Dropping,
     Flagged,
     Inside,
+    Skipping,
     Viewing,
     Writing,
 )
@@ -176,6 +177,20 @@ def test_random_numbers_are_drawn_anew_in_each_call():
     assert not torch.equal(fast(x), fast(x))
     model.eval()
     assert torch.equal(optimized(model, x)(x), x)
+
+
+def test_numbers_that_are_drawn_for_nothing_are_drawn_all_the_same():
+    model, x = Skipping(), torch.randn(2, 4)
+    fast = optimized(model.eval(), x)
+    assert fast.report.trials and not fast.report.notes
+    states = []
+    for each in (model, fast):
+        torch.manual_seed(3)
+        assert torch.equal(each(x), model.layers[2](model.layers[1](model.layers[0](x))))
+        states.append(torch.get_rng_state())
+    assert torch.equal(*states) and fast.fallbacks == 0
+    torch.manual_seed(3)
+    assert not torch.equal(torch.get_rng_state(), states[0])
 
 
 def test_outputs_that_share_memory_still_do():
