@@ -32,11 +32,12 @@ def pair(tmp_path):
 def written(pair: WorkerPair, relative_error: float, calls: int = 2) -> batch_layout.BatchLayout:
     """A batch in which the candidate's last call is off by so much of eager's ones."""
     layout = pair.draw(calls, pair.outputs, Distribution.NORMAL)
-    (block,) = layout.batch.outputs
     for worker in (pair.eager, pair.candidate):
         batch_layout.poison(worker.memory, layout.batch.outputs)
-        batch_layout.view(worker.memory, block).fill_(1000.0)
-    batch_layout.view(pair.candidate.memory, block)[-1, 1, 7] *= 1 + relative_error
+        for block in layout.batch.outputs:
+            batch_layout.view(worker.memory, block).fill_(1000.0)
+    for block in layout.batch.outputs:
+        batch_layout.view(pair.candidate.memory, block)[-1, 1, 7] *= 1 + relative_error
     return layout
 
 
@@ -62,6 +63,14 @@ def test_a_timed_call_that_is_wrong_at_every_level_is_a_failure(pair):
     with pytest.raises(VariantFailure, match="differs from eager at every level") as failure:
         correctness.compare(written(pair, 1e9))
     assert (failure.value.status, failure.value.error_code) == ("wrong", 1)
+
+
+def test_two_outputs_that_are_wrong_at_every_level_are_one_failure(pair):
+    pair.outputs *= 2
+    correctness = Correctness(pair)
+    correctness._drawn = True
+    with pytest.raises(VariantFailure, match="differs from eager at every level"):
+        correctness.compare(written(pair, 1e9))
 
 
 def test_an_output_that_nobody_wrote_is_a_failure(pair):
