@@ -107,10 +107,12 @@ def do_kill_rays_worker(_: dict[str, Any]) -> Iterator[Any]:
 
 
 def do_forks(payload: dict[str, Any]) -> Iterator[Any]:
-    """Forks, and its children fork, to at most 2 ** `doublings` processes; each waits in a session of its own."""
+    """Forks, and its children fork, to at most 2 ** `doublings` processes; each child waits in a session of its own."""
+    first = os.getpid()
     for _ in range(payload["doublings"]):
         os.fork()
-    os.setsid()
+    if os.getpid() != first:
+        os.setsid()
     time.sleep(20)
     os._exit(0)
     yield

@@ -259,7 +259,7 @@ def test_exceptions_by_category(error: Exception, category: str) -> None:
 def test_every_category_is_in_the_closed_set() -> None:
     with pytest.raises(ValueError, match="odd"):
         ModelError("odd", "")
-    assert len(set(CATEGORIES)) == 12
+    assert len(set(CATEGORIES)) == 14
     assert classify_end("signal", 11, "")[0] in CATEGORIES
 
 

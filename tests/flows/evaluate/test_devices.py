@@ -39,6 +39,7 @@ VOLATILE = {
     "seed",
     "busy",
     "device_note",
+    "phases",
 }
 """Columns of results that a second measurement changes."""
 
