@@ -1,6 +1,5 @@
 """PassBench: a sample and a compiler in, one result per variant out."""
 
-import functools
 import hashlib
 import json
 import secrets
@@ -31,7 +30,7 @@ from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_process import OWN_FILES
 from storage.errors import PassNetError
 from storage.records import Sample, Variant
-from storage.versions.provenance import git_state
+from storage.versions.provenance import source_commit
 
 Progress = Callable[[str], None]
 """Called with a line of text as a benchmark goes on."""
@@ -296,7 +295,7 @@ class Bench:
             device=device_name(self.device),
             protocol=self.settings.protocol,
             numerics=numerics(compiler),
-            commit=_commit(),
+            commit=source_commit(),
             hardware=self._hardware,
         )
 
@@ -335,13 +334,6 @@ def bench(
     """One sample under one compiler with workers of its own; see `Bench.run`. For many samples use `Bench`."""
     with Bench(device, settings) as one:
         yield from one.run(sample, compiler, pass_dir, progress)
-
-
-@functools.cache
-def _commit() -> str | None:
-    """The commit that this code is of, with "+" where files were changed; None outside a checkout."""
-    commit, changed = git_state(Path(__file__))
-    return commit and commit + ("+" if changed else "")
 
 
 def _worst_element(agreement: Comparison | None) -> str:

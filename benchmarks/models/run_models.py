@@ -233,12 +233,12 @@ def _child(options: argparse.Namespace) -> int:
     from benchmarks.models.model_list import MODELS, prepared
     from passbench.models.measured_model import failed_row, measure_model
     from passbench.models.optimized_model import OptimizeSettings
-    from storage.versions.provenance import git_state
+    from storage.errors import in_one_line
+    from storage.versions.provenance import source_commit
 
     name, dtype_name, batch = json.loads(options.child)
     dtype = getattr(torch, dtype_name)
     begin = time.monotonic()
-    commit, changed = git_state()
     asked: list[bool] = []
 
     def turn() -> None:
@@ -261,16 +261,14 @@ def _child(options: argparse.Namespace) -> int:
             run="",
             batch=batch,
             regimes=options.regimes.split(","),
-            commit=commit and commit + ("+" if changed else ""),
+            commit=source_commit(),
             before_timing=turn,
         )
     except Exception as error:  # a model of another version of its library may raise anything
         import traceback
 
         traceback.print_exc()
-        lines = str(error).splitlines() or ["no message"]
-        reason = f"{type(error).__name__}: {lines[0][:300]}"
-        row = failed_row(name, "", batch, dtype, reason, time.monotonic() - begin)
+        row = failed_row(name, "", batch, dtype, in_one_line(error), time.monotonic() - begin)
     print(ROW + json.dumps(row), flush=True)
     return 0
 

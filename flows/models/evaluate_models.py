@@ -15,11 +15,11 @@ from flows.models.named_model import is_own, named_model
 from flows.steps import flow_run_id, say
 from passbench.models.measured_model import failed_row, measure_model
 from passbench.models.optimized_model import OptimizeSettings
-from storage.disk import appearing
-from storage.errors import PassNetError
+from storage.disk import write_json
+from storage.errors import PassNetError, in_one_line
 from storage.records import dtype_of
 from storage.schema import CONFIGS, MODEL_RESULTS
-from storage.versions.provenance import git_state
+from storage.versions.provenance import source_commit
 from storage.versions.store import Store, Version
 
 
@@ -51,8 +51,7 @@ def evaluate_models(
         kept = place / (hashlib.sha256(json.dumps([name, batch, dtype]).encode()).hexdigest()[:16] + ".json")
         if rerun or not kept.exists():
             row = _measured(name, batch, dtype, regimes, torch.device(device), settings, run)
-            with appearing(kept) as partial:
-                partial.write_text(json.dumps(row), encoding="utf-8")
+            write_json(kept, row, "another --data")
         rows.append(json.loads(kept.read_text(encoding="utf-8")))
         row = rows[-1]
         say(f"[{number}/{len(jobs)}] {name} x{row['batch']} {row['dtype']}: {row['status']} {row['chosen']}")
@@ -70,7 +69,6 @@ def _measured(
     run: str,
 ) -> dict[str, Any]:
     begin = time.monotonic()
-    commit, changed = git_state()
     torch._dynamo.reset()
     kind = (batch or 0, dtype_of(dtype or "float32"))
     try:
@@ -84,16 +82,14 @@ def _measured(
             run=run,
             batch=named.batch,
             regimes=regimes,
-            commit=commit and commit + ("+" if changed else ""),
+            commit=source_commit(),
         )
     except ModelError as error:
         return failed_row(name, run, *kind, str(error), time.monotonic() - begin)
     except PassNetError:
         raise
     except Exception as error:  # a model's forward may raise anything; it costs its own row
-        lines = str(error).splitlines() or ["no message"]
-        reason = f"{type(error).__name__}: {lines[0][:300]}"
-        return failed_row(name, run, *kind, reason, time.monotonic() - begin)
+        return failed_row(name, run, *kind, in_one_line(error), time.monotonic() - begin)
 
 
 def publish_models(store: Store, rows: Sequence[dict[str, Any]]) -> Version:

@@ -12,6 +12,7 @@ from flows.models.named_model import NamedModel
 from flows.models.tune import tuned_document
 from flows.report.page import folded, joined, page, paragraph, table
 from passbench.library.pass_library import PassLibrary
+from passbench.models.graph_facts import calls_of
 from passbench.models.lowering import LoweredGraph
 from passbench.models.optimized_model import OptimizedModel
 from passbench.models.serving import NAMESPACE
@@ -65,7 +66,7 @@ def _served_by(lowered: LoweredGraph | None) -> dict[str, int]:
     """Operators of the graph by who serves them."""
     if lowered is None:
         return {}
-    calls = [node for node in lowered.parts.main.graph.nodes if node.op in ("call_function", "call_method")]
+    calls = calls_of(lowered.parts.main.graph)
     rest = sum(not str(node.target).startswith(NAMESPACE) for node in calls)
     compiler = "TorchInductor" if lowered.compiler == "inductor" else "eager"
     return {compiler: rest, "passes": lowered.covered, "computed once": len(lowered.parts.taken)}

@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from passbench.result import device_name, libraries
-from storage.disk import appearing
+from storage.disk import write_json
 
 FORMAT = 1
 """Raised when recipes of the same name do something else than before."""
@@ -47,5 +47,4 @@ class ModelChoices:
 
     def put(self, key: str, choice: dict[str, Any]) -> None:
         """Keep a choice: plain data."""
-        with appearing(self._directory / f"{key}.json") as path:
-            path.write_text(json.dumps(choice, indent=1), "utf-8")
+        write_json(self._directory / f"{key}.json", choice, "another library", indent=1)

@@ -12,7 +12,7 @@ from passbench.models.call_times import call_times
 from passbench.models.lowering import GraphCall, LoweredGraph, Serve, cudnn_tuning, lower
 from passbench.models.recipes import Recipe
 from passbench.models.replayed import NotCaptured, ReplayedGraph
-from storage.errors import PassNetError
+from storage.errors import PassNetError, in_one_line
 
 ENOUGH = 0.98
 """A recipe replaces a simpler one where it takes less than this share of its time."""
@@ -126,9 +126,7 @@ def _try(
     except NotCaptured as error:
         return Trial(recipe, None, str(error), None, {}, time.monotonic() - begin), None
     except Exception as error:  # compilers, kernels and passes may raise anything: the reason is kept
-        lines = str(error).strip().splitlines() or ["no message"]
-        reason = f"{type(error).__name__}: {lines[0][:300]}"
-        return Trial(recipe, None, reason, None, {}, time.monotonic() - begin), None
+        return Trial(recipe, None, in_one_line(error), None, {}, time.monotonic() - begin), None
     trial = Trial(recipe, None, errors.reason, errors, made.served, time.monotonic() - begin)
     return trial, None if errors.reason else ready
 

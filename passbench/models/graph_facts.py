@@ -96,6 +96,11 @@ def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
+def calls_of(graph: fx.Graph) -> list[fx.Node]:
+    """The nodes that compute: calls of functions and methods."""
+    return [node for node in graph.nodes if node.op in ("call_function", "call_method")]
+
+
 class _Noting(fx.Interpreter):
     """Runs a graph, and notes in which memory each node's tensors lie; all of them are kept, so that no two share a
     number."""

@@ -12,7 +12,7 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from passbench.models.graph_facts import GraphFacts, graph_facts
+from passbench.models.graph_facts import GraphFacts, calls_of, graph_facts
 from passbench.models.parameter_parts import ParameterParts, take_parameter_parts
 from passbench.models.recipes import Recipe
 from passbench.models.serving import served_ops
@@ -70,7 +70,7 @@ def lower(given: GraphCall, recipe: Recipe, serve: Serve | None = None) -> Lower
     served: dict[str, int] = {}
     covered = 0
     if recipe.passes and serve is not None:
-        before = sum(node.op in ("call_function", "call_method") for node in module.graph.nodes)
+        before = len(calls_of(module.graph))
         served = serve(module, recipe.passes)
         covered = served_ops(module.graph, before)
     if recipe.merged:

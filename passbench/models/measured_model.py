@@ -15,6 +15,7 @@ from passbench.models.call_times import back_to_back, call_times
 from passbench.models.optimize import optimize_model
 from passbench.models.optimized_model import OptimizedModel, OptimizeSettings
 from passbench.result import device_name, libraries
+from storage.errors import in_one_line
 
 MODES = {"compile": "default", "reduce-overhead": "reduce-overhead", "max-autotune": "max-autotune"}
 """Regime → mode of torch.compile."""
@@ -66,7 +67,7 @@ def measure_model(
                 del result  # whose memory a CUDA graph of torch.compile's could otherwise not use again
                 calls[regime] = _call(made, args, kwargs)
             except Exception as error:  # compilers may raise anything; the row says so
-                found[regime]["reason"] = _line(error)
+                found[regime]["reason"] = in_one_line(error)
             found[regime]["seconds"] = time.monotonic() - start
         before_timing()
         for regime, us in call_times(calls, device, SECONDS_EACH * len(calls)).items():
@@ -181,8 +182,3 @@ def _tensors(value: object) -> list[torch.Tensor]:
     from torch.utils._pytree import tree_leaves
 
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
-
-
-def _line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0][:300] if lines else 'no message'}"

@@ -18,7 +18,7 @@ from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from passbench.models.graph_facts import GraphFacts, graph_facts
-from storage.errors import PassNetError
+from storage.errors import PassNetError, in_one_line
 
 
 class NotWhole(PassNetError):
@@ -69,7 +69,7 @@ def capture_model(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]
         except Exception as error:  # dynamo and the model may raise anything
             if seen.problem:
                 raise NotWhole(seen.problem) from None
-            raise NotWhole(_first_line(error)) from error
+            raise NotWhole(in_one_line(error, None)) from error
     if seen.graph is None or seen.inputs is None:
         raise NotWhole("the model computes nothing that dynamo puts into a graph")
     (cached,) = _debug_get_cache_entry_list(entry.__code__)
@@ -307,11 +307,6 @@ def _slot(leaf: Any, outputs: Sequence, moving: Sequence) -> tuple[str, Any]:
             if tensor is leaf:
                 return kind, number
     raise NotWhole("the model returns a parameter, or a tensor that is made outside of its graph")
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
 
 
 def _reason(verbose: Any) -> str:

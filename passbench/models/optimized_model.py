@@ -17,6 +17,7 @@ import torch
 from passbench.library.model_choices import ModelChoices, graph_key
 from passbench.library.pass_library import LibraryEntry, PassLibrary
 from passbench.models.choosing import Progress, RunningGraph, Trial, choose, start
+from passbench.models.graph_facts import calls_of
 from passbench.models.lowering import GraphCall, LoweredGraph
 from passbench.models.model_capture import ModelCapture, NotWhole, capture_model
 from passbench.models.parameter_parts import HeldState
@@ -146,7 +147,7 @@ class _Route:
             tuple(trials),
             self._running.lowered.parts.taken,
             notes=_notes(capture),
-            ops=sum(node.op in ("call_function", "call_method") for node in capture.graph.graph.nodes),
+            ops=len(calls_of(capture.graph.graph)),
             covered=self._running.lowered.covered,
             refused=refused,
             remembered=remembered,

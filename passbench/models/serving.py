@@ -13,6 +13,7 @@ from torch.fx.node import map_aggregate, map_arg
 from passbench.contract import PassRule, load_rules
 from passbench.library.pass_library import LibraryEntry
 from passbench.matching.rewrite import apply_pass
+from passbench.models.graph_facts import calls_of
 from storage.graph.as_fx import to_fx
 from storage.records import dtype_of
 
@@ -97,7 +98,7 @@ def _kinds(arguments: Any) -> tuple:
 
 def fitting(entries: Sequence[LibraryEntry], graph: fx.Graph) -> list[LibraryEntry]:
     """Entries whose operators the graph has, whatever they are spelt as: others cannot match."""
-    have = {_plain_name(node.target) for node in graph.nodes if node.op in ("call_function", "call_method")}
+    have = {_plain_name(node.target) for node in calls_of(graph)}
     return [entry for entry in entries if {_plain_name(name) for name in entry.graph.op_sequence} <= have]
 
 
@@ -108,7 +109,7 @@ def _plain_name(target: Any) -> str:
 
 def served_ops(graph: fx.Graph, ops_before: int) -> int:
     """How many of a graph's operators passes serve, given how many it had before they were applied."""
-    calls = [node for node in graph.nodes if node.op in ("call_function", "call_method")]
+    calls = calls_of(graph)
     ours = [node for node in calls if str(node.target).startswith(NAMESPACE)]
     picked = [node for call in ours for node in call.users if node.target is operator.getitem]
     return ops_before - (len(calls) - len(ours) - len(picked)) if ours else 0

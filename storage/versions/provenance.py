@@ -1,5 +1,6 @@
 """Where a version came from: the code's git commit and the libraries that were installed."""
 
+import functools
 import platform
 import subprocess
 from importlib import metadata
@@ -30,6 +31,13 @@ def library_versions(names: tuple[str, ...] = LIBRARIES) -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return versions
+
+
+@functools.cache
+def source_commit() -> str | None:
+    """The commit that this code is of, with "+" where files were changed; None outside a checkout."""
+    commit, changed = git_state()
+    return commit and commit + ("+" if changed else "")
 
 
 def git_state(source: Path = Path(__file__)) -> tuple[str | None, bool | None]:
