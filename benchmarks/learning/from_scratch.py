@@ -157,14 +157,14 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Task:
+class EvalTask:
     """A task to answer: the sample as it is judged, and its text."""
 
     sample: Sample
     text: str
 
 
-def eval_tasks(samples: Sequence[Sample], count: int, longest: int) -> list[Task]:
+def eval_tasks(samples: Sequence[Sample], count: int, longest: int) -> list[EvalTask]:
     """Tasks of held-out families with small inputs, one graph each, spread evenly over all that there are."""
     found = []
     for one in sorted(samples, key=lambda s: s.sample):
@@ -172,7 +172,7 @@ def eval_tasks(samples: Sequence[Sample], count: int, longest: int) -> list[Task
         mine = replace(one, variants=tuple(v for v in one.variants if v.graph_hash == first))
         chosen, text = small(mine), describe_graphs(replace(mine, variants=mine.variants[:3]))
         if chosen is not None and len(text) <= longest:
-            found.append(Task(chosen, text))
+            found.append(EvalTask(chosen, text))
     return [found[n * len(found) // count] for n in range(count)] if len(found) > count else found
 
 
@@ -249,7 +249,7 @@ class _Experiment:
     arguments: argparse.Namespace
     model: Decoder | None
     text: Text
-    tasks: list[Task]
+    tasks: list[EvalTask]
     judge: Judge
     thread: ThreadPoolExecutor
     answers: list[dict]
@@ -279,7 +279,7 @@ class _Experiment:
     def expert_iteration(self, held: HeldOut, training: Training) -> dict[str, Any]:
         """One round: new tasks, own answers, those that are right learned in addition."""
         new = (s for s in composed(self.arguments.seed + 77_777) if not held.why_not(s))
-        chosen = [Task(s, describe_graphs(s)) for s in islice(new, self.arguments.own_tasks)]
+        chosen = [EvalTask(s, describe_graphs(s)) for s in islice(new, self.arguments.own_tasks)]
         written = [a for _ in range(2) for a in self.write([t.text for t in chosen], 0.8)]
         pairs = list(zip([t.sample for t in (*chosen, *chosen)], written, strict=True))
         verdicts = self.thread.submit(self.judge.judge, pairs, 1).result()
@@ -299,7 +299,7 @@ def _pass_at(attempts: Sequence[Sequence[Verdict]]) -> dict[str, float]:
     return {f"pass@{k}": sum(pass_at_k(count, n, k) for n in right) / max(1, len(right)) for k in sorted({1, count})}
 
 
-def _memorised(train: Sequence[dict], tasks: Sequence[Task], answers: Sequence[dict]) -> dict[str, Any]:
+def _memorised(train: Sequence[dict], tasks: Sequence[EvalTask], answers: Sequence[dict]) -> dict[str, Any]:
     """How near the tasks are to training, and what became of near and far ones after training."""
     known = {tuple(r["op_sequence"]) for r in train}
     texts = {r["answer"].strip() for r in train}
@@ -319,7 +319,7 @@ def _memorised(train: Sequence[dict], tasks: Sequence[Task], answers: Sequence[d
     }
 
 
-def _timed(tasks: Sequence[Task], answers: Sequence[dict], seconds: float) -> dict[str, Any]:
+def _timed(tasks: Sequence[EvalTask], answers: Sequence[dict], seconds: float) -> dict[str, Any]:
     """Speedups on the GPU of the last greedy answers that were right, and of `readable` on the same samples."""
     by_name = {t.sample.sample: t.sample for t in tasks}
     right = {

@@ -18,7 +18,7 @@ class Shape:
     context: int = 2048
 
 
-class Block(nn.Module):
+class DecoderBlock(nn.Module):
     """One layer."""
 
     def __init__(self, shape: Shape) -> None:
@@ -57,7 +57,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.shape = shape
         self.embedding = nn.Embedding(shape.vocabulary, shape.width)
-        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
+        self.blocks = nn.ModuleList(DecoderBlock(shape) for _ in range(shape.layers))
         self.norm = nn.RMSNorm(shape.width)
         for parameter in self.parameters():
             if parameter.dim() == 2:
