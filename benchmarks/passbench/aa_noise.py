@@ -1,11 +1,12 @@
-"""Where the noise of eager against itself comes from: every timed exchange of a few variants, under four arrangements.
+"""Where the noise of eager against itself comes from: every timed exchange of a few variants, under five arrangements.
 
     python -m benchmarks.passbench.aa_noise VERSION_DIR --out DIR [--names FILE] [--limit 8] [--pairs 24] [--budget 120]
 
 Both sides run the same code, so that whatever differs between them is the measurement's. The arrangements of one pair
-of workers follow each other: `first`, as they came; `roles`, eager's worker as the candidate and the other way round;
-`memory`, with each other's shared memory in fresh processes; `fresh`, in fresh processes once more. A bias that stays
-when roles change is the procedure's; one that changes its sign belongs to a process or its memory. DIR gets
+of workers follow each other: `first`, as they came; `asleep`, without the small kernel before each timed exchange;
+`roles`, eager's worker as the candidate and the other way round; `memory`, with each other's shared memory in fresh
+processes; `fresh`, in fresh processes once more. A bias that stays when roles change is the procedure's; one that
+changes its sign belongs to a process or its memory. DIR gets
 `exchanges.jsonl`, a line a variant and clock, and `summary.md`.
 """
 
@@ -26,9 +27,11 @@ from passbench.settings import Settings
 from passbench.timing import device_clock, exchanges, stopwatch
 from passbench.timing.statistics import Pairs
 from passbench.timing.statistics import summarise as summarised
+from passbench.workers.worker_pair import WorkerPair
 from storage.versions.version import Version
 
-ARRANGEMENTS = ("first", "roles", "memory", "fresh")
+ARRANGEMENTS = ("first", "asleep", "roles", "memory", "fresh")
+_AWAKE = exchanges.CheckedExchanges.hand_over
 
 
 class Recorder:
@@ -83,6 +86,10 @@ class Recorder:
 def _arrange(bench: Bench, arrangement: str) -> None:
     """Bring the workers of a bench that has timed eager against itself into the next arrangement."""
     eager, candidate = bench._eager, bench._warm["eager"]
+    plain = WorkerPair.hand_over
+    exchanges.CheckedExchanges.hand_over = (
+        (lambda checked, worker, layout: plain(checked.pair, worker, layout)) if arrangement == "asleep" else _AWAKE
+    )
     if arrangement == "roles":
         bench._eager, bench._warm["eager"] = candidate, eager
     if arrangement in ("memory", "fresh"):

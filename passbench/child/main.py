@@ -53,6 +53,7 @@ from passbench.ipc.messages import (
     RunCalls,
     Shut,
     Stage,
+    Wake,
     Warm,
     WorkerReply,
     encode_reply,
@@ -83,6 +84,7 @@ class Worker:
         self._kept = KeptOutputs()
         self._allocated = 0  # bytes of GPU memory that torch had given out before the staged calls
         self._flush: torch.Tensor | None = None
+        self._spark = torch.zeros(1, device=device)
         self._handlers: dict[type, Callable[[Any], WorkerReply]] = {
             Open: self._open,
             Shut: self._shut,
@@ -91,6 +93,7 @@ class Worker:
             RunCalls: self._run,
             Observe: self._observe,
             Stage: self._stage,
+            Wake: self._wake,
             Go: self._go,
             Profile: self._profile,
             Collect: self._collect,
@@ -217,6 +220,11 @@ class Worker:
         self._sealed = SealedCalls(self._memory.shared, command.batch)
         torch.manual_seed(command.seed)
         self._allocated = self._allocated_now()
+        self._memory.synchronize()
+        return WorkerReply(Code.OK)
+
+    def _wake(self, command: Wake) -> WorkerReply:
+        self._spark.zero_()
         self._memory.synchronize()
         return WorkerReply(Code.OK)
 
@@ -347,7 +355,7 @@ def main(spawn: Spawn, commands: int, replies: int, shared_fd: int | None) -> No
 def _commands(fd: int) -> Iterator[tuple[int, Command]]:
     staged = False
     while (received := read_command(fd, spin=staged)) is not None:
-        staged = isinstance(received[1], Stage | ArmReplay)
+        staged = isinstance(received[1], Stage | ArmReplay | Wake)
         yield received
 
 

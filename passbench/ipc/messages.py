@@ -175,6 +175,12 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class Wake:
+    """Run one small kernel: a GPU takes its time to turn to another process, and no clock shall see that. The next
+    command is waited for without sleep."""
+
+
+@dataclass(frozen=True)
 class Go:
     """Call on each staged set with a synchronisation after it. `seed`: set this seed before each call, inside the
     clock; `flush`: empty the L2 cache before each."""
@@ -244,6 +250,7 @@ Command = (
     | RunCalls
     | Observe
     | Stage
+    | Wake
     | Go
     | Profile
     | Collect

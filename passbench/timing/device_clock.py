@@ -26,7 +26,7 @@ from passbench.ipc.messages import (
 )
 from passbench.result import Timing
 from passbench.timing.exchanges import CheckedExchanges
-from passbench.timing.statistics import Exchange, Pairs, planned, summarise
+from passbench.timing.statistics import Exchange, Pairs, planned, settled, summarise
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_process import WorkerDied, WorkerTimeout
 
@@ -123,7 +123,7 @@ class DeviceClock:
             pairs.empty_us.append(self._replay(self._pair.eager, layout, empty=True))
             if done >= plan.few:
                 timing = summarise("device", pairs, settings.noise, plan.repeats(done))
-                if plan.may_stop(timing, done, min(settings.precision, _PRECISION)):
+                if settled(timing, min(settings.precision, _PRECISION)):
                     break
         return timing
 
@@ -169,7 +169,7 @@ class DeviceClock:
         """Microseconds that the exchange of one replay takes, or that of no calls."""
         timeout = self._settings.call_timeout
         self._pair.ask(worker, ArmReplay(seed, empty), timeout)
-        self._pair.hand_over(worker, layout)  # only now: nothing can be computed ahead of the clock
+        self._exchanges.hand_over(worker, layout)  # only now: nothing of a pass runs between that and the clock
         return self._pair.timed(worker, ReplayCalls(empty), timeout)[1] / 1000
 
     def _profile(self, worker: WorkerHandle, layout: BatchLayout, seed: int) -> float:

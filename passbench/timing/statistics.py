@@ -1,5 +1,6 @@
 """Statistics of timed exchanges: medians, spread, confidence (docs/design.md, "Time")."""
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,9 +11,8 @@ import numpy as np
 from passbench.result import Timing
 
 LEAST_US = 0.001  # an exchange can come out at or below its overhead on a CPU that does next to nothing
-_RESAMPLES = 400
-_FEW = 5  # pairs; fewer say nothing about how far they agree
-_TIGHT = 0.5  # of the precision
+_BEYOND = 0.025  # on either side of a 95% interval
+_FEW = 6  # pairs; fewer have no 95% interval
 _LARGEST_OVERHEAD = 0.5  # of an exchange; it nears that only where a handful of calls is timed, as on the CPU
 
 
@@ -40,12 +40,14 @@ class Exchange:
 class Pairs:
     """Exchanges by one clock, eager's and the candidate's on the same inputs.
 
-    `empty_us`: what exchanges of eager's worker without any call took, where they were timed.
+    `empty_us`: what exchanges of eager's worker without any call took, where they were timed. `candidate_first`: the
+    order of the latest pair.
     """
 
     eager: list[Exchange] = field(default_factory=list)
     candidate: list[Exchange] = field(default_factory=list)
     empty_us: list[float] = field(default_factory=list)
+    candidate_first: bool = False
 
     @property
     def calls(self) -> int:
@@ -77,22 +79,42 @@ def median_iqr(values: Sequence[float]) -> tuple[float, float]:
     return float(middle), float(high - low)
 
 
-def speedup_interval(eager: Sequence[float], candidate: Sequence[float]) -> tuple[float, float]:
-    """The 95% interval of median(eager) / median(candidate), by bootstrap over pairs; seeded, so it is repeatable."""
-    pairs = np.array((eager, candidate), dtype=np.float64)
-    count = pairs.shape[1]
-    drawn = np.sort(pairs[:, np.random.default_rng(0).integers(0, count, (_RESAMPLES, count))], axis=2)
-    a, b = (drawn[..., (count - 1) // 2] + drawn[..., count // 2]) / 2  # medians; np.median takes twice as long
-    low, high = np.percentile(a / b, (2.5, 97.5))
-    return float(low), float(high)
+def paired_ratio(eager: Sequence[float], candidate: Sequence[float]) -> tuple[float, float, float]:
+    """How many times as long eager takes as the candidate, from times in pairs, and the ends of its 95% interval.
+
+    The ratio is the Hodges-Lehmann estimate: the median of the means of any two pairs' logarithms. What both sides of a
+    pair have in common, such as a drift of the clocks, falls out, and a wild pair counts little. The interval is that
+    of Wilcoxon's signed ranks. It holds the ratio in 95% of the cases if ratios are distributed symmetrically, normally
+    or not. Fewer than six pairs have no such interval; theirs goes from the least ratio to the largest.
+    """
+    logs = np.log(np.asarray(eager, dtype=np.float64) / np.asarray(candidate, dtype=np.float64))
+    rows, columns = np.triu_indices(len(logs))
+    means = np.sort((logs[rows] + logs[columns]) / 2)
+    beyond = _ranks_beyond(len(logs))
+    low, middle, high = np.exp((means[beyond], np.median(means), means[-1 - beyond]))
+    return float(middle), float(low), float(high)
+
+
+@functools.cache
+def _ranks_beyond(pairs: int) -> int:
+    """How many of the sorted means of two pairs lie below the 95% interval, and as many above it."""
+    ways = np.ones(1)  # of having a sum of ranks 0, 1, 2 …, as shares of all
+    for rank in range(1, pairs + 1):
+        ways = (np.pad(ways, (0, rank)) + np.pad(ways, (rank, 0))) / 2
+    return max(0, int(np.searchsorted(np.cumsum(ways), _BEYOND, side="right")) - 1)
 
 
 def summarise(clock: str, pairs: Pairs, noise: float, repeats: int = 0, trusted: bool = False) -> Timing:
-    """Medians over all exchanges; `noisy` if IQR/median is above `noise` on either side."""
+    """The times of all exchanges; `noisy` if IQR/median is above `noise` on either side.
+
+    Both times are medians, moved by the same factor towards or from each other so that they have the pairs' ratio.
+    """
     by_side = pairs.per_call(trusted)
     (eager, eager_iqr), (candidate, candidate_iqr) = map(median_iqr, by_side)
-    low, high = speedup_interval(*by_side)
+    ratio, low, high = paired_ratio(*by_side)
     noisy = max(eager_iqr / eager, candidate_iqr / candidate) > noise
+    between = math.sqrt(eager * candidate)
+    eager, candidate = between * math.sqrt(ratio), between / math.sqrt(ratio)
     return Timing(
         clock, eager, candidate, eager_iqr, candidate_iqr, pairs.calls, repeats, noisy, low, high
     )  # fmt: skip
@@ -105,7 +127,7 @@ def settled(timing: Timing, precision: float) -> bool:
 
 
 class Plan(NamedTuple):
-    """How many pairs of exchanges to time: `wanted`, at least `few` if times agree well, at most `most` if noisy."""
+    """How many pairs of exchanges to time: `wanted`, at least `few` if times agree, at most `most` if they do not."""
 
     few: int
     wanted: int
@@ -114,14 +136,6 @@ class Plan(NamedTuple):
     def repeats(self, done: int) -> int:
         """How many times `wanted` pairs have been begun on top of the first `wanted`."""
         return max(0, math.ceil(done / self.wanted) - 1)
-
-    def may_stop(self, timing: Timing, done: int, precision: float) -> bool:
-        """Whether to stop after `done` pairs: the speedup is known to within `precision`.
-
-        Before `wanted` pairs are done, it must be known twice as well. Asking after every pair biases the speedup
-        little: the width of its interval ends the timing, not its value.
-        """
-        return settled(timing, precision * (_TIGHT if done < self.wanted else 1))
 
 
 def planned(least: int, enough: int, affordable: int, repeats: int) -> Plan:

@@ -11,7 +11,7 @@ from passbench.timing import bandwidth, cores
 from passbench.timing.alone import check_alone
 from passbench.timing.device_clock import GRAPH, KERNELS, DeviceClock, Uncapturable
 from passbench.timing.exchanges import CheckedExchanges
-from passbench.timing.statistics import LEAST_US, Exchange, Pairs, planned, summarise
+from passbench.timing.statistics import LEAST_US, Exchange, Pairs, planned, settled, summarise
 
 _FIRST_BATCH = 10
 _LEAST_PAIRS = 3
@@ -124,7 +124,7 @@ class Stopwatch:
                 self._time_pair(alone, 1)
             if done >= plan.few:
                 timing = summarise("e2e", pairs, settings.noise, plan.repeats(done), trusted)
-                if plan.may_stop(timing, done, settings.precision):
+                if settled(timing, settings.precision):
                     break
         for _ in (moment for moment in moments if moment >= done):
             self._observe(size)

@@ -19,6 +19,7 @@ from passbench.ipc.messages import (
     OutputMeta,
     ReplayCalls,
     RunCalls,
+    Wake,
     WorkerReply,
 )
 from passbench.layers import Layers
@@ -212,7 +213,7 @@ class WorkerPair:
         free = torch.cuda.mem_get_info(self.device)[0] if measured else 0
         try:
             with self.phases(f"{'eager' if eager else 'candidate'} {type(command).__name__}"):
-                reply, nanoseconds = worker.timed(command, timeout, spin=isinstance(command, Go | ReplayCalls))
+                reply, nanoseconds = worker.timed(command, timeout, spin=isinstance(command, Wake | Go | ReplayCalls))
         except WorkerTimeout as error:
             raise VariantFailure.of(str(error), "timeout", eager=eager) from None
         except WorkerDied as error:
