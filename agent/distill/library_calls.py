@@ -227,7 +227,7 @@ def _spelled(op: Op) -> Op:
     elif op.target.startswith("operator."):
         return op
     else:
-        op = replace(op, target=_public(op.target))
+        op = replace(op, target=_name_in_host_code(op.target))
         stored = op.target
     call = operators.library_call(stored, [], {})
     if call.reading or call.scalar:
@@ -235,21 +235,17 @@ def _spelled(op: Op) -> Op:
     return op
 
 
-def _public(target: str) -> str:
-    """A public name under which host code may call what a record calls `target`."""
-    if operators.stored_name(target) is not None and not _is_private(target):
+def _name_in_host_code(target: str) -> str:
+    """A name under which host code may call what a record calls `target`."""
+    if operators.stored_name(target) is not None:
         return target
     for name, stored in targets.spellings().items():
-        if stored == target and not _is_private(name) and operators.stored_name(name) is not None:
+        if stored == target and operators.stored_name(name) is not None:
             return name
     last = target.rpartition(".")[2]
     if target.startswith("torch._C._nn.") and hasattr(torch.nn.functional, last):
         return f"torch.nn.functional.{last}"
     raise Unsupported(f"{target} is not for host code")
-
-
-def _is_private(name: str) -> bool:
-    return any(part.startswith("_") for part in name.split("."))
 
 
 def _reads_tensors(values: Collection[Any]) -> bool:

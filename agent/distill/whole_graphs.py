@@ -21,7 +21,7 @@ from agent.distill.regions import Region, dependencies, region_of
 from passbench.contract import ContractError, PassFiles
 from passbench.matching.trace_pattern import trace_pattern
 from passbench.policy.check import check_files
-from storage.graph.record import Graph, Op
+from storage.graph.record import Graph, Op, refs
 from storage.graph.render import value_name
 from storage.records import Variant
 
@@ -31,7 +31,10 @@ WORTH = 3
 
 @dataclass(frozen=True, eq=False)
 class WholeGraph:
-    """A graph that can be one replacement: `region` has all its ops, `known` are their effects in one variant."""
+    """A graph that can be one replacement. `known` are the effects of its ops in one variant.
+
+    `region` has all its ops but those that make a returned view of an input: a replay would return a copy.
+    """
 
     graph: Graph
     region: Region
@@ -46,15 +49,14 @@ class WholeGraph:
 def whole_graph(variants: Sequence[Variant]) -> WholeGraph | None:
     """The graph of these variants as one replacement; None if it cannot be one, or eager launches too little.
 
-    It cannot if it draws random numbers, changes its inputs or returns memory of theirs, computes on the host, or calls
-    what no pass may call.
+    It cannot if it draws random numbers, changes its inputs, computes on the host, or calls what no pass may call.
     """
     graph, inputs = variants[0].graph, variants[0].inputs
     try:
         known = find_effects(graph, inputs)
     except OpEffectsError:
         return None
-    region = region_of(graph, range(len(graph.ops)))
+    region = region_of(graph, _without_returned_views(graph, known))
     if region is None or not region.inputs or sum(known.launches) < WORTH or known.on_host:
         return None
     boundary = [known.values[number] for number in region.inputs + region.outputs]
@@ -70,6 +72,22 @@ def whole_graph(variants: Sequence[Variant]) -> WholeGraph | None:
     except Unsupported:
         return None
     return whole
+
+
+def _without_returned_views(graph: Graph, known: OpEffects) -> set[int]:
+    """All ops but those that make a returned view of an input, and those that these need."""
+    given = {layout.storage for layout in known.values[: graph.inputs] if isinstance(layout, TensorLayout)}
+    before, ops = dependencies(graph, known), set(range(len(graph.ops)))
+    returned = {ref.index: known.values[ref.index] for ref in refs(graph.output) if ref.index >= graph.inputs}
+    views = [
+        n - graph.inputs for n, made in returned.items() if isinstance(made, TensorLayout) and made.storage in given
+    ]
+    while views:
+        op = views.pop()
+        if op in ops:
+            ops.remove(op)
+            views.extend(before[op])
+    return ops
 
 
 def whole_source(whole: WholeGraph, regions: Mapping[str, Region], family: str) -> str:
@@ -132,10 +150,12 @@ def _ordered(whole: WholeGraph, regions: Mapping[str, Region]) -> list[int | str
     member = {op: name for name, region in regions.items() for op in region.ops}
     needs: dict[int | str, set[int | str]] = {}
     first: dict[int | str, int] = {}
+    inside = set(whole.region.ops)
     for number, before in enumerate(dependencies(whole.graph, whole.known)):
-        step = member.get(number, number)
-        first.setdefault(step, number)
-        needs.setdefault(step, set()).update(member.get(n, n) for n in before)
+        if number in inside:
+            step = member.get(number, number)
+            first.setdefault(step, number)
+            needs.setdefault(step, set()).update(member.get(n, n) for n in before & inside)
     order: list[int | str] = []
     left = dict(needs)
     while left:
@@ -180,9 +200,10 @@ def of_any_constants(variants: Sequence[Variant], family: str, captured: bool = 
     except (OpEffectsError, Unsupported):
         return None
     names = [value_name(n, general.inputs) for n in range(general.inputs)] + [p.name for p in parameters]
-    source = _any_source(
-        general, names, body.lines, body.writes, captured and whole_graph(variants) is not None, family
-    )
+    if captured:
+        whole = whole_graph(variants)
+        captured = whole is not None and len(whole.region.ops) == len(graph.ops)
+    source = _any_source(general, names, body.lines, body.writes, captured, family)
     return source if _is_allowed(source, f"def pattern({', '.join(names)}):\n{_pattern_body(general)}") else None
 
 

@@ -15,8 +15,8 @@ from storage.graph.record import Op, Ref
 from storage.graph.targets import TargetError
 
 READING = frozenset(
-    """item tolist numpy cpu equal allclose is_nonzero nonzero argwhere masked_select unique unique_consecutive
-    unique_dim dim_order is_set_to""".split()
+    """item _local_scalar_dense tolist numpy cpu equal allclose is_nonzero nonzero argwhere masked_select unique
+    unique_consecutive unique_dim dim_order is_set_to""".split()
 )
 """Operators whose result, or its shape, follows from the values of a tensor: the host would wait for the device."""
 
@@ -28,7 +28,7 @@ _SCALARS = frozenset(
 )
 _SAME_MEMORY = frozenset(
     """to type type_as float half bfloat16 double int long short bool char byte cfloat cdouble cuda contiguous reshape
-    flatten view dropout alpha_dropout feature_dropout broadcast_to atleast_1d atleast_2d atleast_3d""".split()
+    flatten view _unsafe_view dropout alpha_dropout feature_dropout broadcast_to atleast_1d atleast_2d atleast_3d""".split()
 )
 """Operators whose result may be their argument, or share its memory, though no schema says so."""
 _FRESH = frozenset(
