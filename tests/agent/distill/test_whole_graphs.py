@@ -184,7 +184,7 @@ def test_a_chain_of_library_calls_is_faster_as_a_cuda_graph(tmp_path, gpu_bench)
     (result,) = gpu_bench.run(one, "pass", submission.pass_dir)
     assert result.status == "ok", result.reason
     assert result.speedup("e2e") > 1.3, result.timings
-    assert result.speedup("device") == pytest.approx(1.0, abs=0.1), "inside of the clock's capture it is no graph"
+    assert result.speedup("device") == pytest.approx(1.0, abs=0.25), "inside of the clock's capture it is no graph"
 
 
 @pytest.mark.gpu
