@@ -28,7 +28,8 @@ _SCALARS = frozenset(
 )
 _SAME_MEMORY = frozenset(
     """to type type_as float half bfloat16 double int long short bool char byte cfloat cdouble cuda contiguous reshape
-    flatten view _unsafe_view dropout alpha_dropout feature_dropout broadcast_to atleast_1d atleast_2d atleast_3d""".split()
+    flatten view _unsafe_view dropout alpha_dropout feature_dropout broadcast_to
+    atleast_1d atleast_2d atleast_3d""".split()
 )
 """Operators whose result may be their argument, or share its memory, though no schema says so."""
 _FRESH = frozenset(
