@@ -25,7 +25,8 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 def in_double(module: fx.GraphModule) -> Callable:
     """A callable that runs the module with floating inputs, and dtypes that the graph names, in double precision.
 
-    Some graphs cannot be run so (an operator without a double-precision form): calling raises what torch raises.
+    An input is widened where it is first used and dropped after its last use, so that a model's parameters never lie in
+    memory twice, all at once. Some graphs cannot be run so (an operator without a double-precision form): calling raises what torch raises.
     """
     graph = fx.Graph()
     graph.output(graph.graph_copy(module.graph, {}))
@@ -34,12 +35,23 @@ def in_double(module: fx.GraphModule) -> Callable:
         node.kwargs = map_aggregate(node.kwargs, _widened)
         if node.op == "call_method" and node.target in _CASTS:
             node.target = "double"
+    _widen_at_first_use(graph)
     forward = fx.GraphModule(module, graph).forward
 
-    def call(*inputs: torch.Tensor | int) -> Any:
-        return forward(*(x.to(wide(x.dtype)) if isinstance(x, torch.Tensor) else x for x in inputs))
+    return forward
 
-    return call
+
+def _widen_at_first_use(graph: fx.Graph) -> None:
+    place = {node: number for number, node in enumerate(graph.nodes)}
+    for given in [node for node in graph.nodes if node.op == "placeholder" and node.users]:
+        with graph.inserting_before(min(given.users, key=place.__getitem__)):
+            widened = graph.call_function(widened_value, (given,))
+        given.replace_all_uses_with(widened, delete_user_cb=lambda user, new=widened: user is not new)
+
+
+def widened_value(x: Any) -> Any:
+    """A tensor in its double-precision dtype; anything else as it is."""
+    return x.to(wide(x.dtype)) if isinstance(x, torch.Tensor) else x
 
 
 def _widened(value: Any) -> Any:

@@ -83,6 +83,8 @@ def choose(
     """
     begin = time.monotonic()
     truth = reference(given.module, given.moving, given.held, double=double and not strict)
+    if progress is not None and double and not strict and truth.double is None:
+        progress(f"without double precision, against eager's outputs alone: {truth.why_no_double}")
     trials: list[Trial] = []
     running: dict[str, RunningGraph] = {}
     lowered: dict[tuple, LoweredGraph] = {}

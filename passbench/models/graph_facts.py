@@ -43,7 +43,7 @@ class GraphFacts:
 
 
 def graph_facts(module: fx.GraphModule, inputs: Sequence[Any]) -> GraphFacts:
-    """Facts of a graph on inputs like these; nothing is computed.
+    """Facts of a graph on inputs like these; nothing is computed. Nodes without an example value get one.
 
     Raises UnknownGraphFacts where an operator has no fake form, or its output's size depends on values.
     """
@@ -117,6 +117,7 @@ class _Noting(fx.Interpreter):
         value = super().run_node(node)
         if self._watch.draws > draws:
             self.drawing.append(node.name)
+        node.meta.setdefault("example_value", value)  # without it TorchInductor keeps no graph in its caches
         found = [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
         self.tensors += found
         self.storages[node.name] = frozenset(_storage(x) for x in found)
