@@ -146,6 +146,7 @@ def optimize(
     strict: bool = False,
     seconds: float | None = None,
     library: str | Path | None = None,
+    without: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
 ) -> "OptimizedModel":
     """A callable that gives what `model(*args, **kwargs)` gives without gradients, by the way that measures fastest.
@@ -153,7 +154,8 @@ def optimize(
     The example call's tensors say for which shapes, dtypes and device. Ways that are tried: eager, TorchInductor, and
     each of them as one CUDA graph; `effort` ("quick", "normal", "full") says how many. A way is kept only if its
     outputs are as near to double precision as eager's; with `strict`, only if they are eager's bits. No further way is
-    begun after `seconds`. `.report` of the result says what was tried and chosen.
+    begun after `seconds`. `without` switches parts off, to see what each gives: "graph", "inductor", "merged", "once",
+    "passes". `.report` of the result says what was tried and chosen.
 
     `library` is a directory (docs/faster-models.md): passes in it that were measured on this kind of machine may serve
     regions of the model, which runs their code in this process; what is chosen is kept there for the next start.
@@ -161,12 +163,16 @@ def optimize(
     Parameters may change between calls. A call of another kind (shapes, gradients, training mode) goes to the model
     itself, with one FallbackWarning for each reason. A model that is no single graph, or that writes to its buffers, is
     run by torch.compile with the backend "passnet"; `.report.why_not` says why. Raises PassNetError for what is no
-    module, and for an unknown effort.
+    module, and for an unknown effort or part.
     """
     from passbench.models.optimize import optimize_model
     from passbench.models.optimized_model import OptimizeSettings
 
     settings = OptimizeSettings(
-        effort=effort, strict=strict, seconds=seconds, library=None if library is None else str(library)
+        effort=effort,
+        strict=strict,
+        seconds=seconds,
+        library=None if library is None else str(library),
+        without=tuple(without),
     )
     return optimize_model(model, args, kwargs or {}, settings, progress=progress)

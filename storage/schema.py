@@ -65,8 +65,9 @@ STRUCTS: dict[str, list[Column]] = {
         (
             "regime",
             _TEXT,
-            "`eager`, `compile`, `reduce-overhead` or `max-autotune` (modes of torch.compile), or `ours`; or one of the"
-            " ways that `ours` chose from, such as `ours:merged-graph`",
+            "`eager`, `compile`, `reduce-overhead` or `max-autotune` (modes of torch.compile), or `ours`; one of the ways"
+            " that `ours` chose from, such as `ours:merged-graph`; or the best of them without a part, such as"
+            " `without:passes`",
         ),
         (
             "us",
@@ -75,7 +76,7 @@ STRUCTS: dict[str, list[Column]] = {
         ),
         ("queued_us", _FLOAT, "time of a call among 20 that are not waited for; null: not measured"),
         ("error", _FLOAT, "its relative error against double precision; null: not compared"),
-        ("seconds", _FLOAT, "time until it was ready: compiling, checking and capturing"),
+        ("seconds", _FLOAT, "time until it was ready: compiling, checking and capturing; null for `without:`"),
         ("reason", _TEXT, "why it has no time, or is not right; empty otherwise"),
     ],
     "finding": [

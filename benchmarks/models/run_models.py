@@ -1,10 +1,12 @@
 """Models in all regimes on a GPU host, a process each:
 
     python -m benchmarks.models.run_models --out DIR [--seconds 340] [--models 10] [--dtypes bfloat16,float32]
-        [--batches 1,16] [--regimes eager,compile,reduce-overhead,ours] [--effort quick] [--workers 14] [--device cuda]
+        [--batches 1,16] [--regimes eager,compile,reduce-overhead,ours] [--effort quick] [--workers 14]
+        [--device cuda:0,cuda:1] [--library DIR] [--without graph,passes]
 
-Processes build and compile side by side. Each waits when it is ready; then they are timed one after another, while
-those that still compile are stopped. Writes DIR/rows.jsonl (rows of `storage.schema.MODEL_RESULTS`, as they come) and,
+Processes build and compile side by side, dealt out to the devices. Each waits when it is ready; then they are timed one
+after another on each device, while those that still compile are stopped. With --library, what is chosen is kept there;
+a second run with --regimes ours and another --out then says how long a warm start takes. Writes DIR/rows.jsonl (rows of `storage.schema.MODEL_RESULTS`, as they come) and,
 at the end or when the seconds are over, DIR/summary.md, which it prints, too. Rows that DIR has already are not
 measured again. A model that fails, hangs or dies has a row that says so.
 """
@@ -18,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +28,7 @@ from typing import Any
 
 READY, ROW = "@@ready", "@@row "
 """What a child says on its standard output: that it waits for its turn, and its row."""
-LONGEST = 240.0
+LONGEST = 300.0
 """Seconds after which a child that is not ready is killed."""
 TIMING = 60.0
 """Seconds that a child's timing may take."""
@@ -36,6 +39,7 @@ class Child:
     """A process with one model, batch size and dtype."""
 
     job: tuple[str, str, int]
+    device: str
     process: subprocess.Popen
     begun: float = field(default_factory=time.monotonic)
     ready: bool = False
@@ -67,7 +71,9 @@ def main(given: Sequence[str] | None = None) -> int:
     try:
         while (waiting or running) and time.monotonic() - begin < options.seconds:
             while waiting and len(running) < options.workers:
-                running.append(_start(waiting.pop(0), options))
+                used = Counter(child.device for child in running)
+                device = min(options.device.split(","), key=lambda name: used[name])
+                running.append(_start(waiting.pop(0), device, options))
             _wait(running, begin + options.seconds, options.patience)
             for child in _in_turn(running, begin + options.seconds):
                 rows.append(_finish(child, options))
@@ -88,11 +94,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--batches", default="1,16")
     parser.add_argument("--regimes", default="eager,compile,reduce-overhead,ours")
     parser.add_argument("--effort", default="quick")
+    parser.add_argument("--library", default=None, help="where choices are kept, and passes that may serve are")
+    parser.add_argument("--without", default="", help="parts to switch off, separated by commas")
     parser.add_argument("--strict", action="store_true")
     parser.add_argument("--no-double", action="store_true", help="compare with eager alone")
     parser.add_argument("--workers", type=int, default=max(1, min(14, (os.cpu_count() or 2) - 2)))
     parser.add_argument("--patience", type=float, default=100.0, help="time for compiling before the ready are timed")
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--device", default="cuda", help="cuda, cpu, or names such as cuda:0,cuda:1")
     compiled = Path(tempfile.gettempdir()) / "passnet-models"
     parser.add_argument("--cache", type=Path, default=compiled, help="what is compiled is kept there for later runs")
     parser.add_argument("--child", default="", help=argparse.SUPPRESS)
@@ -108,7 +116,7 @@ def _jobs(options: argparse.Namespace) -> list[tuple[str, str, int]]:
     elif options.models:
         names = options.models.split(",")
     dtypes, batches = options.dtypes.split(","), [int(batch) for batch in options.batches.split(",")]
-    return [(name, dtype, batch) for dtype in dtypes for batch in batches for name in names]
+    return [(name, dtype, batch) for name in names for dtype in dtypes for batch in batches]
 
 
 def _rows(out: Path) -> list[dict[str, Any]]:
@@ -116,11 +124,12 @@ def _rows(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
-def _start(job: tuple[str, str, int], options: argparse.Namespace) -> Child:
+def _start(job: tuple[str, str, int], device: str, options: argparse.Namespace) -> Child:
     name = "-".join(str(part).replace(":", "_").replace("/", "_") for part in job)
-    keep = ("regimes", "effort", "device")
-    arguments = [f"--{key}={getattr(options, key)}" for key in keep] + ["--strict"] * options.strict
-    arguments += ["--no-double"] * options.no_double
+    kind, _, number = device.partition(":")
+    arguments = [f"--{key}={getattr(options, key)}" for key in ("regimes", "effort", "without")]
+    arguments += [f"--device={kind}", *["--strict"] * options.strict, *["--no-double"] * options.no_double]
+    arguments += [f"--library={options.library}"] * bool(options.library)
     command = [
         sys.executable,
         "-m",
@@ -135,6 +144,7 @@ def _start(job: tuple[str, str, int], options: argparse.Namespace) -> Child:
         "TORCHINDUCTOR_CACHE_DIR": str(options.cache / "inductor"),
         "TRITON_CACHE_DIR": str(options.cache / "triton"),
         "HF_HUB_OFFLINE": "1",
+        **({"CUDA_VISIBLE_DEVICES": number} if number else {}),
     }
     with (options.out / "logs" / f"{name}.txt").open("w") as log:
         process = subprocess.Popen(
@@ -146,7 +156,7 @@ def _start(job: tuple[str, str, int], options: argparse.Namespace) -> Child:
             start_new_session=True,
         )
     os.set_blocking(process.stdout.fileno(), False)
-    return Child(job, process)
+    return Child(job, device, process)
 
 
 def _wait(running: Sequence[Child], deadline: float, patience: float) -> None:
@@ -186,24 +196,33 @@ def _hear(child: Child) -> None:
 
 
 def _in_turn(running: Sequence[Child], deadline: float) -> Iterator[Child]:
-    """Let each child that is ready time its calls, alone; yields those that are through."""
+    """Let each child that is ready time its calls, alone on its device; yields those that are through."""
     for child in running:
         if not child.ready:
             child.signal(signal.SIGSTOP)
+    queues: dict[str, list[Child]] = defaultdict(list)
     for child in list(running):
         if child.process.poll() is not None:
             _hear(child)
             yield child
-        elif child.ready and time.monotonic() < deadline:
-            child.process.stdin.write(b"go\n")
-            child.process.stdin.flush()
-            begin = time.monotonic()
-            while child.process.poll() is None and child.row is None and time.monotonic() - begin < TIMING:
-                _listen([child], 0.1)
-            if child.row is None:
-                _hear(child)
-            child.end()
-            yield child
+        elif child.ready:
+            queues[child.device].append(child)
+    timing: dict[str, tuple[Child, float]] = {}
+    while timing or (any(queues.values()) and time.monotonic() < deadline):
+        for device, queue in queues.items():
+            if queue and device not in timing and time.monotonic() < deadline:
+                timing[device] = (queue.pop(0), time.monotonic())
+                timing[device][0].process.stdin.write(b"go\n")
+                timing[device][0].process.stdin.flush()
+        _listen([child for child, _ in timing.values()], 0.1)
+        for device, (child, begun) in list(timing.items()):
+            ended = child.process.poll() is not None
+            if ended or child.row is not None or time.monotonic() - begun > TIMING:
+                if child.row is None:
+                    _hear(child)
+                child.end()
+                del timing[device]
+                yield child
 
 
 def _finish(child: Child, options: argparse.Namespace) -> dict[str, Any]:
@@ -257,7 +276,13 @@ def _child(options: argparse.Namespace) -> int:
             model,
             args,
             kwargs,
-            OptimizeSettings(effort=options.effort, strict=options.strict, double=not options.no_double),
+            OptimizeSettings(
+                effort=options.effort,
+                strict=options.strict,
+                double=not options.no_double,
+                library=options.library,
+                without=tuple(part for part in options.without.split(",") if part),
+            ),
             run="",
             batch=batch,
             regimes=options.regimes.split(","),

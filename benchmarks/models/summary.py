@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from passbench.models.recipes import PARTS
+
 WORTH = 0.98
 """A model below this speedup is slower than with torch.compile."""
 
@@ -26,8 +28,29 @@ def summary(rows: Sequence[dict[str, Any]], seconds: float) -> str:
         lowest = f"{min(compiled):.2f}" if compiled else ""
         below = sum(x < WORTH for x in compiled)
         lines.append(f"| {dtype} | {batch} | {len(mine)} | {_mean(eager)} | {_mean(compiled)} | {lowest} | {below} |")
-    parts += ["\n".join(lines), _ablation(measured), _models(rows)]
+    parts += ["\n".join(lines), _switched_off(measured), _ablation(measured), _starts(measured), _models(rows)]
     return "\n\n".join(parts) + "\n"
+
+
+def _switched_off(rows: Sequence[dict[str, Any]]) -> str:
+    """What each part gives: the time of the best way without it over that of the best way."""
+    lines = ["| switched off | dtype | batch | models | takes times as long |", "|---|---|---|---|---|"]
+    for part in PARTS:
+        for dtype, batch in sorted({(row["dtype"], row["batch"]) for row in rows}):
+            mine = [row for row in rows if (row["dtype"], row["batch"]) == (dtype, batch)]
+            pairs = [(_us(row, f"without:{part}"), _us(row, f"ours:{row['chosen']}")) for row in mine]
+            ratios = [a / b for a, b in pairs if a and b]
+            if ratios:
+                lines.append(f"| {part} | {dtype} | {batch} | {len(ratios)} | {_mean(ratios)} |")
+    return "\n".join(lines)
+
+
+def _starts(rows: Sequence[dict[str, Any]]) -> str:
+    """How long ours took until three calls were answered: choosing included, or with a warm library."""
+    found = sorted(r["seconds"] for row in rows for r in row["regimes"] if r["regime"] == "ours" and r["seconds"])
+    if not found:
+        return ""
+    return f"Until ours answered: {found[len(found) // 2]:.1f} s (median), {found[-1]:.1f} s at most."
 
 
 def _ablation(rows: Sequence[dict[str, Any]]) -> str:

@@ -21,7 +21,7 @@ from passbench.models.graph_facts import GraphFacts, UnknownGraphFacts, graph_fa
 from passbench.models.lowering import GraphCall
 from passbench.models.model_capture import reordered
 from passbench.models.optimized_model import OptimizeSettings
-from passbench.models.recipes import recipes
+from passbench.models.recipes import check_asked, recipes
 from storage.errors import PassNetError
 
 LOGGER = logging.getLogger("passnet.models")
@@ -45,12 +45,14 @@ def passnet_backend(
 
 
 def settings_from(options: dict[str, Any] | None) -> OptimizeSettings:
-    """Settings from a dictionary. Raises PassNetError that names the options that there are."""
+    """Settings from a dictionary. Raises PassNetError that names the options that there are, or the parts."""
     known = {field.name for field in dataclasses.fields(OptimizeSettings)}
     unknown = sorted(set(options or {}) - known)
     if unknown:
         raise PassNetError(f"backend passnet has no option {unknown[0]!r}: it has {', '.join(sorted(known))}")
-    return OptimizeSettings(**(options or {}))
+    settings = OptimizeSettings(**(options or {}))
+    check_asked(settings.effort, settings.without)
+    return settings
 
 
 def _why_not_fixed(module: fx.GraphModule, examples: Sequence[Any]) -> str:
@@ -121,7 +123,9 @@ class _BackendGraph:
         if settings.recipe is not None:
             self._running = start(given, settings.recipe)
         else:
-            candidates = recipes(given.device, strict=settings.strict, effort=settings.effort)
+            candidates = recipes(
+                given.device, strict=settings.strict, effort=settings.effort, without=settings.without
+            )
             if self._facts.aliased:
                 candidates = [recipe for recipe in candidates if not recipe.graphed]
             self._running, _ = choose(

@@ -12,8 +12,10 @@ import torch
 
 from passbench.models.agreement import ModelErrors
 from passbench.models.call_times import back_to_back, call_times
+from passbench.models.choosing import Trial
 from passbench.models.optimize import optimize_model
 from passbench.models.optimized_model import OptimizedModel, OptimizeSettings
+from passbench.models.recipes import PARTS
 from passbench.result import device_name, libraries
 from storage.errors import in_one_line
 
@@ -76,7 +78,8 @@ def measure_model(
         row |= _of_ours(ours, found["ours"])
     else:
         row["reason"] = found.get("ours", {}).get("reason", "")
-    row["regimes"] = [*found.values(), *_ways(ours.report.trials if "ours" in calls else ())]
+    trials = ours.report.trials if "ours" in calls else ()
+    row["regimes"] = [*found.values(), *_ways(trials), *_switched_off(trials)]
     row |= _speedups(found)
     row["status"] = "failed" if row["reason"] and row["speedup_eager"] is None else "wrong" if row["reason"] else "ok"
     row["seconds"] = time.monotonic() - begin
@@ -144,7 +147,19 @@ def _of_ours(ours: OptimizedModel, regime: dict[str, Any]) -> dict[str, Any]:
     return said
 
 
-def _ways(trials: Sequence) -> list[dict[str, Any]]:
+def _switched_off(trials: Sequence[Trial]) -> list[dict[str, Any]]:
+    """The best way without each part that some way has: what the part gives is how much longer that takes."""
+    timed = [trial for trial in trials if trial.us is not None]
+    lines = []
+    for part in PARTS:
+        rest = [trial.us for trial in timed if not trial.recipe.uses(part)]
+        if rest and len(rest) < len(timed):
+            nothing = {"queued_us": None, "error": None, "seconds": None, "reason": ""}
+            lines.append({"regime": f"without:{part}", "us": min(rest), **nothing})
+    return lines
+
+
+def _ways(trials: Sequence[Trial]) -> list[dict[str, Any]]:
     return [
         {
             "regime": f"ours:{trial.recipe.name}",

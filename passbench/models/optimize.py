@@ -9,7 +9,7 @@ import torch
 from passbench.models.choosing import Progress
 from passbench.models.dynamo_backend import passnet_backend
 from passbench.models.optimized_model import OptimizedModel, OptimizeSettings
-from passbench.models.recipes import EFFORTS
+from passbench.models.recipes import check_asked
 from storage.errors import PassNetError
 
 
@@ -24,12 +24,11 @@ def optimize_model(
 ) -> OptimizedModel:
     """The model's callable for calls like `model(*args, **kwargs)`; see `passnet.optimize`.
 
-    Raises PassNetError for what is no module, and for an unknown effort.
+    Raises PassNetError for what is no module, and for an unknown effort or part.
     """
     if not isinstance(model, torch.nn.Module):
         raise PassNetError(f"a torch.nn.Module can be optimised, not a {type(model).__name__}")
-    if settings.effort not in EFFORTS:
-        raise PassNetError(f"effort {settings.effort!r} is unknown: use {', '.join(EFFORTS)}")
+    check_asked(settings.effort, settings.without)
     compiled = functools.partial(_compiled, settings=settings)
     return OptimizedModel(
         model,
@@ -43,5 +42,5 @@ def optimize_model(
 
 
 def _compiled(model: torch.nn.Module, settings: OptimizeSettings) -> Callable:
-    fields = {"effort": settings.effort, "strict": settings.strict, "seconds": settings.seconds}
+    fields = {name: getattr(settings, name) for name in ("effort", "strict", "double", "seconds", "without")}
     return torch.compile(model, backend=passnet_backend, options=fields)

@@ -36,6 +36,7 @@ class OptimizeSettings:
     """How a model is optimised. `effort`, `strict`: see `passbench.models.recipes`. `double`: recipes are compared in
     double precision, too. `seconds`: no further recipe is begun after that time. `recipe`: this one alone, unmeasured.
     `library`: a directory with passes that may serve, and with what was chosen before; what is chosen goes there.
+    `without`: what is switched off, of `passbench.models.recipes.PARTS`.
     """
 
     effort: str = "normal"
@@ -44,6 +45,7 @@ class OptimizeSettings:
     seconds: float | None = None
     recipe: Recipe | None = None
     library: str | None = None
+    without: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ class _Route:
         self._kinds = [(type(x), x.shape, x.stride(), x.dtype, x.device) for x in capture.moving]
         self._held_kinds = [_kind_of(each.tensor) for each in capture.held]
         given = self._given([each.tensor for each in capture.held])
-        passes, refused = _passes(settings.library, given)
+        passes, refused = _passes(None if "passes" in settings.without else settings.library, given)
         self._serve = server(passes, given.device)
         self._running, trials, remembered = self._chosen(given, settings, passes, progress, before_timing)
         self._note(given.held)
@@ -167,14 +169,15 @@ class _Route:
             return start(given, recipe, self._serve), [], False
         names = tuple(entry.name for entry in passes)
         choices = None if settings.library is None else ModelChoices(settings.library)
-        conditions = [settings.effort, settings.strict, settings.double, names]
+        conditions = [settings.effort, settings.strict, settings.double, sorted(settings.without), names]
         key = graph_key(given.module, [*given.moving, *given.held], given.device, conditions)
         known = None if choices is None else choices.get(key)
         if known is not None:
             trials = [Trial.from_json(each) for each in known["trials"]]
             chosen = next(trial.recipe for trial in trials if trial.recipe.name == known["chosen"])
             return start(given, chosen, self._serve), trials, True
-        candidates = _for(self.capture, recipes(given.device, strict=settings.strict, effort=settings.effort))
+        found = recipes(given.device, strict=settings.strict, effort=settings.effort, without=settings.without)
+        candidates = _for(self.capture, found)
         running, trials = choose(
             given,
             [*candidates, *(recipe.with_passes(names) for recipe in candidates if names and recipe.plain)],
@@ -276,7 +279,10 @@ def _passes(library: str | None, given: GraphCall) -> tuple[list[LibraryEntry], 
     if library is None:
         return [], {}
     fit = fitting(PassLibrary(library).entries(), given.module.graph)
-    reasons = {entry.name: entry.why_not(given.device) or _no_triton(entry, given.device) for entry in fit}
+    reasons = {
+        entry.name: entry.why_not(given.device) or _no_triton(entry, given.device) or _slower(entry, given.device)
+        for entry in fit
+    }
     may = [entry for entry in fit if not reasons[entry.name]]
     by_size = sorted(may, key=lambda entry: (-len(entry.graph.ops), entry.name))
     return by_size, {name: why for name, why in reasons.items() if why}
@@ -287,6 +293,12 @@ def _no_triton(entry: LibraryEntry, device: torch.device) -> str:
     if device.type == "cuda" or not kernels or os.environ.get("TRITON_INTERPRET") == "1":
         return ""
     return "Triton's kernels run on a CPU in its interpreter alone (TRITON_INTERPRET=1)"
+
+
+def _slower(entry: LibraryEntry, device: torch.device) -> str:
+    """The device's clock decides where there is one, since a CUDA graph takes the host's part away."""
+    speedup = entry.speedup(device, "device") or entry.speedup(device)
+    return "" if speedup is None or speedup > 1 else f"it was no faster than eager when it was measured ({speedup:.2f})"
 
 
 def _notes(capture: ModelCapture) -> tuple[str, ...]:

@@ -47,7 +47,13 @@ class Recipe:
     @property
     def plain(self) -> bool:
         """Whether it is the simplest of its compiler and launch: passes of a library are tried with these."""
-        return not self.merged and (self.graphed or self.name in ("eager-once", "inductor"))
+        return not (self.merged and self.options) and (self.graphed or self.name in ("eager-once", "inductor"))
+
+    def uses(self, part: str) -> bool:
+        """Whether it has one of `PARTS`."""
+        if part == "inductor":
+            return self.compiler == "inductor"
+        return bool(getattr(self, {"graph": "graphed"}.get(part, part)))
 
     def with_passes(self, passes: Sequence[str]) -> "Recipe":
         """The same with regions served by these passes."""
@@ -57,21 +63,40 @@ class Recipe:
 EFFORTS = ("quick", "normal", "full")
 """How many recipes are tried: "quick" compiles twice at most, "full" lets TorchInductor tune its products, too."""
 
+PARTS = ("graph", "inductor", "merged", "once", "passes")
+"""What can be switched off: CUDA graphs, TorchInductor's kernels, merged weights, parameters' parts computed once, passes
+of a library."""
+
 _DESCENT = (("coordinate_descent_tuning", True),)
 _HORIZONTAL = (("combo_kernels", True),)
 _DEPENDENT = (("triton.enable_pdl", True),)
 _AUTOTUNE = (("coordinate_descent_tuning", True), ("max_autotune", True))
 
 
-def recipes(device: torch.device, *, strict: bool = False, effort: str = "normal") -> list[Recipe]:
+def recipes(
+    device: torch.device, *, strict: bool = False, effort: str = "normal", without: Sequence[str] = ()
+) -> list[Recipe]:
     """The recipes for a pure graph on this device, simplest first; those whose options this torch lacks are left out.
 
-    `strict`: those that can give eager's bits. Raises PassNetError on an unknown effort.
+    `strict`: those that can give eager's bits. `without`: those that use none of these `PARTS`. Raises PassNetError on
+    an unknown effort or part.
     """
+    check_asked(effort, without)
+    found = _cuda(strict, effort) if device.type == "cuda" else _cpu(strict, effort)
+    if "once" in without:  # what is merged is computed once
+        found = [replace(recipe, once=False) for recipe in found if not recipe.merged]
+    found = [recipe for recipe in found if not any(recipe.uses(part) for part in without)]
+    different = {(recipe.lowering, recipe.graphed): recipe for recipe in reversed(found)}
+    ordered = [recipe for recipe in found if different[recipe.lowering, recipe.graphed] is recipe]
+    return [recipe for recipe in ordered if all(has_option(name) for name, _ in recipe.options)]
+
+
+def check_asked(effort: str, without: Sequence[str]) -> None:
+    """Raises PassNetError on an unknown effort or part."""
     if effort not in EFFORTS:
         raise PassNetError(f"effort {effort!r} is unknown: use {', '.join(EFFORTS)}")
-    found = _cuda(strict, effort) if device.type == "cuda" else _cpu(strict, effort)
-    return [recipe for recipe in found if all(has_option(name) for name, _ in recipe.options)]
+    if unknown := [part for part in without if part not in PARTS]:
+        raise PassNetError(f"{unknown[0]!r} cannot be switched off: use {', '.join(PARTS)}")
 
 
 def _cpu(strict: bool, effort: str) -> list[Recipe]:

@@ -1,6 +1,6 @@
 """The commands about whole models: `tune`, `explain`, `evaluate-models`, `library`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ from flows.cli.options import data_option, device_option, emit, json_option, lim
 EFFORTS = ("quick", "normal", "full")
 """As `passbench.models.recipes`; here so that a wrong one is told before torch is imported."""
 _EFFORT_HELP = "How many ways are tried [default: normal; quick without a GPU]."
+PARTS = ("graph", "inductor", "merged", "once", "passes")
+"""As `passbench.models.recipes`, for the same reason."""
 REGIMES = ("eager", "compile", "reduce-overhead", "max-autotune", "ours")
 
 
@@ -23,6 +25,15 @@ def _library_option(function: Callable) -> Callable:
     )(function)
 
 
+_without_option = click.option(
+    "--without",
+    type=click.Choice(PARTS),
+    multiple=True,
+    help="Switch a part off, to see what it gives: CUDA graphs, TorchInductor's kernels, merged weights, what is computed"
+    " once, passes of the library.",
+)
+
+
 def _call_options(function: Callable) -> Callable:
     """Which call of the model, and how much is tried."""
     for option in (
@@ -31,18 +42,21 @@ def _call_options(function: Callable) -> Callable:
         click.option("--effort", type=click.Choice(EFFORTS), default=None, help=_EFFORT_HELP),
         click.option("--strict", is_flag=True, help="Only ways that give eager's bits."),
         click.option("--seconds", type=float, default=None, help="Begin no further way after this time."),
+        _without_option,
     ):
         function = option(function)
     return function
 
 
-def _settings(device: str, effort: str | None, strict: bool, seconds: float | None) -> Any:
+def _settings(device: str, options: Mapping[str, Any]) -> Any:
     import torch
 
     from passbench.models.optimized_model import OptimizeSettings
 
-    effort = effort or ("quick" if torch.device(device).type == "cpu" else "normal")
-    return OptimizeSettings(effort=effort, strict=strict, seconds=seconds)
+    effort = options["effort"] or ("quick" if torch.device(device).type == "cpu" else "normal")
+    return OptimizeSettings(
+        effort=effort, strict=options["strict"], seconds=options["seconds"], without=tuple(sorted(options["without"]))
+    )
 
 
 def _tuned(model: str, data: Path, library: Path | None, device: str, **options: Any) -> tuple[Any, ...]:
@@ -54,7 +68,7 @@ def _tuned(model: str, data: Path, library: Path | None, device: str, **options:
 
     place = library or data / "library"
     device = resolve_device(device)
-    settings = _settings(device, options["effort"], options["strict"], options["seconds"])
+    settings = _settings(device, options)
     click.echo(f"building {model}", err=True)
     named = named_model(model, options["batch"], options["dtype"], torch.device(device))
     author = options.get("author")
@@ -137,6 +151,7 @@ def explain(model: str, as_json: bool, out: Path | None, **options: Any) -> None
 @click.option("--effort", type=click.Choice(EFFORTS), default=None, help=_EFFORT_HELP)
 @click.option("--strict", is_flag=True, help="Only ways that give eager's bits.")
 @click.option("--seconds", type=float, default=None, help="Begin no further way of a model after this time.")
+@_without_option
 @click.option("--rerun", is_flag=True, help="Measure again what an earlier run has measured.")
 @_library_option
 @data_option
@@ -171,7 +186,7 @@ def evaluate_models(
         raise PassNetError(f"there is no regime {unknown[0]!r}; use {', '.join(REGIMES)}")
     if not all(part.isdigit() and int(part) for part in batches.split(",")):
         raise PassNetError(f"{batches!r} are no batch sizes; give whole numbers, such as 1,16")
-    settings = _settings(device, options["effort"], options["strict"], options["seconds"])
+    settings = _settings(device, options)
     done = evaluate(
         models,
         data,

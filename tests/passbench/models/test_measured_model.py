@@ -36,12 +36,14 @@ def test_a_row_holds_every_regime_and_fits_the_table():
     assert regimes["eager"]["us"] > 0 and regimes["ours"]["us"] > 0 and regimes["ours:eager-once"]["us"] > 0
     assert regimes["nonsense"]["us"] is None and "KeyError" in regimes["nonsense"]["reason"]
     assert row["speedup_eager"] == regimes["eager"]["us"] / regimes["ours"]["us"] and row["speedup_compiled"] is None
+    assert regimes["without:once"]["us"] == regimes["ours:eager"]["us"] and "without:graph" not in regimes
     assert not row["times_meaningful"]
     failed = failed_row("other", "r", 1, torch.float32, "killed", 1.0)
     table = pa.Table.from_pylist([row, failed], MODEL_RESULTS)
     assert table.num_rows == 2 and table.column("status").to_pylist() == ["ok", "failed"]
     text = summary([row, failed], 1.0)
     assert "1 of 2 measured and right" in text and "| other | float32 | 1 |" in text and "killed" in text
+    assert "| once | float32 | 1 | 1 |" in text and "Until ours answered" in text
 
 
 def test_a_model_of_several_graphs_says_why_it_is_not_one():

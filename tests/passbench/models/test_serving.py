@@ -63,6 +63,19 @@ def test_who_may_not_serve_is_named_with_the_reason(tmp_path):
     assert not any(trial.recipe.passes for trial in fast.report.trials)
 
 
+def test_passes_can_be_switched_off(tmp_path):
+    library(tmp_path, 4, 8)
+    settings = OptimizeSettings(effort="quick", library=str(tmp_path), without=("passes",))
+    fast = optimize_model(Residual().eval(), (torch.randn(4, 8),), {}, settings)
+    assert fast.report.trials and not any(trial.recipe.passes for trial in fast.report.trials)
+
+
+def test_a_pass_that_was_slower_than_eager_on_this_machine_is_left_out(tmp_path):
+    (entry,) = library(tmp_path, 4, 8, times_meaningful=True, speedup_device=0.5).entries()
+    fast = optimized(Residual().eval(), torch.randn(4, 8), tmp_path)
+    assert fast.report.refused == {entry.name: "it was no faster than eager when it was measured (0.50)"}
+
+
 def test_a_choice_is_kept_and_taken_again(tmp_path):
     library(tmp_path, 4, 8)
     model, x = Residual().eval(), torch.randn(4, 8)
