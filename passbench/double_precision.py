@@ -25,8 +25,9 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 def in_double(module: fx.GraphModule) -> Callable:
     """A callable that runs the module with floating inputs, and dtypes that the graph names, in double precision.
 
-    An input is widened where it is first used and dropped after its last use, so that a model's parameters never lie in
-    memory twice, all at once. Some graphs cannot be run so (an operator without a double-precision form): calling raises what torch raises.
+    An input is widened where it is first used and dropped after its last use, so that a model's parameters never lie
+    in memory twice, all at once. Some graphs cannot be run so (an operator without a double-precision form): calling
+    raises what torch raises.
     """
     graph = fx.Graph()
     graph.output(graph.graph_copy(module.graph, {}))

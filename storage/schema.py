@@ -65,8 +65,8 @@ STRUCTS: dict[str, list[Column]] = {
         (
             "regime",
             _TEXT,
-            "`eager`, `compile`, `reduce-overhead` or `max-autotune` (modes of torch.compile), or `ours`; one of the ways"
-            " that `ours` chose from, such as `ours:merged-graph`; or the best of them without a part, such as"
+            "`eager`, `compile`, `reduce-overhead` or `max-autotune` (modes of torch.compile), or `ours`; one of the"
+            " ways that `ours` chose from, such as `ours:merged-graph`; or the best of them without a part, such as"
             " `without:passes`",
         ),
         (

@@ -4,11 +4,12 @@
         [--batches 1,16] [--regimes eager,compile,reduce-overhead,ours] [--effort quick] [--workers 14]
         [--device cuda:0,cuda:1] [--library DIR] [--without graph,passes]
 
-Processes build and compile side by side, dealt out to the devices. Each waits when it is ready; then they are timed one
-after another on each device, while those that still compile are stopped. With --library, what is chosen is kept there;
-a second run with --regimes ours and another --out then says how long a warm start takes. Writes DIR/rows.jsonl (rows of `storage.schema.MODEL_RESULTS`, as they come) and,
-at the end or when the seconds are over, DIR/summary.md, which it prints, too. Rows that DIR has already are not
-measured again. A model that fails, hangs or dies has a row that says so.
+Processes build and compile side by side, dealt out to the devices. Each waits when it is ready; then they are timed
+one after another on each device, while those that still compile are stopped. With --library, what is chosen is kept
+there; a second run with --regimes ours and another --out then says how long a warm start takes. Writes DIR/rows.jsonl
+(rows of `storage.schema.MODEL_RESULTS`, as they come) and, at the end or when the seconds are over, DIR/summary.md,
+which it prints, too. Rows that DIR has already are not measured again. A model that fails, hangs or dies has a row
+that says so.
 """
 
 import argparse

@@ -123,9 +123,7 @@ class _BackendGraph:
         if settings.recipe is not None:
             self._running = start(given, settings.recipe)
         else:
-            candidates = recipes(
-                given.device, strict=settings.strict, effort=settings.effort, without=settings.without
-            )
+            candidates = recipes(given.device, strict=settings.strict, effort=settings.effort, without=settings.without)
             if self._facts.aliased:
                 candidates = [recipe for recipe in candidates if not recipe.graphed]
             self._running, _ = choose(

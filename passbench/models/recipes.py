@@ -64,8 +64,8 @@ EFFORTS = ("quick", "normal", "full")
 """How many recipes are tried: "quick" compiles twice at most, "full" lets TorchInductor tune its products, too."""
 
 PARTS = ("graph", "inductor", "merged", "once", "passes")
-"""What can be switched off: CUDA graphs, TorchInductor's kernels, merged weights, parameters' parts computed once, passes
-of a library."""
+"""What can be switched off: CUDA graphs, TorchInductor's kernels, merged weights, what is computed once of parameters,
+passes of a library."""
 
 _DESCENT = (("coordinate_descent_tuning", True),)
 _HORIZONTAL = (("combo_kernels", True),)

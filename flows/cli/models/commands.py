@@ -29,8 +29,8 @@ _without_option = click.option(
     "--without",
     type=click.Choice(PARTS),
     multiple=True,
-    help="Switch a part off, to see what it gives: CUDA graphs, TorchInductor's kernels, merged weights, what is computed"
-    " once, passes of the library.",
+    help="Switch a part off, to see what it gives: CUDA graphs, TorchInductor's kernels, merged weights, what is"
+    " computed once, passes of the library.",
 )
 
 
