@@ -52,7 +52,8 @@ class Bench:
         self._scratch = Path(tempfile.mkdtemp(prefix="passbench-"))
         interpret = self.device.type == "cpu"
         self._launcher = Launcher(self._scratch / "zygote", interpret=interpret)
-        # TorchInductor must not see Triton's interpreter. A launcher starts its process when it is first used.
+        self._launcher.start()  # it imports torch while this process opens the device
+        # TorchInductor must not see Triton's interpreter. This launcher starts its process when it is first used.
         self._baseline_launcher = Launcher(self._scratch / "compiler") if interpret else self._launcher
         self._surroundings = Surroundings(self.device)
         self._hardware = self._surroundings.hardware()

@@ -20,7 +20,7 @@ def summary(dataset: str, runs: Mapping[str, Sequence[dict]], seconds: Mapping[s
     text = [
         f"{_device()}; {libraries}; dataset digest {dataset[:12]}.",
         "",
-        "Speedups: geometric means over variants that ran, eager / candidate, of medians. ES and AS: docs/scores.md.",
+        "Speedups: geometric means over variants that ran, eager / candidate. ES and AS: docs/scores.md.",
         "",
         "| author | category | samples | variants | ok | t_min <= -5 | e2e | device | below eager | ES_-5 | AS e2e | "
         "AS device |",

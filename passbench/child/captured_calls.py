@@ -14,6 +14,9 @@ import torch
 from passbench.child.outputs import flatten
 
 _WARM_UP_CALLS = 2
+_WAIT_CYCLES = 600_000
+"""A replay first waits for 0.3 ms. Meanwhile the host hands over the rest of the graph, so that it holds up no call."""
+
 _POISON = 0xFF  # bytes of a NaN in every floating dtype
 
 
@@ -44,6 +47,7 @@ class CapturedCalls:
         gc.disable()  # what a collection frees during a capture may have to wait for the device
         try:
             with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
+                torch.cuda._sleep(_WAIT_CYCLES)
                 for index, inputs in enumerate(rows):
                     before(index)
                     self.results.append(call(*inputs))
@@ -74,12 +78,13 @@ class CapturedCalls:
 
 
 class EmptyReplay:
-    """A CUDA graph of one kernel that writes one number: what a replay costs beside its calls."""
+    """A CUDA graph of one kernel that writes one number: what a replay costs beside its calls, its wait included."""
 
     def __init__(self, device: torch.device) -> None:
         self._number = torch.zeros(1, device=device)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+            torch.cuda._sleep(_WAIT_CYCLES)
             self._number.zero_()
 
     def replay(self) -> None:

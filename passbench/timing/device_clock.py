@@ -2,6 +2,7 @@
 
 Many calls on different inputs are captured in one CUDA graph, on each side alike. The parent's clock times replays of
 it. Before each replay the parent writes new inputs and both poison the outputs; afterwards all outputs are compared.
+A replay begins with a wait on the device, in which the host brings the whole graph there.
 What an exchange costs beside the calls is measured with a graph of one small kernel in eager's worker, which no pass
 can influence, and is taken off both sides.
 
@@ -20,26 +21,26 @@ from passbench.ipc.messages import (
     Code,
     Collect,
     CollectReplayed,
-    Go,
     Profile,
     ReplayCalls,
 )
 from passbench.result import Timing
 from passbench.timing.exchanges import CheckedExchanges
-from passbench.timing.statistics import Exchange, Pairs, planned, settled, summarise
+from passbench.timing.statistics import PAIRS_AT_A_TIME, Exchange, Pairs, planned, settled, summarise
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_process import WorkerDied, WorkerTimeout
 
 GRAPH, KERNELS = "graph", "kernels"
 """Methods of the device clock."""
 
-_PRECISION = 0.01  # of the speedup; replays vary little
+_PRECISION = 0.0075  # of the speedup; replays vary little
 _SHARE = 0.5  # of `Settings.timing_budget`
-_GRAPH_US = 600.0  # that a replay should take: an exchange varies by some 10 us, whatever is in the graph
-_NEAR = 1.25  # a graph of so many times fewer calls than wanted is long enough
+_GRAPH_US = 600.0  # that the calls of a replay should take: an exchange varies by microseconds, whatever is in it
 _MOST_CAPTURED = 256  # calls of a timed graph
 _MOST_SEALED = 96  # calls of the graph whose calls are sealed
 _REPEATS = 1
+_LEAST_PAIRS = 5
+_EMPTY = 2  # exchanges of no calls for each graph
 _PROFILED_PAIRS = 5
 _PROFILED_CALLS = 64
 
@@ -62,26 +63,16 @@ class DeviceClock:
         """Times of replays. `size`: about how many calls a graph holds, or more where they are soon over. `seconds`:
         what a call of both sides takes, host included.
 
-        The candidate is captured a second time, before or after, with all calls sealed: within that graph, a call's
-        inputs arrive right before it and its outputs are taken right after. A pass that computes several captured
-        calls at once is found out there. Raises Uncapturable, and VariantFailure as every exchange does.
+        Both sides are captured once more, before or after, with all calls sealed: within that graph, a call's inputs
+        arrive right before it and its outputs are taken right after. A pass that computes several captured calls at
+        once is found out there. Raises Uncapturable, and VariantFailure as every exchange does.
         """
-        pair = self._pair
-        calls = pair.about(min(size, _MOST_SEALED))
-        sealed = pair.draw(calls, pair.outputs, Distribution.VARIED, sealed=calls)
-        layout = pair.draw(pair.about(size), pair.outputs, Distribution.VARIED)
-        sealed_first = pair.rng.random() < 0.5
+        sealed_first = self._pair.rng.random() < 0.5
         if sealed_first:
-            self._check_sealed(sealed)
-        self._capture_both(layout)
-        wanted = self._graph_size(size, layout)
-        if wanted > _NEAR * layout.batch.calls:
-            layout = pair.draw(pair.about(wanted), pair.outputs, Distribution.VARIED)
-            self._capture_both(layout)
-            self._replay_both(layout, Pairs())  # the first replay of a graph also uploads it
-        timing = self._time_replays(layout, seconds)
+            self._check_sealed(size)
+        timing = self._time_replays(self._graph_size(size), seconds)
         if not sealed_first:
-            self._check_sealed(sealed)
+            self._check_sealed(size)
         return timing
 
     def by_kernels(self) -> Timing | None:
@@ -98,49 +89,48 @@ class DeviceClock:
             self._exchanges.compare(layout)
         return summarise("device", pairs, self._settings.noise)
 
-    def _capture_both(self, layout: BatchLayout) -> None:
+    def _graph(self, size: int, *, sealed: bool = False) -> BatchLayout:
+        """A fresh layout of about `size` calls, captured on both sides and replayed once: the first replay of a graph
+        also brings it to the device."""
+        calls = self._pair.about(size)
+        layout = self._pair.draw(calls, self._pair.outputs, Distribution.VARIED, sealed=calls if sealed else 0)
         for worker in (self._pair.eager, self._pair.candidate):
             self._capture(worker, layout)
+        self._replay_both(layout, Pairs())
+        return layout
 
-    def _graph_size(self, size: int, layout: BatchLayout) -> int:
-        """About how many calls a graph should hold so that its replay takes `_GRAPH_US` on the faster side, and `size`
-        at least; the captured graph of `layout` tells."""
-        pair, pairs = self._pair, Pairs()
-        for _ in range(2):  # the first replay of a graph also uploads it
-            self._replay_both(layout, pairs)
-        empty_us = self._replay(pair.eager, layout, empty=True)
+    def _graph_size(self, size: int) -> int:
+        """About how many calls a graph should hold so that its calls take `_GRAPH_US` on the faster side, and `size` at
+        least; a graph of `size` calls tells."""
+        pairs, layout = Pairs(), self._graph(size)
+        self._replay_both(layout, pairs)
+        empty_us = self._replay(self._pair.eager, layout, empty=True)
         shortest_us = min(side[-1].total_us for side in (pairs.eager, pairs.candidate)) - empty_us
         wanted = math.ceil(layout.batch.calls * _GRAPH_US / max(shortest_us, 1.0))
-        return min(max(size, wanted), pair.most_calls(_MOST_CAPTURED))
+        return min(max(size, wanted), self._pair.most_calls(_MOST_CAPTURED))
 
-    def _time_replays(self, layout: BatchLayout, seconds: float) -> Timing:
-        settings, calls = self._settings, layout.batch.calls
-        affordable = max(_PROFILED_PAIRS, math.floor(_SHARE * settings.timing_budget / (seconds * calls)))
-        plan = planned(settings.pairs, math.ceil(settings.calls / calls), affordable, min(settings.repeats, _REPEATS))
+    def _time_replays(self, size: int, seconds: float) -> Timing:
+        """Times of several graphs: where memory lies makes one a few percent faster than the next."""
+        settings = self._settings
+        affordable = max(_LEAST_PAIRS, math.floor(_SHARE * settings.timing_budget / (seconds * size)))
+        plan = planned(settings.pairs, math.ceil(settings.calls / size), affordable, min(settings.repeats, _REPEATS))
         pairs = Pairs()
-        for done in range(1, plan.most + 1):
+        for done in range(plan.most):
+            if done % PAIRS_AT_A_TIME == 0:
+                layout = self._graph(size)
+                pairs.empty_us += [self._replay(self._pair.eager, layout, empty=True) for _ in range(_EMPTY)]
             self._replay_both(layout, pairs)
-            pairs.empty_us.append(self._replay(self._pair.eager, layout, empty=True))
-            if done >= plan.few:
-                timing = summarise("device", pairs, settings.noise, plan.repeats(done))
+            if plan.looks(done + 1):
+                timing = summarise("device", pairs, settings.noise, plan.repeats(done + 1))
                 if settled(timing, min(settings.precision, _PRECISION)):
                     break
         return timing
 
-    def _check_sealed(self, layout: BatchLayout) -> None:
-        """Compare a replay of the candidate's calls, some of them sealed, with eager's calls made one by one."""
-        pair, timeout = self._pair, self._settings.call_timeout
-        if not (layout.batch.sealed and pair.layers.has("timed_outputs_checked")):
-            return
-        pair.refill(layout, Distribution.VARIED)
-        seed = pair.rng.getrandbits(32)
-        self._exchanges.stage(pair.eager, layout, seed)
-        pair.ask(pair.eager, Go(), timeout)
-        pair.ask(pair.eager, Collect(), timeout)
-        self._capture(pair.candidate, layout)
-        self._replay(pair.candidate, layout, seed=seed)
-        self._exchanges.collect(pair.candidate, layout, CollectReplayed())
-        self._exchanges.compare(layout)
+    def _check_sealed(self, size: int) -> None:
+        """Compare the outputs of both sides' calls, all of them sealed."""
+        layers = self._pair.layers
+        if layers.has("sealed_calls") and layers.has("timed_outputs_checked"):
+            self._graph(min(size, _MOST_SEALED), sealed=True)
 
     def _capture(self, worker: WorkerHandle, layout: BatchLayout) -> None:
         """Have a worker capture the calls of a layout. It calls before that, so that the inputs must be there."""

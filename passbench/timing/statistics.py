@@ -1,6 +1,5 @@
 """Statistics of timed exchanges: medians, spread, confidence (docs/design.md, "Time")."""
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,9 +10,11 @@ import numpy as np
 from passbench.result import Timing
 
 LEAST_US = 0.001  # an exchange can come out at or below its overhead on a CPU that does next to nothing
-_BEYOND = 0.025  # on either side of a 95% interval
-_FEW = 6  # pairs; fewer have no 95% interval
+_RESAMPLES = 400
+_FEW = 8  # pairs; the fastest quarter of fewer says little
 _LARGEST_OVERHEAD = 0.5  # of an exchange; it nears that only where a handful of calls is timed, as on the CPU
+_LARGEST_EMPTY = 0.9  # of an exchange; an exchange of no calls that was timed is no estimate
+PAIRS_AT_A_TIME = 4
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Pairs:
         A candidate's worker is not asked: it could call anything overhead.
         """
         overhead = max(float(np.median(self.empty_us or [x.overhead_us for x in self.eager])), 0.0)
-        return min(overhead, _LARGEST_OVERHEAD * min(x.total_us for x in (*self.eager, *self.candidate)))
+        largest = _LARGEST_EMPTY if self.empty_us else _LARGEST_OVERHEAD
+        return min(overhead, largest * min(x.total_us for x in (*self.eager, *self.candidate)))
 
     def per_call(self, trusted: bool = False) -> tuple[list[float], list[float]]:
         """Microseconds a call of every exchange, both sides, less the overhead.
@@ -79,42 +81,35 @@ def median_iqr(values: Sequence[float]) -> tuple[float, float]:
     return float(middle), float(high - low)
 
 
-def paired_ratio(eager: Sequence[float], candidate: Sequence[float]) -> tuple[float, float, float]:
-    """How many times as long eager takes as the candidate, from times in pairs, and the ends of its 95% interval.
+def undisturbed(times: np.ndarray) -> np.ndarray:
+    """The mean of the fastest quarter, of two at least, along the last axis.
 
-    The ratio is the Hodges-Lehmann estimate: the median of the means of any two pairs' logarithms. What both sides of a
-    pair have in common, such as a drift of the clocks, falls out, and a wild pair counts little. The interval is that
-    of Wilcoxon's signed ranks. It holds the ratio in 95% of the cases if ratios are distributed symmetrically, normally
-    or not. Fewer than six pairs have no such interval; theirs goes from the least ratio to the largest.
+    What disturbs a call (another program on the same core, an interrupt, a slower clock) makes it longer and never
+    shorter. So the fastest exchanges say what the call takes, also where half of them were disturbed; their median says
+    how often that was.
     """
-    logs = np.log(np.asarray(eager, dtype=np.float64) / np.asarray(candidate, dtype=np.float64))
-    rows, columns = np.triu_indices(len(logs))
-    means = np.sort((logs[rows] + logs[columns]) / 2)
-    beyond = _ranks_beyond(len(logs))
-    low, middle, high = np.exp((means[beyond], np.median(means), means[-1 - beyond]))
-    return float(middle), float(low), float(high)
+    count = times.shape[-1]
+    few = max(min(2, count), count // 4)
+    return np.sort(times, axis=-1)[..., :few].mean(axis=-1)
 
 
-@functools.cache
-def _ranks_beyond(pairs: int) -> int:
-    """How many of the sorted means of two pairs lie below the 95% interval, and as many above it."""
-    ways = np.ones(1)  # of having a sum of ranks 0, 1, 2 …, as shares of all
-    for rank in range(1, pairs + 1):
-        ways = (np.pad(ways, (0, rank)) + np.pad(ways, (rank, 0))) / 2
-    return max(0, int(np.searchsorted(np.cumsum(ways), _BEYOND, side="right")) - 1)
+def speedup_interval(eager: Sequence[float], candidate: Sequence[float]) -> tuple[float, float]:
+    """The 95% interval of the speedup, by bootstrap over pairs; seeded, so it is repeatable."""
+    pairs = np.array((eager, candidate), dtype=np.float64)
+    count = pairs.shape[1]
+    a, b = undisturbed(pairs[:, np.random.default_rng(0).integers(0, count, (_RESAMPLES, count))])
+    low, high = np.percentile(a / b, (2.5, 97.5))
+    return float(low), float(high)
 
 
 def summarise(clock: str, pairs: Pairs, noise: float, repeats: int = 0, trusted: bool = False) -> Timing:
-    """The times of all exchanges; `noisy` if IQR/median is above `noise` on either side.
-
-    Both times are medians, moved by the same factor towards or from each other so that they have the pairs' ratio.
-    """
+    """What calls take undisturbed; `noisy` if IQR/median of the exchanges is above `noise` on either side."""
     by_side = pairs.per_call(trusted)
-    (eager, eager_iqr), (candidate, candidate_iqr) = map(median_iqr, by_side)
-    ratio, low, high = paired_ratio(*by_side)
-    noisy = max(eager_iqr / eager, candidate_iqr / candidate) > noise
-    between = math.sqrt(eager * candidate)
-    eager, candidate = between * math.sqrt(ratio), between / math.sqrt(ratio)
+    eager, candidate = (float(undisturbed(np.array(side))) for side in by_side)
+    spreads = [median_iqr(side) for side in by_side]
+    (_, eager_iqr), (_, candidate_iqr) = spreads
+    low, high = speedup_interval(*by_side)
+    noisy = max(iqr / median for median, iqr in spreads) > noise
     return Timing(
         clock, eager, candidate, eager_iqr, candidate_iqr, pairs.calls, repeats, noisy, low, high
     )  # fmt: skip
@@ -132,6 +127,10 @@ class Plan(NamedTuple):
     few: int
     wanted: int
     most: int
+
+    def looks(self, done: int) -> bool:
+        """Whether to ask after `done` pairs if that is enough: not after each, for what asking takes."""
+        return done == self.most or (done >= self.few and done % PAIRS_AT_A_TIME == 0)
 
     def repeats(self, done: int) -> int:
         """How many times `wanted` pairs have been begun on top of the first `wanted`."""

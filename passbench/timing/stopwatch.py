@@ -1,5 +1,6 @@
 """Timing a variant: exchanges of eager and candidate in pairs on the same fresh inputs, by the parent's clock."""
 
+import contextlib
 import gc
 import math
 from collections.abc import Callable
@@ -42,7 +43,7 @@ class Stopwatch:
         collecting = gc.isenabled()
         gc.disable()  # of the parent, whose clock it is; the child's is off too
         try:
-            with cores.pinned(self._cores):
+            with cores.on_cores(self._cores.parent) if self._cores else contextlib.nullcontext():
                 self._pin()
                 size, slowest = self._warm_up()
                 e2e = self._end_to_end(size, slowest)
@@ -122,7 +123,7 @@ class Stopwatch:
                 self._observe(size)
             for _ in range(lone.count(done - 1)):
                 self._time_pair(alone, 1)
-            if done >= plan.few:
+            if plan.looks(done):
                 timing = summarise("e2e", pairs, settings.noise, plan.repeats(done), trusted)
                 if settled(timing, settings.precision):
                     break

@@ -38,7 +38,13 @@ class Launcher:
         self._zygote: subprocess.Popen | None = None
         self._control: socket.socket | None = None
         self._problem: str | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+
+    def start(self) -> None:
+        """Start the zygote unless it runs; returns at once."""
+        with self._lock:
+            if self._zygote is None or self._zygote.poll() is not None:
+                self._start()
 
     def spawn(self, request: Spawn, fds: tuple[int, ...]) -> None:
         """Ask for a worker; returns at once. The descriptors are `Spawn`'s, in its order."""
@@ -46,8 +52,7 @@ class Launcher:
         if len(data) > MESSAGE_BYTES:
             raise ValueError("the environment and the paths of a worker do not fit into one message")
         with self._lock:
-            if self._zygote is None or self._zygote.poll() is not None:
-                self._start()
+            self.start()
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the report says that nothing started
                 socket.send_fds(self._control, [data], fds)
 
@@ -56,7 +61,7 @@ class Launcher:
         raises PassNetError if it does not start."""
         if self._problem is None:
             if self._zygote is None:
-                self._start()
+                self.start()
             try:
                 word = self._control.recv(WORD_BYTES)
             except ConnectionResetError:

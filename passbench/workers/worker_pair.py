@@ -10,7 +10,6 @@ from passbench.inputs.draw import Distribution, InputError
 from passbench.ipc.messages import (
     Block,
     Code,
-    Collect,
     Command,
     Describe,
     Go,
@@ -33,7 +32,7 @@ from storage.records import Variant
 _BESIDE_TORCH = 3 << 30
 """GPU memory that a worker may take past torch: CUDA's context, kernels, their stacks, a profiler's buffers."""
 
-_MEASURED = (Load, RunCalls, Observe, Collect)
+_MEASURED = (Load, RunCalls, Observe)
 """Commands during which a candidate's GPU memory is watched; nobody else allocates meanwhile."""
 
 _STATUS = {
