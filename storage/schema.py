@@ -51,7 +51,11 @@ STRUCTS: dict[str, list[Column]] = {
     ],
     "timing": [
         ("clock", _TEXT, "`e2e` or `device`, see docs/scores.md"),
-        ("eager_us", _FLOAT, "what a call of eager takes undisturbed: mean of the fastest quarter of its exchanges, in microseconds"),
+        (
+            "eager_us",
+            _FLOAT,
+            "what a call of eager takes undisturbed: mean of the fastest quarter of its exchanges, in microseconds",
+        ),
         ("candidate_us", _FLOAT, "the candidate's, in microseconds"),
         ("eager_iqr_us", _FLOAT, "interquartile range of eager's times, in microseconds"),
         ("candidate_iqr_us", _FLOAT, "the candidate's, in microseconds"),

@@ -1,12 +1,11 @@
-"""Where the noise of eager against itself comes from: every timed exchange of a few variants, under five arrangements.
+"""Where the noise of eager against itself comes from: every timed exchange of a few variants, under four arrangements.
 
-    python -m benchmarks.passbench.aa_noise VERSION_DIR --out DIR [--names FILE] [--limit 8] [--pairs 24] [--budget 120]
+    python -m benchmarks.passbench.aa_noise VERSION_DIR --out DIR [--names FILE] [--limit 8] [--pairs 32] [--budget 120]
 
 Both sides run the same code, so that whatever differs between them is the measurement's. The arrangements of one pair
 of workers follow each other: `first`, as they came; `asleep`, without the small kernel before each timed exchange;
-`roles`, eager's worker as the candidate and the other way round; `memory`, with each other's shared memory in fresh
-processes; `fresh`, in fresh processes once more. A bias that stays when roles change is the procedure's; one that
-changes its sign belongs to a process or its memory. DIR gets
+`roles`, eager's worker as the candidate and the other way round; `fresh`, in fresh processes. A bias that stays when
+roles change is the procedure's; one that changes its sign belongs to a process. DIR gets
 `exchanges.jsonl`, a line a variant and clock, and `summary.md`.
 """
 
@@ -30,7 +29,7 @@ from passbench.timing.statistics import summarise as summarised
 from passbench.workers.worker_pair import WorkerPair
 from storage.versions.version import Version
 
-ARRANGEMENTS = ("first", "asleep", "roles", "memory", "fresh")
+ARRANGEMENTS = ("first", "asleep", "roles", "fresh")
 _AWAKE = exchanges.CheckedExchanges.hand_over
 
 
@@ -92,11 +91,9 @@ def _arrange(bench: Bench, arrangement: str) -> None:
     )
     if arrangement == "roles":
         bench._eager, bench._warm["eager"] = candidate, eager
-    if arrangement in ("memory", "fresh"):
+    if arrangement == "fresh":
         for worker in (eager, candidate):
             worker.stop()
-    if arrangement == "memory":
-        eager.shared, candidate.shared = candidate.shared, eager.shared
 
 
 def _by_causes(lines: list[dict]) -> str:
@@ -132,7 +129,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--names", type=Path, help="a file with the names of the samples to take")
     parser.add_argument("--limit", type=int, default=8, help="samples; one variant of each")
-    parser.add_argument("--pairs", type=int, default=24, help="exchanges of each side by each clock")
+    parser.add_argument("--pairs", type=int, default=32, help="exchanges of each side by each clock")
     parser.add_argument("--budget", type=float, default=120.0, help="seconds")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     given = parser.parse_args()

@@ -37,6 +37,7 @@ class CapturedCalls:
     ) -> None:
         self.rows, self.results = rows, []
         self._written: list[torch.Tensor] | None = None
+        self._poison: list[torch.Tensor] = []
         self._graph = torch.cuda.CUDAGraph()
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
@@ -63,8 +64,11 @@ class CapturedCalls:
         """Overwrite the memory of all results, but not that of the inputs."""
         if self._written is None:
             self._written = list(self._own_memory())
-        for whole in self._written:
-            whole.fill_(_POISON)
+            most = max((whole.numel() for whole in self._written), default=0)
+            poison = torch.full((most,), _POISON, dtype=torch.uint8, device="cuda")
+            self._poison = [poison[: whole.numel()] for whole in self._written]
+        if self._written:
+            torch._foreach_copy_(self._written, self._poison)  # one kernel for all
 
     def _own_memory(self) -> Iterator[torch.Tensor]:
         """The bytes of each allocation that results lie in, those of inputs aside."""

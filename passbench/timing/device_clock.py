@@ -26,7 +26,7 @@ from passbench.ipc.messages import (
 )
 from passbench.result import Timing
 from passbench.timing.exchanges import CheckedExchanges
-from passbench.timing.statistics import PAIRS_AT_A_TIME, Exchange, Pairs, planned, settled, summarise
+from passbench.timing.statistics import Exchange, Pairs, planned, settled, summarise
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_process import WorkerDied, WorkerTimeout
 
@@ -40,7 +40,8 @@ _MOST_CAPTURED = 256  # calls of a timed graph
 _MOST_SEALED = 96  # calls of the graph whose calls are sealed
 _REPEATS = 1
 _LEAST_PAIRS = 5
-_EMPTY = 2  # exchanges of no calls for each graph
+_PAIRS_OF_A_GRAPH = 8
+_EMPTY = 3  # exchanges of no calls for each graph
 _PROFILED_PAIRS = 5
 _PROFILED_CALLS = 64
 
@@ -116,7 +117,7 @@ class DeviceClock:
         plan = planned(settings.pairs, math.ceil(settings.calls / size), affordable, min(settings.repeats, _REPEATS))
         pairs = Pairs()
         for done in range(plan.most):
-            if done % PAIRS_AT_A_TIME == 0:
+            if done % _PAIRS_OF_A_GRAPH == 0:
                 layout = self._graph(size)
                 pairs.empty_us += [self._replay(self._pair.eager, layout, empty=True) for _ in range(_EMPTY)]
             self._replay_both(layout, pairs)

@@ -14,7 +14,7 @@ _RESAMPLES = 400
 _FEW = 8  # pairs; the fastest quarter of fewer says little
 _LARGEST_OVERHEAD = 0.5  # of an exchange; it nears that only where a handful of calls is timed, as on the CPU
 _LARGEST_EMPTY = 0.9  # of an exchange; an exchange of no calls that was timed is no estimate
-PAIRS_AT_A_TIME = 4
+_PAIRS_AT_A_TIME = 4
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class Plan(NamedTuple):
 
     def looks(self, done: int) -> bool:
         """Whether to ask after `done` pairs if that is enough: not after each, for what asking takes."""
-        return done == self.most or (done >= self.few and done % PAIRS_AT_A_TIME == 0)
+        return done == self.most or (done >= self.few and done % _PAIRS_AT_A_TIME == 0)
 
     def repeats(self, done: int) -> int:
         """How many times `wanted` pairs have been begun on top of the first `wanted`."""

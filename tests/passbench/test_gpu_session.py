@@ -16,14 +16,21 @@ def test_verdicts_of_several_processes():
     assert _verdicts(said).splitlines() == ["16 verdicts, 1 unexpected", "UNEXPECTED odd without []: ok"]
 
 
+def timing(clock: str, speedup: float, candidate: float) -> dict:
+    width = {"speedup_low": speedup - 0.02, "speedup_high": speedup + 0.02, "noisy": False}
+    return {"clock": clock, "eager_us": candidate * speedup, "candidate_us": candidate} | width
+
+
 def test_shares_of_eager_against_itself(tmp_path):
     assert _against_itself(tmp_path) == "no variant was measured"
     directory = tmp_path / "aa" / "runs" / "eager-1"
     directory.mkdir(parents=True)
-    rows = {"status": ["ok"] * 4 + ["wrong"], "seconds": [0.5] * 5}
-    speedups = {"speedup_e2e": [1.0, 1.01, 0.98, 1.02, 9.0], "speedup_device": [1.0, 1.001, None, 1.1, None]}
-    pd.DataFrame({**rows, **speedups}).to_parquet(directory / "s.parquet")
-    first, e2e, device = _against_itself(tmp_path).splitlines()
-    assert first == "5 variants, 120 a minute of their own time"
-    assert "100.0% within 3%" in e2e and e2e.endswith("95 % within 3%: met")
-    assert "66.7% within 2%" in device and device.endswith("95 % within 2%: not met")
+    found = [(1.0, 1.0), (1.009, 1.001), (0.999, 1.1), (0.99, 1.0), (9.0, 9.0)]
+    timings = [[timing("e2e", a, 90.0), timing("device", b, 10.0)] for a, b in found]
+    rows = {"status": ["ok"] * 4 + ["wrong"], "seconds": [0.5] * 5, "timings": timings}
+    pd.DataFrame(rows).to_parquet(directory / "s.parquet")
+    said = _against_itself(tmp_path).splitlines()
+    assert said[0] == "5 variants, 120 a minute of their own time"
+    assert "| e2e | 60 to 200 us | 4 | 0.9995 | 75%, 100%, 100% | 2.00% | 0% |" in said
+    assert said[-2] == "e2e: 100.0% within 3%, geometric mean 0.9995; 95 % and 0.5 %: met"
+    assert said[-1] == "device: 75.0% within 2%, geometric mean 1.0244; 95 % and 0.5 %: not met"
