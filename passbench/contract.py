@@ -138,11 +138,15 @@ def load_rules(directory: Path, names: tuple[str, ...]) -> list[PassRule]:
     """Import a pass's modules, in order. Executes pass code: for the child alone.
 
     They are imported as modules of the package `PACKAGE`, and known by their bare names too. Those of a pass that was
-    loaded before are forgotten. Raises ContractError on a module that cannot be imported or does not follow the
-    contract.
+    loaded before are forgotten, and so is what they add to `sys.path`, where libraries would find them. Raises
+    ContractError on a module that cannot be imported or does not follow the contract.
     """
     _open_package(Path(directory))
-    return [_rule(_import(name), name) for name in names]
+    path = list(sys.path)
+    try:
+        return [_rule(_import(name), name) for name in names]
+    finally:
+        sys.path[:] = path
 
 
 def _open_package(directory: Path) -> None:
@@ -169,10 +173,17 @@ class _Siblings(MetaPathFinder, Loader):
         self.found: set[str] = set()
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
-        if "." in fullname or not (self._directory / f"{fullname}.py").is_file():
+        if "." in fullname or not (self._directory / f"{fullname}.py").is_file() or not self._is_for_the_pass():
             return None
         self.found.add(fullname)
         return ModuleSpec(fullname, self)
+
+    def _is_for_the_pass(self) -> bool:
+        """Whether code of the pass imports. Libraries look for optional packages, whose names a pass may have."""
+        frame = sys._getframe(2)
+        while frame.f_globals.get("__name__", "").startswith("importlib."):
+            frame = frame.f_back
+        return frame.f_globals.get("__name__", "").partition(".")[0] in {PACKAGE, *self.found}
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         module = importlib.import_module(f"{PACKAGE}.{spec.name}")

@@ -4,7 +4,7 @@ What this proves: code that goes through torch's dispatcher on the calling threa
 the device runs meanwhile, from any thread or library, is seen as kernels. What it does not: the recorder is Python in
 the process that it watches, so host code that got around the static policy can suspend the mode, restore what is
 patched here, name a kernel of its own like another, or behave otherwise in this run than in timed ones. `tolist`
-and the text of a tensor read it past the dispatcher; the static policy refuses both. An operator
+reads a tensor past the dispatcher; the static policy refuses it. An operator
 on another thread is seen by its kernels alone, so not on a CPU.
 """
 
@@ -105,6 +105,7 @@ class _Watch(TorchDispatchMode):
 
     def _hooks(self) -> Iterator[tuple[type, str, Callable]]:
         """Triton's classes are looked up among what is imported: a pass without kernels does without Triton."""
+        yield torch.Tensor, "__repr__", self._read
         if (compiled := sys.modules.get("triton.runtime.jit")) is not None:
             yield compiled.JITFunction, "run", self._noted
         if (interpreted := sys.modules.get("triton.runtime.interpreter")) is not None:
@@ -115,6 +116,15 @@ class _Watch(TorchDispatchMode):
             yield cheap.Launch, "__call__", self._noted_launch
         if (capture := sys.modules.get("passbench.capture")) is not None:
             yield capture.GraphCapture, "__call__", self._opened
+
+    def _read(self, text: Callable) -> Callable:
+        """The text of a tensor has its values; torch makes it past the dispatcher."""
+
+        def read(tensor: torch.Tensor, **how: Any) -> str:
+            self.operators.add("aten.item.default")
+            return text(tensor, **how)
+
+        return read
 
     def _noted(self, run: Callable) -> Callable:
         def noted(kernel: Any, *args: Any, **kwargs: Any) -> Any:

@@ -6,7 +6,7 @@ as a tensor argument and goes through arithmetic into a load or a store; its typ
 
 import ast
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from passbench.policy.modules import Module, Report
 from passbench.policy.scopes import parameters
@@ -15,8 +15,8 @@ _TL = "triton.language."
 _SAME = frozenset(
     f"{_TL}{n}"
     for n in """where broadcast broadcast_to reshape view expand_dims multiple_of max_contiguous max_constancy trans
-    permute ravel join cat interleave split flip advance add sub gather make_block_ptr maximum minimum max min sum
-    reduce associative_scan sort""".split()
+    permute ravel join cat interleave split flip advance add sub gather make_block_ptr maximum minimum max min
+    sum""".split()
 )
 """Functions whose result is an address if an argument is one."""
 _ACCESS = frozenset(
@@ -72,9 +72,7 @@ class Addresses:
             called = callee(self._modules, module, node.func)
             if called is None:
                 return []
-            order = [p.arg for p in parameters(called)]
-            given = [*zip(order, node.args, strict=False), *((k.arg, k.value) for k in node.keywords)]
-            new = [(called, name) for name, value in given if name and self._is_address(module, kernel, value)]
+            new = [(called, name) for name, value in _given(called, node) if self._is_address(module, kernel, value)]
         elif isinstance(node, ast.Return):
             if node.value is None or kernel in self._returns or not self._is_address(module, kernel, node.value):
                 return []
@@ -177,6 +175,29 @@ def callee(modules: dict[str, Module], module: Module, node: ast.expr) -> ast.Fu
     return module.kernels.get(node.id) if isinstance(node, ast.Name) else None
 
 
+def _given(kernel: ast.FunctionDef, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    """The parameters of a kernel and what a call in another hands to each. What is unpacked from `*values` or
+    `**values` may go to any, and what no parameter is left for goes to the one that collects."""
+    order = [p.arg for p in (*kernel.args.posonlyargs, *kernel.args.args)]
+    names = {p.arg for p in parameters(kernel)}
+    starred = False
+    for number, value in enumerate(call.args):
+        starred |= isinstance(value, ast.Starred)
+        if starred:
+            yield from ((name, value) for name in names)
+        elif number < len(order):
+            yield order[number], value
+        elif kernel.args.vararg is not None:
+            yield kernel.args.vararg.arg, value
+    for keyword in call.keywords:
+        if keyword.arg in names:
+            yield keyword.arg, keyword.value
+        elif keyword.arg is None:
+            yield from ((name, keyword.value) for name in names)
+        elif kernel.args.kwarg is not None:
+            yield kernel.args.kwarg.arg, keyword.value
+
+
 def base_parameters(
     modules: dict[str, Module], module: Module, kernel: ast.FunctionDef, known: dict[ast.FunctionDef, set[str]]
 ) -> set[str]:
@@ -199,9 +220,7 @@ def base_parameters(
             elif called is not None:
                 home = next(m for m in modules.values() if m.kernels.get(called.name) is called)
                 inside = base_parameters(modules, home, called, known)
-                order = [p.arg for p in parameters(called)]
-                given = [*zip(order, node.args, strict=False), *((k.arg, k.value) for k in node.keywords)]
-                waiting += [value for name, value in given if name in inside]
+                waiting += [value for name, value in _given(called, node) if name in inside]
     names = {p.arg for p in parameters(kernel)}
     seen: set[str] = set()
     while waiting:

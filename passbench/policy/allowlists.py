@@ -8,7 +8,7 @@ import sys
 import typing
 from importlib.machinery import PathFinder
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 import torch
 import triton
@@ -95,8 +95,14 @@ _TRITON_TYPES = frozenset(
 )
 
 _TYPING = (("typing", typing), ("typing_extensions", typing), ("collections.abc", collections.abc))
-TYPE_FORMS = frozenset(f"{name}.{n}" for name, module in _TYPING for n in module.__all__)
-"""What annotations are made of. These modules have imported others, `typing.sys` for one, which are no part of them."""
+TYPE_FORMS = frozenset(
+    f"{name}.{n}"
+    for name, module in _TYPING
+    for n in module.__all__
+    if n != "ForwardRef" and not isinstance(getattr(module, n), FunctionType)
+)
+"""What annotations are made of. A function of these modules is none: `typing.get_type_hints` evaluates text. These
+modules have imported others, `typing.sys` for one, which are no part of them."""
 
 LAUNCH = "passbench.launch.Launch"
 CAPTURED = "passbench.launch.captured"
@@ -156,11 +162,8 @@ COMPUTING_BUILTINS = frozenset("sum abs pow round divmod".split())
 READING_BUILTINS = frozenset("min max int float bool any all sorted str repr map filter print".split())
 """Built-ins that read values of a tensor if they get one, or call anything on it."""
 
-PLAIN_VALUES = (
-    frozenset("True False None NotImplemented Ellipsis __name__ __file__".split())
-    | {n for n in HOST_BUILTINS if n.endswith("Error")}
-    | {"Exception"}
-)
+ERRORS = frozenset(n for n in HOST_BUILTINS if n.endswith("Error")) | {"Exception"}
+PLAIN_VALUES = frozenset("True False None NotImplemented Ellipsis __name__ __file__".split()) | ERRORS
 CONTAINER_TYPES = frozenset("list dict set tuple int float bool str".split())
 """What `collections.defaultdict` and `field(default_factory=…)` may be given."""
 HEURISTIC_CALLS = frozenset("min max int bool len abs".split())
@@ -195,10 +198,14 @@ DEVICE_NAMES = (
 """What a kernel may name: Triton's public functions and types, none of the modules that its modules import, for
 Triton calls any Python function that a kernel names while it compiles."""
 
-DEVICE_ATTRIBUTES = frozenset(n for kind in _DEVICE_TYPES for n in dir(kind) if not n.startswith("_")) | frozenset(
+_DEVICE_DATA = frozenset(
     """dtype type shape value element_ty scalar numel name primitive_bitwidth int_bitwidth fp_mantissa_width ALL
     NONE""".split()
-) - frozenset("with_element_ty to_ir codegen_name mangle address_space handle".split())
+)
+_OF_THE_COMPILER = frozenset("with_element_ty to_ir codegen_name mangle address_space handle".split())
+DEVICE_ATTRIBUTES = (
+    frozenset(n for kind in _DEVICE_TYPES for n in dir(kind) if not n.startswith("_")) | _DEVICE_DATA
+) - _OF_THE_COMPILER
 """Attributes of Triton's tensors and types; `handle` and the like, which lead to the compiler, are not among them."""
 
 SUSPECT_FILES = frozenset(

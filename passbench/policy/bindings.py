@@ -2,6 +2,8 @@
 
 import ast
 
+import torch
+
 from passbench.policy import allowlists as names
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.scopes import RETURN, Kinds, Scope, ValueKind, defaults, open_scope, parameters
@@ -42,8 +44,12 @@ class Bindings:
         self.escaped: set[ast.FunctionDef] = set()  # host functions used as values: they may get tensors
         self.cached: set[ast.FunctionDef] = set()  # under functools.lru_cache
         self.hooks: set[ast.FunctionDef | ast.Lambda] = set()  # called by Triton, with a launch's arguments
+        self.class_homes = {own: module for module in modules.values() for own in module.classes.values()}
+        self.class_values: set[ast.ClassDef] = set()  # classes used as values: anything may make instances of them
         self.special: set[ast.FunctionDef] = set()  # `pattern` and the like, which have rules of their own
         self.shared: set[tuple[ast.AST, str]] = set()  # variables that may be another name of another's container
+        nodes = (n for module in modules.values() for n in ast.walk(module.tree) if isinstance(n, ast.Attribute))
+        self._called_directly = any(n.attr in ("forward", "backward") for n in nodes)  # with any object for a context
         self._kernel_places: dict[str, set[int]] = {}  # parameter of any kernel → its positions
         for module in modules.values():
             for kernel in module.kernels.values():
@@ -111,6 +117,8 @@ class Bindings:
                 self.put_into(target.value, kind, scope)
         elif self.is_own_field(target, scope):
             self.kinds.join(FIELDS, target.attr, kind)
+        elif self.is_of_context(target, scope) and target.attr not in _CONTEXT and not self._called_directly:
+            self.kinds.join(CONTEXT, target.attr, kind)
         else:
             dotted = scope.module.dotted(target) if isinstance(target, ast.Attribute) else None
             message = "a pass assigns to its own names only, not to attributes of other objects"
@@ -127,7 +135,7 @@ class Bindings:
         handed = isinstance(owner.node, ast.FunctionDef | ast.Lambda) and target.id in {
             p.arg for p in parameters(owner.node)
         }
-        if taken or (owner.hook and handed) or (owner.self_name == target.id):
+        if taken or (owner.hook and handed) or target.id in (owner.self_name, owner.context):
             message = f"{target.id} is a function, a class or what it is called with; choose another name"
             self.find("rebinding", scope.module, target, message)
         if value is None or not _is_new(value, scope):
@@ -140,6 +148,13 @@ class Bindings:
             return False
         owner = scope.find(target.value.id)
         return owner is not None and owner.self_name == target.value.id and not target.attr.startswith("__")
+
+    def is_of_context(self, node: ast.expr, scope: Scope) -> bool:
+        """Whether an expression is `ctx.NAME` in an autograd function, where the call's context is `ctx`."""
+        if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) or node.attr.startswith("_"):
+            return False
+        owner = scope.find(node.value.id)
+        return owner is not None and owner.context == node.value.id
 
     def put_into(self, container: ast.expr, kind: ValueKind, scope: Scope) -> None:
         """Something of this kind is put into a container. Tensors only into one that has a single name to begin with:
@@ -218,6 +233,13 @@ class Bindings:
             given = max(self.kinds.get(place, number), self.kinds.get(place, parameter.arg), spread)
             self.kinds.join(method, parameter.arg, given)
 
+    def take_made(self, fields: list[str]) -> None:
+        """Let fields of a class without `__init__` be what was given to unknown classes."""
+        place = (METHODS, "__init__")
+        for number, name in enumerate(fields):
+            own = max(self.kinds.get(place, number), self.kinds.get(place, name))
+            self.kinds.join(FIELDS, name, max(own, self.kinds.get(place, "**").item()))
+
     def launched(self, name: str) -> ValueKind:
         """What kernels of the pass may get as the argument of this name."""
         places = (self.kinds.get(LAUNCHED, number) for number in self._kernel_places.get(name, ()))
@@ -242,6 +264,8 @@ class Bindings:
 FIELDS = object()
 """The place where `Kinds` keeps what fields of instances can be, by name over all classes of the pass."""
 LAUNCHED = object()
+CONTEXT = object()
+_CONTEXT = frozenset(dir(torch.autograd.function.BackwardCFunction) + dir(torch.autograd.function.FunctionCtx))
 METHODS = object()
 
 

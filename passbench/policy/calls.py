@@ -7,6 +7,7 @@ from passbench.policy import allowlists as names
 from passbench.policy import operators
 from passbench.policy.addresses import is_constant
 from passbench.policy.bindings import FIELDS, HOOK, LAUNCHED, WRITE_ADVICE
+from passbench.policy.classes import lineage, own_fields
 from passbench.policy.expressions import LOADING_ADVICE, Expressions
 from passbench.policy.modules import Module
 from passbench.policy.scopes import RETURN, Scope, ValueKind, parameters
@@ -56,6 +57,8 @@ class Calls(Expressions):
             if keyword.arg == "prune_configs_by" and not _prunes_early(keyword.value):
                 message = "rank configurations in early_config_prune; no other function of prune_configs_by is allowed"
                 self.find("prune_configs_by", scope.module, node, message)
+            if keyword.arg == "do_bench":
+                self.find("hook", scope.module, node, "Triton times configurations itself; leave do_bench out")
         if dotted != "triton.heuristics":
             return
         for argument in (*node.args, *(k.value for k in node.keywords)):
@@ -96,16 +99,21 @@ class Calls(Expressions):
     def _construct(self, node: ast.Call, own: ast.ClassDef, scope: Scope) -> ValueKind:
         """An instance of a class of the pass: its fields are of the kinds that it is made with."""
         positional, keywords = self._arguments(node, scope)
-        initial = next((s for s in own.body if isinstance(s, ast.FunctionDef) and s.name == "__init__"), None)
+        if max((*positional, *keywords.values()), default=ValueKind.SCALAR).holds_tensors and self._is_error(own):
+            self.read("what an error is made with can be read off its text", scope, node)
+        statements = [s for one in lineage(self.modules, self.class_homes[own], own) for s in one.body]
+        initial = next((s for s in statements if isinstance(s, ast.FunctionDef) and s.name == "__init__"), None)
         if initial is not None:
             self._pass_starred(node, initial, [ValueKind.SCALAR, *positional], keywords)
             return ValueKind.SCALAR
         given = max((*positional, keywords.get(None, ValueKind.SCALAR)), default=ValueKind.SCALAR)
-        for statement in own.body:
-            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-                name = statement.target.id
-                self.kinds.join(FIELDS, name, max(given, keywords.get(name, ValueKind.SCALAR)))
+        for name in own_fields(statements):
+            self.kinds.join(FIELDS, name, max(given, keywords.get(name, ValueKind.SCALAR)))
         return self.holder([given])  # a NamedTuple can be unpacked
+
+    def _is_error(self, own: ast.ClassDef) -> bool:
+        bases = (b for one in lineage(self.modules, self.class_homes[own], own) for b in one.bases)
+        return any(isinstance(b, ast.Name) and b.id in names.ERRORS for b in bases)
 
     def _pass_starred(
         self, node: ast.Call, function: ast.FunctionDef, positional: list[ValueKind], keywords: Keywords
@@ -133,6 +141,7 @@ class Calls(Expressions):
         if kernel is None:
             self.launch_any(positional, keywords, any(isinstance(a, ast.Starred) for a in node.args))
             self._give(node, "__call__", positional, keywords)
+            self._give(node, "__init__", positional, keywords)
             return
         self._pass_starred(node, kernel, positional, keywords)
         for parameter in parameters(kernel):
@@ -166,6 +175,8 @@ class Calls(Expressions):
         if dotted in names.COLLECTING_CALLS:
             return self.holder([given])
         if dotted in names.ALLOCATORS:
+            if keywords.get("out", ValueKind.OWN) is not ValueKind.OWN:
+                self.find("in_place", scope.module, node, f"{dotted} writes into its out=; {WRITE_ADVICE}")
             return ValueKind.TENSOR if dotted == "torch.as_tensor" and given.holds_tensors else ValueKind.OWN
         stored = operators.stored_name(dotted)
         if stored is None:
@@ -234,7 +245,9 @@ class Calls(Expressions):
         if self._kernel(node.args[0], scope) is None:
             self.kind(node.args[0], scope)
         kinds = [self.kind(a, scope) for a in node.args[1:]] + [self.kind(k.value, scope) for k in node.keywords]
-        self.launch_any(kinds, {}, starred=True) if kinds else None
+        if kinds:
+            self.launch_any(kinds, {}, starred=True)
+            self.give_methods("__init__", [], {None: max(kinds)})
         found = self.holder(kinds)
         return found.item() if dotted == "functools.reduce" else found
 
@@ -281,6 +294,8 @@ class Calls(Expressions):
             if scope.hook and given.holds_tensors:
                 self.find("hook", scope.module, node, HOOK)
             return ValueKind.OWN if given.holds_tensors else given
+        if name in names.ERRORS and given.holds_tensors:
+            self.read("what an error is made with can be read off its text", scope, node)
         keys = name in ("set", "frozenset") and given.holds_tensors
         if (name in names.READING_BUILTINS and given.holds_tensors) or (name in ("range", "slice") and given.is_tensor):
             self.read(f"{name}() of a tensor needs its values", scope, node)

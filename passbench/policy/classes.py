@@ -1,12 +1,21 @@
 """The static policy on classes of a pass: plain data and helpers, whose members no other object has by name."""
 
 import ast
+import builtins
+import collections
+import contextlib
+import dataclasses
+import enum
 import functools
-from collections.abc import Iterator
+import itertools
+import logging
+import types
+from collections.abc import Iterable, Iterator
 from types import FunctionType
 
 import torch
 import triton
+from triton.compiler import CompiledKernel
 from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
@@ -20,6 +29,15 @@ _OTHERS = (
     torch.Tensor, torch.dtype, torch.device, JITFunction, InterpretedFunction, Autotuner, Heuristics, triton.Config,
     Launch, FunctionType, str, dict, list, tuple, int, float,
 )  # fmt: skip
+_MODULES = (builtins, collections, contextlib, dataclasses, enum, functools, itertools, logging, types)
+"""Modules whose objects host code can get hold of: generators, exceptions, loggers, partial functions."""
+_INSTANCES = (
+    logging.getLogger(), logging.getLogger().manager, logging.StreamHandler(), logging.Formatter(),
+    logging.makeLogRecord({}), contextlib.nullcontext(), functools.partial(int),
+)  # fmt: skip
+"""Objects with attributes that their classes do not show."""
+_PLAIN_DATA = frozenset("start stop step end offset level total key order code text reason path strides flags".split())
+"""Attributes of theirs that are numbers or text, and lead nowhere."""
 _SAME_EVERYWHERE = (
     names.TENSOR_ATTRIBUTES | names.SCALAR_ATTRIBUTES | names.CONFIG_ATTRIBUTES | names.METADATA_METHODS
     | names.VIEW_METHODS | {"get"}
@@ -30,13 +48,36 @@ _SAME_EVERYWHERE = (
 @functools.cache
 def _taken() -> frozenset[str]:
     """Attributes of objects that a pass can hold. A class with such a member would allow the name on them, too."""
-    found = {name for kind in _OTHERS for name in dir(kind)}
+    kinds = {kind for module in _MODULES for kind in vars(module).values() if isinstance(kind, type)}
+    kinds |= {torch.autograd.function.FunctionCtx, torch.autograd.function.BackwardCFunction, CompiledKernel}
+    found = {name for kind in (*kinds, *_INSTANCES) for name in dir(kind)} - _PLAIN_DATA
+    found |= {*CompiledKernel.__init__.__code__.co_names}  # a launch returns one
+    found |= {name for kind in _OTHERS for name in dir(kind)}
     found |= set(vars(JITFunction(_nothing))) if not issubclass(JITFunction, InterpretedFunction) else set()
     return frozenset(found) - _SAME_EVERYWHERE
 
 
 def _nothing() -> None:
     """A function whose JIT object shows which attributes such objects have."""
+
+
+def lineage(modules: dict[str, Module], module: Module, own: ast.ClassDef) -> list[ast.ClassDef]:
+    """A class of the pass and those that it derives from, as far as they are the pass's."""
+    found, waiting = [], [(module, own)]
+    while waiting:
+        home, one = waiting.pop(0)
+        if one in found:
+            continue
+        found.append(one)
+        for base in one.bases:
+            place = home.sibling_function(home.dotted(base) or "")
+            if place is not None and place[0] in modules:
+                home_of_base, name = modules[place[0]], place[1]
+            else:
+                home_of_base, name = home, base.id if isinstance(base, ast.Name) else ""
+            if name in home_of_base.classes:
+                waiting.append((home_of_base, home_of_base.classes[name]))
+    return found
 
 
 def members(modules: dict[str, Module]) -> tuple[frozenset[str], dict[str, list[ast.FunctionDef]]]:
@@ -80,7 +121,7 @@ def check_class(module: Module, own: ast.ClassDef, report: Report) -> None:
         if special and name not in names.CLASS_METHODS | {"__slots__"}:
             report.at("private_name", module, node, f"{name} may not be defined in a pass")
         elif not special and name in _taken() and (_is_usable(name) or not _is_method(own, name)):
-            report.at("rebinding", module, node, f"tensors or kernels have a {name} too; choose another name")
+            report.at("rebinding", module, node, f"other objects have a {name} too; choose another name")
 
 
 def _check_function(module: Module, own: ast.ClassDef, report: Report) -> None:
@@ -99,7 +140,10 @@ def _check_function(module: Module, own: ast.ClassDef, report: Report) -> None:
 
 
 def _is_usable(name: str) -> bool:
-    """Whether host code may use this name on any object: what it means there is then taken for torch's own."""
+    """Whether host code, or torch and Triton, may use this name on any object: what it means there is then taken for
+    torch's own. Whatever has a `data_ptr`, for one, is a tensor to Triton."""
+    if hasattr(torch.Tensor, name) and name != "backward":
+        return True
     known = (
         names.CONTAINER_METHODS | names.STRING_METHODS | names.LOGGING_METHODS | names.NUMBER_METHODS
         | names.CONTEXT_METHODS | names.VIEW_ATTRIBUTES | {"format"}
@@ -117,6 +161,12 @@ def _named(own: ast.ClassDef) -> Iterator[tuple[ast.AST, str]]:
             yield statement, statement.name
             yield from ((statement, name) for name in _assigned_to_self(statement))
     yield from ((own, name) for name in _class_fields(own))
+
+
+def own_fields(statements: Iterable[ast.stmt]) -> Iterator[str]:
+    """Names of the fields that a dataclass or a named tuple with these statements is made with, in order."""
+    annotated = (s.target for s in statements if isinstance(s, ast.AnnAssign))
+    return (target.id for target in annotated if isinstance(target, ast.Name))
 
 
 def _class_fields(own: ast.ClassDef) -> Iterator[str]:

@@ -5,8 +5,9 @@ import ast
 from passbench.policy import allowlists as names
 from passbench.policy import operators
 from passbench.policy.addresses import callee
-from passbench.policy.bindings import FIELDS, HOOK, Bindings
+from passbench.policy.bindings import CONTEXT, FIELDS, HOOK, Bindings
 from passbench.policy.scopes import COMPREHENSIONS, Scope, ValueKind, parameters
+from storage.graph import targets
 
 LOADING_ADVICE = "code from outside is not allowed; write the kernel in Triton"
 
@@ -264,6 +265,8 @@ class Expressions(Bindings):
                 else:
                     message = f"{node.id} is a lambda; use it as a grid, or write a function with def"
                     self.find("lambda_as_value", scope.module, node, message)
+            if (own := self.own_class(node, scope)) is not None:
+                self.class_values.add(own)
             return self.kinds.get(owner.node, node.id)
         if node.id not in names.PLAIN_VALUES:
             self.unknown(node.id, node, scope.module)
@@ -290,6 +293,8 @@ class Expressions(Bindings):
         place = scope.module.sibling_function(dotted)
         if place is not None:
             self.check_sibling(place, node, scope)
+            if (own := self.own_class(node, scope)) is not None:
+                self.class_values.add(own)
             other = self.modules.get(place[0])
             return self.kinds.get(other.tree, place[1]) if other else ValueKind.SCALAR
         if dotted in names.HOST_VALUES | names.TYPE_FORMS:
@@ -301,7 +306,8 @@ class Expressions(Bindings):
             self.find("module_as_value", scope.module, node, message)
         elif dotted not in names.MATH and (stored := operators.stored_name(dotted)) is not None:
             effects = operators.library_call(stored, [], {})
-            if effects.random or effects.reading or stored.endswith("_"):
+            writes = stored.endswith("_") or stored.removeprefix("operator.") in {"setitem", *targets.AUGMENTED}
+            if effects.random or effects.reading or writes:
                 self.refuse_name(node, dotted, scope)
         else:
             self.refuse_name(node, dotted, scope)
@@ -331,6 +337,9 @@ class Expressions(Bindings):
 
     def _attribute(self, node: ast.Attribute, scope: Scope, hook: bool) -> ValueKind:
         dotted = scope.module.dotted(node)
+        if node.attr == "__name__" and self._is_type_of(node.value, scope):  # of an error, in a message
+            self.kind(node.value.args[0], scope)
+            return ValueKind.SCALAR
         if dotted is not None:
             if any(part.startswith("_") for part in dotted.split(".")):
                 self.find("private_name", scope.module, node, f"{dotted} is private; a pass uses public names")
@@ -345,6 +354,11 @@ class Expressions(Bindings):
 
     def member(self, node: ast.Attribute, base: ValueKind, scope: Scope) -> ValueKind:
         """An attribute of a value of this kind."""
+        if self.is_of_context(node, scope):
+            if node.attr == "saved_tensors":
+                return ValueKind.HOLDER
+            if node.attr == "needs_input_grad" or (CONTEXT, node.attr) in self.kinds:
+                return self.kinds.get(CONTEXT, node.attr)
         own = self.kinds.get(FIELDS, node.attr)
         if node.attr in self.fields:
             if node.attr in self.methods:  # a property, or a method that is handed on

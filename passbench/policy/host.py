@@ -13,7 +13,7 @@ from passbench.policy import allowlists as names
 from passbench.policy.addresses import base_parameters, callee, is_constant
 from passbench.policy.bindings import FIELDS, METHODS, WRITE_ADVICE, TooLong, check_builtin_names
 from passbench.policy.calls import Calls
-from passbench.policy.classes import check_class, members
+from passbench.policy.classes import check_class, lineage, members, own_fields
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.parameters import parameter_kinds
 from passbench.policy.scopes import RETURN, Scope, ValueKind, parameters
@@ -142,9 +142,19 @@ class HostChecker(Calls):
             if isinstance(decorator, ast.Call):
                 for value in (*decorator.args, *(k.value for k in decorator.keywords)):
                     self.kind(value, scope)
+        if any(
+            isinstance(s, ast.FunctionDef) and "classmethod" in map(ast.unparse, s.decorator_list) for s in own.body
+        ):
+            self.class_values.add(own)  # under the name `cls`
+        made_by_anyone = own in self.class_values
+        if made_by_anyone:
+            self.class_values |= {*lineage(self.modules, scope.module, own)}
+            self.take_made(list(own_fields(own.body)))
+        functional = any(scope.module.dotted(base) == names.FUNCTION for base in own.bases)
         for statement in own.body:
             if isinstance(statement, ast.FunctionDef):
-                self._method(statement, scope)
+                given = statement.name != "__init__" or made_by_anyone
+                self._method(statement, scope, given, functional)
             elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
                 kind = self.kind(statement.value, scope)
                 for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
@@ -155,7 +165,9 @@ class HostChecker(Calls):
             if isinstance(statement, ast.AnnAssign):
                 self._annotation(statement.annotation, scope)
 
-    def _method(self, node: ast.FunctionDef, scope: Scope) -> None:
+    def _method(self, node: ast.FunctionDef, scope: Scope, given: bool, functional: bool) -> None:
+        """Check a method. `given`: it may get what is given to any method of its name. `functional`: it is one of a
+        `torch.autograd.Function`."""
         decorators = set()
         for decorator in node.decorator_list:
             dotted = scope.module.dotted(decorator) or ast.unparse(decorator)
@@ -166,8 +178,11 @@ class HostChecker(Calls):
         first = [*node.args.posonlyargs, *node.args.args][:1]
         plain = first and not decorators & {"staticmethod", "classmethod"}
         inner = self.opened(node, scope, self_name=first[0].arg if plain else None)
+        if functional and first and "staticmethod" in decorators and node.name in ("forward", "backward"):
+            inner.context = first[0].arg
         self.enter(node, scope, ValueKind.SCALAR)
-        self.take_given(node, bound=bool(first) and "staticmethod" not in decorators)
+        if given:
+            self.take_given(node, bound=bool(first) and "staticmethod" not in decorators)
         self._clashes(inner)
         self._block(node.body, inner)
         self.kinds.join((METHODS, node.name), RETURN, self.kinds.get(node, RETURN))

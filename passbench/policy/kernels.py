@@ -1,6 +1,7 @@
 """The static policy on `@triton.jit` functions: Triton's language, constants, and other kernels of the pass."""
 
 import ast
+import re
 
 from passbench.policy import allowlists as names
 from passbench.policy.addresses import Addresses
@@ -9,7 +10,7 @@ from passbench.policy.scopes import own_nodes, parameters
 
 _BANNED = (
     ast.Import, ast.ImportFrom, ast.ClassDef, ast.Try, ast.TryStar, ast.Global, ast.Nonlocal, ast.Lambda, ast.Delete,
-    ast.AsyncFunctionDef, ast.Await, ast.Yield, ast.YieldFrom, ast.Raise, ast.Match, ast.NamedExpr,
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.Await, ast.Yield, ast.YieldFrom, ast.Raise, ast.Match, ast.NamedExpr,
 )  # fmt: skip
 _ALIASES = {"tl": "triton.language as tl", "libdevice": "triton.language.extra.libdevice as libdevice"}
 
@@ -28,12 +29,30 @@ def check_device_function(
     for name in local & module.imports.keys():
         report.at("rebinding", module, function, f"{name} is an import; choose another name")
     _check_builtins(module, function, local, report)
+    _check_text(module, function, report)
     waiting: list[ast.AST] = list(function.body)[::-1]
     while waiting:
         node = waiting.pop()
         if _check(module, node, local, modules, report):
             waiting.extend(list(ast.iter_child_nodes(node))[::-1])
     addresses.check(module, function, report)
+
+
+_DEFINITION = re.compile(r"def +\w+ *\(")
+
+
+def _check_text(module: Module, function: ast.FunctionDef, report: Report) -> None:
+    """Triton reads a kernel's text by itself: from a line on that looks like the beginning of a function, in a text
+    constant too. It must find what Python has parsed."""
+    first = min([function.lineno, *(d.lineno for d in function.decorator_list)])
+    for number in range(first, function.end_lineno + 1):
+        line = module.lines[number - 1]
+        if number == function.lineno:
+            if not _DEFINITION.match(line):
+                report.at("kernel", module, function, "write `def NAME(` of a kernel at the beginning of one line")
+        elif line.split()[:1] == ["def"]:
+            message = "Triton takes a line that begins with `def` for the kernel's first; write it otherwise"
+            report.add("kernel", module.file, number, message)
 
 
 def _check_builtins(module: Module, function: ast.FunctionDef, local: set[str], report: Report) -> None:

@@ -40,11 +40,12 @@ class Report:
 @dataclass
 class Module:
     """`imports`: local name → what it stands for, dotted; `siblings`: names of the pass's modules; `tables`: what is
-    assigned to names of the module itself."""
+    assigned to names of the module itself; `lines` of its text, the first at 0."""
 
     name: str
     tree: ast.Module
     siblings: frozenset[str]
+    lines: tuple[str, ...] = ()
     imports: dict[str, str] = field(default_factory=dict)
     functions: dict[str, ast.FunctionDef] = field(default_factory=dict)
     kernels: dict[str, ast.FunctionDef] = field(default_factory=dict)
@@ -88,7 +89,7 @@ def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Mod
     if not encoding.startswith("utf-8"):  # Python would read another text than this policy
         report.add("encoding", f"{name}.py", 1, f"a pass is UTF-8; remove the declaration of {encoding}")
     tree.body = [s for s in tree.body if not _runs_as_a_script(s)]
-    module = Module(name, tree, siblings)
+    module = Module(name, tree, siblings, tuple(text.split("\n")))
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             _import(module, node, report)

@@ -14,6 +14,10 @@ _EXPRESSIONS = (
 )  # fmt: skip
 
 
+_ATTRIBUTES = targets.ATTRIBUTES | names.TENSOR_ATTRIBUTES | names.VIEW_ATTRIBUTES
+"""A traced value also has what leads to its tracer and graph, and from there to everything."""
+
+
 def check_pattern(module: Module, function: ast.FunctionDef, report: Report) -> None:
     """Report what in a pattern is not straight-line code of operations that a graph can hold."""
     if function.decorator_list:
@@ -44,8 +48,10 @@ def _check(module: Module, node: ast.AST, local: set[str], report: Report) -> No
         if not isinstance(child, (*_STATEMENTS, *_EXPRESSIONS)):
             message = f"{type(child).__name__} has no place in a pattern; write plain operations"
             report.at("pattern", module, child, message)
-        elif isinstance(child, ast.Attribute) and child.attr.startswith("_"):
-            report.at("private_name", module, child, f"{child.attr} is private; use the tensor's public methods")
+        elif isinstance(child, ast.Attribute) and child.attr not in _ATTRIBUTES | targets.methods():
+            rule = "private_name" if child.attr.startswith("_") else "pattern"
+            message = f"{child.attr} is no method or attribute of tensors that a graph holds; use those"
+            report.at(rule, module, child, message)
         elif isinstance(child, ast.Name) and child.id not in local | names.PATTERN_BUILTINS:
             message = f"{child.id} is not a parameter of pattern, nor imported; a pattern uses its parameters"
             report.at("forbidden_name", module, child, message)

@@ -45,9 +45,12 @@ class Kinds:
         """What is known so far; SCALAR for what is never assigned."""
         return self._kinds.get((scope, name), ValueKind.SCALAR)
 
+    def __contains__(self, place: tuple[object, str | int]) -> bool:
+        return place in self._kinds
+
     def join(self, scope: object, name: str | int, kind: ValueKind) -> None:
         """Note that the variable is given a value of this kind, too."""
-        if kind > self._kinds.get((scope, name), ValueKind.SCALAR):
+        if kind > self._kinds.setdefault((scope, name), ValueKind.SCALAR):
             self._kinds[scope, name] = kind
             self.changed = True
 
@@ -62,7 +65,7 @@ class Scope:
 
     `functions`: host functions defined in it. `lambdas`: variables that are lambdas. `clashes`: functions whose name is
     bound twice. `hook`: Triton calls it. `self_name`: in a method of a class of the pass, the parameter that is the
-    instance.
+    instance. `context`: in `forward` and `backward` of a `torch.autograd.Function`, the parameter that is the context.
     """
 
     module: Module
@@ -74,6 +77,7 @@ class Scope:
     clashes: list[ast.FunctionDef] = field(default_factory=list)
     hook: bool = False
     self_name: str | None = None
+    context: str | None = None
 
     def find(self, name: str) -> "Scope | None":
         """The scope that a name belongs to, None if it is no variable of the module."""

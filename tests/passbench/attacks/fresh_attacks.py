@@ -8,8 +8,10 @@ from tests.passbench.attacks.attack_kinds import (
     NO_GAIN,
     READ,
     RETURNED_AGAIN,
+    SPOILT,
     STALE,
     UNWRITTEN,
+    WORKS,
     Attack,
     Honest,
     Step,
@@ -31,6 +33,9 @@ def running_sums() -> Sample:
 
 _LOOSE = Step("comparison", ("ok", "wrong"), "differs from eager", least=-2, most=1)
 _OUTSIDE = Step("storages of one tensor", ("runtime_error",), "(?i)storage")
+_WRITTEN = Step("inputs_unchanged", ("wrong",), "writes over its input")
+_STALE_LAUNCH = Step("comparison", ("wrong", "runtime_error", "ok"))
+_NO_TENSOR = Step("storages of one tensor", ("runtime_error", "wrong"), "")
 _MADE = Step("two_processes", ("ok", "runtime_error", "wrong"))
 """What it changes is in its own process: nothing that the parent believes."""
 
@@ -108,6 +113,36 @@ FRESH_ATTACKS: tuple[Attack, ...] = (
     Attack("format_walks", add_relu, (static("tensor_method"), NO_GAIN), "a format has values, not their attributes"),
     Attack(
         "interpreter_objects", add_relu, (static("forbidden_attribute"), NO_GAIN), "attributes are listed", ("cpu",)
+    ),
+    # Python behind the names of fields, annotations, patterns and texts
+    Attack("frame_of_a_generator", add_relu, (static("rebinding"), WORKS), "no other object has names of fields"),
+    Attack("logger_leads_on", add_relu, (static("rebinding"), WORKS), "no other object has names of fields"),
+    Attack("evaluates_annotations", add_relu, (static("forbidden_call"), WORKS), "of typing, types alone are values"),
+    Attack("pattern_reaches_torch", add_relu, (static("pattern"), WORKS), "a pattern names what a graph can hold"),
+    Attack("text_for_the_interpreter", add_relu, (static("kernel"), WORKS), "one text, read one way", ("cpu",)),
+    Attack("text_for_the_compiler", add_relu, (static("kernel"), WORKS), "one text, read one way"),
+    Attack("looks_like_a_tensor", add_relu, (static("rebinding"), _NO_TENSOR), "fields have names of their own"),
+    Attack("own_benchmark", add_relu, (static("hook"), _STALE_LAUNCH), "a launch is known to its caller alone"),
+    # Tensors that the policy has lost sight of
+    *(
+        Attack(name, add_relu, (static("host_read"), READ), "every instance's fields are followed")
+        for name in ("inherited_constructor", "class_of_another_name", "made_by_a_class_method", "error_with_a_tensor")
+    ),
+    Attack("text_of_either", add_relu, (READ,), "the text of a tensor is a read, too"),
+    *(
+        Attack(name, add_relu, (static("address"), WORKS), "every argument of a helper is followed")
+        for name in ("address_unpacked", "address_collected")
+    ),
+    *(
+        Attack(name, add_relu, (static(rule), _WRITTEN), "whatever writes, inputs are compared after the calls")
+        for name, rule in (("fills_an_input", "in_place"), ("setitem_as_a_value", "forbidden_call"))
+    ),
+    Attack(
+        "batches_many_captured_calls",
+        add_relu,
+        (Step("sealed_calls", ("wrong", "runtime_error"), SPOILT + "|has changed"), WORKS),
+        "a graph with sealed calls has as many calls as a timed one",
+        ("cuda",),
     ),
     # What is said
     Attack("prints_a_flood", add_relu, (NO_GAIN,), "nobody reads what a child prints"),

@@ -28,7 +28,14 @@ class AddReLU(torch.autograd.Function):
         n = out.numel()
         add_relu_kernel[(triton.cdiv(n, block),)](x, y, out, n, BLOCK=block)
         ctx.save_for_backward(out)
+        ctx.block = block
         return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        (out,) = ctx.saved_tensors
+        grad = grad * (out > 0)
+        return grad, grad, None
 
 
 @torch.fx.wrap

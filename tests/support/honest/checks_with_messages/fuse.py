@@ -28,7 +28,10 @@ def add_relu(x, y):
         raise TypeError(f"dtypes differ: {x.dtype!r} and {y.dtype}; n = {x.numel():>8d}")
     if not x.is_contiguous():
         x = x.contiguous()
-    *_, columns = x.shape
+    try:
+        *_, columns = x.shape
+    except ValueError as error:
+        raise RuntimeError(f"{type(error).__name__}: {error}") from error
     n = x.numel()
     rows = n // columns
     out = x.new_empty(x.size())

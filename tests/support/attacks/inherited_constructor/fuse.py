@@ -1,0 +1,34 @@
+"""The constructor of another class makes the instance."""
+
+import torch
+
+
+def pattern(x, y):
+    return torch.relu(x + y)
+
+
+def replacement_args(x, y):
+    return (x, y)
+
+
+class Box:
+    def __init__(self, held):
+        self.held = held
+
+
+class Other(Box):
+    pass
+
+
+SEEN = []
+
+
+@torch.fx.wrap
+def fused(x, y):
+    assert x.dim() == 2
+    SEEN.append(str(Other(x).held))
+    return torch.relu(x + y)
+
+
+def replacement_func():
+    return fused
