@@ -128,7 +128,9 @@ METADATA_METHODS = frozenset(
     """size stride numel nelement dim ndimension element_size is_contiguous storage_offset get_device
     is_floating_point is_complex""".split()
 )
-CONTAINER_METHODS = frozenset("get setdefault items keys values copy append extend pop index count update".split())
+CONTAINER_METHODS = frozenset(
+    "get setdefault items keys values copy append extend pop popitem clear reverse index count update".split()
+)
 PUTTING_METHODS = frozenset("setdefault append extend update".split())
 STRING_METHODS = frozenset(
     """join startswith endswith lower upper strip lstrip rstrip removeprefix removesuffix isdigit replace title

