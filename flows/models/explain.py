@@ -9,36 +9,40 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from flows.models.named_model import NamedModel
+from flows.models.regions_report import CALLS, kernel_sources, regions
 from flows.models.tune import tuned_document
 from flows.report.page import folded, joined, page, paragraph, table
-from passbench.library.pass_library import PassLibrary
+from passbench.library.pass_library import LibraryEntry, PassLibrary
 from passbench.models.graph_facts import calls_of
 from passbench.models.lowering import LoweredGraph
 from passbench.models.optimized_model import OptimizedModel
 from passbench.models.serving import NAMESPACE
 from storage.disk import appearing
 
-CALLS = 3
-"""Calls that are profiled; times are of one."""
 SHOWN = 15
 """Lines of a table of kernels as text; `--json` and the page have all."""
 
 
 def explain(named: NamedModel, fast: OptimizedModel, library: Path) -> dict[str, Any]:
     """A document: what was chosen and what else was tried; the kernels of eager and of what was chosen, with times of
-    one call in microseconds; which operators are served by which pass, with its source."""
+    one call in microseconds; its regions, with what each saves; the source of every pass and kernel that serves."""
     with torch.no_grad():
         eager = _profiled(lambda: named.model(*named.args, **named.kwargs))
         mine = _profiled(lambda: fast(*named.args, **named.kwargs))
     lowered = fast.lowered
     passes = _passes(lowered, library)
+    device = next(named.model.parameters()).device
+    speedups = {one["hash"]: _speedup(PassLibrary(library).entry(one["hash"]), device) for one in passes}
+    times = {line["name"]: line["us"] for line in mine}
     return {
         "model": named.name,
         **tuned_document(fast),
         "served_by": _served_by(lowered),
         "eager_kernels": eager,
         "kernels": [{**line, "by": _maker(line["name"], passes)} for line in mine],
+        "regions_served": [] if lowered is None else regions(lowered, fast.example, times, speedups),
         "passes": passes,
+        "kernel_sources": {} if lowered is None else kernel_sources(lowered.sources),
         "code": "" if lowered is None else lowered.parts.main.code.strip(),
     }
 
@@ -92,6 +96,10 @@ def _passes(lowered: LoweredGraph | None, library: Path) -> list[dict[str, Any]]
     return found
 
 
+def _speedup(entry: LibraryEntry, device: torch.device) -> float | None:
+    return entry.speedup(device, "device") or entry.speedup(device)
+
+
 def _maker(kernel: str, passes: list[dict[str, Any]]) -> str:
     """Who made a kernel, by its name."""
     for one in passes:
@@ -118,12 +126,28 @@ def explain_text(document: Mapping[str, Any]) -> str:
     lines += ["", f"Operators: {served or 'unknown'}."]
     lines += [f"Pass {p['hash'][:12]} serves {p['matches']} places." for p in document["passes"]]
     lines += [f"Pass {name[:12]} may not serve: {why}." for name, why in document["refused"].items()]
+    if document["regions_served"]:
+        lines += ["", f"{'region, by what it saves':44} {'us':>9} {'eager us':>9} {'saves us':>9}  operators"]
+    for region in document["regions_served"][:SHOWN]:
+        numbers = " ".join(f"{'' if (x := region[key]) is None else f'{x:.1f}':>9}" for key in _REGION_TIMES)
+        lines.append(f"{_region_name(region):44} {numbers}  {' '.join(region['ops'])[:80]}")
     for title, key in (("Eager", "eager_kernels"), (document["chosen"], "kernels")):
         total = sum(line["us"] for line in document[key])
         lines += ["", f"{title}: {total:.0f} us in {len(document[key])} kinds of kernels or operators"]
         for line in document[key][:SHOWN]:
             lines.append(f"{line['us']:10.1f} us {line['calls']:6.0f} x  {line.get('by', ''):14} {line['name'][:80]}")
+    sources = {f"pass {p['hash'][:12]}, {name}": text for p in document["passes"] for name, text in p["source"].items()}
+    for name, text in {**sources, **document["kernel_sources"]}.items():
+        lines += ["", f"--- {name}", text.strip()]
     return "\n".join(lines)
+
+
+_REGION_TIMES = ("us", "eager_us", "saves_us")
+
+
+def _region_name(region: Mapping[str, Any]) -> str:
+    """A kernel, or a pass by the beginning of its hash."""
+    return f"pass {region['kernel'][:12]}" if region["by"] == "pass" else region["kernel"][:44]
 
 
 def write_page(document: Mapping[str, Any], path: Path) -> None:
@@ -136,13 +160,16 @@ def write_page(document: Mapping[str, Any], path: Path) -> None:
         for p in document["passes"]
         for name, text in (("what it replaces", p["replaces"]), *p["source"].items())
     ]
+    sources += [folded(f"Kernel {name}", paragraph(text)) for name, text in document["kernel_sources"].items()]
+    parts = [{**r, "region": _region_name(r), "ops": " ".join(r["ops"])} for r in document["regions_served"]]
     served = [{"by": who, "operators": count} for who, count in document["served_by"].items()]
     sections = [
         ("Ways", table(ways, columns, long=("reason",))),
         ("Who serves its operators", table(served, ["by", "operators"])),
+        ("What each region saves", table(parts, ["region", "by", *_REGION_TIMES, "ops"], long=("ops",))),
         ("Kernels", table(document["kernels"], kernels, long=("name",))),
         ("Eager's kernels", table(document["eager_kernels"], kernels[:3], long=("name",))),
-        ("Passes", joined(sources) if sources else paragraph("No pass serves it.")),
+        ("Sources", joined(sources) if sources else paragraph("No pass and no kernel of TorchInductor's serves it.")),
         ("Graph", folded("What is run, as Python", paragraph(document["code"]))),
     ]
     notes = [*document["notes"], *([document["why_not"]] if document["why_not"] else [])]

@@ -16,7 +16,10 @@ def tuned_text(document: Mapping[str, Any]) -> str:
         lines.append(f"  {way['way']:34} {time:>12} {over:>8}  {way['reason']}".rstrip())
     if document["regions"]:
         counts = document["regions"]
-        lines.append(f"{counts['regions']} regions, {counts['known']} with a pass before, {counts['written']} written.")
+        lines.append(
+            f"{counts['regions']} regions: {counts['known']} have a pass, {counts['measured']} were measured now, "
+            f"{counts['written']} written."
+        )
     lines += [f"Pass {name[:12]} may not serve: {why}." for name, why in document["refused"].items()]
     covered = f", {document['covered']} served by passes" if document["covered"] else ""
     lines.append(f"{document['ops']} operators, {len(document['computed_once'])} computed once{covered}.")

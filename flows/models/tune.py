@@ -1,4 +1,5 @@
-"""Tune a model: write what a library lacks for its regions, measure ways of running the whole, keep the fastest.
+"""Tune a model: measure what a library has for its regions, let an author write what it lacks, measure ways of running
+the whole, keep the fastest.
 
 Everything that is finished is a file in the library or beside it, so a run that was killed goes on where it stopped.
 """
@@ -6,7 +7,7 @@ Everything that is finished is a file in the library or beside it, so a run that
 import inspect
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from extraction.tracing.capture import CaptureSizes, capture
 from extraction.tracing.trace import with_kernels
 from flows.models.named_model import NamedModel
 from passbench.bench import Bench
-from passbench.library.pass_library import PassLibrary
+from passbench.library.pass_library import LibraryEntry, PassLibrary
 from passbench.models.optimize import optimize_model
 from passbench.models.optimized_model import OptimizedModel, OptimizeSettings
 from passbench.settings import Settings
@@ -44,13 +45,15 @@ def tune(
 ) -> tuple[dict[str, Any], OptimizedModel]:
     """Make a model faster and keep how; returns a document and the model's callable.
 
-    `author` writes passes for fusible regions that the library has none for; None writes nothing. `limit`: regions at
-    most, those that stand most often in the model first. The document has what was chosen, every way with its time or
-    reason, and the regions. Raises PassNetError.
+    A pass that the library has for a region, without a passport of this kind of machine and of the region's sizes,
+    is measured first. `author` writes passes for fusible regions that have none then; None writes nothing. `limit`:
+    regions that it writes for at most, those that stand most often in the model first. The document has what was
+    chosen, every way with its time or reason, and the regions. Raises PassNetError.
     """
     begin = time.monotonic()
     device = next(named.model.parameters()).device
-    regions = write_missing(named, library, author, limit, device, say) if author else {}
+    use = "passes" not in settings.without and PassLibrary(library).entries()
+    regions = serve_regions(named, library, author, limit, device, say) if author or use else {}
     settings = OptimizeSettings(**{**vars(settings), "library": str(library)})
     with torch.no_grad():
         fast = optimize_model(named.model, named.args, named.kwargs, settings, progress=lambda way: say(f"way {way}"))
@@ -87,40 +90,74 @@ def tuned_document(fast: OptimizedModel) -> dict[str, Any]:
     }
 
 
-def write_missing(
-    named: NamedModel, library: Path, author: str, limit: int | None, device: torch.device, say: Say
+def serve_regions(
+    named: NamedModel, library: Path, author: str | None, limit: int | None, device: torch.device, say: Say
 ) -> dict[str, Any]:
-    """Let an author write passes for regions of a model that the library has none for, and add what is right.
+    """Measure the library's passes for regions of a model where that was not done here, and let an author write those
+    that are missing.
 
-    Returns counts: `regions` (different ones), `known`, `written` (new entries), and `left` by why.
+    A pass that has no passport here at all is measured on what it was measured on elsewhere, since it may match within
+    a region. Returns counts: `regions` (different ones), `known` (measured here before), `measured` (now, variants),
+    `written` (new entries), and `left` by why.
     """
     samples, places = regions_of(named)
-    known = {entry.name for entry in PassLibrary(library).entries()}
-    missing = [s for s in samples if s.variants[0].graph_hash not in known][:limit]
-    counts: dict[str, Any] = {"regions": len(samples), "known": len(samples) - len(missing), "written": 0}
-    if not missing:
+    passes = PassLibrary(library)
+    entries = {entry.name: entry for entry in passes.entries()}
+    here = {name: {row["variant_hash"] for row in entry.here(device)} for name, entry in entries.items()}
+    known = [s for s in samples if s.variants[0].variant_hash in here.get(s.variants[0].graph_hash, ())]
+    unmeasured = [(entries[h], s) for s in samples if s not in known and (h := s.variants[0].graph_hash) in entries]
+    unmeasured += [(entries[name], as_sample(entries[name])) for name, rows in here.items() if not rows]
+    missing = [s for s in samples if s.variants[0].graph_hash not in entries][:limit]
+    counts: dict[str, Any] = {"regions": len(samples), "known": len(known), "measured": 0, "written": 0}
+    if not unmeasured and not (author and missing):
         return counts
-    say(f"{len(missing)} of {len(samples)} regions have no pass: {author} writes them")
+    with Bench(device, Settings()) as bench:
+        for entry, sample in unmeasured:
+            say(f"measuring the library's pass {entry.name[:12]} here")
+            counts["measured"] += len(measure_entry(passes, entry, sample, bench))
+        if author and missing:
+            say(f"{len(missing)} of {len(samples)} regions have no pass: {author} writes them")
+            counts |= _written(author, missing, library, device, bench, say)
+    return counts | {"places": sum(places.values())}
+
+
+def as_sample(entry: LibraryEntry) -> Sample:
+    """What an entry's pass was measured on."""
+    return Sample(entry.problem["sample"], "", entry.problem["category"], "train", tuple(entry.variants.values()))
+
+
+def measure_entry(library: PassLibrary, entry: LibraryEntry, sample: Sample, bench: Bench) -> list[dict[str, Any]]:
+    """Run PassBench on a pass of the library, in its isolation, and keep the rows that are right as its passports."""
+    files = [{"path": path, "content": text} for path, text in entry.files().files.items()]
+    results = list(bench.run(sample, "pass", entry.pass_directory))
+    rows = [{**result.to_row(run="library", author="library"), "pass_files": files} for result in results]
+    library.add(rows, {variant.variant_hash: variant for variant in sample.variants})
+    return rows
+
+
+def _written(
+    author: str, missing: Sequence[Sample], library: Path, device: torch.device, bench: Bench, say: Say
+) -> dict[str, Any]:
+    """Let an author write passes for these regions; what is right is added."""
     writer, benchmark = author_named(author, None, None), Settings()
-    with Bench(device, benchmark) as bench:
-        identity = run_identity(writer, missing, 1, device.type, benchmark)
-        run = EvaluationRun(
-            run_id(identity),
-            writer,
-            library / "runs" / run_id(identity),
-            attempts=1,
-            gpu=device.type == "cuda",
-            state=library / "authors" / writer.name,
-        )
-        run.begin()
-        for lot in lots(run.unfinished(missing), run.lot_size, 1, len(missing)):
-            evaluate_lot(run, bench, lot)
-            say(f"region {lot.samples[-1][0]} of {len(missing)}")
-        rows = run.rows(missing)
+    identity = run_identity(writer, missing, 1, device.type, benchmark)
+    run = EvaluationRun(
+        run_id(identity),
+        writer,
+        library / "runs" / run_id(identity),
+        attempts=1,
+        gpu=device.type == "cuda",
+        state=library / "authors" / writer.name,
+    )
+    run.begin()
+    for lot in lots(run.unfinished(missing), run.lot_size, 1, len(missing)):
+        evaluate_lot(run, bench, lot)
+        say(f"region {lot.samples[-1][0]} of {len(missing)}")
+    rows = run.rows(missing)
     variants = {variant.variant_hash: variant for sample in missing for variant in sample.variants}
     added = PassLibrary(library).add(rows, variants)
     left = Counter(row["status"] if row["compiler"] == "pass" else "left to eager" for row in rows)
-    return counts | {"written": len(added), "left": dict(left), "places": sum(places.values())}
+    return {"written": len(added), "left": dict(left)}
 
 
 def regions_of(named: NamedModel) -> tuple[list[Sample], Counter[str]]:

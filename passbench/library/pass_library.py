@@ -28,7 +28,7 @@ from storage.graph.as_json import from_json, to_json
 from storage.graph.effects import writes
 from storage.graph.record import Graph
 from storage.graph.render import render
-from storage.records import Variant
+from storage.records import Input, Variant
 
 LEVEL = -5
 """The level at which a pass must have been right in every variant that was measured, to serve."""
@@ -59,6 +59,22 @@ class LibraryEntry:
     def graph(self) -> Graph:
         """What the pass replaces. Raises GraphError where somebody changed it into what is no graph."""
         return from_json(self.problem["graph"])
+
+    @property
+    def variants(self) -> dict[str, Variant]:
+        """What it was measured on, by variant hash; outputs are not kept. Raises GraphError as `graph`."""
+        return {
+            name: Variant(
+                self.problem["category"],
+                self.graph,
+                tuple(Input.from_row(row) for row in inputs),
+                (),
+                code=self.problem["code"],
+                variant_hash=name,
+                graph_hash=self.name,
+            )
+            for name, inputs in self.problem["variants"].items()
+        }
 
     @property
     def pass_directory(self) -> Path:
@@ -134,6 +150,19 @@ class PassLibrary:
             if self._put(graph_hash, files, mine, variants, replace):
                 changed.append(graph_hash)
         return list(dict.fromkeys(changed))
+
+    def take(self, entry: LibraryEntry) -> bool:
+        """Add an entry of another library, its passports with it; whether anything changed.
+
+        Where this one has another pass, the one that was faster stays; the same pass keeps the passports of both.
+        """
+        mine = self.directory / "passes" / entry.name
+        if mine.exists() and LibraryEntry(mine).files().files == entry.files().files:
+            have = {(row["variant_hash"], row["device"]) for row in LibraryEntry(mine).passports}
+            rows = [row for row in entry.passports if (row["variant_hash"], row["device"]) not in have]
+        else:
+            rows = entry.passports
+        return bool(rows) and self._put(entry.name, entry.files().files, rows, entry.variants, replace=False)
 
     def _put(
         self,

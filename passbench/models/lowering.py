@@ -43,7 +43,8 @@ class LoweredGraph:
     """`call(*moving)` gives the graph's outputs in order. `parts` says what was computed once; `refresh` does so again.
 
     `served` counts the matches of passes by entry of the library, `covered` the operators that they serve.
-    `compiler` is the recipe's.
+    `compiler` is the recipe's. `sources` are the files that TorchInductor wrote for it, empty where this process had
+    them already.
     """
 
     call: Callable[..., Sequence[torch.Tensor]]
@@ -51,6 +52,7 @@ class LoweredGraph:
     served: dict[str, int]
     covered: int
     compiler: str
+    sources: tuple[str, ...] = ()
 
     def refresh(self) -> None:
         """Compute what follows from parameters again."""
@@ -81,9 +83,9 @@ def lower(given: GraphCall, recipe: Recipe, serve: Serve | None = None) -> Lower
         parts = take_parameter_parts(module, facts, len(given.moving), given.held)
     else:
         parts = ParameterParts(module, given.held, (), None, (), ())
-    with torch.no_grad(), cudnn_tuning(recipe.tuned):
+    with torch.no_grad(), cudnn_tuning(recipe.tuned), _written() as sources:
         function = _compiled(parts.main, [*given.moving, *parts.statics], recipe)
-    return LoweredGraph(_bound(function, parts.statics), parts, served, covered, recipe.compiler)
+    return LoweredGraph(_bound(function, parts.statics), parts, served, covered, recipe.compiler, tuple(sources))
 
 
 def copy_of(module: fx.GraphModule) -> fx.GraphModule:
@@ -91,6 +93,16 @@ def copy_of(module: fx.GraphModule) -> fx.GraphModule:
     graph = fx.Graph()
     graph.output(graph.graph_copy(module.graph, {}))
     return fx.GraphModule(module, graph)
+
+
+@contextlib.contextmanager
+def _written() -> Iterator[list[str]]:
+    """The files of Python that TorchInductor loads meanwhile."""
+    from torch._inductor.codecache import PyCodeCache
+
+    known, found = len(PyCodeCache.modules), []
+    yield found
+    found += [str(module.__file__) for module in PyCodeCache.modules[known:]]
 
 
 def _bound(function: Callable, statics: tuple) -> Callable[..., Sequence[torch.Tensor]]:

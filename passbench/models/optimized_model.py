@@ -102,6 +102,11 @@ class OptimizedModel:
         self.report = self._route.report
 
     @property
+    def example(self) -> tuple[torch.Tensor, ...]:
+        """The example call's tensors, as the graph takes them; empty where the model is not run as one graph."""
+        return () if self._route is None else self._route.capture.moving
+
+    @property
     def lowered(self) -> LoweredGraph | None:
         """The graph as it is run; None where the model is not run as one graph."""
         return None if self._route is None else self._route.running.lowered

@@ -45,6 +45,7 @@ def server(
             digest = hashlib.sha256(repr(sorted(files.files.items())).encode()).hexdigest()
             for call in applied.inserted:
                 _make_operator(call, digest)
+                call.meta["entry"] = name
             if applied.total:
                 matches[name] = applied.total
         module.graph.lint()

@@ -7,10 +7,13 @@ import pytest
 import torch
 
 from flows.models.named_model import named_model
-from flows.models.tune import regions_of
+from flows.models.tune import regions_of, tune
+from passbench.library.pass_library import PassLibrary
+from passbench.models.optimized_model import OptimizeSettings
 from storage.errors import PassNetError
 from storage.versions.store import Store
 from tests.flows.commands import error_line, passnet_here
+from tests.passbench.library.small_library import library
 
 CPU = torch.device("cpu")
 OWN = "tests.flows.models.own_model:residual"
@@ -19,6 +22,14 @@ OWN = "tests.flows.models.own_model:residual"
 @pytest.fixture(autouse=True)
 def _fresh():
     torch._dynamo.reset()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _interpreted():
+    """Triton's kernels run in its interpreter where a pass with such serves."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_INTERPRET", "1")
+        yield
 
 
 def said(*arguments: str) -> dict:
@@ -62,19 +73,31 @@ def test_regions_have_the_sizes_of_the_call():
 
 
 def test_tune_explain_and_library(tmp_path):
+    """An author writes passes for the model's regions, which are a way of running the whole."""
     data = ["--data", str(tmp_path)]
-    first = said("tune", OWN, *data)
-    assert first["chosen"].startswith("eager") and not first["remembered"] and first["ops"] == 8
-    assert {way["way"] for way in first["ways"]} == {"eager", "eager-once"} and not first["why_not"]
+    first = said("tune", OWN, "--author", "distill-static", "--limit", "1", *data)
+    assert not first["remembered"] and first["ops"] == 8 and not first["why_not"]
+    assert first["regions"]["written"] == 1 and first["regions"]["regions"] == 2
+    (entry,) = said("library", "list", *data)["entries"]
+    served = {way["way"]: way for way in first["ways"]}["eager-once+passes"]
+    assert served["served"] == {entry["hash"]: 1} and served["us"] > 0 and not served["reason"]
     page = tmp_path / "page.html"
     document = said("explain", OWN, *data, "--out", str(page))
     assert document["remembered"] and document["chosen"] == first["chosen"]
     assert any("addmm" in line["name"] for line in document["kernels"]) and document["eager_kernels"]
-    assert document["served_by"]["eager"] == 8 and "relu" in document["code"]
-    html = page.read_text()
-    assert "eager-once" in html and "<script" not in html
-    assert said("library", "list", *data)["entries"] == []
+    assert "relu" in document["code"] and "eager-once+passes" in page.read_text() and "<script" not in page.read_text()
+    bare = said("tune", OWN, "--without", "passes", "--without", "once", *data)
+    assert [way["way"] for way in bare["ways"]] == ["eager"] and not bare["regions"]
     assert "has 0 passes" in error_line(passnet_here("library", "show", "ffff", *data))
+
+
+def test_a_pass_of_another_machine_is_measured_before_it_serves(tmp_path):
+    (entry,) = library(tmp_path, 4, 8, device="NVIDIA H200").entries()
+    named = named_model(OWN, None, None, CPU)
+    document, _ = tune(named, tmp_path, OptimizeSettings(effort="quick"))
+    assert document["regions"]["measured"] == 1 and document["regions"]["written"] == 0
+    assert {row["device"] for row in PassLibrary(tmp_path).entry(entry.name).passports} == {"NVIDIA H200", "cpu"}
+    assert any(way["served"] == {entry.name: 1} for way in document["ways"])
 
 
 def test_models_are_measured_and_published(tmp_path):
