@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from passbench.policy.modules import Module, Report
 from passbench.policy.scopes import parameters
+from passbench.policy.steps import Steps
 
 _TL = "triton.language."
 _SAME = frozenset(
@@ -37,8 +38,10 @@ class Addresses:
     """Variables of all kernels that may be addresses: parameters that `launched` says are launched with tensors, what
     is computed of them, and parameters of helpers that get such."""
 
-    def __init__(self, modules: dict[str, Module], launched: Callable[[ast.FunctionDef, str], bool]) -> None:
-        self._modules = modules
+    def __init__(
+        self, modules: dict[str, Module], launched: Callable[[ast.FunctionDef, str], bool], steps: Steps
+    ) -> None:
+        self._modules, self._steps = modules, steps
         kernels = [(module, k) for module in modules.values() for k in module.kernels.values()]
         self._returns: set[ast.FunctionDef] = set()
         self._found: set[Key] = set()
@@ -97,6 +100,7 @@ class Addresses:
         waiting = [node]
         while waiting:
             part = waiting.pop()
+            self._steps.take()
             if isinstance(part, ast.Name):
                 if (kernel, part.id) in self._found:
                     return True

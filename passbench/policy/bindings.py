@@ -7,9 +7,7 @@ import torch
 from passbench.policy import allowlists as names
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.scopes import RETURN, Kinds, Scope, ValueKind, defaults, open_scope, parameters
-
-STEPS = 400_000
-"""How many looks at expressions one pass directory may take. Looking at one again counts."""
+from passbench.policy.steps import Steps
 
 HOOK = "a grid, heuristic or hook of Triton chooses sizes and configurations; compute in the wrapper or the kernel"
 WRITE_ADVICE = "a pass writes only into tensors that it has made itself; write x = x + y, or a kernel that writes"
@@ -22,17 +20,13 @@ _MODULE_ALIASES = {
 }  # fmt: skip
 
 
-class TooLong(Exception):
-    """The pass takes more steps to follow than `STEPS`."""
-
-
 class Bindings:
     """Kinds of variables over all modules. Findings are noted only when `report` is set, after the kinds are final."""
 
-    def __init__(self, modules: dict[str, Module]) -> None:
+    def __init__(self, modules: dict[str, Module], steps: Steps) -> None:
         self.modules = modules
         self.kinds = Kinds()
-        self.steps = 0
+        self.steps = steps
         self.report: Report | None = None
         self._opened: dict[ast.AST, Scope] = {}
         self.scopes = {name: open_scope(module, module.tree, None) for name, module in modules.items()}
@@ -55,12 +49,6 @@ class Bindings:
             for kernel in module.kernels.values():
                 for number, parameter in enumerate(parameters(kernel)):
                     self._kernel_places.setdefault(parameter.arg, set()).add(number)
-
-    def step(self) -> None:
-        """Count one look at an expression. Raises TooLong at the limit."""
-        self.steps += 1
-        if self.steps > STEPS:
-            raise TooLong
 
     def find(self, rule: str, module: Module, node: ast.AST, message: str) -> None:
         """Note a breach."""

@@ -32,6 +32,7 @@ class Calls(Expressions):
 
     def pass_arguments(self, function: ast.FunctionDef, positional: list[ValueKind], keywords: Keywords) -> ValueKind:
         """Hand arguments of these kinds to a function or kernel of the pass; returns the kind of its result."""
+        self.steps.take(len(parameters(function)))
         order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
         for name, kind in zip(order, positional, strict=False):
             self.kinds.join(function, name, kind)

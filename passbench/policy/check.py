@@ -15,6 +15,7 @@ from passbench.policy.host import HostChecker
 from passbench.policy.kernels import check_device_function
 from passbench.policy.modules import Module, Report, check_siblings, parse
 from passbench.policy.patterns import check_pattern, check_replacement_args
+from passbench.policy.steps import Steps, TooLong
 from passbench.result import Finding
 
 MAX_SOURCE = 1 << 20
@@ -48,6 +49,8 @@ def check_files(files: PassFiles) -> list[Finding]:
             modules[name] = module
     try:
         _check_modules(modules, files.names, report)
+    except TooLong:
+        report.add("size", NAMES_FILE, 0, "the pass takes too many steps to follow; write shorter code")
     except RecursionError:
         report.add("syntax", NAMES_FILE, 0, "expressions are nested too deeply; write shorter ones")
     return report.sorted()
@@ -61,9 +64,10 @@ def _check_modules(modules: dict[str, Module], rules: tuple[str, ...], report: R
     for name, module in modules.items():
         check_siblings(module, modules, report)
         _check_special(module, name in rules, report)
-    host = HostChecker(modules, rules, report)
+    steps = Steps()
+    host = HostChecker(modules, rules, report, steps)
     host.check()
-    addresses = Addresses(modules, host.may_be_launched_with_tensor)
+    addresses = Addresses(modules, host.may_be_launched_with_tensor, steps)
     for module in modules.values():
         for function in module.kernels.values():
             check_device_function(module, function, modules, addresses, report)

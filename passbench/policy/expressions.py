@@ -21,7 +21,7 @@ class Expressions(Bindings):
 
     def kind(self, node: ast.expr, scope: Scope, *, hook: bool = False, bound: bool = False) -> ValueKind:
         """The kind of an expression. `hook`: a grid, or a hook of Triton; `bound`: it is assigned to a name."""
-        self.step()
+        self.steps.take()
         match node:
             case ast.Constant():
                 if node.value in names.LOADING_OPTIONS:

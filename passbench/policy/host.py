@@ -8,15 +8,15 @@ largest of what is assigned to it in all modules of the pass. Kinds flow through
 import ast
 from collections.abc import Iterator
 
-from passbench.contract import NAMES_FILE
 from passbench.policy import allowlists as names
 from passbench.policy.addresses import base_parameters, callee, is_constant
-from passbench.policy.bindings import FIELDS, METHODS, WRITE_ADVICE, TooLong, check_builtin_names
+from passbench.policy.bindings import FIELDS, METHODS, WRITE_ADVICE, check_builtin_names
 from passbench.policy.calls import Calls
 from passbench.policy.classes import check_class, lineage, members, own_fields
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.parameters import parameter_kinds
 from passbench.policy.scopes import RETURN, Scope, ValueKind, parameters
+from passbench.policy.steps import Steps
 
 _RULE_FUNCTIONS = ("pattern", "replacement_args", "replacement_func")
 _ANNOTATION_PARTS = (
@@ -30,21 +30,18 @@ _ROUNDS = 40  # rounds until kinds no longer change, at most; passes that people
 class HostChecker(Calls):
     """Checks the host code of all modules of a pass."""
 
-    def __init__(self, modules: dict[str, Module], rules: tuple[str, ...], report: Report) -> None:
-        super().__init__(modules)
+    def __init__(self, modules: dict[str, Module], rules: tuple[str, ...], report: Report, steps: Steps) -> None:
+        super().__init__(modules, steps)
         self._rules, self._target = rules, report
         found = (modules[rule].functions for rule in rules if rule in modules)
         self.fields, self.methods = members(modules)
         self.special = {functions[n] for functions in found for n in _RULE_FUNCTIONS if n in functions}
         self._named = set(_kernels_in_host_code(modules))
+        self._constants_of: dict[ast.FunctionDef, frozenset[str]] = {}
 
     def check(self) -> None:
-        """Report every breach, once the kinds of all variables are known."""
-        try:
-            self._follow()
-        except TooLong:
-            self._target.add("size", NAMES_FILE, 0, "the pass takes too many steps to follow; write shorter code")
-            return
+        """Report every breach, once the kinds of all variables are known. Raises TooLong."""
+        self._follow()
         for module in self.modules.values():
             check_builtin_names(module, self._target)
             for own in module.classes.values():
@@ -56,14 +53,17 @@ class HostChecker(Calls):
         False for a helper that host code does not name: nobody launches it. `Addresses` follows what kernels hand to
         it.
         """
-        if kernel not in self._named:
-            return False
-        if any(p.arg == parameter and is_constant(p) for p in parameters(kernel)):
+        if kernel not in self._named or parameter in self._constants(kernel):
             return False
         kind = max(self.kinds.get(kernel, parameter), self.launched(parameter))
         if kind is ValueKind.EITHER:
             return parameter in base_parameters(self.modules, self.kernel_homes[kernel], kernel, self.bases)
         return kind.holds_tensors
+
+    def _constants(self, kernel: ast.FunctionDef) -> frozenset[str]:
+        if kernel not in self._constants_of:
+            self._constants_of[kernel] = frozenset(p.arg for p in parameters(kernel) if is_constant(p))
+        return self._constants_of[kernel]
 
     def _follow(self) -> None:
         self._wrapper_parameters()

@@ -37,7 +37,8 @@ _PRECISION = 0.0075  # of the speedup; replays vary little
 _SHARE = 0.5  # of `Settings.timing_budget`
 _GRAPH_US = 600.0  # that the calls of a replay should take: an exchange varies by microseconds, whatever is in it
 _MOST_CAPTURED = 256  # calls of a timed graph
-_MOST_SEALED = 96  # calls of the graph whose calls are sealed
+_SEALED_GRAPHS = 2  # as large as timed ones; which of all graphs they are is random
+_MOST_SEALED = 96  # calls of such a graph that are sealed
 _REPEATS = 1
 _LEAST_PAIRS = 5
 _PAIRS_OF_A_GRAPH = 8
@@ -64,16 +65,16 @@ class DeviceClock:
         """Times of replays. `size`: about how many calls a graph holds, or more where they are soon over. `seconds`:
         what a call of both sides takes, host included.
 
-        Both sides are captured once more, before or after, with all calls sealed: within that graph, a call's inputs
-        arrive right before it and its outputs are taken right after. A pass that computes several captured calls at
-        once is found out there. Raises Uncapturable, and VariantFailure as every exchange does.
+        Both sides are captured again, before or after, with sealed calls: within such a graph, a call's inputs arrive
+        right before it and its outputs are taken right after. A pass that computes several captured calls at once is
+        found out there. It cannot tell such a graph from a timed one, whose number of calls is as random. Raises
+        Uncapturable, and VariantFailure as every exchange does.
         """
-        sealed_first = self._pair.rng.random() < 0.5
-        if sealed_first:
-            self._check_sealed(size)
-        timing = self._time_replays(self._graph_size(size), seconds)
-        if not sealed_first:
-            self._check_sealed(size)
+        size = self._graph_size(size)
+        before = self._pair.rng.randint(0, _SEALED_GRAPHS)
+        self._check_sealed(size, before)
+        timing = self._time_replays(size, seconds)
+        self._check_sealed(size, _SEALED_GRAPHS - before)
         return timing
 
     def by_kernels(self) -> Timing | None:
@@ -94,7 +95,8 @@ class DeviceClock:
         """A fresh layout of about `size` calls, captured on both sides and replayed once: the first replay of a graph
         also brings it to the device."""
         calls = self._pair.about(size)
-        layout = self._pair.draw(calls, self._pair.outputs, Distribution.VARIED, sealed=calls if sealed else 0)
+        how_many = min(calls, _MOST_SEALED) if sealed else 0
+        layout = self._pair.draw(calls, self._pair.outputs, Distribution.VARIED, sealed=how_many)
         for worker in (self._pair.eager, self._pair.candidate):
             self._capture(worker, layout)
         self._replay_both(layout, Pairs())
@@ -127,11 +129,11 @@ class DeviceClock:
                     break
         return timing
 
-    def _check_sealed(self, size: int) -> None:
-        """Compare the outputs of both sides' calls, all of them sealed."""
+    def _check_sealed(self, size: int, graphs: int) -> None:
+        """Compare the outputs of both sides' calls in so many graphs with sealed calls."""
         layers = self._pair.layers
-        if layers.has("sealed_calls") and layers.has("timed_outputs_checked"):
-            self._graph(min(size, _MOST_SEALED), sealed=True)
+        for _ in range(graphs if layers.has("sealed_calls") and layers.has("timed_outputs_checked") else 0):
+            self._graph(size, sealed=True)
 
     def _capture(self, worker: WorkerHandle, layout: BatchLayout) -> None:
         """Have a worker capture the calls of a layout. It calls before that, so that the inputs must be there."""
