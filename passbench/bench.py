@@ -137,7 +137,7 @@ class Bench:
             worker = self._prepared[room] = self._pass_worker(room)
             tunes = any("autotune" in text for text in files.modules.values())
             work.append(precompile.Job(worker, () if tunes else sample.variants, "pass", str(room / "pass")))
-        variants = [v for job in work for v in job.variants]
+        variants = list({v.variant_hash: v for job in work for v in job.variants}.values())
         for worker, compiler in ((self._eager, "eager"), (self._double, "double")):
             if worker is not None and variants:
                 work.append(precompile.Job(worker, variants, compiler))
@@ -149,6 +149,16 @@ class Bench:
             if free < total / 2:  # what waits must leave room for what is timed
                 for worker in self._prepared.values():
                     worker.stop()
+
+    def prepare_instead(self, jobs: Sequence[tuple[Sample, str | Path]]) -> None:
+        """As `prepare`. What was prepared before, and not run since, is dropped first."""
+        for worker in self._prepared.values():
+            worker.stop()
+            worker.shrink()
+            self._idle.append(worker)
+        self._prepared.clear()
+        if jobs:
+            self.prepare(jobs)
 
     def _refusals(self, files: PassFiles) -> list[Finding]:
         """Findings of the static policy, worked out once for the same text and file names."""

@@ -84,6 +84,18 @@ class SearchTrial:
         wrong = {dtypes for dtypes, result in zip(measured, results, strict=True) if not is_right(result)}
         return wrong | (everything - set(measured)) if wrong else wrong
 
+    def prepare(self, choices: Sequence[SearchChoice]) -> None:
+        """Have the passes of these choices compiled side by side; `score` then measures them one after another."""
+        with tempfile.TemporaryDirectory(prefix="passnet-") as scratch:
+            jobs: dict[str, tuple[Sample, Path]] = {}
+            for number, choice in enumerate(choices):
+                directory = Path(scratch) / str(number)
+                source = self._write(choice, directory)
+                if source is not None and source not in self.known:
+                    jobs.setdefault(source, (self.variants, directory))
+            if len(jobs) > 1:
+                self.attempt.prepare(list(jobs.values()))
+
     def _in_words(self, choice: SearchChoice) -> str:
         rounding = ", ".join(sorted({level.name.lower() for level in self.levels.values()}))
         return f"{len(choice.patterns)} patterns, {choice.style}, rounding {rounding}"
@@ -91,14 +103,20 @@ class SearchTrial:
     def _results(self, choice: SearchChoice) -> Sequence[VariantResult]:
         with tempfile.TemporaryDirectory(prefix="passnet-") as scratch:
             directory = Path(scratch) / "pass"
-            task = self.own_schedule() if choice.style.own_schedule else self.task
-            if task.write(_known(task, choice), choice.style, directory).pass_dir is None:
+            source = self._write(choice, directory)
+            if source is None:
                 return ()
-            source = "".join(file.read_text("utf-8") for file in sorted(directory.iterdir()))
             if source not in self.known:
                 self.known[source] = self.attempt.measure(self.variants, directory)
                 self.attempt.say(f"{self._in_words(choice)}: {_answer(self.known[source])}")
         return self.known[source]
+
+    def _write(self, choice: SearchChoice, directory: Path) -> str | None:
+        """Writes the pass of a choice; returns its source, None if there is no such pass."""
+        task = self.own_schedule() if choice.style.own_schedule else self.task
+        if task.write(_known(task, choice), choice.style, directory).pass_dir is None:
+            return None
+        return "".join(file.read_text("utf-8") for file in sorted(directory.iterdir()))
 
 
 @dataclass
@@ -187,7 +205,7 @@ class Tuned(Author):
         confirms = self._confirms(attempt)
 
         def own_schedule(levels: Levels) -> Callable[[], Task]:
-            return functools.cache(partial(self._task, sample, levels, confirms, own_schedule=True))
+            return functools.cache(partial(self._task, sample, levels, confirms, own_schedule=True, end=end))
 
         trial = whole = SearchTrial(task, levels, self._start(task), probed, attempt, graphs, own_schedule(levels))
         best, score = None, 0.0
@@ -205,7 +223,7 @@ class Tuned(Author):
                 end - time.monotonic(),
                 improved=lambda choice: keep(Best(choice, trial.levels)),
             )
-            choice = search.run(trial.start)
+            choice = search.run(trial.start, *alternatives(trial.task, trial.start))
             if choice is None or (search.measured[choice] or 0.0) <= score:
                 return set()
             wrong = replace(trial, variants=more, known={}).wrong(choice)
@@ -221,6 +239,7 @@ class Tuned(Author):
             start = choice if _writes(task, choice) else self._start(task)
             trial = replace(trial, task=task, levels=levels, start=start, own_schedule=own_schedule(levels))
         while _writes(trial.task, trial.start):
+            trial.prepare((trial.start, *alternatives(trial.task, trial.start)))
             wrong = trial.wrong(trial.start) or search_around(trial)
             if not wrong or time.monotonic() >= end:
                 break
@@ -232,6 +251,7 @@ class Tuned(Author):
             trial = replace(trial, task=task, levels=levels, start=self._start(task), own_schedule=own_schedule(levels))
         if trial is not whole and (best is None or time.monotonic() < end):
             search_around(whole)
+        attempt.prepare(())
         return best
 
     def _confirms(self, attempt: Attempt) -> Confirms:
@@ -244,8 +264,11 @@ class Tuned(Author):
         levels: Mapping[FloatDtypes, Rounding] | None = None,
         confirms: Confirms = assumed,
         own_schedule: bool = False,
+        end: float = math.inf,
     ) -> Task:
-        return self.distill.task(sample, -self.reach, levels, confirms, whole=True, own_schedule=own_schedule)
+        """The sample's task; regions are not looked for after `end`, a time of `time.monotonic`."""
+        distill = replace(self.distill, seconds=min(self.distill.seconds, max(0.0, end - time.monotonic())))
+        return distill.task(sample, -self.reach, levels, confirms, whole=True, own_schedule=own_schedule)
 
     def _start(self, task: Task) -> SearchChoice:
         """The choice that is expected to be best; whole graphs come first only where there are no regions."""
@@ -307,6 +330,20 @@ def spread(variants: Sequence[Variant], count: int) -> tuple[Variant, ...]:
         return tuple(ordered)
     last = len(ordered) - 1
     return tuple(ordered[round(n * last / (count - 1))] for n in range(count)) if count > 1 else (ordered[-1],)
+
+
+def alternatives(task: Task, start: SearchChoice) -> list[SearchChoice]:
+    """Choices that are measured beside the start, before any other: each is the best for some tasks.
+
+    They are one CUDA graph of all, TorchInductor's second configuration of pointwise kernels, and its own schedule.
+    """
+    style, found = start.style, []
+    if not style.captured and task.launches(start.patterns) >= WORTH:
+        found.append(replace(style, captured=True))
+    if task.longest() >= LONG:
+        found.append(replace(style, limits=replace(style.limits, work=0.5, warps=2.0)))
+        found.append(replace(style, own_schedule=True))
+    return [SearchChoice(start.patterns, each) for each in found]
 
 
 def steps(task: Task, choice: SearchChoice) -> Iterator[SearchChoice]:

@@ -20,7 +20,7 @@ from storage.graph.as_json import to_json
 from storage.graph.record import Graph, op_name
 from storage.records import Input, dtype_name
 
-_LIMITS = LaunchLimits(persistent=MOST_COLUMNS, tiles=False)
+_LIMITS = LaunchLimits(persistent=MOST_COLUMNS, tiles=False, masked=True)
 _BLOCK, _WARPS = 1024, 4
 _MOST_KERNELS = 3
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)

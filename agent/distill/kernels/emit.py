@@ -72,7 +72,7 @@ class _Writer:
     indent: str = ""
 
     def write(self) -> list[str]:
-        values = self.kernel.values()
+        values = _loads_first(self.kernel.values())
         self._name_pointers(values)
         if self.kernel.columns == 1:
             self._line("index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)")
@@ -93,7 +93,16 @@ class _Writer:
                 self._value(value)
             for store in self.kernel.stores:
                 self._store(store)
-        return self.lines
+        return _without_unused(self.lines)
+
+    @property
+    def _all_rows(self) -> bool:
+        """Whether every program has rows alone that are there: no access needs to ask."""
+        return not self.tuning.masked and self.kernel.rows % self.tuning.row_block == 0
+
+    @property
+    def _all_columns(self) -> bool:
+        return not self.tuning.masked and self.kernel.columns % self.tuning.column_block == 0
 
     def _name_pointers(self, values: list[Value]) -> None:
         read = dict.fromkeys(self.buffers[v.detail[0]].base for v in values if v.op == "load")
@@ -137,7 +146,7 @@ class _Writer:
         self.indent += _INDENT
         self._columns("start + tl.arange(0, COLUMNS)[None, :]")
         roots = [v.args[0] for v in reduced] + [s.value for s in stores]
-        for value in self._missing(roots):
+        for value in _loads_first(self._missing(roots)):
             self._value(value)
         for name, value in kept.items():
             self._lines(_way(value).step(value, name, self.names[value.args[0].number], self.kernel))
@@ -243,6 +252,8 @@ class _Writer:
         return " + ".join(terms)
 
     def _inside(self, rows: bool, columns: bool) -> str:
+        """What says whether an element is there, of an access that varies by these; empty if all are."""
+        rows, columns = rows and not self._all_rows, columns and not self._all_columns
         if self.kernel.columns == 1:
             return "inside" if rows else ""
         return {(True, True): "inside", (True, False): "row_inside", (False, True): "column_inside"}.get(
@@ -279,7 +290,24 @@ class _Writer:
         address = self._address(
             buffer.base, store.index + buffer.offset, ROW not in symbols, columns and COLUMN not in symbols
         )
-        self._line(f"tl.store({address}, {self.names[store.value.number]}, mask={self._inside(True, columns)})")
+        inside = self._inside(True, columns)
+        mask = f", mask={inside}" if inside else ""
+        self._line(f"tl.store({address}, {self.names[store.value.number]}{mask})")
+
+
+def _loads_first(values: list[Value]) -> list[Value]:
+    """The same values, in an order in which all loads that depend on nothing are under way before anything waits."""
+    free = {value.number for value in values if value.op == "load" and not value.args}
+    return sorted(values, key=lambda value: (value.number not in free, value.number))
+
+
+def _without_unused(lines: list[str]) -> list[str]:
+    """The lines without masks that no other line reads."""
+    for name in ("inside", "row_inside", "column_inside"):
+        read = re.compile(rf"\b{name}\b(?! = )")
+        if not any(read.search(line) for line in lines):
+            lines = [line for line in lines if not line.lstrip().startswith(f"{name} = ")]
+    return lines
 
 
 def _way(value: Value) -> ModuleType:

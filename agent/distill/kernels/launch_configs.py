@@ -16,7 +16,8 @@ _ORDERED = 512
 class Tuning:
     """How a kernel is launched: rows and columns of a program, and its warps.
 
-    `loops`: it sweeps its columns in steps, of which `stages` are loaded at once.
+    `loops`: it sweeps its columns in steps, of which `stages` are loaded at once. `masked`: accesses ask whether their
+    element is there even where all are.
     """
 
     row_block: int
@@ -24,6 +25,7 @@ class Tuning:
     warps: int
     loops: bool
     stages: int = 1
+    masked: bool = False
 
     def programs(self, kernel: KernelBody) -> int:
         """Programs that cover the kernel: its rows, and the columns of one that is tiled."""
@@ -38,7 +40,7 @@ class LaunchLimits:
     `persistent`: the longest row, in elements, that one program holds whole. `work` and `warps`: factors on the
     elements and on the warps of a program; their quotient decides how many neighbours a thread reads at once. `tiles`:
     whether kernels without reductions may have columns. `stages`: how many steps of a sweep are loaded at once; 1
-    leaves that to the compiler.
+    leaves that to the compiler. `masked`: as in `Tuning`.
     """
 
     persistent: int = 8192
@@ -46,6 +48,7 @@ class LaunchLimits:
     warps: float = 1.0
     tiles: bool = True
     stages: int = 1
+    masked: bool = False
 
 
 def choose(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
@@ -53,7 +56,8 @@ def choose(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
     plain = _plain(kernel, limits)
     rows = min(max(1, int(plain.row_block * limits.work)), _power_of_two(kernel.rows))
     warps = min(16, max(1, int(plain.warps * limits.warps)))
-    return replace(plain, row_block=rows, warps=warps, stages=limits.stages if plain.loops else 1)
+    stages = limits.stages if plain.loops else 1
+    return replace(plain, row_block=rows, warps=warps, stages=stages, masked=limits.masked)
 
 
 def _plain(kernel: KernelBody, limits: LaunchLimits) -> Tuning:

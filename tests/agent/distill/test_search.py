@@ -40,6 +40,18 @@ def test_it_stops_when_the_time_is_up_with_the_best_so_far():
     assert len(search.measured) == 5
 
 
+def test_it_climbs_from_the_best_of_several_starts():
+    search = _search({0: 1.1, 5: 1.3, 9: 1.2, 6: 1.4})
+    assert search.run(0, 5, 9) == 6
+    assert list(search.measured)[:3] == [0, 5, 9]
+
+
+def test_what_would_end_too_late_is_not_begun():
+    search = _search({0: 1.0, 1: 1.1, 2: 1.2}, seconds=2.9)
+    assert search.run(1) == 1
+    assert list(search.measured) == [1, 0]
+
+
 def test_what_is_known_from_before_is_not_measured_again():
     search = _search({1: 1.5}, measured={0: 1.2, -1: 1.0})
     assert search.run(0) == 1

@@ -230,6 +230,15 @@ def _root_mean_square(x):
     return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6)
 
 
+def test_the_first_choices_are_compiled_together(tmp_path):
+    prepared = []
+    attempt = replace(_attempt(lambda *_: 1.5, []), prepare=lambda jobs: prepared.append([_names(d) for _, d in jobs]))
+    measuring().attempt(_one(2**19), tmp_path / "pass", attempt)
+    first, last = prepared
+    assert len(first) >= 3 and first[1] == ["whole_graph_0"] and first[0] != first[1]
+    assert last == [], "what nobody measured is dropped"
+
+
 def test_stages_are_tried_where_rows_are_swept(tmp_path, interpreter):
     attempt = _attempt(lambda names, source: 2.0 if "num_stages=3" in source else 1.2, [])
     measuring().attempt(sample(variant(_root_mean_square, tensor(2048, 16384))), tmp_path / "pass", attempt)
