@@ -2,12 +2,13 @@
 
 In: a `storage.records.Sample` and a pass directory, or the name of a baseline. Out: `result.VariantResult`s, and scores
 of them. Read first: `bench.py` (what happens to a sample), then `trial.py` (one variant: describe, check, time).
-`launch.py` is the one module that a pass may import; `contract.py` says what a pass directory holds; `compilers.py` has
+`launch` is the one package that a pass may import; `contract.py` says what a pass directory holds; `compilers.py` has
 the baselines.
 
-Sub-rooms: `policy` (what a pass may say), `matching` (applying it), `inputs` (values), `ipc` (what parent and child
-share), `workers` (processes and their isolation), `child` (what runs inside them), `checking` (is the output right),
-`timing`, `scoring`; and for whole models `library` (passes with what was measured of them) and `models` (made faster).
+Sub-rooms: `policy` (what a pass may say), `launch` (what it may import), `matching` (applying it), `inputs` (values),
+`ipc` (what parent and child share), `workers` (processes and their isolation), `child` (what runs inside them),
+`checking` (is the output right), `timing`, `scoring`; and for whole models `library` (passes with what was measured of
+them) and `models` (made faster).
 It needs torch, triton, numpy, pandas and pyarrow alone.
 May import: storage.
 """

@@ -1,11 +1,12 @@
-"""What a launch, a wrapper and a captured plan cost the host, in microseconds; needs a GPU and less than 30 s.
+"""What a launch, a wrapper and a captured plan cost the host, in microseconds; needs a GPU and less than 60 s.
 
     python3 benchmarks/agent/launch_cost.py [--out FILE]
 
 A kernel of one pointer-only signature, as `distill` writes them, is launched in every way that torch and Triton have:
 Triton's JIT, `passbench.launch`, Triton's compiled launcher bound once, its C function, torch's static launcher, and
-its fast one where torch has it. Each way is checked to write the right values before it is timed. Then plans of one to
-eight launches: launch by launch, and by `captured`, whose parts are timed too.
+its fast one where torch has it. Each way is checked to write the right values before it is timed. Then allocations, and
+plans of one to eight launches: launch by launch, and by `captured`, whose parts are timed too. Last what the device
+takes for a plan when the host costs nothing.
 """
 
 import argparse
@@ -20,8 +21,9 @@ import torch
 import triton
 import triton.language as tl
 
-from passbench.capture import GraphCapture
-from passbench.launch import Launch
+from passbench.launch import Launch, empty_strided
+from passbench.launch.bound_kernel import BoundKernel
+from passbench.launch.capture import GraphCapture
 
 ROUNDS, CALLS = 7, 2000
 
@@ -48,6 +50,19 @@ def microseconds(function: Callable[[], object], calls: int = CALLS) -> float:
     return best * 1e6
 
 
+def device_microseconds(function: Callable[[], object], calls: int = 200) -> float:
+    """Of the device, a call; the device sleeps until the host has queued all calls."""
+    function()
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda._sleep(30_000_000)
+    begin.record()
+    for _ in range(calls):
+        function()
+    end.record()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) / calls * 1e3
+
+
 class CostTable:
     """Lines of name and microseconds, printed as they come."""
 
@@ -72,10 +87,12 @@ def launches(table: CostTable) -> None:
     stream = torch.cuda.current_stream().cuda_stream
     function, packed, metadata = compiled.function, compiled.packed_metadata, compiled.metadata
     run, rest = compiled.run, tuple(constants.values())
+    tensorless = BoundKernel(compiled, (grid,), 3, constants)
     pointers = a.data_ptr(), b.data_ptr(), out.data_ptr()
     ways: dict[str, Callable[[], object]] = {
         "Triton's JIT": lambda: add_kernel[(grid,)](a, b, out, num_warps=4, **constants),
         "passbench.launch.Launch": lambda: bound(a, b, out),
+        "BoundKernel.launch, addresses": lambda: tensorless.launch(pointers, stream),
         "CompiledKernel.run, bound": lambda: run(
             grid, 1, 1, stream, function, packed, None, None, None, *pointers, *rest
         ),
@@ -114,6 +131,7 @@ def launches(table: CostTable) -> None:
     table.time("torch.add", lambda: a + b)
     table.time("torch.empty_like", lambda: torch.empty_like(a))
     table.time("torch.empty_strided", lambda: torch.empty_strided((64, 256), (256, 1), device=a.device))
+    table.time("passbench.launch.empty_strided", lambda: empty_strided((64, 256), (256, 1), torch.float32, a))
     table.time("data_ptr", a.data_ptr)
     table.time("current stream, Triton's driver", lambda: triton.runtime.driver.active.get_current_stream(0))
 
@@ -141,11 +159,15 @@ def plans(table: CostTable) -> None:
         table.time(f"{count} launches, one by one", lambda n=count: chain(a, b, n), CALLS // count)
         table.time(f"{count} launches, captured{note}", lambda n=count, c=capture: c(chain, a, b, n), CALLS // 2)
         table.time(f"{count} additions of eager", lambda n=count: sum([b] * n, a), CALLS // count)
-    (recording,) = capture._recordings.values()
-    given = (a, b, count)
-    table.time("captured, copies in", lambda: recording._copy_in(given))
+        table.say(f"{f'{count} launches, on the device':44} {device_microseconds(lambda n=count: chain(a, b, n)):8.2f}")
+        on_device = device_microseconds(lambda n=count, c=capture: c(chain, a, b, n))
+        table.say(f"{f'{count} launches, captured, on the device':44} {on_device:8.2f}")
+    latest, given, out = capture._latest[chain], (a, b, count), torch.empty_like(a)
+    recording, addresses = latest.recording, (a.data_ptr(), b.data_ptr(), out.data_ptr())
+    ((_, copies_in),) = recording._ways_in
+    table.time("captured, whether the recording fits", lambda: latest.fits(given))
+    table.time("captured, launch that copies in", lambda: copies_in(addresses, latest.stream))
     table.time("captured, replay alone", recording._graph.replay)
-    table.time("captured, copies out", recording._copies_of_results)
     table.time("is_current_stream_capturing", torch.cuda.is_current_stream_capturing)
     table.time("current_stream().cuda_stream", lambda: torch.cuda.current_stream().cuda_stream)
     many = [torch.randn(64, 64, device="cuda") for _ in range(8)]

@@ -114,7 +114,7 @@ class _Watch(TorchDispatchMode):
             yield interpreted.GridExecutor, "_restore_args_dev", self._unseen
         if (cheap := sys.modules.get("passbench.launch")) is not None:
             yield cheap.Launch, "__call__", self._noted_launch
-        if (capture := sys.modules.get("passbench.capture")) is not None:
+        if (capture := sys.modules.get("passbench.launch.capture")) is not None:
             yield capture.GraphCapture, "__call__", self._opened
 
     def _read(self, text: Callable) -> Callable:

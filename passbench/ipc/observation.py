@@ -23,7 +23,7 @@ class Observation:
     `triton_kernels`: launched `@triton.jit` functions. `profiled`: whether the device's activity was recorded; without
     it, `kernels` is empty and proves nothing. `overflow`: there were more names than fit. `uneven`: not every call
     launched and dispatched as much as the others. `captured`: a replacement asked for a CUDA graph, see
-    `passbench.capture`.
+    `passbench.launch.capture`.
 
     Raises ValueError on anything that does not fit the fixed-size form.
     """

@@ -50,7 +50,7 @@ ALLOCATORS = frozenset(
     f"torch.{n}"
     for n in """empty empty_like empty_strided zeros zeros_like ones ones_like full full_like as_tensor
     tensor scalar_tensor""".split()
-)
+) | {"passbench.launch.empty_strided"}
 """Host functions that return tensors."""
 
 SCALAR_CALLS = frozenset(

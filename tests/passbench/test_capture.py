@@ -1,12 +1,16 @@
 """`captured`: what it runs as it is, and on a GPU what a replay returns."""
 
 import functools
+import threading
 
 import pytest
 import torch
+from triton.runtime.interpreter import InterpretedFunction
 
-from passbench import capture
-from passbench.capture import GraphCapture, captured, overlaps_itself
+from passbench.launch import capture
+from passbench.launch.capture import GraphCapture, captured
+from passbench.launch.copies import SLOTS, copy_pieces_kernel, pieces_of
+from passbench.launch.recording import is_flat, overlaps_itself
 from tests.passbench.policy.test_policy import HEAD, check
 
 needs_gpu = pytest.mark.gpu
@@ -53,6 +57,25 @@ def test_only_a_function_of_its_own_is_taken():
 )
 def test_what_overlaps_itself(shape, stride, expected):
     assert overlaps_itself(torch.empty(32).as_strided(shape, stride)) is expected
+
+
+def test_what_is_copied_as_bytes():
+    x = torch.empty(4, 6)
+    assert all(is_flat(a) for a in (x, x.t(), x[1:], x.unsqueeze(1), x[:1].expand(3, 6)))
+    assert not any(is_flat(a) for a in (x[:, 1:], x[::2], x.t()[1:]))
+
+
+def test_the_copying_kernel():
+    sizes = (0, 1, 7, 8, 8193)
+    given = [torch.randint(-128, 128, (size,), dtype=torch.int8) for size in sizes]
+    copies = [torch.zeros_like(x) for x in given]
+    noted, unused = torch.zeros(SLOTS, dtype=torch.int64), [torch.zeros(1, dtype=torch.int8)] * (SLOTS - len(sizes))
+    places = torch.tensor([x.data_ptr() for x in (*copies, *unused)])
+    pieces = torch.tensor(pieces_of(sizes))
+    kernel = InterpretedFunction(copy_pieces_kernel.fn)
+    kernel[(len(pieces),)](*given, *unused, pieces, places, noted, NOTES=True, WORDS=1024)
+    assert all(torch.equal(x, copy) for x, copy in zip(given, copies, strict=True))
+    assert noted.tolist() == [x.data_ptr() for x in (*given, *unused)]
 
 
 _WRAPPER = """
@@ -128,6 +151,41 @@ def test_layouts(fresh):
     assert len(fresh._recordings) == 5
     numbers = [fresh(steps, _given(4, 4), _given(4, 4), n)[0] for n in (1, 1.0, True)]
     assert len(fresh._recordings) == 8 and len(numbers) == 3
+
+
+def many(*tensors):
+    """More results than one launch copies: views of inputs, odd sizes, gaps, an offset, and a number."""
+    return (*[x + 1 for x in tensors], tensors[0], tensors[1][1:], tensors[1][:, 1:], tensors[2] > 0, 7)
+
+
+@needs_gpu
+def test_many_tensors_of_any_size_and_address(fresh):
+    for first in (0, 1):  # the second time no address is a multiple of 16
+        for dtype in (torch.float16, torch.int8):
+            given = [(_given(3 * n * n + first) * 9).to(dtype)[first:].view(3, n, n) for n in range(1, SLOTS + 3)]
+            for _ in range(2):
+                results = zip(fresh(many, *given), many(*given), strict=True)
+                assert all(torch.equal(*pair) and pair[0].stride() == pair[1].stride() for pair in [*results][:-1])
+    assert len(fresh._recordings) == 2
+
+
+@needs_gpu
+def test_threads_take_turns(fresh):
+    wrong = []
+    fresh(steps, _given(8, 8), _given(8, 8), 1.0)
+
+    def work(value):
+        for step in range(200):
+            x, w = torch.full((8, 8), value + step, device="cuda"), torch.eye(8, device="cuda")
+            with torch.no_grad():
+                wrong.extend([step] * (not torch.equal(fresh(steps, x, w, 1.0)[0], x)))
+
+    threads = [threading.Thread(target=work, args=(1000.0 * n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
 
 
 @needs_gpu

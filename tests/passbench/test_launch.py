@@ -1,6 +1,7 @@
 """Cheap launches: what they take, when they leave Triton's own path, and what they hand to the driver then.
 
-There is no GPU here: a driver that notes what it would launch stands in for CUDA's, and kernels compile for an H200.
+There is no GPU here: a driver and a static launcher that note what they would launch stand in for CUDA's and torch's,
+and kernels compile for an H200.
 """
 
 import json
@@ -13,7 +14,7 @@ import torch
 import triton
 import triton.language as tl
 
-from passbench.launch import Launch
+from passbench.launch import Launch, empty_strided
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,7 +46,14 @@ class Launcher:
 
     def __call__(self, x, y, z, stream, function, metadata, extra, enter, leave, *arguments):
         given = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in arguments]
-        calls.append([x, y, z, stream, function, given])
+        calls.append([x, y, z, stream, function, given, "Triton's"])
+
+
+class Static:
+    @staticmethod
+    def _launch_kernel(function, x, y, z, warps, shared, kinds, arguments, stream):
+        assert len(kinds) == len(arguments)
+        calls.append([x, y, z, stream, function, list(arguments), f"{warps} warps, {kinds}"])
 
 
 class Driver:
@@ -58,6 +66,7 @@ class Driver:
 
 
 driver.set_active(Driver())
+torch._C._StaticCudaLauncher = Static
 run = JITFunction.run
 
 
@@ -90,6 +99,10 @@ late = Launch(scale_kernel, (3, 2), n=150, factor=2.0)
 found["begins unaligned"] = launched(late, x[1:], out)
 found["then aligned"] = launched(late, x, out)
 found["from then on"] = launched(late, x, out)
+for name, n, factor in (("one", 1, 2.0), ("long", 1 << 40, 2.0), ("flag", True, 2.0), ("nothing", 150, 2.0)):
+    launch = Launch(scale_kernel, (0 if name == "nothing" else 1,), n=n, factor=factor)
+    launch(x, out)
+    found[name] = launched(launch, x, out)
 print(json.dumps(found))
 """
 """A process of its own, for Triton has one driver. The CPU's tensors have device -1 and stand for the GPU's."""
@@ -117,17 +130,33 @@ def found(tmp_path_factory):
     return json.loads(done.stdout)
 
 
+SPECIAL = ("one", "long", "flag", "nothing")
+
+
 def test_every_launch_reaches_the_driver_once_and_with_its_tensors(found):
     for name, one in found.items():
         (call,) = one["calls"]
         grid = [3, 2, 1] if name in ("begins unaligned", "then aligned", "from then on") else [3, 1, 1]
-        assert call[:5] == [*grid, 7, "function scale_kernel"], name
-        assert call[5] == [*one["tensors"], 150, 2.0, 64], name
+        if name not in SPECIAL:
+            assert call[:5] == [*grid, 7, "function scale_kernel"], name
+        assert call[5][:2] == one["tensors"], name
 
 
 def test_later_launches_do_not_pass_through_triton(found):
     cheap = {name for name, one in found.items() if one["triton"] == 0}
-    assert cheap == {"again", "others", "as before", "from then on"}
+    assert cheap == {"again", "others", "as before", "from then on", "one", "long", "flag"}
+
+
+def test_the_static_launcher_gets_what_the_compiled_kernel_takes(found):
+    """Two tensors, the numbers that are not in the kernel, and its two scratch buffers."""
+    ends = {name: [*found[name]["calls"][0][5][2:], found[name]["calls"][0][6]] for name in ("again", *SPECIAL)}
+    assert ends == {
+        "again": [150, None, None, "2 warps, OOiOO"],
+        "one": [None, None, "4 warps, OOOO"],
+        "long": [1 << 40, None, None, "4 warps, OOlOO"],
+        "flag": [True, 2.0, 64, "Triton's"],  # which knows kinds of numbers that the static launcher does not
+        "nothing": [150, 2.0, 64, "Triton's"],
+    }
 
 
 @triton.jit
@@ -148,3 +177,69 @@ def test_only_kernels_and_plain_grids(arguments):
 def test_tensors_are_no_constants():
     with pytest.raises(TypeError, match="tensors"):
         Launch(_kernel, (1,), BLOCK=torch.tensor(4))
+
+
+@triton.jit
+def _mixed_kernel(x, out, n, big, scale, FACTOR: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at, mask=at < n) * scale * FACTOR + (big >> 40)
+    tl.store(out + at, value, mask=at < n)
+
+
+def _mixed(n: int, **options) -> Launch:
+    return Launch(_mixed_kernel, (2,), n=n, big=3 << 40, scale=0.5, FACTOR=4, BLOCK=128, **options)
+
+
+def _wanted(x, n):
+    return torch.cat([x[:n] * 2 + 3, torch.zeros_like(x[n:])])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("n", [1, 16, 17, 200])
+@pytest.mark.parametrize("static", [True, False])
+def test_both_ways_on_a_gpu(n, static, monkeypatch):
+    if not static:
+        monkeypatch.delattr(torch._C, "_StaticCudaLauncher")
+    launch = _mixed(n, num_warps=2)
+    for first, dtype in ((0, torch.float32), (0, torch.float32), (1, torch.float32), (0, torch.float16)):
+        x = torch.randn(256, device="cuda").to(dtype)[first:]
+        out = torch.zeros_like(x)
+        launch(x, out)
+        assert torch.allclose(out, _wanted(x, n), atol=1e-2)
+    assert launch._bound
+
+
+@pytest.mark.gpu
+def test_a_graph_and_another_stream():
+    launch, x = _mixed(200), torch.randn(256, device="cuda")
+    out = torch.zeros_like(x)
+    launch(x, out)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        launch(x, out)
+    x.normal_()
+    out.zero_()
+    graph.replay()
+    assert torch.equal(out, _wanted(x, 200))
+    stream = torch.cuda.Stream()
+    y, late = torch.zeros_like(x), torch.randn_like(x)
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(20_000_000)
+        y.copy_(late)
+        launch(y, out)  # must wait for the copy
+    stream.synchronize()
+    assert torch.equal(out, _wanted(late, 200))
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_fresh_memory(device):
+    x = torch.ones(2, device=device)
+    made = empty_strided((3, 4), (1, 3), torch.float16, x)
+    assert (made.shape, made.stride(), made.dtype, made.device) == ((3, 4), (1, 3), torch.float16, x.device)
+    assert empty_strided(x.shape, x.stride(), x.dtype, x).shape == (2,)
+    torch._C._set_deterministic_algorithms(True)
+    try:
+        assert empty_strided((8,), (1,), torch.float32, x).isnan().all()
+    finally:
+        torch._C._set_deterministic_algorithms(False)

@@ -264,7 +264,7 @@ SYNTAX = {
 
 @pytest.mark.parametrize("grad", [True, False])
 def test_allocations_views_copies_and_casts_are_no_library_operators(grad):
-    assert {f"torch.{name}" for name in ALLOCATIONS} == allowlists.ALLOCATORS
+    assert {f"torch.{name}" for name in ALLOCATIONS} == allowlists.ALLOCATORS - {"passbench.launch.empty_strided"}
     assert set(METHODS) == (allowlists.VIEW_METHODS | allowlists.VIEW_ATTRIBUTES) - {"values", "indices"}
     found = set()
     for name, function in (ALLOCATIONS | METHODS | SYNTAX).items():

@@ -1,0 +1,60 @@
+"""`Launch`: a Triton kernel with its grid and constants bound, whose later calls cost the host little.
+
+`kernel[grid](...)` binds, specialises and looks up its arguments at every call. A `Launch` does so in its first call,
+by Triton. Later calls check that their tensors are of the same kind, and hand their addresses to the driver. Where they
+are of another kind, or the kernel is interpreted, it is Triton's own launch: the results are the same either way.
+"""
+
+from typing import Any
+
+import torch
+from triton.runtime.driver import driver
+from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.jit import JITFunction
+
+from passbench.launch.bound_kernel import BoundKernel, aligned
+
+
+class Launch:
+    """A kernel with its grid and its constants: `Launch(add_kernel, (64,), BLOCK=256, num_warps=4)`.
+
+    `grid` is one to three whole numbers; `constants` are the kernel's parameters behind its tensors, by name, and
+    options of the launch. Raises TypeError on anything but a `@triton.jit` function, and on tensors as constants.
+    """
+
+    __slots__ = ("_bound", "_constants", "_grid", "_kernel", "_launch")
+
+    def __init__(self, kernel: JITFunction | InterpretedFunction, grid: tuple[int, ...], **constants: Any) -> None:
+        if type(kernel) not in (JITFunction, InterpretedFunction):
+            raise TypeError(f"a Launch is of a @triton.jit function, not of {type(kernel).__name__}")
+        if not (type(grid) is tuple and 1 <= len(grid) <= 3 and all(type(size) is int for size in grid)):
+            raise TypeError(f"a grid is one to three whole numbers, not {grid!r}")
+        if any(isinstance(value, torch.Tensor) for value in constants.values()):
+            raise TypeError("tensors are given to the launch, not fixed beforehand")
+        self._kernel, self._grid, self._constants = kernel, grid, constants
+        self._bound = False
+        self._launch = self._by_triton
+
+    def __call__(self, *tensors: torch.Tensor) -> None:
+        """Launch on the tensors' device, the current one, and its current stream. The tensors are the kernel's first
+        parameters, in order."""
+        self._launch(*tensors)
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self._kernel.__name__
+
+    def _by_triton(self, *tensors: torch.Tensor) -> None:
+        """Launch through Triton, and keep what it compiled if that fits the usual tensors: aligned, on one device."""
+        compiled = self._kernel[self._grid](*tensors, **self._constants)
+        if self._bound or type(self._kernel) is not JITFunction or not aligned(tensors) or 0 in self._grid:
+            return
+        device = driver.active.get_current_device()
+        if {tensor.get_device() for tensor in tensors} != {device}:
+            return
+        parameters = list(self._kernel.signature.parameters.values())[len(tensors) :]
+        rest = {p.name: self._constants.get(p.name, p.default) for p in parameters}
+        dtypes = tuple([tensor.dtype for tensor in tensors])
+        self._launch = BoundKernel(compiled, self._grid, len(tensors), rest).on_tensors(dtypes, device, self._by_triton)
+        self._bound = True
