@@ -7,11 +7,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import torch
-
 from agent.distill.eager.op_effects import find_effects
 from agent.distill.kernels.emit import HELPERS, KernelSource
-from agent.distill.kernels.host_program import Allocation, KernelLaunch, Program, Returned, Shape, Sketch, dense
+from agent.distill.kernels.host_program import KernelLaunch, Program, Returned, Sketch
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.kernels.ordered_sums import NEEDED
 from agent.distill.kernels.text_template import merge, slot, template
@@ -111,7 +109,7 @@ def module_source(cases: Sequence[Case], family: str, style: Style, helper: bool
     parts = [
         f'"""{", ".join(short_names(graph, 12))} in {count}.\n\nWritten by distill for family {family or "unnamed"}, '
         f'{len(cases)} {"case" if len(cases) == 1 else "cases"}.\n"""\n',
-        "\n".join(imports) + "\n\nfrom passbench.launch import Launch\n",
+        "\n".join(imports) + "\n\nfrom passbench.launch import Launch, LaunchPlan\n",
         *(() if helper else _rule_functions(graph)),
         *(HELPERS[name].lstrip("\n") for name in sorted(helpers)),
         *kernels.sources,
@@ -204,7 +202,7 @@ def _wrapper(function: str, graph: Graph, programs: Sequence[Program], kernels: 
             entries.append((key, text))
     table, bodies = [], []
     for number, entries in enumerate(routes.values()):
-        body, names, rows = merge([text for _, text in entries], _plan_name, always=("    ",))
+        body, names, rows = merge([text for _, text in entries], _plan_name, always=("    ", " = "))
         unpacked = f"    {', '.join(names)}{',' if len(names) == 1 else ''} = plan\n" if names else ""
         bodies.append(unpacked + body)
         for (key, _), row in zip(entries, rows, strict=True):
@@ -236,19 +234,24 @@ def _key(program: Program) -> str:
 
 
 def _body(program: Program, kernels: _Kernels) -> str:
-    lines = [f"{a.name} = {_allocated(a, program.key)}" for a in program.allocations]
-    lines += [_launch(launch, kernels) for launch in program.launches]
+    lines = []
+    if program.launches:
+        made = [a.name for a in program.allocations]
+        used = {name for launch in program.launches for name in launch.arguments}
+        inputs = [name for n in range(len(program.key)) if (name := f"in_{n}") in used] or ["in_0"]
+        plan = _planned(program, inputs, kernels)
+        lines.append(f"{', '.join(made)}{' = ' if made else ''}{slot(plan)}({', '.join(inputs)})")
     lines.append(f"return {', '.join(_returned(r) for r in program.returned)}")
     return "".join(f"    {line}\n" for line in lines)
 
 
-def _allocated(wanted: Allocation, key: Sequence[tuple[torch.dtype, Shape, Shape]]) -> str:
-    """The call that allocates this. Where an input has the same layout, `empty_like` costs the host less."""
-    layout = wanted.dtype, wanted.shape, wanted.stride
-    if layout in key and dense(wanted.shape, wanted.stride):
-        return f"torch.empty_like(in_{list(key).index(layout)})"
-    size = f"{slot(wanted.shape)}, {slot(wanted.stride)}"
-    return f"torch.empty_strided({size}, dtype={slot(wanted.dtype)}, device=in_0.device)"
+def _planned(program: Program, inputs: Sequence[str], kernels: _Kernels) -> str:
+    """The `LaunchPlan` of a program that is called with these inputs."""
+    names = [*inputs, *(a.name for a in program.allocations)]
+    parts = [str(len(inputs)), *(f"({a.shape}, {a.stride}, {a.dtype})" for a in program.allocations)]
+    for launch in program.launches:
+        parts.append(f"({_launch(launch, kernels)}, {tuple([names.index(name) for name in launch.arguments])})")
+    return f"LaunchPlan({', '.join(parts)})"
 
 
 def _launch(launch: KernelLaunch, kernels: _Kernels) -> str:
@@ -264,7 +267,7 @@ def _launch(launch: KernelLaunch, kernels: _Kernels) -> str:
     last = "enable_fp_fusion=False"
     grid = f"({launch.kernel.programs},)"
     fixed = ", ".join([name, grid, *(f"{n}={v}" for n, v in options.items()), last])
-    return f"{slot(f'Launch({fixed})')}({', '.join(launch.arguments)})"
+    return f"Launch({fixed})"
 
 
 def _returned(value: Returned) -> str:
@@ -280,7 +283,7 @@ def _plan_name(number: int, before: str, literal: str) -> str:
     named = re.search(r"(\w+)=$", before)
     if named:
         kind = named[1].lower()
-    elif literal.startswith("Launch("):
+    elif literal.startswith("LaunchPlan("):
         kind = "launch"
     elif before.endswith("_strided("):
         kind = "shape"

@@ -21,7 +21,7 @@ import torch
 import triton
 import triton.language as tl
 
-from passbench.launch import Launch, empty_strided
+from passbench.launch import Launch, LaunchPlan, empty_strided
 from passbench.launch.bound_kernel import BoundKernel
 from passbench.launch.capture import GraphCapture
 
@@ -149,6 +149,13 @@ def chain(a, b, count):
     return a
 
 
+def planned(count: int) -> LaunchPlan:
+    """The launches of `chain` as one call."""
+    layout = ((64, 256), (256, 1), torch.float32)
+    steps = [(_add, (n + 1 if n else 0, 1, n + 2)) for n in range(count)]
+    return LaunchPlan(2, *[layout] * count, *steps)
+
+
 def plans(table: CostTable) -> None:
     a = torch.randn(64, 256, device="cuda")
     b = torch.randn_like(a)
@@ -156,7 +163,12 @@ def plans(table: CostTable) -> None:
         capture = GraphCapture()
         wanted, got = chain(a, b, count), capture(chain, a, b, count)
         note = "" if torch.equal(wanted, got) else " (WRONG VALUES)"
+        plan = planned(count)
+        plan(a, b)
+        fresh = plan(a, b)
+        note_of_plan = "" if torch.equal(fresh if count == 1 else fresh[-1], wanted) else " (WRONG VALUES)"
         table.time(f"{count} launches, one by one", lambda n=count: chain(a, b, n), CALLS // count)
+        table.time(f"{count} launches, a LaunchPlan{note_of_plan}", lambda p=plan: p(a, b), CALLS // count)
         table.time(f"{count} launches, captured{note}", lambda n=count, c=capture: c(chain, a, b, n), CALLS // 2)
         table.time(f"{count} additions of eager", lambda n=count: sum([b] * n, a), CALLS // count)
         table.say(f"{f'{count} launches, on the device':44} {device_microseconds(lambda n=count: chain(a, b, n)):8.2f}")

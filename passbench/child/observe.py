@@ -114,6 +114,7 @@ class _Watch(TorchDispatchMode):
             yield interpreted.GridExecutor, "_restore_args_dev", self._unseen
         if (cheap := sys.modules.get("passbench.launch")) is not None:
             yield cheap.Launch, "__call__", self._noted_launch
+            yield cheap.LaunchPlan, "__call__", lambda call: cheap.LaunchPlan.by_launches
         if (capture := sys.modules.get("passbench.launch.capture")) is not None:
             yield capture.GraphCapture, "__call__", self._opened
 

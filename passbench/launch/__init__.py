@@ -1,13 +1,15 @@
 """What a pass may import from PassBench: launches that cost the host little.
 
-In: a kernel or a function of the pass, and tensors. Out: `Launch` launches a kernel, `captured` replays a function's
-launches as a CUDA graph, `empty_strided` allocates. All is trusted code: it runs nothing of a pass but the kernel or
-the function that it was made for. Read first: `kernel_launch.py`, then `capture.py`.
+In: a kernel or a function of the pass, and tensors. Out: `Launch` launches a kernel, `LaunchPlan` allocates and launches all
+that a wrapper does, `captured` replays a function's launches as a CUDA graph, `empty_strided` allocates. All is trusted
+code: it runs nothing of a pass but the kernel or the function that it was made for. Read first: `kernel_launch.py`,
+then `capture.py`.
 May import: storage.
 """
 
 from passbench.launch.allocation import empty_strided
 from passbench.launch.capture import captured
 from passbench.launch.kernel_launch import Launch
+from passbench.launch.launch_plan import LaunchPlan
 
-__all__ = ["Launch", "captured", "empty_strided"]
+__all__ = ["Launch", "LaunchPlan", "captured", "empty_strided"]

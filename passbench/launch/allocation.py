@@ -6,7 +6,8 @@ import torch
 from torch._C._dynamo import guards
 
 _current_device = getattr(torch._C, "_cuda_getDevice", None)
-_filled = torch._C._get_deterministic_algorithms
+fills_memory = torch._C._get_deterministic_algorithms
+"""Whether torch may fill fresh memory (`torch.use_deterministic_algorithms`)."""
 empty_on_current_device = guards._empty_strided_cuda
 """`(size, stride, dtype)`, tuples and a dtype: memory of the current GPU, past torch's dispatcher and never filled."""
 
@@ -14,9 +15,9 @@ empty_on_current_device = guards._empty_strided_cuda
 def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, beside: torch.Tensor) -> torch.Tensor:
     """A tensor that nobody has written to, on the device of `beside`; cheap where `size` and `stride` are tuples.
 
-    Where torch fills fresh memory (`torch.use_deterministic_algorithms`), this is filled too.
+    Where torch fills fresh memory, this is filled too.
     """
-    plain = type(size) is tuple and type(stride) is tuple and not _filled()
+    plain = type(size) is tuple and type(stride) is tuple and not fills_memory()
     if plain and beside.is_cuda and beside.get_device() == _current_device():
         return empty_on_current_device(size, stride, dtype)
     return torch.empty_strided(size, stride, dtype=dtype, device=beside.device)

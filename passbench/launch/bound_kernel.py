@@ -4,12 +4,10 @@ It is launched by torch's static launcher (`torch._C._StaticCudaLauncher`, which
 kernels), one C function for all kernels. What that does not take is launched by Triton's launcher of the kernel.
 """
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from triton.runtime.driver import driver
 
 ALIGNMENT = 16
 """Bytes; Triton compiles one kernel for pointers that are multiples of it, and others for all else."""
@@ -24,34 +22,26 @@ def aligned(tensors: Sequence[torch.Tensor]) -> bool:
 
 
 class BoundKernel:
-    """`compiled` with its grid; `tensors` are its first parameters, so many, and `rest` the others by name."""
+    """`compiled` with its grid; `tensors` are its first parameters, so many, and `rest` the others by name.
+
+    `call` is a function and its first arguments; the others are the tensors' addresses with `rest`, and a stream.
+    """
 
     def __init__(self, compiled: Any, grid: tuple[int, ...], tensors: int, rest: Mapping[str, Any]) -> None:
-        self._tensors = tensors
-        self._grid = (*grid, 1, 1)[:3]
         static = static_arguments(compiled, tensors, rest)
         if static is None:
-            self._launch = _by_triton(compiled.run, compiled.packed_metadata)
-            self._rest, self._options = tuple(rest.values()), (0, 0, "")
+            launch, options = _by_triton(compiled.run, compiled.packed_metadata), (0, 0, "")
+            self.rest = tuple(rest.values())
         else:
-            self._launch = torch._C._StaticCudaLauncher._launch_kernel
-            kinds, self._rest = static
-            self._options = (compiled.metadata.num_warps, compiled.metadata.shared, kinds)
-        self._function = compiled.function
+            launch = torch._C._StaticCudaLauncher._launch_kernel
+            kinds, self.rest = static
+            options = (compiled.metadata.num_warps, compiled.metadata.shared, kinds)
+        self.call = (launch, compiled.function, *(*grid, 1, 1)[:3], *options)
 
     def launch(self, addresses: tuple[int, ...], stream: int) -> None:
         """Launch on tensors at these addresses, which are aligned, of the dtypes that the kernel was compiled for."""
-        self._launch(self._function, *self._grid, *self._options, (*addresses, *self._rest), stream)
-
-    def on_tensors(
-        self, dtypes: tuple[torch.dtype, ...], device: int, otherwise: Callable[..., None]
-    ) -> Callable[..., None]:
-        """A function that launches on its tensors; `otherwise` is called if they are not of these dtypes, on this
-        device and aligned."""
-        make = _maker(self._tensors, len(self._rest))
-        stream = driver.active.get_current_stream
-        fixed = (*self._grid, *self._options)
-        return make(self._launch, self._function, fixed, self._rest, stream, device, dtypes, otherwise)
+        launch, *given = self.call
+        launch(*given, (*addresses, *self.rest), stream)
 
 
 def static_arguments(compiled: Any, tensors: int, rest: Mapping[str, Any]) -> tuple[str, tuple] | None:
@@ -92,35 +82,3 @@ def _by_triton(run: Callable[..., None], metadata: Any) -> Callable[..., None]:
         run(x, y, z, stream, function, metadata, None, None, None, *given)
 
     return launch
-
-
-@functools.cache
-def _maker(tensors: int, rest: int) -> Callable[..., Callable[..., None]]:
-    """A function that makes launches of so many tensors, and of so many other arguments.
-
-    Its text has no loop: for three tensors that takes half of the time. It depends on the two numbers alone.
-    """
-    numbers = range(tensors)
-    given = ", ".join(f"tensor_{n}" for n in numbers)
-    dtypes = "".join(f"dtype_{n}, " for n in numbers)
-    others = "".join(f"other_{n}, " for n in range(rest))
-    addresses = "".join(f"address_{n}, " for n in numbers)
-    found = "; ".join(f"address_{n} = tensor_{n}.data_ptr()" for n in numbers) or "pass"
-    checks = [f"tensor_{n}.dtype is dtype_{n} and tensor_{n}.get_device() == device" for n in numbers]
-    together = " | ".join(f"address_{n}" for n in numbers) or "0"
-    lines = [
-        "def make(launch, function, fixed, rest, stream, device, dtypes, otherwise):",
-        "    x, y, z, warps, shared, kinds = fixed",
-        f"    ({dtypes}) = dtypes",
-        f"    ({others}) = rest",
-        f"    def launched({given}):",
-        f"        {found}",
-        f"        if {' and '.join([*checks, f'not ({together}) % {ALIGNMENT}'])}:",
-        f"            launch(function, x, y, z, warps, shared, kinds, ({addresses}{others}), stream(device))",
-        "        else:",
-        f"            otherwise({given})",
-        "    return launched",
-    ]
-    namespace: dict[str, Any] = {}
-    exec("\n".join(lines), namespace)
-    return namespace["make"]

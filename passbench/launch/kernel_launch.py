@@ -13,6 +13,7 @@ from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
 from passbench.launch.bound_kernel import BoundKernel, aligned
+from passbench.launch.checked_call import Step, checked_call
 
 
 class Launch:
@@ -22,7 +23,7 @@ class Launch:
     options of the launch. Raises TypeError on anything but a `@triton.jit` function, and on tensors as constants.
     """
 
-    __slots__ = ("_bound", "_constants", "_grid", "_kernel", "_launch")
+    __slots__ = ("_bound", "_constants", "_grid", "_kernel", "_kind", "_launch")
 
     def __init__(self, kernel: JITFunction | InterpretedFunction, grid: tuple[int, ...], **constants: Any) -> None:
         if type(kernel) not in (JITFunction, InterpretedFunction):
@@ -32,13 +33,17 @@ class Launch:
         if any(isinstance(value, torch.Tensor) for value in constants.values()):
             raise TypeError("tensors are given to the launch, not fixed beforehand")
         self._kernel, self._grid, self._constants = kernel, grid, constants
-        self._bound = False
+        self._bound: BoundKernel | None = None
         self._launch = self._by_triton
 
     def __call__(self, *tensors: torch.Tensor) -> None:
         """Launch on the tensors' device, the current one, and its current stream. The tensors are the kernel's first
         parameters, in order."""
         self._launch(*tensors)
+
+    def bound_for(self, dtypes: tuple[torch.dtype, ...], device: int) -> BoundKernel | None:
+        """The compiled kernel if it may have aligned tensors of these dtypes on this device."""
+        return self._bound if self._bound is not None and self._kind == (dtypes, device) else None
 
     @property
     def name(self) -> str:
@@ -48,13 +53,13 @@ class Launch:
     def _by_triton(self, *tensors: torch.Tensor) -> None:
         """Launch through Triton, and keep what it compiled if that fits the usual tensors: aligned, on one device."""
         compiled = self._kernel[self._grid](*tensors, **self._constants)
-        if self._bound or type(self._kernel) is not JITFunction or not aligned(tensors) or 0 in self._grid:
+        if self._bound is not None or type(self._kernel) is not JITFunction or not aligned(tensors) or 0 in self._grid:
             return
         device = driver.active.get_current_device()
         if {tensor.get_device() for tensor in tensors} != {device}:
             return
         parameters = list(self._kernel.signature.parameters.values())[len(tensors) :]
         rest = {p.name: self._constants.get(p.name, p.default) for p in parameters}
-        dtypes = tuple([tensor.dtype for tensor in tensors])
-        self._launch = BoundKernel(compiled, self._grid, len(tensors), rest).on_tensors(dtypes, device, self._by_triton)
-        self._bound = True
+        dtypes, numbers = tuple([tensor.dtype for tensor in tensors]), tuple(range(len(tensors)))
+        self._bound, self._kind = BoundKernel(compiled, self._grid, len(tensors), rest), (dtypes, device)
+        self._launch = checked_call(dtypes, (), [Step(self._bound, numbers)], device, self._by_triton)

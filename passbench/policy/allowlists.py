@@ -54,7 +54,7 @@ ALLOCATORS = frozenset(
 """Host functions that return tensors."""
 
 SCALAR_CALLS = frozenset(
-    """torch.finfo torch.iinfo torch.Size torch.device torch.promote_types torch.result_type
+    """passbench.launch.LaunchPlan torch.finfo torch.iinfo torch.Size torch.device torch.promote_types torch.result_type
     torch.cuda.is_available torch.cuda.get_device_properties torch.cuda.get_device_capability
     torch.cuda.current_device torch.cuda.device torch.cuda.device_of torch.cuda.device_count
     torch.cuda.get_device_name torch.is_tensor torch.no_grad torch.inference_mode torch.is_grad_enabled

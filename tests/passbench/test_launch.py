@@ -14,7 +14,7 @@ import torch
 import triton
 import triton.language as tl
 
-from passbench.launch import Launch, empty_strided
+from passbench.launch import Launch, LaunchPlan, empty_strided
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,7 +24,8 @@ import torch
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
-from passbench.launch import Launch
+from torch._C._dynamo import guards
+from passbench.launch import Launch, LaunchPlan, checked_call
 
 calls, triton_runs, found = [], [], {}
 
@@ -103,6 +104,18 @@ for name, n, factor in (("one", 1, 2.0), ("long", 1 << 40, 2.0), ("flag", True, 
     launch = Launch(scale_kernel, (0 if name == "nothing" else 1,), n=n, factor=factor)
     launch(x, out)
     found[name] = launched(launch, x, out)
+checked_call.empty_on_current_device = guards._empty_strided_cpu
+first, second = (Launch(scale_kernel, (2,), n=100, factor=f) for f in (2.0, 3.0))
+layout = ((100,), (1,), torch.float32)
+plan = LaunchPlan(2, layout, layout, (first, (0, 1)), (second, (1, 3)), (first, (3, 2)))
+plan(x, out)
+for name, inputs in (("plan", (x, out)), ("plan, unaligned", (x[1:], out)), ("plan, another dtype", (x.double(), out))):
+    calls.clear()
+    triton_runs.clear()
+    fresh = plan(*inputs)
+    places = [t.data_ptr() for t in (*inputs, *fresh)]
+    found[name] = {"triton": len(triton_runs), "tensors": [[places.index(p) for p in c[5][:2]] for c in calls]}
+    found[name]["fresh"] = [[*t.shape, str(t.dtype)] for t in fresh]
 print(json.dumps(found))
 """
 """A process of its own, for Triton has one driver. The CPU's tensors have device -1 and stand for the GPU's."""
@@ -135,6 +148,10 @@ SPECIAL = ("one", "long", "flag", "nothing")
 
 def test_every_launch_reaches_the_driver_once_and_with_its_tensors(found):
     for name, one in found.items():
+        if name.startswith("plan"):
+            assert one["tensors"] == [[0, 1], [1, 3], [3, 2]], name
+            assert one["fresh"] == [[100, "torch.float32"]] * 2, name
+            continue
         (call,) = one["calls"]
         grid = [3, 2, 1] if name in ("begins unaligned", "then aligned", "from then on") else [3, 1, 1]
         if name not in SPECIAL:
@@ -144,7 +161,7 @@ def test_every_launch_reaches_the_driver_once_and_with_its_tensors(found):
 
 def test_later_launches_do_not_pass_through_triton(found):
     cheap = {name for name, one in found.items() if one["triton"] == 0}
-    assert cheap == {"again", "others", "as before", "from then on", "one", "long", "flag"}
+    assert cheap == {"again", "others", "as before", "from then on", "one", "long", "flag", "plan"}
 
 
 def test_the_static_launcher_gets_what_the_compiled_kernel_takes(found):
@@ -172,6 +189,13 @@ def test_only_kernels_and_plain_grids(arguments):
     kernel, grid, constants = arguments
     with pytest.raises(TypeError):
         Launch(kernel, grid, **constants)
+
+
+def test_only_plain_plans():
+    launch = Launch(_kernel, (1,), BLOCK=4)
+    for parts in [(0,), (1, (print, (0,))), (1, ((4,), (1,), "float")), (1, (launch, (1,)))]:
+        with pytest.raises(TypeError):
+            LaunchPlan(*parts)
 
 
 def test_tensors_are_no_constants():
@@ -207,6 +231,20 @@ def test_both_ways_on_a_gpu(n, static, monkeypatch):
         launch(x, out)
         assert torch.allclose(out, _wanted(x, n), atol=1e-2)
     assert launch._bound
+
+
+@pytest.mark.gpu
+def test_a_plan_on_a_gpu():
+    layout = ((256,), (1,), torch.float32)
+    plan = LaunchPlan(1, layout, layout, (_mixed(256), (0, 1)), (_mixed(256, num_warps=2), (1, 2)))
+    kept = []
+    for first in (0, 0, 0, 1, 0):
+        x = torch.randn(256 + first, device="cuda")[first:]
+        kept.append((x, *plan(x)))
+    assert plan._bound
+    for x, one, two in kept:
+        assert torch.allclose(one, x * 2 + 3) and torch.allclose(two, one * 2 + 3)
+    assert len({t.data_ptr() for _, *fresh in kept for t in fresh}) == 10
 
 
 @pytest.mark.gpu

@@ -1,0 +1,69 @@
+"""`LaunchPlan`: the fresh tensors and the launches of a wrapper as one call."""
+
+from typing import Any
+
+import torch
+from triton.runtime.driver import driver
+
+from passbench.launch.allocation import empty_strided
+from passbench.launch.checked_call import Layout, Step, checked_call
+from passbench.launch.kernel_launch import Launch
+
+
+class LaunchPlan:
+    """`LaunchPlan(2, ((64,), (1,), torch.float32), (launch, (0, 1, 2)))`: of two inputs, which are tensors 0 and 1, one fresh
+    tensor, number 2, given by size, stride and dtype, and a `Launch` on these three.
+
+    Called with the inputs, it allocates, launches in order, and returns the fresh tensors: None, the one, or a tuple.
+    What its launches check of each tensor is checked once for all. Raises TypeError on other arguments.
+    """
+
+    __slots__ = ("_bound", "_call", "_fresh", "_inputs", "_launches")
+
+    def __init__(self, inputs: int, *parts: tuple) -> None:
+        self._inputs = inputs
+        self._fresh: list[Layout] = [part for part in parts if _is_layout(part)]
+        self._launches = [part for part in parts if _is_launch(part, inputs + len(self._fresh))]
+        if type(inputs) is not int or inputs < 1 or len(self._fresh) + len(self._launches) < len(parts):
+            raise TypeError(
+                "a LaunchPlan has a number of inputs, (size, stride, dtype) and (Launch, numbers of tensors)"
+            )
+        self._bound = False
+        self._call = self.by_launches
+
+    def __call__(self, *inputs: torch.Tensor) -> Any:
+        return self._call(*inputs)
+
+    def by_launches(self, *inputs: torch.Tensor) -> Any:
+        """The same launch by launch."""
+        if len(inputs) != self._inputs:
+            raise TypeError(f"a LaunchPlan of {self._inputs} inputs was called with {len(inputs)}")
+        fresh = [empty_strided(*layout, inputs[0]) for layout in self._fresh]
+        tensors = [*inputs, *fresh]
+        for launch, numbers in self._launches:
+            launch(*[tensors[n] for n in numbers])
+        if not self._bound:
+            self._bind(tensors)
+        return None if not fresh else fresh[0] if len(fresh) == 1 else tuple(fresh)
+
+    def _bind(self, tensors: list[torch.Tensor]) -> None:
+        """From now on without a look at each launch, if all are compiled for tensors like these."""
+        device, dtypes = tensors[0].get_device(), [x.dtype for x in tensors]
+        kernels = [launch.bound_for(tuple([dtypes[n] for n in numbers]), device) for launch, numbers in self._launches]
+        if not kernels or None in kernels or device != driver.active.get_current_device():
+            return
+        steps = [Step(kernel, numbers) for kernel, (_, numbers) in zip(kernels, self._launches, strict=True)]
+        self._call = checked_call(dtypes[: self._inputs], self._fresh, steps, device, self.by_launches)
+        self._bound = True
+
+
+def _is_layout(part: Any) -> bool:
+    if not (type(part) is tuple and len(part) == 3 and type(part[2]) is torch.dtype):
+        return False
+    return all(type(sizes) is tuple and all(type(n) is int for n in sizes) for sizes in part[:2])
+
+
+def _is_launch(part: Any, tensors: int) -> bool:
+    if not (type(part) is tuple and len(part) == 2 and type(part[0]) is Launch and type(part[1]) is tuple):
+        return False
+    return all(type(n) is int and 0 <= n < tensors for n in part[1])
