@@ -1,9 +1,9 @@
 """What a pass may import from PassBench: launches that cost the host little.
 
-In: a kernel or a function of the pass, and tensors. Out: `Launch` launches a kernel, `LaunchPlan` allocates and launches all
-that a wrapper does, `captured` replays a function's launches as a CUDA graph, `empty_strided` allocates. All is trusted
-code: it runs nothing of a pass but the kernel or the function that it was made for. Read first: `kernel_launch.py`,
-then `capture.py`.
+In: a kernel or a function of the pass, and tensors. Out: `Launch` launches a kernel, `LaunchPlan` allocates and
+launches all that a wrapper does, `captured` replays a function's launches as a CUDA graph, `empty_strided` allocates.
+All is trusted code: it runs nothing of a pass but the kernel or the function that it was made for. Read first:
+`kernel_launch.py`, then `capture.py`.
 May import: storage.
 """
 

@@ -11,8 +11,8 @@ from passbench.launch.kernel_launch import Launch
 
 
 class LaunchPlan:
-    """`LaunchPlan(2, ((64,), (1,), torch.float32), (launch, (0, 1, 2)))`: of two inputs, which are tensors 0 and 1, one fresh
-    tensor, number 2, given by size, stride and dtype, and a `Launch` on these three.
+    """`LaunchPlan(2, ((64,), (1,), torch.float32), (launch, (0, 1, 2)))`: of two inputs, which are tensors 0 and 1, one
+    fresh tensor, number 2, given by size, stride and dtype, and a `Launch` on these three.
 
     Called with the inputs, it allocates, launches in order, and returns the fresh tensors: None, the one, or a tuple.
     What its launches check of each tensor is checked once for all. Raises TypeError on other arguments.
@@ -25,9 +25,7 @@ class LaunchPlan:
         self._fresh: list[Layout] = [part for part in parts if _is_layout(part)]
         self._launches = [part for part in parts if _is_launch(part, inputs + len(self._fresh))]
         if type(inputs) is not int or inputs < 1 or len(self._fresh) + len(self._launches) < len(parts):
-            raise TypeError(
-                "a LaunchPlan has a number of inputs, (size, stride, dtype) and (Launch, numbers of tensors)"
-            )
+            raise TypeError("a LaunchPlan takes a number of inputs, then (size, stride, dtype) or (Launch, numbers)")
         self._bound = False
         self._call = self.by_launches
 
