@@ -5,7 +5,7 @@ immutable versions in Parquet. Read first: `records.py` (what a variant and a sa
 of every table).
 
 `parquet.py` is the one writer of Parquet files, `columns.py` writes docs/columns.md, `mirror.py` copies
-files to a store and back.
+files to a store and back, `hub_repo.py` a directory to a repository on the Hub and back.
 Sub-rooms: `graph` (a graph as data), `layout` (directories in PassNet's layout), `versions` (publish, open, push).
 May import: nothing of the other rooms.
 """

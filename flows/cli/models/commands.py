@@ -252,4 +252,31 @@ def add(
     emit(done, as_json, lambda d: f"{d['added']} passes added to {d['library']}, of {d['rows']} rows of results")
 
 
+@library.command()
+@click.option("--repo", required=True, metavar="ORG/NAME", help="Dataset repository on the Hub (HF_ENDPOINT's).")
+@click.option("--private", is_flag=True, help="Create the repository as a private one.")
+@_library_option
+@data_option
+@json_option
+def push(repo: str, private: bool, library: Path | None, data: Path, as_json: bool) -> None:
+    """Push the passes of a library to the Hub; what else is there stays."""
+    from flows.models.library_hub import push_library
+
+    done = push_library(library or data / "library", repo, private=private, say=lambda line: click.echo(line, err=True))
+    emit(done, as_json, lambda d: f"{d['repo']} has {d['passes']} passes ({d['sent']} files sent)")
+
+
+@library.command()
+@click.option("--repo", required=True, metavar="ORG/NAME", help="Dataset repository on the Hub (HF_ENDPOINT's).")
+@_library_option
+@data_option
+@json_option
+def pull(repo: str, library: Path | None, data: Path, as_json: bool) -> None:
+    """Add the passes of a repository on the Hub to a library; nothing of them runs."""
+    from flows.models.library_hub import pull_library
+
+    done = pull_library(library or data / "library", repo, say=lambda line: click.echo(line, err=True))
+    emit(done, as_json, lambda d: f"{d['added']} of {d['passes']} passes added from {d['repo']}")
+
+
 COMMANDS = (tune, explain, evaluate_models, library)

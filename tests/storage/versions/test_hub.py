@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 from huggingface_hub import constants
 
+from storage import hub_repo
 from storage.errors import PassNetError
 from storage.schema import MODELS, SUBGRAPHS
-from storage.versions import hub as hub_module
 from storage.versions.hub import PushResult, push
 from storage.versions.store import Store, Version
 from tests.support.hub_server import HubServer
@@ -238,7 +238,7 @@ def test_what_does_not_pass_ends_with_advice_and_without_the_token(
     message: str,
 ) -> None:
     attempts = 2 if status in (0, 500) else 1
-    monkeypatch.setattr(hub_module, "ATTEMPTS", attempts)
+    monkeypatch.setattr(hub_repo, "ATTEMPTS", attempts)
     hub.put("dataset", REPO, {})
     hub.fail("/commit/", status, times=99, message=f"teapot {OWNER} is full")
     lines: list[str] = []
@@ -258,7 +258,7 @@ def test_a_hub_that_asks_for_an_hour_is_not_waited_for(hub: HubServer, versions:
 
 
 def test_no_hub_at_all(versions: list[Version], hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub_module, "ATTEMPTS", 1)
+    monkeypatch.setattr(hub_repo, "ATTEMPTS", 1)
     with HubServer() as gone:
         pass
     with pytest.raises(PassNetError, match=f"no usable answer from {gone.endpoint}"):
