@@ -7,8 +7,8 @@ from prefect import flow
 from flows import DEFAULT_DATA
 from flows.expected_failures import one_line
 from flows.steps import HOURS, say
+from storage.hub_errors import HubBusy
 from storage.versions.hub import push
-from storage.versions.hub_errors import HubBusy
 from storage.versions.store import Store
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from storage import hub_errors
 from storage.errors import PassNetError
-from storage.versions import hub_errors
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from extraction.failures import ModelError
 from storage.errors import PassNetError
-from storage.versions.hub_errors import refuse_long_wait, understood
+from storage.hub_errors import refuse_long_wait, understood
 
 FILE = "config.json"
 MAX_BYTES = 8 << 20

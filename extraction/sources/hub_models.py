@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 
 from extraction.sources import hub_configs, timm_models, transformers_models
 from storage.errors import PassNetError
-from storage.versions.hub_errors import understood
+from storage.hub_errors import understood
 
 LIBRARY = "huggingface_hub"
 

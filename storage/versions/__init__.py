@@ -5,5 +5,5 @@ copy behind an fsspec URL. Read first: `store.py` (its docstring shows the direc
 renames), then `version.py`.
 
 May import: storage.records, storage.schema, storage.parquet, storage.disk, storage.mirror, storage.errors,
-storage.graph.
+storage.graph, storage.hub_repo.
 """
