@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from statistics import fmean
 
-from agent.distill.cost import device_us, gain, most_gain
+from agent.distill.cost import device_us, gain, most_gain, sure_gain
 from agent.distill.eager.op_effects import OpEffects, OpEffectsError, TensorLayout, find_effects
 from agent.distill.kernels.host_program import Sketch
 from agent.distill.kernels.launch_configs import LaunchLimits
@@ -47,14 +47,16 @@ class Options:
 class Candidate:
     """A region and how it is computed in each variant.
 
-    `gain` is the time that a call is expected to save, the mean over the variants. `device` is the least time of its
-    kernels in the slowest variant. Both are in microseconds.
+    `gain` is the time that a call is expected to save, the mean over the variants. `sure` is what it saves at least in
+    the variant that saves least. `device` is the least time of its kernels in the slowest variant. All are in
+    microseconds.
     """
 
     region: Region
     pattern: str
     cases: tuple[Case, ...]
     gain: float
+    sure: float
     device: float
 
 
@@ -177,7 +179,7 @@ class _Search:
         """The region as a candidate, or the ops that it must do without."""
         cases: list[Case] = []
         gains: list[float] = []
-        device = 0.0
+        sure, device = math.inf, 0.0
         for each in known:
             predicted, *others = self._layouts(region, each)
             try:
@@ -196,12 +198,13 @@ class _Search:
             cases += [Case(region.graph, one) for one in exact]
             program = exact[0].program(LaunchLimits())
             gains.append(gain(region, each, program))
+            sure = min(sure, sure_gain(region, each, program))
             device = max(device, device_us(program))
         if fmean(gains) <= self.options.margin:
             names, one = ", ".join(self._names(region.ops)), cases[0].sketch
             counts = f"{one.replaced} launches in eager, {len(one.bodies)} fused"
             self.causes.append(f"{names}: {counts}, which saves {fmean(gains):.0f} us")
-        return Candidate(region, pattern_source(region.graph), tuple(cases), fmean(gains), device)
+        return Candidate(region, pattern_source(region.graph), tuple(cases), fmean(gains), sure, device)
 
     def _layouts(self, region: Region, known: OpEffects) -> list[list[Input]]:
         """The layouts of the region's inputs to write plans for; the predicted one comes first.

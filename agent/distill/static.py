@@ -46,7 +46,7 @@ class Distill(Author):
         declined, too, if calls are not expected to become faster.
         """
         task = self.task(sample, self.margin)
-        return task.write(task.likely(self.margin), self.style, directory)
+        return task.write(task.sure(self.margin), self.style, directory)
 
     def task(
         self,

@@ -1,6 +1,7 @@
 """A sample as the offline author sees it: its graphs, what could be replaced in them, and passes of such a choice."""
 
 import json
+import math
 import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -148,6 +149,18 @@ class Task:
                 chosen.add(max(each.candidates, key=lambda c: c.gain).pattern)
         worth = sum(gains[pattern] for pattern in chosen) > margin
         return tuple(sorted(chosen, key=lambda p: -gains[p])) if worth and self.covers(chosen) else ()
+
+    def sure(self, margin: float) -> tuple[str, ...]:
+        """Patterns that save more than `margin` microseconds in every variant, however slow their kernels turn out.
+
+        Empty if a graph has none of these: what replaces nothing in a variant scores as a failure.
+        """
+        least: dict[str, float] = {}
+        for each in self.graphs:
+            for c in each.candidates:
+                least[c.pattern] = min(c.sure, least.get(c.pattern, math.inf))
+        chosen = sorted((p for p, gain in least.items() if gain > margin), key=lambda p: -least[p])
+        return tuple(chosen) if self.covers(chosen) else ()
 
     def write(self, patterns: Collection[str], style: Style, directory: Path) -> Submission:
         """A pass of these patterns in `directory`, which does not exist yet.
