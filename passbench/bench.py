@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Self
 
@@ -100,21 +101,33 @@ class Bench:
         yield from self._run_pass(sample, Path(pass_dir), progress)
 
     def precompile(
-        self, samples: Sequence[Sample], compiler: str, workers: int, progress: Progress | None = None
-    ) -> list[tuple[Variant, str]]:
-        """Have a baseline compile all variants ahead, `workers` at a time, into the cache that its timed worker reads.
+        self,
+        samples: Sequence[Sample],
+        compilers: Sequence[str],
+        workers: int,
+        progress: Progress | None = None,
+        deadline: float = inf,
+    ) -> list[precompile.Missed]:
+        """Have baselines compile all variants ahead, `workers` at a time, into the caches that timed workers read.
 
-        Only for baselines: their code is trusted, so that processes may share a cache. Returns the variants that were
-        not compiled, each with the reason; `run` compiles them itself, or makes a record of their failure.
+        Only for baselines: their code is trusted, so that processes may share a cache. Nothing is compiled after
+        `deadline`, on the clock of `time.monotonic`. Returns what was not compiled; `run` compiles it itself, or makes
+        a record of the failure.
         """
-        if compiler not in COMPILERS or compiler in ("pass", "eager"):
-            raise PassNetError(f"{compiler!r} compiles nothing ahead; there are {', '.join(COMPILERS)}")
-        handles = [self._worker(compiler, self._baseline_launcher) for _ in range(workers)]
-        try:
-            return precompile.shared(handles, [v for s in samples for v in s.variants], compiler, progress)
-        finally:
-            for worker in handles:
-                worker.close()
+        for compiler in compilers:
+            if compiler not in COMPILERS or compiler in ("pass", "eager"):
+                raise PassNetError(f"{compiler!r} compiles nothing ahead; there are {', '.join(COMPILERS)}")
+
+        def open_worker(compiler: str, held: WorkerHandle | None) -> WorkerHandle:
+            if held is not None and held.box == self._box(compiler):
+                return held
+            if held is not None:
+                held.close()
+            return self._worker(compiler, self._baseline_launcher)
+
+        slowest_first = sorted(compilers, key=lambda name: name != "inductor-max-autotune")
+        work = [(compiler, v) for compiler in slowest_first for s in samples for v in s.variants]
+        return precompile.shared(work, workers, open_worker, deadline, progress)
 
     def prepare(self, jobs: Sequence[tuple[Sample, str | Path]]) -> None:
         """Compile several passes at a time, before `run` times them one after another.

@@ -66,7 +66,7 @@ class Settings:
 
 
 _CUDA = {
-    "calls": 100, "warmup": 25, "batch": 256, "pairs": 12, "repeats": 3, "draws": 5, "draw_calls": 16,
+    "calls": 100, "warmup": 25, "batch": 256, "pairs": 12, "repeats": 2, "draws": 5, "draw_calls": 16,
     "timing_budget": 30.0, "shared_bytes": 4 << 30,
 }  # fmt: skip
 _CPU = {

@@ -38,6 +38,9 @@ from storage.records import Sample
 from storage.schema import CATEGORIES, RESULTS
 from storage.versions.version import Version
 
+_TOGETHER = 12  # samples that an author takes before it is the next one's turn
+_COMPILING = 0.4  # share of the budget in which baselines may compile ahead
+
 
 @dataclass
 class _Host:
@@ -52,8 +55,34 @@ class _Host:
     began: float = field(default_factory=time.monotonic)
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def run(self, author: Author, samples: Sequence[Sample]) -> list[dict]:
-        """Rows of the author on those samples that were finished within the budget, in this call or an earlier one."""
+    def run(self, authors: Sequence[Author], samples: Sequence[Sample]) -> dict[str, list[dict]]:
+        """Rows by author, of those samples that were finished within the budget, in this call or an earlier one.
+
+        Authors take turns, some samples each, so that a budget which is over leaves the same samples to all.
+        """
+        runs = [self._begun(author, samples) for author in authors]
+        late = self._compile_ahead(runs, samples) if self.compile_ahead else set()
+        numbered = sorted(enumerate(samples, 1), key=lambda one: one[1].sample in late)
+        end = self.began + self.budget
+        with _turn(self.lock):
+            for run in runs:
+                run.begin()
+            for start in range(0, len(numbered), _TOGETHER):
+                for run in runs:
+                    begin = time.monotonic()
+                    left = [one for one in numbered[start : start + _TOGETHER] if not run.results(one[1]).exists()]
+                    for lot in lots(left, run.lot_size, 1, len(samples)):
+                        if time.monotonic() < end:
+                            evaluate_lot(run, self.bench, lot, deadline=end)
+                    name = run.author.name
+                    self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - begin
+        for run in runs:
+            if missing := len(run.unfinished(samples)):
+                log(f"{run.author.name} stopped at the budget of {self.budget:.0f} s: {missing} samples are left")
+        return {run.author.name: run.rows(samples) for run in runs}
+
+    def _begun(self, author: Author, samples: Sequence[Sample]) -> EvaluationRun:
+        """The author's run on these samples, which may have begun in an earlier call."""
         kind = self.bench.device.type
         identity = run_identity(author, samples, 1, kind, self.settings)
         run = EvaluationRun(
@@ -68,25 +97,20 @@ class _Host:
             for line in why_not_continued(self.out / "runs", identity):
                 log(line)
         note_identity(run.directory, identity)
-        left = run.unfinished(samples)
-        if self.compile_ahead and author.name in COMPILERS and author.name not in ("pass", "eager"):
-            self._compile_ahead(author.name, [sample for _, sample in left])
-        with _turn(self.lock):
-            begin = time.monotonic()
-            run.begin()
-            for lot in lots(left, run.lot_size, 1, len(samples)):
-                if time.monotonic() < self.began + self.budget:
-                    evaluate_lot(run, self.bench, lot, deadline=self.began + self.budget)
-            self.seconds[author.name] = time.monotonic() - begin
-        if missing := len(run.unfinished(samples)):
-            log(f"{author.name} stopped at the budget of {self.budget:.0f} s: {missing} samples are left")
-        return run.rows(samples)
+        return run
 
-    def _compile_ahead(self, compiler: str, samples: Sequence[Sample]) -> None:
+    def _compile_ahead(self, runs: Sequence[EvaluationRun], samples: Sequence[Sample]) -> set[str]:
+        """Compile for all baselines side by side. Returns the samples with a variant that was not compiled."""
         begin = time.monotonic()
-        for variant, reason in self.bench.precompile(samples, compiler, self.compile_ahead):
+        compilers = [run.author.name for run in runs if run.author.name in COMPILERS and run.author.name != "eager"]
+        left = [sample for sample in samples if any(not run.results(sample).exists() for run in runs)]
+        deadline = self.began + _COMPILING * self.budget
+        missed = self.bench.precompile(left, compilers, self.compile_ahead, deadline=deadline)
+        for compiler, variant, reason in missed:
             log(f"{compiler}: {variant.variant_hash[:12]} not compiled ahead: {reason[:200]}")
-        self.seconds[f"{compiler}, compiling ahead"] = time.monotonic() - begin
+        self.seconds["compiling ahead"] = time.monotonic() - begin
+        variants = {one.variant.variant_hash for one in missed}
+        return {sample.sample for sample in left if variants & {v.variant_hash for v in sample.variants}}
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -111,7 +135,7 @@ def _run(arguments: argparse.Namespace) -> int:
     settings = Settings(protocol=arguments.protocol, flush_l2=arguments.flush_l2)
     with Bench(arguments.device, settings) as bench:
         host = _Host(bench, arguments.out, settings, arguments.budget, arguments.compile_ahead, arguments.lock)
-        runs = {author.name: host.run(author, samples) for author in authors}
+        runs = host.run(authors, samples)
     runs = {author: rows for author, rows in runs.items() if rows}
     if not runs:
         print("no sample was run: none is chosen, or the budget was over before the first", file=sys.stderr)
@@ -176,7 +200,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--protocol", default="passnet", choices=("passnet", "paper"))
     add("--flush-l2", action="store_true")
-    add("--compile-ahead", type=int, default=0, metavar="N", help="N processes compile a baseline's samples first")
+    add("--compile-ahead", type=int, default=0, metavar="N", help="N processes compile for the baselines first")
     add("--search", type=float, metavar="SECONDS", help="what distill may spend on measuring a sample")
     add("--budget", type=float, default=3600.0, metavar="SECONDS", help="after these no further sample is begun")
     add("--lock", type=Path, metavar="FILE", help="is locked while timing, so that runs side by side time in turn")

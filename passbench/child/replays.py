@@ -47,6 +47,7 @@ class Replays:
             if self._memory.device.type != "cuda":
                 raise RuntimeError("a CUDA graph needs a GPU")
             self._captured = CapturedCalls(call, rows, before, after)
+            self._captured.replay()  # brings the graph to the device
             self._memory.synchronize()
         except BaseException as error:  # pass code raises what it likes; the parent must hear of it
             return WorkerReply(Code.UNCAPTURABLE, text=explain(error))

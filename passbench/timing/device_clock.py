@@ -41,7 +41,7 @@ _SEALED_GRAPHS = 2  # as large as timed ones; which of all graphs they are is ra
 _MOST_SEALED = 96  # calls of such a graph that are sealed
 _REPEATS = 1
 _LEAST_PAIRS = 5
-_PAIRS_OF_A_GRAPH = 8
+_PAIRS_OF_A_GRAPH = 4
 _EMPTY = 3  # exchanges of no calls for each graph
 _PROFILED_PAIRS = 5
 _PROFILED_CALLS = 64
@@ -92,14 +92,12 @@ class DeviceClock:
         return summarise("device", pairs, self._settings.noise)
 
     def _graph(self, size: int, *, sealed: bool = False) -> BatchLayout:
-        """A fresh layout of about `size` calls, captured on both sides and replayed once: the first replay of a graph
-        also brings it to the device."""
+        """A fresh layout of about `size` calls, captured on both sides."""
         calls = self._pair.about(size)
         how_many = min(calls, _MOST_SEALED) if sealed else 0
         layout = self._pair.draw(calls, self._pair.outputs, Distribution.VARIED, sealed=how_many)
         for worker in (self._pair.eager, self._pair.candidate):
             self._capture(worker, layout)
-        self._replay_both(layout, Pairs())
         return layout
 
     def _graph_size(self, size: int) -> int:
@@ -113,7 +111,7 @@ class DeviceClock:
         return min(max(size, wanted), self._pair.most_calls(_MOST_CAPTURED))
 
     def _time_replays(self, size: int, seconds: float) -> Timing:
-        """Times of several graphs: where memory lies makes one a few percent faster than the next."""
+        """Times of several graphs: where its memory lies makes one a few percent faster than the next."""
         settings = self._settings
         affordable = max(_LEAST_PAIRS, math.floor(_SHARE * settings.timing_budget / (seconds * size)))
         plan = planned(settings.pairs, math.ceil(settings.calls / size), affordable, min(settings.repeats, _REPEATS))
@@ -133,7 +131,7 @@ class DeviceClock:
         """Compare the outputs of both sides' calls in so many graphs with sealed calls."""
         layers = self._pair.layers
         for _ in range(graphs if layers.has("sealed_calls") and layers.has("timed_outputs_checked") else 0):
-            self._graph(size, sealed=True)
+            self._replay_both(self._graph(size, sealed=True), Pairs())
 
     def _capture(self, worker: WorkerHandle, layout: BatchLayout) -> None:
         """Have a worker capture the calls of a layout. It calls before that, so that the inputs must be there."""

@@ -1,8 +1,10 @@
 """What went on around a benchmark: the GPU's clocks, temperature and other users, through NVML."""
 
 import ctypes
+import math
 import os
 import platform
+import time
 from pathlib import Path
 
 import torch
@@ -10,6 +12,7 @@ import torch
 _SM_CLOCK, _MEMORY_CLOCK = 1, 2  # NVML's numbers
 _TEMPERATURE_GPU = 0
 _MANY = 256
+_FRESH_SECONDS = 0.5
 _SLOWED = 0x8 | 0x20 | 0x40 | 0x80  # reasons of throttling: hardware slowdown, heat, power brake
 _OWN_LOAD = 4.0  # this process, its workers and the compilers in them
 _BUSY_SHARE = 0.75  # of the host's cores
@@ -30,12 +33,23 @@ class Surroundings:
     def __init__(self, device: torch.device) -> None:
         self._handle: ctypes.c_void_p | None = None
         self._device = device
+        self._seen: dict[str, str] = {}
+        self._looked = -math.inf
         if device.type == "cuda":
             self._open(str(torch.cuda.get_device_properties(device).uuid))
 
     def look(self) -> dict[str, str]:
         """Kernel and load of the host; clocks in MHz, temperature in °C, reasons of throttling as NVML's bit mask, and
-        how many processes use the GPU, ours among them."""
+        how many processes use the GPU, ours among them.
+
+        A look that is younger than half a second is given again: between two variants one is enough.
+        """
+        if time.monotonic() > self._looked + _FRESH_SECONDS:
+            self._seen = self._look()
+            self._looked = time.monotonic()
+        return self._seen
+
+    def _look(self) -> dict[str, str]:
         seen = {"kernel": platform.release(), "load": f"{os.getloadavg()[0]:.2f}"}
         if self._handle is None:
             return seen

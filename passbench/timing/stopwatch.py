@@ -124,7 +124,8 @@ class Stopwatch:
             for _ in range(lone.count(done - 1)):
                 self._time_pair(alone, 1)
             if plan.looks(done):
-                timing = summarise("e2e", pairs, settings.noise, plan.repeats(done), trusted)
+                with self._pair.phases("statistics"):
+                    timing = summarise("e2e", pairs, settings.noise, plan.repeats(done), trusted)
                 if settled(timing, settings.precision):
                     break
         for _ in (moment for moment in moments if moment >= done):

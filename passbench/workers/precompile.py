@@ -1,10 +1,13 @@
 """Compiling and loading ahead: what a worker does once, done by several workers at a time, before anything is timed."""
 
 import random
-from collections.abc import Callable, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from queue import SimpleQueue
+from math import inf
+from typing import NamedTuple
 
 import torch
 
@@ -23,13 +26,14 @@ Progress = Callable[[str], None]
 class Job:
     """Variants that one worker is to call once each, under a compiler, "pass" with its directory. The worker of a pass
     is warmed first, and stays so where there are no variants. A baseline's call may take `patience` times as long as
-    when it has the machine to itself."""
+    when it has the machine to itself, but not beyond `deadline`."""
 
     worker: WorkerHandle
     variants: Sequence[Variant]
     compiler: str
     pass_dir: str | None = None
     patience: float = 1.0
+    deadline: float = inf
 
 
 def together(jobs: Sequence[Job]) -> None:
@@ -39,27 +43,53 @@ def together(jobs: Sequence[Job]) -> None:
             list(pool.map(_call_all, jobs))
 
 
+class Missed(NamedTuple):
+    """A variant that a compiler has not compiled ahead, and why."""
+
+    compiler: str
+    variant: Variant
+    reason: str
+
+
 def shared(
-    workers: Sequence[WorkerHandle], variants: Sequence[Variant], compiler: str, progress: Progress | None
-) -> list[tuple[Variant, str]]:
-    """Each variant in whichever worker is free; for workers that share a directory, and the compiler caches in it.
-    Returns the variants that were not called, each with the reason."""
-    idle: SimpleQueue[WorkerHandle] = SimpleQueue()
-    for worker in workers:
-        idle.put(worker)
+    work: Iterable[tuple[str, Variant]],
+    threads: int,
+    open_worker: Callable[[str, WorkerHandle | None], WorkerHandle],
+    deadline: float,
+    progress: Progress | None,
+) -> list[Missed]:
+    """Variants under compilers, in order, `threads` at a time, none begun after `deadline` (`time.monotonic`).
 
-    def one(numbered: tuple[int, Variant]) -> list[tuple[Variant, str]]:
-        worker = idle.get()
+    `open_worker` gives a worker for a compiler; its second argument is the one that the thread has used so far. Workers
+    share directories, and the compiler caches in them.
+    """
+    left, missed = deque(work), []
+    count = len(left)
+
+    def run() -> None:
+        worker = None
         try:
-            missed = _call_all(Job(worker, [numbered[1]], compiler, patience=len(workers)))
+            while left:
+                try:
+                    compiler, variant = left.popleft()
+                except IndexError:  # another thread has taken the last
+                    return
+                if time.monotonic() >= deadline:
+                    missed.append(Missed(compiler, variant, "no time was left"))
+                    continue
+                worker = open_worker(compiler, worker)
+                job = Job(worker, [variant], compiler, patience=threads, deadline=deadline)
+                missed.extend(Missed(compiler, *one) for one in _call_all(job))
+                if progress is not None:
+                    progress(f"{compiler}: compiled one, {len(left)} of {count} left")
         finally:
-            idle.put(worker)
-        if progress is not None:
-            progress(f"{compiler}: compiled {numbered[0]}/{len(variants)}")
-        return missed
+            if worker is not None:
+                worker.close()
 
-    with ThreadPoolExecutor(len(workers)) as pool:
-        return [missed for some in pool.map(one, enumerate(variants, 1)) for missed in some]
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(run) for _ in range(threads)]:
+            done.result()
+    return missed
 
 
 def _call_all(job: Job) -> list[tuple[Variant, str]]:
@@ -95,6 +125,7 @@ def _call_once(job: Job, variant: Variant) -> str:
     if worker.device.type == "cuda":
         torch.cuda.synchronize(worker.device)
     timeout = settings.first_call_timeout * job.patience if job.pass_dir is None else settings.call_timeout
+    timeout = min(timeout, max(1.0, job.deadline - time.monotonic()))
     reply = worker.ask(Describe(layout.batch, 0), timeout)
     return "" if reply.code is Code.OK else _why(reply)
 

@@ -82,6 +82,10 @@ class WorkerPair:
         """Replace a worker's process by a fresh one that has loaded the same and called it once."""
         worker.stop()
         self.ask(worker, self._loads[worker], self.settings.load_timeout)
+        self.call_once(worker)
+
+    def call_once(self, worker: WorkerHandle) -> None:
+        """Have a worker call what it has loaded on inputs of its own. Raises VariantFailure."""
         layout = self.draw(1, self.outputs, Distribution.NORMAL)
         self.hand_over(worker, layout)
         run = RunCalls(layout.batch, self.outputs, self.rng.getrandbits(32), False, self.layers.has("output_contract"))
@@ -170,8 +174,9 @@ class WorkerPair:
         """
         results = {meta.aliases for meta in self.outputs} | self.written
         blocks = tuple(x for n, x in enumerate(layout.batch.inputs) if n not in results)
-        batch_layout.poison(worker.memory, blocks)
-        self._synchronize()
+        with self.phases("spoil inputs"):
+            batch_layout.poison(worker.memory, blocks)
+            self._synchronize()
 
     def changed_inputs(self, worker: WorkerHandle, layout: BatchLayout) -> frozenset[int]:
         """Numbers of the inputs whose memory a worker has changed in any call of a batch, or around a call."""

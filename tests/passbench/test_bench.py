@@ -1,6 +1,7 @@
 """Passes and baselines through both processes, as rows."""
 
 import math
+import time
 from dataclasses import replace
 
 import pyarrow as pa
@@ -228,9 +229,14 @@ def test_what_needs_a_gpu_says_so(bench):
 def test_what_is_not_compiled_ahead_is_told(bench):
     said = []
     large = add_relu_sample((2**29,))
-    ((missed, reason),) = bench.precompile([large], "inductor", 1, said.append)
-    assert missed == large.variants[0] and "larger than PassBench's memory" in reason
-    assert said == ["inductor: compiled 1/1"]
+    (missed,) = bench.precompile([large], ["inductor"], 1, said.append)
+    assert (missed.compiler, missed.variant) == ("inductor", large.variants[0])
+    assert "larger than PassBench's memory" in missed.reason and said == ["inductor: compiled one, 0 of 1 left"]
+    late = bench.precompile([large], ["inductor", "inductor-max-autotune"], 2, deadline=time.monotonic())
+    assert [(m.compiler, m.reason) for m in late] == [
+        ("inductor-max-autotune", "no time was left"),
+        ("inductor", "no time was left"),
+    ]
 
 
 @pytest.mark.parametrize("compiler", ["inductor", "inductor-strict-direct"])
