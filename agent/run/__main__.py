@@ -149,7 +149,7 @@ def _finish(out: Path, version: Version, runs: dict[str, list[dict]], seconds: d
     write_rows(out / "results.parquet", [row for rows in runs.values() for row in rows], RESULTS)
     scores = score_runs(runs.values())
     write_json(out / "scores.json", scores, "another --out", indent=1)
-    text = summary(version.manifest.digest, runs, seconds)
+    text = summary(f"Samples of the version of digest {version.manifest.digest[:12]}", runs, seconds)
     (out / "summary.md").write_text(text, "utf-8")
     print(text)
 
@@ -174,6 +174,7 @@ def _choice(arguments: argparse.Namespace) -> Choice:
         categories=tuple(arguments.categories.split(",")),
         names=names,
         limit=arguments.limit,
+        each=arguments.each,
         variants=arguments.variants,
         one_a_dtype=arguments.one_a_dtype,
         at_most=arguments.at_most,
@@ -193,6 +194,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--categories", default=",".join(CATEGORIES))
     add("--names", type=Path, metavar="FILE", help="a file with the names of the samples to take")
     add("--limit", type=int, help="samples")
+    add("--each", type=int, metavar="N", help="N samples of each category")
     add("--part", default="0/1", metavar="I/N", help="the I-th of N parts of the samples, from 0")
     add("--variants", type=int, help="stop taking samples at so many variants")
     add("--one-a-dtype", action="store_true", help="the first variant of each dtype of a sample alone")

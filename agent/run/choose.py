@@ -1,5 +1,6 @@
 """Which samples of a version a run takes, and which of their variants."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from passbench.scoring.groups import VariantFacts
@@ -11,15 +12,16 @@ from storage.versions.version import Version
 
 @dataclass(frozen=True)
 class Choice:
-    """What to take: `splits` and `categories`; `names` of samples, all if None; at most `limit` samples, and none after
-    `variants` variants; of a sample the first variant of each dtype alone (`one_a_dtype`), or `at_most` variants,
-    spread over all; `part` I of N parts, numbered from 0.
+    """What to take: `splits` and `categories`; `names` of samples, all if None; at most `limit` samples, `each` of a
+    category, and none after `variants` variants; of a sample the first variant of each dtype alone (`one_a_dtype`), or
+    `at_most` variants, spread over all; `part` I of N parts, numbered from 0.
     """
 
     splits: tuple[str, ...] = ("eval",)
     categories: tuple[str, ...] = CATEGORIES
     names: frozenset[str] | None = None
     limit: int | None = None
+    each: int | None = None
     variants: int | None = None
     one_a_dtype: bool = False
     at_most: int | None = None
@@ -29,13 +31,17 @@ class Choice:
 def chosen(version: Version, choice: Choice) -> list[Sample]:
     """The samples to run, in the order of the version. Limits count before the parts are taken."""
     samples: list[Sample] = []
+    taken: Counter[str] = Counter()
     variants = 0
     for split in choice.splits:
         for sample in load_samples(version, split, choice.categories):
             full = choice.variants is not None and variants >= choice.variants
             if full or (choice.limit is not None and len(samples) >= choice.limit):
                 break
+            if choice.each is not None and taken[sample.category] >= choice.each:
+                continue
             if choice.names is None or sample.sample in choice.names:
+                taken[sample.category] += 1
                 samples.append(replace(sample, variants=_variants(sample, choice)))
                 variants += len(samples[-1].variants)
     number, count = choice.part

@@ -1,30 +1,28 @@
 """What runs measured, as a Markdown record: hardware, versions, and a line per author and category."""
 
 import math
-import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import torch
 
 from passbench.names import CLOCKS
 from passbench.score import geometric_mean, score_rows
 from storage.schema import CATEGORIES
-from storage.versions.provenance import library_versions
 
 
 def summary(dataset: str, runs: Mapping[str, Sequence[dict]], seconds: Mapping[str, float]) -> str:
-    """The record. `dataset`: the version's digest; `runs`: results rows by author; `seconds`: what each step took."""
-    libraries = ", ".join(f"{name} {version}" for name, version in library_versions().items())
+    """The record. `dataset`: what the samples are from; `runs`: rows by author; `seconds`: what each step took."""
+    every = [row for rows in runs.values() for row in rows]
     text = [
-        f"{_device()}; {libraries}; dataset digest {dataset[:12]}.",
+        *_origin(every),
+        f"{dataset}.",
         "",
         "Speedups: geometric means over variants that ran, eager / candidate. ES and AS: docs/scores.md.",
         "",
-        "| author | category | samples | variants | ok | t_min <= -5 | e2e | device | below eager | ES_-5 | AS e2e | "
-        "AS device |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| author | numerics | category | samples | variants | ok | t_min <= -5 | e2e | device | below eager | ES_-5 | "
+        "AS e2e | AS device | noisy e2e, device |",
+        "|---" * 14 + "|",
     ]
     for author, rows in runs.items():
         for category in (*CATEGORIES, "all"):
@@ -33,7 +31,6 @@ def summary(dataset: str, runs: Mapping[str, Sequence[dict]], seconds: Mapping[s
     text += ["", *(f"- {name}: {took:.0f} s" for name, took in seconds.items())]
     text += ["", *(_phases(author, rows) for author, rows in runs.items())]
     text += ["", *(_spread_of_eager(rows) for author, rows in runs.items() if author == "eager")]
-    every = [row for rows in runs.values() for row in rows]
     failures = Counter((r["author"], r["status"], r["reason"][:160]) for r in every if r["status"] != "ok")
     if failures:
         text += ["", "Failures:", *(f"- {a}: {n} x {s}: {why}" for (a, s, why), n in failures.most_common(30))]
@@ -54,8 +51,26 @@ def _phases(author: str, rows: Sequence[dict]) -> str:
     return f"- {author}: {60 * len(rows) / max(seconds, 1e-9):.0f} variants a minute; milliseconds each: {shown}"
 
 
-def _device() -> str:
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or "CPU"
+def _origin(rows: Sequence[dict]) -> list[str]:
+    """Where rows come from: a line for each kind of hardware, set of versions and commit among them."""
+    kinds = Counter(
+        "; ".join(
+            (
+                ", ".join(f"{name} {value}" for name, value in dict(row["hardware"] or ()).items()) or row["device"],
+                ", ".join(f"{name} {value}" for name, value in dict(row["libraries"] or ()).items()),
+                f"commit {row['commit']}",
+            )
+        )
+        for row in rows
+    )
+    busy = sum(bool(row["busy"]) for row in rows)
+    return [*kinds, f"{busy} of {len(rows)} results were measured while the machine did other work."]
+
+
+def _noisy(rows: Sequence[dict], clock: str) -> str:
+    """Share of the rows' timings by a clock that stayed noisy."""
+    found = [timing["noisy"] for row in rows for timing in row["timings"] or () if timing["clock"] == clock]
+    return f"{sum(found) / len(found):.0%}" if found else "-"
 
 
 def _table_line(author: str, category: str, rows: Sequence[dict]) -> str:
@@ -69,6 +84,7 @@ def _table_line(author: str, category: str, rows: Sequence[dict]) -> str:
 
     figures = [
         author,
+        next((row["numerics"] for row in rows if row["numerics"]), "-"),
         category,
         len({r["sample"] for r in rows}),
         len(rows),
@@ -80,6 +96,7 @@ def _table_line(author: str, category: str, rows: Sequence[dict]) -> str:
         score("e2e", "es_t"),
         score("e2e", "aggregate"),
         score("device", "aggregate"),
+        ", ".join(_noisy(rows, clock) for clock in CLOCKS),
     ]
     return "| " + " | ".join(str(figure) for figure in figures) + " |"
 

@@ -12,7 +12,7 @@ import torch
 _SM_CLOCK, _MEMORY_CLOCK = 1, 2  # NVML's numbers
 _TEMPERATURE_GPU = 0
 _MANY = 256
-_FRESH_SECONDS = 0.5
+_FRESH_SECONDS = 0.1
 _SLOWED = 0x8 | 0x20 | 0x40 | 0x80  # reasons of throttling: hardware slowdown, heat, power brake
 _OWN_LOAD = 4.0  # this process, its workers and the compilers in them
 _BUSY_SHARE = 0.75  # of the host's cores
@@ -42,7 +42,7 @@ class Surroundings:
         """Kernel and load of the host; clocks in MHz, temperature in °C, reasons of throttling as NVML's bit mask, and
         how many processes use the GPU, ours among them.
 
-        A look that is younger than half a second is given again: between two variants one is enough.
+        A look that is younger than a tenth of a second is given again: between two variants one is enough.
         """
         if time.monotonic() > self._looked + _FRESH_SECONDS:
             self._seen = self._look()

@@ -33,6 +33,7 @@ def test_splits_names_limits_and_parts(version):
     assert names(version, splits=("eval", "train")) == "abcd"
     assert names(version, splits=("eval", "train"), limit=2) == "ab"
     assert names(version, names=frozenset({"fusible-c"}), limit=1) == "c"
+    assert names(version, splits=("eval", "train"), each=1) == "a"
     assert names(version, variants=4) == "ab"
     assert [names(version, part=(n, 2)) for n in range(2)] == ["ac", "b"]
 

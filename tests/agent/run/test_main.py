@@ -47,7 +47,7 @@ def test_it_measures_and_a_second_call_measures_only_what_is_missing(version, tm
     after = files(tmp_path)
     assert after.keys() == before.keys()
     assert [name for name in before if before[name] != after[name]] == [str(lost.relative_to(tmp_path))]
-    assert "| eager | all | 2 | 2 | 2 | 2 |" in (tmp_path / "summary.md").read_text()
+    assert "| eager | - | all | 2 | 2 | 2 | 2 |" in (tmp_path / "summary.md").read_text()
     assert main([*given, "--protocol", "paper"]) == 0
     assert "has 2 finished samples: settings protocol was passnet, is paper" in caplog.text
 
