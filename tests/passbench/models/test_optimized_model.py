@@ -120,6 +120,15 @@ def test_calls_of_another_kind_go_to_the_model_and_say_so_once():
         fast(x)
 
 
+def test_another_device_goes_to_the_model_itself():
+    model, x = Convolutional().eval(), image()
+    fast = optimized(model, x)
+    with pytest.warns(FallbackWarning, match="on meta, optimised for"), pytest.raises(RuntimeError, match="meta"):
+        fast(x.to("meta"))
+    model.to("meta")
+    assert fast(x.to("meta"))["sum"].is_meta and fast.fallbacks == 2
+
+
 def test_autocast_around_the_call_is_seen():
     model, x = Convolutional().eval(), image()
     fast = optimized(model, x)
