@@ -3,8 +3,8 @@
     python -m agent.run VERSION_DIR --authors eager,inductor,distill --out DIR
 
 Writes DIR/runs/RUN/SAMPLE.parquet (rows of `storage.schema.RESULTS`, a file per sample, as they come), then
-DIR/results.parquet, DIR/scores.json and DIR/summary.md. Given the same DIR and options again, it goes on where it
-stopped; where it does not, it says why.
+DIR/results.parquet, DIR/scores.json, DIR/summary.md and, of distill, DIR/floors.md: how far from the least time each
+variant is. Given the same DIR and options again, it goes on where it stopped; where it does not, it says why.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from agent.distill.tuned import Tuned
 from agent.registry import author as author_named
 from agent.run.choose import Choice, chosen
 from agent.run.evaluation_run import EvaluationRun, evaluate_lot, lots
+from agent.run.floors import floors
 from agent.run.identity import note_identity, run_id, run_identity, why_not_continued
 from agent.run.progress import LOGGER, log
 from agent.run.summary import summary
@@ -140,17 +141,21 @@ def _run(arguments: argparse.Namespace) -> int:
     if not runs:
         print("no sample was run: none is chosen, or the budget was over before the first", file=sys.stderr)
         return 1
-    _finish(arguments.out, version, runs, host.seconds)
+    _finish(arguments.out, version, samples, runs, host.seconds)
     return 0
 
 
-def _finish(out: Path, version: Version, runs: dict[str, list[dict]], seconds: dict[str, float]) -> None:
+def _finish(
+    out: Path, version: Version, samples: Sequence[Sample], runs: dict[str, list[dict]], seconds: dict[str, float]
+) -> None:
     """Put the runs' rows together, score and describe them."""
     write_rows(out / "results.parquet", [row for rows in runs.values() for row in rows], RESULTS)
     scores = score_runs(runs.values())
     write_json(out / "scores.json", scores, "another --out", indent=1)
     text = summary(f"Samples of the version of digest {version.manifest.digest[:12]}", runs, seconds)
     (out / "summary.md").write_text(text, "utf-8")
+    if slow := floors({v.variant_hash: v for sample in samples for v in sample.variants}, runs):
+        (out / "floors.md").write_text(slow, "utf-8")
     print(text)
 
 

@@ -1,0 +1,64 @@
+"""What stays slow: for each variant of `distill`, the least time that the device needs, and what every author takes.
+
+The floor is one launch, or all inputs and outputs once at the memory's bandwidth, whichever is more.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from storage.records import Variant, dtype_of
+
+LAUNCH_US = 1.2
+"""What the smallest kernel takes in a CUDA graph on an H200."""
+BANDWIDTH = 4.8e6
+"""Bytes a microsecond: an H200's data sheet."""
+
+
+def floor_us(variant: Variant) -> float:
+    """The least time of a variant's kernels that read all of its inputs, in microseconds."""
+    moved = 0
+    for one in (*variant.inputs, *variant.outputs):
+        elements = math.prod(n for n, step in zip(one.shape, one.stride, strict=True) if step)
+        moved += elements * dtype_of(one.dtype).itemsize
+    return max(LAUNCH_US, moved / BANDWIDTH)
+
+
+def floors(variants: Mapping[str, Variant], runs: Mapping[str, Sequence[dict]], author: str = "distill") -> str:
+    """A Markdown table of `author`'s variants, those farthest from their floors first; empty where it ran none.
+
+    `variants` are given by hash, `runs` are results rows by author.
+    """
+    lines = []
+    for row in runs.get(author, ()):
+        time = _candidate_us(row, "device")
+        if time is None:
+            continue
+        floor = floor_us(variants[row["variant_hash"]])
+        others = {
+            name: _candidate_us(other, "device")
+            for name, rows in runs.items()
+            for other in rows
+            if name not in (author, "eager") and other["variant_hash"] == row["variant_hash"]
+        }
+        right = {name: us for name, us in others.items() if us is not None}
+        best = min(right, key=right.__getitem__, default=None)
+        how = "left to eager" if row["compiler"] == "eager" else "CUDA graph" if row["capture_used"] else "kernels"
+        compared = f"{best} {right[best]:.1f}" if best else "-"
+        cells = (row["sample"], row["variant_hash"][:8], how, f"{floor:.1f}", f"{time:.1f}", f"{time / floor:.1f}")
+        lines.append((time / floor, "| " + " | ".join((*cells, compared)) + " |"))
+    if not lines:
+        return ""
+    head = (
+        f"Microseconds on the device. Floor: one launch, or inputs and outputs once at {BANDWIDTH / 1e6} TB/s.",
+        "",
+        f"| sample | variant | {author} | floor | takes | times the floor | fastest other that is right |",
+        "|---|---|---|---|---|---|---|",
+    )
+    return "\n".join([*head, *(line for _, line in sorted(lines, reverse=True))]) + "\n"
+
+
+def _candidate_us(row: dict, clock: str) -> float | None:
+    """The time of a call by this clock; None where the variant is wrong or was not timed."""
+    if row["status"] != "ok" or row["t_min"] is None or row["t_min"] > -5:
+        return None
+    return next((t["candidate_us"] for t in row["timings"] if t["clock"] == clock), None)
