@@ -36,6 +36,7 @@ _OPERATORS = {
     "or_": "bitwise_or", "xor": "bitwise_xor", "invert": "bitwise_not", "eq": "eq", "ne": "ne", "lt": "lt", "le": "le",
     "gt": "gt", "ge": "ge",
 }  # fmt: skip
+_COMMUTATIVE = frozenset("add mul and_ or_ xor eq ne".split())
 _AUGMENTED = {
     "iadd": "add", "isub": "sub", "imul": "mul", "itruediv": "div", "ifloordiv": "floor_divide", "imod": "remainder",
     "ipow": "pow", "iand": "bitwise_and", "ior": "bitwise_or", "ixor": "bitwise_xor",
@@ -86,11 +87,19 @@ def bindings(p: fx.Node, g: fx.Node) -> Iterator[tuple[dict[str | int, Any], dic
             named = signature.bind(p.args, p.kwargs), signature.bind(g.args, g.kwargs)
             if None not in named:
                 yield named
-    if not (p.target is g.target and is_operator(g.target)):
+    alike = p.target is g.target and _has_number_first(p) == _has_number_first(g)
+    if not (alike and is_operator(g.target)):
         found = forms(g)
         for overload, arguments in forms(p).items():
             if overload in found:
                 yield arguments, found[overload]
+
+
+def _has_number_first(node: fx.Node) -> bool:
+    """Whether a call is `1 + x` or the like: Python asks `x` for its sum, which is that of `x + 1`."""
+    if not is_operator(node.target) or node.target.__name__ not in _COMMUTATIVE or len(node.args) != 2:
+        return False
+    return isinstance(node.args[0], int | float | complex) and isinstance(node.args[1], fx.Node)
 
 
 def _spelling_of(node: fx.Node) -> Spelling | None:
@@ -183,6 +192,8 @@ def forms(node: fx.Node) -> dict[str, dict[str, Any]]:
 
 def _arguments(node: fx.Node, spelling: Spelling) -> dict[str, dict[str, Any]]:
     args, kwargs, target = node.args, node.kwargs, target_of(node)
+    if _has_number_first(node):
+        args = args[::-1]
     if target is getattr:
         args, kwargs = (args[0], -2, -1), {}
     elif node.op == "call_method" and target in _CASTS:

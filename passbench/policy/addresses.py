@@ -61,6 +61,7 @@ class Addresses:
                 entry = (module, kernel, node)
                 waiting.append(entry)
                 for part in ast.walk(node.iter if isinstance(node, ast.For | ast.comprehension) else node):
+                    self._steps.take()
                     if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
                         self._readers.setdefault((kernel, part.id), []).append(entry)
                     elif isinstance(part, ast.Call) and (called := callee(self._modules, module, part.func)):

@@ -82,6 +82,7 @@ def run(bench: Bench, trial: Trial) -> Iterator[dict]:
             "status": result.status,
             "t_min": result.t_min,
             "speedup": result.speedup("e2e"),
+            "speedup_device": result.speedup("device"),
             "reason": result.reason,
             "expected": str(trial.expected),
             "ok": trial.expected.fits(result),

@@ -56,7 +56,11 @@ FAMILIES = {
         lambda x, y: torch.Tensor.add(x, y), lambda x, y: torch.add(input=x, other=y, alpha=1),
         lambda x, y: torch.ops.aten.add.Tensor(x, y),
     ]),
-    "add a number": (ONE, [lambda x: x + 1.5, lambda x: x.add(1.5), lambda x: torch.add(x, 1.5)]),
+    "add a number": (ONE, [
+        lambda x: x + 1.5, lambda x: x.add(1.5), lambda x: torch.add(x, 1.5), lambda x: 1.5 + x,
+        lambda x: operator.add(1.5, x),
+    ]),
+    "a number times": (ONE, [lambda x: 1.5 * x, lambda x: x * 1.5, lambda x: x.mul(1.5)]),
     "sub": (TWO, [
         lambda x, y: x - y, lambda x, y: torch.sub(x, y), lambda x, y: x.sub(y), lambda x, y: torch.subtract(x, y),
         lambda x, y: operator.sub(x, y), lambda x, y: torch.Tensor.sub(x, y),
@@ -169,7 +173,7 @@ def test_operations_of_different_meaning_do_not_match():
         lambda x: x.permute(0, 2, -2, 3), lambda x: F.softmax(x), lambda x: x.float(), lambda x: x.double(),
         lambda x, y: torch.div(x, y, rounding_mode="floor"), lambda x, y: torch.div(x, y, rounding_mode="trunc"),
         lambda x, y: torch.fmod(x, y), lambda x, y: y.add(x, alpha=3), lambda x, y: torch.add(x, y, alpha=2),
-        lambda x: 1.5 + x, lambda x: x + 1, lambda x: x**2.0, lambda x: 2**x, lambda x: torch.pow(2, x),
+        lambda x: 1.5 - x, lambda x: x + 1, lambda x: x**2.0, lambda x: 2**x, lambda x: torch.pow(2, x),
         lambda x, y: torch.add(x, y, out=x), lambda x, y: x.sub_(y), lambda x, y: torch.mm(x, y), lambda x: x[:, 1:],
         lambda x: x.sum(-1, True), lambda x: x.mean(-1), lambda x: torch.norm(x, 1, -1), lambda x: x.norm(),
         lambda x, y: y.where(x > y, x), lambda x: x.split([2, 2], 2)[0], lambda x: F.relu6(x), lambda x: F.gelu(x),

@@ -49,7 +49,7 @@ SAME = [
 DIFFERENT = [
     (lambda x, y: x + y, lambda x, y: operator.iadd(x, y)),
     (lambda x, y: torch.relu(x) + y, lambda x, y: y + torch.relu(x)),
-    (lambda x: x * 2, lambda x: 2 * x),
+    (lambda x: x - 2, lambda x: 2 - x),
     (lambda x: F.relu(x), lambda x: F.relu(x, inplace=True)),
     (lambda x, y: torch.add(x, y), lambda x, y: torch.add(x, y, alpha=2)),
     (lambda x: x * 1, lambda x: x * 1.0),
