@@ -158,9 +158,12 @@ class Calls(Expressions):
         positional, keywords = self._arguments(node, scope)
         given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
         if dotted == names.LAUNCH:
-            if not node.args or self._kernel(node.args[0], scope) is None:
+            kernel = self._kernel(node.args[0], scope) if node.args else None
+            if kernel is None:
                 message = "Launch takes a @triton.jit kernel of the pass by its name, then the grid and constants"
                 self.find("launch", scope.module, node, message)
+            else:
+                self._fix_constants(kernel, keywords)
             if given.holds_tensors:
                 self.find("launch", scope.module, node, "call the launch with the tensors; Launch takes none")
             return ValueKind.SCALAR
@@ -184,6 +187,13 @@ class Calls(Expressions):
             self.refuse_name(node, dotted, scope)
             return ValueKind.SCALAR  # one finding is enough
         return self._library(node, dotted, stored, list(node.args), [*positional], keywords, scope)
+
+    def _fix_constants(self, kernel: ast.FunctionDef, constants: Keywords) -> None:
+        """A `Launch` is called with what is not among its constants, tensors all of it, by whoever calls it."""
+        for parameter in parameters(kernel):
+            if parameter.arg not in constants and not is_constant(parameter):
+                self.kinds.join(kernel, parameter.arg, ValueKind.TENSOR)
+                self.kinds.join(LAUNCHED, parameter.arg, ValueKind.TENSOR)
 
     def _library(
         self,

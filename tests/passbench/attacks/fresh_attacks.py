@@ -129,6 +129,9 @@ FRESH_ATTACKS: tuple[Attack, ...] = (
         for name in ("inherited_constructor", "class_of_another_name", "made_by_a_class_method", "error_with_a_tensor")
     ),
     Attack("text_of_either", add_relu, (READ,), "the text of a tensor is a read, too"),
+    Attack(
+        "plan_hides_an_address", add_relu, (static("address"), WORKS), "a launch gets tensors, whatever is no constant"
+    ),
     *(
         Attack(name, add_relu, (static("address"), WORKS), "every argument of a helper is followed")
         for name in ("address_unpacked", "address_collected")
