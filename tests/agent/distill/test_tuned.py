@@ -14,8 +14,11 @@ from agent.distill.pass_source import Style
 from agent.distill.rounding import assumed
 from agent.distill.static import Distill
 from agent.distill.tuned import Tuned, speedup, spread, steps
+from agent.run.attempts import write_pass
+from passbench.bench import Bench
 from passbench.contract import NAMES_FILE
 from passbench.result import Times, Timing, VariantResult
+from passbench.settings import Settings
 from tests.agent.support import ANY, in_dtype, sample, tensor, variant
 
 
@@ -359,3 +362,37 @@ def test_a_step_changes_one_thing_and_leaves_every_variant_a_match():
     for choice in steps(task, start):
         assert (choice.patterns == start.patterns) != (choice.style == start.style)
         assert task.covers(choice.patterns)
+
+
+def _gated(x, y):
+    return torch.sigmoid(x * 0.5) * y
+
+
+def _tiled(x, y):
+    return (x.transpose(1, 2) + 1.0).contiguous() * y
+
+
+def _normed(x, y):
+    z = x + y
+    return F.layer_norm(z, z.shape[-1:]) * y
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [
+        (_gated, [((4096, 512), (4096, 512)), ((999, 31), (999, 31))]),
+        (_tiled, [((4, 512, 640), (4, 640, 512)), ((3, 500, 131), (3, 131, 500))]),
+        (_normed, [((512, 1024), (512, 1024)), ((70, 300), (70, 300)), ((64, 20000), (64, 20000))]),
+    ],
+)
+def test_a_search_on_a_gpu(function, shapes, tmp_path):
+    """Blocks that tensors fill, and others; each variant is right on fresh draws, and none is slower than eager."""
+    one = sample(*(variant(function, *(tensor(*shape) for shape in each)) for each in shapes))
+    said = []
+    with Bench("cuda", Settings(seed=5)) as bench:
+        submission = write_pass(bench, Tuned(seconds=6.0), "run", tmp_path, 1, one, lambda text, **_: said.append(text))
+        results = list(bench.run(one, submission.compiler, submission.pass_dir))
+    assert submission.compiler == "pass", said
+    assert [(r.status, r.reason) for r in results] == [("ok", "")] * len(shapes), said
+    assert all(r.t_min <= -5 and r.speedup("e2e") > 0.97 for r in results), said
