@@ -16,6 +16,7 @@ from passbench.timing.statistics import LEAST_US, Exchange, Pairs, planned, sett
 
 _FIRST_BATCH = 10
 _LEAST_PAIRS = 3
+_MOST_PAIRS = 20  # that it should take to make `Settings.calls` calls
 _SEALED = 4  # calls of an exchange; each costs it a copy of its inputs and one of its outputs
 _NOTE_LETTERS = 300
 _ALONE = 5  # exchanges of one call, at random moments of the timing of a pass
@@ -104,7 +105,8 @@ class Stopwatch:
         eager, candidate = (exchanges[-1] for exchanges in (pairs.eager, pairs.candidate))
         fastest = max(min(eager.host_us, candidate.host_us), LEAST_US)
         slowest = (eager.total_us + candidate.total_us) / eager.calls / 1e6
-        size = max(2, min(most, math.ceil(self._settings.batch_us / fastest)))
+        wanted = max(math.ceil(self._settings.batch_us / fastest), math.ceil(self._settings.calls / _MOST_PAIRS))
+        size = max(2, min(most, wanted))
         while True:
             self._time_pair(pairs, size)
             if pairs.calls >= self._settings.warmup or slowest * pairs.calls > self._settings.timing_budget:
@@ -113,7 +115,8 @@ class Stopwatch:
     def _end_to_end(self, size: int, slowest: float) -> Timing:
         settings, pairs = self._settings, Pairs()
         affordable = max(_LEAST_PAIRS, math.floor(settings.timing_budget / (slowest * size)))
-        plan = planned(settings.pairs, math.ceil(settings.calls / size), affordable, settings.repeats)
+        enough = math.ceil(settings.calls / (size - size // 4))  # an exchange has up to a quarter fewer calls
+        plan = planned(settings.pairs, enough, affordable, settings.repeats)
         trusted = not self._pair.layers.has("parent_clock")
         moments = [self._pair.rng.randrange(plan.wanted) for _ in range(_OBSERVED)]
         alone, lone = Pairs(), [] if self._believed else [self._pair.rng.randrange(plan.few) for _ in range(_ALONE)]
