@@ -1,8 +1,8 @@
-"""How long the static policy may take: a number of steps, so that a verdict does not depend on how busy a machine is."""
+"""How long the static policy may take: so many steps, which no busy machine changes."""
 
-MOST = 1_000_000
-"""Looks at expressions, parameters and names that one pass may take; a second look counts. An average core takes about
-five seconds for them. Passes that people and models write take under 20,000."""
+MOST = 400_000
+"""Looks at expressions, parameters and names that one pass may take; a second look counts. A core takes about two
+seconds for them. Passes that people write take some hundreds."""
 
 
 class TooLong(Exception):

@@ -506,6 +506,9 @@ def generated(kind: str, n: int) -> str:
     if kind == "kernel":
         chain = lines(["p0 = x_ptr", *(f"p{i + 1} = p{i} + 1" for i in range(n)), "i = tl.program_id(0)"])
         return HEAD.replace("i = tl.program_id(0)", chain) + WRAPPER.format(body="pass")
+    if kind == "parameters":
+        many = f"@triton.jit\ndef k({', '.join(f'a{i}' for i in range(n))}):\n    pass\n"
+        return HEAD + many + WRAPPER.format(body=f"k[(1,)]({', '.join('x' for _ in range(n))})")
     if kind == "classes":
         classes = "".join(
             f"\nclass C{i}:\n    f{i}: int = 1\n\n    def g(self, x):\n        return x\n" for i in range(n // 5)
@@ -534,7 +537,7 @@ def calls_of(text: str) -> int:
 
 
 @pytest.mark.parametrize(
-    "kind", ["lines", "chain", "kernels", "unknown kernels", "kernel", "classes", "pattern", "imports"]
+    "kind", ["lines", "chain", "kernels", "unknown kernels", "kernel", "parameters", "classes", "pattern", "imports"]
 )
 def test_work_is_linear_in_the_size_of_a_pass(kind):
     calls_of(generated(kind, 20))  # fills caches
