@@ -109,7 +109,7 @@ def module_source(cases: Sequence[Case], family: str, style: Style, helper: bool
     parts = [
         f'"""{", ".join(short_names(graph, 12))} in {count}.\n\nWritten by distill for family {family or "unnamed"}, '
         f'{len(cases)} {"case" if len(cases) == 1 else "cases"}.\n"""\n',
-        "\n".join(imports) + "\n\nfrom passbench.launch import Launch, LaunchPlan\n",
+        "\n".join(imports) + "\n\nfrom passbench.launch import Launch, LaunchPlan, PlanTable, plan_for\n",
         *(() if helper else _rule_functions(graph)),
         *(HELPERS[name].lstrip("\n") for name in sorted(helpers)),
         *kernels.sources,
@@ -208,12 +208,9 @@ def _wrapper(function: str, graph: Graph, programs: Sequence[Program], kernels: 
         for (key, _), row in zip(entries, rows, strict=True):
             plan = f"({', '.join(row)},)" if row else "()"
             table.append(f"    {key}: {plan if len(routes) == 1 else f'({number}, {plan})'},\n")
-    looked_up = ", ".join(
-        f"{n}.dtype, {n}.shape, {n}.stride()" for n in (value_name(i, graph.inputs) for i in range(graph.inputs))
-    )
     parameters = _parameters(graph)
     head = (
-        f"@torch.fx.wrap\ndef {function}({parameters}):\n    plan = PLANS.get(({looked_up}))\n"
+        f"@torch.fx.wrap\ndef {function}({parameters}):\n    plan = plan_for(PLANS, {parameters})\n"
         f"    if plan is None:\n        return {_library_name(function)}({parameters})\n"
     )
     if len(routes) > 1:
@@ -222,7 +219,7 @@ def _wrapper(function: str, graph: Graph, programs: Sequence[Program], kernels: 
     for number, body in reversed(list(enumerate(bodies[:-1]))):
         text = f"    if route == {number}:\n{_indented(body)}{text}"
     comment = "# dtype, shape and stride of each input -> what the wrapper launches for them\n"
-    return [f"{comment}PLANS = {{\n{''.join(table)}}}\n", head + text]
+    return [f"{comment}PLANS = PlanTable({{\n{''.join(table)}}})\n", head + text]
 
 
 def _indented(text: str) -> str:

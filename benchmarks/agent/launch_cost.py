@@ -21,7 +21,7 @@ import torch
 import triton
 import triton.language as tl
 
-from passbench.launch import Launch, LaunchPlan, empty_strided
+from passbench.launch import Launch, LaunchPlan, PlanTable, empty_strided, plan_for
 from passbench.launch.bound_kernel import BoundKernel
 from passbench.launch.capture import GraphCapture
 
@@ -156,6 +156,31 @@ def planned(count: int) -> LaunchPlan:
     return LaunchPlan(2, *[layout] * count, *steps)
 
 
+def wrappers(table: CostTable) -> None:
+    """A wrapper of one launch as distill writes it, and as it was written before."""
+    a = torch.randn(64, 256, device="cuda")
+    b = torch.randn_like(a)
+    key = tuple(part for x in (a, b) for part in (x.dtype, x.shape, x.stride()))
+    by_key, found = {key: (_add,)}, PlanTable({key: (planned(1),)})
+
+    def before(x, y):
+        (launch,) = by_key[(x.dtype, x.shape, x.stride(), y.dtype, y.shape, y.stride())]
+        out = torch.empty_like(x)
+        launch(x, y, out)
+        return out
+
+    def now(x, y):
+        (launch,) = plan_for(found, x, y)
+        return launch(x, y)
+
+    table.time("plan by a dict", lambda: by_key[(a.dtype, a.shape, a.stride(), b.dtype, b.shape, b.stride())])
+    table.time("plan by plan_for", lambda: plan_for(found, a, b))
+    table.time("a wrapper: dict, empty_like, Launch", lambda: before(a, b))
+    now(a, b)
+    note = "" if torch.equal(now(a, b), before(a, b)) else " (WRONG VALUES)"
+    table.time(f"a wrapper: plan_for, LaunchPlan{note}", lambda: now(a, b))
+
+
 def plans(table: CostTable) -> None:
     a = torch.randn(64, 256, device="cuda")
     b = torch.randn_like(a)
@@ -198,6 +223,7 @@ def main() -> None:
     table.say(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}; us a call")
     with torch.no_grad():
         launches(table)
+        wrappers(table)
         plans(table)
     if options.out is not None:
         options.out.write_text("\n".join(table.lines) + "\n", encoding="utf-8")

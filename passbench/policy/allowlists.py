@@ -54,7 +54,8 @@ ALLOCATORS = frozenset(
 """Host functions that return tensors."""
 
 SCALAR_CALLS = frozenset(
-    """passbench.launch.LaunchPlan torch.finfo torch.iinfo torch.Size torch.device torch.promote_types torch.result_type
+    """passbench.launch.LaunchPlan passbench.launch.PlanTable
+    torch.finfo torch.iinfo torch.Size torch.device torch.promote_types torch.result_type
     torch.cuda.is_available torch.cuda.get_device_properties torch.cuda.get_device_capability
     torch.cuda.current_device torch.cuda.device torch.cuda.device_of torch.cuda.device_count
     torch.cuda.get_device_name torch.is_tensor torch.no_grad torch.inference_mode torch.is_grad_enabled
@@ -106,6 +107,8 @@ modules have imported others, `typing.sys` for one, which are no part of them.""
 
 LAUNCH = "passbench.launch.Launch"
 CAPTURED = "passbench.launch.captured"
+PLAN_FOR = "passbench.launch.plan_for"
+LAUNCHING = frozenset((LAUNCH, CAPTURED, PLAN_FOR))
 WRAP = "torch.fx.wrap"
 JIT = "triton.jit"
 KERNEL_DECORATORS = frozenset(("triton.autotune", "triton.heuristics"))

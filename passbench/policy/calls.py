@@ -176,6 +176,8 @@ class Calls(Expressions):
             if given.holds_tensors and not dotted.startswith("torch."):
                 self.read(f"{dotted} of a tensor is a number of the host", scope, node)
             return ValueKind.SCALAR
+        if dotted == names.PLAN_FOR:  # its table holds no tensors, and it looks at dtypes and sizes alone
+            return ValueKind.SCALAR
         if dotted in names.COLLECTING_CALLS:
             return self.holder([given])
         if dotted in names.ALLOCATORS:

@@ -20,14 +20,14 @@ from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
-from passbench.launch import Launch, LaunchPlan
+from passbench.launch import Launch, LaunchPlan, PlanTable
 from passbench.policy import allowlists as names
 from passbench.policy import operators
 from passbench.policy.modules import Module, Report
 
 _OTHERS = (
     torch.Tensor, torch.dtype, torch.device, JITFunction, InterpretedFunction, Autotuner, Heuristics, triton.Config,
-    Launch, LaunchPlan, FunctionType, str, dict, list, tuple, int, float,
+    Launch, LaunchPlan, PlanTable, FunctionType, str, dict, list, tuple, int, float,
 )  # fmt: skip
 _MODULES = (builtins, collections, contextlib, dataclasses, enum, functools, itertools, logging, types)
 """Modules whose objects host code can get hold of: generators, exceptions, loggers, partial functions."""

@@ -299,7 +299,7 @@ class Expressions(Bindings):
             return self.kinds.get(other.tree, place[1]) if other else ValueKind.SCALAR
         if dotted in names.HOST_VALUES | names.TYPE_FORMS:
             return ValueKind.SCALAR
-        if dotted in names.ALLOCATORS | names.SCALAR_CALLS | names.COLLECTING_CALLS | {names.LAUNCH, names.CAPTURED}:
+        if dotted in names.ALLOCATORS | names.SCALAR_CALLS | names.COLLECTING_CALLS | names.LAUNCHING:
             self.find("function_as_value", scope.module, node, f"call {dotted} where it is needed")
         elif dotted in names.MODULES or dotted in scope.module.siblings or names.may_import(dotted):
             message = f"{ast.unparse(node)} is a module; use its members by name and do not hand it on"

@@ -14,7 +14,7 @@ import torch
 import triton
 import triton.language as tl
 
-from passbench.launch import Launch, LaunchPlan, empty_strided
+from passbench.launch import Launch, LaunchPlan, PlanTable, empty_strided, plan_for
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -196,6 +196,22 @@ def test_only_plain_plans():
     for parts in [(0,), (1, (print, (0,))), (1, ((4,), (1,), "float")), (1, (launch, (1,)))]:
         with pytest.raises(TypeError):
             LaunchPlan(*parts)
+
+
+def test_plans_by_dtype_shape_and_stride():
+    x, y = torch.zeros(4, 3), torch.zeros(2)
+    table = PlanTable({(*_kind(x), *_kind(y)): "plain", (*_kind(x.t()), *_kind(y)): "transposed"})
+    for _ in range(2):
+        assert [plan_for(table, x, y)] * 2 + [plan_for(table, x.t(), y)] == ["plain", "plain", "transposed"]
+        assert plan_for(table, x[1:], y) is plan_for(table, x.double(), y) is plan_for(table, y, x) is None
+        with torch.inference_mode():
+            assert plan_for(table, x + 1, torch.nn.Parameter(y)) == "plain"
+    with pytest.raises(TypeError, match="PlanTable"):
+        plan_for({}, x)
+
+
+def _kind(x):
+    return x.dtype, x.shape, x.stride()
 
 
 def test_tensors_are_no_constants():

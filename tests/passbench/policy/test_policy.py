@@ -437,6 +437,11 @@ REFUSED_MODULES = {
     "launch_loads": (HEAD + _LAUNCH + 'launch = Launch(kernel, (1,), extern_libs={"l": "/tmp/l.bc"})\n', "extern_libs"),
     "launch_as_value": (HEAD + _LAUNCH + "make = Launch\n", "function_as_value"),
     "launch_internals": (HEAD + _LAUNCH + "kernel_again = Launch(kernel, (1,))._kernel\n", "private_name"),
+    "plan_of_tensors": (
+        HEAD + "\nfrom passbench.launch import PlanTable\nP = PlanTable({1: torch.ones(1)})\n",
+        "host_read",
+    ),
+    "plan_s_function": (HEAD + "\nfrom passbench.launch import plan_for\nfind = plan_for\n", "function_as_value"),
     "launch_s_module": (HEAD + "\nfrom passbench.launch import capture\nx = capture.torch.load\n", "forbidden_call"),
     "syntax": ("def pattern(", "syntax"),
 }

@@ -1,0 +1,41 @@
+"""`plan_for`: what a wrapper has prepared for tensors like those of a call."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._C._dynamo.guards import TensorGuards
+
+
+class PlanTable:
+    """Plans by the dtype, shape and stride of all tensors of a call, one behind the other: a dict of tuples."""
+
+    __slots__ = ("_plans", "latest")
+
+    def __init__(self, plans: dict[tuple, Any]) -> None:
+        self._plans = dict(plans)
+        self.latest: tuple[Callable[..., bool], Any] = (_never, None)
+
+    def look_up(self, tensors: tuple[torch.Tensor, ...]) -> Any:
+        """The plan for these tensors, and from now on the first to be looked at; None if there is none."""
+        plan = self._plans.get(tuple([part for x in tensors for part in (x.dtype, x.shape, x.stride())]))
+        if plan is not None:
+            sizes, strides = [list(x.shape) for x in tensors], [list(x.stride()) for x in tensors]
+            guards = TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
+            self.latest = guards.check, plan
+        return plan
+
+
+def plan_for(table: PlanTable, *tensors: torch.Tensor) -> Any:
+    """The table's plan for tensors of these dtypes, shapes and strides; None if it has none.
+
+    The plan of the last call is compared first, by one C function: in Python the key alone costs three times as much.
+    """
+    if type(table) is not PlanTable:
+        raise TypeError(f"plan_for looks in a PlanTable, not in a {type(table).__name__}")
+    fits, plan = table.latest
+    return plan if fits(*tensors) else table.look_up(tensors)
+
+
+def _never(*tensors: torch.Tensor) -> bool:
+    return False
