@@ -4,7 +4,9 @@ import pytest
 
 from agent.registry import NAMES
 from flows.cli.main import SECTIONS, main
+from flows.cli.models import commands
 from flows.cli.options import AUTHORS, COMPILERS
+from passbench.models import recipes
 from passbench.names import COMPILERS as COMPILER_NAMES
 from storage.versions.store import Store
 from tests.flows.commands import error_line, passnet, passnet_here, passnet_json
@@ -37,6 +39,7 @@ def test_help_lists_every_author():
 
 def test_names_that_are_checked_before_torch_is_imported_are_the_rooms_own():
     assert set(AUTHORS) == set(NAMES) and set(COMPILERS) == set(COMPILER_NAMES)
+    assert (commands.EFFORTS, commands.PARTS) == (recipes.EFFORTS, recipes.PARTS)
 
 
 @pytest.mark.parametrize("arguments", [["nosuch"], ["build", "--limit", "0"], ["evaluate"], ["bench"]])
