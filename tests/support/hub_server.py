@@ -12,7 +12,6 @@ import re
 import socket
 import struct
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -53,7 +52,8 @@ class HubServer:
         self.hub = Hub(tokens or {"hf_owner": "owner"}, page_size)
         self.requests: list[Request] = []
         self._faults: list[Fault] = []
-        self._slow: list[list[Any]] = []  # path, seconds, times
+        self._slow: list[list[Any]] = []  # path, wait, times
+        self._closing = threading.Event()
         self._lock = threading.Lock()
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._http.daemon_threads = True
@@ -64,6 +64,7 @@ class HubServer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._closing.set()
         self._http.shutdown()
         self._http.server_close()
 
@@ -89,7 +90,11 @@ class HubServer:
 
     def slow(self, path: str, seconds: float, times: int = 1) -> None:
         """Answer the next `times` requests whose path matches after so many seconds of silence."""
-        self._slow.append([re.compile(path), seconds, times])
+        self._slow.append([re.compile(path), lambda: self._closing.wait(seconds), times])
+
+    def meet(self, path: str, count: int) -> None:
+        """Answer the next `count` requests whose path matches when all of them are there; never, if one stays away."""
+        self._slow.append([re.compile(path), threading.Barrier(count).wait, count])
 
     def _silence(self, target: str) -> None:
         with self._lock:
@@ -97,7 +102,7 @@ class HubServer:
             if each is not None:
                 each[2] -= 1
         if each is not None:
-            time.sleep(each[1])
+            each[1]()
 
     def put(self, kind: str, name: str, files: dict[str, bytes], private: bool = False) -> Repo:
         """Create a repository (`kind` is dataset, model or space) or commit to it, without going through HTTP."""

@@ -38,8 +38,8 @@ def steps(*replies: Reply) -> Script:
 
 class LlmServer:
     """Serves `/v1/chat/completions` and `/v1/messages`. `faults` are used up one a request: an HTTP status, "stall"
-    (silence), "broken" (the stream ends in the middle), "cut" (it ends early, without an error), "garbage" (no JSON),
-    or None.
+    (silence for good), "broken" (the stream ends in the middle), "cut" (it ends early, without an error), "garbage"
+    (no JSON), or None.
 
     `requests` are the bodies of the requests that were answered, `failed` counts the faults; `keys` are the
     authorisations that came.
@@ -87,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
             key = self.headers.get("Authorization", "")
             self._json({"error": {"message": f"no: {fault} for {key}", "type": "fault", "code": None}}, fault)
         elif fault == "stall":
-            llm.released.wait(30)
+            llm.released.wait()
             self.close_connection = True
         elif fault == "garbage":
             self._send(b"<html>upstream is away</html>", 200, "application/json")

@@ -1,5 +1,6 @@
-"""Processes of this machine, from /proc: what descends from one, and whether it has ended."""
+"""Processes of this machine, from /proc: what descends from one, what it has used, and whether it has ended."""
 
+import os
 import time
 from pathlib import Path
 
@@ -25,6 +26,12 @@ def wait_for_end(processes: list[int], limit: float) -> list[int]:
     while (left := [pid for pid in processes if alive(pid)]) and time.monotonic() < deadline:
         time.sleep(0.2)
     return left
+
+
+def processor_seconds(process: int) -> float:
+    """What a process has used of a processor since it was forked."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def alive(process: int) -> bool:

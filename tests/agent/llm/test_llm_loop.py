@@ -74,9 +74,8 @@ def test_each_limit_ends_an_attempt_with_its_own_status(tmp_path):
         time.sleep(0.3)
         return busy(messages)
 
-    begin = time.monotonic()
     state = attempt(scripted(slow), tmp_path / "time", seconds=0.5)
-    assert state.exit is Exit.TIME_LIMIT and state.steps <= 2 and time.monotonic() - begin < 3
+    assert state.exit is Exit.TIME_LIMIT and state.steps <= 2
 
 
 def test_a_runs_budget_stops_the_run_and_more_of_it_goes_on(tmp_path):

@@ -69,17 +69,13 @@ def _tokens(server: LlmServer) -> tuple[str, str]:
 
 def test_a_stalled_provider_is_given_up_and_asked_again(tmp_path):
     with LlmServer(WORK, ["stall"]) as server:
-        begin = time.monotonic()
         state = run_on(server, stall_seconds=0.3).attempt(tmp_path / "pass")
-        assert time.monotonic() - begin < 10
     assert (state.steps, state.failed_calls) == (4, 1)
 
 
 def test_time_limits_hold_while_a_provider_is_silent(tmp_path):
     with LlmServer(WORK, ["stall"]) as server:
-        begin = time.monotonic()
-        state = run_on(server, seconds=1.0).attempt(tmp_path / "pass")
-        assert time.monotonic() - begin < 6
+        state = run_on(server, seconds=1.0, stall_seconds=10_000).attempt(tmp_path / "pass")
     assert (state.exit, state.steps) == (Exit.TIME_LIMIT, 0)
 
 

@@ -263,19 +263,16 @@ def test_a_hub_that_says_nothing_is_not_waited_for(hub: HubServer, monkeypatch: 
     assert len(read_catalog("hub", limit=1)) == 1
     hub_configs.forget()
     put(hub, "org/b", BERT)
-    hub.slow("/org/b/resolve/", 1.0, times=99)
-    started = time.monotonic()
+    hub.slow("/org/b/resolve/", 1000.0, times=99)
     assert fails("org/b")[0] == "timeout"
-    assert time.monotonic() - started < 10
+    assert not [r for r in hub.requests if "/org/b/resolve/" in r.path], "the Hub has not answered yet"
 
 
 def test_many_configs_are_fetched_side_by_side(hub: HubServer) -> None:
     entries = [parse_entry(f"hub:org/m{number}") for number in range(16)]
     for entry in entries:
         put(hub, entry.name, BERT)
-    hub.slow("/resolve/", 0.1, times=64)
-    started = time.monotonic()
+    hub.meet("/resolve/", hub_configs.FETCHERS)
     found = specs_of([*entries, parse_entry("hub:org/none")])
-    assert time.monotonic() - started < 16 * 2 * 0.1
     assert len({each.config_hash for each in found[:16]}) == 1
     assert found[16].category == "not_found"

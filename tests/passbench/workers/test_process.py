@@ -22,6 +22,7 @@ from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_process import WorkerDied, WorkerTimeout
 from storage.graph.as_json import to_json
 from tests.passbench.samples import add_relu_sample
+from tests.support.processes import processor_seconds
 
 ROOT = Path(__file__).parents[3]
 CPU = torch.device("cpu")
@@ -92,12 +93,10 @@ def test_text_is_bounded_and_without_control_characters(side, tmp_path):
 
 
 def test_a_dead_worker_is_reported_and_replaced(side, tmp_path):
-    begin = time.monotonic()
     with pytest.raises(WorkerDied, match=r"exit status 3\); its last output: [^\0]*bye$"):
         load(side, tmp_path, "exits", "import os\nprint('bye', flush=True)\nos._exit(3)")
     with pytest.raises(WorkerDied, match="SIGSEGV"):
         load(side, tmp_path, "crashes", "import ctypes\nctypes.string_at(0)")
-    assert time.monotonic() - begin < 60
 
 
 def gone(pid: int) -> bool:
@@ -243,12 +242,11 @@ def test_a_worker_that_is_well_after_a_failure_is_kept(side, tmp_path):
     assert side.ask(Ping(), 60).code is Code.OK and side._process.pid != pid
 
 
-def test_a_worker_starts_in_a_fraction_of_a_second(side):
+def test_a_worker_starts_without_importing_torch_again(side):
     side.ask(Ping(), 60)
     side.stop()
-    begin = time.monotonic()
     side.ask(Ping(), 60)
-    assert time.monotonic() - begin < 1.5  # 0.1 s on a machine at rest; importing torch alone takes longer
+    assert processor_seconds(side._process.pid) < 1  # 0.1 s; importing torch takes over two
 
 
 def test_replies_round_trip_and_nonsense_is_refused():
