@@ -48,6 +48,7 @@ def main(arguments: list[str]) -> int:
     if command not in commands:
         print(__doc__)
         return 0 if command in ("help", "-h", "--help") else 2
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each process would compile torch and all else anew: 7 s of import
     try:
         set_up()
         return subprocess.call(commands[command], cwd=ROOT) if commands[command] else 0

@@ -1,7 +1,10 @@
 """Fixtures that several rooms' tests share. Nothing here reaches the network."""
 
 import os
+import sys
 
+sys.dont_write_bytecode = False  # else each of the tests' processes compiles torch and all else anew
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 for _name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
     os.environ.setdefault(_name, "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -13,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 CATALOG = """\
 # a convolutional and a transformer model, small
@@ -24,6 +28,9 @@ transformers:bert
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background jobs have it, and their children
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+settings.register_profile("passnet", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # no clocks
+settings.load_profile("passnet")
 
 _LONGEST = (
     "test_deployments",

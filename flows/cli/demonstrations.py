@@ -72,7 +72,10 @@ def export_demonstrations(
     found = [row for split in SPLITS for row in rows[split]]
     left_out = ", ".join(f"{count} {cause}" for cause, count in causes.most_common()) or "none"
     if not found:
-        raise PassNetError(f"no pass in {opened.name} is left to learn from: {left_out}")
+        raise PassNetError(
+            f"no pass in {opened.name} is left to learn from (left out: {left_out}); make some with "
+            "`passnet evaluate --author readable --split train`"
+        )
     kept = [split for split in SPLITS if rows[split]]
     card = CARD.format(
         files="\n".join(f"  - split: {split}\n    path: data/demonstrations/{split}-*.parquet" for split in kept),

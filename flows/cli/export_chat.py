@@ -97,7 +97,10 @@ def export_trajectories(
     rule = Filter(min_score, per_sample, submitted, unmeasured)
     scores, causes = _chosen(opened, wanted, rule)
     if not scores:
-        raise PassNetError(f"no attempt in {opened.name} is left to export: {_counts(causes)}")
+        raise PassNetError(
+            f"no attempt in {opened.name} is left to export (left out: {_counts(causes)}); make some with "
+            "`passnet evaluate --author llm --split train`"
+        )
     tools = tools_json()
 
     def row(attempt: dict) -> dict:

@@ -126,7 +126,7 @@ class PassLibrary:
         """The entry whose hash starts so. Raises PassNetError where there is none, or several."""
         found = [entry for entry in self.entries() if entry.name.startswith(name)]
         if len(found) != 1:
-            have = ", ".join(entry.name[:12] for entry in self.entries()[:8]) or "nothing"
+            have = ", ".join(entry.name[:12] for entry in self.entries()[:8]) or "none: `passnet tune` puts some there"
             raise PassNetError(f"{self.directory} has {len(found)} passes for {name!r}; it has {have}")
         return found[0]
 

@@ -84,7 +84,7 @@ class Remote:
         """
         names = self.names()
         if name is None and not names:
-            raise PassNetError(f"{self.url} has no versions")
+            raise PassNetError(f"{self.url} has no versions; `passnet upload` puts one there")
         manifest = self.manifest(name or names[-1])
         files = len(manifest.shards) + len(_TEXTS)
         root = store.root / "versions"

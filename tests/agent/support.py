@@ -82,4 +82,4 @@ class Interpreter:
     def close(self) -> None:
         """Ends the process."""
         self.process.stdin.close()
-        self.process.wait(20)
+        self.process.wait()

@@ -8,7 +8,7 @@ from tests.support.graphs import corpus, drawn, matrices, reordered, run, runnab
 
 
 @given(runnable(in_place=True), st.integers(0, 3))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_the_canonical_form_computes_and_changes_the_same(graph: Graph, seed: int) -> None:
     inputs = matrices(graph.inputs, seed)
     form = canonical(graph)
@@ -21,14 +21,12 @@ def test_the_canonical_form_computes_and_changes_the_same(graph: Graph, seed: in
 
 
 @given(runnable(in_place=True))
-@settings(deadline=None)
 def test_the_canonical_form_is_its_own(graph: Graph) -> None:
     form = canonical(graph).graph
     assert canonical(form).graph == form
 
 
 @given(st.data())
-@settings(deadline=None)
 def test_listing_order_does_not_count(data: st.DataObject) -> None:
     graph = data.draw(runnable())
     assert canonical(data.draw(reordered(graph))).graph == canonical(graph).graph

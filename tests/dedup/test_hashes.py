@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dedup.canonical import canonical
@@ -27,7 +27,6 @@ def _one(target: str, *args: object, kind: str = "function", **kwargs: object) -
 
 
 @given(st.data())
-@settings(deadline=None)
 def test_input_order_and_listing_order_do_not_count(data: st.DataObject) -> None:
     graph = data.draw(runnable())
     other = data.draw(reordered(graph))
@@ -36,7 +35,6 @@ def test_input_order_and_listing_order_do_not_count(data: st.DataObject) -> None
 
 
 @given(runnable(in_place=True))
-@settings(deadline=None)
 def test_json_does_not_count(graph: Graph) -> None:
     assert graph_hash(from_json(to_json(graph))) == graph_hash(graph)
 
@@ -52,7 +50,6 @@ def test_every_constant_counts_for_the_graph_and_none_for_the_family() -> None:
 
 
 @given(runnable(), st.data())
-@settings(deadline=None)
 def test_wiring_counts_for_both(graph: Graph, data: st.DataObject) -> None:
     extra = Op("function", "operator.sub", (Ref(0), Ref(graph.inputs + len(graph.ops) - 1)), {})
     swapped = replace(extra, args=extra.args[::-1])

@@ -39,7 +39,7 @@ corpora = st.lists(
 
 
 @given(corpora, st.integers(0, 3))
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 def test_splits_do_not_leak_and_keep_their_bounds(variants: list[Variant], seed: int) -> None:
     samples = make_samples(variants, eval_fusible=3, eval_typical=2, eval_sole_op=1, seed=seed)
     assert sorted(v.variant_hash for s in samples for v in s.variants) == sorted(v.variant_hash for v in variants)
@@ -54,7 +54,7 @@ def test_splits_do_not_leak_and_keep_their_bounds(variants: list[Variant], seed:
 
 
 @given(corpora, corpora)
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 def test_what_was_in_eval_stays_there(before: list[Variant], added: list[Variant]) -> None:
     earlier = {s.family_hash: s.reason for s in make_samples(before) if s.split == "eval"}
     known = {(v.category, v.variant_hash) for v in before}
@@ -65,7 +65,7 @@ def test_what_was_in_eval_stays_there(before: list[Variant], added: list[Variant
 
 
 @given(corpora, st.randoms(use_true_random=False))
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 def test_the_order_of_variants_does_not_matter(variants: list[Variant], shuffler) -> None:
     shuffled = list(variants)
     shuffler.shuffle(shuffled)

@@ -52,7 +52,7 @@ def _reference(given_: Iterable[Variant]) -> list[Variant]:
     return merged
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.lists(variants, max_size=40), st.randoms(use_true_random=False))
 def test_each_once_whatever_the_order(given_: list[Variant], shuffler: random.Random) -> None:
     result = unique(given_)
@@ -64,7 +64,7 @@ def test_each_once_whatever_the_order(given_: list[Variant], shuffler: random.Ra
     assert unique(result.variants).variants == result.variants
 
 
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=8)
 @given(st.lists(st.lists(variants, max_size=20), max_size=4), st.integers(1, 7))
 def test_files_are_merged_whatever_their_number(
     tmp_path_factory: pytest.TempPathFactory, parts: list, size: int

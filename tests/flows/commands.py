@@ -5,6 +5,7 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,9 @@ def passnet_here(*arguments: object) -> subprocess.CompletedProcess:
     return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, result.stderr)
 
 
-def passnet_json(*arguments: object, **environment: str) -> dict[str, Any]:
+def passnet_json(*arguments: object, run: Callable[..., subprocess.CompletedProcess] = passnet_here) -> dict[str, Any]:
     """The JSON document that a command prints; the command must succeed."""
-    done = passnet(*arguments, "--json", **environment)
+    done = run(*arguments, "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -3,7 +3,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from passbench.score import (
@@ -41,7 +41,6 @@ SETS = st.lists(OUTCOMES, min_size=1, max_size=40)
 
 
 @given(SETS, st.sampled_from(LEVELS), st.floats(0, 2), st.floats(0.01, 1))
-@settings(deadline=None)
 def test_both_ways_of_computing_agree(outcomes, t, p, b):
     line = level(outcomes, t, p, b)  # raises if they do not
     assert line.s_t == pytest.approx(geometric_mean([rectified_speedup(o, t, p, b) for o in outcomes]))
@@ -49,7 +48,6 @@ def test_both_ways_of_computing_agree(outcomes, t, p, b):
 
 
 @given(SETS, st.floats(0, 2))
-@settings(deadline=None)
 def test_es_is_s_without_tolerance_and_never_falls_with_t(outcomes, p):
     table = score_table(outcomes, p)
     assert [line.t for line in table] == list(LEVELS)
@@ -63,7 +61,6 @@ def test_es_is_s_without_tolerance_and_never_falls_with_t(outcomes, p):
 
 
 @given(st.lists(SPEEDUPS, min_size=1, max_size=20))
-@settings(deadline=None)
 def test_with_everything_correct_the_score_is_the_geometric_mean(speedups):
     outcomes = [ScoredVariant(s, -10) for s in speedups]
     for line in score_table(outcomes):
@@ -72,7 +69,6 @@ def test_with_everything_correct_the_score_is_the_geometric_mean(speedups):
 
 
 @given(st.lists(SPEEDUPS, min_size=1, max_size=20), st.sampled_from(LEVELS), st.floats(0, 2))
-@settings(deadline=None)
 def test_with_everything_correct_es_is_alpha_times_the_penalty(speedups, t, p):
     line = level([ScoredVariant(s, -10) for s in speedups], t, p)
     slow = [s for s in speedups if s < 1]
@@ -82,7 +78,6 @@ def test_with_everything_correct_es_is_alpha_times_the_penalty(speedups, t, p):
 
 
 @given(SETS, st.sampled_from(LEVELS), st.floats(0.01, 1))
-@settings(deadline=None)
 def test_without_a_penalty_beta_does_not_count(outcomes, t, b):
     line = level(outcomes, t, 0.0, b)
     for beta in (0.001, 1.0, line.beta):
@@ -90,7 +85,6 @@ def test_without_a_penalty_beta_does_not_count(outcomes, t, b):
 
 
 @given(SETS, st.sampled_from(LEVELS), st.floats(0.1, 10))
-@settings(deadline=None)
 def test_scaling_every_speedup_scales_the_score_by_the_share_that_is_correct(outcomes, t, factor):
     faster = [ScoredVariant(o.speedup and o.speedup * factor, o.t_min, o.error_code) for o in outcomes]
     before, after = level(outcomes, t), level(faster, t)
@@ -99,14 +93,12 @@ def test_scaling_every_speedup_scales_the_score_by_the_share_that_is_correct(out
 
 
 @given(SETS.flatmap(lambda outcomes: st.tuples(st.just(outcomes), st.permutations(outcomes))), st.floats(0, 2))
-@settings(deadline=None)
 def test_the_order_of_variants_does_not_count(both, p):
     for line, shuffled in zip(*(score_table(outcomes, p) for outcomes in both), strict=True):
         assert vars(line) == pytest.approx(vars(shuffled) | {"pi": pytest.approx(shuffled.pi)})
 
 
 @given(SETS, st.floats(0, 2))
-@settings(deadline=None)
 def test_as_lies_among_the_scores_it_is_made_of_and_is_the_mean_over_variants(outcomes, p):
     table = score_table(outcomes, p)
     scores = [line.es_t for line in table]
@@ -118,7 +110,6 @@ def test_as_lies_among_the_scores_it_is_made_of_and_is_the_mean_over_variants(ou
     st.lists(st.one_of(OUTCOMES, st.builds(ScoredVariant, st.floats(0.5, 9), st.integers(-10, 1))), min_size=1),
     st.floats(0, 2),
 )
-@settings(deadline=None)
 def test_scores_rise_with_t_where_being_correct_beats_b(outcomes, p):
     b = min([0.1, *(o.speedup ** (p + 1) for o in outcomes if o.speedup)])
     table = score_table(outcomes, p, b)
@@ -145,7 +136,6 @@ def test_scores_that_disagree_are_named():
 
 
 @given(SETS, st.sampled_from(LEVELS))
-@settings(deadline=None)
 def test_a_larger_penalty_never_helps(outcomes, t):
     assert level(outcomes, t, p=1).s_t <= level(outcomes, t, p=0).s_t * (1 + 1e-12)
     assert level(outcomes, t, b=0.05).s_t <= level(outcomes, t, b=0.1).s_t * (1 + 1e-12)

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from flows.cli.options import data_option, device_option, emit, json_option, limit_option, version_option
+from storage.errors import PassNetError
 
 EFFORTS = ("quick", "normal", "full")
 """As `passbench.models.recipes`; here so that a wrong one is told before torch is imported."""
@@ -14,6 +15,20 @@ _EFFORT_HELP = "How many ways are tried [default: normal; quick without a GPU]."
 PARTS = ("graph", "inductor", "merged", "once", "passes")
 """As `passbench.models.recipes`, for the same reason."""
 REGIMES = ("eager", "compile", "reduce-overhead", "max-autotune", "ours")
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+def _listed(_context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
+    """What commas separate. Raises PassNetError for a name that `parameter` has not, before torch is imported."""
+    if value is None:
+        return None
+    names = {"dtypes": DTYPES, "regimes": REGIMES}.get(parameter.name or "")
+    found = [part.strip() for part in value.split(",")]
+    if names is None and not all(part.isdecimal() and int(part) for part in found):
+        raise PassNetError(f"{value!r} are no batch sizes; give whole numbers, such as 1,16")
+    if names is not None and (unknown := [part for part in found if part not in names]):
+        raise PassNetError(f"there is no {parameter.name.removesuffix('s')} {unknown[0]!r}; use {', '.join(names)}")
+    return found
 
 
 def _library_option(function: Callable) -> Callable:
@@ -38,10 +53,10 @@ def _call_options(function: Callable) -> Callable:
     """Which call of the model, and how much is tried."""
     for option in (
         click.option("--batch", type=click.IntRange(1), default=None, help="Batch size [default: the example's]."),
-        click.option("--dtype", default=None, help="bfloat16, float16 or float32 [default: float32]."),
+        click.option("--dtype", type=click.Choice(DTYPES), default=None, help="The model's dtype [default: float32]."),
         click.option("--effort", type=click.Choice(EFFORTS), default=None, help=_EFFORT_HELP),
         click.option("--strict", is_flag=True, help="Only ways that give eager's bits."),
-        click.option("--seconds", type=float, default=None, help="Begin no further way after this time."),
+        click.option("--seconds", type=click.FloatRange(0), default=None, help="Begin no further way after this time."),
         _without_option,
     ):
         function = option(function)
@@ -141,16 +156,19 @@ def explain(model: str, as_json: bool, out: Path | None, **options: Any) -> None
 
 @click.command("evaluate-models")
 @click.argument("models", metavar="MODEL...", nargs=-1, required=True)
-@click.option("--batches", default="1", show_default=True, help="Batch sizes, separated by commas.")
-@click.option("--dtypes", default="float32", show_default=True, help="Dtypes, separated by commas.")
+@click.option("--batches", default="1", callback=_listed, show_default=True, help="Batch sizes, separated by commas.")
+@click.option("--dtypes", default="float32", callback=_listed, show_default=True, help="Dtypes, separated by commas.")
 @click.option(
     "--regimes",
     default=None,
+    callback=_listed,
     help=f"{', '.join(REGIMES)}; separated by commas [default: all but max-autotune; without a GPU eager,ours].",
 )
 @click.option("--effort", type=click.Choice(EFFORTS), default=None, help=_EFFORT_HELP)
 @click.option("--strict", is_flag=True, help="Only ways that give eager's bits.")
-@click.option("--seconds", type=float, default=None, help="Begin no further way of a model after this time.")
+@click.option(
+    "--seconds", type=click.FloatRange(0), default=None, help="Begin no further way of a model after this time."
+)
 @_without_option
 @click.option("--rerun", is_flag=True, help="Measure again what an earlier run has measured.")
 @_library_option
@@ -159,9 +177,9 @@ def explain(model: str, as_json: bool, out: Path | None, **options: Any) -> None
 @json_option
 def evaluate_models(
     models: tuple[str, ...],
-    batches: str,
-    dtypes: str,
-    regimes: str | None,
+    batches: list[str],
+    dtypes: list[str],
+    regimes: list[str] | None,
     data: Path,
     library: Path | None,
     device: str,
@@ -178,21 +196,16 @@ def evaluate_models(
     from flows.evaluate.devices import resolve_device
     from flows.models.evaluate_models import evaluate_models as evaluate
     from flows.models.evaluate_models import evaluated_text
-    from storage.errors import PassNetError
 
     device = resolve_device(device)
-    chosen = (regimes or ("eager,ours" if device == "cpu" else "eager,compile,reduce-overhead,ours")).split(",")
-    if unknown := [name for name in chosen if name not in REGIMES]:
-        raise PassNetError(f"there is no regime {unknown[0]!r}; use {', '.join(REGIMES)}")
-    if not all(part.isdigit() and int(part) for part in batches.split(",")):
-        raise PassNetError(f"{batches!r} are no batch sizes; give whole numbers, such as 1,16")
+    usual = ["eager", "ours"] if device == "cpu" else [name for name in REGIMES if name != "max-autotune"]
     settings = _settings(device, options)
     done = evaluate(
         models,
         data,
-        batches=[int(part) for part in batches.split(",")],
-        dtypes=dtypes.split(","),
-        regimes=chosen,
+        batches=[int(part) for part in batches],
+        dtypes=dtypes,
+        regimes=regimes or usual,
         device=device,
         settings=settings if library is None else replace(settings, library=str(library)),
         rerun=rerun,
@@ -228,7 +241,10 @@ def list_(library: Path | None, data: Path, device: str, as_json: bool) -> None:
 @device_option
 @json_option
 def show(hash_: str, library: Path | None, data: Path, device: str, as_json: bool) -> None:
-    """Show one pass of a library: what it replaces, its source, what was measured of it."""
+    """Show a pass of a library.
+
+    What it replaces, its source, what was measured of it.
+    """
     from flows.models.library_lists import show_entry
     from flows.models.texts import entry_text
 

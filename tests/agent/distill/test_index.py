@@ -2,7 +2,7 @@
 
 import pytest
 import sympy
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
@@ -42,7 +42,6 @@ def _value(expression, rows, row):
     return int(eval(source, {"row": _Divided(row)}))
 
 
-@settings(deadline=None)
 @given(
     st.integers(-6, 6).filter(bool), st.integers(-300, 300), st.integers(1, 9), st.integers(1, 9), st.integers(1, 40)
 )

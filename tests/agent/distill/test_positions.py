@@ -58,12 +58,7 @@ def function_of(program):
     return run
 
 
-@settings(
-    max_examples=30,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(max_examples=30, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(program=programs)
 def test_random_positions(program, tmp_path, interpreter):
     one = variant(function_of(program), tensor(ROWS, COLUMNS))

@@ -59,12 +59,7 @@ def function_of(program, outputs):
     return run
 
 
-@settings(
-    max_examples=25,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(max_examples=25, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(program=programs, outputs=st.integers(1, 2), long_rows=st.booleans())
 def test_random_graphs(program, outputs, long_rows, tmp_path, interpreter):
     graph = torch.fx.symbolic_trace(function_of(program, outputs)).graph

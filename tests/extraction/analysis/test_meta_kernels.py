@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 
 from extraction.analysis.meta_kernels import described_by_meta_tensors
 from extraction.analysis.propagate import Invalid, propagate, propagate_on_fake, propagate_on_meta
@@ -116,7 +116,6 @@ def _overload(name: str) -> str:
 
 
 @given(runnable(in_place=True))
-@settings(deadline=None)
 def test_graphs_of_many_ops(graph: Graph) -> None:
     if described_by_meta_tensors(graph):
         _both_say_the_same(graph, [_input((SIDE, SIDE), None, "float64")] * graph.inputs)

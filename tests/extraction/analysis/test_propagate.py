@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 
 from extraction.analysis.dtype_rules import check_dtypes
 from extraction.analysis.propagate import Invalid, Propagated, outputs_of, propagate
@@ -22,7 +22,6 @@ def _propagated(graph: Graph, *inputs: Input) -> Propagated:
 
 
 @given(runnable(in_place=True))
-@settings(deadline=None)
 def test_it_says_what_running_gives(graph: Graph) -> None:
     inputs = [_input(SIDE, SIDE, dtype="float64")] * graph.inputs
     result = _propagated(graph, *inputs)

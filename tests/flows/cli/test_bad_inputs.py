@@ -60,7 +60,24 @@ download nourl://x                          | cannot open nourl://x
 download TMP/file                           | has no versions
 trajectories --out TMP/empty                | give a new directory
 trajectories --out TMP/new --run zzz        | it has distill-
-trajectories --out TMP/new                  | no attempt in v2 is left
+trajectories --out TMP/new                  | `passnet evaluate --author llm --split train`
+demonstrations --out TMP/empty              | give a new directory
+demonstrations --out TMP/new --run zzz      | it has distill-
+demonstrations --out TMP/new --held-out TMP | is not a dataset version
+demonstrations --out TMP/new                | `passnet evaluate --author readable --split train`
+library show zzz                            | `passnet tune` puts some there
+library add zzz                             | it has distill-
+library list --device tpu                   | 'tpu' is not a device
+tune nosuch                                 | give a catalogue's line such as timm:resnet18
+tune timm:nosuch                            | timm has no model 'nosuch'
+tune timm:resnet18 --device cuda:77         | use --device cpu
+explain nosuch                              | give a catalogue's line such as timm:resnet18
+explain timm:nosuch                         | timm has no model 'nosuch'
+explain timm:resnet18 --device tpu          | 'tpu' is not a device
+evaluate-models nosuch                      | give a catalogue's line such as timm:resnet18
+evaluate-models m --dtypes float9           | there is no dtype 'float9'; use float32,
+evaluate-models m --regimes eager,fast      | there is no regime 'fast'; use eager,
+evaluate-models m --batches 1,0             | '1,0' are no batch sizes
 quickstart --author nobody                  | there is no author 'nobody'
 quickstart --device tpu                     | 'tpu' is not a device
 """
@@ -83,6 +100,16 @@ gc --keep 0
 upload
 download
 trajectories
+demonstrations
+library show
+library nosuch
+tune
+tune timm:resnet18 --dtype float9
+tune timm:resnet18 --seconds -1
+explain
+explain timm:resnet18 --batch 0
+evaluate-models
+evaluate-models timm:resnet18 --effort huge
 quickstart --limit 0
 """
 

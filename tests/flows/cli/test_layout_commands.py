@@ -22,7 +22,7 @@ from storage.records import Input, Output, Sample, Variant, dtype_name
 from storage.schema import RESULTS
 from storage.versions.samples import load_samples
 from storage.versions.store import Store
-from tests.flows.commands import passnet, passnet_json
+from tests.flows.commands import passnet_here, passnet_json
 
 NAMES = "sorted_output_pass_rule_names.json"
 PASSES = Path(__file__).parents[2] / "support" / "passes"
@@ -145,7 +145,7 @@ def test_export_and_bench_of_a_directory(imported: tuple[Path, Path, dict], tmp_
     (first, *_) = (out / "graph_list.txt").read_text().splitlines()
     (out / "graph_list.txt").write_text(f"{first}\n")
     shutil.copytree(PASSES / "no_match", out / "pass_dir", dirs_exist_ok=True)
-    done = passnet("bench", out, "--device", "cpu", "--json")
+    done = passnet_here("bench", out, "--device", "cpu", "--json")
     benched = json.loads(done.stdout)
     assert done.returncode == 3  # nothing matched
     assert benched["compiler"] == "pass" and {v["status"] for v in benched["variants"]} == {"no_match"}

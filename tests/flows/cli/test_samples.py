@@ -11,7 +11,7 @@ from flows.cli.quickstart import cheapest_samples
 from flows.cli.samples.bench import bench_sample, some_variants
 from flows.cli.samples.texts import bench_text
 from storage.errors import PassNetError
-from tests.flows.commands import error_line, passnet, passnet_here
+from tests.flows.commands import error_line, passnet_here
 from tests.support.scored import samples, scored
 
 PASSES = Path(__file__).resolve().parents[2] / "support" / "passes"
@@ -94,7 +94,7 @@ def test_some_variants_are_taken(store):
 
 
 def test_where_nothing_matches_the_status_is_3_and_equal_reasons_stand_below_once(store):
-    done = passnet(
+    done = passnet_here(
         "bench", samples()[0].sample, "--data", store.root, "--passes", PASSES / "no_match", "--device", "cpu"
     )
     assert done.returncode == 3, done.stderr

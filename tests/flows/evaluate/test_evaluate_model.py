@@ -8,7 +8,7 @@ import pytest
 from flows.evaluate_model import evaluate_model
 from storage.errors import PassNetError
 from storage.versions.store import Store
-from tests.flows.commands import error_line, passnet, passnet_here, passnet_json
+from tests.flows.commands import error_line, passnet_here, passnet_json
 from tests.support.stores import few
 
 
@@ -105,7 +105,7 @@ def test_bench_and_check_of_one_pass(evaluated, tmp_path):
     assert all(-10 <= v["t_min"] <= 1 for v in answer["variants"])
     module = next(p for p in pass_dir.glob("*.py"))
     module.write_text(module.read_text() + "\nimport os\n\nHOME = os.environ\n")
-    refused = passnet("check", pass_dir)
+    refused = passnet_here("check", pass_dir)
     assert refused.returncode == 1 and "forbidden_call" in refused.stdout
 
 

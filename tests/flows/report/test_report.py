@@ -193,7 +193,7 @@ def test_labels_tell_runs_apart():
     assert len(set(labels(rows).values())) == 3 and labels(rows)["eager-1"] == "eager"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.fixed_dictionaries({"a": st.none() | st.text() | st.floats() | st.integers()}), min_size=1))
 def test_any_value_is_text_in_a_table(rows):
     shown = Page(page.table(rows, ["a"], long=("a",)))
@@ -211,7 +211,7 @@ def every_part(text: str) -> Page:
     return Page(page.page(text, text, [text], [(text, page.grid(parts))]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(min_size=1) | st.sampled_from([HOSTILE, "</title><script>", '" onerror="x', "{{ 7 * 7 }}", "&amp;"]))
 def test_any_text_is_text_in_every_part(text):
     shown = every_part(text)
@@ -219,7 +219,7 @@ def test_any_text_is_text_in_every_part(text):
     assert shown.alts == [text]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(records())
 def test_every_edge_of_a_graph_is_drawn_from_layer_to_layer(graph):
     nodes, edges = layers(graph, [spec("x", 2)] * graph.inputs)

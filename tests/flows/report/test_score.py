@@ -13,7 +13,7 @@ from passbench.scoring.groups import GROUPINGS
 from storage.errors import PassNetError
 from storage.schema import RESULTS, SCORES, SUBGRAPHS
 from storage.versions.store import Store
-from tests.flows.commands import error_line, passnet, passnet_here, passnet_json
+from tests.flows.commands import error_line, passnet_here, passnet_json
 
 RECORD = Path(__file__).parents[3] / "benchmarks" / "passbench" / "h200_quickstart"
 
@@ -235,7 +235,7 @@ def test_on_the_command_line(data):
     arguments = ["--data", data, "--clock", "e2e", "--t", "0", "--p", "0.5", "--b", "0.2", "--best", "--by", "group"]
     done = passnet_json("score", "distill", *arguments)
     assert (done["t"], done["p"], done["b"], done["best"], done["by"]) == (0, 0.5, 0.2, True, "group")
-    text = passnet("score", "latest", *arguments).stdout
+    text = passnet_here("score", "latest", *arguments).stdout
     assert "ES_0" in text and "pi3" in text and "fast_p" in text
     assert "distill-03" in error_line(passnet_here("score", "nosuch", "--data", data))
 
@@ -246,4 +246,4 @@ def test_wrong_options_are_usage_errors(wrong):
 
 
 def test_help_lists_every_grouping():
-    assert all(by in passnet("score", "--help").stdout for by in GROUPINGS)
+    assert all(by in passnet_here("score", "--help").stdout for by in GROUPINGS)

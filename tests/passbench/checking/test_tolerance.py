@@ -39,7 +39,7 @@ def test_level_minus_five_is_the_designs(dtype, atol, rtol):
 
 
 @given(VALUES, st.lists(st.floats(-2, 2), min_size=8, max_size=8), st.sampled_from(FLOATS[:4]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_bisection_finds_what_a_search_of_every_level_finds(values, noise, dtype):
     b = torch.tensor(values, dtype=torch.float64)
     a = b + torch.tensor(noise[: len(values)], dtype=torch.float64)
@@ -48,7 +48,6 @@ def test_bisection_finds_what_a_search_of_every_level_finds(values, noise, dtype
 
 
 @given(VALUES, st.floats(-1, 1), st.sampled_from(FLOATS))
-@settings(deadline=None)
 def test_agreement_is_monotone_in_the_level(values, noise, dtype):
     b = torch.tensor(values).to(dtype)
     passed = [close(b + noise, b, t) for t in LEVELS]
@@ -61,7 +60,7 @@ def test_agreement_is_monotone_in_the_level(values, noise, dtype):
     st.sampled_from(LEVELS),
     st.sampled_from(FLOATS),
 )
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_what_single_precision_is_sure_of_holds_in_double(values, shares, t, dtype):
     b = torch.tensor(values, dtype=torch.float64).to(dtype)
     allowed = tolerance(t, dtype)

@@ -35,7 +35,6 @@ def test_expanded_overlapping_and_gapped_strides(stride):
 
 
 @given(st.integers(0, 2**31), st.integers(0, 1000))
-@settings(deadline=None)
 def test_the_same_seed_and_index_give_the_same_values(seed, index):
     specs = (spec("x", 3), spec("n", 2, dtype="int64", low=0, high=9))
     first, again = (make_inputs(specs, seed, index, "cpu") for _ in range(2))
@@ -64,7 +63,7 @@ FLOATS = ["float32", "float16", "bfloat16", "float64"]
 )
 @example(-3.4028234663852886e38, 0.0, "bfloat16", Distribution.NORMAL)
 @example(-1e300, 1e300, "float32", Distribution.OFFSET)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_every_range_gives_values_that_the_dtype_holds(one, other, dtype, how):
     low, high = sorted((one, other))
     x = draw(spec("x", 50, dtype=dtype, low=low, high=high), how)

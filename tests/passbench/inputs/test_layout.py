@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from passbench.inputs import batch_layout as lay
@@ -20,7 +20,6 @@ OUT = OutputMeta(OutputKind.TENSOR, torch.float32, (2, 3), (3, 1), -1)
 
 
 @given(st.lists(st.tuples(SHAPES, DTYPES), min_size=1, max_size=4), st.integers(1, 3), st.integers(0, 99))
-@settings(deadline=None)
 def test_nothing_overlaps_and_everything_is_aligned(inputs, calls, seed):
     specs = tuple(spec(f"x{n}", *shape, dtype=dtype) for n, (shape, dtype) in enumerate(inputs))
     layout = lay.lay_out(specs, (OUT, OUT), calls, random.Random(seed))

@@ -8,7 +8,7 @@ from types import BuiltinFunctionType, FunctionType
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
@@ -233,7 +233,6 @@ def test_what_the_matcher_takes_for_the_same_is_the_same_to_torch(pairs, least):
 PROGRAM = ["add", "sub", "mul", "div", "relu", "sigmoid", "tanh", "neg", "abs", "softmax", "cast", "remainder"]
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(PROGRAM), st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=8))
 def test_a_program_matches_itself_in_other_words(steps):
     def spelled(which):

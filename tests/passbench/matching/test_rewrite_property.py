@@ -5,7 +5,7 @@ import re
 
 import torch
 import torch.nn.functional as F
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from passbench.contract import PassRule
@@ -92,7 +92,7 @@ def equal(left, right):
     return all(torch.equal(a, b) for a, b in zip(left, right, strict=True))
 
 
-SETTINGS = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=300)
 
 
 @SETTINGS

@@ -4,7 +4,7 @@ import random
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from passbench.score import ScoredVariant, score_table
@@ -27,7 +27,6 @@ def test_a_summary_in_numbers():
 
 
 @given(st.lists(st.tuples(st.floats(0.05, 20), st.integers(-10, 1)), min_size=1, max_size=20))
-@settings(deadline=None)
 def test_fast_p_falls_with_p(pairs):
     outcomes = [ScoredVariant(*pair) for pair in pairs]
     shares = list(summarise(outcomes, ["a"] * len(outcomes)).fast.values())

@@ -17,7 +17,7 @@ from tests.support.graphs import corpus, matrices, records, run, runnable, same
 
 
 @given(records())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_json_round_trip_keeps_every_constant(graph: Graph) -> None:
     again = from_json(to_json(graph))
     assert to_json(again) == to_json(graph)
@@ -25,7 +25,6 @@ def test_json_round_trip_keeps_every_constant(graph: Graph) -> None:
 
 
 @given(runnable(in_place=True))
-@settings(deadline=None)
 def test_fx_round_trip(graph: Graph) -> None:
     assert from_fx(to_fx(graph, "cpu")) == graph
 
@@ -37,7 +36,6 @@ def test_real_graphs_round_trip() -> None:
 
 
 @given(runnable(), st.data())
-@settings(deadline=None)
 def test_a_cut_computes_what_the_graph_computes(graph: Graph, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(graph.ops) - 1))
     end = data.draw(st.integers(start + 1, len(graph.ops)))

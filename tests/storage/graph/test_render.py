@@ -10,7 +10,7 @@ from tests.support.graphs import corpus, drawn, matrices, records, run, runnable
 
 
 @given(records())
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_every_record_renders_as_python(graph: Graph) -> None:
     ast.parse(render(graph))
 
@@ -22,7 +22,6 @@ def _as_rendered(graph: Graph) -> torch.nn.Module:
 
 
 @given(runnable(in_place=True))
-@settings(deadline=None)
 def test_the_rendering_computes_what_the_record_computes(graph: Graph) -> None:
     inputs = [tensor.clone() for tensor in matrices(graph.inputs)]
     with torch.no_grad():

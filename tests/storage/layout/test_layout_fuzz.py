@@ -152,13 +152,12 @@ def _parsed_or_refused(text: str) -> bool:
 
 
 @given(mutated())
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_a_mutated_model_is_a_graph_or_a_clear_error(text: str) -> None:
     _parsed_or_refused(text)
 
 
 @given(st.text())
-@settings(deadline=None)
 def test_any_text_is_a_clear_error(text: str) -> None:
     assert not _parsed_or_refused(text)
 
@@ -202,7 +201,7 @@ def test_large_text_takes_bounded_time(kind: str) -> None:
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_mutated_metadata_is_a_record_or_a_clear_error(data: st.DataObject) -> None:
     traced = data.draw(st.sampled_from(corpus()))
     source = "\n".join(tensor_class(each, number) for number, each in enumerate(traced.inputs[:4]))
@@ -221,7 +220,6 @@ def test_mutated_metadata_is_a_record_or_a_clear_error(data: st.DataObject) -> N
 
 @given(st.text())
 @example("S0 = Symbol('S0')\n" + "dynamic_dim_constraint_input_shapes = [([" + "S0+" * 5_000 + "S0], 'x')]")
-@settings(deadline=None)
 def test_any_constraints_are_read_or_refused(text: str) -> None:
     with _nothing_runs():
         try:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 
 from storage.graph import targets
 from storage.graph.as_fx import to_module
@@ -54,7 +54,6 @@ def test_the_graph_computes_what_the_source_computes(name: str) -> None:
 
 
 @given(runnable(in_place=True))
-@settings(deadline=None)
 def test_what_is_rendered_is_read_as_the_same_graph(graph: Graph) -> None:
     assert parsed(render(graph)) == graph
 

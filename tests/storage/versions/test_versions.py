@@ -98,7 +98,7 @@ def test_reading_selects_columns_splits_and_rows(tmp_path: Path) -> None:
         version.table("fussible")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(rows_of("fusible"), rows_of("results"))
 def test_rows_come_back_as_they_went_in(
     tmp_path_factory: pytest.TempPathFactory, subgraph_rows: list[Any], result_rows: list[Any]
@@ -115,7 +115,7 @@ def test_rows_come_back_as_they_went_in(
         assert back.schema == table.schema and back.to_pylist() == table.to_pylist()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=300), st.integers(1, 40), st.integers(1, 100))
 def test_bytes_depend_on_the_rows_and_not_on_their_batches(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str], batch: int, limit: int
