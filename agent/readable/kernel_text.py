@@ -91,15 +91,20 @@ def general_kernel(
     whole = {f"{name}.numel()": list(numbers) for name, numbers in lengths.items()}
     taken[rows] = _extent([r for r, _ in extents], sizes, whole | per_row)
     known = {tuple(r for r, _ in extents): rows}
+    row_length = tuple(c for _, c in extents)
     if by_row:
-        known[tuple(c for _, c in extents)] = columns
+        known[row_length] = columns
     parts = template(texts[0]).split("«»")
     written = parts[0]
     for column, part in zip(zip(*(values(text) for text in texts), strict=True), parts[1:], strict=True):
-        written += _slot(column, known, sizes, taken, keeps) + part
+        extent = columns if written.endswith(("column < ", "row * ")) and _numbers(column) == row_length else ""
+        written += (extent or _slot(column, known, sizes, taken, keeps)) + part
     for number, pointer in reversed(list(enumerate(_pointers(written)))):
         written = re.sub(rf"\b{pointer}\b", f"POINTER{number}", written)
-    for number, pointer in enumerate(pointers):
+    own = [f"POINTER{number}" for number in range(len(pointers))]
+    in_order = sorted(own, key=lambda name: host_order(pointers[int(name.removeprefix("POINTER"))]))
+    written = written.replace(", ".join(own), ", ".join(in_order), 1)
+    for number, pointer in reversed(list(enumerate(pointers))):
         written = written.replace(f"POINTER{number}", f"{pointer}_ptr")
     used = [size for size in taken if re.search(rf"\b{size}\b", written)]
     block = "COLUMNS" if by_row else "BLOCK"
@@ -111,7 +116,37 @@ def general_kernel(
             raise Unreadable("a kernel that computes in a dtype that none of its tensors has")
         written = written.replace("):\n", f"):\n    dtype = {typed}_ptr.dtype.element_ty\n", 1)
     kept = {name: text for name, text in taken.items() if name in used or name in (rows, columns)}
-    return GeneralKernel(written.replace("KERNEL", name, 1), tuple(used), kept, rows, columns)
+    return GeneralKernel(_each_once(written.replace("KERNEL", name, 1)), tuple(used), kept, rows, columns)
+
+
+def host_order(name: str) -> tuple[bool, str, int]:
+    """Where a tensor of the host stands among a kernel's arguments: inputs first, by their numbers."""
+    stem, _, number = name.rpartition("_")
+    return stem != "in", stem, int(number)
+
+
+def _numbers(column: Sequence[str]) -> tuple[int, ...] | None:
+    return tuple(map(int, column)) if all(literal.isdigit() for literal in column) else None
+
+
+def _each_once(text: str) -> str:
+    """The kernel with each value computed once: a second name for the same expression goes away."""
+    first: dict[str, str] = {}
+    again: dict[str, str] = {}
+    lines = []
+    for line in text.split("\n"):
+        line = re.sub(r"\b[a-z]\w*\b", lambda word: again.get(word[0], word[0]), line)
+        assigned = _ASSIGNED.fullmatch(line)
+        if assigned is None:
+            lines.append(line)
+        elif (known := first.setdefault(assigned[2], assigned[1])) == assigned[1]:
+            lines.append(line)
+        else:
+            again[assigned[1]] = known
+    return "\n".join(lines)
+
+
+_ASSIGNED = re.compile(r"    (\w+) = (.+)")
 
 
 def _rows_apart(text: str) -> str:
@@ -125,12 +160,12 @@ def _pointers(text: str) -> list[str]:
 
 
 def _extent(numbers: Sequence[int], sizes: HostSizes, results: Mapping[str, Sequence[float]]) -> str:
-    """Source of a kernel's extent: a size of the inputs, or what `results` has for it."""
-    if (size := sizes.of(tuple(numbers))) is not None:
-        return size.text
+    """Source of a kernel's extent: what `results` has for it, or a size of the inputs."""
     for text, each in results.items():
         if list(each) == list(numbers):
             return text
+    if (size := sizes.of(tuple(numbers))) is not None:
+        return size.text
     raise Unreadable("a kernel whose extent no shape gives")
 
 

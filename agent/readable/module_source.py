@@ -14,7 +14,7 @@ from agent.distill.kernels.schedule import KernelBody
 from agent.distill.kernels.text_template import template
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Case, pattern_source
-from agent.readable.kernel_text import MOST_COLUMNS, GeneralKernel, Unreadable, general_kernel, one_row
+from agent.readable.kernel_text import MOST_COLUMNS, GeneralKernel, Unreadable, general_kernel, host_order, one_row
 from agent.readable.sizes import HostSizes
 from storage.graph.as_json import to_json
 from storage.graph.record import Graph, op_name
@@ -49,27 +49,9 @@ def module_of(cases: Sequence[Case], sketches: Sketches, taken: Collection[str] 
     if len(programs[0].launches) > _MOST_KERNELS:
         raise Unreadable("too many kernels")
     writer = _ModuleWriter(graph, chosen, programs)
-    name = _free("_".join(["fuse", *words(graph)]), taken)
-    source = writer.write("_".join(["fused", *words(graph)]))
+    source = writer.write("fused")
     ops = tuple(op_name(op) for op in graph.ops)
-    return ReadableModule(name, source, ops, programs[0].replaced, len(programs[0].launches))
-
-
-def words(graph: Graph, limit: int = 4) -> list[str]:
-    """Names of a graph's ops for identifiers: the ones that compute, each once."""
-    names = []
-    for op in graph.ops:
-        target = op_name(op).removeprefix("torch.ops.aten.")
-        plain = target.split(".")[0] if "torch.ops" in op_name(op) else target.rpartition(".")[2]
-        names.append(re.sub(r"\W", "", plain).strip("_"))
-    telling = [n for n in names if n and n not in _QUIET] or ["views"]
-    return list(dict.fromkeys(telling))[:limit]
-
-
-_QUIET = frozenset(
-    """view reshape permute transpose expand unsqueeze squeeze flatten getitem contiguous to float chunk split dropout
-    unflatten detach t getattr _to_copy to_copy clone alias""".split()
-)
+    return ReadableModule(_free("fuse", taken), source, ops, programs[0].replaced, len(programs[0].launches))
 
 
 def _free(name: str, taken: Collection[str]) -> str:
@@ -169,12 +151,12 @@ class _ModuleWriter:
         suffix = "kernel" if len(self.programs[0].launches) == 1 else f"kernel_{number}"
         return general_kernel(
             [launch.kernel.text for launch in launches],
-            f"{function.removeprefix('fused_')}_{suffix}",
+            f"{function}_{suffix}",
             arguments,
             [(body.rows, body.columns) for body in bodies],
             self.sizes,
             lambda literal: literal in self.constants,
-            next((name for name in arguments if self._varies(name)), None),
+            next((name for name in sorted(arguments, key=host_order) if self._varies(name)), None),
             {name: [_elements(p, name) for p in self.programs] for name in arguments if not name.startswith("in_")},
         )
 
@@ -205,7 +187,7 @@ class _ModuleWriter:
                 grid, block, warps = f"(triton.cdiv({kernel.rows}, {_BLOCK}),)", f"BLOCK={_BLOCK}", str(_WARPS)
             fixed = ", ".join([name, grid, *options, block, f"num_warps={warps}", "enable_fp_fusion=False"])
             lines.append(f"    {table}[key] = Launch({fixed})")
-            lines.append(f"{table}[key]({', '.join(launch.arguments)})")
+            lines.append(f"{table}[key]({', '.join(sorted(launch.arguments, key=host_order))})")
         lines.append(f"return {', '.join(self._returned(n) for n in range(len(self.programs[0].returned)))}")
         body = "".join(f"    {line}\n" for line in lines if line)
         return "".join(tables) + f"\n\n@torch.fx.wrap\ndef {function}({parameters}):\n{body}"

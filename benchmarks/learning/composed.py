@@ -1,11 +1,13 @@
 """Small graphs put together at random from operators that models use: more of the same kind than a few models hold.
 
-They are told apart from real ones by their models, which are empty. None has the family of a held-out sample: whoever
+Sizes are those of models; `few_rows` has the same graph at sizes that can be checked by the interpreter. They are told apart from real ones by their models, which are empty. None has the family of a held-out sample: whoever
 makes demonstrations of them filters, as with real ones.
 """
 
+import math
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 
@@ -24,6 +26,11 @@ _UNARY = (
     "{0}.sigmoid()",
     "torch.tanh({0})",
     "torch.nn.functional.hardtanh({0}, -1.0, 1.0)",
+    "torch.nn.functional.hardswish({0}, False)",
+    "torch.nn.functional.hardsigmoid({0}, False)",
+    "torch.ops.aten.silu.default({0})",
+    "torch.ops.aten.add.Tensor({0}, {f})",
+    "torch.ops.aten.mul.Scalar({0}, {i})",
     "torch.nn.functional.leaky_relu({0}, {f}, False)",
     "torch.clamp({0}, -{i}, {i})",
     "torch.nn.functional.dropout({0}, {f}, False, False)",
@@ -57,6 +64,19 @@ _BINARY = (
     "torch.add({0}, {1})",
     "torch.mul({0}, {1})",
 )
+_BACKWARD = (
+    "torch.ops.aten.threshold_backward.default({0}, {1}, 0)",
+    "torch.ops.aten.silu_backward.default({0}, {1})",
+    "torch.ops.aten.gelu_backward.default({0}, {1})",
+    "torch.ops.aten.sigmoid_backward.default({0}, {1})",
+    "torch.ops.aten.tanh_backward.default({0}, {1})",
+    "torch.ops.aten.hardswish_backward.default({0}, {1})",
+    "torch.ops.aten.hardsigmoid_backward.default({0}, {1})",
+)
+_LAST = {
+    3: ("{0}.transpose(1, 2)", "{0}.transpose(1, 2).contiguous()", "{0}.unsqueeze(1)", "{0}.flatten(1)"),
+    4: ("{0}.permute(0, 2, 3, 1)", "{0}.permute(0, 3, 1, 2).contiguous()", "{0}.flatten(2)", "{0}.transpose(1, 2)"),
+}
 _ROWS = (
     "torch.nn.functional.softmax({0}, dim=-1)",
     "torch.softmax({0}, -1)",
@@ -67,7 +87,10 @@ _ROWS = (
     "{0} * torch.rsqrt({0}.pow(2).mean(-1, keepdim=True) + 1e-06)",
     "{0} / ({0}.sum(-1, keepdim=True) + 1e-20)",
     "{0} - {0}.amax(-1, keepdim=True)",
+    "{0}.mean(-1, keepdim=True)",
+    "torch.ops.aten.sum.dim_IntList({0}, [-1], True)",
 )
+_BATCH_NORM = "torch.nn.functional.batch_norm({0}, {m}, {v}, {w}, {b}, False, 0.1, 1e-05)"
 _CONSTANTS = "0.5 0.125 0.1 0.2 0.25 0.01 0.7071067811865476 1.702 0.9 0.05 0.001 0.3".split()
 
 
@@ -89,10 +112,30 @@ def composed(seed: int) -> Iterator[Sample]:
         yield Sample(f"composed-{variants[0].graph_hash[:12]}", family, "fusible", "train", tuple(variants))
 
 
+def few_rows(sample: Sample) -> Sample:
+    """A composed sample with the same columns and few rows: sizes in front of the last are 2 or 3 where they are not 1."""
+    variants = []
+    for one in sample.variants:
+        inputs = tuple(
+            _input(n, i.role, i.dtype, (*(_FEW[d] if size > 1 else 1 for d, size in enumerate(i.shape[:-1])), i.shape[-1]))
+            for n, i in enumerate(one.inputs)
+        )
+        variants.append(identify(replace(one, inputs=inputs)))
+    return replace(sample, variants=tuple(variants))
+
+
+_FEW = (2, 3, 2)
+_COLUMNS = (12, 16, 20, 24, 32, 40, 48, 49, 60, 64, 80, 96, 100, 128, 144, 160, 192, 197, 256, 320, 384, 512, 768)
+_ROWS_OF = (1, 10, 12, 14, 16, 28, 32, 49, 56, 60, 64, 98, 100, 112, 128, 196, 197, 256)
+_MOST = 2_000_000  # elements of the largest input
+
+
 def _graph(rng: random.Random) -> tuple[list[str], list[tuple[str, str, tuple[int, ...]]], list[str]]:
-    rank = rng.choice((2, 3, 3, 4))
-    shape = tuple(rng.choice((2, 3, 4, 5, 6, 7, 8)) for _ in range(rank - 1))
-    shape = (*shape, rng.choice((8, 12, 16, 20, 24, 32, 40)))
+    rank = rng.choice((2, 3, 3, 3, 4, 4))
+    while True:
+        shape = (*(rng.choice(_ROWS_OF) for _ in range(rank - 1)), rng.choice(_COLUMNS))
+        if math.prod(shape) < _MOST and len(set(shape)) == rank and 1 not in shape[1:]:
+            break  # sizes that are told apart, else a task does not say which of them counts
     columns = shape[-1]
     inputs: list[tuple[str, str, tuple[int, ...]]] = []
     lines: list[str] = []
@@ -102,7 +145,8 @@ def _graph(rng: random.Random) -> tuple[list[str], list[tuple[str, str, tuple[in
         return inputs[-1][0]
 
     values = [new_input(*shape)]
-    for _ in range(rng.choice((2, 2, 3, 3, 4, 5, 6, 7))):
+    backward = rng.random() < 0.2
+    for _ in range(rng.choice((1, 2, 2, 3, 3, 4, 5, 6, 7))):
         value = values[-1] if rng.random() < 0.8 else rng.choice(values)
         kind = rng.random()
         fills = {
@@ -110,10 +154,15 @@ def _graph(rng: random.Random) -> tuple[list[str], list[tuple[str, str, tuple[in
             "g": rng.choice(("2.0", "3.0", "8.0", "2", "1.5")),
             "i": rng.randint(2, 9),
         }
-        if kind < 0.45:
+        if kind < 0.4:
             written = rng.choice(_UNARY).format(value, **fills)
-        elif kind < 0.8:
-            written = rng.choice(_BINARY).format(*_operands(rng, value, values, shape, new_input))
+        elif kind < 0.75:
+            forms = _BACKWARD if backward and rng.random() < 0.6 else _BINARY
+            other = (value, new_input(*shape)) if forms is _BACKWARD else _operands(rng, value, values, shape, new_input)
+            written = rng.choice(forms).format(*other)
+        elif kind < 0.8 and rank == 4:
+            stored = [new_input(shape[1], role=role) for role in ("buffer", "buffer", "parameter", "parameter")]
+            written = _BATCH_NORM.format(value, **dict(zip("mvwb", stored, strict=True)))
         else:
             form = rng.choice(_ROWS)
             norm = {"c": columns, "w": "", "b": ""}
@@ -122,10 +171,20 @@ def _graph(rng: random.Random) -> tuple[list[str], list[tuple[str, str, tuple[in
             written = form.format(value, **norm)
         values.append(f"t{len(lines)}")
         lines.append(f"{values[-1]} = {written}")
+        if _ends_rows(written):
+            break
+    if rank in _LAST and rng.random() < 0.15 and not _ends_rows(lines[-1]):
+        values.append(f"t{len(lines)}")
+        lines.append(f"{values[-1]} = {rng.choice(_LAST[rank]).format(values[-2])}")
     returned = [values[-1]]
     if len(lines) > 2 and rng.random() < 0.2:
         returned.insert(0, rng.choice(values[1:-1]))
     return lines, inputs, returned
+
+
+def _ends_rows(line: str) -> bool:
+    """Whether a line ends in one value a row."""
+    return line.endswith((".mean(-1, keepdim=True)", "[-1], True)")) and " - " not in line
 
 
 def _operands(rng: random.Random, value: str, values: list[str], shape: tuple[int, ...], new_input) -> list[str]:

@@ -1,23 +1,28 @@
 """Demonstrations of the author `readable` for one graph each, without a GPU: for `benchmarks.learning.from_scratch`.
 
-    python -m benchmarks.learning.make_demonstrations --version DIR --held-out DIR --composed 2000 --out FILE
+    python -m benchmarks.learning.make_demonstrations --version DIR --traces DIR --composed 2000 --held-out DIR \
+        --journal DIR --workers 16 --seconds 300 --out FILE
 
-takes the training samples of a version graph by graph, and graphs that are put together at random, leaves out what is
-too near to a sample of the held-out versions, and has `readable` write a pass. `--check N` runs every N-th pass through
-PassBench on the CPU, in all dtypes at small sizes, and prints how many are right; wrong ones are left out.
+takes the training samples of a version graph by graph, windows of traced models, and graphs that are put together at
+random; leaves out what is too near to a sample of the held-out versions; has `readable` write a pass; and runs that
+through PassBench under Triton's interpreter, in all dtypes at small sizes. What is not right at t = -5 is left out and
+counted. Each graph is a line of a journal when it is done: killed and run again, it goes on where it stopped.
+`--no-check` leaves PassBench out, and rows say so. Without `--out` the journal alone is written.
 """
 
 import argparse
+import json
+import subprocess
 import sys
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from agent.learning.answers import answer_of
 from agent.learning.demonstrations import split_of
@@ -25,20 +30,26 @@ from agent.learning.leaks import HeldOut
 from agent.learning.reward import earn
 from agent.llm.task import describe_graphs
 from agent.readable.author import Readable
-from benchmarks.learning.composed import composed
+from benchmarks.learning.graph_sources import (
+    composed_samples,
+    held_out_samples,
+    shown,
+    small,
+    version_samples,
+    window_samples,
+)
 from passbench.bench import Bench
-from passbench.contract import NAMES_FILE, PassFiles
+from passbench.contract import PassFiles
 from passbench.policy.check import check_files
 from passbench.settings import Settings
 from storage.parquet import write_rows
-from storage.records import Sample, Variant
-from storage.versions.samples import load_samples
+from storage.records import Sample
 from storage.versions.version import Version
 
 SCHEMA = pa.schema(
     [
         ("split", pa.string()),  # train or validation, by family
-        ("kind", pa.string()),  # real or composed
+        ("kind", pa.string()),  # real: of a version; window: of a traced model; composed
         ("sample", pa.string()),
         ("family_hash", pa.string()),
         ("graph_hash", pa.string()),
@@ -46,149 +57,151 @@ SCHEMA = pa.schema(
         ("models", pa.list_(pa.string())),
         ("task", pa.string()),
         ("answer", pa.string()),
-        ("checked", pa.bool_()),
+        ("checked", pa.string()),  # where PassBench found it right at t = -5; empty if it was not run
     ]
 )
-QUICK = Settings(draws=2, calls=2, batch=2, warmup=1, repeats=0, double=False, call_timeout=20)
+CHECKED = "cpu interpreter"
+QUICK = Settings(
+    draws=2, draw_calls=1, calls=2, pairs=1, batch=2, warmup=0, repeats=0, double=False, call_timeout=20, threads=1
+)
 _LONGEST = 6000  # characters of task and answer
+_LARGEST = 60_000  # elements of a variant that is interpreted
+
+Line = dict[str, Any]
+"""A graph in the journal: `sample`, the `cause` for which it is left out, or the row."""
 
 
-def graph_samples(version: Version) -> Iterator[Sample]:
-    """The training samples of a version, a sample for each graph; forward and backward, small graphs first."""
-    found = []
-    for sample in load_samples(version, "train", ("fusible", "typical", "sole_op")):
-        found += _by_graph(sample.variants)
-    yield from sorted(found, key=lambda s: (len(s.variants[0].graph.ops), s.sample))
+def sources(arguments: argparse.Namespace, part: tuple[int, int]) -> Iterator[tuple[str, Sample]]:
+    """Kind and sample of every graph of a part, the kinds in turn."""
+    number, count = part
+    every = [
+        (("real", s) for v in arguments.version for s in islice(version_samples(Version.open(v)), number, None, count)),
+        (("window", s) for t in arguments.traces for s in window_samples(t, part, arguments.windows, arguments.seed)),
+        (("composed", s) for s in composed_samples(arguments.seed * 1000 + number, arguments.composed // count)),
+    ]
+    while every:
+        for one in tuple(every):
+            if (found := next(one, None)) is None:
+                every.remove(one)
+            else:
+                yield found
 
 
-def unpublished_samples(directory: Path, part: tuple[int, int]) -> Iterator[Sample]:
-    """The fusible variants that a build has in files so far, a sample for each graph, in the order of their hashes."""
-    rows = [row for path in sorted(directory.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
-    found = _by_graph(Variant.from_row(row) for row in rows if row["category"] == "fusible")
-    yield from sorted(found, key=lambda s: s.variants[0].graph_hash)[part[0] :: part[1]]
-
-
-def _by_graph(variants: Iterable[Variant]) -> list[Sample]:
-    graphs = defaultdict(dict)
-    for one in variants:
-        graphs[one.graph_hash].setdefault(one.variant_hash, one)
-    found = []
-    for hash_, kept in graphs.items():
-        family = next(iter(kept.values())).family_hash
-        category = next(iter(kept.values())).category
-        name = f"{category}-{family[:12]}-{hash_[:6]}"
-        found.append(Sample(name, family, category, "train", tuple(kept.values())))
-    return found
-
-
-def held_out_samples(places: list[Path]) -> list[Sample]:
-    """All samples of these versions: none of them may be learned from."""
-    return [sample for place in places for sample in load_samples(Version.open(place))]
-
-
-def small(sample: Sample, limit: int = 300_000) -> Sample | None:
-    """The first small variant of each dtype; None if there is none."""
-    kept = {}
-    for one in sample.variants:
-        if sum(_count(i.shape) for i in (*one.inputs, *one.outputs)) <= limit:
-            kept.setdefault(tuple(i.dtype for i in one.inputs), one)
-    return replace(sample, variants=tuple(kept.values())) if kept else None
-
-
-def _count(shape: tuple[int, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
-
-
-def main() -> int:
-    """Write the file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--version", type=Path, action="append", default=[])
-    parser.add_argument("--held-out", type=Path, action="append", default=[])
-    parser.add_argument("--rows", type=Path, help="files of variants of a build that is not published yet")
-    parser.add_argument("--part", default="0/1", metavar="I/N", help="of --rows, the I-th of N parts, from 0")
-    parser.add_argument("--composed", type=int, default=0, help="graphs that are put together at random")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=1e9, help="stop taking graphs after these")
-    parser.add_argument("--check", type=int, default=0, metavar="N")
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
-    eval_samples = held_out_samples(arguments.held_out)
-    for place in arguments.version:
-        eval_samples += load_samples(Version.open(place), "eval")
-    held_out = HeldOut.of(eval_samples)
-    real = [("real", s) for place in arguments.version for s in graph_samples(Version.open(place))]
-    if arguments.rows is not None:
-        number, _, count = arguments.part.partition("/")
-        real += [("real", s) for s in unpublished_samples(arguments.rows, (int(number), int(count)))]
-    made = (("composed", s) for s in islice(composed(arguments.seed), arguments.composed))
-    rows, causes, seen, author = [], Counter(), set(), Readable(margin=-100.0, seconds=10.0)
+def work(arguments: argparse.Namespace) -> None:
+    """Write the journal of one part."""
+    part = tuple(map(int, arguments.part.split("/")))
+    path = arguments.journal / f"{arguments.part.replace('/', '-of-')}.jsonl"
+    done = {line["sample"] for line in journal(arguments.journal)}
+    held_out, author = HeldOut.of(held_out_samples(arguments.held_out)), Readable(margin=-100.0, seconds=10.0)
     end = time.monotonic() + arguments.seconds
-    with Bench("cpu", QUICK) as bench:
-        for kind, sample in (*real, *made):
+    with Bench("cpu", QUICK) as bench, path.open("a", encoding="utf-8") as file:
+        for kind, sample in sources(arguments, part):
             if time.monotonic() > end:
                 break
-            cause, row = _row(sample, kind, held_out, seen, author)
-            if row is not None and arguments.check and len(rows) % arguments.check == 0:
-                cause = _checked(bench, sample, row)
-            causes[cause or f"{kind}: written"] += 1
-            if row is not None and not cause.startswith("wrong"):
-                rows.append(row)
-                if len(rows) % 100 == 0:
-                    print(len(rows), dict(causes.most_common(6)), flush=True)
-    for row in rows:
-        del row["files"]
-    write_rows(arguments.out, rows, SCHEMA)
-    print(f"{len(rows)} rows, {len({r['family_hash'] for r in rows})} families in {arguments.out}")
-    for cause, count in causes.most_common():
-        print(f"{count:6} {cause}")
-    return 0
+            if sample.sample in done:
+                continue
+            done.add(sample.sample)
+            line = {"sample": sample.sample, "kind": kind} | demonstration(sample, held_out, author, arguments.check, bench)
+            file.write(json.dumps(line) + "\n")
+            file.flush()
 
 
-def _row(sample: Sample, kind: str, held_out: HeldOut, seen: set[str], author: Readable) -> tuple[str, dict | None]:
+def demonstration(sample: Sample, held_out: HeldOut, author: Readable, check: bool, bench: Bench) -> Line:
+    """The row for a graph, or the `cause` why there is none."""
     first = sample.variants[0]
-    if first.graph_hash in seen:
-        return "a graph that has a row", None
     if cause := held_out.why_not(sample):
-        return cause, None
-    written = author.write(sample)
+        return {"cause": cause}
+    written = author.write(_in_one_dtype(shown(sample)))
     if not written.files:
-        return f"not written: {written.reason[:60]}", None
+        return {"cause": f"not written: {written.reason[:60]}"}
     files = PassFiles(tuple(m.name for m in written.modules), written.files, ())
     if findings := check_files(files):
-        return f"refused: {findings[0].rule}", None
-    task, answer = describe_graphs(sample), answer_of(written.files)
+        return {"cause": f"refused: {findings[0].rule}"}
+    task, answer = describe_graphs(shown(sample)), answer_of(written.files)
     if len(task) + len(answer) > _LONGEST:
-        return "too long", None
-    seen.add(first.graph_hash)
-    return "", {
+        return {"cause": "too long"}
+    if check:
+        chosen = small(sample, _LARGEST)
+        if chosen is None:
+            return {"cause": "no variant is small enough to be interpreted"}
+        reward = earn(bench, chosen, written.files)
+        if not reward.value:
+            return {"cause": f"wrong: {reward.status}", "reason": reward.reason[:300]}
+    return {
+        "cause": "",
         "split": split_of(sample.family_hash),
-        "kind": kind,
-        "sample": sample.sample,
         "family_hash": sample.family_hash,
         "graph_hash": first.graph_hash,
         "op_sequence": list(first.graph.op_sequence),
         "models": sorted({source.model for v in sample.variants for source in v.sources}),
         "task": task,
         "answer": answer,
-        "checked": False,
-        "files": written.files,
+        "checked": CHECKED if check else "",
     }
 
 
-def _checked(bench: Bench, sample: Sample, row: dict) -> str:
-    """Checks a row; says why it is wrong, or how it was checked."""
-    chosen = small(sample)
-    if chosen is None:
-        return ""
-    reward = earn(bench, chosen, {name: row["files"][name] for name in (*row["files"],) if name != NAMES_FILE}
-                  | {NAMES_FILE: row["files"][NAMES_FILE]})  # fmt: skip
-    row["checked"] = reward.value > 0
-    if not reward.value:
-        print(f"wrong: {sample.sample}: {reward.status}: {reward.reason[:200]}", flush=True)
-    return "checked: right" if reward.value else f"wrong: {reward.status}"
+def _in_one_dtype(sample: Sample) -> Sample:
+    """The half type alone where dtypes are all that variants differ in: `readable` writes the same for it."""
+    by_dtype = {next(iter({i.dtype for i in v.inputs})): v for v in sample.variants if len({i.dtype for i in v.inputs}) == 1}
+    same = len({tuple((i.shape, i.stride) for i in v.inputs) for v in sample.variants}) == 1
+    if same and set(by_dtype) == {"float32", "float16", "bfloat16"}:
+        return replace(sample, variants=(by_dtype["float16"],))
+    return sample
+
+
+def journal(directory: Path) -> list[Line]:
+    """All whole lines that are in a journal so far."""
+    texts = [path.read_text("utf-8") for path in sorted(directory.glob("*.jsonl"))]
+    return [json.loads(line) for text in texts for line in text.split("\n")[:-1]]
+
+
+def rows_of(lines: list[Line]) -> list[Line]:
+    """The rows of a journal, each graph and each task once; those that are of real models come first."""
+    graphs: set[str] = set()
+    rows = []
+    for line in sorted(lines, key=lambda line: line["kind"] == "composed"):
+        if not line["cause"] and line["graph_hash"] not in graphs:
+            graphs.add(line["graph_hash"])
+            rows.append({name: line[name] for name in SCHEMA.names})
+    return rows
+
+
+def main() -> int:
+    """Write the journal and the file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--version", type=Path, action="append", default=[])
+    add("--traces", type=Path, action="append", default=[], help="a directory of traces")
+    add("--windows", type=int, default=60, help="windows of a traced graph, at most")
+    add("--composed", type=int, default=0, help="graphs that are put together at random")
+    add("--held-out", type=Path, action="append", required=True)
+    add("--seed", type=int, default=0)
+    add("--workers", type=int, default=1)
+    add("--part", default="", metavar="I/N", help="what a worker is told")
+    add("--seconds", type=float, default=1e9, help="stop taking graphs after these")
+    add("--no-check", dest="check", action="store_false")
+    add("--journal", type=Path, required=True)
+    add("--out", type=Path)
+    arguments = parser.parse_args()
+    arguments.journal.mkdir(parents=True, exist_ok=True)
+    if arguments.part:
+        work(arguments)
+        return 0
+    begun = [
+        subprocess.Popen([sys.executable, "-m", __spec__.name, *sys.argv[1:], "--part", f"{n}/{arguments.workers}"])
+        for n in range(arguments.workers)
+    ]
+    if any([process.wait() for process in begun]):
+        print("a worker ended early; what it has done is in the journal", file=sys.stderr)
+        return 1
+    lines = journal(arguments.journal)
+    rows = rows_of(lines)
+    if arguments.out is not None:
+        write_rows(arguments.out, rows, SCHEMA)
+    print(f"{len(rows)} rows, {len({r['family_hash'] for r in rows})} families")
+    for (kind, cause), count in Counter((line["kind"], line["cause"]) for line in lines).most_common():
+        print(f"{count:6} {kind}: {cause or 'a demonstration'}")
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,105 @@
+"""Where graphs to learn from come from: versions, windows of traced models, and graphs put together at random."""
+
+import math
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from benchmarks.learning.composed import composed, few_rows
+from dedup.hashes import identify
+from extraction.analysis.prepared import Prepared, prepare
+from extraction.cutting.cut import cut_range
+from extraction.tracing.trace_files import read_traces
+from extraction.varying.vary import vary
+from storage.graph.record import op_name
+from storage.records import Sample, TracedGraph, Variant
+from storage.versions.samples import load_samples
+from storage.versions.version import Version
+
+SHOWN = 3
+"""Variants of a graph that a task shows."""
+
+_LIBRARY = frozenset(
+    """conv1d conv2d conv3d conv_transpose1d conv_transpose2d linear matmul bmm mm addmm baddbmm einsum lstm
+    scaled_dot_product_attention embedding convolution convolution_backward multi_head_attention_forward""".split()
+)
+_LONGEST_WINDOW = 8
+
+
+def version_samples(version: Version) -> Iterator[Sample]:
+    """The training samples of a version, a sample for each graph; forward and backward, small graphs first."""
+    found = []
+    for sample in load_samples(version, "train", ("fusible", "typical", "sole_op")):
+        found += _by_graph(sample.variants)
+    yield from sorted(found, key=lambda s: (len(s.variants[0].graph.ops), s.sample))
+
+
+def window_samples(traces: Path, part: tuple[int, int], windows: int, seed: int) -> Iterator[Sample]:
+    """Windows of one to eight ops of traced graphs, up to `windows` of each graph, drawn at random; none has a
+    convolution, a matrix product or the like. `part`: the I-th of N parts of the files."""
+    for path in sorted(traces.rglob("*.parquet"))[part[0] :: part[1]]:
+        for traced in read_traces(path)[1]:
+            yield from _windows(traced, windows, random.Random(f"{seed} {traced.model} {traced.index}"))
+
+
+def _windows(traced: TracedGraph, windows: int, rng: random.Random) -> Iterator[Sample]:
+    ready = prepare(traced)
+    if not isinstance(ready, Prepared):
+        return
+    barred = [op_name(op).split(".")[-1 if "aten" not in op_name(op) else 3] in _LIBRARY for op in traced.graph.ops]
+    ranges = [
+        (start, end)
+        for start in range(len(barred))
+        for end in range(start + 1, min(start + _LONGEST_WINDOW, len(barred)) + 1)
+        if not any(barred[start:end])
+    ]
+    for start, end in rng.sample(ranges, min(windows, len(ranges))):
+        variant = cut_range(ready, "typical" if end - start >= 4 else "sole_op", start, end)
+        if isinstance(variant, Variant):
+            yield from _by_graph(identify(one) for one in vary(variant, Counter()))
+
+
+def composed_samples(seed: int, count: int) -> Iterator[Sample]:
+    """Graphs that are put together at random."""
+    return islice(composed(seed), count)
+
+
+def _by_graph(variants: Iterable[Variant]) -> list[Sample]:
+    graphs = defaultdict(dict)
+    for one in variants:
+        graphs[one.graph_hash].setdefault(one.variant_hash, one)
+    found = []
+    for hash_, kept in graphs.items():
+        first = next(iter(kept.values()))
+        name = f"{first.category}-{first.family_hash[:12]}-{hash_[:6]}"
+        found.append(Sample(name, first.family_hash, first.category, "train", tuple(kept.values())))
+    return found
+
+
+def held_out_samples(places: list[Path]) -> list[Sample]:
+    """All samples of these versions: none of them may be learned from."""
+    return [sample for place in places for sample in load_samples(Version.open(place))]
+
+
+def shown(sample: Sample) -> Sample:
+    """The sample as a task shows it: its first variants, which are the dtypes at one size."""
+    return replace(sample, variants=sample.variants[:SHOWN])
+
+
+def small(sample: Sample, limit: int = 300_000) -> Sample | None:
+    """The smallest variant of each dtype, in at most `limit` elements; None if there is none. A composed sample has
+    another with few rows."""
+    if sample.sample.startswith("composed"):
+        return few_rows(sample)
+    kept = {}
+    for one in sorted(sample.variants, key=_elements):
+        if _elements(one) <= limit:
+            kept.setdefault(tuple(i.dtype for i in one.inputs), one)
+    return replace(sample, variants=tuple(kept.values())) if kept else None
+
+
+def _elements(variant: Variant) -> int:
+    return sum(math.prod(i.shape) for i in (*variant.inputs, *variant.outputs))
