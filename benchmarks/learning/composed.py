@@ -117,7 +117,9 @@ def few_rows(sample: Sample) -> Sample:
     variants = []
     for one in sample.variants:
         inputs = tuple(
-            _input(n, i.role, i.dtype, (*(_FEW[d] if size > 1 else 1 for d, size in enumerate(i.shape[:-1])), i.shape[-1]))
+            _input(
+                n, i.role, i.dtype, (*(_FEW[d] if size > 1 else 1 for d, size in enumerate(i.shape[:-1])), i.shape[-1])
+            )
             for n, i in enumerate(one.inputs)
         )
         variants.append(identify(replace(one, inputs=inputs)))
@@ -158,7 +160,9 @@ def _graph(rng: random.Random) -> tuple[list[str], list[tuple[str, str, tuple[in
             written = rng.choice(_UNARY).format(value, **fills)
         elif kind < 0.75:
             forms = _BACKWARD if backward and rng.random() < 0.6 else _BINARY
-            other = (value, new_input(*shape)) if forms is _BACKWARD else _operands(rng, value, values, shape, new_input)
+            other = (
+                (value, new_input(*shape)) if forms is _BACKWARD else _operands(rng, value, values, shape, new_input)
+            )
             written = rng.choice(forms).format(*other)
         elif kind < 0.8 and rank == 4:
             stored = [new_input(shape[1], role=role) for role in ("buffer", "buffer", "parameter", "parameter")]

@@ -61,6 +61,7 @@ SCHEMA = pa.schema(
     ]
 )
 CHECKED = "cpu interpreter"
+MOST_OF_A_FAMILY = 3
 QUICK = Settings(
     draws=2, draw_calls=1, calls=2, pairs=1, batch=2, warmup=0, repeats=0, double=False, call_timeout=20, threads=1
 )
@@ -91,17 +92,21 @@ def work(arguments: argparse.Namespace) -> None:
     """Write the journal of one part."""
     part = tuple(map(int, arguments.part.split("/")))
     path = arguments.journal / f"{arguments.part.replace('/', '-of-')}.jsonl"
-    done = {line["sample"] for line in journal(arguments.journal)}
+    before = journal(arguments.journal)
+    done = {line["sample"] for line in before}
+    families = Counter(line.get("family_hash") for line in before)
     held_out, author = HeldOut.of(held_out_samples(arguments.held_out)), Readable(margin=-100.0, seconds=10.0)
     end = time.monotonic() + arguments.seconds
     with Bench("cpu", QUICK) as bench, path.open("a", encoding="utf-8") as file:
         for kind, sample in sources(arguments, part):
             if time.monotonic() > end:
                 break
-            if sample.sample in done:
+            if sample.sample in done or families[sample.family_hash] >= MOST_OF_A_FAMILY:
                 continue
             done.add(sample.sample)
-            line = {"sample": sample.sample, "kind": kind} | demonstration(sample, held_out, author, arguments.check, bench)
+            found = demonstration(sample, held_out, author, arguments.check, bench)
+            families[found.get("family_hash")] += 1
+            line = {"sample": sample.sample, "kind": kind} | found
             file.write(json.dumps(line) + "\n")
             file.flush()
 
@@ -142,7 +147,9 @@ def demonstration(sample: Sample, held_out: HeldOut, author: Readable, check: bo
 
 def _in_one_dtype(sample: Sample) -> Sample:
     """The half type alone where dtypes are all that variants differ in: `readable` writes the same for it."""
-    by_dtype = {next(iter({i.dtype for i in v.inputs})): v for v in sample.variants if len({i.dtype for i in v.inputs}) == 1}
+    by_dtype = {
+        next(iter({i.dtype for i in v.inputs})): v for v in sample.variants if len({i.dtype for i in v.inputs}) == 1
+    }
     same = len({tuple((i.shape, i.stride) for i in v.inputs) for v in sample.variants}) == 1
     if same and set(by_dtype) == {"float32", "float16", "bfloat16"}:
         return replace(sample, variants=(by_dtype["float16"],))
@@ -156,12 +163,16 @@ def journal(directory: Path) -> list[Line]:
 
 
 def rows_of(lines: list[Line]) -> list[Line]:
-    """The rows of a journal, each graph and each task once; those that are of real models come first."""
+    """The rows of a journal, each graph once, a few of a family; those that are of real models come first."""
     graphs: set[str] = set()
+    families: Counter[str] = Counter()
     rows = []
     for line in sorted(lines, key=lambda line: line["kind"] == "composed"):
-        if not line["cause"] and line["graph_hash"] not in graphs:
-            graphs.add(line["graph_hash"])
+        if line["cause"] or line["graph_hash"] in graphs:
+            continue
+        graphs.add(line["graph_hash"])
+        families[line["family_hash"]] += 1
+        if families[line["family_hash"]] <= MOST_OF_A_FAMILY:
             rows.append({name: line[name] for name in SCHEMA.names})
     return rows
 
