@@ -137,9 +137,7 @@ def _each_once(text: str) -> str:
     for line in text.split("\n"):
         line = re.sub(r"\b[a-z]\w*\b", lambda word: again.get(word[0], word[0]), line)
         assigned = _ASSIGNED.fullmatch(line)
-        if assigned is None:
-            lines.append(line)
-        elif (known := first.setdefault(assigned[2], assigned[1])) == assigned[1]:
+        if assigned is None or (known := first.setdefault(assigned[2], assigned[1])) == assigned[1]:
             lines.append(line)
         else:
             again[assigned[1]] = known

@@ -1,7 +1,8 @@
 """Small graphs put together at random from operators that models use: more of the same kind than a few models hold.
 
-Sizes are those of models; `few_rows` has the same graph at sizes that can be checked by the interpreter. They are told apart from real ones by their models, which are empty. None has the family of a held-out sample: whoever
-makes demonstrations of them filters, as with real ones.
+Sizes are those of models; `few_rows` has the same graph at sizes that can be checked by the interpreter. They are told
+apart from real ones by their models, which are empty. None has the family of a held-out sample: whoever makes
+demonstrations of them filters, as with real ones.
 """
 
 import math
@@ -113,7 +114,7 @@ def composed(seed: int) -> Iterator[Sample]:
 
 
 def few_rows(sample: Sample) -> Sample:
-    """A composed sample with the same columns and few rows: sizes in front of the last are 2 or 3 where they are not 1."""
+    """A composed sample with the same columns and few rows: sizes before the last are 2 or 3 where they are not 1."""
     variants = []
     for one in sample.variants:
         inputs = tuple(

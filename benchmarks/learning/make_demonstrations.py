@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import torch
 
 from agent.learning.answers import answer_of
 from agent.learning.demonstrations import split_of
@@ -90,6 +91,7 @@ def sources(arguments: argparse.Namespace, part: tuple[int, int]) -> Iterator[tu
 
 def work(arguments: argparse.Namespace) -> None:
     """Write the journal of one part."""
+    torch.set_num_threads(1)
     part = tuple(map(int, arguments.part.split("/")))
     path = arguments.journal / f"{arguments.part.replace('/', '-of-')}.jsonl"
     before = journal(arguments.journal)
@@ -202,7 +204,8 @@ def main() -> int:
         subprocess.Popen([sys.executable, "-m", __spec__.name, *sys.argv[1:], "--part", f"{n}/{arguments.workers}"])
         for n in range(arguments.workers)
     ]
-    if any([process.wait() for process in begun]):
+    codes = [process.wait() for process in begun]
+    if any(codes):
         print("a worker ended early; what it has done is in the journal", file=sys.stderr)
         return 1
     lines = journal(arguments.journal)
