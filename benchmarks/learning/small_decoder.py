@@ -30,6 +30,11 @@ class DecoderBlock(nn.Module):
         self.up = nn.Linear(shape.width, 2 * inner, bias=False)
         self.down = nn.Linear(inner, shape.width, bias=False)
 
+    def forward(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+        """The layer on whole sequences, each position with those before it."""
+        q, k, v = self.heads_of(x, (cosine, sine))
+        return self.rest(x, F.scaled_dot_product_attention(q, k, v, is_causal=True))
+
     def heads_of(self, x: Tensor, rotation: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, each (batch, heads, length, width / heads)."""
         batch, length, width = x.shape
@@ -51,7 +56,8 @@ def rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 
 
 class Decoder(nn.Module):
-    """Tokens (batch, length) in, logits (batch, length, vocabulary) out."""
+    """Tokens (batch, length) in, logits (batch, length, vocabulary) out; of the flattened `places` alone, (places,
+    vocabulary), where they are given."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -67,13 +73,13 @@ class Decoder(nn.Module):
         self.register_buffer("cosine", angles.cos(), persistent=False)
         self.register_buffer("sine", angles.sin(), persistent=False)
 
-    def forward(self, tokens: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, places: Tensor | None = None) -> Tensor:
         length = tokens.shape[1]
-        rotation = self.cosine[:length], self.sine[:length]
         x = self.embedding(tokens)
         for block in self.blocks:
-            q, k, v = block.heads_of(x, rotation)
-            x = block.rest(x, F.scaled_dot_product_attention(q, k, v, is_causal=True))
+            x = block(x, self.cosine[:length], self.sine[:length])
+        if places is not None:
+            x = x.flatten(0, 1)[places]
         return F.linear(self.norm(x), self.embedding.weight)
 
     def advance(self, tokens: Tensor, at: Tensor, start: Tensor, caches: list[tuple[Tensor, Tensor]]) -> Tensor:

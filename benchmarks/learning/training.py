@@ -1,0 +1,129 @@
+"""Training of a small decoder on (task, answer) sequences, by the clock: little padding, loss on answers alone."""
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+
+from benchmarks.learning.small_decoder import Decoder
+
+Pair = tuple[list[int], int]
+"""A whole sequence, and how long its task is."""
+
+_GRAIN = 64
+"""Lengths of batches are multiples of it."""
+_WARM_UP = 100
+_LAST = 0.02
+"""The share of the learning rate at the end."""
+
+
+@dataclass
+class Training:
+    """A decoder being trained. `more`: sequences that have come in since it was called last; asked once an epoch."""
+
+    model: Decoder
+    sequences: list[Pair]
+    batch_tokens: int
+    rate: float
+    rng: random.Random
+    more: Callable[[], Sequence[Pair]] = list
+    steps: int = 0
+    tokens: int = 0
+    answer_tokens: int = 0
+    epochs: int = 0
+    losses: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        decayed = [p for p in self.model.parameters() if p.dim() > 1]
+        others = [p for p in self.model.parameters() if p.dim() == 1]
+        groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+        self.device = self.model.embedding.weight.device
+        self.optimizer = torch.optim.AdamW(groups, lr=self.rate, betas=(0.9, 0.95), fused=self.device.type == "cuda")
+        self._queue: list[list[Pair]] = []
+
+    def compile(self) -> float:
+        """Compile the model's blocks, one kernel for all of them, and take a step of rate 0; returns seconds."""
+        begin = time.monotonic()
+        for block in self.model.blocks:
+            block.compile(dynamic=True)
+        self._queue = batches(self.sequences, self.batch_tokens, self.rng)
+        for _ in range(3):
+            self._step(0.0)
+        self.steps, self.tokens, self.answer_tokens, self.losses = 0, 0, 0, []
+        return time.monotonic() - begin
+
+    def run(self, seconds: float, progress: tuple[float, float], most_steps: int | None = None) -> None:
+        """Train for so long; the learning rate goes from one share of its schedule to another."""
+        begin, done = time.monotonic(), 0
+        while (share := (time.monotonic() - begin) / seconds) < 1 and done != most_steps:
+            at = progress[0] + share * (progress[1] - progress[0])
+            self._step(self.rate * min(1.0, (self.steps + 1) / _WARM_UP) * schedule(at))
+            done += 1
+
+    def add(self, pairs: Sequence[Pair]) -> None:
+        """Learn from these, too, beginning with a new epoch."""
+        self.sequences += pairs
+        self._queue.clear()
+
+    def _step(self, rate: float) -> None:
+        if not self._queue:
+            self.sequences += self.more()
+            self._queue = batches(self.sequences, self.batch_tokens, self.rng)
+            self.epochs += 1
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        tokens, places, targets = tensors_of(self._queue.pop(), self.device)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+            loss = F.cross_entropy(self.model(tokens, places).float(), targets)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.steps += 1
+        self.tokens += tokens.numel()
+        self.answer_tokens += targets.numel()
+        if self.steps % 20 == 1:
+            self.losses.append(float(loss.detach()))
+
+
+def schedule(at: float) -> float:
+    """The share of the learning rate at this share of training: a cosine."""
+    return _LAST + (1 - _LAST) * 0.5 * (1 + math.cos(math.pi * at))
+
+
+def batches(sequences: Sequence[Pair], batch_tokens: int, rng: random.Random) -> list[list[Pair]]:
+    """All sequences in batches of about the same length, in a random order."""
+    order = sorted(sequences, key=lambda pair: len(pair[0]) + rng.random() * _GRAIN / 2)
+    found: list[list[Pair]] = []
+    for pair in order:
+        if not found or (len(found[-1]) + 1) * _rounded(len(pair[0])) > batch_tokens:
+            found.append([])
+        found[-1].append(pair)
+    rng.shuffle(found)
+    return found
+
+
+def tensors_of(batch: Sequence[Pair], device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Tokens (sequences, length), padded; where, in the flattened tokens, the next one is of an answer; and those."""
+    length = _rounded(max(len(ids) for ids, _ in batch))
+    tokens = torch.zeros(len(batch), length, dtype=torch.long)
+    places, targets = [], []
+    for row, (ids, prompt) in enumerate(batch):
+        tokens[row, : len(ids)] = torch.tensor(ids)
+        places.append(torch.arange(prompt - 1, len(ids) - 1) + row * length)
+        targets += ids[prompt:]
+    if device.type == "cuda":
+        tokens = tokens.pin_memory()
+    return (
+        tokens.to(device, non_blocking=True),
+        torch.cat(places).to(device),
+        torch.tensor(targets).to(device),
+    )
+
+
+def _rounded(length: int) -> int:
+    return -(-length // _GRAIN) * _GRAIN
