@@ -115,14 +115,12 @@ def composed(seed: int) -> Iterator[Sample]:
 
 def few_rows(sample: Sample) -> Sample:
     """A composed sample with the same columns and few rows: sizes before the last are 2 or 3 where they are not 1."""
+    shape = max((i.shape for i in sample.variants[0].inputs), key=len)
+    few = {size: _FEW[place] for place, size in enumerate(shape[:-1]) if size > 1}
     variants = []
     for one in sample.variants:
-        inputs = tuple(
-            _input(
-                n, i.role, i.dtype, (*(_FEW[d] if size > 1 else 1 for d, size in enumerate(i.shape[:-1])), i.shape[-1])
-            )
-            for n, i in enumerate(one.inputs)
-        )
+        sizes = [tuple(few.get(size, size) for size in i.shape) for i in one.inputs]
+        inputs = tuple(_input(n, i.role, i.dtype, sizes[n]) for n, i in enumerate(one.inputs))
         variants.append(identify(replace(one, inputs=inputs)))
     return replace(sample, variants=tuple(variants))
 

@@ -171,7 +171,7 @@ class _Experiment:
         growing.close()
         trained = {name: getattr(training, name) for name in ("steps", "tokens", "answer_tokens", "epochs", "losses")}
         trained |= {"seconds": arguments.train_seconds, "sequences": len(training.sequences)}
-        self.note({"trained": trained | {"put together meanwhile, unchecked": growing.rows}})
+        self.note({"trained": trained | {"put together meanwhile": growing.rows}})
         several = self.answer_several("after training")
         self.note({"expert_iteration": self.expert_iteration()})
         self.answer("after expert iteration")

@@ -12,14 +12,14 @@ from typing import Any, Self
 class Growing:
     """Processes that put further demonstrations together while the model trains; a context manager that ends them.
 
-    PassBench does not check these: there is no time. `rows` counts them.
+    `rows` counts what they have made.
     """
 
     def __init__(self, processes: int, held_out: Path, seed: int) -> None:
         self._place = tempfile.TemporaryDirectory(prefix="passnet-growing-")
         self.journal, self.rows, self._read = Path(self._place.name), 0, Counter[Path]()
         command = [sys.executable, "-m", "benchmarks.learning.make_demonstrations", "--held-out", str(held_out)]
-        command += ["--composed", str(processes * 100_000), "--seed", str(500 + seed), "--no-check"]
+        command += ["--composed", str(processes * 100_000), "--seed", str(500 + seed)]
         self._begun = [
             subprocess.Popen([*command, "--journal", self._place.name, "--part", f"{n}/{processes}"])
             for n in range(processes)

@@ -4,10 +4,11 @@
         --journal DIR --workers 16 --seconds 300 --out FILE
 
 takes the training samples of a version graph by graph, windows of traced models, and graphs that are put together at
-random; leaves out what is too near to a sample of the held-out versions; has `readable` write a pass; and runs that
-through PassBench under Triton's interpreter, in all dtypes at small sizes. What is not right at t = -5 is left out and
-counted. Each graph is a line of a journal when it is done: killed and run again, it goes on where it stopped.
-`--no-check` leaves PassBench out, and rows say so. Without `--out` the journal alone is written.
+random; leaves out what is too near to a sample of the held-out versions; has `readable` write a pass; and compares that
+with eager under the interpreter, in all dtypes at small sizes (`benchmarks.learning.interpreted`). What is not right
+at t = -5 is left out and counted. Each graph is a line of a journal when it is done: killed and run again, it goes on
+where it stopped. `--passbench` has all of PassBench check, which takes seconds a graph. Without `--out` the journal
+alone is written.
 """
 
 import argparse
@@ -16,7 +17,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -39,6 +41,7 @@ from benchmarks.learning.graph_sources import (
     version_samples,
     window_samples,
 )
+from benchmarks.learning.interpreted import Interpreter
 from passbench.bench import Bench
 from passbench.contract import PassFiles
 from passbench.policy.check import check_files
@@ -58,16 +61,19 @@ SCHEMA = pa.schema(
         ("models", pa.list_(pa.string())),
         ("task", pa.string()),
         ("answer", pa.string()),
-        ("checked", pa.string()),  # where PassBench found it right at t = -5; empty if it was not run
+        ("checked", pa.string()),  # how it was found right at t = -5
     ]
 )
-CHECKED = "cpu interpreter"
+CHECKED, CHECKED_BY_PASSBENCH = "cpu interpreter", "cpu interpreter, all of PassBench"
 MOST_OF_A_FAMILY = 3
 QUICK = Settings(
     draws=2, draw_calls=1, calls=2, pairs=1, batch=2, warmup=0, repeats=0, double=False, call_timeout=20, threads=1
 )
 _LONGEST = 6000  # characters of task and answer
 _LARGEST = 60_000  # elements of a variant that is interpreted
+
+Check = Callable[[Sample, Mapping[str, str]], str]
+"""Says what is wrong with a pass; empty if it is right."""
 
 Line = dict[str, Any]
 """A graph in the journal: `sample`, the `cause` for which it is left out, or the row."""
@@ -99,21 +105,32 @@ def work(arguments: argparse.Namespace) -> None:
     families = Counter(line.get("family_hash") for line in before)
     held_out, author = HeldOut.of(held_out_samples(arguments.held_out)), Readable(margin=-100.0, seconds=10.0)
     end = time.monotonic() + arguments.seconds
-    with Bench("cpu", QUICK) as bench, path.open("a", encoding="utf-8") as file:
+    with ExitStack() as stack, path.open("a", encoding="utf-8") as file:
+        check = _by_passbench(stack.enter_context(Bench("cpu", QUICK))) if arguments.passbench else None
+        check = check or stack.enter_context(Interpreter()).fault
         for kind, sample in sources(arguments, part):
             if time.monotonic() > end:
                 break
             if sample.sample in done or families[sample.family_hash] >= MOST_OF_A_FAMILY:
                 continue
             done.add(sample.sample)
-            found = demonstration(sample, held_out, author, arguments.check, bench)
+            found = demonstration(sample, held_out, author, check)
             families[found.get("family_hash")] += 1
+            found["checked"] = CHECKED_BY_PASSBENCH if arguments.passbench else CHECKED
             line = {"sample": sample.sample, "kind": kind} | found
             file.write(json.dumps(line) + "\n")
             file.flush()
 
 
-def demonstration(sample: Sample, held_out: HeldOut, author: Readable, check: bool, bench: Bench) -> Line:
+def _by_passbench(bench: Bench) -> Check:
+    def fault(sample: Sample, files: Mapping[str, str]) -> str:
+        reward = earn(bench, sample, files)
+        return "" if reward.value else f"{reward.status}: {reward.reason}"
+
+    return fault
+
+
+def demonstration(sample: Sample, held_out: HeldOut, author: Readable, check: Check) -> Line:
     """The row for a graph, or the `cause` why there is none."""
     first = sample.variants[0]
     if cause := held_out.why_not(sample):
@@ -127,13 +144,11 @@ def demonstration(sample: Sample, held_out: HeldOut, author: Readable, check: bo
     task, answer = describe_graphs(shown(sample)), answer_of(written.files)
     if len(task) + len(answer) > _LONGEST:
         return {"cause": "too long"}
-    if check:
-        chosen = small(sample, _LARGEST)
-        if chosen is None:
-            return {"cause": "no variant is small enough to be interpreted"}
-        reward = earn(bench, chosen, written.files)
-        if not reward.value:
-            return {"cause": f"wrong: {reward.status}", "reason": reward.reason[:300]}
+    chosen = small(sample, _LARGEST)
+    if chosen is None:
+        return {"cause": "no variant is small enough to be interpreted"}
+    if fault := check(chosen, written.files):
+        return {"cause": "wrong", "reason": fault[:300]}
     return {
         "cause": "",
         "split": split_of(sample.family_hash),
@@ -143,7 +158,6 @@ def demonstration(sample: Sample, held_out: HeldOut, author: Readable, check: bo
         "models": sorted({source.model for v in sample.variants for source in v.sources}),
         "task": task,
         "answer": answer,
-        "checked": CHECKED if check else "",
     }
 
 
@@ -192,7 +206,7 @@ def main() -> int:
     add("--workers", type=int, default=1)
     add("--part", default="", metavar="I/N", help="what a worker is told")
     add("--seconds", type=float, default=1e9, help="stop taking graphs after these")
-    add("--no-check", dest="check", action="store_false")
+    add("--passbench", action="store_true", help="check with all of PassBench")
     add("--journal", type=Path, required=True)
     add("--out", type=Path)
     arguments = parser.parse_args()
