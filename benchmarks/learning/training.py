@@ -15,7 +15,7 @@ Pair = tuple[list[int], int]
 """A whole sequence, and how long its task is."""
 
 _GRAIN = 64
-"""Lengths of batches are multiples of it."""
+"""Lengths of batches are multiples of it on a GPU."""
 _WARM_UP = 100
 _LAST = 0.02
 """The share of the learning rate at the end."""
@@ -43,6 +43,7 @@ class Training:
         groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
         self.device = self.model.embedding.weight.device
         self.optimizer = torch.optim.AdamW(groups, lr=self.rate, betas=(0.9, 0.95), fused=self.device.type == "cuda")
+        self.grain = _GRAIN if self.device.type == "cuda" else 1
         self._queue: list[list[Pair]] = []
 
     def compile(self) -> float:
@@ -50,7 +51,7 @@ class Training:
         begin = time.monotonic()
         for block in self.model.blocks:
             block.compile(dynamic=True)
-        self._queue = batches(self.sequences, self.batch_tokens, self.rng)
+        self._queue = batches(self.sequences, self.batch_tokens, self.rng, self.grain)
         for _ in range(3):
             self._step(0.0)
         self.steps, self.tokens, self.answer_tokens, self.losses = 0, 0, 0, []
@@ -72,11 +73,11 @@ class Training:
     def _step(self, rate: float) -> None:
         if not self._queue:
             self.sequences += self.more()
-            self._queue = batches(self.sequences, self.batch_tokens, self.rng)
+            self._queue = batches(self.sequences, self.batch_tokens, self.rng, self.grain)
             self.epochs += 1
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        tokens, places, targets = tensors_of(self._queue.pop(), self.device)
+        tokens, places, targets = tensors_of(self._queue.pop(), self.device, self.grain)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
             loss = F.cross_entropy(self.model(tokens, places).float(), targets)
         self.optimizer.zero_grad(set_to_none=True)
@@ -95,21 +96,23 @@ def schedule(at: float) -> float:
     return _LAST + (1 - _LAST) * 0.5 * (1 + math.cos(math.pi * at))
 
 
-def batches(sequences: Sequence[Pair], batch_tokens: int, rng: random.Random) -> list[list[Pair]]:
+def batches(sequences: Sequence[Pair], batch_tokens: int, rng: random.Random, grain: int) -> list[list[Pair]]:
     """All sequences in batches of about the same length, in a random order."""
-    order = sorted(sequences, key=lambda pair: len(pair[0]) + rng.random() * _GRAIN / 2)
+    order = sorted(sequences, key=lambda pair: len(pair[0]) + rng.random() * grain / 2)
     found: list[list[Pair]] = []
     for pair in order:
-        if not found or (len(found[-1]) + 1) * _rounded(len(pair[0])) > batch_tokens:
+        if not found or (len(found[-1]) + 1) * _rounded(len(pair[0]), grain) > batch_tokens:
             found.append([])
         found[-1].append(pair)
     rng.shuffle(found)
     return found
 
 
-def tensors_of(batch: Sequence[Pair], device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def tensors_of(
+    batch: Sequence[Pair], device: torch.device, grain: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Tokens (sequences, length), padded; where, in the flattened tokens, the next one is of an answer; and those."""
-    length = _rounded(max(len(ids) for ids, _ in batch))
+    length = _rounded(max(len(ids) for ids, _ in batch), grain)
     tokens = torch.zeros(len(batch), length, dtype=torch.long)
     places, targets = [], []
     for row, (ids, prompt) in enumerate(batch):
@@ -125,5 +128,5 @@ def tensors_of(batch: Sequence[Pair], device: torch.device) -> tuple[torch.Tenso
     )
 
 
-def _rounded(length: int) -> int:
-    return -(-length // _GRAIN) * _GRAIN
+def _rounded(length: int, grain: int) -> int:
+    return -(-length // grain) * grain

@@ -12,9 +12,13 @@ import torch
 from agent.learning.answers import answer_of, files_of
 from agent.readable.author import Readable
 from benchmarks.learning import from_scratch, make_demonstrations
-from benchmarks.learning.composed import composed
+from benchmarks.learning.code_tokens import Text
+from benchmarks.learning.composed import composed, few_rows
+from benchmarks.learning.graph_sources import held_out_samples
+from benchmarks.learning.interpreted import Interpreter
 from benchmarks.learning.judge import Judge, shares
 from benchmarks.learning.small_decoder import Decoder, Shape, sample
+from benchmarks.learning.training import Training
 from passbench.contract import NAMES_FILE
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -28,7 +32,7 @@ def test_a_decoder_learns_to_repeat_and_sampling_agrees_with_it():
     for _ in range(300):
         word = [rng.randint(2, 11)] * rng.randint(1, 3)
         sequences.append(([*word, 1, *word, 0], len(word) + 1))
-    training = from_scratch.Training(model, sequences, 256, 1e-2, rng)
+    training = Training(model, sequences, 256, 1e-2, rng)
     training.run(60, (0.0, 0.5), most_steps=200)
     assert training.losses[-1] < 0.2 * training.losses[0]
     prompts = [[5, 5, 1], [7, 1], [3, 3, 3, 1]]
@@ -49,13 +53,23 @@ def test_composed_graphs_are_many_and_what_is_written_for_them_is_right():
     assert len({s.family_hash for s in chosen}) > 30 and [s.sample for s in chosen[:3]] == [
         s.sample for s in islice(composed(3), 3)
     ]
-    author = Readable(margin=-100.0)
-    pairs = [(one, answer_of(author.write(one).files)) for one in chosen[:2]]
-    pairs += [(chosen[0], "no files"), (chosen[1], pairs[1][1].replace("tl.store", "tl.stor"))]
+    few, files = few_rows(chosen[0]), Readable(margin=-100.0).write(chosen[0]).files
+    spoilt = {name: text.replace("tl.store", "tl.stor") for name, text in files.items()}
     with Judge(1) as judge:
-        found = judge.judge(pairs)
-    assert [v.right for v in found] == [True, True, False, False]
-    assert [v.parses for v in found] == [True, True, False, True] and shares(found)["right"] == 0.5
+        found = judge.judge([(few, answer_of(files)), (few, "no files"), (few, answer_of(spoilt))])
+    assert [v.right for v in found] == [True, False, False]
+    assert [v.parses for v in found] == [True, False, True]
+    assert shares(found)["right"] == pytest.approx(1 / 3)
+    with Interpreter() as interpreter:
+        assert interpreter.fault(few, files) == "" and "stor" in interpreter.fault(few, spoilt)
+
+
+def test_tokens_are_few_and_text_comes_back():
+    line = "def pattern(in_0, in_1):\n    tmp_0 = torch.add(in_0, in_1)\nimport triton.language as tl\n"
+    text = Text.trained([f"Task x\n\n{line}{n}" for n in range(50)], 400)
+    ids, prompt = text.pair(f"Task 7\n\n{line}", f"{line}\ttmp_12 = 0.25\n")
+    assert text.tokenizer.decode(ids[prompt:-1]) == f"{line}\ttmp_12 = 0.25\n"
+    assert len(ids) < 60 and ids[0] == text.tokenizer.encode(line).ids[0]
 
 
 def test_answers_are_read_as_they_are_written():
@@ -68,28 +82,31 @@ def test_answers_are_read_as_they_are_written():
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    path = tmp_path_factory.mktemp("data") / "demonstrations.parquet"
-    arguments = ["make", "--held-out", str(HELD_OUT), "--composed", "6", "--seed", "4", "--out", str(path)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", arguments)
-        assert make_demonstrations.main() == 0
-    return path
+    place = tmp_path_factory.mktemp("data")
+    arguments = ["make", "--held-out", HELD_OUT, "--composed", "5", "--seed", "4", "--journal", place / "journal"]
+    for more in (["--part", "0/1"], ["--out", place / "demonstrations.parquet"]):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sys.argv", [*map(str, arguments), *map(str, more)])
+            assert make_demonstrations.main() == 0
+    assert len((place / "journal" / "0-of-1.jsonl").read_text().splitlines()) == 5  # the second time nothing was new
+    return place / "demonstrations.parquet"
 
 
 def test_demonstrations_are_of_families_that_are_not_held_out(data):
     rows = pq.read_table(data).to_pylist()
-    held = {s.family_hash for s in make_demonstrations.held_out_samples([HELD_OUT])}
+    held = {s.family_hash for s in held_out_samples([HELD_OUT])}
     assert rows and not held & {row["family_hash"] for row in rows}
     assert len({row["graph_hash"] for row in rows}) == len(rows)
-    assert all(files_of(row["answer"]) for row in rows)
+    assert all(next(iter(files_of(row["answer"]))) == "fuse.py" for row in rows)
 
 
 def test_the_whole_experiment_on_a_cpu(data, tmp_path):
     given = f"--data {data} --held-out {HELD_OUT} --out {tmp_path} --tiny --device cpu --train-seconds 2 --points 1"
     given += " --families 2 --samples 2 --own-tasks 2 --workers 1 --longest 12 --context 4000 --vocabulary 500"
+    given += " --growing 1"
     assert from_scratch.main([*given.split(), "--batch-tokens", "2000"]) == 0
     record = json.loads((tmp_path / "record.json").read_text())
-    assert [p["point"] for p in record["points"]] == ["before", "2 s of training", "after expert iteration"]
+    assert [p["point"] for p in record["points"]] == ["before", "2 s of training", "after expert iteration", "readable"]
     assert record["expert_iteration"]["answers"] == 4 and "pass@2" in record["pass_at_k after training"]
     answers = pq.read_table(tmp_path / "answers.parquet").to_pylist()
-    assert len(answers) == 2 * (3 + 2 * 2)
+    assert len(answers) == 2 * (4 + 2 * 2)

@@ -7,7 +7,8 @@ import pytest
 
 from agent.learning.answers import files_of
 from agent.learning.leaks import HeldOut
-from benchmarks.learning.make_demonstrations import SCHEMA, held_out_samples
+from benchmarks.learning.graph_sources import held_out_samples
+from benchmarks.learning.make_demonstrations import CHECKED, CHECKED_BY_PASSBENCH, SCHEMA
 from passbench.contract import NAMES_FILE, PassFiles
 from passbench.policy.check import check_files
 
@@ -29,6 +30,7 @@ def test_nothing_of_the_held_out_samples_is_in_it(rows):
 
 def test_each_graph_once_and_each_family_in_one_split(rows):
     assert len({row["graph_hash"] for row in rows}) == len(rows) > 1000
+    assert {row["checked"] for row in rows} <= {CHECKED, CHECKED_BY_PASSBENCH}
     by_split = {split: {r["family_hash"] for r in rows if r["split"] == split} for split in ("train", "validation")}
     assert by_split["train"] and by_split["validation"] and not by_split["train"] & by_split["validation"]
 
@@ -37,4 +39,5 @@ def test_answers_are_passes_that_the_policy_allows(rows):
     for row in rows[::25]:
         files = files_of(row["answer"])
         names = tuple(name.removesuffix(".py") for name in files if name != NAMES_FILE)
+        assert names[0] == "fuse"
         assert check_files(PassFiles(names, files, ())) == [], row["sample"]

@@ -50,7 +50,7 @@ def test_fine_tuning_a_small_model_and_going_on(tmp_path):
     pytest.importorskip("trl", reason="trl is not installed")
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-    from benchmarks.learning.from_scratch import Text
+    from benchmarks.learning.code_tokens import Text
     from flows.cli.demonstrations import export_demonstrations
 
     export_demonstrations(tmp_path / "demonstrations", of_training_samples(tmp_path / "data"))
