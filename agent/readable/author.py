@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent.author import Attempt, Author, Submission
@@ -10,6 +10,7 @@ from agent.distill.candidates import Candidate
 from agent.distill.lowered_regions import FAILURES, Sketches
 from agent.distill.static import MARGIN, Distill
 from agent.distill.task_plan import Task
+from agent.readable.input_order import in_order
 from agent.readable.kernel_text import Unreadable
 from agent.readable.module_source import ReadableModule, module_of
 from passbench.contract import NAMES_FILE, write_pass_dir
@@ -56,7 +57,8 @@ class Readable(Author):
         for pattern, found in sorted(by_pattern.items(), key=lambda item: -len(item[1][0].region.ops)):
             cases = [case for candidate in found for case in candidate.cases]
             try:
-                modules[pattern] = module_of(cases, self.sketches, [m.name for m in modules.values()])
+                made = module_of(cases, self.sketches, [m.name for m in modules.values()])
+                modules[pattern] = replace(made, source=in_order(made.source, found[0].region.inputs))
             except (Unreadable, *FAILURES) as error:
                 causes.append(str(error))
         if not task.covers(modules):

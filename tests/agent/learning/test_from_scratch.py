@@ -33,7 +33,8 @@ def test_a_decoder_learns_to_repeat_and_sampling_agrees_with_it():
         word = [rng.randint(2, 11)] * rng.randint(1, 3)
         sequences.append(([*word, 1, *word, 0], len(word) + 1))
     training = Training(model, sequences, 256, 1e-2, rng)
-    training.run(60, (0.0, 0.5), most_steps=200)
+    training.run(1e9, (0.0, 1.0), most_steps=250)
+    training.run(1e9, (0.9, 1.0), most_steps=100)
     assert training.losses[-1] < 0.2 * training.losses[0]
     prompts = [[5, 5, 1], [7, 1], [3, 3, 3, 1]]
     written = sample(model, prompts, 0, longest=6)

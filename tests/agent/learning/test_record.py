@@ -29,7 +29,7 @@ def test_nothing_of_the_held_out_samples_is_in_it(rows):
 
 
 def test_each_graph_once_and_each_family_in_one_split(rows):
-    assert len({row["graph_hash"] for row in rows}) == len(rows) > 1000
+    assert len({row["graph_hash"] for row in rows}) == len(rows) > 500
     assert {row["checked"] for row in rows} <= {CHECKED, CHECKED_BY_PASSBENCH}
     by_split = {split: {r["family_hash"] for r in rows if r["split"] == split} for split in ("train", "validation")}
     assert by_split["train"] and by_split["validation"] and not by_split["train"] & by_split["validation"]

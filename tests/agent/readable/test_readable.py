@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from agent.readable.author import Readable
+from agent.readable.input_order import in_order
 from agent.readable.sizes import HostSizes
 from passbench.contract import NAMES_FILE, write_pass_dir
 from passbench.policy.check import check_dir
@@ -71,3 +72,9 @@ def test_sizes_are_found_over_all_variants():
     assert sizes.of((7, 7)) is None and sizes.text((7, 7)) == "7" and sizes.text((7, 8)) is None
     assert sizes.shape([(2, 6, 4), (3, 6, 4)]) == "in_0.shape" and sizes.shape([(2, 1), (3, 1)]) == "(in_0.shape[0], 1)"
     assert sizes.shape([(5,), (6,)]) is None
+
+
+def test_inputs_are_numbered_as_in_the_task():
+    source = "def pattern(in_0, in_1):\n    tmp_0 = f(in_0, in_1)\n    LAUNCHES[key](in_0, in_1, out_0)\n"
+    assert in_order(source, (3, 5)) == source
+    assert in_order(source, (5, 3)) == source.replace("f(in_0, in_1)", "f(in_1, in_0)")
