@@ -18,7 +18,16 @@ class Growing:
     def __init__(self, processes: int, held_out: Path, seed: int) -> None:
         self._place = tempfile.TemporaryDirectory(prefix="passnet-growing-")
         self.journal, self.rows, self._read = Path(self._place.name), 0, Counter[Path]()
-        command = [sys.executable, "-m", "benchmarks.learning.make_demonstrations", "--held-out", str(held_out)]
+        command = [
+            "nice",
+            "-n",
+            "10",
+            sys.executable,
+            "-m",
+            "benchmarks.learning.make_demonstrations",
+            "--held-out",
+            str(held_out),
+        ]
         command += ["--composed", str(processes * 100_000), "--seed", str(500 + seed)]
         self._begun = [
             subprocess.Popen([*command, "--journal", self._place.name, "--part", f"{n}/{processes}"])
