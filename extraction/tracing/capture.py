@@ -15,6 +15,7 @@ from extraction.classify import classify
 from extraction.examples.inputs import Example
 from extraction.examples.sessions import Session
 from extraction.failures import MAX_MESSAGE, ModelError
+from extraction.tracing.known_layouts import KnownLayouts
 from extraction.tracing.normalise import graph_record, input_records, normalise, take_out_numbers
 from extraction.tracing.symbolic import MAX_CONDITIONS, Constants, Dims, Layout, constants_of, is_number
 from storage.graph.record import Graph, GraphError
@@ -110,7 +111,7 @@ def capture(
         "backed_size_oblivious": sizes is CaptureSizes.ANY,
         "symbol_guard_limit_before_specialize": MAX_CONDITIONS,
     }
-    with torch.no_grad(), shape_config.patch(patience):
+    with torch.no_grad(), shape_config.patch(patience), KnownLayouts().used():
         try:
             torch.compile(module, backend=collect, dynamic=False)(**arguments)
         except Exception as error:  # a model's forward may raise anything
