@@ -111,7 +111,9 @@ def capture(
         "backed_size_oblivious": sizes is CaptureSizes.ANY,
         "symbol_guard_limit_before_specialize": MAX_CONDITIONS,
     }
-    with torch.no_grad(), shape_config.patch(patience), KnownLayouts().used():
+    # Making an entry costs as much as the operator, and `KnownLayouts` has the repeated ones already.
+    without_cache = torch._dynamo.config.patch(fake_tensor_cache_enabled=False)
+    with torch.no_grad(), shape_config.patch(patience), without_cache, KnownLayouts().used():
         try:
             torch.compile(module, backend=collect, dynamic=False)(**arguments)
         except Exception as error:  # a model's forward may raise anything

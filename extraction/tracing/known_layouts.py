@@ -1,4 +1,4 @@
-"""Dynamo's fake tensors of repeated operators: the layout of a result that this capture knows already is not derived again.
+"""Dynamo's fake tensors of repeated operators: a layout that this capture knows already is not derived again.
 
 For each operator that it meets, dynamo runs the operator on fake tensors with symbolic sizes to learn the layout of the
 result. That is two thirds of the time of a capture. In a model of equal blocks most operators come again with operands
@@ -13,7 +13,7 @@ from unittest.mock import patch
 import torch
 from torch import fx
 from torch._dynamo import utils as dynamo
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, in_kernel_invocation_manager
+from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 from torch.utils._pytree import tree_leaves
 
 _DECIDING = (
@@ -31,9 +31,10 @@ class _NotRemembered(Exception):
 
 
 class KnownLayouts:
-    """What operators made of operands of a layout so far, within one capture."""
+    """What operators made of operands of a layout so far, within one capture; `reused` counts what was known."""
 
     def __init__(self) -> None:
+        self.reused = 0
         self._known: dict[Hashable, Any] = {}
 
     @contextmanager
@@ -47,6 +48,7 @@ class KnownLayouts:
         try:
             key = (tracer.fake_mode, *_situation(tracer, node), _key(args), _key(kwargs))
             if key in self._known:
+                self.reused += 1
                 return _made_again(self._known[key], args, kwargs)
         except _NotRemembered:
             return _run_node(tracer, node, args, kwargs, nnmodule)
@@ -97,7 +99,7 @@ def _layout(tensor: torch.Tensor) -> Hashable:
 
 
 def _remembered(result: Any, operands: list[Any]) -> Any:
-    """What `_made_again` needs: new tensors as they are, the number of an operand that was changed in place."""
+    """What `_made_again` needs: a tensor of the layout, or the number of the operand that was changed in place."""
     if isinstance(result, tuple | list) and type(result) in (tuple, list):
         return type(result)(_remembered(each, operands) for each in result)
     if not isinstance(result, torch.Tensor):
@@ -108,7 +110,7 @@ def _remembered(result: Any, operands: list[Any]) -> Any:
     _layout(result)
     if result.requires_grad:
         raise _NotRemembered
-    return result
+    return _like(result)  # the result's own layout may be changed in place later
 
 
 def _made_again(known: Any, args: Any, kwargs: Any) -> Any:
@@ -118,6 +120,9 @@ def _made_again(known: Any, args: Any, kwargs: Any) -> Any:
         changed = tree_leaves((args, kwargs))[known]
         torch.autograd.graph.increment_version(changed)
         return changed
-    mode: FakeTensorMode = known.fake_mode
-    with in_kernel_invocation_manager(mode):
-        return FakeTensor(mode, known, known.fake_device)
+    return _like(known)
+
+
+def _like(tensor: FakeTensor) -> FakeTensor:
+    with in_kernel_invocation_manager(tensor.fake_mode):
+        return FakeTensor(tensor.fake_mode, tensor, tensor.fake_device)
