@@ -196,8 +196,9 @@ class Tuned(Author):
         """The best pass of two searches.
 
         The first is around a start that is right, if leaving more to eager leads to one. The second leaves nothing to
-        eager: a part of such a pass may be right. `earlier`, the best of a killed search, is where this one starts.
-        `end` is a time of `time.monotonic`. `keep` is given each best so far.
+        eager: a part of such a pass may be right. Before both, where many launches are left, eager's calls as one CUDA
+        graph are measured: whatever else is wrong, they are not. `earlier`, the best of a killed search, is where this
+        one starts. `end` is a time of `time.monotonic`. `keep` is given each best so far.
         """
         graphs = float_dtypes(sample.variants)
         probed, more = (replace(sample, variants=spread(sample.variants, n)) for n in (self.probes, 2 * self.probes))
@@ -208,7 +209,17 @@ class Tuned(Author):
             return functools.cache(partial(self._task, sample, levels, confirms, own_schedule=True, end=end))
 
         trial = whole = SearchTrial(task, levels, self._start(task), probed, attempt, graphs, own_schedule(levels))
-        best, score = None, 0.0
+        best, score, prepared = None, 0.0, None
+        calls = SearchChoice((), replace(self.distill.style, captured=True))
+        few = task.launches(whole.start.patterns) < WORTH
+        if earlier is None and not few and whole.start != calls and _writes(task, calls):
+            trial.prepare((calls, whole.start, *alternatives(task, whole.start)))
+            prepared = trial
+            found = trial.score(calls) or 0.0
+            all_measured = len(probed.variants) == len(sample.variants)
+            if found >= Search.worth and (all_measured or not replace(trial, variants=more, known={}).wrong(calls)):
+                best, score = Best(calls, levels), found
+                keep(best)
 
         def search_around(trial: SearchTrial) -> set[FloatDtypes]:
             """Searches around the trial's start, and checks what it finds on more variants.
@@ -217,12 +228,12 @@ class Tuned(Author):
             there.
             """
             nonlocal best, score
-            search = Search(
-                trial.score,
-                partial(steps, trial.task),
-                end - time.monotonic(),
-                improved=lambda choice: keep(Best(choice, trial.levels)),
-            )
+
+            def improved(choice: SearchChoice) -> None:
+                if (search.measured[choice] or 0.0) > score:
+                    keep(Best(choice, trial.levels))
+
+            search = Search(trial.score, partial(steps, trial.task), end - time.monotonic(), improved=improved)
             choice = search.run(trial.start, *alternatives(trial.task, trial.start))
             if choice is None or (search.measured[choice] or 0.0) <= score:
                 return set()
@@ -238,8 +249,9 @@ class Tuned(Author):
             choice = replace(earlier.choice, patterns=_known(task, earlier.choice))
             start = choice if _writes(task, choice) else self._start(task)
             trial = replace(trial, task=task, levels=levels, start=start, own_schedule=own_schedule(levels))
-        while _writes(trial.task, trial.start):
-            trial.prepare((trial.start, *alternatives(trial.task, trial.start)))
+        while _writes(trial.task, trial.start) and (best is None or time.monotonic() < end):
+            if trial is not prepared:
+                trial.prepare((trial.start, *alternatives(trial.task, trial.start)))
             wrong = trial.wrong(trial.start) or search_around(trial)
             if not wrong or time.monotonic() >= end:
                 break

@@ -66,12 +66,21 @@ def _names(directory):
 
 def test_a_whole_graph_is_a_cuda_graph_where_that_is_faster(tmp_path):
     measured = []
-    attempt = _attempt(lambda names, _: 1.8 if names == ["whole_graph_0"] else 1.2, measured)
+    attempt = _attempt(lambda _, source: 1.8 if "import fused_" in source else 1.2, measured)
     submission = measuring().attempt(_one(), tmp_path / "pass", attempt)
     assert submission.compiler == "pass"
     assert _names(tmp_path / "pass") == ["whole_graph_0"]
-    assert measured[:2] == [["fuse_mul_add_sigmoid_tanh", "fuse_mul_sigmoid_sub_relu"], ["whole_graph_0"]]
+    regions = ["fuse_mul_add_sigmoid_tanh", "fuse_mul_sigmoid_sub_relu"]
+    assert measured[:3] == [["whole_graph_0"], regions, ["whole_graph_0"]]
     assert len(list((tmp_path / "pass").glob("fuse_*.py"))) == 2
+
+
+def test_library_calls_as_a_cuda_graph_stay_where_kernels_are_wrong(tmp_path):
+    def rule(names, source):
+        return _results(_one(), 1.5, t_min=-2 if "@triton.jit" in source else -5)
+
+    assert measuring().attempt(_one(), tmp_path / "pass", _attempt(rule, [])).compiler == "pass"
+    assert _names(tmp_path / "pass") == ["whole_graph_0"] and not list((tmp_path / "pass").glob("fuse_*.py"))
 
 
 def test_library_calls_alone_are_tried_as_a_cuda_graph(tmp_path):
@@ -102,7 +111,7 @@ def test_a_region_that_does_not_pay_is_dropped(tmp_path):
     submission = author.attempt(_one(), tmp_path / "pass", attempt)
     assert submission.compiler == "pass"
     assert _names(tmp_path / "pass") == ["fuse_mul_sigmoid_sub_relu"]
-    assert len(measured[0]) == 2
+    assert len(measured[1]) == 2
 
 
 def _norm(x, y, w):
@@ -238,7 +247,7 @@ def test_the_first_choices_are_compiled_together(tmp_path):
     attempt = replace(_attempt(lambda *_: 1.5, []), prepare=lambda jobs: prepared.append([_names(d) for _, d in jobs]))
     measuring().attempt(_one(2**19), tmp_path / "pass", attempt)
     first, last = prepared
-    assert len(first) >= 3 and first[1] == ["whole_graph_0"] and first[0] != first[1]
+    assert len(first) >= 3 and first[0] == first[2] == ["whole_graph_0"] and first[1] != first[0]
     assert last == [], "what nobody measured is dropped"
 
 
