@@ -172,6 +172,8 @@ class Calls(Expressions):
             self.check_sibling(place, node, scope)
             self._launch(node, None, positional, keywords)
             return ValueKind.TENSOR
+        if dotted == "dataclasses.asdict" and self.kinds.holds_tensors(FIELDS):
+            return ValueKind.HOLDER
         if dotted in names.SCALAR_CALLS | names.MATH:
             if given.holds_tensors and not dotted.startswith("torch."):
                 self.read(f"{dotted} of a tensor is a number of the host", scope, node)

@@ -69,6 +69,7 @@ def _launched(bindings: Bindings, module: Module, node: ast.Call, name: ast.expr
         return set()
     inside = base_parameters(bindings.modules, bindings.kernel_homes[kernel], kernel, bindings.bases)
     order = [p.arg for p in parameters(kernel)]
+    bindings.steps.take(len(order))
     given = [*zip(order, node.args, strict=False), *((k.arg, k.value) for k in node.keywords)]
     return {value.id for place, value in given if place in inside and isinstance(value, ast.Name)}
 

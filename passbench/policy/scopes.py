@@ -45,6 +45,10 @@ class Kinds:
         """What is known so far; SCALAR for what is never assigned."""
         return self._kinds.get((scope, name), ValueKind.SCALAR)
 
+    def holds_tensors(self, scope: object) -> bool:
+        """Whether anything of a scope may hold tensors."""
+        return any(kind.holds_tensors for (place, _), kind in self._kinds.items() if place is scope)
+
     def __contains__(self, place: tuple[object, str | int]) -> bool:
         return place in self._kinds
 
