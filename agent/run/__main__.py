@@ -133,7 +133,7 @@ def _run(arguments: argparse.Namespace) -> int:
     authors = [_author(name, arguments.search) for name in arguments.authors.split(",") if name]
     if arguments.passes is not None:
         authors.append(ReadyPasses(arguments.passes))
-    settings = Settings(protocol=arguments.protocol, flush_l2=arguments.flush_l2)
+    settings = Settings(protocol=arguments.protocol, flush_l2=arguments.flush_l2, seed=arguments.seed)
     with Bench(arguments.device, settings) as bench:
         host = _Host(bench, arguments.out, settings, arguments.budget, arguments.compile_ahead, arguments.lock)
         runs = host.run(authors, samples)
@@ -207,6 +207,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--protocol", default="passnet", choices=("passnet", "paper"))
     add("--flush-l2", action="store_true")
+    add("--seed", type=int, help="of inputs, so that two runs draw the same; without it nobody can know them")
     add("--compile-ahead", type=int, default=0, metavar="N", help="N processes compile for the baselines first")
     add("--search", type=float, metavar="SECONDS", help="what distill may spend on measuring a sample")
     add("--budget", type=float, default=3600.0, metavar="SECONDS", help="after these no further sample is begun")
