@@ -9,7 +9,7 @@ from passbench.inputs.draw import Distribution
 from passbench.ipc.messages import Collect, Go
 from passbench.result import NO_GRAPH_OF_CANDIDATE, NO_GRAPH_OF_EAGER, Times, Timing, VariantFailure
 from passbench.timing import bandwidth, cores
-from passbench.timing.alone import check_alone
+from passbench.timing.alone import excess
 from passbench.timing.device_clock import GRAPH, KERNELS, DeviceClock, Uncapturable
 from passbench.timing.exchanges import CheckedExchanges
 from passbench.timing.statistics import LEAST_US, Exchange, Pairs, planned, settled, summarise
@@ -20,6 +20,7 @@ _MOST_PAIRS = 20  # that it should take to make `Settings.calls` calls
 _SEALED = 4  # calls of an exchange; each costs it a copy of its inputs and one of its outputs
 _NOTE_LETTERS = 300
 _ALONE = 5  # exchanges of one call, at random moments of the timing of a pass
+_ASKED_AGAIN = 4  # times, where calls take longer alone than they should
 _OBSERVED = 2  # exchanges at random moments of the timing, beside the one before it
 
 
@@ -134,8 +135,18 @@ class Stopwatch:
         for _ in (moment for moment in moments if moment >= done):
             self._observe(size)
         if lone and self._pair.device.type == "cuda":  # times on a CPU mean nothing
-            check_alone(alone, timing)
+            self._check_alone(alone, timing)
         return timing
+
+    def _check_alone(self, alone: Pairs, together: Timing) -> None:
+        """Refuse a candidate whose calls take far longer alone than among others, and still do when asked again."""
+        for _ in range(_ASKED_AGAIN):
+            if not excess(alone, together):
+                return
+            for _ in range(_ALONE):
+                self._time_pair(alone, 1)
+        if reason := excess(alone, together):
+            raise VariantFailure("rejected", reason)
 
     def _time_pair(self, pairs: Pairs, size: int) -> None:
         """One exchange of about `size` calls of each worker on the same fresh inputs, in random order; of one call if

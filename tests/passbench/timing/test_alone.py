@@ -3,8 +3,8 @@
 import pytest
 
 from passbench.bench import Bench
-from passbench.result import Timing, VariantFailure
-from passbench.timing.alone import check_alone
+from passbench.result import Timing
+from passbench.timing.alone import excess
 from passbench.timing.statistics import Exchange, Pairs
 from tests.passbench.attacks.run_attacks import SETTINGS
 from tests.passbench.samples import PASSES, add_relu_sample
@@ -20,9 +20,8 @@ def exchanges(eager, candidate):
 
 def test_a_call_that_takes_its_time_alone_only_is_found_out():
     # 400 us of work, of which a pass that gathers 64 calls shows 10 us each
-    with pytest.raises(VariantFailure, match="alone: a call takes 408 us alone and 10 us among others") as failure:
-        check_alone(exchanges([430, 420, 425], [433, 425, 435]), timing(400, 10))
-    assert failure.value.status == "rejected"
+    found = excess(exchanges([430, 420, 425], [433, 425, 435]), timing(400, 10))
+    assert found == "alone: a call takes 405 us alone and 10 us among others"
 
 
 @pytest.mark.parametrize(
@@ -31,11 +30,12 @@ def test_a_call_that_takes_its_time_alone_only_is_found_out():
         ([60, 50, 55], [45, 60, 38], (30, 15)),  # beside the calls 25 us
         ([60, 50, 55], [190, 120, 150], (30, 15)),  # a host that has slept, and cold caches
         ([2060, 2050, 2055], [1600, 1500, 1020], (2000, 900)),  # long calls vary by less than half
-        ([20, 20, 20], [130, 140, 120], (90, 40)),  # eager is faster alone than its median
+        ([20, 20, 20], [130, 140, 120], (90, 40)),  # eager is faster alone
+        ([300, 250, 900], [1258, 1490, 480], (150, 162)),  # on a busy host all calls but one are long
     ],
 )
 def test_what_an_honest_pass_may_take(eager, candidate, together):
-    check_alone(exchanges(eager, candidate), timing(*together))
+    assert not excess(exchanges(eager, candidate), timing(*together))
 
 
 def test_calls_made_alone_are_compared_like_others():
