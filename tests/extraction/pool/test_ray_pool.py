@@ -10,7 +10,8 @@ import pytest
 from extraction.pool.client import TaskReply
 from extraction.pool.ray_pool import TRIES, RayPool
 from storage.errors import PassNetError
-from tests.extraction.pool.test_pool import TASK, by_kind, category, wait_until_dead
+from tests.extraction.pool.test_pool import TASK, by_kind, category
+from tests.support.processes import wait_for_end
 from tests.support.ray_cluster import ray_cluster
 
 
@@ -76,7 +77,7 @@ def test_closing_the_replies_ends_what_runs(pool: RayPool, tmp_path: Path) -> No
     pids = [int(path.name.partition("-")[2]) for path in found]
     assert len(pids) == 2
     replies.close()
-    assert not wait_until_dead(pids, 20.0)
+    assert wait_for_end(pids, 20) == []
 
 
 def test_a_server_that_cannot_prepare_is_one_clear_line(pool: RayPool) -> None:
