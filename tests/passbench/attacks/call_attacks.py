@@ -31,7 +31,7 @@ CALL_ATTACKS: tuple[Attack, ...] = (
         "last_call_computes",
         add_relu,
         (
-            Step("sealed_calls", ("wrong", "runtime_error"), SPOILT + "|has changed after"),
+            Step("sealed_calls", ("wrong", "runtime_error"), SPOILT + "|has (changed after|written over)"),
             Step("evidence", ("rejected", "wrong", "runtime_error"), "evidence_uneven: |has written over|" + SPOILT),
             MAY_WORK,
         ),
