@@ -229,7 +229,7 @@ def _scores(scores: pa.Table) -> list[str]:
     note = f"\n\n{left_out} more in config `scores`." if left_out else ""
     said = "Error-aware speedup over eager; 1.00 is as fast as eager."
     if any(NO_GPU in line for line in lines):
-        said += f" {NO_GPU}: Triton's interpreter was timed, so these runs have statuses and no scores."
+        said += f" Where it says {NO_GPU}, Triton's interpreter was timed: those runs have statuses and no scores."
     return ["## Scores", said, _table(header, lines) + note]
 
 

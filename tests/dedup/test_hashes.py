@@ -263,14 +263,12 @@ for line in sys.stdin:
 def test_other_processes_agree() -> None:
     graphs = [traced.graph for traced in corpus()] + [pair[1] for pair in SAME_CALL]
     expected = [f"{graph_hash(graph)} {family_hash(graph)}" for graph in graphs]
-    root = str(Path(__file__).parents[2])
-    for seed in ("1", "2"):
-        result = subprocess.run(
-            [sys.executable, "-c", _PROGRAM.format(root=root)],
-            input="\n".join(to_json(graph) for graph in graphs),
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert result.stdout.splitlines() == expected
+    result = subprocess.run(
+        [sys.executable, "-c", _PROGRAM.format(root=str(Path(__file__).parents[2]))],
+        input="\n".join(to_json(graph) for graph in graphs),
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert result.stdout.splitlines() == expected

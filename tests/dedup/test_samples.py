@@ -1,3 +1,4 @@
+import itertools
 import math
 import os
 import subprocess
@@ -91,25 +92,17 @@ def test_rarity_is_the_mean_information_of_the_transitions() -> None:
     assert rarities[3] == pytest.approx(-(math.log2(4 / 7) + math.log2(3 / 7)) / 2)
 
 
-_PROGRAM = """
-import sys
-sys.path.insert(0, {root!r})
-from tests.dedup.test_samples import OPS, _variant
-from tests.support.in_memory import make_samples
-import itertools
-variants = [_variant(list(names), "fusible") for names in itertools.permutations(OPS, 3)]
-for sample in make_samples(variants, eval_fusible=9, seed=5):
-    print(sample.sample, sample.split, sample.rarity, sample.reason)
-"""
+def chosen() -> str:
+    """A line for each sample of many."""
+    variants = [_variant(list(names), "fusible") for names in itertools.permutations(OPS, 3)]
+    made = make_samples(variants, eval_fusible=9, seed=5)
+    return "\n".join(f"{s.sample} {s.split} {s.rarity} {s.reason}" for s in made)
 
 
 def test_other_processes_choose_the_same() -> None:
-    program = _PROGRAM.format(root=str(Path(__file__).parents[2]))
-    said = {
-        subprocess.run(
-            [sys.executable, "-c", program], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(said) == 1
-    assert b" eval " in said.pop()
+    """One whose sets and dictionaries of strings have another order."""
+    program = "from tests.dedup.test_samples import chosen; print(chosen())"
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    command, root = [sys.executable, "-c", program], Path(__file__).parents[2]
+    done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == chosen() and " eval " in done.stdout

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.learning import verify
 from agent.learning.harbor import PASSES, write_task
 from agent.learning.verify import kept_sample
 from passbench.contract import NAMES_FILE
@@ -27,13 +28,12 @@ def task(tmp_path_factory):
     return place
 
 
-def scored(task: Path, place: Path, solution: bool) -> tuple[dict, str]:
-    """The reward that test.sh writes, and what it says, after solve.sh or after nothing."""
+def scored(task: Path, place: Path) -> tuple[dict, str]:
+    """The reward that test.sh writes after solve.sh, and what it says."""
     where = {"PASSNET_PASSES": str(place / "pass"), "PASSNET_REWARD": str(place / "logs" / "reward.json")}
     python = str(Path(sys.executable).parent)
     env = {**os.environ, **where, "PYTHONPATH": str(ROOT), "PATH": f"{python}:{os.environ['PATH']}"}
-    if solution:
-        subprocess.run([task / "solution" / "solve.sh"], env=env, check=True)
+    subprocess.run([task / "solution" / "solve.sh"], env=env, check=True)
     done = subprocess.run([task / "tests" / "test.sh"], env=env, capture_output=True, text=True, check=True)
     return json.loads((place / "logs" / "reward.json").read_text()), done.stdout
 
@@ -50,8 +50,10 @@ def test_what_a_task_holds(task):
 
 
 def test_the_solution_earns_and_doing_nothing_does_not(task, tmp_path):
-    assert scored(task, tmp_path / "nothing", solution=False)[0] == {"reward": 0.0}
-    reward, said = scored(task, tmp_path / "solved", solution=True)
+    out = tmp_path / "reward.json"
+    assert verify.main(["--sample", str(task / "tests" / "sample"), "--passes", "nowhere", "--out", str(out)]) == 0
+    assert json.loads(out.read_text()) == {"reward": 0.0}
+    reward, said = scored(task, tmp_path / "solved")
     assert reward == {"reward": 0.5} and "ok" in said
 
 

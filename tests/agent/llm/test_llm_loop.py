@@ -15,7 +15,6 @@ from storage.errors import PassNetError
 from storage.schema import TRAJECTORIES
 from tests.agent.llm.llm_support import QUICK, SAMPLE, SUBMIT, Run, attempt, in_turn, outputs, scripted
 from tests.support.llm_server import Reply
-from tests.support.stores import python
 
 NOTE = Reply([("write_file", {"name": "a.py", "content": "x = 1\n"})])
 
@@ -187,20 +186,3 @@ def test_models_by_id(monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     with pytest.raises(PassNetError, match="ANTHROPIC_API_KEY"):
         author("llm", "anthropic:claude-sonnet-5")
-
-
-def test_offline_authors_do_without_pydantic_ai():
-    code = """
-        import sys
-        sys.modules["pydantic_ai"] = None
-        from agent.registry import author
-        from storage.errors import PassNetError
-        assert author("distill").name == "distill"
-        try:
-            author("llm", "openai:gpt-5.5")
-        except PassNetError as error:
-            print(error)
-    """
-    done = python(code)
-    assert done.returncode == 0, done.stderr
-    assert "pip install" in done.stdout

@@ -75,6 +75,14 @@ def test_a_gpu_host_needs_no_more_than_the_workers_libraries():
         for name in ("prefect", "pydantic_ai", "datasets", "huggingface_hub", "transformers", "timm", "click"):
             sys.modules[name] = None
         import agent.run.__main__
+        from agent.registry import author
+        from storage.errors import PassNetError
+        assert author("distill").name == "distill"
+        try:
+            author("llm", "openai:gpt-5.5")
+        except PassNetError as error:
+            print(error)
     """
     done = python(code)
     assert done.returncode == 0, done.stderr
+    assert "pip install" in done.stdout

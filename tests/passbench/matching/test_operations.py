@@ -184,8 +184,7 @@ def test_operations_of_different_meaning_do_not_match():
     for one, other in itertools.permutations(apart, 2):
         takes = one.__code__.co_argcount, other.__code__.co_argcount
         if takes[0] == takes[1]:
-            lines = [inspect.getsource(f).strip() for f in (one, other)]
-            assert not matches(one, other), lines
+            assert not matches(one, other), [inspect.getsource(f).strip() for f in (one, other)]
 
 
 def test_operators_of_sizes_are_none_of_tensors():
