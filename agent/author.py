@@ -1,7 +1,7 @@
 """What an author is: it takes a sample and hands in a pass, or names the compiler that stands in for one."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -34,11 +34,10 @@ class Attempt:
     """What a run lends to an author for one attempt at one sample.
 
     `number` counts from 1. `device` is the device's name, such as "cuda:0". `measure` runs a pass directory through
-    PassBench and returns one result per variant of the sample that it is given. `prepare` compiles passes side by side
-    that are measured next, and drops those that an earlier call has prepared and nobody measured. `save` keeps the
-    attempt's row of the `trajectories` table; `saved` is that row as an earlier, interrupted part of the run left it.
-    `say` reports progress. `state` is a directory, which may not exist yet, for what the author finds out and wants to
-    know in later runs; None where nothing is kept. Several processes may use it at a time.
+    PassBench and returns one result per variant of the sample that it is given. `save` keeps the attempt's row of the
+    `trajectories` table; `saved` is that row as an earlier, interrupted part of the run left it. `say` reports
+    progress. `state` is a directory, which may not exist yet, for what the author finds out and wants to know in later
+    runs; None where nothing is kept. Several processes may use it at a time.
     """
 
     number: int
@@ -48,7 +47,6 @@ class Attempt:
     saved: Mapping[str, Any] | None
     say: Callable[[str], None]
     state: Path | None = None
-    prepare: Callable[[Sequence[tuple[Sample, Path]]], None] = lambda jobs: None
 
 
 class Author(ABC):

@@ -163,16 +163,6 @@ class Bench:
                 for worker in self._prepared.values():
                     worker.stop()
 
-    def prepare_instead(self, jobs: Sequence[tuple[Sample, str | Path]]) -> None:
-        """As `prepare`. What was prepared before, and not run since, is dropped first."""
-        for worker in self._prepared.values():
-            worker.stop()
-            worker.shrink()
-            self._idle.append(worker)
-        self._prepared.clear()
-        if jobs:
-            self.prepare(jobs)
-
     def _refusals(self, files: PassFiles) -> list[Finding]:
         """Findings of the static policy, worked out once for the same text and file names."""
         if "static_policy" in self.settings.off:

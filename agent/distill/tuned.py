@@ -84,18 +84,6 @@ class SearchTrial:
         wrong = {dtypes for dtypes, result in zip(measured, results, strict=True) if not is_right(result)}
         return wrong | (everything - set(measured)) if wrong else wrong
 
-    def prepare(self, choices: Sequence[SearchChoice]) -> None:
-        """Have the passes of these choices compiled side by side; `score` then measures them one after another."""
-        with tempfile.TemporaryDirectory(prefix="passnet-") as scratch:
-            jobs: dict[str, tuple[Sample, Path]] = {}
-            for number, choice in enumerate(choices):
-                directory = Path(scratch) / str(number)
-                source = self._write(choice, directory)
-                if source is not None and source not in self.known:
-                    jobs.setdefault(source, (self.variants, directory))
-            if len(jobs) > 1:
-                self.attempt.prepare(list(jobs.values()))
-
     def _in_words(self, choice: SearchChoice) -> str:
         rounding = ", ".join(sorted({level.name.lower() for level in self.levels.values()}))
         return f"{len(choice.patterns)} patterns, {choice.style}, rounding {rounding}"
@@ -116,7 +104,7 @@ class SearchTrial:
         task = self.own_schedule() if choice.style.own_schedule else self.task
         if task.write(_known(task, choice), choice.style, directory).pass_dir is None:
             return None
-        return "".join(file.read_text("utf-8") for file in sorted(directory.iterdir()))
+        return "".join(file.read_text("utf-8") for file in sorted(directory.glob("*.*")))
 
 
 @dataclass
@@ -209,12 +197,10 @@ class Tuned(Author):
             return functools.cache(partial(self._task, sample, levels, confirms, own_schedule=True, end=end))
 
         trial = whole = SearchTrial(task, levels, self._start(task), probed, attempt, graphs, own_schedule(levels))
-        best, score, prepared = None, 0.0, None
+        best, score = None, 0.0
         calls = SearchChoice((), replace(self.distill.style, captured=True))
         few = task.launches(whole.start.patterns) < WORTH
         if earlier is None and not few and whole.start != calls and _writes(task, calls):
-            trial.prepare((calls, whole.start, *alternatives(task, whole.start)))
-            prepared = trial
             found = trial.score(calls) or 0.0
             all_measured = len(probed.variants) == len(sample.variants)
             if found >= Search.worth and (all_measured or not replace(trial, variants=more, known={}).wrong(calls)):
@@ -250,8 +236,6 @@ class Tuned(Author):
             start = choice if _writes(task, choice) else self._start(task)
             trial = replace(trial, task=task, levels=levels, start=start, own_schedule=own_schedule(levels))
         while _writes(trial.task, trial.start) and (best is None or time.monotonic() < end):
-            if trial is not prepared:
-                trial.prepare((trial.start, *alternatives(trial.task, trial.start)))
             wrong = trial.wrong(trial.start) or search_around(trial)
             if not wrong or time.monotonic() >= end:
                 break
@@ -263,7 +247,6 @@ class Tuned(Author):
             trial = replace(trial, task=task, levels=levels, start=self._start(task), own_schedule=own_schedule(levels))
         if trial is not whole and (best is None or time.monotonic() < end):
             search_around(whole)
-        attempt.prepare(())
         return best
 
     def _confirms(self, attempt: Attempt) -> Confirms:

@@ -50,7 +50,6 @@ def write_pass(
         saved=read_rows(saved, TRAJECTORIES)[0] if saved.exists() else None,
         say=lambda text: say(f"{author.name} {sample.sample} attempt {number}: {text}", run=run, sample=sample.sample),
         state=state,
-        prepare=bench.prepare_instead,
     )
     return author.attempt(sample, place, attempt)
 

@@ -242,15 +242,6 @@ def _root_mean_square(x):
     return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6)
 
 
-def test_the_first_choices_are_compiled_together(tmp_path):
-    prepared = []
-    attempt = replace(_attempt(lambda *_: 1.5, []), prepare=lambda jobs: prepared.append([_names(d) for _, d in jobs]))
-    measuring().attempt(_one(2**19), tmp_path / "pass", attempt)
-    first, last = prepared
-    assert len(first) >= 3 and first[0] == first[2] == ["whole_graph_0"] and first[1] != first[0]
-    assert last == [], "what nobody measured is dropped"
-
-
 def test_stages_are_tried_where_rows_are_swept(tmp_path, interpreter):
     attempt = _attempt(lambda names, source: 2.0 if "num_stages=3" in source else 1.2, [])
     measuring().attempt(sample(variant(_root_mean_square, tensor(2048, 16384))), tmp_path / "pass", attempt)
@@ -334,7 +325,7 @@ def test_a_family_that_an_earlier_run_searched_is_not_searched_again(speed, tmp_
     assert first and not second
     assert (one.compiler, one.reason) == (again.compiler, again.reason)
     if one.compiler == "pass":
-        files = [{f.name: f.read_text() for f in (tmp_path / n).iterdir()} for n in "ab"]
+        files = [{f.name: f.read_text() for f in (tmp_path / n).glob("*.*")} for n in "ab"]
         assert files[0] == files[1]
     measuring(probes=1).attempt(_one(), tmp_path / "c", attempt(other))
     assert other, "another way of searching is another answer"
