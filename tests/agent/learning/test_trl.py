@@ -46,26 +46,58 @@ def test_without_demonstrations_it_says_so(tmp_path, capsys):
     assert "sft: " in capsys.readouterr().err
 
 
-def test_fine_tuning_a_small_model_and_going_on(tmp_path):
+@pytest.fixture(scope="module")
+def small_model(tmp_path_factory):
+    """A model of one layer with random weights, and its tokenizer, in a directory."""
     pytest.importorskip("trl", reason="trl is not installed")
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
     from benchmarks.learning.code_tokens import Text
-    from flows.cli.demonstrations import export_demonstrations
 
-    export_demonstrations(tmp_path / "demonstrations", of_training_samples(tmp_path / "data"))
+    place = tmp_path_factory.mktemp("model")
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=Text.trained(["import torch and add"], 300).tokenizer, eos_token="<end>", pad_token="<end>"
     )
     tokenizer.chat_template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}<end>{% endfor %}"
-    tokenizer.save_pretrained(tmp_path / "model")
-    config = LlamaConfig(
-        vocab_size=400, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2
-    )
-    LlamaForCausalLM(config).save_pretrained(tmp_path / "model")
-    given = ["--model", tmp_path / "model", "--data", tmp_path / "demonstrations", "--out", tmp_path / "out", "--cpu"]
+    tokenizer.save_pretrained(place)
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    LlamaForCausalLM(LlamaConfig(vocab_size=400, max_position_embeddings=50_000, **sizes)).save_pretrained(place)
+    return place
+
+
+def test_fine_tuning_a_small_model_and_going_on(small_model, tmp_path):
+    from flows.cli.demonstrations import export_demonstrations
+
+    export_demonstrations(tmp_path / "demonstrations", of_training_samples(tmp_path / "data"))
+    given = ["--model", small_model, "--data", tmp_path / "demonstrations", "--out", tmp_path / "out", "--cpu"]
     given = [*map(str, given), "--accumulate", "1", "--longest", "40000", "--save-steps", "1", "--lora", "2"]
     assert sft.main([*given, "--steps", "1"]) == 0 and (tmp_path / "out" / "final").is_dir()
     assert sft.main([*given, "--steps", "2"]) == 0
     state = json.loads((tmp_path / "out" / "checkpoint-2" / "trainer_state.json").read_text())
     assert state["global_step"] == 2
+
+
+def test_a_step_of_grpo_takes_the_reward(small_model, tmp_path):
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    with Rewards(["cpu"], settings=QUICK) as rewards:
+        config = GRPOConfig(
+            output_dir=str(tmp_path),
+            max_steps=1,
+            per_device_train_batch_size=2,
+            num_generations=2,
+            max_completion_length=4,
+            logging_steps=1,
+            use_cpu=True,
+            bf16=False,
+            report_to="none",
+        )
+        trainer = GRPOTrainer(
+            str(small_model),
+            reward_funcs=PassReward([SAMPLE], rewards),
+            args=config,
+            train_dataset=Dataset.from_list(grpo_rows([SAMPLE]) * 2),
+        )
+        trainer.train()
+    assert trainer.state.log_history[0]["rewards/pass_reward/mean"] == 0.0  # random weights write no pass
