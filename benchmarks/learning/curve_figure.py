@@ -1,0 +1,50 @@
+"""The curve of a run of `benchmarks.learning.from_scratch` as a figure and a table.
+
+python -m benchmarks.learning.curve_figure DIR      # DIR/record.json to DIR/curve.svg and, printed, a table
+"""
+
+import json
+import sys
+from pathlib import Path
+
+STAGES = ("parses", "allowed", "matches", "right")
+
+
+def table(record: dict) -> str:
+    """Markdown: a line a point."""
+    lines = ["| point | steps | loss | parses | allowed | matches | right |", "|---|---|---|---|---|---|---|"]
+    for point in record["points"]:
+        loss = f"{point['loss']:.2f}" if point.get("loss") is not None else "–"
+        cells = [point["point"], str(point.get("steps", "–")), loss, *(f"{100 * point[name]:.0f} %" for name in STAGES)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def draw(record: dict, path: Path) -> None:
+    """The shares along training, and after the round of expert iteration."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    points = [point for point in record["points"] if "steps" in point]
+    figure, axes = pyplot.subplots(figsize=(6.4, 3.6))
+    for name in STAGES:
+        axes.plot([p["steps"] for p in points], [100 * p[name] for p in points], marker="o", label=name)
+    axes.set(xlabel="steps of training", ylabel=f"% of {record['tasks']} held-out tasks", ylim=(-3, 103))
+    axes.set_title(f"{record['parameters'] / 1e6:.0f} M parameters, {record['device']}", fontsize=10)
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main() -> None:
+    """Draw and print."""
+    place = Path(sys.argv[1])
+    record = json.loads((place / "record.json").read_text())
+    draw(record, place / "curve.svg")
+    print(table(record))
+
+
+if __name__ == "__main__":
+    main()
