@@ -111,6 +111,7 @@ def main(given: Sequence[str] | None = None) -> int:
         run = _Experiment(arguments, held, train, eval_tasks(held_samples, arguments.families, 2500), text, training)
         run.note(
             {
+                "arguments": {name: str(value) for name, value in vars(arguments).items()},
                 "seed": arguments.seed,
                 "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
                 "libraries": libraries(),
