@@ -330,13 +330,12 @@ def spread(variants: Sequence[Variant], count: int) -> tuple[Variant, ...]:
 def alternatives(task: Task, start: SearchChoice) -> list[SearchChoice]:
     """Choices that are measured beside the start, before any other: each is the best for some tasks.
 
-    They are one CUDA graph of all, TorchInductor's second configuration of pointwise kernels, and its own schedule.
+    They are one CUDA graph of all, and TorchInductor's own schedule.
     """
     style, found = start.style, []
     if not style.captured and task.launches(start.patterns) >= WORTH:
         found.append(replace(style, captured=True))
     if task.longest() >= LONG:
-        found.append(replace(style, limits=replace(style.limits, work=0.5, warps=2.0)))
         found.append(replace(style, own_schedule=True))
     return [SearchChoice(start.patterns, each) for each in found]
 
