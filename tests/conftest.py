@@ -5,6 +5,7 @@ import sys
 
 sys.dont_write_bytecode = False  # else each of the tests' processes compiles torch and all else anew
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that wait for a busy core spin, and cost four times the work
 for _name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
     os.environ.setdefault(_name, "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
