@@ -12,9 +12,10 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -159,20 +160,34 @@ def _open_package(directory: Path) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
         del sys.modules[name]
     package = ModuleType(PACKAGE)
-    package.__path__ = [str(directory)]
+    package.__path__ = []
     sys.modules[PACKAGE] = package
     importlib.invalidate_caches()
     sys.meta_path.append(_Siblings(directory))
 
 
+class _Source(SourceFileLoader):
+    """Loads a module from its source alone. Compiled code that lies beside it is neither read, since it may be that of
+    another source, nor written."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 class _Siblings(MetaPathFinder, Loader):
-    """Finds `NAME` as the module `pass_dir.NAME`: both are one object."""
+    """Finds the modules `pass_dir.NAME`, and `NAME` as the same: both are one object."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.found: set[str] = set()
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+        package, _, name = fullname.rpartition(".")
+        if package == PACKAGE:
+            file = self._directory / f"{name}.py"
+            if not file.is_file():
+                return None
+            return spec_from_file_location(fullname, file, loader=_Source(fullname, str(file)))
         if "." in fullname or not (self._directory / f"{fullname}.py").is_file() or not self._is_for_the_pass():
             return None
         self.found.add(fullname)

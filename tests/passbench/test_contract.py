@@ -1,4 +1,7 @@
 import json
+import py_compile
+from importlib.util import cache_from_source
+from py_compile import PycInvalidationMode
 
 import pytest
 
@@ -93,6 +96,16 @@ def test_replacement_args_may_only_pick(tmp_path):
     (rule,) = load_rules(write(tmp_path / "p", {f"{name}.py": text}), (name,))
     with pytest.raises(ContractError, match="may return its parameters and literals"):
         picked_args(rule)
+
+
+def test_compiled_code_beside_a_module_is_neither_read_nor_written(tmp_path):
+    directory = write(tmp_path / "p", {"rule.py": GOOD.replace("1.0", "2.0"), "shared.py": ""})
+    compiled = cache_from_source(str(directory / "rule.py"))
+    py_compile.compile(str(directory / "rule.py"), compiled, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+    (directory / "rule.py").write_text("from . import shared\nimport shared as same\n" + GOOD)
+    (rule,) = load_rules(directory, ("rule",))
+    assert picked_args(rule)[1] == 1.0
+    assert [path.name for path in (directory / "__pycache__").iterdir()] == [compiled.rpartition("/")[2]]
 
 
 def test_fixtures_follow_the_contract():

@@ -61,7 +61,7 @@ FAULTS = {
     "crash_device": Fault(
         "runtime_error", {"cpu": "memory_outside", "cuda": "illegal memory access"}, {"cpu": "compile_error"}
     ),
-    "exhaust_memory": Fault("runtime_error", {"cpu": _HOST_MEMORY, "cuda": "out of memory"}),
+    "exhaust_memory": Fault("runtime_error", {"cpu": "can't allocate memory", "cuda": "out of memory"}),
     "exhaust_host_memory": Fault("runtime_error", {"cpu": _HOST_MEMORY, "cuda": _HOST_MEMORY}),
     "print_flood": Fault("ok"),
     "leave_files": Fault("ok"),
