@@ -36,7 +36,9 @@ class HostChecker(Calls):
         found = (modules[rule].functions for rule in rules if rule in modules)
         self.fields, self.methods = members(modules)
         self.special = {functions[n] for functions in found for n in _RULE_FUNCTIONS if n in functions}
-        self._named = set(_kernels_in_host_code(modules))
+        named = list(_kernels_in_host_code(modules))
+        self._named = {kernel for kernel, _ in named}
+        self._handed_on = {kernel for kernel, plain in named if not plain}
         self._constants_of: dict[ast.FunctionDef, frozenset[str]] = {}
 
     def check(self) -> None:
@@ -55,7 +57,9 @@ class HostChecker(Calls):
         """
         if kernel not in self._named or parameter in self._constants(kernel):
             return False
-        kind = max(self.kinds.get(kernel, parameter), self.launched(parameter))
+        kind = self.kinds.get(kernel, parameter)
+        if kernel in self._handed_on:
+            kind = max(kind, self.launched(parameter))
         if kind is ValueKind.EITHER:
             return parameter in base_parameters(self.modules, self.kernel_homes[kernel], kernel, self.bases)
         return kind.holds_tensors
@@ -416,13 +420,21 @@ def _load(target: ast.expr) -> ast.expr:
     return ast.fix_missing_locations(loaded)
 
 
-def _kernels_in_host_code(modules: dict[str, Module]) -> Iterator[ast.FunctionDef]:
-    """Kernels that the modules' code outside of kernels names, by whatever spelling of theirs or of a sibling's."""
+def _kernels_in_host_code(modules: dict[str, Module]) -> Iterator[tuple[ast.FunctionDef, bool]]:
+    """Kernels that the modules' code outside of kernels names, by whatever spelling of theirs or of a sibling's, once
+    for each place; and whether it is named there as `Launch(KERNEL, …)` or `KERNEL[grid](…)`, so that what it gets is
+    known. In all other places it may be handed on to a launch that does not name it."""
     for module in modules.values():
         waiting: list[ast.AST] = [module.tree]
+        plain: set[int] = set()
         while waiting:
             node = waiting.pop()
+            if isinstance(node, ast.Call):
+                if isinstance(node.func, ast.Subscript):
+                    plain.add(id(node.func.value))
+                elif node.args and module.dotted(node.func) == names.LAUNCH:
+                    plain.add(id(node.args[0]))
             if isinstance(node, ast.Name | ast.Attribute) and (kernel := callee(modules, module, node)) is not None:
-                yield kernel
+                yield kernel, id(node) in plain
             inside = module.kernels.get(node.name) is node if isinstance(node, ast.FunctionDef) else False
             waiting += [*node.decorator_list, node.args] if inside else ast.iter_child_nodes(node)

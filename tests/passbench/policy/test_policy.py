@@ -142,6 +142,13 @@ from passbench.launch import Launch
 PLANS = {(4,): (Launch(kernel, (1,), n=4, BLOCK=16, num_warps=1), 2)}
 single = Launch(kernel, (2, 1), BLOCK=16)
 """ + WRAPPER.format(body="launch, size = PLANS[x.shape]\n    launch(x, y, out)\n    single(x, y, out, n)"),
+    "launches_of_two_kernels": """
+from passbench.launch import Launch
+@triton.jit
+def norm(x_ptr, out_ptr, columns):
+    tl.store(out_ptr, tl.rsqrt(tl.load(x_ptr) / columns))
+LAUNCHES = {1: Launch(norm, (1,), columns=4), 2: Launch(kernel, (1,), n=4, BLOCK=16)}
+""" + WRAPPER.format(body="LAUNCHES[1](x, out)\n    LAUNCHES[2](x, y, out)"),
     "dispatch": """
 def small(x, out):
     kernel[(1,)](x, x, out, x.numel(), BLOCK=16)
@@ -294,7 +301,28 @@ def test_refused_wrappers(tmp_path, name):
 
 
 _LAUNCH = "\nfrom passbench.launch import Launch\n"
+_NORM = """
+@triton.jit
+def norm(x_ptr, out_ptr, columns):
+    tl.store(out_ptr, tl.rsqrt(tl.load(x_ptr) / columns))
+"""
 REFUSED_MODULES = {
+    "launch_without_the_constant": (
+        HEAD + _LAUNCH + _NORM + "launch = Launch(norm, (1,))\n" + WRAPPER.format(body="launch(x, out, y)"),
+        "address",
+    ),
+    "kernel_handed_on": (
+        HEAD + _NORM + "same = {1: norm}\n" + WRAPPER.format(body="same[1][(1,)](x, out, out)"),
+        "address",
+    ),
+    "kernel_that_a_launch_fixes_and_that_is_handed_on": (
+        HEAD
+        + _LAUNCH
+        + _NORM
+        + "launch, same = Launch(norm, (1,), columns=4), [norm]\n"
+        + WRAPPER.format(body="launch(x, out)\n    same[0][(1,)](x, out, out)"),
+        "address",
+    ),
     "computing_arguments": (HEAD.replace('(x, y, "route", 2)', "(x + y, y)"), "replacement_args"),
     "calling_in_arguments": (HEAD.replace('(x, y, "route", 2)', "(x.sum(), y)"), "replacement_args"),
     "branching_arguments": (HEAD.replace("return (x,", "x = y\n    return (x,"), "replacement_args"),
