@@ -166,25 +166,43 @@ def test_spellings_of_one_operation_match_each_other(name):
             assert_same_calls(one, other, shapes)
 
 
+_WRITERS = ("in place", "relu in place")
+
+
 def test_operations_of_different_meaning_do_not_match():
+    """Each matches itself alone in a graph of all with as many inputs, and none in one that writes an input."""
+    writers = [
+        *(FAMILIES[name][1][0] for name in _WRITERS), lambda x, y: torch.add(x, y, out=x), lambda x, y: x.sub_(y),
+    ]  # fmt: skip
     apart = [
-        *(family[0] for name, (_, family) in FAMILIES.items() if name != "gt"),  # which is in that of `where`
+        *(family[0] for name, (_, family) in FAMILIES.items() if name not in ("gt", *_WRITERS)),  # gt: in where
         lambda x: x.view(6, 4), lambda x: x.flatten(0, 1), lambda x: x.t(), lambda x: x.transpose(0, 1),
         lambda x: x.permute(0, 2, -2, 3), lambda x: F.softmax(x), lambda x: x.float(), lambda x: x.double(),
         lambda x, y: torch.div(x, y, rounding_mode="floor"), lambda x, y: torch.div(x, y, rounding_mode="trunc"),
         lambda x, y: torch.fmod(x, y), lambda x, y: y.add(x, alpha=3), lambda x, y: torch.add(x, y, alpha=2),
         lambda x: 1.5 - x, lambda x: x + 1, lambda x: x**2.0, lambda x: 2**x, lambda x: torch.pow(2, x),
-        lambda x, y: torch.add(x, y, out=x), lambda x, y: x.sub_(y), lambda x, y: torch.mm(x, y), lambda x: x[:, 1:],
+        lambda x, y: torch.mm(x, y), lambda x: x[:, 1:],
         lambda x: x.sum(-1, True), lambda x: x.mean(-1), lambda x: torch.norm(x, 1, -1), lambda x: x.norm(),
         lambda x, y: y.where(x > y, x), lambda x: x.split([2, 2], 2)[0], lambda x: F.relu6(x), lambda x: F.gelu(x),
         lambda x: F.gelu(x, approximate="tanh"), lambda x: F.leaky_relu(x), lambda x, y: torch.bmm(x, y),
         lambda x: x.to(torch.bfloat16), lambda x: x.to(torch.float16, copy=True), lambda x: x.unfold(0, 1, 1),
         lambda x: F.unfold(x, 1),
     ]  # fmt: skip
-    for one, other in itertools.permutations(apart, 2):
-        takes = one.__code__.co_argcount, other.__code__.co_argcount
-        if takes[0] == takes[1]:
-            assert not matches(one, other), [inspect.getsource(f).strip() for f in (one, other)]
+    by_count = {n: [function for function in apart if function.__code__.co_argcount == n] for n in (1, 2, 3)}
+    graphs = {
+        1: lambda x: tuple(f(x) for f in by_count[1]),
+        2: lambda x, y: tuple(f(x, y) for f in by_count[2]),
+        3: lambda x, y, z: tuple(f(x, y, z) for f in by_count[3]),
+    }
+    for count, functions in by_count.items():
+        for one in functions:
+            applied = rewritten(graphs[count], rule(one, lambda *values: values[0]))[1]
+            assert applied.total == 1, inspect.getsource(one).strip()
+    for writer in writers:
+        for other in [*by_count[writer.__code__.co_argcount], *writers]:
+            if other is not writer and other.__code__.co_argcount == writer.__code__.co_argcount:
+                assert not matches(writer, other), inspect.getsource(other).strip()
+                assert not matches(other, writer), inspect.getsource(other).strip()
 
 
 def test_operators_of_sizes_are_none_of_tensors():
