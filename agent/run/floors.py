@@ -4,6 +4,7 @@ The floor is one launch, or all inputs and outputs once at the memory's bandwidt
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from storage.records import Variant, dtype_of
@@ -28,22 +29,21 @@ def floors(variants: Mapping[str, Variant], runs: Mapping[str, Sequence[dict]], 
 
     `variants` are given by hash, `runs` are results rows by author.
     """
+    right: dict[str, dict[str, float]] = defaultdict(dict)
+    for name, rows in runs.items():
+        for row in rows if name not in (author, "eager") else ():
+            if (time := _candidate_us(row, "device")) is not None:
+                right[row["variant_hash"]][name] = time
     lines = []
     for row in runs.get(author, ()):
         time = _candidate_us(row, "device")
         if time is None:
             continue
         floor = floor_us(variants[row["variant_hash"]])
-        others = {
-            name: _candidate_us(other, "device")
-            for name, rows in runs.items()
-            for other in rows
-            if name not in (author, "eager") and other["variant_hash"] == row["variant_hash"]
-        }
-        right = {name: us for name, us in others.items() if us is not None}
-        best = min(right, key=right.__getitem__, default=None)
+        others = right.get(row["variant_hash"], {})
+        best = min(others, key=others.__getitem__, default=None)
         how = "left to eager" if row["compiler"] == "eager" else "CUDA graph" if row["capture_used"] else "kernels"
-        compared = f"{best} {right[best]:.1f}" if best else "-"
+        compared = f"{best} {others[best]:.1f}" if best else "-"
         cells = (row["sample"], row["variant_hash"][:8], how, f"{floor:.1f}", f"{time:.1f}", f"{time / floor:.1f}")
         lines.append((time / floor, "| " + " | ".join((*cells, compared)) + " |"))
     if not lines:
