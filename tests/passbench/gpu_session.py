@@ -1,12 +1,15 @@
 """PassBench on a GPU host in one command, within a few minutes:
 
     python3 -m tests.passbench.gpu_session --out DIR [--budget 240] [--jobs 6] [--samples 30] [--repeats 20]
+        [--only aa,timing,attacks,honest,layers]
 
 1. eager against itself, with nothing beside it: how near to 1, by the length of a call; variants a minute, where the
    time goes (`benchmarks/passbench/aa_noise.py` keeps every exchange, and says what the sides' order does);
 2. `pytest -m gpu tests/passbench/timing`, with nothing beside it;
-3. attacks with all layers on, and honest passes, `--jobs` processes side by side;
-4. honest passes again and again, `--repeats` times or until the budget is over.
+3. attacks with all layers on, `--jobs` processes side by side, over all GPUs, each with its share of the cores;
+4. in the same way honest passes again and again, `--repeats` times or until the budget is over: each once before any
+   comes a second time;
+5. only where `--only` names it, `layers`: attacks without the layer that stops them first, then without the next.
 
 DIR gets a log of each step and `summary.md`. Exit 1 if a test fails, an attack scores or an honest pass is refused.
 What the budget cuts off is said, not counted as a failure. Needs torch, triton, numpy, pandas, pyarrow and pytest.
@@ -15,6 +18,7 @@ What the budget cuts off is said, not counted as a failure. Needs torch, triton,
 import argparse
 import itertools
 import math
+import os
 import subprocess
 import sys
 import time
@@ -23,6 +27,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
+
+from passbench.timing.cores import on_cores
 
 ROOT = Path(__file__).parents[2]
 VERSION = ROOT / "benchmarks" / "dedup" / "held_out_1"
@@ -33,14 +40,30 @@ _SHARES = {"eager against itself": 0.42, "timing": 0.27}
 _SIZES = (0, 5, 20, 60, 200, math.inf)  # microseconds of a call
 
 
+def _shares(jobs: int) -> list[tuple[set[int], dict[str, str]]]:
+    """The cores of each of so many processes that run side by side, and the environment that shows each one GPU."""
+    cores = sorted(os.sched_getaffinity(0))
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(torch.cuda.device_count())))
+    gpus = listed.split(",")
+    each = max(1, len(cores) // jobs)
+    starts = [n * each % len(cores) for n in range(jobs)]
+    return [
+        (set(cores[start : start + each]), {**os.environ, "CUDA_VISIBLE_DEVICES": gpus[n % len(gpus)]})
+        for n, start in enumerate(starts)
+    ]
+
+
 def _run(name: str, out: Path, commands: Sequence[Sequence[str]], seconds: float) -> tuple[list[int | None], str]:
     """Run commands side by side, and end them after so many seconds. Returns their exit statuses, None for one that was
     ended, and what they have printed."""
     begin, logs = time.monotonic(), [out / f"{name}-{n}.log" for n in range(len(commands))]
     running = []
-    for command, log in zip(commands, logs, strict=True):
-        with log.open("wb") as stream:
-            running.append(subprocess.Popen([sys.executable, *command], cwd=ROOT, stdout=stream, stderr=stream))
+    for command, log, (cores, environment) in zip(commands, logs, _shares(len(commands)), strict=True):
+        with log.open("wb") as stream, on_cores(cores):
+            process = subprocess.Popen(
+                [sys.executable, *command], cwd=ROOT, env=environment, stdout=stream, stderr=stream
+            )
+            running.append(process)
     statuses: list[int | None] = []
     for process in running:
         try:
@@ -105,6 +128,7 @@ def main() -> None:
     parser.add_argument("--only", default="aa,timing,attacks,honest", help="steps, separated by commas")
     arguments = parser.parse_args()
     steps, out, end = arguments.only.split(","), arguments.out, time.monotonic() + arguments.budget
+    jobs = arguments.jobs
     out.mkdir(parents=True, exist_ok=True)
     failed, text = False, []
 
@@ -125,20 +149,15 @@ def main() -> None:
         (status,), said = _run("timing", out, [command], budget)
         failed |= status not in (0, None)
         text += ["## Tests of timing", "\n".join(said.splitlines()[-12:]), "ended by the budget" * (status is None)]
-    for step, wanted in (("attacks", ["--all-layers", "--attacks-only"]), ("honest", ["--honest-only"])):
+    common = ["-m", "tests.passbench.attacks.run_attacks", "--device", "cuda"]
+    for step, wanted in (
+        ("attacks", ["--all-layers", "--attacks-only"]),
+        ("honest", ["--honest-only", "--repeats", str(arguments.repeats)]),
+        ("layers", ["--attacks-only"]),
+    ):
         if step in steps and left() > 20:
-            repeats = arguments.repeats if step == "honest" else 1
-            common = [
-                "-m",
-                "tests.passbench.attacks.run_attacks",
-                "--device",
-                "cuda",
-                *wanted,
-                "--repeats",
-                str(repeats),
-            ]
-            common += ["--budget", str(left() - 12)]
-            parts = [[*common, "--part", f"{n}/{arguments.jobs}"] for n in range(arguments.jobs)]
+            wanted += ["--budget", str(left() - 12), "--out"]
+            parts = [[*common, *wanted, str(out / f"{step}-{n}"), "--part", f"{n}/{jobs}"] for n in range(jobs)]
             statuses, said = _run(step, out, parts, left() - 2)
             failed |= any(status not in (0, None) for status in statuses)
             text += [f"## {step}", _verdicts(said)]

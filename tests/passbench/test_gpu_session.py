@@ -1,14 +1,24 @@
 """What the script for GPU hosts makes of what its steps have left."""
 
+import os
+
 import pandas as pd
 
-from tests.passbench.gpu_session import _against_itself, _run, _verdicts
+from tests.passbench.gpu_session import _against_itself, _run, _shares, _verdicts
 
 
 def test_steps_run_side_by_side_and_are_ended(tmp_path):
     statuses, said = _run("step", tmp_path, [["-c", "print('done')"], ["-c", "import time; time.sleep(60)"]], 5)
     assert statuses == [0, None]
     assert "done" in said
+
+
+def test_steps_share_cores_and_gpus(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(9)))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    shares = _shares(4)
+    assert [cores for cores, _ in shares] == [{0, 1}, {2, 3}, {4, 5}, {6, 7}]
+    assert [environment["CUDA_VISIBLE_DEVICES"] for _, environment in shares] == ["3", "5", "3", "5"]
 
 
 def test_verdicts_of_several_processes():
