@@ -4,18 +4,34 @@ from collections.abc import Callable
 from functools import partial
 
 from agent.author import Author, Baseline, UnknownAuthor
-from agent.distill.static import Distill
-from agent.distill.tuned import Tuned
 from agent.llm.author import Llm
 from agent.llm.options import LlmOptions
-from agent.readable.author import Readable
 from passbench.names import COMPILERS
 from storage.errors import PassNetError
 
-_AUTHORS: dict[str, Callable[[], Author]] = {
-    "distill": Tuned,
-    "distill-static": lambda: Distill(name="distill-static"),
-    "readable": Readable,
+
+def _distill() -> Author:
+    from agent.distill.tuned import Tuned
+
+    return Tuned()
+
+
+def _distill_static() -> Author:
+    from agent.distill.static import Distill
+
+    return Distill(name="distill-static")
+
+
+def _readable() -> Author:
+    from agent.readable.author import Readable
+
+    return Readable()
+
+
+_AUTHORS: dict[str, Callable[[], Author]] = {  # an author's modules are imported when it is asked for
+    "distill": _distill,
+    "distill-static": _distill_static,
+    "readable": _readable,
     **{compiler: partial(Baseline, compiler, compiler) for compiler in COMPILERS if compiler != "pass"},
 }
 

@@ -14,16 +14,13 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 from prefect.logging import get_run_logger
 
+from flows.log_lines import LOGGER
+
 T = TypeVar("T")
 R = TypeVar("R")
 
-LOGGER = logging.getLogger("passnet")
-
 HOURS = 3600
 """Seconds of an hour, in which time-outs of flows are given."""
-
-IDS = ("run", "sample", "variant")
-"""What a line of progress may be about."""
 
 
 def flow_run_id() -> str | None:

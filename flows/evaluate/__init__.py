@@ -4,5 +4,5 @@ In: an `EvaluationRun`, samples, the names of devices. Out: a file of rows a sam
 `flows/evaluate_model.py`, the whole job on one screen; then `samples.py` (samples cut into lots, lost ones begun again)
 and `open_benches.py` (a device's name made into benches: of this host, `local_benches.py`, or of a Ray cluster).
 
-May import: flows.steps, flows.progress, agent, passbench, storage.
+May import: flows.steps, flows.log_lines, flows.progress, agent, passbench, storage.
 """

@@ -4,7 +4,6 @@ A `ProcessPoolExecutor` with one worker starts the process and carries calls, re
 """
 
 import contextlib
-import logging
 import multiprocessing
 import os
 import shutil
@@ -12,7 +11,6 @@ import signal
 import tempfile
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -23,13 +21,12 @@ from typing import Any, TypeVar
 
 import torch
 
-from flows.steps import IDS, LOGGER, say
+from flows.evaluate import bench_worker
+from flows.steps import say
 from passbench.bench import Bench
 from passbench.result import VariantResult
 from passbench.settings import Settings
-from storage.errors import PassNetError
-from storage.graph.record import Graph, Op, Ref
-from storage.records import Input, Sample, Variant
+from storage.records import Sample
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -66,10 +63,10 @@ class BenchProcess:
         self._scratch = Path(tempfile.mkdtemp(prefix="passnet-bench-"))
         heard, says = _SPAWN.Pipe(duplex=False)
         self._pool = ProcessPoolExecutor(
-            1, mp_context=_SPAWN, initializer=_enter, initargs=(str(self._scratch), self.cores, says)
+            1, mp_context=_SPAWN, initializer=bench_worker.enter, initargs=(str(self._scratch), self.cores, says)
         )
         self.alive, self._step = True, None
-        opened = self._pool.submit(_open, self.name, self.settings)  # this starts the process
+        opened = self._pool.submit(bench_worker.open_bench, self.name, self.settings)  # this starts the process
         says.close()
         threading.Thread(target=self._context.copy().run, args=(_repeat, heard), daemon=True).start()
         try:
@@ -87,7 +84,7 @@ class BenchProcess:
         """
         if step is not self._step:
             self._load(step)
-        return self._result(self._submit(_run_step, item))
+        return self._result(self._submit(bench_worker.run_step, item))
 
     def run(
         self, sample: Sample, compiler: str, pass_dir: str | Path | None = None, progress: object = None
@@ -96,7 +93,7 @@ class BenchProcess:
         begun again. Raises Lost where that does not help."""
         for left in reversed(range(_TRIES)):
             try:
-                results = self._result(self._submit(_run_sample, sample, compiler, pass_dir))
+                results = self._result(self._submit(bench_worker.run_sample, sample, compiler, pass_dir))
             except Lost:
                 if not left:
                     raise
@@ -116,14 +113,14 @@ class BenchProcess:
         if self._pool is not None:
             with contextlib.suppress(Lost):
                 if self.alive and self._pid:
-                    self._result(self._submit(_close))
+                    self._result(self._submit(bench_worker.close_bench))
             self._pool.shutdown(wait=False)  # it has nothing left to do, and takes seconds to unload torch
             self._pool, self._pid, self.alive = None, 0, False
         if self._scratch is not None:
             _remove(self._scratch)
 
     def _load(self, step: Callable[[Bench, Any], Any]) -> None:
-        self._result(self._submit(_load, step))
+        self._result(self._submit(bench_worker.load_step, step))
         self._step = step
 
     def _submit(self, function: Callable, *arguments: Any) -> Any:
@@ -158,92 +155,3 @@ def _repeat(heard: Connection) -> None:
         while True:
             message, level, ids = heard.recv()
             say(message, level, **ids)
-
-
-# In the process
-
-_SMALL = Sample(
-    "small",
-    "",
-    "sole_op",
-    "eval",
-    (
-        Variant(
-            "sole_op",
-            Graph(1, (Op("function", "torch.relu", (Ref(0),), {}),), (Ref(1),)),
-            (Input("in_0", "input", "float32", (2, 3), (3, 1), mean=0.0, std=1.0),),
-            (),
-        ),
-    ),
-)
-"""What a new process computes to show that its device works."""
-
-_bench: Bench | None = None
-_step: Callable | None = None
-
-
-class _Sayer(logging.Handler):
-    """Sends each message to the parent."""
-
-    def __init__(self, says: Connection) -> None:
-        super().__init__()
-        self.says = says
-
-    def emit(self, record: logging.LogRecord) -> None:
-        ids = {name: getattr(record, name) for name in IDS if hasattr(record, name)}
-        self.says.send((record.getMessage(), record.levelno, ids))
-
-
-def _enter(scratch: str, cores: set[int], says: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    tempfile.tempdir = scratch
-    os.sched_setaffinity(0, cores)
-    LOGGER.handlers[:] = [_Sayer(says)]
-    LOGGER.setLevel(logging.DEBUG)  # what is shown is for the parent to say
-    LOGGER.propagate = False
-
-
-def _end_with_parent() -> None:
-    multiprocessing.parent_process().join()
-    os._exit(1)
-
-
-def _open(device: str, settings: Settings) -> int:
-    global _bench
-    if device.startswith("cuda"):
-        torch.cuda.set_device(torch.device(device).index or 0)  # nothing of this process goes to another GPU
-    _bench = Bench(device, settings)
-    for result in _bench.run(_SMALL, "eager"):
-        if result.status != "ok":
-            raise PassNetError(f"PassBench does not work on {device}: {result.reason}")
-    return os.getpid()
-
-
-def _load(step: Callable) -> None:
-    global _step
-    _step = step
-
-
-def _run_step(item: Any) -> Any:
-    with _fatal():
-        return _step(_bench, item)
-
-
-def _run_sample(sample: Sample, compiler: str, pass_dir: str | Path | None) -> list[VariantResult]:
-    with _fatal():
-        return list(_bench.run(sample, compiler, pass_dir))
-
-
-@contextlib.contextmanager
-def _fatal() -> Iterator[None]:
-    """After an error of CUDA's own this process can do nothing more on the GPU: it ends, and another is started."""
-    try:
-        yield
-    except torch.AcceleratorError:
-        LOGGER.info(traceback.format_exc())
-        os._exit(1)
-
-
-def _close() -> None:
-    _bench.close()

@@ -12,7 +12,8 @@ from tests.passbench.attacks.attack_table import ATTACKS, HONEST
 from tests.passbench.attacks.run_attacks import SETTINGS, left_behind, trials
 from tests.passbench.policy.test_policy import HEAD, WRAPPER, check, in_wrapper
 
-ALL_LAYERS = [t for t in trials("cpu", honest=False) if not t.off and t.expected.layer != "static_policy"]
+ATTACKS_ON_CPU = list(trials("cpu", honest=False))
+ALL_LAYERS = [t for t in ATTACKS_ON_CPU if not t.off and t.expected.layer != "static_policy"]
 HONEST_ON_CPU = list(trials("cpu", attacks=False))
 FIRST_OFF = """returns_torch_builtin computing_arguments imports_harness remembers_content delays_work
     patches_allclose forges_reply answers_early exits_early overwrites_input remembers_version broadcast_output
@@ -21,9 +22,7 @@ FIRST_OFF = """returns_torch_builtin computing_arguments imports_harness remembe
     writes_beside evaluates_annotations text_for_the_interpreter class_of_another_name""".split()
 """One or two of each kind, for the sake of time; the module's own `python -m` runs all, and the steps after."""
 WITHOUT_FIRST = [
-    next(t for t in trials("cpu", honest=False) if t.name == a.name and t.off == a.off(1))
-    for a in ATTACKS
-    if a.name in FIRST_OFF
+    next(t for t in ATTACKS_ON_CPU if t.name == a.name and t.off == a.off(1)) for a in ATTACKS if a.name in FIRST_OFF
 ]
 
 
