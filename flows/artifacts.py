@@ -3,14 +3,15 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
-from prefect.context import FlowRunContext
+from flows.steps import flow_run
 
 
 def progress_of(what: str) -> Callable[[float], None]:
     """A bar on the run's page; call what is returned with the percentage that is done."""
-    if not FlowRunContext.get():
+    if not flow_run():
         return lambda percent: None
+    from prefect.artifacts import create_progress_artifact, update_progress_artifact
+
     artifact = create_progress_artifact(0.0, description=what, _sync=True)
 
     def update(percent: float) -> None:
@@ -85,7 +86,9 @@ def build_page(summary: dict[str, Any]) -> str:
 
 
 def _keep(key: str, page: str, description: str) -> None:
-    if FlowRunContext.get():
+    if flow_run():
+        from prefect.artifacts import create_markdown_artifact
+
         create_markdown_artifact(page, key=key, description=description, _sync=True)
 
 

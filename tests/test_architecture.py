@@ -34,6 +34,9 @@ GPU_HOST_LOADS = ("agent.registry", "agent.run.__main__")
 """What is loaded there, though some of its functions (the author `llm`) need more when they are called."""
 GPU_LIBRARIES = {"torch", "triton", "numpy", "pandas", "pyarrow", "sympy"}  # torch brings sympy
 
+NO_PREFECT = ("benchmarks.extraction.trace_corpus", "benchmarks.extraction.corpus_shards")
+"""What runs on machines that lack Prefect: tracing, cutting and varying, outside of a flow run."""
+
 MOST_MODULES = 15
 """A folder with more modules than this is two subjects."""
 
@@ -185,6 +188,12 @@ def test_a_gpu_host_needs_only_its_libraries(start):
     for name in closure([start], loading):
         outside = {n.split(".")[0] for n in imports(name, loading) - ALL.keys()} - set(sys.stdlib_module_names)
         assert outside <= GPU_LIBRARIES, (start, name)
+
+
+@pytest.mark.parametrize("start", NO_PREFECT)
+def test_a_corpus_is_made_without_prefect(start):
+    for name in closure([start], loading=True):
+        assert not {n for n in imports(name, loading=True) if n.split(".")[0].startswith("prefect")}, (start, name)
 
 
 def test_folders_are_small():

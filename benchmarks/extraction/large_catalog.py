@@ -110,14 +110,15 @@ def put_models(hub, count: int) -> list[str]:
 
 def build(arguments: argparse.Namespace) -> None:
     """The flow, with a clock around each call of Prefect's."""
-    from flows import artifacts, steps
+    import prefect
+    from prefect import artifacts
 
     begin_import = time.monotonic()
     from flows.build_dataset import build_dataset
 
     waited = {"tasks": 0.0, "artifacts": 0.0}
     tasks, inner = 0, 0.0
-    task = steps.task
+    task = prefect.task
 
     def timed_task(step, **options):
         def inside(item):
@@ -149,7 +150,7 @@ def build(arguments: argparse.Namespace) -> None:
 
         return call
 
-    steps.task = timed_task
+    prefect.task = timed_task
     for name in ("create_markdown_artifact", "create_progress_artifact", "update_progress_artifact"):
         setattr(artifacts, name, timed(getattr(artifacts, name)))
     body = build_dataset.fn

@@ -1,0 +1,76 @@
+"""Cut and vary the traces of a data directory, on a machine that need not have Prefect.
+
+    python3 -m benchmarks.extraction.corpus_shards --catalog FILE --workers 32 --points 1 --data DIR
+
+`benchmarks.extraction.trace_corpus` makes the traces; models of the catalogue that DIR holds no trace of are left out.
+A shard is kept when it is done, so a run that is killed goes on where it stopped. `passnet build --data DIR`, with the
+same path for DIR and the same code, finds the shards and has only the merging left. Prints the processor seconds and
+the memory of each stage.
+"""
+
+import argparse
+import logging
+import os
+import resource
+import time
+from contextlib import closing
+from pathlib import Path
+
+from benchmarks.extraction.corpus_table import held
+from dedup.database import Engine
+from extraction.pool.client import Pool
+from extraction.sources.spec import specified
+from extraction.tracing.trace_store import TraceStore
+from flows.build.subgraphs import cut, digest_of, vary, working
+from flows.build.traced import find_traces
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--catalog", action="append", required=True)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--points", type=int, default=1, help="shape points of a subgraph at most")
+    parser.add_argument("--timeout", type=float, default=600.0, help="seconds a shard")
+    parser.add_argument("--memory", type=int, default=8_192, help="MiB a worker")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    entries, left = held(arguments)
+    traced = find_traces(TraceStore(arguments.data / "traces"), specified(entries))
+    print(f"{len(entries)} models, {traced.graphs} graphs; {left} models are not traced", flush=True)
+    limits = {"workers": arguments.workers, "timeout_s": arguments.timeout, "memory_mb": arguments.memory}
+    with (
+        working(arguments.data, digest_of(traced, arguments.points)) as work,
+        Engine(work.of_build / "engine") as engine,
+    ):
+        with Stage("cut"), closing(Pool(**limits)) as pool:
+            subgraphs = cut(traced, work, pool, engine)
+        print(subgraphs.counts, flush=True)
+        with Stage("vary"), closing(Pool(**limits)) as pool:
+            variants = vary(subgraphs, arguments.points, work, pool, engine)
+        print(variants.counts, flush=True)
+
+
+class Stage:
+    """Prints what its block took: wall and processor seconds of this process and of its workers, and memory."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> None:
+        self.begin = _clocks()
+
+    def __exit__(self, *_: object) -> None:
+        wall, own, workers = (end - begin for end, begin in zip(_clocks(), self.begin, strict=True))
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"{self.name}: {wall:.0f} s; processor {own:.0f} s here, {workers:.0f} s in workers; "
+              f"{memory:.0f} MiB here at most", flush=True)  # fmt: skip
+
+
+def _clocks() -> tuple[float, float, float]:
+    own, others = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.monotonic(), own.ru_utime + own.ru_stime, others.ru_utime + others.ru_stime
+
+
+if __name__ == "__main__":
+    main()
