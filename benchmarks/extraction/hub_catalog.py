@@ -2,11 +2,13 @@
 
     python -m benchmarks.extraction.hub_catalog --entries 1000 --kinds tiny --workers 2 --out DIR
     python -m benchmarks.extraction.hub_catalog --entries 100000 --kinds all --until configs --out DIR
+    python -m benchmarks.extraction.hub_catalog --entries 100000 --kinds tiny --server --out DIR
 
 The Hub is that of `benchmarks.extraction.hub_entries`, in a process of its own, which no figure covers. For each stage:
 wall time, processor time of the flow's process and of its workers, the most memory that the flow's process had resident
 in it, and what the data directory and the Hub client's cache grew by. `--until configs` ends when all entries have
-their specs. Run again with the same DIR, what is finished is not done again. Writes DIR/hub_catalog.json.
+their specs. With `--server` the flow is a run of a real Prefect server, of which the memory and the database are noted;
+without, a plain function. Run again with the same DIR, what is finished is not done again. Writes DIR/hub_catalog.json.
 """
 
 import argparse
@@ -17,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,22 +32,28 @@ def main() -> None:
     parser.add_argument("--entries", type=int, default=1000)
     parser.add_argument("--kinds", choices=["tiny", "all"], default="tiny")
     parser.add_argument("--until", choices=["configs", "publish"], default="publish")
+    parser.add_argument("--server", action="store_true", help="run the flow on a Prefect server")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)  # the flow's process
     arguments = parser.parse_args()
+    if arguments.server and arguments.until == "configs":
+        parser.error("with --server the flow runs to its end; leave --until configs out")
     inside(arguments) if arguments.inside else measure(arguments)
 
 
 def measure(arguments: argparse.Namespace) -> None:
     """Start the Hub, run the flow in a process of its own, and note what came of it."""
+    from benchmarks.extraction.large_catalog import of_server
     from storage.versions.provenance import library_versions
+    from tests.flows.prefect_server import prefect_server
 
     arguments.out.mkdir(parents=True, exist_ok=True)
     address = arguments.out / "address.json"
     address.unlink(missing_ok=True)
     asked = ["--entries", str(arguments.entries), "--kinds", arguments.kinds, "--address", str(address)]
     hub = subprocess.Popen([sys.executable, "-m", "benchmarks.extraction.hub_entries", *asked])
+    open_too = ExitStack()
     try:
         while not (address.exists() and address.stat().st_size):
             time.sleep(0.5)
@@ -58,19 +67,31 @@ def measure(arguments: argparse.Namespace) -> None:
         }
         load = [os.getloadavg()]
         command = [sys.executable, "-m", "benchmarks.extraction.hub_catalog", *sys.argv[1:], "--inside"]
+        home, server = arguments.out / "server", {}
+        if arguments.server:
+            home.mkdir(exist_ok=True)
+            prefect = open_too.enter_context(prefect_server(home))
+            environment = prefect.environment | environment
         subprocess.run(command, env=environment, check=True)
         load.append(os.getloadavg())
+        if arguments.server:
+            server = of_server(prefect, home)
     finally:
         hub.kill()
-    record = json.loads((arguments.out / "inside.json").read_text()) | {
-        "entries": served["entries"],
-        "kinds": arguments.kinds,
-        "workers": arguments.workers,
-        "cores": len(os.sched_getaffinity(0)),
-        "load": load,
-        "kernel": platform.release(),
-        "libraries": library_versions(),
-    }
+        open_too.close()
+    record = (
+        json.loads((arguments.out / "inside.json").read_text())
+        | server
+        | {
+            "entries": served["entries"],
+            "kinds": arguments.kinds,
+            "workers": arguments.workers,
+            "cores": len(os.sched_getaffinity(0)),
+            "load": load,
+            "kernel": platform.release(),
+            "libraries": library_versions(),
+        }
+    )
     (arguments.out / "hub_catalog.json").write_text(json.dumps(record, indent=1) + "\n")
     print(json.dumps(record, indent=1))
 
@@ -112,7 +133,8 @@ def inside(arguments: argparse.Namespace) -> None:
     done = {}
     try:
         with listening(heard):
-            done = build_dataset.fn(
+            flow = build_dataset if arguments.server else build_dataset.fn
+            done = flow(
                 catalog="hub", limit=arguments.entries, data=str(arguments.out / "data"), workers=arguments.workers
             )
     except AllConfigs:

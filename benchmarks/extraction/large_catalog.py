@@ -68,14 +68,7 @@ def measure(arguments: argparse.Namespace) -> None:
         seconds = time.monotonic() - begin
         load.append(os.getloadavg())
         record = json.loads((arguments.out / "inside.json").read_text())
-        record |= {
-            "process_seconds": seconds,
-            "server_peak_mib": peak_mib(server_pid(prefect)),
-            "server_database_mib": sum(path.stat().st_size for path in home.glob("prefect.db*")) / 2**20,
-            "task_runs": count(prefect, "task_runs"),
-            "flow_runs": count(prefect, "flow_runs"),
-            "logs": len_logs(home),
-        }
+        record |= {"process_seconds": seconds} | of_server(prefect, home)
     record |= {
         "entries": arguments.entries,
         "workers": arguments.workers,
@@ -86,6 +79,17 @@ def measure(arguments: argparse.Namespace) -> None:
     }
     (arguments.out / "large_catalog.json").write_text(json.dumps(record, indent=1) + "\n")
     print(json.dumps(record, indent=1))
+
+
+def of_server(prefect, home: Path) -> dict:
+    """What a server with its database in `home` holds."""
+    return {
+        "server_peak_mib": peak_mib(server_pid(prefect)),
+        "server_database_mib": sum(path.stat().st_size for path in home.glob("prefect.db*")) / 2**20,
+        "task_runs": count(prefect, "task_runs"),
+        "flow_runs": count(prefect, "flow_runs"),
+        "logs": len_logs(home),
+    }
 
 
 def put_models(hub, count: int) -> list[str]:
