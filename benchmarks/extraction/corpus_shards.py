@@ -11,12 +11,11 @@ the memory of each stage.
 import argparse
 import logging
 import os
-import resource
 import time
-from contextlib import closing
 from pathlib import Path
 
 from benchmarks.extraction.corpus_table import held
+from benchmarks.extraction.hub_catalog import children_s, peak_mib
 from dedup.database import Engine
 from extraction.pool.client import Pool
 from extraction.sources.spec import specified
@@ -42,11 +41,12 @@ def main() -> None:
     with (
         working(arguments.data, digest_of(traced, arguments.points)) as work,
         Engine(work.of_build / "engine") as engine,
+        Pool(**limits) as pool,
     ):
-        with Stage("cut"), closing(Pool(**limits)) as pool:
+        with Stage("cut"):
             subgraphs = cut(traced, work, pool, engine)
         print(subgraphs.counts, flush=True)
-        with Stage("vary"), closing(Pool(**limits)) as pool:
+        with Stage("vary"):
             variants = vary(subgraphs, arguments.points, work, pool, engine)
         print(variants.counts, flush=True)
 
@@ -62,14 +62,12 @@ class Stage:
 
     def __exit__(self, *_: object) -> None:
         wall, own, workers = (end - begin for end, begin in zip(_clocks(), self.begin, strict=True))
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(f"{self.name}: {wall:.0f} s; processor {own:.0f} s here, {workers:.0f} s in workers; "
-              f"{memory:.0f} MiB here at most", flush=True)  # fmt: skip
+              f"{peak_mib():.0f} MiB here at most", flush=True)  # fmt: skip
 
 
 def _clocks() -> tuple[float, float, float]:
-    own, others = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.monotonic(), own.ru_utime + own.ru_stime, others.ru_utime + others.ru_stime
+    return time.monotonic(), time.process_time(), children_s()
 
 
 if __name__ == "__main__":
