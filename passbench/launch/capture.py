@@ -16,7 +16,8 @@ import torch
 from torch._C._dynamo.guards import TensorGuards
 
 from passbench.launch.copies import can_copy
-from passbench.launch.recording import Recording, overlaps_itself, stepping
+from passbench.launch.graph_copies import overlaps_itself, stepping
+from passbench.launch.recording import Recording
 
 MOST_RECORDINGS = 16
 """So many recordings are kept, the last used. Each holds copies of its inputs, and its results and intermediates."""
@@ -130,6 +131,8 @@ captured = GraphCapture()
 
 def _layout(argument: Any) -> tuple:
     """What two arguments have in common for which a function launches the same."""
+    if isinstance(argument, float):
+        return type(argument), argument.hex()  # -0.0 equals 0.0, and is another number to a function
     if not isinstance(argument, torch.Tensor):
         return type(argument), argument
     lazy = argument.is_conj(), argument.is_neg()

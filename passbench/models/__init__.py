@@ -10,5 +10,5 @@ alone. `lowering.py` makes a callable of a graph by a recipe. `replayed.py` is a
 puts passes of a library into a graph. `dynamo_backend.py` is the backend of `torch.compile`.
 
 May import: passbench.library, passbench.matching, passbench.contract, passbench.compilers, passbench.checking,
-passbench.double_precision, passbench.result, storage.
+passbench.double_precision, passbench.launch, passbench.result, storage.
 """

@@ -1,4 +1,8 @@
-"""A function of tensors as one CUDA graph: its inputs copied in, one launch, its outputs copied out."""
+"""A function of tensors as one CUDA graph: its inputs copied in, one launch, its outputs copied out.
+
+Where all of them are flat and small, one launch copies the inputs, and the graph's last one the outputs
+(`passbench.launch.graph_copies`). Else torch copies them one by one.
+"""
 
 import contextlib
 import threading
@@ -7,10 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
+from passbench.launch.copies import can_copy
+from passbench.launch.graph_copies import GraphCopies, bytes_of, is_flat_result
 from storage.errors import PassNetError
 
 WARM_UPS = 3
 """Calls before the capture: they compile, tune and fill workspaces, none of which a capture may do."""
+MOST_BYTES = 16 << 20
+"""Inputs and outputs of more bytes together are copied by torch: there the launches are the lesser part."""
 
 
 class NotCaptured(PassNetError):
@@ -42,14 +50,20 @@ class ReplayedGraph:
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
                 for _ in range(WARM_UPS):
-                    function(*self._own)
+                    warm = list(function(*self._own))
                 with _waits_refused():
                     function(*self._own)
             torch.cuda.current_stream().wait_stream(stream)
             torch.cuda.synchronize()
+            self._copies = GraphCopies(self._own, warm) if _carried(self._own, warm) else None
+            del warm
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
                 outputs = list(function(*self._own))
+                if self._copies is not None:
+                    if not _carried(self._own, outputs):
+                        raise ValueError("its outputs lie otherwise in the capture than before")
+                    self._copies.record(outputs, stream.cuda_stream)
         self._graph = graph
         self._outputs = outputs
         self._function = function  # its weights and workspaces must live as long as the graph
@@ -64,14 +78,32 @@ class ReplayedGraph:
                 if self._stream is not None:
                     stream.wait_stream(self._stream)
                 self._stream = stream
+            if self._copies is not None:
+                return self._carry(moving, stream.cuda_stream)
             if self._own:
                 torch._foreach_copy_(self._own, moving)
             self._graph.replay()
             return self._copied(self._outputs)
 
-    def replay(self) -> None:
-        """The kernels alone, on the inputs of the last call; for clocks."""
+    def _carry(self, moving: Sequence[torch.Tensor], stream: int) -> list[torch.Tensor]:
+        if torch.cuda.current_device() != self.device.index:
+            with torch.cuda.device(self.device):
+                return self._carry(moving, stream)
+        fresh = self._copies.carry_in(moving, stream)
         self._graph.replay()
+        return fresh
+
+
+def _carried(own: Sequence[torch.Tensor], outputs: Sequence[object]) -> bool:
+    """Whether one launch can copy all inputs, one all outputs: each flat, on the current device, in memory of its own,
+    small together."""
+    places = {x.untyped_storage().data_ptr() for x in outputs if isinstance(x, torch.Tensor)}
+    return (
+        can_copy()
+        and all(is_flat_result(x) for x in (*own, *outputs))
+        and len(places) == len(outputs)
+        and sum(bytes_of(x) for x in (*own, *outputs)) <= MOST_BYTES
+    )
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """`captured`: what it runs as it is, and on a GPU what a replay returns."""
 
 import functools
+import math
 import threading
 
 import pytest
@@ -8,9 +9,9 @@ import torch
 from triton.runtime.interpreter import InterpretedFunction
 
 from passbench.launch import capture
-from passbench.launch.capture import GraphCapture, captured
+from passbench.launch.capture import GraphCapture, _layout, captured
 from passbench.launch.copies import SLOTS, copy_pieces_kernel, pieces_of
-from passbench.launch.recording import is_flat, overlaps_itself
+from passbench.launch.graph_copies import is_flat, overlaps_itself
 from tests.passbench.policy.test_policy import HEAD, check
 
 needs_gpu = pytest.mark.gpu
@@ -78,6 +79,15 @@ def test_the_copying_kernel():
     assert noted.tolist() == [x.data_ptr() for x in (*given, *unused)]
 
 
+@pytest.mark.parametrize(("a", "b"), [(0.0, -0.0), (1, 1.0), (1, True), (0.1, 0.2)])
+def test_numbers_that_are_told_apart(a, b):
+    assert _layout(a) == _layout(a) and _layout(a) != _layout(b)
+
+
+def test_nan_is_like_itself():
+    assert _layout(float("nan")) == _layout(float("nan"))
+
+
 _WRAPPER = """
 from passbench.launch import captured
 
@@ -140,6 +150,17 @@ def test_a_replay_returns_what_the_function_returns(fresh):
     assert all(torch.equal(a, b) for a, b in kept), "a later call wrote over an earlier result"
     assert len({a.data_ptr() for a, _ in kept}) == 4
     assert len(fresh._recordings) == 1
+
+
+def divided(x, y):
+    return x / y
+
+
+@needs_gpu
+def test_zeros_of_both_signs_have_recordings_of_their_own(fresh):
+    x = torch.ones(8, device="cuda")
+    found = [fresh(divided, x, y)[0].item() for y in (0.0, -0.0, 0.0)]
+    assert found == [math.inf, -math.inf, math.inf] and len(fresh._recordings) == 2
 
 
 @needs_gpu

@@ -5,6 +5,7 @@ import threading
 import pytest
 import torch
 
+from passbench.models import replayed
 from passbench.models.optimize import optimize_model
 from passbench.models.optimized_model import FallbackWarning, OptimizedModel, OptimizeSettings
 from passbench.models.recipes import Recipe
@@ -148,3 +149,29 @@ def test_what_waits_for_the_gpu_is_refused_and_leaves_the_gpu_usable():
     double, part, wide = again(y)
     assert torch.equal(double, y * 2) and torch.equal(part, y[::2]) and torch.equal(wide, y.expand(3, 8))
     assert wide.stride() == (0, 1) and part.stride() == (2,)
+
+
+@pytest.mark.parametrize("most", [0, replayed.MOST_BYTES], ids=["by torch", "by one launch"])
+def test_copies_of_many_tensors_of_any_layout_and_address(most, monkeypatch):
+    monkeypatch.setattr(replayed, "MOST_BYTES", most)
+
+    def function(*xs):
+        return [x * 2 for x in xs] + [xs[0].sum(), xs[0] > 0, xs[1].t() + 1]
+
+    shapes = [(3, 5), (7, 2), (1,), (0, 4), (4096, 33)] * 3
+
+    def given() -> list[torch.Tensor]:
+        whole = [torch.randn(2 + torch.Size(shape).numel(), device="cuda") for shape in shapes]
+        return [x[1:-1].view(shape) for x, shape in zip(whole, shapes, strict=True)]  # 4 bytes off
+
+    graph = ReplayedGraph(function, given())
+    assert (graph._copies is not None) == (most > 0)
+    before = None
+    for _ in range(3):
+        xs = given()
+        found = graph(*xs)
+        for a, b in zip(found, function(*xs), strict=True):
+            assert torch.equal(a, b) and a.stride() == b.stride() and a.dtype == b.dtype
+        if before is not None:
+            assert all(torch.equal(a, b) for a, b in zip(*before, strict=True))
+        before = (found, [x.clone() for x in found])

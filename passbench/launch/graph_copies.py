@@ -1,0 +1,111 @@
+"""Inputs carried into a CUDA graph by one launch before it, and its results out of it by its own last launch."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from passbench.launch.allocation import empty_on_current_device
+from passbench.launch.bound_kernel import ALIGNMENT
+from passbench.launch.copies import SLOTS, CopyLaunch
+
+_Ways = list[tuple[int, CopyLaunch]]
+"""Launches, and the number of the first tensor that each copies."""
+
+
+class GraphCopies:
+    """The copies of a graph that reads the buffers `own` and gives results like `results`: all flat, on the current
+    device. The graph needs it as long as it is replayed.
+
+    Before the capture's end `record` is called, before each replay `carry_in`. Both are for one thread at a time.
+    """
+
+    def __init__(self, own: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
+        self._inputs = len(own)
+        self._layouts = [(tuple(x.shape), x.stride(), x.dtype) for x in results]
+        self._ways_in, self._ways_out = _ways(own, results)
+
+    def record(self, results: Sequence[torch.Tensor], stream: int) -> None:
+        """In the capture: copy the graph's results to where the latest `carry_in` wants them."""
+        given = [0] * self._inputs + [x.data_ptr() for x in results]
+        for first, launch in self._ways_out:
+            launch(tuple(given[first : first + SLOTS]), stream)
+
+    def carry_in(self, given: Sequence[torch.Tensor], stream: int) -> list[torch.Tensor]:
+        """Copy tensors of the buffers' layouts into them. Returns fresh tensors, which the next replay fills."""
+        fresh = [empty_on_current_device(*layout) for layout in self._layouts]
+        addresses = [x.data_ptr() for x in given] + [x.data_ptr() for x in fresh]
+        if math.gcd(ALIGNMENT, *addresses) != ALIGNMENT:
+            given = [x if x.data_ptr() % ALIGNMENT == 0 else like(x).copy_(x) for x in map(stepping, given)]
+            addresses = [x.data_ptr() for x in given] + [x.data_ptr() for x in fresh]
+        for first, launch in self._ways_in:
+            launch(tuple(addresses[first : first + SLOTS]), stream)
+        return fresh
+
+
+def _ways(own: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> tuple[_Ways, _Ways]:
+    """Launches that copy inputs to `own`, and those that copy results like `results` out."""
+    ways_in, ways_out = [], []
+    inward = [*map(bytes_of, own), *[0] * len(results)]
+    outward = [0] * len(own) + [bytes_of(x) for x in results]
+    addresses = [x.data_ptr() for x in own] + [0] * len(results)
+    for first in range(0, len(inward), SLOTS):
+        chunk = slice(first, first + SLOTS)
+        places = torch.tensor((addresses[chunk] + [0] * SLOTS)[:SLOTS], dtype=torch.int64, device="cuda")
+        noted = torch.zeros(SLOTS, dtype=torch.int64, device="cuda")
+        ways_in.append((first, CopyLaunch(inward[chunk], places, noted)))
+        if any(outward[chunk]):
+            ways_out.append((first, CopyLaunch(outward[chunk], noted, None)))
+    return ways_in, ways_out
+
+
+def bytes_of(x: torch.Tensor) -> int:
+    """The memory of a tensor's elements, those aside that `expand` repeats."""
+    x = stepping(x)
+    return x.numel() * x.element_size()
+
+
+def is_flat(x: torch.Tensor) -> bool:
+    """Whether the elements, those aside that `expand` repeats, fill the memory from the first on without a gap."""
+    extent = 1
+    x = stepping(x)
+    for step, size in sorted((step, size) for size, step in zip(x.shape, x.stride(), strict=True) if size > 1):
+        if step != extent:
+            return False
+        extent *= size
+    return True
+
+
+def is_flat_result(x: object) -> bool:
+    """Whether `GraphCopies` can carry a result of a graph on the current device."""
+    return (
+        isinstance(x, torch.Tensor)
+        and x.is_cuda
+        and x.get_device() == torch.cuda.current_device()
+        and not (x.is_conj() or x.is_neg() or overlaps_itself(x))
+        and is_flat(x)
+        and x.data_ptr() % ALIGNMENT == 0
+    )
+
+
+def overlaps_itself(x: torch.Tensor) -> bool:
+    """Whether two of the elements may lie in the same place."""
+    if x.numel() == 0:
+        return False
+    extent = 1
+    for step, size in sorted((step, size) for size, step in zip(x.shape, x.stride(), strict=True) if size > 1):
+        if step < extent:
+            return True
+        extent += (size - 1) * step
+    return False
+
+
+def stepping(x: torch.Tensor) -> torch.Tensor:
+    """The tensor's elements without those that `expand` repeats."""
+    sizes = [1 if step == 0 and size > 1 else size for size, step in zip(x.shape, x.stride(), strict=True)]
+    return x if sizes == list(x.shape) else x.as_strided(sizes, x.stride())
+
+
+def like(x: torch.Tensor) -> torch.Tensor:
+    """Memory for a tensor like this one."""
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
