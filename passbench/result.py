@@ -53,8 +53,8 @@ class Timing:
     """What a call takes, and interquartile ranges over exchanges, in microseconds a call.
 
     `clock` is "e2e" (the call as a user makes it, synchronisation included) or "device" (what the GPU takes when the
-    host costs nothing, see `passbench.timing.device_clock`). `eager_us` and `candidate_us` are means of the fastest
-    quarter of the exchanges. `calls` were timed on each side. `repeats`: how many times
+    host costs nothing, see `passbench.timing.device_clock`). `eager_us` and `candidate_us` are what calls take
+    undisturbed (`passbench.timing.statistics.summarise`). `calls` were timed on each side. `repeats`: how many times
     as many pairs again were begun because of noise. `noisy`: IQR/median stayed above the limit. `speedup_low` and
     `speedup_high`: 95% interval of the speedup.
     """

@@ -54,7 +54,7 @@ STRUCTS: dict[str, list[Column]] = {
         (
             "eager_us",
             _FLOAT,
-            "what a call of eager takes undisturbed: mean of the fastest quarter of its exchanges, in microseconds",
+            "what a call of eager takes undisturbed, in microseconds; how it is estimated: docs/design.md, Time",
         ),
         ("candidate_us", _FLOAT, "the candidate's, in microseconds"),
         ("eager_iqr_us", _FLOAT, "interquartile range of eager's times, in microseconds"),

@@ -13,7 +13,6 @@ import argparse
 import json
 import statistics
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,25 +33,14 @@ _AWAKE = exchanges.CheckedExchanges.hand_over
 
 
 class Recorder:
-    """Keeps the pairs of each timing beside what `passbench.timing` makes of them, and which side went first."""
+    """Keeps the pairs of each timing beside what `passbench.timing` makes of them."""
 
     def __init__(self) -> None:
         self.kept: dict[str, tuple[Pairs, Timing]] = {}
-        self.orders: dict[int, list[bool]] = defaultdict(list)
-        self._held: list[Pairs] = []  # so that no two have one id
 
     def install(self) -> None:
         """Take the place of the functions that the clocks call."""
         stopwatch.summarise = device_clock.summarise = self._summarise
-        plain = exchanges.CheckedExchanges.shuffled
-
-        def shuffled(checked: exchanges.CheckedExchanges, pairs: Pairs) -> list:
-            order = plain(checked, pairs)
-            self._held.append(pairs)
-            self.orders[id(pairs)].append(order[0][0] is checked.pair.eager)
-            return order
-
-        exchanges.CheckedExchanges.shuffled = shuffled
 
     def _summarise(self, clock: str, pairs: Pairs, *rest: object) -> Timing:
         timing = summarised(clock, pairs, *rest)
@@ -61,6 +49,7 @@ class Recorder:
 
     def take(self) -> Iterator[dict]:
         """What was timed since the last call, one entry a clock."""
+        in_one_order = exchanges.PAIRS_IN_ONE_ORDER
         for clock, (pairs, timing) in self.kept.items():
             yield {
                 "clock": clock,
@@ -75,11 +64,9 @@ class Recorder:
                 "eager_host_us": [round(x.host_us, 3) for x in pairs.eager],
                 "candidate_host_us": [round(x.host_us, 3) for x in pairs.candidate],
                 "empty_us": [round(x, 2) for x in pairs.empty_us],
-                "eager_first": self.orders[id(pairs)],
+                "eager_first": [pairs.candidate_began == (n // in_one_order % 2 == 1) for n in range(len(pairs.eager))],
             }
         self.kept.clear()
-        self.orders.clear()
-        self._held.clear()
 
 
 def _arrange(bench: Bench, arrangement: str) -> None:

@@ -3,24 +3,32 @@
 import contextlib
 import os
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 
 _LEAST = 4
-_WINDOW = 8  # cores that a GPU's benchmark chooses among, every second of them
+_LEAST_WINDOW, _MOST_WINDOW = 8, 16  # cores that a GPU's benchmark chooses among, every second of them
 _FIRST = 3
-_PROBE = 30_000  # additions: about a millisecond
+_PROBE = 10_000  # additions: about a third of a millisecond
+_PROBES = 3  # of each core, in turn: what disturbs it comes and goes
 
 
 @dataclass(frozen=True)
 class Cores:
     """`children`: eager's and the candidate's worker, which never run at the same time, share one core, so that
-    neither is on a faster one; `parent`: waits without sleeping on another."""
+    neither is on a faster one; `parent`: waits without sleeping on another. `others` can take the children's place."""
 
     children: set[int]
     parent: set[int]
+    others: tuple[int, ...] = ()
+
+    def elsewhere(self) -> Self:
+        """The children on the quietest of the other cores."""
+        quietest, *rest = _by_quiet(self.others)
+        return replace(self, children={quietest}, others=(*rest, *self.children))
 
 
 def choose(device: torch.device) -> Cores | None:
@@ -32,10 +40,20 @@ def choose(device: torch.device) -> Cores | None:
     cores = sorted(os.sched_getaffinity(0))
     if device.type != "cuda" or len(cores) < _LEAST:
         return None
-    first = _WINDOW * (device.index or 0) + _FIRST
-    window = [cores[(first + step) % len(cores)] for step in range(0, min(_WINDOW, len(cores)), 2)]
-    quietest = sorted(window, key=_seconds_on)
-    return Cores({quietest[0]}, {quietest[1]})
+    size = max(_LEAST_WINDOW, min(_MOST_WINDOW, len(cores) // max(torch.cuda.device_count(), 1)))
+    first = size * (device.index or 0) + _FIRST
+    window = [cores[(first + step) % len(cores)] for step in range(0, min(size, len(cores)), 2)]
+    children, parent, *others = _by_quiet(window)
+    return Cores({children}, {parent}, tuple(others))
+
+
+def _by_quiet(cores: Sequence[int]) -> list[int]:
+    """Cores, the least disturbed first."""
+    seconds = dict.fromkeys(cores, 0.0)
+    for _ in range(_PROBES):
+        for core in cores:
+            seconds[core] += _seconds_on(core)
+    return sorted(cores, key=seconds.get)
 
 
 def _seconds_on(core: int) -> float:

@@ -25,7 +25,7 @@ from passbench.ipc.messages import (
     ReplayCalls,
 )
 from passbench.result import Timing
-from passbench.timing.exchanges import CheckedExchanges
+from passbench.timing.exchanges import PAIRS_IN_ONE_ORDER, CheckedExchanges
 from passbench.timing.statistics import Exchange, Pairs, planned, settled, summarise
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_process import WorkerDied, WorkerTimeout
@@ -41,7 +41,6 @@ _SEALED_GRAPHS = 2  # as large as timed ones; which of all graphs they are is ra
 _MOST_SEALED = 96  # calls of such a graph that are sealed
 _REPEATS = 1
 _LEAST_PAIRS = 5
-_PAIRS_OF_A_GRAPH = 4
 _EMPTY = 3  # exchanges of no calls for each graph
 _PROFILED_PAIRS = 5
 _PROFILED_CALLS = 64
@@ -83,7 +82,7 @@ class DeviceClock:
         for _ in range(_PROFILED_PAIRS):
             layout = self._pair.draw(most, self._pair.outputs, Distribution.VARIED)
             seed = self._pair.rng.getrandbits(32)
-            for worker, done in self._exchanges.shuffled(pairs):
+            for worker, done in self._exchanges.in_turn(pairs):
                 total_us = self._profile(worker, layout, seed)
                 if total_us <= 0:
                     return None
@@ -91,19 +90,20 @@ class DeviceClock:
             self._exchanges.compare(layout)
         return summarise("device", pairs, self._settings.noise)
 
-    def _graph(self, size: int, *, sealed: bool = False) -> BatchLayout:
-        """A fresh layout of about `size` calls, captured on both sides."""
+    def _graph(self, size: int, pairs: Pairs, *, sealed: bool = False) -> BatchLayout:
+        """A fresh layout of about `size` calls, captured on both sides, in the order of the next of `pairs`."""
         calls = self._pair.about(size)
         how_many = min(calls, _MOST_SEALED) if sealed else 0
         layout = self._pair.draw(calls, self._pair.outputs, Distribution.VARIED, sealed=how_many)
-        for worker in (self._pair.eager, self._pair.candidate):
+        for worker, _ in self._exchanges.in_turn(pairs):
             self._capture(worker, layout)
         return layout
 
     def _graph_size(self, size: int) -> int:
         """About how many calls a graph should hold so that its calls take `_GRAPH_US` on the faster side, and `size` at
         least; a graph of `size` calls tells."""
-        pairs, layout = Pairs(), self._graph(size)
+        pairs = Pairs(candidate_began=False)  # where neither side can be captured, it is eager that cannot
+        layout = self._graph(size, pairs)
         self._replay_both(layout, pairs)
         empty_us = self._replay(self._pair.eager, layout, empty=True)
         shortest_us = min(side[-1].total_us for side in (pairs.eager, pairs.candidate)) - empty_us
@@ -111,18 +111,19 @@ class DeviceClock:
         return min(max(size, wanted), self._pair.most_calls(_MOST_CAPTURED))
 
     def _time_replays(self, size: int, seconds: float) -> Timing:
-        """Times of several graphs: where its memory lies makes one a few percent faster than the next."""
+        """Times of replays of a few graphs, so that no single place in memory decides."""
         settings = self._settings
         affordable = max(_LEAST_PAIRS, math.floor(_SHARE * settings.timing_budget / (seconds * size)))
         plan = planned(settings.pairs, math.ceil(settings.calls / size), affordable, min(settings.repeats, _REPEATS))
         pairs = Pairs()
-        for done in range(plan.most):
-            if done % _PAIRS_OF_A_GRAPH == 0:
-                layout = self._graph(size)
-                pairs.empty_us += [self._replay(self._pair.eager, layout, empty=True) for _ in range(_EMPTY)]
+        for done in range(1, plan.most + 1):
+            if done % PAIRS_IN_ONE_ORDER == 1:
+                layout = self._graph(size, pairs)
             self._replay_both(layout, pairs)
-            if plan.looks(done + 1):
-                timing = summarise("device", pairs, settings.noise, plan.repeats(done + 1))
+            if done % PAIRS_IN_ONE_ORDER == _LEAST_PAIRS:  # not before the first replays: they come after the other's
+                pairs.empty_us += [self._replay(self._pair.eager, layout, empty=True) for _ in range(_EMPTY)]
+            if plan.looks(done):
+                timing = summarise("device", pairs, settings.noise, plan.repeats(done))
                 if settled(timing, min(settings.precision, _PRECISION)):
                     break
         return timing
@@ -131,7 +132,8 @@ class DeviceClock:
         """Compare the outputs of both sides' calls in so many graphs with sealed calls."""
         layers = self._pair.layers
         for _ in range(graphs if layers.has("sealed_calls") and layers.has("timed_outputs_checked") else 0):
-            self._replay_both(self._graph(size, sealed=True), Pairs())
+            pairs = Pairs(candidate_began=False)
+            self._replay_both(self._graph(size, pairs, sealed=True), pairs)
 
     def _capture(self, worker: WorkerHandle, layout: BatchLayout) -> None:
         """Have a worker capture the calls of a layout. It calls before that, so that the inputs must be there."""
@@ -150,7 +152,7 @@ class DeviceClock:
         """One replay of each side on the same fresh inputs, in random order; all outputs are compared."""
         self._pair.refill(layout, Distribution.VARIED)
         seed = self._pair.rng.getrandbits(32)
-        for worker, done in self._exchanges.shuffled(pairs):
+        for worker, done in self._exchanges.in_turn(pairs):
             total_us = self._replay(worker, layout, seed=seed)
             self._exchanges.collect(worker, layout, CollectReplayed())
             done.append(Exchange(layout.batch.calls, total_us))

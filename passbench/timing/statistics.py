@@ -11,10 +11,12 @@ from passbench.result import Timing
 
 LEAST_US = 0.001  # an exchange can come out at or below its overhead on a CPU that does next to nothing
 _RESAMPLES = 400
-_FEW = 8  # pairs; the fastest quarter of fewer says little
+_FEW = 12  # pairs; of fewer neither the fastest quarter nor the median says much
 _LARGEST_OVERHEAD = 0.5  # of an exchange; it nears that only where a handful of calls is timed, as on the CPU
 _LARGEST_EMPTY = 0.9  # of an exchange; an exchange of no calls that was timed is no estimate
 _PAIRS_AT_A_TIME = 4
+_NO_VARIANCE = 1e-12
+_DISTURBED = 1.1
 
 
 @dataclass(frozen=True)
@@ -41,14 +43,14 @@ class Exchange:
 class Pairs:
     """Exchanges by one clock, eager's and the candidate's on the same inputs.
 
-    `empty_us`: what exchanges of eager's worker without any call took, where they were timed. `candidate_first`: the
-    order of the latest pair.
+    `empty_us`: what exchanges of eager's worker without any call took, where they were timed. `candidate_began`:
+    whether the candidate was first in the first pair; None before that.
     """
 
     eager: list[Exchange] = field(default_factory=list)
     candidate: list[Exchange] = field(default_factory=list)
     empty_us: list[float] = field(default_factory=list)
-    candidate_first: bool = False
+    candidate_began: bool | None = None
 
     @property
     def calls(self) -> int:
@@ -93,26 +95,61 @@ def undisturbed(times: np.ndarray) -> np.ndarray:
     return np.sort(times, axis=-1)[..., :few].mean(axis=-1)
 
 
-def speedup_interval(eager: Sequence[float], candidate: Sequence[float]) -> tuple[float, float]:
-    """The 95% interval of the speedup, by bootstrap over pairs; seeded, so it is repeatable."""
+def ratios(pairs: np.ndarray) -> np.ndarray:
+    """Two estimates of the speedup from `pairs`, of shape (..., 2, pairs): the ratio of both sides' fastest quarters,
+    and the median of the ratios of pairs. Shape (2, ...).
+
+    The first holds where many exchanges were disturbed, one by one. The second holds where a disturbance, or a slower
+    clock, lasts longer than a pair, and where some exchanges are shorter than they should be.
+    """
+    eager, candidate = np.moveaxis(pairs, -2, 0)
+    return np.stack((undisturbed(eager) / undisturbed(candidate), np.median(eager / candidate, axis=-1)))
+
+
+class Speedup(NamedTuple):
+    """An estimate, and its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def speedup_of(eager: Sequence[float], candidate: Sequence[float]) -> Speedup:
+    """The speedup, of paired times of both sides: the mean of the two `ratios`, weighted by how little each varies when
+    pairs are drawn again (bootstrap); seeded, so it is repeatable."""
     pairs = np.array((eager, candidate), dtype=np.float64)
     count = pairs.shape[1]
-    a, b = undisturbed(pairs[:, np.random.default_rng(0).integers(0, count, (_RESAMPLES, count))])
-    low, high = np.percentile(a / b, (2.5, 97.5))
-    return float(low), float(high)
+    again = pairs[:, np.random.default_rng(0).integers(0, count, (_RESAMPLES, count))]
+    resampled = np.log(ratios(np.moveaxis(again, 0, 1)))
+    weights = 1 / (resampled.var(axis=1) + _NO_VARIANCE)
+    weights /= weights.sum()
+    low, high = np.percentile(weights @ resampled, (2.5, 97.5))
+    return Speedup(*(math.exp(x) for x in (weights @ np.log(ratios(pairs)), low, high)))
 
 
 def summarise(clock: str, pairs: Pairs, noise: float, repeats: int = 0, trusted: bool = False) -> Timing:
-    """What calls take undisturbed; `noisy` if IQR/median of the exchanges is above `noise` on either side."""
+    """What calls take undisturbed; `noisy` if IQR/median of the exchanges is above `noise` on either side.
+
+    The product of both sides' times is that of their fastest quarters, their ratio is `speedup_of`.
+    """
     by_side = pairs.per_call(trusted)
     eager, candidate = (float(undisturbed(np.array(side))) for side in by_side)
+    speedup = speedup_of(*by_side)
+    middle = math.sqrt(eager * candidate)
+    eager, candidate = middle * math.sqrt(speedup.value), middle / math.sqrt(speedup.value)
     spreads = [median_iqr(side) for side in by_side]
     (_, eager_iqr), (_, candidate_iqr) = spreads
-    low, high = speedup_interval(*by_side)
     noisy = max(iqr / median for median, iqr in spreads) > noise
     return Timing(
-        clock, eager, candidate, eager_iqr, candidate_iqr, pairs.calls, repeats, noisy, low, high
+        clock, eager, candidate, eager_iqr, candidate_iqr, pairs.calls, repeats, noisy, speedup.low, speedup.high
     )  # fmt: skip
+
+
+def disturbed(pairs: Pairs) -> bool:
+    """Whether most of the latest exchanges took clearly longer than the fastest ones of their side."""
+    return any(
+        np.median(side[-_PAIRS_AT_A_TIME:]) > _DISTURBED * undisturbed(np.array(side)) for side in pairs.per_call()
+    )
 
 
 def settled(timing: Timing, precision: float) -> bool:

@@ -12,7 +12,7 @@ from passbench.timing import bandwidth, cores
 from passbench.timing.alone import excess
 from passbench.timing.device_clock import GRAPH, KERNELS, DeviceClock, Uncapturable
 from passbench.timing.exchanges import CheckedExchanges
-from passbench.timing.statistics import LEAST_US, Exchange, Pairs, planned, settled, summarise
+from passbench.timing.statistics import LEAST_US, Exchange, Pairs, disturbed, planned, settled, summarise
 
 _FIRST_BATCH = 10
 _LEAST_PAIRS = 3
@@ -21,6 +21,7 @@ _SEALED = 4  # calls of an exchange; each costs it a copy of its inputs and one 
 _NOTE_LETTERS = 300
 _ALONE = 5  # exchanges of one call, at random moments of the timing of a pass
 _ASKED_AGAIN = 4  # times, where calls take longer alone than they should
+_MOST_MOVES = 4  # to other cores, of a variant
 _OBSERVED = 2  # exchanges at random moments of the timing, beside the one before it
 
 
@@ -37,6 +38,7 @@ class Stopwatch:
         self._exchanges, self._pair, self._settings, self._observe = exchanges, pair, pair.settings, observe
         self._workers, self._believed = (pair.eager, pair.candidate), believed
         self._cores = cores.choose(pair.device)
+        self._moves = 0
 
     def measure(self) -> Times:
         """Times by both clocks, "device" on a GPU alone. Raises VariantFailure."""
@@ -132,11 +134,20 @@ class Stopwatch:
                     timing = summarise("e2e", pairs, settings.noise, plan.repeats(done), trusted)
                 if settled(timing, settings.precision):
                     break
+                self._avoid_disturbance(pairs)
         for _ in (moment for moment in moments if moment >= done):
             self._observe(size)
         if lone and self._pair.device.type == "cuda":  # times on a CPU mean nothing
             self._check_alone(alone, timing)
         return timing
+
+    def _avoid_disturbance(self, pairs: Pairs) -> None:
+        """Move both workers to another core where most of the latest exchanges were disturbed."""
+        if self._cores is not None and self._cores.others and self._moves < _MOST_MOVES and disturbed(pairs):
+            self._moves += 1
+            with self._pair.phases("choose cores"):
+                self._cores = self._cores.elsewhere()
+                self._pin()
 
     def _check_alone(self, alone: Pairs, together: Timing) -> None:
         """Refuse a candidate whose calls take far longer alone than among others, and still do when asked again."""
@@ -159,7 +170,7 @@ class Stopwatch:
         layout = pair.draw(calls, pair.outputs, Distribution.VARIED, sealed=_SEALED if calls > 1 else 0)
         seed = pair.rng.getrandbits(32)
         go = Go(seed if settings.protocol == "paper" else None, settings.flush_l2)
-        for worker, done in self._exchanges.shuffled(pairs):
+        for worker, done in self._exchanges.in_turn(pairs):
             self._exchanges.stage(worker, layout, seed)
             reply, nanoseconds = pair.timed(worker, go, settings.call_timeout)
             self._exchanges.collect(worker, layout, Collect())

@@ -10,12 +10,12 @@ from passbench.timing.statistics import (
     Exchange,
     Pairs,
     Plan,
+    disturbed,
     median_iqr,
     planned,
     settled,
-    speedup_interval,
+    speedup_of,
     summarise,
-    undisturbed,
 )
 
 
@@ -82,11 +82,29 @@ def drawn(rng: np.random.Generator, count: int, drift: float, first: float, dist
 def test_the_speedup_is_unbiased_and_its_interval_holds(count, drift, first, disturbed, most):
     rng = np.random.default_rng(0)
     sides = np.array([drawn(rng, count, drift, first, disturbed) for _ in range(100)])
-    errors = undisturbed(sides[:, 0]) / undisturbed(sides[:, 1]) / 1.5 - 1
+    found = [speedup_of(*both) for both in sides]
+    errors = np.array([speedup.value for speedup in found]) / 1.5 - 1
     assert abs(np.median(errors)) < 0.0025 and np.quantile(abs(errors), 0.95) < most
-    held = [low <= 1.5 <= high for low, high in (speedup_interval(*pairs) for pairs in sides)]
+    held = [speedup.low <= 1.5 <= speedup.high for speedup in found]
     assert np.mean(held) >= 0.85  # 95 % expected; a bootstrap over few pairs is a little too narrow
-    assert speedup_interval([2.0], [1.0]) == (2.0, 2.0)
+    assert speedup_of([2.0], [1.0]) == pytest.approx((2.0, 2.0, 2.0))
+
+
+def test_neither_bursts_on_one_side_nor_exchanges_that_are_too_short_decide():
+    rng = np.random.default_rng(0)
+    eager, candidate = 10 * np.exp(0.01 * rng.standard_normal((2, 24)))
+    short = np.where(np.arange(24) % 8 == 0, 0.8, 1.0)
+    assert speedup_of(eager, candidate * short).value == pytest.approx(1.0, abs=0.01)
+    slow = np.where(np.arange(24) % 2, 1.5, 1.0)
+    assert speedup_of(eager, candidate * slow).value == pytest.approx(1.0, abs=0.02)
+    levels = np.repeat(rng.uniform(1, 1.5, 6), 4)  # of both sides, a few pairs each
+    assert speedup_of(eager * levels, candidate * levels).value == pytest.approx(1.0, abs=0.01)
+
+
+def test_latest_exchanges_far_above_the_fastest_are_disturbed():
+    assert not disturbed(pairs([10.0] * 12, [5.0] * 12))
+    assert disturbed(pairs([10.0] * 12, [5.0] * 9 + [8.0] * 3))
+    assert not disturbed(pairs([10.0] * 12, [8.0] * 3 + [5.0] * 9)), "that is over"
 
 
 def test_more_is_measured_until_the_speedup_is_known():
@@ -123,7 +141,7 @@ def timed(noise: float, rng: random.Random, plan: Plan) -> tuple[int, float]:
 
 def test_pairs_end_once_the_speedup_is_known():
     rng, plan = random.Random(0), planned(12, 1, 1000, 3)
-    assert {timed(0.001, rng, plan)[0] for _ in range(5)} == {8}
+    assert {timed(0.001, rng, plan)[0] for _ in range(5)} == {12}
     some = [timed(0.015, rng, plan) for _ in range(20)]
     assert len({done for done, _ in some}) > 3 and np.mean([done for done, _ in some]) < 30
     assert sum(abs(speedup / 1.5 - 1) <= 0.03 for _, speedup in some) >= 19
@@ -144,9 +162,12 @@ def test_defaults_depend_on_the_device():
 def test_both_children_share_the_quietest_core_and_the_parent_has_the_next(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(2, 18)))
     monkeypatch.setattr("os.sched_setaffinity", lambda pid, cores: None)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.setattr(cores, "_seconds_on", lambda core: {5: 4.0, 7: 1.0, 9: 3.0, 11: 2.0}.get(core, core))
-    assert cores.choose(torch.device("cuda", 0)) == cores.Cores({7}, {11})
-    assert cores.choose(torch.device("cuda", 1)) == cores.Cores({3}, {13}), "none that another GPU's may choose"
+    chosen = cores.choose(torch.device("cuda", 0))
+    assert chosen == cores.Cores({7}, {11}, (9, 5))
+    assert cores.choose(torch.device("cuda", 1)) == cores.Cores({3}, {13}, (15, 17)), "no other GPU's cores"
+    assert chosen.elsewhere() == cores.Cores({9}, {11}, (5, 7))
     assert cores.choose(torch.device("cpu")) is None
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
     assert cores.choose(torch.device("cuda", 0)) is None
