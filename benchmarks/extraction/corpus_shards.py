@@ -3,14 +3,16 @@
     python3 -m benchmarks.extraction.corpus_shards --catalog FILE --workers 32 --points 1 --data DIR
 
 `benchmarks.extraction.trace_corpus` makes the traces; models of the catalogue that DIR holds no trace of are left out.
-A shard is kept when it is done, so a run that is killed goes on where it stopped. `passnet build --data DIR`, with the
-same path for DIR and the same code, finds the shards and has only the merging left. Prints the processor seconds and
-the memory of each stage.
+A shard is kept when it is done, so a run that is killed goes on where it stopped. `passnet build` with the same
+catalogue, points and code finds in DIR what is done: after this it has only to choose samples and to publish. DIR may
+be copied to another machine for that: traces, work and shards/*/varied. Prints the processor seconds and the memory of
+each stage.
 """
 
 import argparse
 import logging
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -49,6 +51,7 @@ def main() -> None:
         with Stage("vary"):
             variants = vary(subgraphs, arguments.points, work, pool, engine)
         print(variants.counts, flush=True)
+        sys.exit(0)  # inside the block: `working` keeps the files of a build that has not come to its end
 
 
 class Stage:
