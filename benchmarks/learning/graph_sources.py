@@ -8,6 +8,9 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from benchmarks.learning.composed import composed, few_rows
 from dedup.hashes import identify
 from extraction.analysis.prepared import Prepared, prepare
@@ -16,6 +19,7 @@ from extraction.tracing.trace_files import read_traces
 from extraction.varying.vary import vary
 from storage.graph.record import op_name
 from storage.records import Sample, TracedGraph, Variant
+from storage.schema import CATEGORIES
 from storage.versions.samples import load_samples
 from storage.versions.version import Version
 
@@ -29,11 +33,19 @@ _LIBRARY = frozenset(
 _LONGEST_WINDOW = 8
 
 
-def version_samples(version: Version) -> Iterator[Sample]:
-    """The training samples of a version, a sample for each graph; forward and backward, small graphs first."""
+def version_samples(version: Version, part: tuple[int, int] = (0, 1)) -> Iterator[Sample]:
+    """The training samples of a version, a sample for each graph; forward and backward, small graphs first.
+
+    `part`: the I-th of N parts of the families. Only rows of this part are read into memory.
+    """
+    number, count = part
     found = []
-    for sample in load_samples(version, "train", ("fusible", "typical", "sole_op")):
-        found += _by_graph(sample.variants)
+    for category in CATEGORIES:
+        hashes = {h for b in version.batches(category, "train", ["family_hash"]) for h in b["family_hash"].to_pylist()}
+        of_part = pa.array(sorted(h for h in hashes if int(h[:8], 16) % count == number), pa.string())
+        chosen = pc.field("family_hash").isin(of_part)
+        rows = (row for b in version.batches(category, "train", filter=chosen) for row in b.to_pylist())
+        found += _by_graph(map(Variant.from_row, rows))
     yield from sorted(found, key=lambda s: (len(s.variants[0].graph.ops), s.sample))
 
 

@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +69,6 @@ QUICK = Settings(
     draws=2, draw_calls=1, calls=2, pairs=1, batch=2, warmup=0, repeats=0, double=False, call_timeout=20, threads=1
 )
 _LONGEST = 6000  # characters of task and answer
-_LARGEST = 60_000  # elements of a variant that is interpreted
 
 Check = Callable[[Sample, Mapping[str, str]], str]
 """Says what is wrong with a pass; empty if it is right."""
@@ -83,7 +81,7 @@ def sources(arguments: argparse.Namespace, part: tuple[int, int]) -> Iterator[tu
     """Kind and sample of every graph of a part, the kinds in turn."""
     number, count = part
     every = [
-        (("real", s) for v in arguments.version for s in islice(version_samples(Version.open(v)), number, None, count)),
+        (("real", s) for v in arguments.version for s in version_samples(Version.open(v), part)),
         (("window", s) for t in arguments.traces for s in window_samples(t, part, arguments.windows, arguments.seed)),
         (("composed", s) for s in composed_samples(arguments.seed * 1000 + number, arguments.composed // count)),
     ]
@@ -114,7 +112,7 @@ def work(arguments: argparse.Namespace) -> None:
             if sample.sample in done or families[sample.family_hash] >= MOST_OF_A_FAMILY:
                 continue
             done.add(sample.sample)
-            found = demonstration(sample, held_out, author, check)
+            found = demonstration(sample, held_out, author, check, arguments.largest)
             families[found.get("family_hash")] += 1
             found["checked"] = CHECKED_BY_PASSBENCH if arguments.passbench else CHECKED
             line = {"sample": sample.sample, "kind": kind} | found
@@ -130,8 +128,8 @@ def _by_passbench(bench: Bench) -> Check:
     return fault
 
 
-def demonstration(sample: Sample, held_out: HeldOut, author: Readable, check: Check) -> Line:
-    """The row for a graph, or the `cause` why there is none."""
+def demonstration(sample: Sample, held_out: HeldOut, author: Readable, check: Check, largest: int) -> Line:
+    """The row for a graph, or the `cause` why there is none. The check is on variants of at most `largest` elements."""
     first = sample.variants[0]
     if cause := held_out.why_not(sample):
         return {"cause": cause}
@@ -144,7 +142,7 @@ def demonstration(sample: Sample, held_out: HeldOut, author: Readable, check: Ch
     task, answer = describe_graphs(shown(sample)), answer_of(written.files)
     if len(task) + len(answer) > _LONGEST:
         return {"cause": "too long"}
-    chosen = small(sample, _LARGEST)
+    chosen = small(sample, largest)
     if chosen is None:
         return {"cause": "no variant is small enough to be interpreted"}
     if fault := check(chosen, written.files):
@@ -205,6 +203,7 @@ def main() -> int:
     add("--seed", type=int, default=0)
     add("--workers", type=int, default=1)
     add("--part", default="", metavar="I/N", help="what a worker is told")
+    add("--largest", type=int, default=60_000, help="elements of a variant that is interpreted, at most")
     add("--seconds", type=float, default=1e9, help="stop taking graphs after these")
     add("--passbench", action="store_true", help="check with all of PassBench")
     add("--journal", type=Path, required=True)

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -14,12 +15,13 @@ from agent.readable.author import Readable
 from benchmarks.learning import from_scratch, make_demonstrations
 from benchmarks.learning.code_tokens import Text
 from benchmarks.learning.composed import composed, few_rows
-from benchmarks.learning.graph_sources import held_out_samples
+from benchmarks.learning.graph_sources import held_out_samples, version_samples
 from benchmarks.learning.interpreted import Interpreter
 from benchmarks.learning.judge import Judge, shares
 from benchmarks.learning.small_decoder import Decoder, Shape, sample
 from benchmarks.learning.training import Training
 from passbench.contract import NAMES_FILE
+from tests.support.stores import publish_samples
 
 ROOT = Path(__file__).resolve().parents[3]
 HELD_OUT = ROOT / "benchmarks" / "dedup" / "held_out_1" / "version"
@@ -79,6 +81,17 @@ def test_answers_are_read_as_they_are_written():
     assert files_of("Here:\n```python\nx = 1\n```") == {"fuse.py": "x = 1\n", NAMES_FILE: '["fuse"]\n'}
     assert files_of("`a.py`:\n```python\nx = 1\n```\n") == {"a.py": "x = 1\n", NAMES_FILE: '["a"]\n'}
     assert files_of("nothing") == {} == files_of("```python\nx\n```\n```python\ny\n```")
+
+
+def test_parts_of_a_version_hold_each_graph_once_and_each_family_whole(tmp_path):
+    given = [replace(s, split="train") for s in held_out_samples([HELD_OUT])[:40]]
+    version = publish_samples(given, tmp_path)
+    parts = [list(version_samples(version, (n, 3))) for n in range(3)]
+    assert {v.graph_hash for s in given for v in s.variants} == {s.variants[0].graph_hash for p in parts for s in p}
+    assert sum(len(s.variants) for p in parts for s in p) == sum(len(s.variants) for s in given)
+    assert all(len({v.graph_hash for v in s.variants}) == 1 for p in parts for s in p)
+    families = [{s.family_hash for s in p} for p in parts]
+    assert all(families) and sum(map(len, families)) == len({s.family_hash for s in given})
 
 
 @pytest.fixture(scope="module")
