@@ -41,19 +41,19 @@ def host_microseconds(call: Callable[[], Any]) -> float:
     return best * 1e6
 
 
-def host_of(variant: Variant) -> str:
-    """Microseconds of the host, or why there are none."""
+def host_of(variant: Variant) -> float | str:
+    """Microseconds of the host, or why eager does not run this."""
     forward, inputs = to_module(variant.graph, "cuda").forward, make_inputs(variant.inputs, 0, 0, "cuda")
     try:
-        return f"{host_microseconds(lambda: forward(*inputs)):9.1f}"
+        return host_microseconds(lambda: forward(*inputs))
     except RuntimeError as error:
         return str(error).splitlines()[0]
 
 
-def device_of(variant: Variant, empty: EmptyReplay) -> str:
+def device_of(variant: Variant, empty: EmptyReplay) -> float:
     """Microseconds of the device."""
     rows = [make_inputs(variant.inputs, 0, n, "cuda") for n in range(8)]
-    return f"{device_microseconds(to_module(variant.graph, 'cuda').forward, rows, empty):9.2f}"
+    return device_microseconds(to_module(variant.graph, "cuda").forward, rows, empty)
 
 
 def words(variant: Variant) -> str:
@@ -77,8 +77,8 @@ def main() -> None:
         hosts = [host_of(variant) for variant in variants]
         empty = EmptyReplay(torch.device("cuda"))
         for variant, host in zip(variants, hosts, strict=True):
-            device = device_of(variant, empty) if host[-1].isdigit() else ""
-            lines.append(f"{host} {device}  {words(variant)}")
+            times = host if isinstance(host, str) else f"{host:9.1f} {device_of(variant, empty):9.2f}"
+            lines.append(f"{times}  {words(variant)}")
             print(lines[-1], flush=True)
     if options.out is not None:
         options.out.write_text("\n".join(lines) + "\n", "utf-8")

@@ -52,12 +52,14 @@ class OneRegion:
 
     @classmethod
     def of(cls, sample: Sample) -> "OneRegion | None":
-        """None if it takes more than one region."""
+        """None if it takes more than one region, or library calls."""
         task = Tuned()._task(sample)
         candidates = task.graphs[0].candidates if task.graphs else ()
         if len(candidates) != 1:
             return None
         (candidate,) = candidates
+        if any(number >= task.graphs[0].graph.inputs for number in candidate.region.inputs):
+            return None
         return cls(sample, task, candidate.cases[0].sketch.bodies, candidate.region.inputs)
 
     def configurations(self) -> dict[tuple[Tuning, ...], LaunchLimits]:
@@ -165,7 +167,7 @@ def main() -> None:
     empty = EmptyReplay(torch.device("cuda"))
     for sample in _samples(options.version, names):
         region = OneRegion.of(sample)
-        new = lines_of(region, empty) if region else [f"{sample.sample}: more than one region, or none"]
+        new = lines_of(region, empty) if region else [f"{sample.sample}: more than one region, or library calls"]
         print(*new, sep="\n", flush=True)
         lines += new
     if options.out is not None:
