@@ -5,7 +5,9 @@ branch in `build`, and its mode in `numerics`. A baseline may compile in its fir
 one.
 """
 
+import subprocess
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch import fx
@@ -42,6 +44,8 @@ def build(name: str, module: fx.GraphModule, device: torch.device) -> Callable:
         return module.forward
     if name == "double":
         return in_double(module)
+    if device.type == "cpu":
+        trust_cpp_compiler()
     if name == "inductor":
         return torch.compile(module)
     if name == "inductor-strict":
@@ -58,6 +62,23 @@ def build(name: str, module: fx.GraphModule, device: torch.device) -> Callable:
             raise CompileError("cudagraphs needs an NVIDIA GPU; use --device cuda")
         return _CudaGraph(_Direct(module))
     raise CompileError(f"compiler {name!r} is unknown; there are {', '.join(COMPILERS)}")
+
+
+@cache
+def trust_cpp_compiler() -> None:
+    """Have TorchInductor take the processor's vector units without a trial, if the C++ compiler knows their flags.
+
+    Its own trial builds a program for each unit, and loads it in a Python process that imports torch: together 15 s of
+    processor time, in each new process.
+    """
+    from torch._inductor.cpp_builder import get_cpp_compiler
+    from torch._inductor.cpu_vec_isa import supported_vec_isa_list, x86_isa_checker
+
+    here = x86_isa_checker()
+    flags = [isa.build_arch_flags() for isa in supported_vec_isa_list if set(str(isa).split()) <= set(here)]
+    asked = [get_cpp_compiler(), *" ".join(flags).split(), "-fsyntax-only", "-x", "c++", "/dev/null"]
+    if flags and subprocess.run(asked, capture_output=True, check=False).returncode == 0:
+        torch._inductor.config.cpp.vec_isa_ok = True
 
 
 def is_compile_failure(error: BaseException) -> bool:
