@@ -343,6 +343,7 @@ def main(spawn: Spawn, commands: int, replies: int, shared_fd: int | None) -> No
     else:
         triton_interpreter.untimed_autotuning()
         if "TRITON_INTERPRET" in os.environ:
+            triton_interpreter.spare_idle_work()
             triton_interpreter.round_bfloat16_to_nearest()
             if spawn.confine_kernels:
                 triton_interpreter.confine_kernels()

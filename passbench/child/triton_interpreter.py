@@ -1,6 +1,7 @@
 """What Triton lacks where there is no GPU. Triton is imported late: eager's child does without its interpreter."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -34,6 +35,34 @@ def round_bfloat16_to_nearest() -> None:
         return interpreter.TensorHandle(data, dst_type.scalar)
 
     interpreter.InterpreterBuilder.cast_impl = cast_impl
+
+
+def spare_idle_work() -> None:
+    """Leave out what the interpreter does without effect, a third of its time.
+
+    It works out each integer operation again in 64 bits, for an assertion that counts only where Triton debugs. And it
+    puts its own functions into `triton.language` for each call of a device function, where the launch has done so.
+    """
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    builder = interpreter.interpreter_builder
+    builder.options = replace(builder.options, sanitize_overflow=builder.options.debug)
+    patch, run = interpreter._patch_lang, interpreter.GridExecutor.__call__
+    patched: set[int] = set()
+
+    def patched_once(function: Callable) -> Any:
+        modules = {id(module) for module in function.__globals__.values() if module is tl or module is tl.core}
+        if modules and modules <= patched:
+            return interpreter._LangPatchScope()
+        patched.update(modules)
+        return patch(function)
+
+    def launched(self: Any, *args: Any, **kwargs: Any) -> None:
+        patched.clear()  # the end of a launch takes its functions back
+        run(self, *args, **kwargs)
+
+    interpreter._patch_lang, interpreter.GridExecutor.__call__ = patched_once, launched
 
 
 class MemoryOutside(Exception):

@@ -1,19 +1,50 @@
-"""The three deployments on a real server, with a real process worker, from the command line and through the API."""
+"""Flow runs on a real server: the three deployments, with a real process worker, and how runs fail.
+
+What a caller can put right ends a run in one line, at its first try; a fault of ours is tried again.
+"""
 
 import json
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from flows.evaluate_model import evaluate_model
+from storage.errors import PassNetError
 from storage.versions.store import Store
-from tests.flows.prefect_server import Prefect, prefect_server
+from tests.flows.prefect_server import ROOT, Prefect, prefect_server
 from tests.support.hub_server import HubServer
 
 NAMES = ("build-dataset", "evaluate-model", "push-splits")
+
+RUNS = """
+from prefect import flow
+from flows.expected_failures import one_line
+from storage.errors import PassNetError
+
+class Busy(PassNetError):
+    pass
+
+tries = []
+
+@flow(retries=1, retry_delay_seconds=0)
+@one_line(Busy)
+def tried(error: str) -> dict:
+    tries.append(error)
+    raise {"caller": PassNetError, "busy": Busy, "bug": ValueError}[error](f"the message of {error}")
+
+for error in ("caller", "busy", "bug"):
+    try:
+        tried(error)
+    except Exception as raised:
+        print("TRIED", error, tries.count(error), type(raised).__name__, raised, flush=True)
+"""
 
 
 def call(prefect: Prefect, path: str, body: dict | list | None = None) -> Any:
@@ -76,9 +107,16 @@ def finished(prefect: Prefect, run: str) -> dict:
     return state
 
 
+@pytest.fixture(scope="module")
+def prefect(tmp_path_factory) -> Iterator[Prefect]:
+    """The server of this file's tests."""
+    with prefect_server(tmp_path_factory.mktemp("prefect")) as running:
+        yield running
+
+
 @pytest.mark.timeout(600)  # a dozen processes that import torch, beside other tests
-def test_all_three_deployments_run_to_completion(data_dir, tmp_path):
-    with prefect_server(tmp_path) as prefect, HubServer() as hub:
+def test_all_three_deployments_run_to_completion(prefect, data_dir, tmp_path):
+    with HubServer() as hub:
         prefect.environment |= {
             "PASSNET_DATA": str(data_dir),
             "HF_ENDPOINT": hub.endpoint,
@@ -123,3 +161,23 @@ def test_all_three_deployments_run_to_completion(data_dir, tmp_path):
             unknown = call(prefect, "flow_runs/filter", {"flow_runs": {"state": {"type": {"any_": ["FAILED"]}}}})
             assert [run["run_count"] for run in unknown] == [1], "an unknown author is not tried again"
         assert "Traceback" not in log.read_text()
+
+
+def test_a_run_that_its_caller_can_put_right_fails_once_and_in_one_line(prefect, tmp_path):
+    environment = prefect.environment | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", RUNS], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=280
+    )
+    told = [line for line in done.stdout.splitlines() if line.startswith("TRIED")]
+    assert told == [
+        "TRIED caller 1 PassNetError the message of caller",
+        "TRIED busy 2 Busy the message of busy",
+        "TRIED bug 2 ValueError the message of bug",
+    ], done.stderr[-3000:]
+    before = done.stderr.split("the message of busy")[0]
+    assert "the message of caller" in before and "Traceback" not in before
+
+
+def test_outside_of_a_flow_run_it_is_raised(tmp_path):
+    with pytest.raises(PassNetError, match="no author"):
+        evaluate_model.fn(author="nobody", data=str(tmp_path))
