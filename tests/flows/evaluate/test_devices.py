@@ -44,6 +44,7 @@ VOLATILE = {
 """Columns of results that a second measurement changes."""
 
 SIZES = range(3, 9)
+QUICK = Settings(draws=2, calls=4, batch=2, warmup=2, repeats=0, double=False)
 
 
 def named(name: str, *shapes: tuple[int, ...]) -> Sample:
@@ -57,7 +58,7 @@ SAMPLE_LIST = [named(f"n{size}", (size, 40), (5, size)) for size in SIZES]
 @pytest.fixture(scope="module")
 def benches() -> Iterator[BenchProcesses]:
     """Two slots of the CPU; a process takes seconds to start."""
-    with BenchProcesses(["cpu", "cpu"], Settings()) as benches:
+    with BenchProcesses(["cpu", "cpu"], QUICK) as benches:
         yield benches
     deadline = time.monotonic() + 60
     while multiprocessing.active_children():
@@ -76,7 +77,7 @@ def parts(run: EvaluationRun) -> dict[Path, int]:
 
 def test_two_devices_do_what_one_does_and_repeat_nothing(benches, tmp_path):
     one, two = (EvaluationRun("r", Baseline("eager", "eager"), tmp_path / n, 1, gpu=False) for n in ("one", "two"))
-    with OneBench(Settings()) as bench:
+    with OneBench(QUICK) as bench:
         assert evaluate_samples(one, SAMPLE_LIST, bench) == Ended()
     assert evaluate_samples(two, SAMPLE_LIST[:4], benches) == Ended()
     done = parts(two)
