@@ -1,12 +1,13 @@
 """PassBench: a sample and a compiler in, one result per variant out."""
 
 import hashlib
+import itertools
 import json
 import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -63,6 +64,7 @@ class Bench:
         self._warm: dict[str, WorkerHandle] = {}
         self._idle: list[WorkerHandle] = []  # of passes, none at work
         self._prepared: dict[Path, WorkerHandle] = {}
+        self._compiled: dict[tuple[str, str], WorkerHandle] = {}  # of baselines, by compiler and sample
         self._findings: dict[str, list[Finding]] = {}
 
     def __enter__(self) -> Self:
@@ -73,11 +75,9 @@ class Bench:
 
     def close(self) -> None:
         """End all workers and remove their files."""
-        workers = (self._eager, self._double, *self._warm.values(), *self._idle, *self._prepared.values())
-        for worker in workers:
-            if worker is not None:
-                worker.close()
-        for held in (self._warm, self._idle, self._prepared):
+        for worker in self._workers():
+            worker.close()
+        for held in (self._warm, self._idle, self._prepared, self._compiled):
             held.clear()
         for launcher in (self._launcher, self._baseline_launcher):
             launcher.close()
@@ -94,7 +94,7 @@ class Bench:
         if compiler not in COMPILERS:
             raise PassNetError(f"compiler {compiler!r} is unknown; there are {', '.join(COMPILERS)}")
         if compiler != "pass":
-            yield from self._trials(sample, compiler, self._baseline_worker(compiler), None, None, progress)
+            yield from self._run_baseline(sample, compiler, progress)
             return
         if pass_dir is None:
             raise PassNetError('compiler "pass" needs a pass directory')
@@ -107,27 +107,34 @@ class Bench:
         workers: int,
         progress: Progress | None = None,
         deadline: float = inf,
-    ) -> list[precompile.Missed]:
-        """Have baselines compile all variants ahead, `workers` at a time, into the caches that timed workers read.
+    ) -> list[tuple[str, precompile.Missed]]:
+        """Have baselines compile all variants ahead, `workers` at a time; `run` times them in the workers that did.
 
-        Only for baselines: their code is trusted, so that processes may share a cache. Nothing is compiled after
-        `deadline`, on the clock of `time.monotonic`. Returns what was not compiled; `run` compiles it itself, or makes
-        a record of the failure.
+        Each sample gets a worker under each compiler, so that these should be a few dozen. Only for baselines: their
+        code is trusted, so that processes may share a cache. Nothing is compiled after `deadline`, on the clock of
+        `time.monotonic`. Returns what was not compiled, with its compiler; `run` compiles it itself, or makes a record
+        of the failure.
         """
         for compiler in compilers:
             if compiler not in COMPILERS or compiler in ("pass", "eager"):
                 raise PassNetError(f"{compiler!r} compiles nothing ahead; there are {', '.join(COMPILERS)}")
-
-        def open_worker(compiler: str, held: WorkerHandle | None) -> WorkerHandle:
-            if held is not None and held.box == self._box(compiler):
-                return held
-            if held is not None:
-                held.close()
-            return self._worker(compiler, self._baseline_launcher)
-
         slowest_first = sorted(compilers, key=lambda name: name != "inductor-max-autotune")
-        work = [(compiler, v) for compiler in slowest_first for s in samples for v in s.variants]
-        return precompile.shared(work, workers, open_worker, deadline, progress)
+        jobs = [
+            # The first variant comes last: a worker keeps the latest that it has compiled.
+            precompile.Job(self._worker(compiler, self._baseline_launcher), sample.variants[::-1], compiler)
+            for compiler in slowest_first
+            for sample in samples
+        ]
+        missed = []
+        names = [(compiler, sample.sample) for compiler in slowest_first for sample in samples]
+        for name, (job, left) in zip(names, precompile.in_order(jobs, workers, deadline, progress), strict=True):
+            missed += [(job.compiler, one) for one in left]
+            if left:
+                job.worker.close()
+            else:
+                self._compiled[name] = job.worker
+        self._rest(self._compiled)
+        return missed
 
     def prepare(self, jobs: Sequence[tuple[Sample, str | Path]]) -> None:
         """Compile several passes at a time, before `run` times them one after another.
@@ -155,12 +162,16 @@ class Bench:
             if worker is not None and variants:
                 work.append(precompile.Job(worker, variants, compiler))
         precompile.together(work)
-        for worker in self._prepared.values():
+        self._rest(self._prepared)
+
+    def _rest(self, waiting: Mapping[object, WorkerHandle]) -> None:
+        """Have workers wait for `run`. Where they leave too little of the GPU's memory to what is timed, they end."""
+        for worker in waiting.values():
             worker.pause()
         if self.device.type == "cuda":
             free, total = torch.cuda.mem_get_info(self.device)
-            if free < total / 2:  # what waits must leave room for what is timed
-                for worker in self._prepared.values():
+            if free < total / 2:
+                for worker in waiting.values():
                     worker.stop()
 
     def _refusals(self, files: PassFiles) -> list[Finding]:
@@ -171,6 +182,17 @@ class Bench:
         if key not in self._findings:
             self._findings[key] = check_files(files)
         return self._findings[key]
+
+    def _run_baseline(self, sample: Sample, compiler: str, progress: Progress | None) -> Iterator[VariantResult]:
+        worker = self._compiled.pop((compiler, sample.sample), None)
+        if worker is None:
+            yield from self._trials(sample, compiler, self._baseline_worker(compiler), None, None, progress)
+            return
+        worker.resume()
+        try:
+            yield from self._trials(sample, compiler, worker, None, None, progress)
+        finally:
+            worker.close()
 
     def _run_pass(self, sample: Sample, pass_dir: Path, progress: Progress | None) -> Iterator[VariantResult]:
         try:
@@ -315,8 +337,13 @@ class Bench:
 
     def _processes(self) -> int:
         """Processes of this benchmark that may use the GPU: this one, and its workers."""
-        held = (self._eager, self._double, *self._warm.values(), *self._idle, *self._prepared.values())
-        return 2 + sum(worker is not None for worker in held)  # and the pass's worker, which nothing holds meanwhile
+        return 2 + len(self._workers())  # and the candidate's worker, which nothing may hold meanwhile
+
+    def _workers(self) -> list[WorkerHandle]:
+        """All that are held."""
+        held = (self._warm.values(), self._idle, self._prepared.values(), self._compiled.values())
+        workers = (self._eager, self._double, *itertools.chain(*held))
+        return [worker for worker in workers if worker is not None]
 
     def _baseline_worker(self, compiler: str) -> WorkerHandle:
         if compiler not in self._warm:

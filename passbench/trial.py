@@ -109,7 +109,7 @@ def _measure(
     pair.load(pair.eager, Load(graph, "eager"))
     pair.describe()
     report(f"{candidate.compiler}: load")
-    loaded = pair.load(pair.candidate, Load(graph, candidate.compiler, candidate.pass_dir))
+    loaded = pair.load(pair.candidate, Load(graph, candidate.compiler, candidate.pass_dir, pair.variant.variant_hash))
     if candidate.compiler == "pass":
         outcome.matches = loaded.count
     pair.layers.note("output_contract", "fresh_inputs", "poisoned_outputs", "inputs_unchanged")

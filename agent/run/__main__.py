@@ -40,7 +40,6 @@ from storage.schema import CATEGORIES, RESULTS
 from storage.versions.version import Version
 
 _TOGETHER = 12  # samples that an author takes before it is the next one's turn
-_COMPILING = 0.4  # share of the budget in which baselines may compile ahead
 
 
 @dataclass
@@ -62,16 +61,18 @@ class _Host:
         Authors take turns, some samples each, so that a budget which is over leaves the same samples to all.
         """
         runs = [self._begun(author, samples) for author in authors]
-        late = self._compile_ahead(runs, samples) if self.compile_ahead else set()
-        numbered = sorted(enumerate(samples, 1), key=lambda one: one[1].sample in late)
+        numbered = list(enumerate(samples, 1))
         end = self.began + self.budget
         with _turn(self.lock):
             for run in runs:
                 run.begin()
             for start in range(0, len(numbered), _TOGETHER):
+                together = numbered[start : start + _TOGETHER]
+                if self.compile_ahead:
+                    self._compile_ahead(runs, [sample for _, sample in together], end)
                 for run in runs:
                     begin = time.monotonic()
-                    left = [one for one in numbered[start : start + _TOGETHER] if not run.results(one[1]).exists()]
+                    left = [one for one in together if not run.results(one[1]).exists()]
                     for lot in lots(left, run.lot_size, 1, len(samples)):
                         if time.monotonic() < end:
                             evaluate_lot(run, self.bench, lot, deadline=end)
@@ -100,18 +101,14 @@ class _Host:
         note_identity(run.directory, identity)
         return run
 
-    def _compile_ahead(self, runs: Sequence[EvaluationRun], samples: Sequence[Sample]) -> set[str]:
-        """Compile for all baselines side by side. Returns the samples with a variant that was not compiled."""
+    def _compile_ahead(self, runs: Sequence[EvaluationRun], samples: Sequence[Sample], end: float) -> None:
+        """Have all baselines compile side by side what is left of these samples."""
         begin = time.monotonic()
         compilers = [run.author.name for run in runs if run.author.name in COMPILERS and run.author.name != "eager"]
         left = [sample for sample in samples if any(not run.results(sample).exists() for run in runs)]
-        deadline = self.began + _COMPILING * self.budget
-        missed = self.bench.precompile(left, compilers, self.compile_ahead, deadline=deadline)
-        for compiler, variant, reason in missed:
+        for compiler, (variant, reason) in self.bench.precompile(left, compilers, self.compile_ahead, deadline=end):
             log(f"{compiler}: {variant.variant_hash[:12]} not compiled ahead: {reason[:200]}")
-        self.seconds["compiling ahead"] = time.monotonic() - begin
-        variants = {one.variant.variant_hash for one in missed}
-        return {sample.sample for sample in left if variants & {v.variant_hash for v in sample.variants}}
+        self.seconds["compiling ahead"] = self.seconds.get("compiling ahead", 0.0) + time.monotonic() - begin
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -133,7 +130,9 @@ def _run(arguments: argparse.Namespace) -> int:
     authors = [_author(name, arguments.search) for name in arguments.authors.split(",") if name]
     if arguments.passes is not None:
         authors.append(ReadyPasses(arguments.passes))
-    settings = Settings(protocol=arguments.protocol, flush_l2=arguments.flush_l2, seed=arguments.seed)
+    settings = Settings(
+        protocol=arguments.protocol, flush_l2=arguments.flush_l2, seed=arguments.seed, repeats=arguments.repeats
+    )
     with Bench(arguments.device, settings) as bench:
         host = _Host(bench, arguments.out, settings, arguments.budget, arguments.compile_ahead, arguments.lock)
         runs = host.run(authors, samples)
@@ -208,7 +207,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--protocol", default="passnet", choices=("passnet", "paper"))
     add("--flush-l2", action="store_true")
     add("--seed", type=int, help="of inputs, so that two runs draw the same; without it nobody can know them")
-    add("--compile-ahead", type=int, default=0, metavar="N", help="N processes compile for the baselines first")
+    add("--repeats", type=int, help="as many exchanges again where times are noisy; default 3 on a GPU")
+    add("--compile-ahead", type=int, default=0, metavar="N", help="N processes compile baselines, 12 samples at a time")
     add("--search", type=float, metavar="SECONDS", help="what distill may spend on measuring a sample")
     add("--budget", type=float, default=3600.0, metavar="SECONDS", help="after these no further sample is begun")
     add("--lock", type=Path, metavar="FILE", help="is locked while timing, so that runs side by side time in turn")

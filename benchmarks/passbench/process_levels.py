@@ -46,10 +46,10 @@ def _chains() -> dict[str, tuple[int, Callable[[], list]]]:
 
 
 class _Graph:
-    """A captured chain; keeps its results."""
+    """A captured chain; keeps its results, and with `launch` its inputs."""
 
     def __init__(self, launch: Callable[[], list], stream: torch.cuda.Stream) -> None:
-        self._stream = stream
+        self._stream, self._launch = stream, launch
         with torch.cuda.stream(stream):
             launch()
         torch.cuda.synchronize()

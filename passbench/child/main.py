@@ -77,6 +77,7 @@ class Worker:
         self._call: Callable | None = None
         self._rewritten: tuple[fx.GraphModule, tuple[fx.Node, ...]] | None = None
         self._called = False
+        self._loaded: Load | None = None  # what `_call` was built for, where it compiles
         self._staged: list[tuple[torch.Tensor | int, ...]] = []
         self._staging: Stage | None = None
         self._results: list[Any] = []
@@ -153,12 +154,16 @@ class Worker:
     def _load(self, command: Load) -> WorkerReply:
         self._forget_all()
         self._kept.forget()
-        self._called, self._rewritten = False, None
+        if command == self._loaded:
+            return WorkerReply(Code.OK)
+        self._called, self._rewritten, self._loaded = False, None, None
         module = to_module(from_json(command.graph), self.device)
         if command.compiler != "pass":
-            if command.compiler not in ("eager", "double"):  # only those who compile need dynamo, which takes seconds
+            compiles = command.compiler not in ("eager", "double")
+            if compiles:  # only they need dynamo, which takes seconds
                 torch._dynamo.reset()
             self._call = compilers.build(command.compiler, module, self.device)
+            self._loaded = command if compiles else None
             return WorkerReply(Code.OK)
         applied = apply_pass(module.graph, self._pass_rules(command.pass_dir))
         if applied.total == 0:

@@ -126,11 +126,16 @@ class Shut:
 
 @dataclass(frozen=True)
 class Load:
-    """Build the callable that `compiler` makes of a graph; `pass_dir` is the copy that the parent has validated."""
+    """Build the callable that `compiler` makes of a graph; `pass_dir` is the copy that the parent has validated.
+
+    `inputs` stands for the shapes and dtypes that it will be called with. A baseline that has been built for the same
+    before is kept, since it may have compiled in its first call.
+    """
 
     graph: str
     compiler: str
     pass_dir: str | None = None
+    inputs: str = ""
 
 
 @dataclass(frozen=True)

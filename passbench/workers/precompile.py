@@ -2,10 +2,9 @@
 
 import random
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
@@ -44,52 +43,33 @@ def together(jobs: Sequence[Job]) -> None:
 
 
 class Missed(NamedTuple):
-    """A variant that a compiler has not compiled ahead, and why."""
+    """A variant that was not compiled ahead, and why."""
 
-    compiler: str
     variant: Variant
     reason: str
 
 
-def shared(
-    work: Iterable[tuple[str, Variant]],
-    threads: int,
-    open_worker: Callable[[str, WorkerHandle | None], WorkerHandle],
-    deadline: float,
-    progress: Progress | None,
-) -> list[Missed]:
-    """Variants under compilers, in order, `threads` at a time, none begun after `deadline` (`time.monotonic`).
+def in_order(
+    jobs: Sequence[Job], threads: int, deadline: float, progress: Progress | None
+) -> list[tuple[Job, list[Missed]]]:
+    """All jobs in order, `threads` at a time, none begun after `deadline` (`time.monotonic`), each with what it missed.
 
-    `open_worker` gives a worker for a compiler; its second argument is the one that the thread has used so far. Workers
-    share directories, and the compiler caches in them.
+    Workers of baselines share directories, and the compiler caches in them.
     """
-    left, missed = deque(work), []
-    count = len(left)
+    done = 0
 
-    def run() -> None:
-        worker = None
-        try:
-            while left:
-                try:
-                    compiler, variant = left.popleft()
-                except IndexError:  # another thread has taken the last
-                    return
-                if time.monotonic() >= deadline:
-                    missed.append(Missed(compiler, variant, "no time was left"))
-                    continue
-                worker = open_worker(compiler, worker)
-                job = Job(worker, [variant], compiler, patience=threads, deadline=deadline)
-                missed.extend(Missed(compiler, *one) for one in _call_all(job))
-                if progress is not None:
-                    progress(f"{compiler}: compiled one, {len(left)} of {count} left")
-        finally:
-            if worker is not None:
-                worker.close()
+    def run(job: Job) -> tuple[Job, list[Missed]]:
+        nonlocal done
+        if time.monotonic() >= deadline:
+            return job, [Missed(variant, "no time was left") for variant in job.variants]
+        missed = [Missed(*one) for one in _call_all(replace(job, patience=threads, deadline=deadline))]
+        done += 1
+        if progress is not None:
+            progress(f"{job.compiler}: compiled one, {len(jobs) - done} of {len(jobs)} left")
+        return job, missed
 
     with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(run) for _ in range(threads)]:
-            done.result()
-    return missed
+        return list(pool.map(run, jobs))
 
 
 def _call_all(job: Job) -> list[tuple[Variant, str]]:
@@ -115,7 +95,8 @@ def _call_once(job: Job, variant: Variant) -> str:
     if layout.end > settings.shared_bytes:
         return "one call's inputs are larger than PassBench's memory"
     worker.reserve(layout.end)
-    reply = worker.ask(Load(to_json(variant.graph), job.compiler, job.pass_dir), settings.load_timeout)
+    load = Load(to_json(variant.graph), job.compiler, job.pass_dir, variant.variant_hash)
+    reply = worker.ask(load, settings.load_timeout)
     if reply.code is not Code.OK:
         return _why(reply)
     try:
