@@ -2,10 +2,10 @@
 
     python3 -m benchmarks.passbench.process_levels --out FILE [--processes 8] [--rounds 6]
 
-Forks of one process take turns in replaying the same CUDA graphs: chains of small kernels, of one block each or of
-many, on several streams. FILE gets a JSON line a process, graph and stream: microseconds a kernel in each round, less
-those of an empty graph, and on which multiprocessor blocks ran. A level that stays with a process through all rounds,
-graphs and streams belongs to it.
+Forks of one process take turns in replaying the same CUDA graphs: chains of small kernels, of one block each or many,
+with intermediate results in the same few blocks or apart, on several streams. FILE gets a JSON line a process, graph
+and stream: microseconds a kernel in each round, less those of an empty graph, and on which multiprocessor blocks ran.
+A level that stays with a process through all rounds, graphs and streams belongs to it.
 """
 
 import argparse
@@ -31,6 +31,11 @@ def _small(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return (x / (y.abs() + 1)) * y.sgn()  # five kernels
 
 
+def _apart(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The same five kernels, and blocks that keep the next call's intermediate results out of this one's."""
+    return _small(x, y), *(torch.empty(512, dtype=torch.uint8, device="cuda") for _ in range(4))
+
+
 def _chains() -> dict[str, tuple[int, Callable[[], list]]]:
     """For each chain the number of its kernels, and what launches them once."""
     pairs = [(torch.ones(2, 1, device="cuda"), torch.ones(2, 1, device="cuda")) for _ in range(100)]
@@ -40,6 +45,7 @@ def _chains() -> dict[str, tuple[int, Callable[[], list]]]:
     return {
         "one element, zeroed": (500, lambda: [one.zero_() for _ in range(500)]),
         "two elements": (500, lambda: [_small(*pair) for pair in pairs]),
+        "two, apart": (500, lambda: [_apart(*pair) for pair in pairs]),
         "4,096 elements": (300, lambda: [(x + 1).exp() * 2 for x in middle]),
         "a million elements": (60, lambda: [(x + 1).exp() * 2 for x in large]),
     }

@@ -33,7 +33,7 @@ from passbench.workers.worker_process import WorkerDied, WorkerTimeout
 GRAPH, KERNELS = "graph", "kernels"
 """Methods of the device clock."""
 
-_PRECISION = 0.0075  # of the speedup; replays vary little
+_PRECISION = 0.01  # of the speedup; replays vary little
 _SHARE = 0.5  # of `Settings.timing_budget`
 _GRAPH_US = 600.0  # that the calls of a replay should take: an exchange varies by microseconds, whatever is in it
 _MOST_CAPTURED = 128  # calls of a timed graph; to capture one takes several times as long as to make it
