@@ -32,14 +32,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background
 settings.register_profile("passnet", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # no clocks
 settings.load_profile("passnet")
 
-_LONGEST = (
-    "test_deployments",
-    "test_attacks",
-    "test_build_dataset",
-    "test_evaluate_model",
-    "test_bench",
-    "test_faults",
-)
+_LONGEST = """
+    deployments attacks tuned from_scratch operations rewrite_property families version_faults ordered symbolic
+    any_input policy honest_corpus notebooks evaluate_model devices readable layout_commands main evaluate_llm faults
+    bench workers trace build_dataset
+""".split()
 _MOST_WORKERS = 4
 
 
@@ -61,7 +58,7 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files come first, so that no process is left with one alone at the end."""
     rank = {name: number for number, name in enumerate(_LONGEST)}
-    items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
+    items.sort(key=lambda item: rank.get(item.path.stem.removeprefix("test_"), len(rank)))
     if gpu_here():
         return
     for item in items:

@@ -9,6 +9,7 @@ import torch
 from flows.evaluate.devices import resolve_device
 from flows.report.results import find_runs
 from passbench.library.pass_library import PassLibrary
+from storage.errors import PassNetError
 from storage.records import Variant
 from storage.schema import CATEGORIES
 from storage.versions.store import Store
@@ -17,8 +18,13 @@ Document = dict[str, Any]
 
 
 def list_library(directory: Path, device: str) -> Document:
-    """A line for each entry: hash, operators, speedups here, and why it may not serve on this device."""
+    """A line for each entry: hash, operators, speedups here, and why it may not serve on this device.
+
+    Raises PassNetError where there is no such directory.
+    """
     where = torch.device(resolve_device(device))
+    if not directory.is_dir():
+        raise PassNetError(f"{directory}: there is no such library; `passnet tune` makes one")
     lines = [
         {
             "hash": entry.name,

@@ -68,12 +68,14 @@ demonstrations --out TMP/new                | `passnet evaluate --author readabl
 library show zzz                            | `passnet tune` puts some there
 library add zzz                             | it has distill-
 library list --device tpu                   | 'tpu' is not a device
+library list --library TMP/no               | TMP/no: there is no such library
 tune nosuch                                 | give a catalogue's line such as timm:resnet18
 tune timm:nosuch                            | timm has no model 'nosuch'
 tune timm:resnet18 --device cuda:77         | use --device cpu
 explain nosuch                              | give a catalogue's line such as timm:resnet18
 explain timm:nosuch                         | timm has no model 'nosuch'
 explain timm:resnet18 --device tpu          | 'tpu' is not a device
+evaluate-models transformers:bert --data TMP/file | choose another --data
 evaluate-models nosuch                      | give a catalogue's line such as timm:resnet18
 evaluate-models m --dtypes float9           | there is no dtype 'float9'; use float32,
 evaluate-models m --regimes eager,fast      | there is no regime 'fast'; use eager,
