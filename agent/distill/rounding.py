@@ -60,6 +60,6 @@ def rounded(sketch: Sketch, rounding: Rounding, confirms: Confirms = assumed) ->
 def _differs(value: Value, rounding: Rounding) -> bool:
     if not value.dtype.is_floating_point:
         return False
-    if value.op == "reduce":
+    if value.op in ("reduce", "scan"):
         return value.detail in _SUMS and (rounding > Rounding.EXACT or value.order is None)
     return rounding >= Rounding.FUNCTIONS and value.op in _FUNCTIONS

@@ -47,7 +47,7 @@ class WholeGraph:
 
 
 def whole_graph(variants: Sequence[Variant]) -> WholeGraph | None:
-    """The graph of these variants as one replacement; None if it cannot be one, or eager launches too little.
+    """The graph of these variants as one replacement; None if it cannot be one, or eager launches nothing.
 
     It cannot if it draws random numbers, changes its inputs, computes on the host, or calls what no pass may call.
     """
@@ -57,7 +57,7 @@ def whole_graph(variants: Sequence[Variant]) -> WholeGraph | None:
     except OpEffectsError:
         return None
     region = region_of(graph, _without_returned_views(graph, known))
-    if region is None or not region.inputs or sum(known.launches) < WORTH or known.on_host:
+    if region is None or not region.inputs or not any(known.launches) or known.on_host:
         return None
     boundary = [known.values[number] for number in region.inputs + region.outputs]
     if not all(isinstance(value, TensorLayout) for value in boundary):

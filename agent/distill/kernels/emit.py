@@ -73,6 +73,8 @@ class _Writer:
 
     def write(self) -> list[str]:
         values = _loads_first(self.kernel.values())
+        if self.tuning.loops and self.kernel.scans:
+            raise Unsupported("a scan of rows that are longer than a block")
         self._name_pointers(values)
         if self.kernel.columns == 1:
             self._line("index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)")
@@ -217,6 +219,8 @@ class _Writer:
             return f"({self._index(value.index)}){converted}"
         if value.op == "reduce":
             return reductions.of_row(value, self.names[value.args[0].number], self.kernel)
+        if value.op == "scan":
+            return reductions.up_to_each(value, self.names[value.args[0].number])
         args = [self.names[a.number] for a in value.args]
         if all(a.op == "constant" for a in value.args):
             first = value.args[0]

@@ -23,7 +23,8 @@ FUNCTIONS = frozenset("cos exp log1p sigmoid sin tanh".split())
 def exact(body: KernelBody) -> KernelBody | None:
     """The kernel with eager's bits, as far as eager's way is known here.
 
-    None if it computes a norm in another form than is known here, or if its orders have steps of too different lengths.
+    None if it computes a norm in another form than is known here, if its orders have steps of too different lengths, or
+    if a scan needs whole rows and a sum parts of them.
     """
     done: dict[int, Value] = {}
     steps: set[int] = set()
@@ -33,7 +34,7 @@ def exact(body: KernelBody) -> KernelBody | None:
             return None
         done[value.number] = made
         steps |= {made.order.step} if made.detail in ordered_sums.DETAILS else set()
-    if steps and max(steps) > _PIECES * min(steps):
+    if steps and (body.scans or max(steps) > _PIECES * min(steps)):
         return None
     stores = tuple(replace(store, value=done[store.value.number]) for store in body.stores)
     flat = exact(body.flat) if body.flat is not None else None

@@ -50,11 +50,19 @@ def _tanh_backward(grad: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
     return grad * _rounded(1 - _rounded(output * output))
 
 
+def _weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    wide = v.float() if v.dtype.itemsize < 4 else v
+    norm = (wide * wide).sum([d for d in range(v.dim()) if d != dim % v.dim()], keepdim=True).sqrt()
+    return (g.to(wide.dtype) * wide * (1.0 / norm)).to(v.dtype), norm
+
+
 _AS_EAGER: Decompositions = {
+    torch.ops.aten._weight_norm_interface.default: _weight_norm,
     torch.ops.aten.sigmoid_backward.default: _sigmoid_backward,
     torch.ops.aten.tanh_backward.default: _tanh_backward,
 }
-"""Ops that eager's CUDA kernels compute in another order than TorchInductor, half types rounded after each step."""
+"""Ops that eager's CUDA kernels compute in another order than TorchInductor, or round elsewhere. In half types the
+backward ones are rounded after each step, a weight norm at its end alone."""
 
 Shape = tuple[int, ...]
 

@@ -73,7 +73,7 @@ def _plain(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
     if kernel.step is not None:
         loops, column_block, elements = True, kernel.step, _ORDERED
     else:
-        loops, elements = wide > (limits.persistent // 16 if across else limits.persistent), _ELEMENTS
+        loops, elements = wide > _whole_row(kernel, limits, across), _ELEMENTS
         column_block = min(wide, 64 if across else 2048, limits.persistent) if loops else wide
     row_block = _power_of_two(kernel.rows)
     row_block = min(
@@ -83,6 +83,13 @@ def _plain(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
         row_block //= 2
     warps = max(1, min(16, row_block * column_block // elements))
     return Tuning(row_block, column_block, warps, loops)
+
+
+def _whole_row(kernel: KernelBody, limits: LaunchLimits, across: bool) -> int:
+    """The longest row that a program holds whole."""
+    if kernel.scans:
+        return LaunchLimits.persistent
+    return limits.persistent // 16 if across else limits.persistent
 
 
 def _reads_across(kernel: KernelBody) -> bool:

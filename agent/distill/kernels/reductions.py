@@ -1,4 +1,5 @@
-"""Reductions along the columns of a kernel: of a whole row at once, or accumulated over a sweep."""
+"""Reductions and scans along the columns of a kernel. Reductions are of a whole row at once, or accumulated over a
+sweep; scans are of whole rows."""
 
 import torch
 
@@ -22,6 +23,7 @@ _STEP = {
     "xor_sum": "{0} ^ {1}",
     "any": "tl.maximum({0}, {1})",
 }
+_SCAN = {"sum": "tl.cumsum({0}, 1)", "prod": "tl.cumprod({0}, 1)"}
 HELPERS: dict[str, str] = {
     "row_max": '''
 @triton.jit
@@ -64,6 +66,11 @@ def multiply(a, b):
 def of_row(value: Value, operand: str, kernel: KernelBody) -> str:
     """Reduces `operand`, a whole row."""
     return _final(value, _filled(value, operand), "column", kernel)
+
+
+def up_to_each(value: Value, operand: str) -> str:
+    """Scans `operand`, a whole row."""
+    return _SCAN[value.detail].format(_filled(value, operand))
 
 
 def start(value: Value, name: str, kernel: KernelBody) -> list[str]:

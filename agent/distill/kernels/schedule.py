@@ -65,6 +65,11 @@ class KernelBody:
         read = [v.detail[0] for v in self.values() if v.op == "load"]
         return [buffers[name].base for name in (*read, *(s.buffer for s in self.stores))]
 
+    @property
+    def scans(self) -> bool:
+        """Whether it needs whole rows at once."""
+        return any(value.op == "scan" for value in self.values())
+
     def loads(self) -> set[str]:
         """Names of the buffers that it reads."""
         return {v.detail[0] for v in self.values() if v.op == "load"}

@@ -7,6 +7,7 @@ from typing import Any
 import sympy
 import torch
 from torch._inductor.ops_handler import DefaultHandler
+from torch._inductor.virtualized import OpsValue
 
 from agent.distill.eager.sum_order import SumOrder
 from agent.distill.kernels.index_expressions import Ranges, Unsupported, simplified, within
@@ -18,6 +19,8 @@ _DTYPES = frozenset(
     + (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 )
 REDUCTIONS = frozenset("sum prod max min any argmax argmin xor_sum".split())
+_SCANS = {"add": "sum", "mul": "prod"}
+"""What a scan combines two elements with, and what its `Value.detail` is called."""
 
 ROW = sympy.Symbol("row", integer=True, nonnegative=True)
 COLUMN = sympy.Symbol("column", integer=True, nonnegative=True)
@@ -28,10 +31,10 @@ class Value:
     """The result of one operation at one (row, column) of a kernel.
 
     `op` is an element operation of `EXPRESSIONS`, or "load", "index", "constant", "cast", "narrow" (rounding to a half
-    type) or "reduce". `order` is how eager adds up a reduction, if that is known. `by_row` and `by_column` say what the
-    value varies with. `depth`: how many reductions, one after another, it needs. `dtype` is the type that it is
-    computed in: half types are computed in float32. `half` is the half type that holds it exactly, None if there is
-    none.
+    type), "reduce", or "scan" (a reduction up to each column). `order` is how eager adds up a reduction, if that is
+    known. `by_row` and `by_column` say what the value varies with. `depth`: how many reductions, one after another, it
+    needs. `dtype` is the type that it is computed in: half types are computed in float32. `half` is the half type that
+    holds it exactly, None if there is none.
     """
 
     number: int
@@ -80,6 +83,8 @@ class Body:
             if op == "reduce":
                 value.by_column = False
                 value.depth += 1
+            elif op == "scan":
+                value.by_column = True
             self.values[key] = value
         return self.values[key]
 
@@ -303,8 +308,20 @@ class Capture(DefaultHandler):
         order = self.order if kind == "sum" and result == torch.float32 else None
         return self.body.value("reduce", (value,), result, detail=kind, half=half, order=order)
 
-    def scan(self, dtypes: Any, combine_fn: Any, values: Any) -> Any:
-        raise Unsupported("TorchInductor's operation scan")
+    def scan(self, dtypes: Any, combine_fn: Any, values: tuple[Value, ...]) -> tuple[Value, ...]:
+        (value, *others), (dtype, *_) = values, dtypes
+        operands = tuple(self.body.value("operand", (), value.dtype, detail=n) for n in range(2))
+        combined = None if others else combine_fn((operands[0],), (operands[1],))[0]
+        combined = combined.value if isinstance(combined, OpsValue) else combined
+        kind = _SCANS.get(combined.op) if combined is not None and combined.args == operands else None
+        if kind is None:
+            raise Unsupported("a scan that neither adds nor multiplies")
+        result = _computed(dtype)
+        if value.dtype != result:
+            value = self.body.value("cast", (value,), result)
+        if self.body.ranges[COLUMN] == 1:
+            return (value,)
+        return (self.body.value("scan", (value,), result, detail=kind),)
 
 
 def _computed(dtype: torch.dtype) -> torch.dtype:

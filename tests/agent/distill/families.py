@@ -176,6 +176,16 @@ def _position_bias(table):
     return F.embedding(torch.where(back < 4, back, far), table).permute(2, 0, 1)[None]
 
 
+def _positions_of_tokens(m):
+    """What a model makes of an attention mask of padded texts."""
+    kept = m.ne(0).int()
+    return (torch.cumsum(kept, dim=1).type_as(kept) * kept).long() + 1
+
+
+def _scans(x):
+    return (x * 0.5).cumsum(0), torch.cumprod(x * 0.1 + 1.0, dim=-1)
+
+
 def _mirrored_positions(x):
     """A position counted down from behind another."""
     there = torch.arange(5, device="cuda")
@@ -259,6 +269,10 @@ FAMILIES: dict[str, Family] = {
     ),
     "causal_mask": Family(_causal_mask, (tensor(2, 7, dtype="int64", low=0, high=1),), dtypes=("float32",)),
     "position_bias": Family(_position_bias, (tensor(8, 3, role="parameter"),)),
+    "positions_of_tokens": Family(
+        _positions_of_tokens, (tensor(2, 60, dtype="int64", low=0, high=1),), dtypes=("float32",)
+    ),
+    "scans": Family(_scans, (tensor(5, 19),), modules=2, margin=ANY),
     "mirrored_positions": Family(_mirrored_positions, (tensor(3, 10),)),
     "rotary": Family(_rotary, (tensor(2, 3, 8),), dtypes=("float32",)),
     "layer_scale": Family(_layer_scale, (tensor(2, 6, 4, 4), _parameter(6), tensor(2, 6, 4, 4))),

@@ -86,6 +86,14 @@ def test_backwards_round_a_half_type_after_each_step_as_eager_does_on_a_gpu(back
     assert body(backward.default, "whole") == body(steps, "steps")
 
 
+def test_a_weight_norm_of_a_half_type_is_rounded_once_as_eager_does_on_a_gpu(tmp_path):
+    inputs = in_dtype((tensor(6, 5, 8), tensor(1, 1, 8)), "float16")
+    one = variant(lambda v, g: torch._weight_norm(v, g, 2), *inputs)
+    submission, _ = _written(tmp_path, one, margin=ANY)
+    (source,) = (path.read_text() for path in submission.pass_dir.glob("fuse_*.py"))
+    assert "tl.sqrt_rn(" in source and "tl.float16" not in source
+
+
 def test_a_kernel_for_a_kernel_is_declined_before_anything_is_lowered(tmp_path):
     author = Distill()
     submission = author.write(sample(variant(_relu, tensor(4, 4))), tmp_path / "pass")

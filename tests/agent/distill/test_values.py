@@ -58,6 +58,19 @@ def test_scalars_are_rounded_to_the_half_type_that_they_are_compared_in_and_nowh
         ops.eq(x, ops.constant(0.1, torch.float16))
 
 
+def test_scans_that_neither_add_nor_multiply_are_refused():
+    with V.set_graph_handler(SimpleNamespace(sizevars=SizeVarAllocator())):
+        ops = Capture(Body({ROW: 2, COLUMN: 8}), {"x": torch.float32})
+        x = ops.load("x", ROW * 8 + COLUMN)
+        (added,) = ops.scan((torch.float32,), lambda a, b: (ops.add(a[0], b[0]),), (x,))
+        assert (added.op, added.detail, added.by_column) == ("scan", "sum", True)
+        for combine in (lambda a, b: (ops.maximum(a[0], b[0]),), lambda a, b: (ops.add(a[0], a[0]),)):
+            with pytest.raises(Unsupported, match="neither adds nor multiplies"):
+                ops.scan((torch.float32,), combine, (x,))
+        with pytest.raises(Unsupported, match="neither adds nor multiplies"):
+            ops.scan((torch.float32, torch.int64), lambda a, b: a, (x, x))
+
+
 def test_positions_that_would_wrap_around_or_be_rounded_are_refused(ops):
     assert ops.index_expr(ROW * 2**28, torch.int64).op == "index"
     assert ops.index_expr(ROW - 2**11, torch.float16).op == "index"

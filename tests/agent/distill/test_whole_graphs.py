@@ -130,15 +130,11 @@ def _noisy(x, w):
     return F.dropout(torch.sigmoid(torch.tanh(x) @ w), 0.5, True)
 
 
-def _short(x, w):
-    return torch.sigmoid(x @ w)
-
-
 def _on_host(x, w):
     return torch.sigmoid(torch.tanh(x) @ w)[torch.arange(2)]
 
 
-@pytest.mark.parametrize("function", [_writes, _noisy, _short, _on_host])
+@pytest.mark.parametrize("function", [_writes, _noisy, _on_host])
 def test_what_is_no_whole(function):
     assert whole_graph([variant(function, tensor(4, 8), tensor(8, 8))]) is None
 
