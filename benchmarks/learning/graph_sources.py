@@ -92,8 +92,8 @@ def _by_graph(variants: Iterable[Variant]) -> list[Sample]:
 
 
 def held_out_samples(places: list[Path]) -> list[Sample]:
-    """All samples of these versions: none of them may be learned from."""
-    return [sample for place in places for sample in load_samples(Version.open(place))]
+    """The evaluation samples of these versions: none of them may be learned from."""
+    return [sample for place in places for sample in load_samples(Version.open(place), "eval")]
 
 
 def shown(sample: Sample) -> Sample:

@@ -4,11 +4,11 @@
         --journal DIR --workers 16 --seconds 300 --out FILE
 
 takes the training samples of a version graph by graph, windows of traced models, and graphs that are put together at
-random; leaves out what is too near to a sample of the held-out versions; has `readable` write a pass; and compares that
-with eager under the interpreter, in all dtypes at small sizes (`benchmarks.learning.interpreted`). What is not right
-at t = -5 is left out and counted. Each graph is a line of a journal when it is done: killed and run again, it goes on
-where it stopped. `--passbench` has all of PassBench check, which takes seconds a graph. Without `--out` the journal
-alone is written.
+random; leaves out what is too near to an evaluation sample of these versions or of the held-out ones; has `readable`
+write a pass; and compares that with eager under the interpreter, in all dtypes at small sizes
+(`benchmarks.learning.interpreted`). What is not right at t = -5 is left out and counted. Each graph is a line of a
+journal when it is done: killed and run again, it goes on where it stopped. `--passbench` has all of PassBench check,
+which takes seconds a graph. Without `--out` the journal alone is written.
 """
 
 import argparse
@@ -101,7 +101,8 @@ def work(arguments: argparse.Namespace) -> None:
     before = journal(arguments.journal)
     done = {line["sample"] for line in before}
     families = Counter(line.get("family_hash") for line in before)
-    held_out, author = HeldOut.of(held_out_samples(arguments.held_out)), Readable(margin=-100.0, seconds=10.0)
+    held_out = HeldOut.of(held_out_samples([*arguments.held_out, *arguments.version]))
+    author = Readable(margin=-100.0, seconds=10.0)
     end = time.monotonic() + arguments.seconds
     with ExitStack() as stack, path.open("a", encoding="utf-8") as file:
         check = _by_passbench(stack.enter_context(Bench("cpu", QUICK))) if arguments.passbench else None

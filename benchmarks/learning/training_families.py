@@ -15,7 +15,6 @@ from pathlib import Path
 
 from agent.learning.leaks import HeldOut
 from benchmarks.learning.graph_sources import held_out_samples, version_samples
-from storage.versions.samples import load_samples
 from storage.versions.version import Version
 
 _PARTS = 16
@@ -31,7 +30,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     version, held = Version.open(arguments.version), held_out_samples(arguments.held_out)
-    found = counts(version, HeldOut.of([*held, *load_samples(version, "eval")]))
+    found = counts(version, HeldOut.of([*held, *held_out_samples([arguments.version])]))
     known = {op for op, _ in found["families_by_op"]}
     missing = Counter(op for s in held for op in set(s.variants[0].graph.op_sequence) - known)
     lacking = sum(not set(s.variants[0].graph.op_sequence) <= known for s in held)
