@@ -4,7 +4,8 @@
 
 Keeps a shard whenever `--shard` models are done, so it goes on where it stopped; `passnet build --data DIR` with the
 same libraries finds the traces. Catalogues are worked off in the order given, each in a random order of its own, so
-that what a budget leaves of one is a fair sample. `--retry-failed` traces the models again that failed, when the
+that what a budget leaves of one is a fair sample; with `--in-order` as they stand, for a list that has what matters
+first, such as benchmarks/extraction/whole_corpus.txt. `--retry-failed` traces the models again that failed, when the
 tracing code can do more than before; put it after the other options. `--done` leaves out what is traced elsewhere: a
 `models.csv` of `benchmarks.extraction.coverage_table`. Prints a line a model and, at the end, a table by category of
 outcome.
@@ -43,8 +44,9 @@ def main() -> None:
                         help="trace again what failed before with one of these categories (default: any)")  # fmt: skip
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds; the rest is left for another time")
     parser.add_argument("--done", type=Path, action="append", default=[], help="models.csv of what need not be traced")
+    parser.add_argument("--in-order", action="store_true", help="take each catalogue's models as they stand")
     arguments = parser.parse_args()
-    entries = to_trace(arguments.catalog, arguments.done)[: arguments.limit]
+    entries = to_trace(arguments.catalog, arguments.done, arguments.in_order)[: arguments.limit]
     store = TraceStore(arguments.data / "traces")
     retry = CATEGORIES if arguments.retry_failed == [] else arguments.retry_failed or ()
     missing = store.missing(specified(entries), retry)
@@ -72,13 +74,15 @@ def main() -> None:
         print(f"{count:6} {end}")
 
 
-def to_trace(catalogs: list[str], done: list[Path]) -> list[Entry]:
-    """The entries of catalogues, one catalogue after the other, without those that a table has as traced."""
+def to_trace(catalogs: list[str], done: list[Path], in_order: bool) -> list[Entry]:
+    """The entries of catalogues, one catalogue after the other, without those that a table has as traced; each
+    catalogue's in its own order, or shuffled."""
     traced = {row["model"] for path in done for row in csv.DictReader(path.open()) if row["outcome"] == "traced"}
     found: dict[str, Entry] = {}
     for name in catalogs:
         entries = read_catalog(name, None)
-        random.Random(0).shuffle(entries)
+        if not in_order:
+            random.Random(0).shuffle(entries)
         found.update({entry.text: entry for entry in entries if entry.text not in traced | found.keys()})
     return list(found.values())
 
