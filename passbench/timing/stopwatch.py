@@ -81,10 +81,13 @@ class Stopwatch:
     def _check_pinned(self) -> None:
         if self._cores is None:
             return
-        if not self._pair.candidate.pinned(self._cores.children):
-            raise VariantFailure("rejected", "affinity: the pass moved its process to another core")
+        self._refuse_moved()
         for worker in self._workers:
             worker.unpin()
+
+    def _refuse_moved(self) -> None:
+        if not self._pair.candidate.pinned(self._cores.children):
+            raise VariantFailure("rejected", "affinity: the pass moved its process to another core")
 
     def _check_bandwidth(self, timings: tuple[Timing, ...]) -> None:
         """Nothing that writes its outputs is faster than the memory."""
@@ -145,6 +148,7 @@ class Stopwatch:
         """Move both workers to another core where most of the latest exchanges were disturbed."""
         if self._cores is not None and self._cores.others and self._moves < _MOST_MOVES and disturbed(pairs):
             self._moves += 1
+            self._refuse_moved()
             with self._pair.phases("choose cores"):
                 self._cores = self._cores.elsewhere()
                 self._pin()
