@@ -1,7 +1,6 @@
 """Evaluate authors on samples of a version: write passes, benchmark them, score, publish a version with the results."""
 
 import json
-import shutil
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -15,8 +14,7 @@ from agent.author import RunLimitReached
 from agent.llm.options import LlmOptions
 from agent.registry import author as author_named
 from agent.run.attempts import saved_trajectories, usage
-from agent.run.evaluation_run import EvaluationRun
-from agent.run.identity import note_identity, run_id, run_identity, why_not_continued
+from agent.run.opening import opened_run
 from flows import DEFAULT_DATA
 from flows.artifacts import keep_evaluation
 from flows.evaluate.open_benches import benches_on
@@ -82,29 +80,14 @@ def evaluate_model(
     with benches_on(device, settings, runner) as benches:
         say(f"{len(samples)} samples of {opened.name}, authors {author}, on {benches.count} x {benches.kind}")
         for writer in authors:
-            identity = run_identity(writer, samples, attempts, benches.kind, settings)
-            name, root = run_id(identity), Path(data).resolve()
-            run = EvaluationRun(
-                name,
-                writer,
-                root / "runs" / name,
-                attempts,
-                gpu=benches.kind == "cuda",
-                state=root / "authors" / writer.name,
-                say=say,
-            )
-            if rerun and not begun_before():
-                shutil.rmtree(run.directory, ignore_errors=True)
-            if not run.directory.exists():
-                for line in why_not_continued(root / "runs", identity):
-                    say(line)
-            note_identity(run.directory, identity)
+            root, afresh = Path(data).resolve(), rerun and not begun_before()
+            run = opened_run(writer, samples, attempts, benches.kind, settings, root, say=say, afresh=afresh)
             run.begin()
-            ends[name] = evaluate_samples(run, samples, benches)
-            runs[name] = run.rows(samples)
-            trajectories[name] = saved_trajectories(run.directory)
-            if not runs[name]:
-                raise nothing_finished(ends[name])
+            ends[run.name] = evaluate_samples(run, samples, benches)
+            runs[run.name] = run.rows(samples)
+            trajectories[run.name] = saved_trajectories(run.directory)
+            if not runs[run.name]:
+                raise nothing_finished(ends[run.name])
 
     scores = score_runs(runs.values())
     published = publish(store, opened, runs, scores, trajectories)

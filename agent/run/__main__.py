@@ -25,7 +25,7 @@ from agent.registry import author as author_named
 from agent.run.choose import Choice, chosen
 from agent.run.evaluation_run import EvaluationRun, evaluate_lot, lots
 from agent.run.floors import floors
-from agent.run.identity import note_identity, run_id, run_identity, why_not_continued
+from agent.run.opening import opened_run
 from agent.run.progress import LOGGER, log
 from agent.run.summary import summary
 from passbench.bench import Bench
@@ -60,7 +60,8 @@ class _Host:
 
         Authors take turns, some samples each, so that a budget which is over leaves the same samples to all.
         """
-        runs = [self._begun(author, samples) for author in authors]
+        kind = self.bench.device.type
+        runs = [opened_run(author, samples, 1, kind, self.settings, self.out) for author in authors]
         numbered = list(enumerate(samples, 1))
         end = self.began + self.budget
         with _turn(self.lock):
@@ -82,24 +83,6 @@ class _Host:
             if missing := len(run.unfinished(samples)):
                 log(f"{run.author.name} stopped at the budget of {self.budget:.0f} s: {missing} samples are left")
         return {run.author.name: run.rows(samples) for run in runs}
-
-    def _begun(self, author: Author, samples: Sequence[Sample]) -> EvaluationRun:
-        """The author's run on these samples, which may have begun in an earlier call."""
-        kind = self.bench.device.type
-        identity = run_identity(author, samples, 1, kind, self.settings)
-        run = EvaluationRun(
-            run_id(identity),
-            author,
-            self.out / "runs" / run_id(identity),
-            attempts=1,
-            gpu=kind == "cuda",
-            state=self.out / "authors" / author.name,
-        )
-        if not run.directory.exists():
-            for line in why_not_continued(self.out / "runs", identity):
-                log(line)
-        note_identity(run.directory, identity)
-        return run
 
     def _compile_ahead(self, runs: Sequence[EvaluationRun], samples: Sequence[Sample], end: float) -> None:
         """Have all baselines compile side by side what is left of these samples."""

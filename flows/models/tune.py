@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from agent.registry import author as author_named
-from agent.run.evaluation_run import EvaluationRun, evaluate_lot, lots
-from agent.run.identity import run_id, run_identity
+from agent.run.evaluation_run import evaluate_lot, lots
+from agent.run.opening import opened_run
 from dedup.hashes import identify
 from extraction.cutting.cut import cut_graph
 from extraction.failures import ModelError
@@ -140,15 +140,7 @@ def _written(
 ) -> dict[str, Any]:
     """Let an author write passes for these regions; what is right is added."""
     writer, benchmark = author_named(author, None, None), Settings()
-    identity = run_identity(writer, missing, 1, device.type, benchmark)
-    run = EvaluationRun(
-        run_id(identity),
-        writer,
-        library / "runs" / run_id(identity),
-        attempts=1,
-        gpu=device.type == "cuda",
-        state=library / "authors" / writer.name,
-    )
+    run = opened_run(writer, missing, 1, device.type, benchmark, library)
     run.begin()
     for lot in lots(run.unfinished(missing), run.lot_size, 1, len(missing)):
         evaluate_lot(run, bench, lot)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.models.measured_job import Job, job_from
+from benchmarks.models.passes_gain import gain
 from benchmarks.models.run_models import _jobs, _measured, latest
 from benchmarks.models.turns import Limits, Task, in_turns
 
@@ -70,6 +71,22 @@ def test_rows_with_all_regimes_are_not_measured_again():
     late = row(jobs[0], jobs[0].regimes)
     assert _measured(jobs[0], [late]) and not _measured(jobs[1], [late])
     assert latest([early, row(jobs[1], ()), late]) == [late, row(jobs[1], ())]
+
+
+def test_the_gain_is_of_the_best_way_with_passes_over_the_best_without():
+    def way(name: str, us: float | None, served: dict) -> dict:
+        return {"way": name, "us": us, "served": served}
+
+    ways = [
+        way("eager-graph", 9.0, {}),
+        way("merged-graph", 4.0, {}),
+        way("eager-graph+passes", 6.0, {"a": 2, "b": 1}),
+        way("inductor-graph+passes", None, {"a": 2}),
+    ]
+    found = gain(ways)
+    assert (found["without"], found["with"], found["matches"]) == ("merged-graph", "eager-graph+passes", 3)
+    assert found["gain"] == 4 / 6 and found["gain_in_eager_graph"] == 1.5
+    assert gain(ways[:2])["gain"] is None
 
 
 def row(job: Job, regimes: tuple[str, ...]) -> dict:
