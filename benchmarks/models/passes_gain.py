@@ -105,8 +105,8 @@ def _ratio(a: float | None, b: float | None) -> float | None:
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Markdown, a line a model."""
     lines = [
-        "| model | dtype | batch | regions | passes written | best without | us | best with passes | us | matches | gain "
-        "| gain in eager's graph |",
+        "| model | dtype | batch | regions | passes written | best without | us | best with passes | us | matches "
+        "| gain | gain in eager's graph |",
         "|-" * 12 + "|",
     ]
     for row in rows:

@@ -15,7 +15,7 @@ from torch import fx
 from passbench.result import device_name, libraries
 from storage.disk import write_json
 
-FORMAT = 2
+FORMAT = 3
 """Raised when recipes of the same name do something else than before, or others count as right."""
 
 

@@ -9,7 +9,7 @@ import torch
 
 from passbench.models.agreement import ModelErrors, Reference, reference
 from passbench.models.call_times import call_times
-from passbench.models.lowering import GraphCall, LoweredGraph, Serve, cudnn_tuning, lower
+from passbench.models.lowering import GraphCall, LoweredGraph, Serve, lower
 from passbench.models.recipes import Recipe
 from passbench.models.replayed import NotCaptured, ReplayedGraph
 from storage.errors import PassNetError, in_one_line
@@ -60,8 +60,7 @@ def start(
     lowered = lowered or lower(given, recipe, serve)
     if not recipe.graphed:
         return RunningGraph(recipe, lowered.call, lowered, None)
-    with cudnn_tuning(recipe.tuned):
-        replayed = ReplayedGraph(lowered.call, given.moving)
+    replayed = ReplayedGraph(lowered.call, given.moving)
     return RunningGraph(recipe, replayed, lowered, replayed)
 
 

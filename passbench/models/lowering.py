@@ -83,7 +83,7 @@ def lower(given: GraphCall, recipe: Recipe, serve: Serve | None = None) -> Lower
         parts = take_parameter_parts(module, facts, len(given.moving), given.held)
     else:
         parts = ParameterParts(module, given.held, (), None, (), ())
-    with torch.no_grad(), cudnn_tuning(recipe.tuned), _written() as sources:
+    with torch.no_grad(), _written() as sources:
         function = _compiled(parts.main, [*given.moving, *parts.statics], recipe)
     return LoweredGraph(_bound(function, parts.statics), parts, served, covered, recipe.compiler, tuple(sources))
 
@@ -130,14 +130,3 @@ def compile_graph(module: fx.GraphModule, inputs: Sequence[Any], options: dict[s
     fake = detect_fake_mode(list(inputs)) or FakeTensorMode(shape_env=ShapeEnv())
     with tracing(TracingContext(fake)):
         return compile_fx(module, list(inputs), ignore_shape_env=True, config_patches=options or None)
-
-
-@contextlib.contextmanager
-def cudnn_tuning(tuned: bool) -> Iterator[None]:
-    """Let cuDNN measure its algorithms while this lasts: what is captured then keeps the fastest."""
-    before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = tuned or before
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.benchmark = before

@@ -4,6 +4,7 @@ dynamo captures once. What it makes of Python around the graph is learnt by watc
 tensors and of the model's parameters the graph takes, and where its outputs are in what the model returns.
 """
 
+import math
 import re
 import types
 from collections import OrderedDict
@@ -15,9 +16,10 @@ import torch
 import torch._dynamo
 from torch import fx
 from torch._dynamo.eval_frame import _debug_get_cache_entry_list
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
 from passbench.models.graph_facts import GraphFacts, graph_facts
+from passbench.models.parameter_parts import ModuleState
 from storage.errors import PassNetError, in_one_line
 
 
@@ -38,9 +40,9 @@ class HeldTensor:
 @dataclass(frozen=True)
 class ModelCapture:
     """`graph` takes `moving` (tensors of the call), then `held` (of the model); `fetch(args, kwargs)` gives those of a
-    call. `guarded(args, kwargs)` asks dynamo's guards; `why_not` says which one failed. `draw()` draws the random
-    numbers that the model draws and does not use, as for layers that it skips in training alone. `rebuild(outputs,
-    moving)` makes what the model would have returned of the graph's outputs."""
+    call. `guarded(args, kwargs)` asks dynamo's guards, and what they leave out; `why_not` says what failed. `draw()`
+    draws the random numbers that the model draws and does not use, as for layers that it skips in training alone.
+    `rebuild(outputs, moving)` makes what the model would have returned of the graph's outputs."""
 
     graph: fx.GraphModule
     facts: GraphFacts
@@ -73,7 +75,7 @@ def capture_model(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]
     if seen.graph is None or seen.inputs is None:
         raise NotWhole("the model computes nothing that dynamo puts into a graph")
     (cached,) = _debug_get_cache_entry_list(entry.__code__)
-    return _captured(model, entry, seen, cached.guard_manager, result)
+    return _captured(model, seen, cached.guard_manager, result, _zero_signs(args, kwargs))
 
 
 class _Seen:
@@ -163,7 +165,12 @@ def _is_as_before(variable: Any, stored: Mapping[str, Any] | None) -> bool:
 _OF_THE_CALL = re.compile(r"L\['(args|kwargs)'\](\[\d+\]|\['[^'\\]+'\]|\.[A-Za-z_]\w*)*")
 
 
-def _captured(model: torch.nn.Module, entry: types.FunctionType, seen: _Seen, guards: Any, result: Any) -> ModelCapture:
+def _zero_signs(args: tuple, kwargs: Mapping[str, Any]) -> list[float]:
+    """The signs of the numbers of a call that are zero, 1 or -1: to dynamo's guards 0.0 and -0.0 are the same."""
+    return [math.copysign(1, x) for x in tree_leaves((args, kwargs)) if isinstance(x, float) and x == 0]
+
+
+def _captured(model: torch.nn.Module, seen: _Seen, guards: Any, result: Any, signs: Sequence[float]) -> ModelCapture:
     places = _places(model)
     moving: list[int] = []
     held: list[tuple[int, HeldTensor]] = []
@@ -195,6 +202,19 @@ def _captured(model: torch.nn.Module, entry: types.FunctionType, seen: _Seen, gu
     def frame(args: tuple, kwargs: dict) -> dict[str, Any]:
         return {"args": args, "kwargs": kwargs, "model": model}
 
+    modules = ModuleState(model)
+
+    def guarded(args: tuple, kwargs: dict) -> bool:
+        fits = guards.check(frame(args, kwargs)) and modules.unchanged()
+        return fits and (not signs or _zero_signs(args, kwargs) == signs)
+
+    def why_not(args: tuple, kwargs: dict) -> str:
+        if not modules.unchanged():
+            return "a module of the model was replaced, or a hook was added or removed"
+        if _zero_signs(args, kwargs) != signs:
+            return "a zero of the call has the other sign"
+        return _reason(guards.check_verbose(frame(args, kwargs)))
+
     return ModelCapture(
         graph,
         facts,
@@ -202,8 +222,8 @@ def _captured(model: torch.nn.Module, entry: types.FunctionType, seen: _Seen, gu
         tuple(fetched),
         tuple(each for _, each in held),
         fetch,
-        lambda args, kwargs: guards.check(frame(args, kwargs)),
-        lambda args, kwargs: _reason(guards.check_verbose(frame(args, kwargs))),
+        guarded,
+        why_not,
         lambda: [target(*args, **kwargs) for target, args, kwargs in draws],
         _rebuilding(result, seen.outputs, tensors),
     )

@@ -1,7 +1,7 @@
 """What depends on parameters alone: taken out of a graph, computed once, and computed again when parameters change.
 
 Examples: a normalised weight, a bias table gathered by position, a mask, a rotary table. The operators are eager's and
-the values are, too, to the bit. `HeldState` notices the change.
+the values are, too, to the bit. `HeldState` notices the change, `ModuleState` that modules were replaced.
 """
 
 import operator
@@ -179,6 +179,36 @@ _ASSIGNS = frozenset(
 def _overlaps(tensor: torch.Tensor) -> bool:
     """Whether elements share memory, as those of an expanded tensor do: it cannot be written to."""
     return any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+class ModuleState:
+    """The modules of a model and their hooks as they are now: dynamo's guards do not ask for either.
+
+    `unchanged` is asked in every call, for hundreds of modules, so it loops in C.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        modules = dict.fromkeys(model.modules())
+        found = [(module._modules, key, child) for module in modules for key, child in module._modules.items()]
+        self._groups = [group for group, _, _ in found]
+        self._keys = [key for _, key, _ in found]
+        self._children = [child for _, _, child in found]
+        hooks = [vars(module)[name] for module in modules for name in _HOOKS] + _hooks_of_all()
+        self._unhooked = [group for group in hooks if not group]
+        self._hooked = [(group, dict(group)) for group in hooks if group]
+
+    def unchanged(self) -> bool:
+        """Whether each module stands in its place, with the hooks that it had."""
+        if any(self._unhooked) or not all(map(is_, map(dict.get, self._groups, self._keys), self._children)):
+            return False
+        return all(group == before for group, before in self._hooked)
+
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+
+def _hooks_of_all() -> list[dict[int, Any]]:
+    return [getattr(torch.nn.modules.module, f"_global{name}") for name in _HOOKS]
 
 
 class HeldState:

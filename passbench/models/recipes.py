@@ -16,8 +16,7 @@ class Recipe:
 
     `compiler`: "eager", or "inductor" with `options`. `graphed`: as one CUDA graph. `once`: what depends on parameters
     alone is computed once. `merged`: parallel linear layers become one, batch norms become part of convolutions; this
-    changes how values are rounded. `tuned`: cuDNN chooses its algorithms by measuring. `passes`: names of the passes
-    of a library that serve regions.
+    changes how values are rounded. `passes`: names of the passes of a library that serve regions.
     """
 
     name: str
@@ -25,7 +24,6 @@ class Recipe:
     graphed: bool = False
     once: bool = False
     merged: bool = False
-    tuned: bool = False
     options: tuple[tuple[str, Any], ...] = ()
     passes: tuple[str, ...] = ()
 
@@ -42,7 +40,7 @@ class Recipe:
     @property
     def lowering(self) -> tuple:
         """What two recipes have in common that differ in their launch alone: one compilation does for both."""
-        return (self.compiler, self.once, self.merged, self.tuned, self.options, self.passes)
+        return (self.compiler, self.once, self.merged, self.options, self.passes)
 
     @property
     def plain(self) -> bool:
@@ -113,7 +111,7 @@ def _cuda(strict: bool, effort: str) -> list[Recipe]:
         options = _strict()
         found += _both("inductor-strict", once=True, options=options)
         return found
-    found += _both("inductor", once=True, tuned=True)
+    found += _both("inductor", once=True)
     found.append(_graph("merged", merged=True))
     if effort == "quick":
         return found
@@ -136,7 +134,7 @@ def _both(name: str, **fields: Any) -> list[Recipe]:
 
 
 def _graph(name: str, **fields: Any) -> Recipe:
-    return Recipe(f"{name}-graph", "inductor", graphed=True, once=True, tuned=True, **fields)
+    return Recipe(f"{name}-graph", "inductor", graphed=True, once=True, **fields)
 
 
 def _strict() -> tuple[tuple[str, Any], ...]:

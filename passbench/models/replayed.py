@@ -97,13 +97,10 @@ class ReplayedGraph:
 def _carried(own: Sequence[torch.Tensor], outputs: Sequence[object]) -> bool:
     """Whether one launch can copy all inputs, one all outputs: each flat, on the current device, in memory of its own,
     small together."""
-    places = {x.untyped_storage().data_ptr() for x in outputs if isinstance(x, torch.Tensor)}
-    return (
-        can_copy()
-        and all(is_flat_result(x) for x in (*own, *outputs))
-        and len(places) == len(outputs)
-        and sum(bytes_of(x) for x in (*own, *outputs)) <= MOST_BYTES
-    )
+    if not (can_copy() and all(is_flat_result(x) for x in (*own, *outputs))):
+        return False
+    places = [x.untyped_storage().data_ptr() for x in outputs if x.numel()]
+    return len(set(places)) == len(places) and sum(bytes_of(x) for x in (*own, *outputs)) <= MOST_BYTES
 
 
 @contextlib.contextmanager

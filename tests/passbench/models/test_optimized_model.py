@@ -122,6 +122,54 @@ def test_calls_of_another_kind_go_to_the_model_and_say_so_once():
         fast(x)
 
 
+def _replaced(model: torch.nn.Module) -> None:
+    model[0] = torch.nn.Linear(4, 4).eval()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _replaced,
+        lambda model: model[0].register_forward_hook(lambda module, args, output: output * 10),
+        lambda model: model.register_forward_pre_hook(lambda module, args: (args[0] * 10,)),
+        lambda model: model.append(torch.nn.Softmax(1)),
+        lambda model: model.pop(1),
+    ],
+    ids=["replaced", "hook", "pre-hook", "appended", "removed"],
+)
+def test_modules_that_are_replaced_or_hooked_go_to_the_model_itself(change):
+    model, x = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh()).eval(), torch.randn(3, 4)
+    fast = optimized(model, x)
+    before = fast(x)
+    assert fast.fallbacks == 0
+    change(model)
+    with pytest.warns(FallbackWarning):
+        after = fast(x)
+    assert fast.fallbacks == 1 and torch.equal(after, model(x)) and not torch.equal(after, before)
+
+
+def test_hooks_that_were_there_are_part_of_the_model():
+    model, x = torch.nn.Sequential(torch.nn.Linear(4, 4)).eval(), torch.randn(3, 4)
+    hook = model[0].register_forward_hook(lambda module, args, output: output * 10)
+    fast = optimized(model, x)
+    assert torch.equal(fast(x), model(x)) and fast.fallbacks == 0
+    hook.remove()
+    with pytest.warns(FallbackWarning, match="hook was added or removed"):
+        assert torch.equal(fast(x), model(x))
+
+
+def test_zeros_of_both_signs_are_told_apart():
+    class Dividing(torch.nn.Module):
+        def forward(self, x: torch.Tensor, by: float) -> torch.Tensor:
+            return x / by
+
+    x = torch.ones(3)
+    fast = optimize_model(Dividing(), (x, 0.0), {}, QUICK)
+    assert fast(x, 0.0).tolist() == [torch.inf] * 3 and fast.fallbacks == 0
+    with pytest.warns(FallbackWarning, match="other sign"):
+        assert fast(x, -0.0).tolist() == [-torch.inf] * 3
+
+
 def test_another_device_goes_to_the_model_itself():
     model, x = Convolutional().eval(), image()
     fast = optimized(model, x)

@@ -14,7 +14,7 @@ from tests.passbench.models.small_models import Convolutional, Viewing
 
 pytestmark = pytest.mark.gpu
 
-GRAPH = Recipe("merged-graph", "inductor", graphed=True, once=True, merged=True, tuned=True)
+GRAPH = Recipe("merged-graph", "inductor", graphed=True, once=True, merged=True)
 EAGER_GRAPH = Recipe("eager-graph", "eager", graphed=True, once=True)
 
 
