@@ -1,12 +1,14 @@
 """Where the noise of eager against itself comes from: every timed exchange of a few variants, under four arrangements.
 
     python -m benchmarks.passbench.aa_noise VERSION_DIR --out DIR [--names FILE] [--limit 8] [--pairs 32] [--budget 120]
+        [--arrangements first] [--one-a-dtype] [--settled]
 
 Both sides run the same code, so that whatever differs between them is the measurement's. The arrangements of one pair
 of workers follow each other: `first`, as they came; `asleep`, without the small kernel before each timed exchange;
 `roles`, eager's worker as the candidate and the other way round; `fresh`, in fresh processes. A bias that stays when
-roles change is the procedure's; one that changes its sign belongs to a process. DIR gets
-`exchanges.jsonl`, a line a variant and clock, and `summary.md`.
+roles change is the procedure's; one that changes its sign belongs to a process. `--settled` times as PassBench does, no
+longer than the speedup takes to be known. DIR gets `exchanges.jsonl`, a line a variant and clock, `results.parquet`, the
+rows as PassBench keeps them, and `summary.md`.
 """
 
 import argparse
@@ -26,6 +28,8 @@ from passbench.timing import device_clock, exchanges, stopwatch
 from passbench.timing.statistics import Pairs
 from passbench.timing.statistics import summarise as summarised
 from passbench.workers.worker_pair import WorkerPair
+from storage.parquet import write_rows
+from storage.schema import RESULTS
 from storage.versions.version import Version
 
 ARRANGEMENTS = ("first", "asleep", "roles", "fresh")
@@ -117,29 +121,37 @@ def main() -> None:
     parser.add_argument("--names", type=Path, help="a file with the names of the samples to take")
     parser.add_argument("--limit", type=int, default=8, help="samples; one variant of each")
     parser.add_argument("--pairs", type=int, default=32, help="exchanges of each side by each clock")
+    parser.add_argument("--arrangements", default=",".join(ARRANGEMENTS), help="which, in this order")
+    parser.add_argument("--one-a-dtype", action="store_true", help="of each sample the first variant of each dtype")
+    parser.add_argument("--settled", action="store_true", help="time as PassBench does, instead of --pairs exchanges")
     parser.add_argument("--budget", type=float, default=120.0, help="seconds")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     given = parser.parse_args()
     end = time.monotonic() + given.budget
     names = frozenset(given.names.read_text("utf-8").split()) if given.names else None
-    samples = chosen(Version.open(given.version), Choice(names=names, limit=given.limit, at_most=1))
-    recorder, lines = Recorder(), []
+    choice = Choice(
+        names=names, limit=given.limit, one_a_dtype=given.one_a_dtype, at_most=None if given.one_a_dtype else 1
+    )
+    samples = chosen(Version.open(given.version), choice)
+    recorder, lines, rows = Recorder(), [], []
     recorder.install()
     given.out.mkdir(parents=True, exist_ok=True)
-    settings = Settings(pairs=given.pairs, precision=0.0, repeats=0, double=False)
+    settings = Settings() if given.settled else Settings(pairs=given.pairs, precision=0.0, repeats=0, double=False)
     with Bench(given.device, settings) as bench, (given.out / "exchanges.jsonl").open("w") as stream:
-        for arrangement in ARRANGEMENTS:
+        for arrangement in given.arrangements.split(","):
             if arrangement != "first":
                 _arrange(bench, arrangement)
             for sample in samples:
                 if time.monotonic() > end:
                     break
                 for result in bench.run(sample, "eager"):
+                    rows.append(result.to_row(run=arrangement, author="eager"))
                     about = {"arrangement": arrangement, "variant": result.variant_hash, "seconds": result.seconds}
                     about |= {"phases": result.phases, "surroundings": result.surroundings}
                     for line in recorder.take():
                         lines.append(about | line)
                         print(json.dumps(lines[-1]), file=stream, flush=True)
+    write_rows(given.out / "results.parquet", rows, RESULTS)
     (given.out / "summary.md").write_text(_by_causes(lines))
     print(_by_causes(lines))
 

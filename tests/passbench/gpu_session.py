@@ -4,7 +4,7 @@
         [--only aa,timing,attacks,honest,layers]
 
 1. eager against itself, with nothing beside it: how near to 1, by the length of a call; variants a minute, where the
-   time goes (`benchmarks/passbench/aa_noise.py` keeps every exchange, and says what the sides' order does);
+   time goes, every exchange (`benchmarks/passbench/aa_noise.py`);
 2. `pytest -m gpu tests/passbench/timing`, with nothing beside it;
 3. attacks with all layers on, `--jobs` processes side by side, over all GPUs, each with its share of the cores;
 4. in the same way honest passes again and again, `--repeats` times or until the budget is over: each once before any
@@ -22,6 +22,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -89,12 +90,18 @@ def _verdicts(text: str) -> str:
 
 def _against_itself(out: Path) -> str:
     """How near to 1 the speedups are, by the length of a call, and how many variants a minute."""
-    files = sorted((out / "aa").glob("runs/*/*.parquet"))
-    if not files:
+    file = out / "aa" / "results.parquet"
+    if not file.exists():
         return "no variant was measured"
-    rows = pd.concat([pd.read_parquet(file) for file in files])
+    rows = pd.read_parquet(file)
     timed = rows[rows["status"] == "ok"]
-    lines = [f"{len(rows)} variants, {60 * len(rows) / rows['seconds'].sum():.0f} a minute of their own time", ""]
+    phases: Counter[str] = Counter()
+    for one in rows["phases"]:
+        phases.update(dict(one))
+    each = ", ".join(f"{name} {1000 * seconds / len(rows):.0f}" for name, seconds in phases.most_common(12))
+    minute = 60 / rows["seconds"].mean(), 60 / rows["seconds"][1:].mean()
+    lines = ["{} variants, {:.0f} a minute of their own time, {:.0f} without the first".format(len(rows), *minute)]
+    lines += [f"milliseconds each: {each}", ""]
     lines += [
         "| clock | calls of eager | variants | median | within 1 %, 2 %, 3 % | interval, +- | noisy |",
         "|---" * 7 + "|",
@@ -138,11 +145,11 @@ def main() -> None:
     if "aa" in steps:
         budget = _SHARES["eager against itself"] * arguments.budget
         names = str(VERSION / "names_2.txt")
-        command = ["-m", "agent.run", str(VERSION / "version"), "--split", "eval", "--names", names, "--limit"]
-        command += [str(arguments.samples), "--one-a-dtype", "--authors", "eager", "--budget", str(budget - 15)]
-        _, said = _run("aa", out, [[*command, "--device", "cuda", "--out", str(out / "aa")]], budget)
+        command = ["-m", "benchmarks.passbench.aa_noise", str(VERSION / "version"), "--names", names]
+        command += ["--limit", str(arguments.samples), "--one-a-dtype", "--arrangements", "first", "--settled"]
+        command += ["--budget", str(budget - 12), "--device", "cuda", "--out", str(out / "aa")]
+        _run("aa", out, [command], budget)
         text += ["## Eager against itself", _against_itself(out)]
-        text += [line for line in said.splitlines() if "milliseconds each" in line]
     if "timing" in steps:
         budget = min(_SHARES["timing"] * arguments.budget, left())
         command = ["-m", "pytest", "-q", "-m", "gpu", "-rf", "-p", "no:cacheprovider", "tests/passbench/timing"]

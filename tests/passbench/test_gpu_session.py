@@ -2,7 +2,8 @@
 
 import os
 
-import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tests.passbench.gpu_session import _against_itself, _run, _shares, _verdicts
 
@@ -33,14 +34,15 @@ def timing(clock: str, speedup: float, candidate: float) -> dict:
 
 def test_shares_of_eager_against_itself(tmp_path):
     assert _against_itself(tmp_path) == "no variant was measured"
-    directory = tmp_path / "aa" / "runs" / "eager-1"
-    directory.mkdir(parents=True)
+    (tmp_path / "aa").mkdir()
     found = [(1.0, 1.0), (1.009, 1.001), (0.999, 1.1), (0.99, 1.0), (9.0, 9.0)]
     timings = [[timing("e2e", a, 90.0), timing("device", b, 10.0)] for a, b in found]
-    rows = {"status": ["ok"] * 4 + ["wrong"], "seconds": [0.5] * 5, "timings": timings}
-    pd.DataFrame(rows).to_parquet(directory / "s.parquet")
+    rows = {"status": ["ok"] * 4 + ["wrong"], "seconds": [2.5] + [0.5] * 4, "timings": timings}
+    phases = pa.array([[("draw", 0.1), ("compare", 0.02)]] * 5, pa.map_(pa.string(), pa.float64()))
+    pq.write_table(pa.table({**rows, "phases": phases}), tmp_path / "aa" / "results.parquet")
     said = _against_itself(tmp_path).splitlines()
-    assert said[0] == "5 variants, 120 a minute of their own time"
+    assert said[0] == "5 variants, 67 a minute of their own time, 120 without the first"
+    assert said[1] == "milliseconds each: draw 100, compare 20"
     assert "| e2e | 60 to 200 us | 4 | 0.9995 | 75%, 100%, 100% | 2.00% | 0% |" in said
     assert said[-2] == "e2e: 100.0% within 3%, geometric mean 0.9995; 95 % and 0.5 %: met"
     assert said[-1] == "device: 75.0% within 2%, geometric mean 1.0244; 95 % and 0.5 %: not met"
