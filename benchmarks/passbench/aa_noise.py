@@ -7,8 +7,8 @@ Both sides run the same code, so that whatever differs between them is the measu
 of workers follow each other: `first`, as they came; `asleep`, without the small kernel before each timed exchange;
 `roles`, eager's worker as the candidate and the other way round; `fresh`, in fresh processes. A bias that stays when
 roles change is the procedure's; one that changes its sign belongs to a process. `--settled` times as PassBench does, no
-longer than the speedup takes to be known. DIR gets `exchanges.jsonl`, a line a variant and clock, `results.parquet`, the
-rows as PassBench keeps them, and `summary.md`.
+longer than the speedup takes to be known. DIR gets `exchanges.jsonl`, a line a variant and clock, `results.parquet`,
+the rows as PassBench keeps them, and `summary.md`.
 """
 
 import argparse
