@@ -3,9 +3,8 @@
     python3 -m benchmarks.agent.other_variants VERSION_DIR --samples 40 --others 5 --out DIR [--budget SECONDS]
 
 Each pass is written for one variant of its sample: all regions that pay, or that there are, without a search. PassBench
-then runs it on other variants, at most 5 of a sample, spread over all that match the same graph. Writes DIR/rows.parquet
-(rows of `storage.schema.RESULTS`) and DIR/summary.txt. On a CPU kernels run in Triton's interpreter and times mean
-nothing.
+then runs it on other variants of the same graph, at most 5 of a sample, evenly spread. Writes DIR/rows.parquet (rows of
+`storage.schema.RESULTS`) and DIR/summary.txt. On a CPU kernels run in Triton's interpreter, and times mean nothing.
 """
 
 import argparse
