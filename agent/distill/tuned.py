@@ -7,8 +7,9 @@ is up. A pass that is wrong, or not clearly faster than eager, is not submitted.
 
 A pass may be wrong at t = −5 because a kernel rounds otherwise than eager does. The search then starts again without
 the ops that do so (`agent.distill.rounding`), in the variants that are wrong and in those that a pattern cannot tell
-from them. A kernel adds in eager's order only after that order was confirmed on the device
-(`agent.distill.eager.order_probe`).
+from them. A pass that is right at t = −5 alone is given up for one that adds in eager's order, if that is hardly
+slower: on other inputs it may be wrong. A kernel adds in eager's order only after that order was confirmed on the
+device (`agent.distill.eager.order_probe`).
 
 What a search finds is kept by family and device (`agent.distill.found_families`). A killed search goes on from its best
 so far. A family is searched once, in this run or an earlier one.
@@ -39,6 +40,9 @@ from storage.records import Sample, Variant
 
 LEVEL = -5
 """The tolerance level at which a pass must be right in every measured variant."""
+
+SAFER = 0.9
+"""A pass that is right at `LEVEL` alone is given up for one with eager's bits that has this share of its speed."""
 
 LONG = 3.0
 """Microseconds. A kernel that takes less hides behind the host, so its blocks and warps are not worth a search."""
@@ -83,6 +87,13 @@ class SearchTrial:
         measured = [self.dtypes_of[to_json(variant.graph)] for variant in self.variants.variants]
         wrong = {dtypes for dtypes, result in zip(measured, results, strict=True) if not is_right(result)}
         return wrong | (everything - set(measured)) if wrong else wrong
+
+    def barely_right(self, choice: SearchChoice) -> set[FloatDtypes]:
+        """The dtypes of graphs with a variant that is right at `LEVEL` and not one level further: by other inputs it
+        may be wrong."""
+        results = self._results(choice)
+        measured = [self.dtypes_of[to_json(variant.graph)] for variant in self.variants.variants]
+        return {dtypes for dtypes, r in zip(measured, results, strict=True) if is_right(r) and r.t_min == LEVEL}
 
     def _in_words(self, choice: SearchChoice) -> str:
         rounding = ", ".join(sorted({level.name.lower() for level in self.levels.values()}))
@@ -223,10 +234,28 @@ class Tuned(Author):
             choice = search.run(trial.start, *alternatives(trial.task, trial.start))
             if choice is None or (search.measured[choice] or 0.0) <= score:
                 return set()
-            wrong = replace(trial, variants=more, known={}).wrong(choice)
+            again = replace(trial, variants=more, known={})
+            wrong = again.wrong(choice)
             if not wrong:
                 best, score = Best(choice, trial.levels), search.measured[choice] or 0.0
+                take_safer(trial, trial.barely_right(choice) | again.barely_right(choice))
             return wrong
+
+        def take_safer(trial: SearchTrial, barely: set[FloatDtypes]) -> None:
+            """Gives the best choice eager's bits in these dtypes, if it is hardly slower then, and right by more."""
+            nonlocal best, score
+            levels = {d: max(level, Rounding.EXACT) if d in barely else level for d, level in trial.levels.items()}
+            if levels == trial.levels:
+                return
+            task = self._task(sample, levels, confirms)
+            choice = replace(best.choice, patterns=_known(task, best.choice))
+            if not _writes(task, choice):
+                return
+            exact = replace(trial, task=task, levels=levels, start=choice, own_schedule=own_schedule(levels))
+            found = exact.score(choice) or 0.0
+            if found >= SAFER * score and not exact.barely_right(choice):
+                best, score = Best(choice, levels), found
+                keep(best)
 
         if earlier is not None:
             levels = levels | {dtypes: level for dtypes, level in earlier.levels.items() if dtypes in levels}

@@ -17,19 +17,18 @@ class PlanTable:
         self.latest: tuple[Callable[..., bool], Any] = (_never, None)
 
     def look_up(self, tensors: tuple[torch.Tensor, ...]) -> Any:
-        """The plan for these tensors, and from now on the first to be looked at; None if there is none."""
+        """The plan for these tensors, None if there is none. From now on that answer is the first to be looked at."""
         plan = self._plans.get(tuple([part for x in tensors for part in (x.dtype, x.shape, x.stride())]))
-        if plan is not None:
-            sizes, strides = [list(x.shape) for x in tensors], [list(x.stride()) for x in tensors]
-            guards = TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
-            self.latest = guards.check, plan
+        sizes, strides = [list(x.shape) for x in tensors], [list(x.stride()) for x in tensors]
+        guards = TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
+        self.latest = guards.check, plan
         return plan
 
 
 def plan_for(table: PlanTable, *tensors: torch.Tensor) -> Any:
     """The table's plan for tensors of these dtypes, shapes and strides; None if it has none.
 
-    The plan of the last call is compared first, by one C function: a key made in Python costs about twice as much.
+    The answer of the last call is compared first, by one C function: a key made in Python costs about twice as much.
     """
     if type(table) is not PlanTable:
         raise TypeError(f"plan_for looks in a PlanTable, not in a {type(table).__name__}")

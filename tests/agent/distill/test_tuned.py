@@ -38,7 +38,7 @@ def _one(rows=4):
     return sample(*(variant(_block, *in_dtype(inputs, dtype)) for dtype in ("float32", "float16")))
 
 
-def _results(one, factor, status="ok", t_min=-5):
+def _results(one, factor, status="ok", t_min=-6):
     timing = Timing("e2e", 100.0, 100.0 / factor, 1.0, 1.0, 100, 0, False, factor, factor)
     return [
         VariantResult(one.sample, "fusible", v.variant_hash, "pass", status, t_min=t_min, times=Times((timing,)))
@@ -141,7 +141,7 @@ def test_what_rounds_otherwise_is_left_to_eager_where_a_pass_is_wrong(wrong, exp
     def rule(names, source):
         sources.append(source)
         right = not any(text in source for text in wrong)
-        return _results(one, 1.0 + len(names), t_min=-5 if right else -4)
+        return _results(one, 1.0 + len(names), t_min=-6 if right else -4)
 
     measuring().attempt(one, tmp_path / "pass", _attempt(rule, measured))
     assert set(measured[len(wrong)]) <= set(_names(tmp_path / "pass")), "looked for elsewhere first"
@@ -172,7 +172,7 @@ def test_what_is_wrong_in_one_dtype_alone_stays_fused_in_the_others(tmp_path):
         wrong = any("tl.sum(" in source and "to(torch.float16)" in source for source in sources)
         return [
             *_results(replace(some, variants=some.variants[:1]), 3.0),
-            *_results(replace(some, variants=some.variants[1:]), 1.5, t_min=-3 if wrong else -5),
+            *_results(replace(some, variants=some.variants[1:]), 1.5, t_min=-3 if wrong else -6),
         ]
 
     attempt = Attempt(1, "cuda:0", measure, save=None, saved=None, say=lambda text: None)
@@ -192,12 +192,24 @@ def test_what_is_right_by_luck_is_not_submitted(failures, tmp_path):
     def rule(names, source):
         again = measured.count(names) > 1
         lucky = ("tl.sum(",) if failures == 1 else ("tl.sum(", "exp(")
-        return _results(one, 1.0 + len(names), t_min=-4 if again and any(text in source for text in lucky) else -5)
+        return _results(one, 1.0 + len(names), t_min=-4 if again and any(text in source for text in lucky) else -6)
 
     measuring().attempt(one, tmp_path / "pass", _attempt(rule, measured))
     names = _names(tmp_path / "pass")
     assert measured.count(names) == 2
     assert len(names) == failures + 1
+
+
+@pytest.mark.parametrize(("exact", "kept"), [(2.8, True), (2.6, False)])
+def test_what_is_right_by_little_adds_in_eagers_order_where_that_costs_little(exact, kept, tmp_path):
+    one = sample(variant(_norm, *in_dtype((tensor(4, 8), tensor(4, 8), tensor(8)), "float32")))
+
+    def rule(names, source):
+        return _results(one, 3.0, t_min=-5) if "tl.exp(" in source else _results(one, exact)
+
+    measuring(seconds=0.0).attempt(one, tmp_path / "pass", _attempt(rule, []))
+    source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
+    assert ("libdevice.exp(" in source, "tl.exp(" in source) == (kept, not kept)
 
 
 def test_the_best_is_measured_again_on_more_variants(tmp_path):
@@ -207,7 +219,7 @@ def test_the_best_is_measured_again_on_more_variants(tmp_path):
 
     def measure(some, directory):
         seen.append(len(some.variants))
-        return _results(some, 2.0, t_min=-5 if len(some.variants) <= 4 else 0)
+        return _results(some, 2.0, t_min=-6 if len(some.variants) <= 4 else 0)
 
     attempt = Attempt(1, "cuda:0", measure, save=None, saved=None, say=lambda text: None)
     assert measuring(probes=4).attempt(one, tmp_path / "pass", attempt).declined
