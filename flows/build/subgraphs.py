@@ -181,11 +181,6 @@ def _ops(one: Payload) -> float:
     return pc.sum(pc.list_value_length(sequences.take(one["rows"]))).as_py()
 
 
-def _group_rows(path: Path) -> list[int]:
-    metadata = pq.read_metadata(path)
-    return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-
-
 def _with_repeats(graphs: Done, directory: Path) -> Iterator[Payload]:
     """The shards of cutting again, with the typical ranges of their graphs; models without any are left out."""
     texts = Texts()

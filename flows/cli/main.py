@@ -36,6 +36,7 @@ from flows.cli.progress_display import progress_shown
 from flows.cli.samples.commands import bench, export, samples, show
 from flows.cli.versions.commands import diff, download, gc, rollback, upload, versions
 from passbench.names import CLOCKS
+from passbench.scoring.groups import GROUPINGS
 from storage.errors import PassNetError
 from storage.schema import CATEGORIES
 
@@ -236,7 +237,7 @@ def check(directory: Path, as_json: bool) -> None:
 )
 @click.option(
     "--by",
-    type=click.Choice(["sample", "group", "category", "dtype", "size", "author"]),
+    type=click.Choice(GROUPINGS),
     default=None,
     help="A line for each of these, too; a group is category x dtype.",
 )

@@ -9,7 +9,6 @@ import pytest
 from flows.cli.tables import score_text
 from flows.report.score_run import score_run
 from passbench.score import LEVELS
-from passbench.scoring.groups import GROUPINGS
 from storage.errors import PassNetError
 from storage.schema import RESULTS, SCORES, SUBGRAPHS
 from storage.versions.store import Store
@@ -243,7 +242,3 @@ def test_on_the_command_line(data):
 @pytest.mark.parametrize("wrong", [["--t", "5"], ["--clock", "wall"], ["--by", "colour"], ["--p", "-1"], ["--b", "0"]])
 def test_wrong_options_are_usage_errors(wrong):
     assert passnet_here("score", "latest", *wrong).returncode == 2
-
-
-def test_help_lists_every_grouping():
-    assert all(by in passnet_here("score", "--help").stdout for by in GROUPINGS)
