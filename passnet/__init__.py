@@ -163,7 +163,7 @@ def optimize(
     Parameters may change between calls. A call of another kind (shapes, gradients, training mode) goes to the model
     itself, with one FallbackWarning for each reason. A model that is no single graph, or that writes to its buffers, is
     run by torch.compile with the backend "passnet"; `.report.why_not` says why. Raises PassNetError for what is no
-    module, and for an unknown effort or part.
+    module, for an example call that the model does not take, and for an unknown effort or part.
     """
     from passbench.models.optimize import optimize_model
     from passbench.models.optimized_model import OptimizeSettings

@@ -1,6 +1,7 @@
 """Any model made faster: as one graph where it is one, by torch.compile with the backend "passnet" where it is not."""
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,11 +25,13 @@ def optimize_model(
 ) -> OptimizedModel:
     """The model's callable for calls like `model(*args, **kwargs)`; see `passnet.optimize`.
 
-    Raises PassNetError for what is no module, and for an unknown effort or part.
+    Raises PassNetError for what is no module, for a call that its forward does not take, and for an unknown effort or
+    part.
     """
     if not isinstance(model, torch.nn.Module):
         raise PassNetError(f"a torch.nn.Module can be optimised, not a {type(model).__name__}")
     check_asked(settings.effort, settings.without)
+    _check_call(model, args, kwargs)
     compiled = functools.partial(_compiled, settings=settings)
     return OptimizedModel(
         model,
@@ -39,6 +42,18 @@ def optimize_model(
         before_timing=before_timing,
         compiled=compiled,
     )
+
+
+def _check_call(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> None:
+    """Raises PassNetError where the model's forward does not take such a call."""
+    if not isinstance(args, tuple | list):
+        raise PassNetError(
+            f"the example's arguments are a tuple, not a {type(args).__name__}: write (x,) for a single x"
+        )
+    try:
+        inspect.signature(model.forward).bind(*args, **kwargs)
+    except TypeError as error:
+        raise PassNetError(f"the model's forward does not take the example call: {error}") from None
 
 
 def _compiled(model: torch.nn.Module, settings: OptimizeSettings) -> Callable:

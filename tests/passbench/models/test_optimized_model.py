@@ -289,3 +289,7 @@ def test_what_cannot_be_optimised_is_refused():
         optimize_model(lambda x: x, (image(),), {}, QUICK)
     with pytest.raises(PassNetError, match="effort 'most' is unknown"):
         optimize_model(Convolutional(), (image(),), {}, OptimizeSettings(effort="most"))
+    with pytest.raises(PassNetError, match=r"a tuple, not a Tensor: write \(x,\) for one"):
+        optimize_model(Convolutional(), image(), {}, QUICK)
+    with pytest.raises(PassNetError, match="does not take the example call: missing a required argument: 'x'"):
+        optimize_model(Convolutional(), (), {}, QUICK)
