@@ -102,37 +102,35 @@ class Bench:
 
     def precompile(
         self,
-        samples: Sequence[Sample],
-        compilers: Sequence[str],
+        work: Sequence[tuple[str, Sample]],
         workers: int,
         progress: Progress | None = None,
         deadline: float = inf,
     ) -> list[tuple[str, precompile.Missed]]:
-        """Have baselines compile all variants ahead, `workers` at a time; `run` times them in the workers that did.
+        """Have baselines compile samples ahead, `workers` at a time; `run` times them in the workers that did.
 
-        Each sample gets a worker under each compiler, so that these should be a few dozen. Only for baselines: their
-        code is trusted, so that processes may share a cache. Nothing is compiled after `deadline`, on the clock of
-        `time.monotonic`. Returns what was not compiled, with its compiler; `run` compiles it itself, or makes a record
-        of the failure.
+        Each pair of a compiler and a sample gets a worker, so that these should be a few dozen. Only for baselines:
+        their code is trusted, so that processes may share a cache. Nothing is compiled after `deadline`, on the clock
+        of `time.monotonic`. Returns what was not compiled, with its compiler; `run` compiles it itself, or makes a
+        record of the failure.
         """
-        for compiler in compilers:
+        for compiler, _ in work:
             if compiler not in COMPILERS or compiler in ("pass", "eager"):
                 raise PassNetError(f"{compiler!r} compiles nothing ahead; there are {', '.join(COMPILERS)}")
-        slowest_first = sorted(compilers, key=lambda name: name != "inductor-max-autotune")
+        slowest_first = sorted(work, key=lambda one: one[0] != "inductor-max-autotune")
         jobs = [
             # The first variant comes last: a worker keeps the latest that it has compiled.
             precompile.Job(self._worker(compiler, self._baseline_launcher), sample.variants[::-1], compiler)
-            for compiler in slowest_first
-            for sample in samples
+            for compiler, sample in slowest_first
         ]
         missed = []
-        names = [(compiler, sample.sample) for compiler in slowest_first for sample in samples]
-        for name, (job, left) in zip(names, precompile.in_order(jobs, workers, deadline, progress), strict=True):
-            missed += [(job.compiler, one) for one in left]
+        done = precompile.in_order(jobs, workers, deadline, progress)
+        for (compiler, sample), (job, left) in zip(slowest_first, done, strict=True):
+            missed += [(compiler, one) for one in left]
             if left:
                 job.worker.close()
             else:
-                self._compiled[name] = job.worker
+                self._compiled[compiler, sample.sample] = job.worker
         self._rest(self._compiled)
         return missed
 

@@ -87,9 +87,9 @@ class _Host:
     def _compile_ahead(self, runs: Sequence[EvaluationRun], samples: Sequence[Sample], end: float) -> None:
         """Have all baselines compile side by side what is left of these samples."""
         begin = time.monotonic()
-        compilers = [run.author.name for run in runs if run.author.name in COMPILERS and run.author.name != "eager"]
-        left = [sample for sample in samples if any(not run.results(sample).exists() for run in runs)]
-        for compiler, (variant, reason) in self.bench.precompile(left, compilers, self.compile_ahead, deadline=end):
+        baselines = [run for run in runs if run.author.name in COMPILERS and run.author.name != "eager"]
+        left = [(run.author.name, one) for run in baselines for one in samples if not run.results(one).exists()]
+        for compiler, (variant, reason) in self.bench.precompile(left, self.compile_ahead, deadline=end):
             log(f"{compiler}: {variant.variant_hash[:12]} not compiled ahead: {reason[:200]}")
         self.seconds["compiling ahead"] = self.seconds.get("compiling ahead", 0.0) + time.monotonic() - begin
 

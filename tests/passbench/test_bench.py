@@ -229,10 +229,10 @@ def test_what_needs_a_gpu_says_so(bench):
 def test_what_is_not_compiled_ahead_is_told(bench):
     said = []
     large = add_relu_sample((2**29,))
-    ((compiler, missed),) = bench.precompile([large], ["inductor"], 1, said.append)
+    ((compiler, missed),) = bench.precompile([("inductor", large)], 1, said.append)
     assert (compiler, missed.variant) == ("inductor", large.variants[0])
     assert "larger than PassBench's memory" in missed.reason and said == ["inductor: compiled one, 0 of 1 left"]
-    late = bench.precompile([large], ["inductor", "inductor-max-autotune"], 2, deadline=time.monotonic())
+    late = bench.precompile([("inductor", large), ("inductor-max-autotune", large)], 2, deadline=time.monotonic())
     assert [(compiler, one.reason) for compiler, one in late] == [
         ("inductor-max-autotune", "no time was left"),
         ("inductor", "no time was left"),
@@ -241,7 +241,7 @@ def test_what_is_not_compiled_ahead_is_told(bench):
 
 def test_a_baseline_is_timed_in_the_worker_that_compiled_it(bench):
     what = add_relu_sample((7, 40), (9, 40))
-    assert bench.precompile([what], ["inductor-strict-direct"], 1) == []
+    assert bench.precompile([("inductor-strict-direct", what)], 1) == []
     (worker,) = bench._compiled.values()
     pid, phases = worker._process.pid, []
     for result in bench.run(what, "inductor-strict-direct"):

@@ -35,6 +35,7 @@ def files(out: Path) -> dict[str, int]:
 
 def test_it_measures_and_a_second_call_measures_only_what_is_missing(version, tmp_path, caplog):
     given = [str(version.path), *FAST, "--authors", "eager", "--at-most", "1", "--out", str(tmp_path)]
+    given += ["--compile-ahead", "1"]  # eager compiles nothing
     assert main(given) == 0
     before = files(tmp_path)
     assert len(before) == 2
