@@ -47,9 +47,9 @@ def optimize_model(
 def _check_call(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> None:
     """Raises PassNetError where the model's forward does not take such a call."""
     if not isinstance(args, tuple | list):
-        raise PassNetError(
-            f"the example's arguments are a tuple, not a {type(args).__name__}: write (x,) for a single x"
-        )
+        raise PassNetError(f"the example's arguments are a tuple, not a {type(args).__name__}: write (x,) for one")
+    if model._forward_pre_hooks or isinstance(model, torch.jit.ScriptModule):
+        return  # hooks may give forward other arguments; a scripted forward has no signature
     try:
         inspect.signature(model.forward).bind(*args, **kwargs)
     except TypeError as error:
