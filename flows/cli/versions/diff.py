@@ -22,7 +22,8 @@ _DIGEST = 8  # bytes a column
 
 
 def diff_versions(old: Version, new: Version) -> dict:
-    """Counts of rows added, removed and changed by config, and each run's aggregate scores in both versions.
+    """Counts of rows added, removed and changed by config, and each run's aggregate scores in both versions; `times_meaningful`
+    is false where no GPU was timed.
 
     A changed row has the same key and other values; `columns` counts rows by what changed in them. Shards that both
     versions have are not read. Of the others one digest for each row is held in memory.
@@ -30,8 +31,11 @@ def diff_versions(old: Version, new: Version) -> dict:
     """
     scores: dict[str, dict] = {}
     for name, version in (("old", old), ("new", new)):
-        for row in version.table("scores", columns=["run", "clock", "aggregate"]).to_pylist():
-            line = scores.setdefault(f"{row['run']} ({row['clock']})", {"old": None, "new": None})
+        for row in version.table("scores", columns=["run", "clock", "aggregate", "times_meaningful"]).to_pylist():
+            line = scores.setdefault(
+                f"{row['run']} ({row['clock']})",
+                {"old": None, "new": None, "times_meaningful": row["times_meaningful"]},
+            )
             line[name] = row["aggregate"]
     configs = {config: _diff_config(old, new, config) for config in KEYS}
     return {"old": old.name, "new": new.name, "configs": configs, "scores": scores}

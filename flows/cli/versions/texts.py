@@ -31,9 +31,13 @@ def diff_text(done: dict) -> str:
     ]
     text = render(f"{done['old']} → {done['new']}", columns, rows)
     if done["scores"]:
-        scores = [(run, s["old"], s["new"]) for run, s in sorted(done["scores"].items())]
+        scores = [(_marked(run, s), s["old"], s["new"]) for run, s in sorted(done["scores"].items())]
         text += "\n" + render("AS", ("run", done["old"], done["new"]), scores)
     return text
+
+
+def _marked(run: str, line: dict) -> str:
+    return run if line["times_meaningful"] is not False else f"{run[:-1]}, no GPU: says nothing)"
 
 
 def collected_text(done: dict) -> str:

@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from flows.cli.main import main
 from flows.cli.versions.diff import diff_versions
+from flows.cli.versions.texts import diff_text
 from storage.schema import SUBGRAPHS
 from storage.versions.store import Store
 from tests.support.scored import scored
@@ -69,6 +70,12 @@ def test_scores_stand_side_by_side(tmp_path: Path) -> None:
     line = found["scores"]["distill-0123456789 (e2e)"]
     assert line["old"] is None and line["new"] > 1 and "distill-0123456789 (device)" in found["scores"]
     assert found["configs"]["results"]["added"] == 36 and found["configs"]["fusible"]["changed"] == 0
+
+
+def test_a_score_without_a_gpu_says_that_it_says_nothing() -> None:
+    lines = {f"{run} (e2e)": {"old": None, "new": 0.5, "times_meaningful": run == "gpu"} for run in ("gpu", "cpu")}
+    text = diff_text({"old": "v1", "new": "v2", "configs": {}, "scores": lines})
+    assert "cpu (e2e, no GPU: says nothing)" in text and "gpu (e2e) " in text
 
 
 def test_versions_are_listed_and_verified(tmp_path: Path) -> None:
