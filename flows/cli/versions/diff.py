@@ -22,11 +22,11 @@ _DIGEST = 8  # bytes a column
 
 
 def diff_versions(old: Version, new: Version) -> dict:
-    """Counts of rows added, removed and changed by config, and each run's aggregate scores in both versions; `times_meaningful`
-    is false where no GPU was timed.
+    """Counts of rows added, removed and changed by config, and each run's aggregate scores in both versions.
 
     A changed row has the same key and other values; `columns` counts rows by what changed in them. Shards that both
-    versions have are not read. Of the others one digest for each row is held in memory.
+    versions have are not read. Of the others one digest for each row is held in memory. `times_meaningful` of a run is
+    false where no GPU was timed.
     Raises PassNetError for a corrupt shard.
     """
     scores: dict[str, dict] = {}
