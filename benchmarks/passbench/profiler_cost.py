@@ -1,0 +1,107 @@
+"""What a process that has used the profiler pays afterwards; needs a GPU and 40 s.
+
+    python3 -m benchmarks.passbench.profiler_cost [--out FILE]
+
+PassBench observes the calls of a pass under torch's profiler in the process that it times, with `TEARDOWN_CUPTI=0`, and
+never profiles eager's process. Here a process times a call on the host, and calls in a CUDA graph on the device; then
+it profiles one call and times both again. Once with `TEARDOWN_CUPTI=0`, once without.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import torch
+
+from passbench.child.captured_calls import CapturedCalls, EmptyReplay
+
+REPLAYS = 15
+CALLS = 300
+
+
+def call_small(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Eight small kernels."""
+    for _ in range(8):
+        x = x + y
+    return x
+
+
+def call_large(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """One kernel that the memory bounds."""
+    return x + y
+
+
+def host_us(call: Callable[[], object]) -> float:
+    """Of the host, a call that does not wait for the device."""
+    times = []
+    for _ in range(5):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(CALLS):
+            call()
+        times.append((time.perf_counter() - begin) / CALLS)
+    torch.cuda.synchronize()
+    return 1e6 * min(times)
+
+
+def device_us(graph: CapturedCalls | EmptyReplay) -> float:
+    """Of the device, a replay; the median of some."""
+    times = []
+    for _ in range(REPLAYS):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(1e3 * begin.elapsed_time(end))
+    return median(times)
+
+
+def measured() -> str:
+    """Microseconds of a call on the host, and of one in a graph on the device, for both functions."""
+    parts = []
+    for name, call, elements in (("8 x 16,384", call_small, 1 << 14), ("4 million", call_large, 1 << 22)):
+        rows = [[torch.randn(elements, device="cuda") for _ in range(2)] for _ in range(16)]
+        host = host_us(lambda call=call, row=rows[0]: call(*row))
+        device = (device_us(CapturedCalls(call, rows)) - device_us(EmptyReplay(torch.device("cuda")))) / len(rows)
+        parts.append(f"{name}: host {host:7.2f}, device {device:7.2f}")
+    return "; ".join(parts)
+
+
+def in_this_process() -> None:
+    """Time, profile once, time again."""
+    print("  before", measured(), flush=True)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]):
+        torch.ones(4, device="cuda").add_(1)
+        torch.cuda.synchronize()
+    for turn in ("after", "again"):
+        print(f"  {turn:6}", measured(), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, help="also write the lines to this file")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.here:
+        in_this_process()
+        return
+    lines = []
+    for value in ("0", None, "1"):
+        environment = {k: v for k, v in os.environ.items() if k != "TEARDOWN_CUPTI"}
+        environment |= {} if value is None else {"TEARDOWN_CUPTI": value}
+        command = [sys.executable, "-m", "benchmarks.passbench.profiler_cost", "--here"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        lines += [f"TEARDOWN_CUPTI {'unset' if value is None else value}", done.stdout.rstrip() or done.stderr[-800:]]
+        print(*lines[-2:], sep="\n", flush=True)
+    if options.out is not None:
+        options.out.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
