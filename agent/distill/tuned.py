@@ -196,8 +196,9 @@ class Tuned(Author):
 
         The first is around a start that is right, if leaving more to eager leads to one. The second leaves nothing to
         eager: a part of such a pass may be right. Before both, where many launches are left, eager's calls as one CUDA
-        graph are measured: whatever else is wrong, they are not. `earlier`, the best of a killed search, is where this
-        one starts. `end` is a time of `time.monotonic`. `keep` is given each best so far.
+        graph are measured: whatever else is wrong, they are not. If they are faster, both searches start from CUDA
+        graphs. `earlier`, the best of a killed search, is where this one starts. `end` is a time of `time.monotonic`.
+        `keep` is given each best so far.
         """
         graphs = float_dtypes(sample.variants)
         probed, more = (replace(sample, variants=spread(sample.variants, n)) for n in (self.probes, 2 * self.probes))
@@ -217,6 +218,7 @@ class Tuned(Author):
             if found >= Search.worth and (all_measured or not replace(trial, variants=more, known={}).wrong(calls)):
                 best, score = Best(calls, levels), found
                 keep(best)
+                trial = whole = replace(whole, start=self._start(task, captured=True))
 
         def search_around(trial: SearchTrial) -> set[FloatDtypes]:
             """Searches around the trial's start, and checks what it finds on more variants.
@@ -257,6 +259,7 @@ class Tuned(Author):
                 best, score = Best(choice, levels), found
                 keep(best)
 
+        captured = best is not None
         if earlier is not None:
             levels = levels | {dtypes: level for dtypes, level in earlier.levels.items() if dtypes in levels}
             if any(levels.values()):
@@ -273,7 +276,8 @@ class Tuned(Author):
                 search_around(trial)  # parts of it may be right
                 break
             task = self._task(sample, levels, confirms)
-            trial = replace(trial, task=task, levels=levels, start=self._start(task), own_schedule=own_schedule(levels))
+            start = self._start(task, captured)
+            trial = replace(trial, task=task, levels=levels, start=start, own_schedule=own_schedule(levels))
         if trial is not whole and (best is None or time.monotonic() < end):
             search_around(whole)
         return best
@@ -294,10 +298,11 @@ class Tuned(Author):
         distill = replace(self.distill, seconds=min(self.distill.seconds, max(0.0, end - time.monotonic())))
         return distill.task(sample, -self.reach, levels, confirms, whole=True, own_schedule=own_schedule)
 
-    def _start(self, task: Task) -> SearchChoice:
-        """The choice that is expected to be best; whole graphs come first only where there are no regions."""
+    def _start(self, task: Task, captured: bool = False) -> SearchChoice:
+        """The choice that is expected to be best: whole graphs if they are to be `captured`, or have no regions."""
         patterns = task.likely(self.distill.margin) or task.likely(-math.inf)
-        style = self.distill.style if patterns else replace(self.distill.style, captured=task.any_whole)
+        captured = task.any_whole and (captured or not patterns)
+        style = replace(self.distill.style, captured=captured) if captured else self.distill.style
         return SearchChoice(tuple(sorted(patterns)), style)
 
 
@@ -359,10 +364,12 @@ def spread(variants: Sequence[Variant], count: int) -> tuple[Variant, ...]:
 def alternatives(task: Task, start: SearchChoice) -> list[SearchChoice]:
     """Choices that are measured beside the start, before any other: each is the best for some tasks.
 
-    They are one CUDA graph of all, and TorchInductor's own schedule.
+    They are one CUDA graph of all, or none where the start is one, and TorchInductor's own schedule.
     """
     style, found = start.style, []
-    if not style.captured and task.launches(start.patterns) >= WORTH:
+    if style.captured and task.covers(start.patterns):
+        found.append(replace(style, captured=False))
+    elif not style.captured and task.launches(start.patterns) >= WORTH:
         found.append(replace(style, captured=True))
     if task.longest() >= LONG:
         found.append(replace(style, own_schedule=True))
