@@ -37,6 +37,10 @@ from storage.versions.provenance import source_commit
 Progress = Callable[[str], None]
 """Called with a line of text as a benchmark goes on."""
 
+_VARIANTS_OF_A_PROCESS = 20
+"""Eager is then run by a fresh process. Two processes of the same code differ by up to 1 % in what a call costs the
+host, for as long as they live: over a whole run that would be a bias of all speedups."""
+
 STRICT = -5
 """The tolerance level of PyTorch's own tests. A variant that is not right at it says which element differs most."""
 
@@ -66,6 +70,7 @@ class Bench:
         self._prepared: dict[Path, WorkerHandle] = {}
         self._compiled: dict[tuple[str, str], WorkerHandle] = {}  # of baselines, by compiler and sample
         self._findings: dict[str, list[Finding]] = {}
+        self._variants = 0  # since eager's processes were started
 
     def __enter__(self) -> Self:
         return self
@@ -93,6 +98,8 @@ class Bench:
         """
         if compiler not in COMPILERS:
             raise PassNetError(f"compiler {compiler!r} is unknown; there are {', '.join(COMPILERS)}")
+        if not (self._prepared or self._compiled):  # eager's worker has called what is prepared
+            self._renew_eager()
         if compiler != "pass":
             yield from self._run_baseline(sample, compiler, progress)
             return
@@ -117,6 +124,7 @@ class Bench:
         for compiler, _ in work:
             if compiler not in COMPILERS or compiler in ("pass", "eager"):
                 raise PassNetError(f"{compiler!r} compiles nothing ahead; there are {', '.join(COMPILERS)}")
+        self._renew_eager()
         slowest_first = sorted(work, key=lambda one: one[0] != "inductor-max-autotune")
         jobs = [
             # The first variant comes last: a worker keeps the latest that it has compiled.
@@ -141,6 +149,7 @@ class Bench:
         variant, too. Nothing is timed meanwhile. A pass that `run` will refuse is left out. A pass that tunes itself is
         not called: it would choose by times that the others disturb.
         """
+        self._renew_eager()
         work = []
         for sample, directory in jobs:
             try:
@@ -171,6 +180,14 @@ class Bench:
             if free < total / 2:
                 for worker in waiting.values():
                     worker.stop()
+
+    def _renew_eager(self) -> None:
+        """Have fresh processes run eager from now on, where the present ones have run many variants."""
+        if self._variants >= _VARIANTS_OF_A_PROCESS:
+            self._variants = 0
+            self._eager.stop()
+            if "eager" in self._warm:
+                self._warm["eager"].stop()
 
     def _refusals(self, files: PassFiles) -> list[Finding]:
         """Findings of the static policy, worked out once for the same text and file names."""
@@ -275,6 +292,7 @@ class Bench:
                 if progress is not None:
                     progress(f"{where}: {stage}")
 
+            self._variants += 1
             begin, before = time.monotonic(), self._surroundings.look()
             seed = secrets.randbits(62) if self.settings.seed is None else self.settings.seed
             candidate = TrialCandidate(compiler, pass_dir, files)

@@ -31,7 +31,7 @@ class Settings:
     draws: int | None = None  # distributions of inputs on which correctness is decided before anything is timed
     draw_calls: int | None = None  # calls on each distribution but the first, at most; large inputs allow fewer
     noise: float = 0.2  # IQR/median above which times are noisy
-    precision: float = 0.015  # half the width of the speedup's 95% interval, relative, at which timing may stop
+    precision: float = 0.02  # half the width of the speedup's 95% interval, relative, at which timing may stop
     flush_l2: bool = False  # empty the L2 cache before every timed call
     seed: int | None = None  # of inputs and order; None draws one that no pass can know
     protocol: str = "passnet"

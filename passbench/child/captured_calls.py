@@ -19,9 +19,8 @@ _WAIT_CYCLES = 600_000
 
 _PADS, _PAD_BYTES = 4, 512
 """After each captured call so many small blocks are taken and kept until the capture ends. Otherwise the intermediate
-results of all calls would lie in the same few blocks. How far these are from the multiprocessors that use them would
-then be the same in all calls: 50 ns a kernel, by which one process was 3 to 5 % slower than another for as long as both
-lived."""
+results of all calls would lie in the same few blocks. The time to memory depends on the address, by up to 60 ns a
+kernel: one process was 3 to 5 % slower than another for as long as both lived (benchmarks/passbench/h200_noise)."""
 
 _POISON = 0xFF  # bytes of a NaN in every floating dtype
 

@@ -205,6 +205,17 @@ def test_eager_against_itself_with_every_kind_of_output_and_input(bench):
     assert "static_policy" not in result.layers and result.pass_files == ()
 
 
+def test_eager_is_run_by_fresh_processes_after_some_variants(bench, monkeypatch):
+    monkeypatch.setattr("passbench.bench._VARIANTS_OF_A_PROCESS", 2)
+    monkeypatch.setattr(bench, "_variants", 0)
+    what = add_relu_sample((2, 3), (4, 3))
+    pids = []
+    for _ in range(2):
+        assert [r.status for r in bench.run(what, "eager")] == ["ok", "ok"]
+        pids.append((bench._eager._process.pid, bench._warm["eager"]._process.pid))
+    assert not set(pids[0]) & set(pids[1])
+
+
 def test_where_eager_fails_nothing_is_scored(bench):
     bad = variant(lambda x, y: (x @ y,), spec("x", 2, 3), spec("y", 2, 3), name="bad")
     huge = variant(lambda x: (x + 1,), spec("x", 1 << 40), name="huge")
