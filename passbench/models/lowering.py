@@ -1,6 +1,8 @@
 """A graph and a recipe in, a callable out: regions rewritten, parameters' parts computed, the rest compiled."""
 
 import contextlib
+import functools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -119,6 +121,26 @@ def _compiled(module: fx.GraphModule, inputs: list[torch.Tensor], recipe: Recipe
     return compile_graph(module, inputs, dict(recipe.options))
 
 
+@functools.cache
+def hashing() -> threading.Thread:
+    """A thread that hashes the files of torch and triton, without which TorchInductor finds nothing in its caches.
+
+    That is half a gigabyte, once in a process. Reading and hashing hold no lock of Python's, so they cost next to
+    nothing beside dynamo's capture, if begun before it.
+    """
+    from torch._inductor.codecache import torch_key
+    from torch._inductor.runtime.triton_compat import HAS_TRITON, triton_key
+
+    def hash_files() -> None:
+        torch_key()
+        if HAS_TRITON:
+            triton_key()
+
+    thread = threading.Thread(target=hash_files, name="passnet-hashing", daemon=True)
+    thread.start()
+    return thread
+
+
 def compile_graph(module: fx.GraphModule, inputs: Sequence[Any], options: dict[str, Any]) -> Callable:
     """TorchInductor's artefact for inputs of exactly these sizes, called without guards.
 
@@ -127,6 +149,7 @@ def compile_graph(module: fx.GraphModule, inputs: Sequence[Any], options: dict[s
     """
     from torch._inductor.compile_fx import compile_fx
 
+    hashing().join()
     fake = detect_fake_mode(list(inputs)) or FakeTensorMode(shape_env=ShapeEnv())
     with tracing(TracingContext(fake)):
         return compile_fx(module, list(inputs), ignore_shape_env=True, config_patches=options or None)

@@ -9,6 +9,7 @@ import torch
 
 from passbench.models.choosing import Progress
 from passbench.models.dynamo_backend import passnet_backend
+from passbench.models.lowering import hashing
 from passbench.models.optimized_model import OptimizedModel, OptimizeSettings
 from passbench.models.recipes import check_asked
 from storage.errors import PassNetError
@@ -32,6 +33,8 @@ def optimize_model(
         raise PassNetError(f"a torch.nn.Module can be optimised, not a {type(model).__name__}")
     check_asked(settings.effort, settings.without)
     _check_call(model, args, kwargs)
+    if "inductor" not in settings.without and any(x.is_cuda for x in model.parameters()):
+        hashing()
     compiled = functools.partial(_compiled, settings=settings)
     return OptimizedModel(
         model,
