@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from agent.distill.eager.sum_order import PROCESSORS
-from agent.distill.kernels.schedule import KernelBody
+from agent.distill.kernels.schedule import KernelBody, distance
 from agent.distill.kernels.value_graph import COLUMN, ROW
 
 _ELEMENTS = 256
@@ -93,10 +93,12 @@ def _whole_row(kernel: KernelBody, limits: LaunchLimits, across: bool) -> int:
 
 
 def _reads_across(kernel: KernelBody) -> bool:
-    """Whether neighbouring rows, not neighbouring columns, are neighbours in memory."""
+    """Whether neighbouring rows, not neighbouring columns, are neighbours in memory. An access that stays where it is
+    from column to column says nothing: its elements stay in a cache."""
     indices = [v.index for v in kernel.values() if v.op == "load" and v.by_row and v.by_column]
-    along = sum(index.coeff(COLUMN) == 1 for index in indices)
-    across = sum(index.coeff(ROW) == 1 for index in indices)
+    steps = [(distance(index, 1, ROW), distance(index, 1, COLUMN)) for index in indices]
+    along = sum(by_column == 1 for _, by_column in steps)
+    across = sum(by_row == 1 and by_column > 1 for by_row, by_column in steps)
     return across > along
 
 

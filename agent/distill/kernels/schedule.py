@@ -129,20 +129,20 @@ def _tile_width(body: KernelBody) -> int:
     indices = [*(v.index for v in body.values() if v.op == "load"), *(s.index for s in body.stores)]
     for index in indices:
         known = {s: ValueRanges(0, body.rows - 1 if s == ROW else INDEX_LIMIT) for s in index.free_symbols}
-        if _step(index, 1) in (0, 1) or bound_sympy(index, known).upper < body.rows // 4:
+        if distance(index, 1) in (0, 1) or bound_sympy(index, known).upper < body.rows // 4:
             continue  # in order, or so small that it stays in a cache
         apart = {int(e.args[1]) for e in index.atoms(FloorDiv, ModularIndexing) if e.args[1].is_Integer}
         for width in sorted(apart):
-            if width >= NARROW and body.rows % width == 0 and _step(index, width) == 1:
+            if width >= NARROW and body.rows % width == 0 and distance(index, width) == 1:
                 return width
     return 1
 
 
-def _step(index: sympy.Expr, elements: int) -> int:
+def distance(index: sympy.Expr, elements: int, along: sympy.Symbol = ROW) -> int:
     """How far in memory the element at position `elements` is from the first; 0 where sympy cannot tell."""
     plain = index.replace(lambda e: isinstance(e, Identity), lambda e: e.args[0])
     first = dict.fromkeys(plain.free_symbols, 0)
-    apart = plain.subs({**first, ROW: elements}) - plain.subs(first)
+    apart = plain.subs({**first, along: elements}) - plain.subs(first)
     return int(apart) if apart.is_Integer else 0
 
 

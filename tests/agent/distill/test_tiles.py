@@ -5,8 +5,8 @@ import sympy
 import torch
 from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
 
-from agent.distill.kernels.launch_configs import LaunchLimits
-from agent.distill.kernels.schedule import _step
+from agent.distill.kernels.launch_configs import LaunchLimits, choose
+from agent.distill.kernels.schedule import distance
 from agent.distill.kernels.value_graph import ROW
 from agent.distill.pass_source import Style
 from agent.distill.static import Distill
@@ -80,6 +80,21 @@ def test_all_others_are_flat(name, tmp_path, interpreter):
 
 
 def test_a_distance_in_memory_is_told_where_it_is_a_number():
-    assert _step(FloorDiv(Identity(ROW), 4) + 3 * ModularIndexing(ROW, 1, 4), 1) == 3
-    assert _step(FloorDiv(Identity(ROW), 4) + 3 * ModularIndexing(ROW, 1, 4), 8) == 2
-    assert _step(sympy.Function("unknown")(ROW), 1) == 0
+    assert distance(FloorDiv(Identity(ROW), 4) + 3 * ModularIndexing(ROW, 1, 4), 1) == 3
+    assert distance(FloorDiv(Identity(ROW), 4) + 3 * ModularIndexing(ROW, 1, 4), 8) == 2
+    assert distance(sympy.Function("unknown")(ROW), 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs", "along_columns"),
+    [
+        (lambda x, g: (x * g).sum((0, 2, 3)), (tensor(2, 8, 64, 40), tensor(2, 8, 64, 40, stride=(8, 1, 0, 0))), True),
+        (lambda x, g: (x * g).sum(1), (tensor(6, 256, 128), tensor(6, 256, 128)), False),
+    ],
+    ids=["batch and space of images, one factor by channel", "middle"],
+)
+def test_reductions_read_neighbours_in_memory_together(function, inputs, along_columns):
+    task = Distill().task(sample(variant(function, *inputs)), ANY)
+    (kernel,) = [kernel for kernel in task.kernels() if kernel.columns > 1]
+    tuning = choose(kernel, LaunchLimits())
+    assert tuning.column_block >= 1024 and tuning.row_block == 1 if along_columns else tuning.row_block >= 16
