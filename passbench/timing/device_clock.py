@@ -120,7 +120,8 @@ class DeviceClock:
             if done % PAIRS_IN_ONE_ORDER == 1:
                 layout = self._graph(size, pairs)
             self._replay_both(layout, pairs)
-            if done % PAIRS_IN_ONE_ORDER == _LEAST_PAIRS:  # not before the first replays: they come after the other's
+            # Not before the graph's first replays, each of which comes after one of the other worker's.
+            if done % PAIRS_IN_ONE_ORDER == min(_LEAST_PAIRS, plan.few):
                 pairs.empty_us += [self._replay(self._pair.eager, layout, empty=True) for _ in range(_EMPTY)]
             if plan.looks(done):
                 timing = summarise("device", pairs, settings.noise, plan.repeats(done))
