@@ -68,7 +68,7 @@ def _plain(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
     if kernel.flat is not None:
         row_block = min(_power_of_two(kernel.rows), 64 if kernel.rows * kernel.columns >= 2**20 else 32)
         column_block = min(wide, 64)
-        return Tuning(row_block, column_block, max(1, row_block * column_block // 512), False)
+        return Tuning(row_block, column_block, max(1, min(4, row_block * column_block // 512)), False)
     across = _reads_across(kernel)
     if kernel.step is not None:
         loops, column_block, elements = True, kernel.step, _ORDERED
