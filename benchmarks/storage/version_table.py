@@ -59,8 +59,8 @@ def counts(version: Version, engine: Engine) -> dict:
         "directions": tallied(engine, f"SELECT direction, category, count(*) FROM {rows} GROUP BY ALL"),
         "sizes": tallied(engine, f"SELECT len(op_sequence), category, count(*) FROM {rows} GROUP BY ALL"),
         "dtypes": tallied(engine, f"""
-            SELECT list_aggregate(list_sort(list_distinct(list_transform(inputs, lambda i: i.dtype))), 'string_agg',
-                ' + '), category, count(*) FROM {rows} GROUP BY ALL"""),
+            SELECT coalesce(list_aggregate(list_sort(list_distinct(list_transform(inputs, lambda i: i.dtype))),
+                'string_agg', ' + '), 'no input'), category, count(*) FROM {rows} GROUP BY ALL"""),
         "ops": tallied(engine, f"""
             SELECT op, category, count(*) FROM (SELECT category, unnest(list_distinct(op_sequence)) op FROM {rows})
             GROUP BY ALL"""),
