@@ -43,13 +43,18 @@ _LINES_OF_ROWS = (
     (re.compile(r", ROWS: tl\.constexpr, COLUMNS: tl\.constexpr"), ", COLUMNS: tl.constexpr"),
     (re.compile(r" \+ 0 \* (?:row|column|index)\b"), ""),
 )
-_OF_ROW = (re.compile(r", 1, keep_dims=True\)"), ", 0)")
+_OF_ROW = (
+    (re.compile(r", 1, keep_dims=True\)"), ", 0)"),
+    (re.compile(r"(= tl\.cum(?:sum|prod)\(.+), 1\)$", re.MULTILINE), r"\1, 0)"),
+)
 _LEFT = re.compile(r"\bROWS\b|row_inside|column_inside|keep_dims|\[None|, None\]")
 
 
 def one_row(text: str) -> str:
     """A helper or a kernel over rows × columns, as one over a single row."""
-    return _OF_ROW[0].sub(_OF_ROW[1], text)
+    for pattern, new in _OF_ROW:
+        text = pattern.sub(new, text)
+    return text
 
 
 def general_kernel(
