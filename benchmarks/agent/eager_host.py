@@ -8,44 +8,27 @@ not wait for the device. Device: calls on different inputs as one CUDA graph.
 
 import argparse
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from agent.run.choose import Choice, chosen
 from benchmarks.agent.launch_configs import microseconds as device_microseconds
+from benchmarks.agent.launch_cost import microseconds as host_microseconds
 from passbench.child.captured_calls import EmptyReplay
 from passbench.inputs.draw import make_inputs
 from storage.graph.as_fx import to_module
 from storage.records import Variant
 from storage.versions.version import Version
 
-ROUNDS, CALLS = 5, 100
-
-
-def host_microseconds(call: Callable[[], Any]) -> float:
-    """Of the host, a call; the device is idle when a round begins."""
-    for _ in range(10):
-        call()
-    best = float("inf")
-    for _ in range(ROUNDS):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for _ in range(CALLS):
-            call()
-        best = min(best, (time.perf_counter() - begin) / CALLS)
-    torch.cuda.synchronize()
-    return best * 1e6
+CALLS = 100
 
 
 def host_of(variant: Variant) -> float | str:
     """Microseconds of the host, or why eager does not run this."""
     forward, inputs = to_module(variant.graph, "cuda").forward, make_inputs(variant.inputs, 0, 0, "cuda")
     try:
-        return host_microseconds(lambda: forward(*inputs))
+        return host_microseconds(lambda: forward(*inputs), CALLS)
     except RuntimeError as error:
         return str(error).splitlines()[0]
 

@@ -9,14 +9,11 @@ be copied to another machine for that: traces, work and shards/*/varied. Prints 
 each stage.
 """
 
-import argparse
 import logging
-import os
 import sys
 import time
-from pathlib import Path
 
-from benchmarks.extraction.corpus_table import held
+from benchmarks.extraction.corpus_table import held, parser_of_corpus
 from benchmarks.extraction.hub_catalog import children_s, peak_mib
 from dedup.database import Engine
 from extraction.pool.client import Pool
@@ -27,13 +24,8 @@ from flows.build.traced import find_traces
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--catalog", action="append", required=True)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser = parser_of_corpus(__doc__)
     parser.add_argument("--points", type=int, default=1, help="shape points of a subgraph at most")
-    parser.add_argument("--timeout", type=float, default=600.0, help="seconds a shard")
-    parser.add_argument("--memory", type=int, default=8_192, help="MiB a worker")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     entries, left = held(arguments)

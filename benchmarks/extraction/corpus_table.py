@@ -39,7 +39,9 @@ _SIZES = ((1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 64))
 
 
 def main() -> None:
-    arguments = parse_arguments()
+    parser = parser_of_corpus(__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     entries, left = held(arguments)
     traced = find_traces(TraceStore(arguments.data / "traces"), specified(entries))
@@ -61,15 +63,15 @@ def main() -> None:
     print(text)
 
 
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser_of_corpus(description: str) -> argparse.ArgumentParser:
+    """Options of what cuts the traces of a data directory."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--catalog", action="append", required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds a shard")
     parser.add_argument("--memory", type=int, default=8_192, help="MiB a worker")
-    parser.add_argument("--out", type=Path, required=True)
-    return parser.parse_args()
+    return parser
 
 
 def held(arguments: argparse.Namespace) -> tuple[list[Entry], int]:

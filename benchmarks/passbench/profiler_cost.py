@@ -11,16 +11,14 @@ import argparse
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 
 import torch
 
-from passbench.child.captured_calls import CapturedCalls, EmptyReplay
+from benchmarks.agent.launch_configs import microseconds as device_microseconds
+from benchmarks.agent.launch_cost import microseconds as host_microseconds
+from passbench.child.captured_calls import EmptyReplay
 
-REPLAYS = 15
 CALLS = 300
 
 
@@ -36,39 +34,13 @@ def call_large(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return x + y
 
 
-def host_us(call: Callable[[], object]) -> float:
-    """Of the host, a call that does not wait for the device."""
-    times = []
-    for _ in range(5):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for _ in range(CALLS):
-            call()
-        times.append((time.perf_counter() - begin) / CALLS)
-    torch.cuda.synchronize()
-    return 1e6 * min(times)
-
-
-def device_us(graph: CapturedCalls | EmptyReplay) -> float:
-    """Of the device, a replay; the median of some."""
-    times = []
-    for _ in range(REPLAYS):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(1e3 * begin.elapsed_time(end))
-    return median(times)
-
-
 def measured() -> str:
     """Microseconds of a call on the host, and of one in a graph on the device, for both functions."""
     parts = []
     for name, call, elements in (("8 x 16,384", call_small, 1 << 14), ("4 million", call_large, 1 << 22)):
         rows = [[torch.randn(elements, device="cuda") for _ in range(2)] for _ in range(16)]
-        host = host_us(lambda call=call, row=rows[0]: call(*row))
-        device = (device_us(CapturedCalls(call, rows)) - device_us(EmptyReplay(torch.device("cuda")))) / len(rows)
+        host = host_microseconds(lambda call=call, row=rows[0]: call(*row), CALLS)
+        device = device_microseconds(call, rows, EmptyReplay(torch.device("cuda")))
         parts.append(f"{name}: host {host:7.2f}, device {device:7.2f}")
     return "; ".join(parts)
 
