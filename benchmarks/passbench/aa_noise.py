@@ -1,7 +1,7 @@
 """Where the noise of eager against itself comes from: every timed exchange of a few variants, under four arrangements.
 
     python -m benchmarks.passbench.aa_noise VERSION_DIR --out DIR [--names FILE] [--limit 8] [--pairs 32] [--budget 120]
-        [--arrangements first] [--one-a-dtype] [--settled]
+        [--arrangements first] [--one-a-dtype] [--settled] [--sides eager,pass] [--off evidence]
 
 Both sides run the same code, so that whatever differs between them is the measurement's. The arrangements of one pair
 of workers follow each other: `first`, as they came; `asleep`, without the small kernel before each timed exchange;
@@ -14,6 +14,7 @@ the rows as PassBench keeps them, and `summary.md`.
 import argparse
 import json
 import statistics
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,14 +22,16 @@ from pathlib import Path
 import torch
 
 from agent.run.choose import Choice, chosen
+from benchmarks.passbench import eager_as_pass
 from passbench.bench import Bench
-from passbench.result import Timing
+from passbench.result import Timing, VariantResult
 from passbench.settings import Settings
 from passbench.timing import device_clock, exchanges, stopwatch
 from passbench.timing.statistics import Pairs
 from passbench.timing.statistics import summarise as summarised
 from passbench.workers.worker_pair import WorkerPair
 from storage.parquet import write_rows
+from storage.records import Sample
 from storage.schema import RESULTS
 from storage.versions.version import Version
 
@@ -88,10 +91,10 @@ def _arrange(bench: Bench, arrangement: str) -> None:
 
 
 def _by_causes(lines: list[dict]) -> str:
-    """Medians of speedups by arrangement and clock, and of what the sides' order and the exchange's length do."""
+    """Medians of speedups by side, arrangement and clock, and of what the sides' order and the exchange's length do."""
     text = ["| clock | arrangement | variants | median | mean distance from 1 | within 2 %, 3 % |", "|---" * 6 + "|"]
     for clock in sorted({line["clock"] for line in lines}):
-        for arrangement in ARRANGEMENTS:
+        for arrangement in sorted({line["arrangement"] for line in lines}):
             found = [x["speedup"] for x in lines if (x["clock"], x["arrangement"]) == (clock, arrangement)]
             if found:
                 off = [abs(s - 1) for s in found]
@@ -113,6 +116,21 @@ def _by_causes(lines: list[dict]) -> str:
     return "\n".join(text) + "\n"
 
 
+def _sides(bench: Bench, sample: Sample, sides: list[str], passes: Path) -> Iterator[tuple[str, VariantResult]]:
+    """The results of a sample under each side: eager as the candidate, and a pass that repeats eager's calls, where
+    there can be one."""
+    for side in sides:
+        directory = passes / sample.sample
+        if side == "eager":
+            results = bench.run(sample, "eager")
+        elif eager_as_pass.write(sample, directory):
+            results = bench.run(sample, "pass", directory)
+        else:
+            continue
+        for result in results:
+            yield side, result
+
+
 def main() -> None:
     """See the module's head."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -124,6 +142,8 @@ def main() -> None:
     parser.add_argument("--arrangements", default=",".join(ARRANGEMENTS), help="which, in this order")
     parser.add_argument("--one-a-dtype", action="store_true", help="of each sample the first variant of each dtype")
     parser.add_argument("--settled", action="store_true", help="time as PassBench does, instead of --pairs exchanges")
+    parser.add_argument("--sides", default="eager", help="candidates: eager, and pass, which repeats eager's calls")
+    parser.add_argument("--off", default="", help="layers of PassBench that are left out, separated by commas")
     parser.add_argument("--budget", type=float, default=120.0, help="seconds")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     given = parser.parse_args()
@@ -136,17 +156,26 @@ def main() -> None:
     recorder, lines, rows = Recorder(), [], []
     recorder.install()
     given.out.mkdir(parents=True, exist_ok=True)
-    settings = Settings() if given.settled else Settings(pairs=given.pairs, precision=0.0, repeats=0, double=False)
-    with Bench(given.device, settings) as bench, (given.out / "exchanges.jsonl").open("w") as stream:
+    off = frozenset(filter(None, given.off.split(",")))
+    settings = Settings(off=off)
+    if not given.settled:
+        settings = Settings(pairs=given.pairs, precision=0.0, repeats=0, double=False, off=off)
+    with (
+        Bench(given.device, settings) as bench,
+        (given.out / "exchanges.jsonl").open("w") as stream,
+        tempfile.TemporaryDirectory() as passes,
+    ):
         for arrangement in given.arrangements.split(","):
+            sides = given.sides.split(",") if arrangement == "first" else ["eager"]
             if arrangement != "first":
                 _arrange(bench, arrangement)
             for sample in samples:
                 if time.monotonic() > end:
                     break
-                for result in bench.run(sample, "eager"):
-                    rows.append(result.to_row(run=arrangement, author="eager"))
-                    about = {"arrangement": arrangement, "variant": result.variant_hash, "seconds": result.seconds}
+                for side, result in _sides(bench, sample, sides, Path(passes)):
+                    rows.append(result.to_row(run=arrangement, author=side))
+                    name = arrangement if side == "eager" else f"{arrangement}, {side}"
+                    about = {"arrangement": name, "variant": result.variant_hash, "seconds": result.seconds}
                     about |= {"phases": result.phases, "surroundings": result.surroundings}
                     for line in recorder.take():
                         lines.append(about | line)

@@ -1,16 +1,18 @@
 """What a process that has used the profiler pays afterwards; needs a GPU and 40 s.
 
-    python3 -m benchmarks.passbench.profiler_cost [--out FILE]
+    python3 -m benchmarks.passbench.profiler_cost [--teardown 0,unset,1] [--out FILE]
 
-PassBench observes the calls of a pass under torch's profiler in the process that it times, with `TEARDOWN_CUPTI=0`, and
-never profiles eager's process. Here a process times a call on the host, and calls in a CUDA graph on the device; then
-it profiles one call and times both again. Once with `TEARDOWN_CUPTI=0`, once without.
+PassBench observes the calls of a pass under torch's profiler in the process that it times, and never profiles eager's
+process. Here a process times a call on the host, and calls in a CUDA graph on the device; then it profiles one call and
+times both again; then it profiles five calls, one by one. For each value of `TEARDOWN_CUPTI`: with "1", torch detaches
+CUPTI when a recording ends. It also says how many seconds each recording took.
 """
 
 import argparse
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -18,6 +20,7 @@ import torch
 from benchmarks.agent.launch_configs import microseconds as device_microseconds
 from benchmarks.agent.launch_cost import microseconds as host_microseconds
 from passbench.child.captured_calls import EmptyReplay
+from passbench.child.profiled import profiled
 
 CALLS = 300
 
@@ -45,31 +48,40 @@ def measured() -> str:
     return "; ".join(parts)
 
 
-def in_this_process() -> None:
-    """Time, profile once, time again."""
-    print("  before", measured(), flush=True)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]):
+def profile_once() -> float:
+    """Record one call; the seconds that it took."""
+    begin = time.perf_counter()
+    with profiled():
         torch.ones(4, device="cuda").add_(1)
         torch.cuda.synchronize()
-    for turn in ("after", "again"):
-        print(f"  {turn:6}", measured(), flush=True)
+    return time.perf_counter() - begin
+
+
+def in_this_process() -> None:
+    """Time, profile once, time again, profile five times, time again."""
+    print("  before ", measured(), flush=True)
+    for times in (1, 5):
+        seconds = [profile_once() for _ in range(times)]
+        taken = ", ".join(f"{s:.3f}" for s in seconds)
+        print(f"  after {times}", measured(), f"; a recording took {taken} s", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="also write the lines to this file")
+    parser.add_argument("--teardown", default="0,unset,1", help="values of TEARDOWN_CUPTI")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.here:
         in_this_process()
         return
     lines = []
-    for value in ("0", None, "1"):
+    for value in options.teardown.split(","):
         environment = {k: v for k, v in os.environ.items() if k != "TEARDOWN_CUPTI"}
-        environment |= {} if value is None else {"TEARDOWN_CUPTI": value}
+        environment |= {} if value == "unset" else {"TEARDOWN_CUPTI": value}
         command = [sys.executable, "-m", "benchmarks.passbench.profiler_cost", "--here"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        lines += [f"TEARDOWN_CUPTI {'unset' if value is None else value}", done.stdout.rstrip() or done.stderr[-800:]]
+        lines += [f"TEARDOWN_CUPTI {value}", done.stdout.rstrip() or done.stderr[-800:]]
         print(*lines[-2:], sep="\n", flush=True)
     if options.out is not None:
         options.out.write_text("\n".join(lines) + "\n", "utf-8")

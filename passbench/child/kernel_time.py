@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterable
 import torch
 from torch.autograd import DeviceType
 
+from passbench.child.profiled import profiled
+
 
 def device_us(run: Callable[[], None]) -> float:
     """Microseconds in which kernels, copies and fills of `run` were at work on the device; 0 if none was recorded."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+    with profiled() as profiler:
         run()
         torch.cuda.synchronize()
     return busy_us(

@@ -10,7 +10,7 @@ on another thread is seen by its kernels alone, so not on a CPU.
 
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from torch import fx
 from torch.autograd import DeviceType
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from passbench.child.profiled import profiled
 from passbench.ipc.observation import Observation
 
 
@@ -33,14 +34,12 @@ def observe(
     device = _Device() if torch.cuda.is_initialized() else None
     runner = _Runner(module, frozenset(replacements), watch, device)
     events = []
-    with ExitStack() as stack:
-        if device is not None:
-            stack.enter_context(device.profiler)
+    with nullcontext() if device is None else profiled() as profiler:
         for inputs in calls:
             before = watch.events
             runner.run(*inputs)
             events.append(watch.events - before)
-    kernels = None if device is None else device.kernels()
+    kernels = None if device is None else device.kernels(profiler)
     return Observation.of(
         watch.operators,
         kernels or (),
@@ -197,7 +196,6 @@ class _Device:
     """
 
     def __init__(self) -> None:
-        self.profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA])
         self._marks = 0
 
     @contextmanager
@@ -215,9 +213,9 @@ class _Device:
         torch.cuda.synchronize()
         self._marks += 1
 
-    def kernels(self) -> set[str] | None:
+    def kernels(self, profiler: torch.profiler.profile) -> set[str] | None:
         """Names, once the profiler has stopped; None if it did not record all marks."""
-        events = [event for event in self.profiler.events() if event.device_type == DeviceType.CUDA]
+        events = [event for event in profiler.events() if event.device_type == DeviceType.CUDA]
         events.sort(key=lambda event: event.time_range.start)
         return between_marks([event.name for event in events], self._marks)
 

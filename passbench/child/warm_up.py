@@ -10,6 +10,8 @@ import torch
 import triton
 import triton.language as tl
 
+from passbench.child.profiled import profiled
+
 
 @triton.jit
 def _fill_kernel(out, n, BLOCK: tl.constexpr):
@@ -20,6 +22,5 @@ def _fill_kernel(out, n, BLOCK: tl.constexpr):
 def run(device: torch.device) -> None:
     """Compile a kernel, and launch it under the profiler where there is a GPU."""
     out = torch.empty(64, device=device)
-    activities = [torch.profiler.ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=activities) if device.type == "cuda" else contextlib.nullcontext():
+    with profiled() if device.type == "cuda" else contextlib.nullcontext():
         _fill_kernel[(1,)](out, 64, BLOCK=64)

@@ -121,7 +121,7 @@ def environment(box: Path, interpret: bool) -> dict[str, str]:
         "TRITON_CACHE_DIR": str(box / "triton"),
         "TORCHINDUCTOR_CACHE_DIR": str(box / "inductor"),
         "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool of processes beside a timed one
-        "TEARDOWN_CUPTI": "0",  # the profiler and CUDA graphs in one process: torch's own advice
+        "TEARDOWN_CUPTI": "1",  # see passbench.child.profiled
         "LANG": "C.UTF-8",
     }
     return env | ({"TRITON_INTERPRET": "1"} if interpret else {})

@@ -3,8 +3,8 @@
     python3 -m tests.passbench.gpu_session --out DIR [--budget 240] [--jobs 6] [--samples 30] [--repeats 20]
         [--only aa,timing,attacks,honest,layers]
 
-1. eager against itself, with nothing beside it: how near to 1, by the length of a call; variants a minute, where the
-   time goes, every exchange (`benchmarks/passbench/aa_noise.py`);
+1. eager against itself, and against a pass that repeats eager's calls, with nothing beside it: how near to 1, by the
+   length of a call; variants a minute, where the time goes, every exchange (`benchmarks/passbench/aa_noise.py`);
 2. `pytest -m gpu tests/passbench/timing`, with nothing beside it;
 3. attacks with all layers on, `--jobs` processes side by side, over all GPUs, each with its share of the cores;
 4. in the same way honest passes again and again, `--repeats` times or until the budget is over: each once before any
@@ -34,7 +34,7 @@ from passbench.timing.cores import on_cores
 
 ROOT = Path(__file__).parents[2]
 VERSION = ROOT / "benchmarks" / "dedup" / "held_out_1"
-_SHARES = {"eager against itself": 0.42, "timing": 0.27}
+_SHARES = {"aa": 0.42, "timing": 0.27}
 """Parts of the budget; attacks and honest passes have what is left."""
 
 
@@ -89,11 +89,18 @@ def _verdicts(text: str) -> str:
 
 
 def _against_itself(out: Path) -> str:
-    """How near to 1 the speedups are, by the length of a call, and how many variants a minute."""
+    """How near to 1 the speedups of each side are, by the length of a call, and how many variants a minute."""
     file = out / "aa" / "results.parquet"
     if not file.exists():
         return "no variant was measured"
     rows = pd.read_parquet(file)
+    sides = {"eager": "Eager against itself", "pass": "A pass that repeats eager's calls"}
+    found = [(title, rows[rows["author"] == side]) for side, title in sides.items()]
+    return "\n\n".join(f"### {title}\n\n{_near_one(some)}" for title, some in found if len(some))
+
+
+def _near_one(rows: pd.DataFrame) -> str:
+    """The table of one side's rows, and whether targets are met."""
     timed = rows[rows["status"] == "ok"]
     phases: Counter[str] = Counter()
     for one in rows["phases"]:
@@ -101,6 +108,8 @@ def _against_itself(out: Path) -> str:
     each = ", ".join(f"{name} {1000 * seconds / len(rows):.0f}" for name, seconds in phases.most_common(12))
     minute = 60 / rows["seconds"].mean(), 60 / rows["seconds"][1:].mean()
     lines = ["{} variants, {:.0f} a minute of their own time, {:.0f} without the first".format(len(rows), *minute)]
+    failed = rows[rows["status"] != "ok"]["status"].value_counts()
+    lines += [f"not timed: {status}, {count}" for status, count in failed.items()]
     lines += [f"milliseconds each: {each}", ""]
     lines += [
         "| clock | calls of eager | variants | median | within 1 %, 2 %, 3 % | interval, +- | noisy |",
@@ -143,13 +152,13 @@ def main() -> None:
         return end - time.monotonic()
 
     if "aa" in steps:
-        budget = _SHARES["eager against itself"] * arguments.budget
+        budget = arguments.budget if steps == ["aa"] else _SHARES["aa"] * arguments.budget
         names = str(VERSION / "names_2.txt")
         command = ["-m", "benchmarks.passbench.aa_noise", str(VERSION / "version"), "--names", names]
         command += ["--limit", str(arguments.samples), "--one-a-dtype", "--arrangements", "first", "--settled"]
-        command += ["--budget", str(budget - 12), "--device", "cuda", "--out", str(out / "aa")]
+        command += ["--sides", "eager,pass", "--budget", str(budget - 12), "--device", "cuda", "--out", str(out / "aa")]
         _run("aa", out, [command], budget)
-        text += ["## Eager against itself", _against_itself(out)]
+        text += ["## Against eager itself", _against_itself(out)]
     if "timing" in steps:
         budget = min(_SHARES["timing"] * arguments.budget, left())
         command = ["-m", "pytest", "-q", "-m", "gpu", "-rf", "-p", "no:cacheprovider", "tests/passbench/timing"]

@@ -37,12 +37,19 @@ def test_shares_of_eager_against_itself(tmp_path):
     (tmp_path / "aa").mkdir()
     found = [(1.0, 1.0), (1.009, 1.001), (0.999, 1.1), (0.99, 1.0), (9.0, 9.0)]
     timings = [[timing("e2e", a, 90.0), timing("device", b, 10.0)] for a, b in found]
-    rows = {"status": ["ok"] * 4 + ["wrong"], "seconds": [2.5] + [0.5] * 4, "timings": timings}
+    rows = {"author": ["eager"] * 5, "status": ["ok"] * 4 + ["wrong"], "seconds": [2.5] + [0.5] * 4, "timings": timings}
     phases = pa.array([[("draw", 0.1), ("compare", 0.02)]] * 5, pa.map_(pa.string(), pa.float64()))
-    pq.write_table(pa.table({**rows, "phases": phases}), tmp_path / "aa" / "results.parquet")
-    said = _against_itself(tmp_path).splitlines()
+    eager = pa.table({**rows, "phases": phases})
+    passes = eager.slice(2, 1).set_column(0, "author", [["pass"]])
+    pq.write_table(pa.concat_tables([eager, passes]), tmp_path / "aa" / "results.parquet")
+    eager, _, passes = _against_itself(tmp_path).partition("### A pass that repeats eager's calls\n\n")
+    assert passes.splitlines()[-2] == "e2e: 100.0% within 3%, geometric mean 0.9990; 95 % and 0.5 %: met"
+    assert passes.splitlines()[-1] == "device: 0.0% within 2%, geometric mean 1.1000; 95 % and 0.5 %: not met"
+    assert eager.startswith("### Eager against itself\n\n")
+    said = eager.strip().splitlines()[2:]
     assert said[0] == "5 variants, 67 a minute of their own time, 120 without the first"
-    assert said[1] == "milliseconds each: draw 100, compare 20"
+    assert said[1] == "not timed: wrong, 1"
+    assert said[2] == "milliseconds each: draw 100, compare 20"
     assert "| e2e | 60 to 200 us | 4 | 0.9995 | 75%, 100%, 100% | 2.00% | 0% |" in said
     assert said[-2] == "e2e: 100.0% within 3%, geometric mean 0.9995; 95 % and 0.5 %: met"
     assert said[-1] == "device: 75.0% within 2%, geometric mean 1.0244; 95 % and 0.5 %: not met"
