@@ -28,10 +28,11 @@ from flows.artifacts import keep_build
 from flows.build.causes import causes
 from flows.build.data_home import DataHome, data_home
 from flows.build.dataset_rows import dataset_tables, eval_families, results_that_hold
+from flows.build.kept_repeats import repeats_built
 from flows.build.pools import pool_on
 from flows.build.redone import redone
 from flows.build.stages import build_stage
-from flows.build.subgraphs import Subgraphs, cut, digest_of, vary, working
+from flows.build.subgraphs import Subgraphs, cut, digest_of, repeats_of, shards_of, vary, working
 from flows.build.traced import Traced, find_traces
 from flows.expected_failures import one_line
 from flows.progress import RunStage
@@ -63,6 +64,7 @@ def build_dataset(
     runner: Literal["local", "ray"] = "local",
     processes: int = PROCESSES,
     disk_mb: int = DISK_MB,
+    full: bool = False,
 ) -> dict:
     """Build a dataset version of a catalogue in the data directory, tracing only what is not traced there yet.
 
@@ -72,8 +74,10 @@ def build_dataset(
     has `timeout_s` seconds, `memory_mb` MiB of memory, so many `processes` at a time, and may write `disk_mb` MiB.
     Subgraphs whose sizes may change are varied at up to `points` shape points (default: as many as the catalogue says,
     else 10); `eval_fusible` and `eval_typical` bound the evaluation samples; `retry_failed` traces again what failed
-    before. With the `runner` "ray" models and shards are worked on by all nodes of the Ray cluster at RAY_ADDRESS,
-    which see the data directory under one path, or have the same access to its URL.
+    before. A catalogue that has grown, but not to the double, keeps the repeated sequences of the latest version, and
+    with them the typical subgraphs of its models; `full` finds all anew, as a build from nothing does. With the
+    `runner` "ray" models and shards are worked on by all nodes of the Ray cluster at RAY_ADDRESS, which see the data
+    directory under one path, or have the same access to its URL.
 
     Returns a summary of what was built. Raises PassNetError for a bad catalogue, a directory that cannot be written,
     or a catalogue of which no model can be traced; nothing is published then, and finished shards are kept. As a
@@ -101,18 +105,21 @@ def build_dataset(
             raise PassNetError(f"no model of {catalog} could be traced; {first}")
 
         points = points or points_of(catalog) or MAX_POINTS
-        digest = digest_of(traced, points)
         earlier, quotas = store.latest(), {"eval_fusible": eval_fusible, "eval_typical": eval_typical}
-        identity = identity_of(digest, traced.models, quotas)
-        if (same := built_as(store, earlier, identity)) is not None:
+        identity = identity_of(digest_of(traced, points), traced.models, quotas)
+        if (same := built_as(store, earlier, identity, full)) is not None:
             home.keep_version(earlier)
             say(f"nothing new: {earlier.name} holds what is built of these traces")
             found = {"unique": {}, "causes": [], **same.manifest.summary}  # older versions have neither
             return {**found, "version": earlier.name, "path": str(earlier.path), "created": False}
 
         # From here on rows go from file to file, and one process never holds more than a shard of them.
-        with working(home.root, digest) as work, Engine(work.of_build / "engine") as engine:
-            subgraphs = cut(traced, work, pool, engine)
+        kept = "" if full else repeats_built(earlier, repeats_of(shards_of(home.root)))
+        with (
+            working(home.root, digest_of(traced, points, kept)) as work,
+            Engine(work.of_build / "engine") as engine,
+        ):
+            subgraphs = cut(traced, work, pool, engine, kept)
             variants = vary(subgraphs, points, work, pool, engine)
             if not variants.counts:
                 causes = subgraphs.dropped + variants.dropped
@@ -127,7 +134,14 @@ def build_dataset(
                 {**tables, **results_that_hold(earlier, variants.paths, engine)},
                 kind="build",
                 parent=earlier,
-                parameters={"catalog": catalog, "limit": limit, "points": points, "identity": identity},
+                parameters={
+                    "catalog": catalog,
+                    "limit": limit,
+                    "points": points,
+                    "identity": identity,
+                    "repeats": subgraphs.repeats,
+                    "kept_repeats": subgraphs.kept_repeats,
+                },
                 summary=summary,
                 flow_run=flow_run_id(),
             )
@@ -139,15 +153,15 @@ def build_dataset(
     return built
 
 
-def built_as(store: Store, version: Version | None, identity: str) -> Version | None:
+def built_as(store: Store, version: Version | None, identity: str, full: bool = False) -> Version | None:
     """The version that the build of this identity made: this one, or the one that this one only adds results to.
 
-    None if another build made it.
+    None if another build made it, or with `full` one that kept what repeats of an earlier one.
     """
     while version is not None and version.manifest.kind == "evaluate" and version.manifest.parent:
         version = store.open(version.manifest.parent)
-    same = version is not None and version.manifest.parameters.get("identity") == identity
-    return version if same and version.manifest.kind == "build" else None
+    told = version.manifest.parameters if version is not None and version.manifest.kind == "build" else {}
+    return version if told.get("identity") == identity and not (full and told.get("kept_repeats")) else None
 
 
 def identity_of(digest: str, models: Sequence[dict], quotas: dict[str, int]) -> str:

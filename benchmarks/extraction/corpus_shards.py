@@ -4,9 +4,9 @@
 
 `benchmarks.extraction.trace_corpus` makes the traces; models of the catalogue that DIR holds no trace of are left out.
 A shard is kept when it is done, so a run that is killed goes on where it stopped. `passnet build` with the same
-catalogue, points and code finds in DIR what is done: after this it has only to choose samples and to publish. DIR may
-be copied to another machine for that: traces, work and shards/*/varied. Prints the processor seconds and the memory of
-each stage.
+catalogue, points and code finds in DIR what is done: after this it has only to merge, to choose samples and to publish.
+DIR may be copied to another machine for that: traces and shards. Prints the processor seconds and the memory of each
+stage, and the name of what repeats; with `--repeats NAME` a catalogue that has grown keeps it, as a build does.
 """
 
 import logging
@@ -26,6 +26,7 @@ from flows.build.traced import find_traces
 def main() -> None:
     parser = parser_of_corpus(__doc__)
     parser.add_argument("--points", type=int, default=1, help="shape points of a subgraph at most")
+    parser.add_argument("--repeats", default="", help="keep the repeated sequences of an earlier run, which named them")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     entries, left = held(arguments)
@@ -33,13 +34,13 @@ def main() -> None:
     print(f"{len(entries)} models, {traced.graphs} graphs; {left} models are not traced", flush=True)
     limits = {"workers": arguments.workers, "timeout_s": arguments.timeout, "memory_mb": arguments.memory}
     with (
-        working(arguments.data, digest_of(traced, arguments.points)) as work,
+        working(arguments.data, digest_of(traced, arguments.points, arguments.repeats)) as work,
         Engine(work.of_build / "engine") as engine,
         Pool(**limits) as pool,
     ):
         with Stage("cut"):
-            subgraphs = cut(traced, work, pool, engine)
-        print(subgraphs.counts, flush=True)
+            subgraphs = cut(traced, work, pool, engine, arguments.repeats)
+        print(subgraphs.counts, f"repeats: {subgraphs.repeats}", flush=True)
         with Stage("vary"):
             variants = vary(subgraphs, arguments.points, work, pool, engine)
         print(variants.counts, flush=True)

@@ -48,12 +48,12 @@ def main() -> None:
     begin = time.monotonic()
     with (
         working(arguments.data, digest_of(traced, MAX_POINTS)) as work,
-        Engine(work / "engine", memory_mb=8_192) as engine,
+        Engine(work.of_build / "engine", memory_mb=8_192) as engine,
         Pool(workers=arguments.workers, timeout_s=arguments.timeout, memory_mb=arguments.memory) as pool,
     ):
         subgraphs = cut(traced, work, pool, engine)
         seconds = time.monotonic() - begin
-        named = work / "identities.parquet"
+        named = work.of_build / "identities.parquet"
         pq.write_table(identities(traced, arguments.workers), named)
         found = figures(engine, traced, subgraphs, named)
     found |= {"left_out": left, "seconds": round(seconds, 1), "workers": arguments.workers}

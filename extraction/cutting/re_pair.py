@@ -8,7 +8,7 @@ A priority queue of counts finds the next pair. The work is linear in the text b
 
 import heapq
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 WALL = -1
@@ -46,14 +46,23 @@ class Grammar:
         return ((position, symbol) for position, symbol in enumerate(self.text) if symbol >= 0)
 
 
-def repair(text: Iterable[int], terminals: int, max_length: int) -> Grammar:
+def repair(text: Iterable[int], terminals: int, max_length: int, first: Sequence[tuple[int, int]] = ()) -> Grammar:
     """The Re-Pair grammar of symbols `0 … terminals − 1` and walls; no rule stands for more than `max_length`.
 
     Of pairs that are equally frequent the one of smaller symbols is first, so the grammar depends on the text alone,
     and not on the order of the parts between walls.
+
+    `first` are the rules of a grammar of another text with the same terminals. They come first, in their order, however
+    often their pairs stand here. A part of that text is parsed by them as it was there.
     """
     pairs = _Pairs(text, terminals, max_length)
     rules: list[tuple[int, int]] = []
+    for pair in first:
+        symbol = pairs.name(pair)
+        rules.append(pair)
+        if pairs.count(pair):
+            for start in pairs.take(pair):
+                pairs.replace(start, symbol)
     queue = [(-count, pair) for pair, (count, _) in pairs.lists.items() if count > 1]
     heapq.heapify(queue)
     while queue:

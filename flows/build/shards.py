@@ -6,6 +6,7 @@ at fault is lost. Pieces that fail are counted by cause.
 
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -39,10 +40,14 @@ class Done:
         return [Path(payload["out"]) for payload in self.payloads]
 
 
-def shard(directory: Path, **payload: Any) -> Payload:
-    """A payload with its file below `directory`, named by what the shard is of."""
-    name = hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest()[:20]
-    return {**payload, "out": str(directory / f"{name}.parquet")}
+def shard(directory: Path, *, file: str, **payload: Any) -> Payload:
+    """A payload with its file below `directory`, named by what the shard is of.
+
+    `file` counts by its path from there, so that a data directory can be moved.
+    """
+    told = {"file": os.path.relpath(file, directory), **payload}
+    name = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:20]
+    return {"file": file, **payload, "out": str(directory / f"{name}.parquet")}
 
 
 def run_shards(

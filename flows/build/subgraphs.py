@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -18,11 +18,13 @@ import torch
 
 from dedup.database import Engine
 from dedup.unique import unique_files, unique_paths
-from extraction.cutting.typical import Texts
+from extraction.cutting.typical import NOTHING, Repeats, Texts
 from extraction.pool.client import TaskPool
+from flows.build.kept_repeats import read_repeats, write_repeats
 from flows.build.shards import Done, Payload, run_shards, shard
 from flows.build.traced import Traced
 from flows.build.varied import held, relation, wanted
+from flows.steps import say
 from storage.parquet import parquet_summary
 from storage.versions.code_version import CODE_VERSIONS
 from storage.versions.staging import locked
@@ -36,11 +38,14 @@ VARY_SUBGRAPHS = 50
 @dataclass(frozen=True)
 class Subgraphs:
     """`files` has the rows of each category, unique and in order of their hashes; `duplicates` merged into them, and
-    `dropped` counts by cause what was left out."""
+    `dropped` counts by cause what was left out. `repeats` names the file of the repeated sequences, `kept_repeats` the
+    one of which these were kept; "" for variants, and where none were."""
 
     files: dict[str, Path]
     duplicates: int
     dropped: Counter[str]
+    repeats: str = ""
+    kept_repeats: str = ""
 
     @property
     def paths(self) -> list[Path]:
@@ -53,21 +58,40 @@ class Subgraphs:
         return {category: count for category, count in counts.items() if count}
 
 
-def digest_of(traced: Traced, points: int) -> str:
-    """Identity of what a build makes of these traces at so many shape points, by this code (sha256, hex)."""
+def digest_of(traced: Traced, points: int, kept_repeats: str = "") -> str:
+    """Identity of what a build makes of these traces at so many shape points, by this code, and from the repeated
+    sequences of earlier builds that it keeps (sha256, hex)."""
     files = sorted((path.name, sorted(names.items())) for path, names in traced.files.items())
     versions = [CODE_VERSIONS[stage] for stage in ("cut", "vary", "unique")]
-    return hashlib.sha256(repr((torch.__version__, versions, points, files)).encode()).hexdigest()
+    told = (torch.__version__, versions, points, files, *([kept_repeats] if kept_repeats else []))
+    return hashlib.sha256(repr(told).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Work:
     """Where a build works: `of_build` has the files of its digest, `shards` those of this code that later builds use
-    again, in directories `cut`, `typical` and `varied`. `used` are the shards that this build used, by stage."""
+    again, in directories `cut`, `typical`, `varied` and `repeats`. `used` are the shards that this build used, by
+    stage."""
 
     of_build: Path
     shards: Path
     used: dict[str, set[Path]] = field(default_factory=dict)
+
+    @property
+    def repeats(self) -> Path:
+        """Where builds by this code keep what they found to repeat (`flows.build.kept_repeats`)."""
+        return repeats_of(self.shards)
+
+
+def shards_of(data: Path) -> Path:
+    """Where builds in a data directory by this code keep their shards: a path that is absolute, since workers run
+    elsewhere."""
+    return data.resolve() / "shards" / shards_digest()
+
+
+def repeats_of(shards: Path) -> Path:
+    """`Work.repeats` of a directory of shards."""
+    return shards / "repeats"
 
 
 @contextmanager
@@ -75,21 +99,20 @@ def working(data: Path, digest: str) -> Iterator[Work]:
     """Directories for the files of a build that has this digest (`digest_of`), below `data`/work and `data`/shards.
 
     A build that was killed finds its shards there again. When its block ends well, the former directory is removed, and
-    shards that this build did not use. One build at a time uses a data directory; others wait. The path is absolute,
-    since workers run elsewhere.
+    shards that this build did not use; what repeats stays, since a version that is rolled back to needs it again. One
+    build at a time uses a data directory; others wait. The paths are absolute, since workers run elsewhere.
     """
     with locked(data / "work"):
         work = data.resolve() / "work" / digest[:20]
         for other in work.parent.iterdir():
             if other.is_dir() and other != work:
                 shutil.rmtree(other)
-        shards = data.resolve() / "shards"
-        place = Work(work, shards / shards_digest())
+        place = Work(work, shards_of(data))
         yield place
         shutil.rmtree(work)
         if place.used.keys() >= {"cut", "vary"}:  # a build that was killed later may have skipped these stages
-            used = set().union(*place.used.values())
-            for path in list(shards.rglob("*.parquet")):
+            used = set().union(*place.used.values(), place.repeats.glob("*.parquet"))
+            for path in list(place.shards.parent.rglob("*.parquet")):
                 if path not in used:
                     path.unlink()
 
@@ -100,10 +123,13 @@ def shards_digest() -> str:
     return hashlib.sha256(repr((torch.__version__, versions)).encode()).hexdigest()[:20]
 
 
-def cut(traced: Traced, work: Work, pool: TaskPool, engine: Engine) -> Subgraphs:
-    """The unique subgraphs of traced graphs, before they are varied."""
+def cut(traced: Traced, work: Work, pool: TaskPool, engine: Engine, kept_repeats: str = "") -> Subgraphs:
+    """The unique subgraphs of traced graphs, before they are varied.
 
-    def run() -> list[Done]:
+    `kept_repeats` names the repeated sequences of an earlier build: graphs that it knew are cut at the same ops.
+    """
+
+    def run() -> Merging:
         models = [
             shard(work.shards / "cut", file=str(path.resolve()), models=dict(some))
             for path, names in sorted(traced.files.items())
@@ -115,10 +141,16 @@ def cut(traced: Traced, work: Work, pool: TaskPool, engine: Engine) -> Subgraphs
             return sum(ops[name] for name in one["models"].values())
 
         graphs = run_shards("cut_shard", models, _each_model, pool, size)
-        repeats = list(_with_repeats(graphs, work.shards / "typical"))
-        typical = run_shards("typical_shard", repeats, _each_model, pool, size)
+        known = read_repeats(work.repeats, kept_repeats) if kept_repeats else NOTHING
+        found = _repeats(graphs, known)
+        ranges = list(_with_repeats(graphs, found, work.shards / "typical"))
+        typical = run_shards("typical_shard", ranges, _each_model, pool, size)
         work.used["cut"] = {*graphs.files, *typical.files}
-        return Merging([*graphs.files, *typical.files], graphs.dropped + typical.dropped)
+        told = {
+            "repeats": write_repeats(work.repeats, found.repeats),
+            "kept_repeats": kept_repeats if found.kept else "",
+        }
+        return Merging([*graphs.files, *typical.files], graphs.dropped + typical.dropped, told=told)
 
     return _unique(run, engine, work.of_build / "subgraphs", VARY_SUBGRAPHS)
 
@@ -152,11 +184,12 @@ def vary(subgraphs: Subgraphs, points: int, work: Work, pool: TaskPool, engine: 
 @dataclass(frozen=True)
 class Merging:
     """Files of rows that are to be merged, what was dropped where they were made, and the rows as a relation where they
-    do not count as they stand there."""
+    do not count as they stand there. `told` are further fields of `Subgraphs`."""
 
     files: list[Path]
     dropped: Counter[str]
     relation: str | None = None
+    told: dict[str, Any] = field(default_factory=dict)
 
 
 def _unique(run: Callable[[], Merging], engine: Engine, directory: Path, group_rows: int) -> Subgraphs:
@@ -164,9 +197,11 @@ def _unique(run: Callable[[], Merging], engine: Engine, directory: Path, group_r
     files = unique_paths(directory)
     if not all(file.exists() for file in files.values()):
         given = run()
-        unique_files(engine, given.files, directory, group_rows, {"dropped": given.dropped}, given.relation)
+        told = {"dropped": given.dropped, "told": given.told}
+        unique_files(engine, given.files, directory, group_rows, told, given.relation)
     summaries = [parquet_summary(file) for file in files.values()]
-    return Subgraphs(files, sum(each["duplicates"] for each in summaries), Counter(summaries[0]["dropped"]))
+    first, duplicates = summaries[0], sum(each["duplicates"] for each in summaries)
+    return Subgraphs(files, duplicates, Counter(first["dropped"]), **first.get("told", {}))  # files of older code: none
 
 
 def _read(one: Payload) -> Payload:
@@ -181,26 +216,45 @@ def _ops(one: Payload) -> float:
     return pc.sum(pc.list_value_length(sequences.take(one["rows"]))).as_py()
 
 
-def _with_repeats(graphs: Done, directory: Path) -> Iterator[Payload]:
+@dataclass(frozen=True)
+class _CorpusRepeats:
+    """The digests of each model's texts, a mapping a shard; all that repeats, and whether what was known is kept."""
+
+    digests: list[dict[str, list[str]]]
+    repeats: Repeats
+    kept: bool
+
+
+def _repeats(graphs: Done, known: Repeats) -> _CorpusRepeats:
+    """What repeats in the graphs of shards of cutting. Where most graphs are new, nothing counts as known."""
+    texts = Texts(known)
+    digests = [{model: list(map(texts.add, own)) for model, own in _texts(payload)} for payload in graphs.payloads]
+    all_of_them = [digest for of_models in digests for own in of_models.values() for digest in own]
+    known_ones = sum(digest in known.found for digest in all_of_them)
+    if known.found and 2 * known_ones < len(all_of_them):
+        return _repeats(graphs, NOTHING)
+    if known_ones:
+        new = len(all_of_them) - known_ones
+        say(f"typical: {known_ones} graphs stay as they were cut, {new} are new (--full: find all anew)")
+    return _CorpusRepeats(digests, texts.repeats(), known_ones > 0)
+
+
+def _with_repeats(graphs: Done, found: _CorpusRepeats, directory: Path) -> Iterator[Payload]:
     """The shards of cutting again, with the typical ranges of their graphs; models without any are left out."""
-    texts = Texts()
-    for payload in graphs.payloads:
-        names, own = _texts(payload)
-        for text in own:
-            texts.add(None if number < 0 else names[number] for number in text)
-    repeats = texts.repeats()
-    for payload in graphs.payloads:
-        counts = {model: len(own) for model, own in parquet_summary(Path(payload["out"]))["texts"].items()}
-        found = {m: [[(r.start, r.end) for r in own] for own in islice(repeats, n)] for m, n in counts.items()}
-        ranges = {model: of_graphs for model, of_graphs in found.items() if any(of_graphs)}
+    for payload, digests in zip(graphs.payloads, found.digests, strict=True):
+        of_models = {model: [found.repeats.found[digest] for digest in own] for model, own in digests.items()}
+        ranges = {model: of_graphs for model, of_graphs in of_models.items() if any(of_graphs)}
         models = {name: model for name, model in payload["models"].items() if model in ranges}
         if models:
             yield shard(directory, file=payload["file"], models=models, ranges=ranges)
 
 
-def _texts(payload: Payload) -> tuple[list[str], Iterator[list[int]]]:
+def _texts(payload: Payload) -> Iterator[tuple[str, Iterator[list[str | None]]]]:
+    """The op names of each model's graphs; see `flows.build.shard_tasks.cut_shard`."""
     summary = parquet_summary(Path(payload["out"]))
-    return list(summary["names"]), (text for own in summary["texts"].values() for text in own)
+    names = [*summary["names"], None]  # −1 is the last
+    for model, texts in summary["texts"].items():
+        yield model, ([names[number] for number in text] for text in texts)
 
 
 def _each_model(one: Payload) -> list[Payload]:

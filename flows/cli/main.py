@@ -141,6 +141,11 @@ def quickstart(data: Path, workers: int | None, device: str, author: str, limit:
     "list file, else 10].",
 )
 @click.option("--retry-failed", is_flag=True, help="Trace again what failed before.")
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Find the repeated sequences of the whole catalogue anew; else models of the latest version keep theirs.",
+)
 @data_or_url_option
 @json_option
 def build(catalog: str, data: str, as_json: bool, **options: Any) -> None:

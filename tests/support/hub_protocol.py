@@ -34,6 +34,8 @@ class Hub:
     endpoint: str = ""
     repos: dict[tuple[str, str], Repo] = field(default_factory=dict)
     lfs: dict[str, bytes] = field(default_factory=dict)
+    listings: dict[tuple, list[Repo]] = field(default_factory=dict)
+    """What the pages of a listing are cut from, by what is asked for; made anew for each first page."""
 
     def create(self, kind: str, name: str, private: bool) -> Repo:
         files = {".gitattributes": Blob(b"*.parquet filter=lfs diff=lfs merge=lfs -text\n", False)}
@@ -113,9 +115,8 @@ def repo_info(call: Call) -> Reply:
     return _json(facts | {"author": repo.name.split("/")[0], "disabled": False, "gated": False, "siblings": siblings})
 
 
-def list_repos(call: Call) -> Reply:
-    """A listing by name, or by `sort`, in pages of at most `page_size`; the next one is in the Link header."""
-    asked = {name: values[0] for name, values in call.query.items()}
+def _listed(call: Call, asked: Mapping[str, str]) -> list[Repo]:
+    """All repositories that a listing asks for."""
     labels = set(call.query.get("filter", []))
     found = [
         repo
@@ -128,7 +129,17 @@ def list_repos(call: Call) -> Reply:
     ]
     if asked.get("sort") == "downloads":
         found.sort(key=lambda repo: -repo.downloads)
+    return found
+
+
+def list_repos(call: Call) -> Reply:
+    """A listing by name, or by `sort`, in pages of at most `page_size`; the next one is in the Link header."""
+    asked = {name: values[0] for name, values in call.query.items()}
     start = int(asked.get("cursor", 0))
+    listing = (call.path["kind"], *sorted((name, *values) for name, values in call.query.items() if name != "cursor"))
+    if start == 0 or listing not in call.hub.listings:
+        call.hub.listings[listing] = _listed(call, asked)
+    found = call.hub.listings[listing]
     end = start + min(call.hub.page_size, int(asked.get("limit", call.hub.page_size)))
     page = [
         {"id": r.name, "modelId": r.name, "sha": r.head.oid, "private": r.private, "tags": [], "downloads": r.downloads}

@@ -32,12 +32,13 @@ class Made:
 
 def cut_corpus(traced: Sequence[TracedGraph]) -> Made:
     """All subgraphs of a small corpus: sole_op and fusible ones graph by graph, then the typical ones."""
-    texts, dropped, found = Texts(), Counter(), []
+    texts, dropped, found, digests = Texts(), Counter(), [], []
     for graph in traced:
         found += cut_graph(graph, dropped)
-        texts.add(tokens(graph))
-    for graph, repeats in zip(traced, texts.repeats(), strict=True):
-        found += cut_typical(graph, [(r.start, r.end) for r in repeats], dropped)
+        digests.append(texts.add(tokens(graph)))
+    repeats = texts.repeats().found
+    for graph, digest in zip(traced, digests, strict=True):
+        found += cut_typical(graph, repeats[digest], dropped)
     return Made(tuple(found), dropped)
 
 

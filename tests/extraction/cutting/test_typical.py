@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extraction.cutting.re_pair import WALL, Grammar, repair
-from extraction.cutting.typical import Repeat, Texts
+from extraction.cutting.typical import Repeat, Repeats, Texts
 
 sequences = st.lists(st.lists(st.integers(0, 2), max_size=40), max_size=4)
 
@@ -99,25 +99,69 @@ texts = st.lists(st.lists(st.one_of(st.none(), st.sampled_from("abc")), max_size
 
 
 def _repeats(given_: Sequence[Sequence[str | None]], **limits: int) -> list[list[Repeat]]:
-    corpus = Texts()
-    for text in given_:
-        corpus.add(text)
-    return list(corpus.repeats(**limits))
+    return _found(given_, **limits)[0]
+
+
+def _found(
+    given_: Sequence[Sequence[str | None]], known: Repeats | None = None, **limits: int
+) -> tuple[list[list[Repeat]], Repeats]:
+    """The repeats of each text, and all that is known after them."""
+    corpus = Texts(known or Repeats())
+    digests = [corpus.add(text) for text in given_]
+    repeats = corpus.repeats(**limits)
+    return [list(repeats.found[digest]) for digest in digests], repeats
+
+
+@given(texts, texts)
+def test_repeats_are_disjoint_and_repeat(given_: list[list[str | None]], later: list[list[str | None]]) -> None:
+    first, known = _found(given_, shortest=2, longest=8)
+    second, _ = _found(later, known, shortest=2, longest=8)
+    for corpus, found in ((given_, first), (given_ + later, first + second)):
+        assert len(found) == len(corpus)
+        assert all(a.end <= b.start for own in found for a, b in pairwise(own))
+        for tokens in (corpus[text][r.start : r.end] for text, own in enumerate(found) for r in own):
+            assert 2 <= len(tokens) <= 8
+            assert None not in tokens
+            assert _standing(corpus, tokens) >= 2
+            assert not any(
+                tokens == tokens[:p] * (len(tokens) // p) for p in range(1, len(tokens)) if len(tokens) % p == 0
+            )
+
+
+@given(texts, texts, st.randoms())
+def test_what_is_known_stays(
+    given_: list[list[str | None]], later: list[list[str | None]], order: random.Random
+) -> None:
+    limits = {"shortest": 2, "longest": 8}
+    first, known = _found(given_, **limits)
+    whole, grown = _found(given_ + later, known, **limits)
+    assert whole[: len(given_)] == first
+    assert _found(later, known, **limits) == (whole[len(given_) :], grown), "known texts need not come again"
+    assert grown.names[: len(known.names)] == known.names
+    shuffled = given_ + later
+    assert _found(shuffled, grown, **limits) == (whole, grown)
+    order.shuffle(shuffled)
+    assert _found(shuffled, known, **limits)[1] == grown
+
+
+def test_a_new_text_is_parsed_by_what_is_known_and_adds_what_repeats_in_it() -> None:
+    old, new = list("abcde"), list("vwxyz")
+    first, known = _found([["s", *old, "t", *old]])
+    assert first == [[(1, 6), (7, 12)]]
+    second, grown = _found([["q", *old, *new, "t", *new, "s"]], known)
+    assert second == [[(1, 6), (6, 11), (12, 17)]], "the old block once, the new one twice"
+    third, _ = _found([["r", *new], ["u", "t", "s"]], grown)
+    assert third == [[(1, 6)], []]
+    assert _repeats([["r", *new], ["q", *old]]) == [[], []], "without what is known nothing repeats in these"
 
 
 @given(texts)
-def test_repeats_are_disjoint_and_repeat(given_: list[list[str | None]]) -> None:
-    found = _repeats(given_, shortest=2, longest=8)
-    assert len(found) == len(given_)
-    assert all(a.end <= b.start for own in found for a, b in pairwise(own))
-    chosen = [(given_[text][r.start : r.end], r.count) for text, own in enumerate(found) for r in own]
-    for tokens, count in chosen:
-        assert 2 <= len(tokens) <= 8
-        assert None not in tokens
-        assert count >= 2
-        assert _standing(given_, tokens) >= count
-        assert [other for other, _ in chosen].count(tokens) <= count
-        assert not any(tokens == tokens[:p] * (len(tokens) // p) for p in range(1, len(tokens)) if len(tokens) % p == 0)
+def test_known_rules_parse_a_text_as_the_search_did_that_found_them(given_: list[list[str | None]]) -> None:
+    first, known = _found(given_, shortest=2, longest=8)
+    rules_alone = Repeats(known.names, known.rules)
+    again, grown = _found(given_, rules_alone, shortest=2, longest=8)
+    assert again == first
+    assert grown.rules == known.rules
 
 
 def _standing(texts: list[list[str | None]], tokens: list[str | None]) -> int:
@@ -135,7 +179,7 @@ def _standing(texts: list[list[str | None]], tokens: list[str | None]) -> int:
 def test_known_repeats() -> None:
     block = list("abcdefg")
     found = _repeats([["x", *block, "y", *block, "z"], ["w", *block, None, *block[:3]]])
-    assert found == [[(1, 8, 3), (9, 16, 3)], [(1, 8, 3)]]
+    assert found == [[(1, 8), (9, 16)], [(1, 8)]]
 
 
 def test_a_stack_of_blocks_gives_blocks_not_stacks() -> None:
@@ -185,8 +229,7 @@ def test_memory_is_a_few_numbers_an_op() -> None:
     for text in corpus:
         texts.add(str(token) for token in text)
     kept, _ = tracemalloc.get_traced_memory()
-    for _ in texts.repeats():
-        pass
+    texts.repeats()
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert kept < 6 * 15_000

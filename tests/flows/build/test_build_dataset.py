@@ -94,7 +94,8 @@ def test_a_second_build_traces_nothing_and_publishes_nothing(data_dir, built):
     assert [v.name for v in Store(data_dir).versions()] == ["v1"]
 
 
-def test_one_new_model_traces_one_model_and_keeps_the_eval_families(data_dir, built, tmp_path):
+def test_one_new_model_traces_and_cuts_one_model_and_keeps_the_eval_families(data_dir, built, tmp_path):
+    """`data_dir` is a copy of `built`: shards are found again in a data directory that was moved."""
     catalog = tmp_path / "more.txt"
     catalog.write_text((built.parent / "catalog.txt").read_text() + "timm:resnet14t\n")
     done = passnet_here("build", "--catalog", catalog, "--data", data_dir)
@@ -104,17 +105,26 @@ def test_one_new_model_traces_one_model_and_keeps_the_eval_families(data_dir, bu
     before, after = (set(v.table("samples", "eval")["family_hash"].to_pylist()) for v in (old, new))
     assert before <= after
     assert new.manifest.parent == "v1"
-    fresh = tmp_path / "fresh"
-    shutil.copytree(data_dir / "traces", fresh / "traces")
-    whole = build_dataset.fn(catalog=str(catalog), data=str(fresh))
-    for category in CATEGORIES:
-        assert rows_of(new, category) == rows_of(Store(fresh).latest(), category)
-    for count in ("subgraphs", "duplicates", "dropped", "unique"):
-        assert new.manifest.summary[count] == whole[count]
+    for stage in ("cut", "typical"):
+        here, there = ({path.name for path in data.glob(f"shards/*/{stage}/*")} for data in (data_dir, built))
+        assert there < here and len(here) == len(there) + 1, "one model is cut"
     earlier, now = varied_files(built), varied_files(data_dir)
     new_files = now.keys() - earlier.keys()
     assert new_files and not subgraphs_of(now, new_files) & subgraphs_of(earlier, earlier), "each is varied once"
-    there = varied_files(fresh)
+    places = places_of(old, "typical")
+    assert places and {place for place in places_of(new, "typical") if place[0] != "timm:resnet14t"} == places
+
+    fresh = tmp_path / "fresh"
+    shutil.copytree(data_dir / "traces", fresh / "traces")
+    whole = build_dataset.fn(catalog=str(catalog), data=str(fresh))
+    for category in ("sole_op", "fusible"):
+        assert rows_of(new, category) == rows_of(Store(fresh).latest(), category)
+    again = build_dataset.fn(catalog=str(catalog), data=str(data_dir), full=True)
+    for category in CATEGORIES:
+        assert rows_of(Store(data_dir).latest(), category) == rows_of(Store(fresh).latest(), category)
+    for count in ("subgraphs", "duplicates", "dropped", "unique"):
+        assert again[count] == whole[count]
+    now, there = varied_files(data_dir), varied_files(fresh)
     assert subgraphs_of(now, now) >= subgraphs_of(there, there)
 
 
@@ -125,6 +135,12 @@ def varied_files(data: Path) -> dict[str, set[str]]:
 
 def subgraphs_of(files: dict[str, set[str]], names: Iterable[str]) -> set[str]:
     return {subgraph for name in names for subgraph in files[name]}
+
+
+def places_of(version: Version, category: str) -> set[tuple[str, int, int]]:
+    """Where the graphs of a category were found: model, first and last op."""
+    rows = version.table(category, columns=["sources"]).to_pylist()
+    return {(source["model"], source["start"], source["end"]) for row in rows for source in row["sources"]}
 
 
 def rows_of(version: Version, category: str) -> dict[str, dict]:
