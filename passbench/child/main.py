@@ -352,8 +352,8 @@ def main(spawn: Spawn, commands: int, replies: int, shared_fd: int | None) -> No
             triton_interpreter.round_bfloat16_to_nearest()
             if spawn.confine_kernels:
                 triton_interpreter.confine_kernels()
-    worker = Worker(device, shared_fd)
     gc.freeze()  # collections between calls need not look at torch itself
+    worker = Worker(device, shared_fd)
     for nonce, command in _commands(commands):
         _write(replies, encode_reply(nonce, worker.handle(command)))
 

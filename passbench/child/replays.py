@@ -14,14 +14,18 @@ from passbench.ipc.messages import ArmReplay, CaptureCalls, Code, CollectReplaye
 
 
 class Replays:
-    """Captured calls of one callable at a time."""
+    """Captured calls of one callable at a time.
+
+    There is a CUDA graph from the beginning: a process with one has many streams, for all of which a synchronisation
+    waits, so that it takes 2 to 3 us longer. Fresh workers and those that have timed a variant are alike in that.
+    """
 
     def __init__(self, memory: CallMemory) -> None:
         self._memory = memory
         self._captured: CapturedCalls | None = None
         self._capturing: CaptureCalls | None = None
         self._strict_memory = False
-        self._empty: EmptyReplay | None = None
+        self._empty = EmptyReplay(memory.device) if memory.device.type == "cuda" else None
 
     def forget(self) -> None:
         """Drop what was captured."""
@@ -56,8 +60,6 @@ class Replays:
     def arm(self, command: ArmReplay) -> WorkerReply:
         """Set the seed and poison the outputs; nothing is poisoned for a replay of no calls."""
         torch.manual_seed(command.seed)
-        if self._empty is None:
-            self._empty = EmptyReplay(self._memory.device)
         if not command.empty:
             self._captured.poison()
         self._memory.synchronize()

@@ -1,6 +1,6 @@
 """Tries the attacks and the honest passes of `tests.passbench.attacks.attack_table`.
 
-    python -m tests.passbench.attacks.run_attacks [--device cpu|cuda] [--repeats N]
+    python -m tests.passbench.attacks.run_attacks [--device cpu|cuda] [--repeats N] [--in-a-row M]
         [--honest-only | --attacks-only] [--all-layers] [--part I/N] [--budget SECONDS] [--out DIR]
 
 runs them all from the repository root: one line each, exit 1 on anything unexpected, and a record of it in DIR. Needs
@@ -16,7 +16,7 @@ import math
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -101,6 +101,11 @@ def attempted(bench: Bench, trial: Trial) -> list[dict]:
         return [{"name": trial.name, "off": "", "status": failed, "expected": str(trial.expected), "ok": False}]
 
 
+def in_a_row(trial: Trial, times: int) -> Trial:
+    """The trial with each variant so many times, which its process gets one after another."""
+    return replace(trial, sample=replace(trial.sample, variants=trial.sample.variants * times))
+
+
 def run_all(device: str, repeats: int, chosen: list[Trial], budget: float = math.inf) -> pd.DataFrame:
     """Run trials, grouped by the layers that are off, each `repeats` times in turn, and print one line each. None is
     begun after `budget` seconds."""
@@ -138,6 +143,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", choices=sorted(SETTINGS), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--repeats", type=int, default=1, help="how often each is run")
+    parser.add_argument("--in-a-row", type=int, default=1, help="of these, so many in one process")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--honest-only", action="store_true")
     which.add_argument("--attacks-only", action="store_true")
@@ -153,9 +159,12 @@ def main() -> None:
     chosen = chosen[part::parts]
     if arguments.only:
         chosen = [t for t in chosen if t.name in arguments.only.split(",")]
-    begin = time.monotonic()
-    table = run_all(arguments.device, arguments.repeats, chosen, arguments.budget)
-    left = len(chosen) * arguments.repeats - len(table.drop_duplicates(["name", "off", "repeat"]))
+    begin, repeats = time.monotonic(), math.ceil(arguments.repeats / arguments.in_a_row)
+    chosen = [in_a_row(trial, arguments.in_a_row) for trial in chosen]
+    table = run_all(arguments.device, repeats, chosen, arguments.budget)
+    if table.empty:
+        sys.exit(f"no trial was begun within {arguments.budget:.0f} s")
+    left = len(chosen) * repeats - len(table.drop_duplicates(["name", "off", "repeat"]))
     if arguments.out is not None:
         write_record(table, arguments.out, arguments.device)
     unexpected = table[~table["ok"]]

@@ -1,0 +1,97 @@
+"""The same run several times: how far apart are AS and speedups of two runs of the same passes?
+
+    python3 -m benchmarks.passbench.repeat_runs VERSION --out DIR [--runs 4] [--seed 7] [--budget 60] [--device cuda]
+        [--side-by-side 2] -- OPTIONS OF agent.run
+
+Each run is a process of `python -m agent.run` with the same options and the same `--seed`, so that all draw the same
+inputs, in DIR/run-K. `--side-by-side N`: N runs at a time, each on a GPU and a share of the cores of its own. DIR gets
+`summary.md`: by author and clock, AS of each run on the variants that all runs have, how far each is from the run
+before it, and how far apart a variant's speedups in two runs are.
+"""
+
+import argparse
+import itertools
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from passbench.names import CLOCKS
+from passbench.score import aggregate_score
+from passbench.timing.cores import on_cores
+from storage.parquet import read_rows
+from storage.schema import RESULTS
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_all(given: argparse.Namespace, options: Sequence[str]) -> None:
+    """All runs, some at a time, with these options of `agent.run`."""
+    cores = sorted(os.sched_getaffinity(0))
+    share = len(cores) // given.side_by_side
+    for start in range(0, given.runs, given.side_by_side):
+        running = []
+        for place, number in enumerate(range(start, min(start + given.side_by_side, given.runs))):
+            device = f"cuda:{place}" if given.device == "cuda" else given.device
+            how = ["--seed", str(given.seed), "--budget", str(given.budget), "--device", device]
+            command = ["-m", "agent.run", str(given.version), *how, "--out", str(given.out / f"run-{number}")]
+            log = (given.out / f"run-{number}.log").open("wb")
+            with log, on_cores(set(cores[place * share : (place + 1) * share])):
+                running.append(subprocess.Popen([sys.executable, *command, *options], cwd=ROOT, stdout=log, stderr=log))
+        for process in running:
+            process.wait()
+
+
+def compared(runs: Sequence[Sequence[dict]]) -> str:
+    """What runs, each given by its rows, have in common and how far apart they are."""
+    head = (
+        "| author | clock | variants | AS of each run | each from the one before | speedups of two runs: median, 95 % |"
+    )
+    lines = [head, "|---" * 6 + "|"]
+    for author in dict.fromkeys(row["author"] for row in runs[0]):
+        by_variant = [{row["variant_hash"]: row for row in rows if row["author"] == author} for rows in runs]
+        common = [variant for variant in by_variant[0] if all(variant in one for one in by_variant)]
+        for clock in CLOCKS:
+            scores = [aggregate_score([one[variant] for variant in common], clock) for one in by_variant]
+            if not common or None in scores:
+                continue
+            steps = [f"{after / before - 1:+.2%}" for before, after in itertools.pairwise(scores)]
+            column = f"speedup_{clock}"
+            apart = sorted(
+                abs(after[variant][column] / before[variant][column] - 1)
+                for before, after in itertools.pairwise(by_variant)
+                for variant in common
+                if before[variant][column] and after[variant][column]
+            )
+            spread = f"{statistics.median(apart):.2%}, {apart[int(0.95 * (len(apart) - 1))]:.2%}" if apart else "-"
+            found = ", ".join(f"{score:.4f}" for score in scores)
+            lines.append(f"| {author} | {clock} | {len(common)} | {found} | {', '.join(steps)} | {spread} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """See the module's head."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("version", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--runs", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds of each run")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--side-by-side", type=int, default=1)
+    end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    given = parser.parse_args(sys.argv[1:end])
+    given.out.mkdir(parents=True, exist_ok=True)
+    run_all(given, sys.argv[end + 1 :])
+    files = [given.out / f"run-{number}" / "results.parquet" for number in range(given.runs)]
+    if missing := [file.parent.name for file in files if not file.exists()]:
+        sys.exit(f"no rows of {', '.join(missing)}; see the logs beside them")
+    text = compared([read_rows(file, RESULTS) for file in files])
+    (given.out / "summary.md").write_text(text, "utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
