@@ -4,7 +4,7 @@
 
 PassBench times passes in fresh processes, and eager in one that has timed other variants. In a fresh process this times
 a call of eight launches with a synchronisation, and a synchronisation alone: at first, with torch's streams, with one
-small graph as every worker has it, with captured calls as a timed variant leaves them. Two processes, one after another.
+small graph as every worker has it, with captured calls as a timed variant leaves them. Two processes in turn.
 """
 
 import argparse
