@@ -68,7 +68,7 @@ def whole_graph(variants: Sequence[Variant]) -> WholeGraph | None:
         return None
     whole = WholeGraph(graph, region, known)
     try:
-        _steps(whole, {})
+        steps(whole, {})
     except Unsupported:
         return None
     return whole
@@ -100,7 +100,7 @@ def whole_source(whole: WholeGraph, regions: Mapping[str, Region], family: str) 
     given = ", ".join(names.values())
     own = ", ".join(value_name(n, len(whole.region.inputs)) for n in range(len(whole.region.inputs)))
     comma = "," if len(names) == 1 else ""
-    body = "".join(f"    {line}\n" for line in _steps(whole, regions))
+    body = "".join(f"    {line}\n" for line in steps(whole, regions))
     imported = [f"from {name} import {_imported(name, region)}" for name, region in sorted(regions.items())]
     function = "whole_" + "_".join(short_names(whole.region.graph))
     kernels = f", {len(regions)} of its parts in kernels" if regions else ""
@@ -127,8 +127,11 @@ def _called(module: str) -> str:
     return module.replace("fuse_", "fused_", 1)
 
 
-def _steps(whole: WholeGraph, regions: Mapping[str, Region]) -> list[str]:
-    """The body of the function that computes the graph. Raises Unsupported where there is none."""
+def steps(whole: WholeGraph, regions: Mapping[str, Region]) -> list[str]:
+    """The body of the function that computes the graph; `regions` are computed by functions of these names.
+
+    Raises Unsupported where there is none.
+    """
     graph = whole.graph
     writer = LibraryWriter(graph, whole.known, whole.region.inputs[0])
     for step in _ordered(whole, regions):

@@ -1,4 +1,8 @@
-"""A kernel of `distill` with names for numbers, and one row a program: from source with slots to plain source."""
+"""A kernel of `distill` with names for numbers: from source with slots to plain source.
+
+A kernel has one of three forms: over elements, over rows of which a program has one, or over rows that a program sweeps
+in steps, several rows side by side where neighbouring rows are neighbours in memory.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,13 +23,15 @@ class Unreadable(PassNetError):
 @dataclass(frozen=True)
 class GeneralKernel:
     """Source of a kernel, and the `arguments` behind its tensors. `sizes` has their source on the host by name, and
-    that of `rows` and `columns`; `columns` is empty for a pointwise kernel, whose `rows` are its elements."""
+    that of `rows` and `columns`; `columns` is empty for a pointwise kernel, whose `rows` are its elements. `sweeps`: it
+    takes its columns in steps."""
 
     text: str
     arguments: tuple[str, ...]
     sizes: dict[str, str]
     rows: str
     columns: str
+    sweeps: bool = False
 
 
 _LINES_OF_ROWS = (
@@ -66,20 +72,22 @@ def general_kernel(
     keeps: Callable[[str], bool],
     typed: str | None,
     lengths: Mapping[str, Sequence[int]],
+    sweeps: bool = False,
 ) -> GeneralKernel:
     """One kernel for all variants.
 
     `texts`: the kernel's source with slots, in each variant; `extents`: its rows and columns there, columns 1 where it
     is pointwise. `pointers` are what the host calls its tensors, in order. `keeps` says of a literal that it stands in
     the graph itself, where it is no size; `typed` is a pointer whose dtype the kernel computes in, if there is one.
-    `lengths`: how many elements each result has, which the kernel may cover one by one.
+    `lengths`: how many elements each result has, which the kernel may cover one by one. `sweeps`: the kernel takes its
+    columns in steps.
 
     Raises Unreadable where the variants' kernels differ in more than numbers, and for numbers that no expression gives.
     """
     by_row = extents[0][1] > 1
-    if any((columns > 1) != by_row or columns > MOST_COLUMNS for _, columns in extents):
+    if any((columns > 1) != by_row or (columns > MOST_COLUMNS and not sweeps) for _, columns in extents):
         raise Unreadable("rows of one element or of too many")
-    if by_row:
+    if by_row and not sweeps:
         texts = [_rows_apart(text) for text in texts]
         if any(_LEFT.search(text) for text in texts):
             raise Unreadable("a kernel that is more than one row a program")
@@ -95,14 +103,19 @@ def general_kernel(
                for name, ns in lengths.items()} if by_row else {}  # fmt: skip
     whole = {f"{name}.numel()": list(numbers) for name, numbers in lengths.items()}
     taken[rows] = _extent([r for r, _ in extents], sizes, whole | per_row)
-    known = {tuple(r for r, _ in extents): rows}
+    row_count = tuple(r for r, _ in extents)
+    known = {row_count: rows}
     row_length = tuple(c for _, c in extents)
     if by_row:
         known[row_length] = columns
     parts = template(texts[0]).split("«»")
     written = parts[0]
     for column, part in zip(zip(*(values(text) for text in texts), strict=True), parts[1:], strict=True):
-        extent = columns if written.endswith(("column < ", "row * ")) and _numbers(column) == row_length else ""
+        extent = ""
+        if by_row and written.endswith(("column < ", "row * ", "range(0, ")) and _numbers(column) == row_length:
+            extent = columns
+        elif by_row and written.endswith(("row < ", "column * ")) and _numbers(column) == row_count:
+            extent = rows
         written += (extent or _slot(column, known, sizes, taken, keeps)) + part
     for number, pointer in reversed(list(enumerate(_pointers(written)))):
         written = re.sub(rf"\b{pointer}\b", f"POINTER{number}", written)
@@ -112,7 +125,7 @@ def general_kernel(
     for number, pointer in reversed(list(enumerate(pointers))):
         written = written.replace(f"POINTER{number}", f"{pointer}_ptr")
     used = [size for size in taken if re.search(rf"\b{size}\b", written)]
-    block = "COLUMNS" if by_row else "BLOCK"
+    block = "ROWS" if sweeps else "COLUMNS" if by_row else "BLOCK"
     written = written.replace(
         f", {block}: tl.constexpr", "".join(f", {s}" for s in (*used, f"{block}: tl.constexpr")), 1
     )
@@ -121,7 +134,8 @@ def general_kernel(
             raise Unreadable("a kernel that computes in a dtype that none of its tensors has")
         written = written.replace("):\n", f"):\n    dtype = {typed}_ptr.dtype.element_ty\n", 1)
     kept = {name: text for name, text in taken.items() if name in used or name in (rows, columns)}
-    return GeneralKernel(_each_once(written.replace("KERNEL", name, 1)), tuple(used), kept, rows, columns)
+    written = written.replace("KERNEL", name, 1)
+    return GeneralKernel(written if sweeps else _each_once(written), tuple(used), kept, rows, columns, sweeps)
 
 
 def host_order(name: str) -> tuple[bool, str, int]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from agent.distill.kernels.emit import HELPERS
-from agent.distill.kernels.host_program import Allocation, Program, Returned, Sketch, dense
-from agent.distill.kernels.launch_configs import LaunchLimits
+from agent.distill.kernels.emit import HELPERS, emit
+from agent.distill.kernels.host_program import Allocation, KernelLaunch, Program, Returned, Sketch, dense
+from agent.distill.kernels.launch_configs import LaunchLimits, choose, reads_across
 from agent.distill.kernels.schedule import KernelBody
 from agent.distill.kernels.text_template import template
 from agent.distill.lowered_regions import Sketches
@@ -21,8 +21,11 @@ from storage.graph.record import Graph, op_name
 from storage.records import Input, dtype_name
 
 _LIMITS = LaunchLimits(persistent=MOST_COLUMNS, tiles=False, masked=True)
+_IN_STEPS = LaunchLimits(persistent=16, tiles=False, masked=True)
 _BLOCK, _WARPS = 1024, 4
-_MOST_KERNELS = 3
+_ACROSS, _ALONG = (32, 64), (1, 4096)
+"""Rows and columns of a step, where neighbouring rows are neighbours in memory, and where columns are."""
+_MOST_KERNELS = 6
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -37,27 +40,65 @@ class ReadableModule:
     launches: int
 
 
+@dataclass(frozen=True)
+class RegionSource:
+    """What computes a region: `helpers` by name, `kernels`, and the function of the host that launches them."""
+
+    helpers: dict[str, str]
+    kernels: tuple[str, ...]
+    host: str
+    eager_launches: int
+    launches: int
+
+
 def module_of(cases: Sequence[Case], sketches: Sketches, taken: Collection[str] = ()) -> ReadableModule:
     """The module that replaces a region, given in all variants of one pattern; its name is not among `taken`.
+
+    Raises as `region_source`.
+    """
+    graph = cases[0].graph
+    made = region_source(cases, sketches, "fused")
+    parameters = _parameters(graph)
+    parts = [
+        "import torch\nimport triton\nimport triton.language as tl\n\nfrom passbench.launch import Launch\n",
+        pattern_source(graph),
+        f"def replacement_args({parameters}):\n    return ({parameters}{',' if graph.inputs == 1 else ''})\n",
+        *(made.helpers[name] for name in sorted(made.helpers)),
+        *made.kernels,
+        made.host,
+        replaced_by("fused"),
+    ]
+    ops = tuple(op_name(op) for op in graph.ops)
+    return ReadableModule(free_name("fuse", taken), "\n\n".join(parts), ops, made.eager_launches, made.launches)
+
+
+def region_source(cases: Sequence[Case], sketches: Sketches, function: str) -> RegionSource:
+    """The kernels of a region, given in all variants of one pattern, and the `function` that launches them.
 
     Raises Unreadable where the region is not pointwise or along rows, and one of
     `agent.distill.lowered_regions.FAILURES` where it cannot be lowered in another dtype.
     """
-    graph = cases[0].graph
     chosen = _in_half_types(cases, sketches)
-    programs = [sketch.program(_LIMITS) for sketch in chosen]
+    programs = [_program(sketch) for sketch in chosen]
     if len(programs[0].launches) > _MOST_KERNELS:
         raise Unreadable("too many kernels")
-    writer = _ModuleWriter(graph, chosen, programs)
-    source = writer.write("fused")
-    ops = tuple(op_name(op) for op in graph.ops)
-    return ReadableModule(_free("fuse", taken), source, ops, programs[0].replaced, len(programs[0].launches))
+    return _RegionWriter(cases[0].graph, chosen, programs).write(function)
 
 
-def _free(name: str, taken: Collection[str]) -> str:
+def replaced_by(function: str) -> str:
+    """Source of `replacement_func`."""
+    return f"def replacement_func():\n    return {function}\n"
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """The name, or with a number behind it the first that is not taken."""
     if name not in taken:
         return name
     return next(f"{name}_{n}" for n in range(2, len(taken) + 3) if f"{name}_{n}" not in taken)
+
+
+def _parameters(graph: Graph) -> str:
+    return ", ".join(f"in_{n}" for n in range(graph.inputs))
 
 
 def _in_half_types(cases: Sequence[Case], sketches: Sketches) -> list[Sketch]:
@@ -92,7 +133,19 @@ def _general(sketches: Sequence[Sketch]) -> list[Sketch]:
 
 def _signature(sketch: Sketch) -> tuple:
     """What two variants have in common if one kernel can serve both."""
-    return tuple((template(one.kernel.text), one.arguments) for one in sketch.program(_LIMITS).launches)
+    return tuple((template(one.kernel.text), one.arguments) for one in _program(sketch).launches)
+
+
+def _program(sketch: Sketch) -> Program:
+    """The program of kernels that this author writes: rows that lie across memory are swept in steps."""
+    launches = []
+    for body in map(_flat, sketch.bodies):
+        if body.step is not None:
+            raise Unreadable("a kernel that adds in an order of its own")
+        limits = _IN_STEPS if body.columns > 1 and reads_across(body) else _LIMITS
+        kernel = emit(body, sketch.buffers, choose(body, limits))
+        launches.append(KernelLaunch(kernel, tuple(sketch.names[base] for base in kernel.pointers)))
+    return Program(sketch.key, sketch.allocations, tuple(launches), sketch.returned, sketch.replaced)
 
 
 def _as(key: Sequence[tuple], dtype: torch.dtype) -> list[Input]:
@@ -102,12 +155,12 @@ def _as(key: Sequence[tuple], dtype: torch.dtype) -> list[Input]:
     ]
 
 
-class _ModuleWriter:
+class _RegionWriter:
     def __init__(self, graph: Graph, sketches: Sequence[Sketch], programs: Sequence[Program]) -> None:
         self.graph, self.sketches, self.programs = graph, sketches, programs
         self.sizes = HostSizes([[(shape, stride) for _, shape, stride in p.key] for p in programs])
         self.constants = set(re.findall(r"(?<![\w.])\d+(?:\.\d+)?", to_json(graph)))
-        self.helpers: set[str] = set()
+        self.helpers: dict[bool, set[str]] = {False: set(), True: set()}  # of kernels that sweep, and of others
         self._refuse_writes_to_inputs()
         pairs = list(zip(*(p.key for p in programs), strict=True))
         self.typed = next((n for n, each in enumerate(pairs) if len({dtype for dtype, *_ in each}) > 1), None)
@@ -115,25 +168,21 @@ class _ModuleWriter:
         if any({a.name for a in p.allocations} != first for p in programs):
             raise Unreadable("buffers that differ between variants")
 
-    def write(self, function: str) -> str:
-        """The module's source."""
+    def write(self, function: str) -> RegionSource:
+        """The region's source."""
         kernels = [self._kernel(number, function) for number in range(len(self.programs[0].launches))]
         if not kernels:
             raise Unreadable("nothing to launch")
-        parameters = ", ".join(f"in_{n}" for n in range(self.graph.inputs))
-        helpers = [one_row(HELPERS[name].strip("\n")) + "\n" for name in sorted(self.helpers)]
-        if any("keep_dims" in text or "ROWS" in text for text in helpers):
+        helpers = {name: one_row(HELPERS[name].strip("\n")) + "\n" for name in sorted(self.helpers[False])}
+        if any("keep_dims" in text or "ROWS" in text for text in helpers.values()):
             raise Unreadable("a helper over several rows")
-        parts = [
-            "import torch\nimport triton\nimport triton.language as tl\n\nfrom passbench.launch import Launch\n",
-            pattern_source(self.graph),
-            f"def replacement_args({parameters}):\n    return ({parameters}{',' if self.graph.inputs == 1 else ''})\n",
-            *helpers,
-            *(kernel.text for kernel in kernels),
-            self._host(function, parameters, kernels),
-            f"def replacement_func():\n    return {function}\n",
-        ]
-        return "\n\n".join(parts)
+        of_sweeps = {name: HELPERS[name].strip("\n") + "\n" for name in sorted(self.helpers[True])}
+        if any(helpers.get(name, text) != text for name, text in of_sweeps.items()):
+            raise Unreadable("a helper over one row and over several")
+        helpers |= of_sweeps
+        host = self._host(function, _parameters(self.graph), kernels)
+        texts = tuple(kernel.text for kernel in kernels)
+        return RegionSource(helpers, texts, host, self.programs[0].replaced, len(kernels))
 
     def _refuse_writes_to_inputs(self) -> None:
         for sketch in self.sketches:
@@ -146,7 +195,8 @@ class _ModuleWriter:
         if len({launch.arguments for launch in launches}) > 1:
             raise Unreadable("kernels whose tensors differ between variants")
         bodies = [_flat(sketch.bodies[number]) for sketch in self.sketches]
-        self.helpers |= launches[0].kernel.helpers
+        sweeps = launches[0].kernel.tuning.loops
+        self.helpers[sweeps] |= launches[0].kernel.helpers
         arguments = launches[0].arguments
         suffix = "kernel" if len(self.programs[0].launches) == 1 else f"kernel_{number}"
         return general_kernel(
@@ -158,6 +208,7 @@ class _ModuleWriter:
             lambda literal: literal in self.constants,
             next((name for name in sorted(arguments, key=host_order) if self._varies(name)), None),
             {name: [_elements(p, name) for p in self.programs] for name in arguments if not name.startswith("in_")},
+            sweeps,
         )
 
     def _varies(self, name: str) -> bool:
@@ -171,7 +222,7 @@ class _ModuleWriter:
         lines = [self._contiguous(), *self._allocations()]
         tables = []
         for number, (kernel, launch) in enumerate(zip(kernels, self.programs[0].launches, strict=True)):
-            table = "LAUNCHES" if len(kernels) == 1 else f"LAUNCHES_{number}"
+            table = "_".join(["LAUNCHES", *re.findall(r"\d+", function), *([str(number)] if len(kernels) > 1 else [])])
             tables.append(f"{table} = {{}}\n")
             lines += [f"{name} = {text}" for name, text in kernel.sizes.items()]
             names = list(kernel.sizes)
@@ -180,7 +231,11 @@ class _ModuleWriter:
             lines.append(f"if key not in {table}:")
             name = re.search(r"def (\w+)\(", kernel.text.rpartition("@triton.jit")[2])[1]
             options = [f"{a}={a}" for a in kernel.arguments]
-            if kernel.columns:
+            if kernel.sweeps:
+                rows, columns = _ACROSS if reads_across(_flat(self.sketches[0].bodies[number])) else _ALONG
+                grid = f"({kernel.rows},)" if rows == 1 else f"(triton.cdiv({kernel.rows}, {rows}),)"
+                block, warps = f"ROWS={rows}, COLUMNS={columns}", str(2 * _WARPS)
+            elif kernel.columns:
                 grid, block = f"({kernel.rows},)", f"COLUMNS=triton.next_power_of_2({kernel.columns})"
                 warps = f"{_WARPS} if {kernel.columns} <= 2048 else {4 * _WARPS}"
             else:
@@ -235,12 +290,20 @@ class _ModuleWriter:
             raise Unreadable("results that differ between variants")
         if values[0].view is None:
             return name
+        views = [v.view for v in values]
+        shape = self.sizes.shape([shape for shape, _, _ in views])
+        if shape is None:
+            raise Unreadable("a result that is a view of a shape that no input gives")
         made = [next((a for a in p.allocations if a.name == name), None) for p in self.programs]
         plain = None not in made and all(_contiguous(a.shape, a.stride) for a in made)
-        shape = self.sizes.shape([v.view[0] for v in values])
-        if not plain or shape is None or not all(_contiguous(*v.view[:2]) and v.view[2] == 0 for v in values):
+        if plain and all(_contiguous(*view[:2]) and view[2] == 0 for view in views):
+            return f"{name}.view({shape})"
+        strides = [self.sizes.text(numbers) for numbers in zip(*(stride for _, stride, _ in views), strict=True)]
+        offset = self.sizes.text(tuple(offset for _, _, offset in views))
+        if None in (*strides, offset):
             raise Unreadable("a result that is a view of another")
-        return f"{name}.view({shape})"
+        stride = f"({', '.join(strides)}{',' if len(strides) == 1 else ''})"
+        return f"{name}.as_strided({shape}, {stride}, {offset})"
 
 
 def _elements(program: Program, name: str) -> int:

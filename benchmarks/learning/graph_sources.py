@@ -30,7 +30,8 @@ _LIBRARY = frozenset(
     """conv1d conv2d conv3d conv_transpose1d conv_transpose2d linear matmul bmm mm addmm baddbmm einsum lstm
     scaled_dot_product_attention embedding convolution convolution_backward multi_head_attention_forward""".split()
 )
-_LONGEST_WINDOW = 8
+_LONGEST_WINDOW = 12
+"""Ops of a window, at most."""
 
 
 def version_samples(version: Version, part: tuple[int, int] = (0, 1)) -> Iterator[Sample]:
@@ -50,23 +51,23 @@ def version_samples(version: Version, part: tuple[int, int] = (0, 1)) -> Iterato
 
 
 def window_samples(traces: Path, part: tuple[int, int], windows: int, seed: int) -> Iterator[Sample]:
-    """Windows of one to eight ops of traced graphs, up to `windows` of each graph, drawn at random; none has a
-    convolution, a matrix product or the like. `part`: the I-th of N parts of the files."""
-    for path in sorted(traces.rglob("*.parquet"))[part[0] :: part[1]]:
-        for traced in read_traces(path)[1]:
-            yield from _windows(traced, windows, random.Random(f"{seed} {traced.model} {traced.index}"))
+    """Windows of traced graphs, up to `windows` of each graph, drawn at random; none is of convolutions, matrix
+    products and the like alone. `part`: the I-th of N parts of the graphs."""
+    graphs = (traced for path in sorted(traces.rglob("*.parquet")) for traced in read_traces(path)[1])
+    for traced in islice(graphs, part[0], None, part[1]):
+        yield from _windows(traced, windows, random.Random(f"{seed} {traced.model} {traced.index}"))
 
 
 def _windows(traced: TracedGraph, windows: int, rng: random.Random) -> Iterator[Sample]:
     ready = prepare(traced)
     if not isinstance(ready, Prepared):
         return
-    barred = [op_name(op).split(".")[-1 if "aten" not in op_name(op) else 3] in _LIBRARY for op in traced.graph.ops]
+    library = [op_name(op).split(".")[-1 if "aten" not in op_name(op) else 3] in _LIBRARY for op in traced.graph.ops]
     ranges = [
         (start, end)
-        for start in range(len(barred))
-        for end in range(start + 1, min(start + _LONGEST_WINDOW, len(barred)) + 1)
-        if not any(barred[start:end])
+        for start in range(len(library))
+        for end in range(start + 1, min(start + _LONGEST_WINDOW, len(library)) + 1)
+        if not all(library[start:end])
     ]
     for start, end in rng.sample(ranges, min(windows, len(ranges))):
         variant = cut_range(ready, "typical" if end - start >= 4 else "sole_op", start, end)

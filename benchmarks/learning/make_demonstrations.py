@@ -1,51 +1,49 @@
-"""Demonstrations of the author `readable` for one graph each, without a GPU: for `benchmarks.learning.from_scratch`.
+"""Demonstrations of the author `readable` for one graph each: for `benchmarks.learning.from_scratch`.
 
     python -m benchmarks.learning.make_demonstrations --version DIR --traces DIR --composed 2000 --held-out DIR \
         --journal DIR --workers 16 --seconds 300 --out FILE
 
 takes the training samples of a version graph by graph, windows of traced models, and graphs that are put together at
 random; leaves out what is too near to an evaluation sample of these versions or of the held-out ones; has `readable`
-write a pass; and compares that with eager under the interpreter, in all dtypes at small sizes
-(`benchmarks.learning.interpreted`). What is not right at t = -5 is left out and counted. Each graph is a line of a
-journal when it is done: killed and run again, it goes on where it stopped. `--passbench` has all of PassBench check,
-which takes seconds a graph. Without `--out` the journal alone is written.
+write a pass; and checks it, as `--check` says: by the interpreter, in all dtypes at small sizes; by PassBench on the
+GPUs that there are, many side by side; the same one at a time, with times; or later: passes are written alone, and a
+run with `--written` on the journal of this one checks them. What is not right at t = -5 is left out and counted. Each
+graph is a line of a journal when it is done: killed and run again, it goes on where it stopped. Without `--out` the
+journal alone is written. `--keep FILE` adds the rows of an earlier file whose graphs have none.
 """
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import torch
 
-from agent.learning.answers import answer_of
+from agent.learning.answers import answer_of, files_of
 from agent.learning.demonstrations import split_of
 from agent.learning.leaks import HeldOut
-from agent.learning.reward import earn
 from agent.llm.task import describe_graphs
 from agent.readable.author import Readable
+from benchmarks.learning.checks import BY_PASSBENCH, INTERPRETER, LATER, WAYS, Check, checking
+from benchmarks.learning.claims import Claims
 from benchmarks.learning.graph_sources import (
     composed_samples,
     held_out_samples,
     shown,
-    small,
     version_samples,
     window_samples,
 )
-from benchmarks.learning.interpreted import Interpreter
-from passbench.bench import Bench
-from passbench.contract import PassFiles
+from passbench.contract import NAMES_FILE, PassFiles
 from passbench.policy.check import check_files
-from passbench.settings import Settings
-from storage.parquet import write_rows
+from storage.parquet import read_rows, write_rows
 from storage.records import Sample
 from storage.versions.version import Version
 
@@ -60,18 +58,17 @@ SCHEMA = pa.schema(
         ("models", pa.list_(pa.string())),
         ("task", pa.string()),
         ("answer", pa.string()),
-        ("checked", pa.string()),  # how it was found right at t = -5
+        ("checked", pa.string()),  # how it was found right
+        ("device", pa.string()),  # where
+        ("variants", pa.int64()),  # how many of the graph's
+        ("level", pa.int64()),  # the largest t at which all of them are right
+        ("speedup_e2e", pa.float64()),  # the geometric mean over them; empty where it was not timed alone on a GPU
+        ("speedup_device", pa.float64()),
     ]
 )
-CHECKED, CHECKED_BY_PASSBENCH = "cpu interpreter", "cpu interpreter, all of PassBench"
+CLAIMS = "claims"
 MOST_OF_A_FAMILY = 3
-QUICK = Settings(
-    draws=2, draw_calls=1, calls=2, pairs=1, batch=2, warmup=0, repeats=0, double=False, call_timeout=20, threads=1
-)
-_LONGEST = 6000  # characters of task and answer
-
-Check = Callable[[Sample, Mapping[str, str]], str]
-"""Says what is wrong with a pass; empty if it is right."""
+_LONGEST = 24_000  # characters of task and answer
 
 Line = dict[str, Any]
 """A graph in the journal: `sample`, the `cause` for which it is left out, or the row."""
@@ -96,68 +93,72 @@ def sources(arguments: argparse.Namespace, part: tuple[int, int]) -> Iterator[tu
 def work(arguments: argparse.Namespace) -> None:
     """Write the journal of one part."""
     torch.set_num_threads(1)
-    part = tuple(map(int, arguments.part.split("/")))
+    part = number, _ = tuple(map(int, arguments.part.split("/")))
     path = arguments.journal / f"{arguments.part.replace('/', '-of-')}.jsonl"
-    before = journal(arguments.journal)
-    done = {line["sample"] for line in before}
-    families = Counter(line.get("family_hash") for line in before)
+    done = {line["sample"] for line in journal(arguments.journal)}
+    claims = Claims(arguments.journal / CLAIMS, arguments.of_a_family)
+    written = {line["sample"]: line for place in arguments.written for line in journal(place)}
     held_out = HeldOut.of(held_out_samples([*arguments.held_out, *arguments.version]))
     author = Readable(margin=-100.0, seconds=10.0)
     end = time.monotonic() + arguments.seconds
-    with ExitStack() as stack, path.open("a", encoding="utf-8") as file:
-        check = _by_passbench(stack.enter_context(Bench("cpu", QUICK))) if arguments.passbench else None
-        check = check or stack.enter_context(Interpreter()).fault
+    with (
+        checking(arguments.check, number, arguments.variants, arguments.largest) as check,
+        path.open("a", encoding="utf-8") as file,
+    ):
         for kind, sample in sources(arguments, part):
             if time.monotonic() > end:
                 break
-            if sample.sample in done or families[sample.family_hash] >= MOST_OF_A_FAMILY:
+            graph = sample.variants[0].graph_hash
+            if sample.sample in done or (place := claims.take(graph, sample.family_hash)) is None:
                 continue
-            done.add(sample.sample)
-            found = demonstration(sample, held_out, author, check, arguments.largest)
-            families[found.get("family_hash")] += 1
-            found["checked"] = CHECKED_BY_PASSBENCH if arguments.passbench else CHECKED
-            line = {"sample": sample.sample, "kind": kind} | found
-            file.write(json.dumps(line) + "\n")
+            found = demonstration(sample, held_out, author, check, written.get(sample.sample))
+            if found["cause"]:
+                claims.leave(place)
+            about = {"sample": sample.sample, "kind": kind, "graph_hash": graph, "family_hash": sample.family_hash}
+            file.write(json.dumps(about | found) + "\n")
             file.flush()
 
 
-def _by_passbench(bench: Bench) -> Check:
-    def fault(sample: Sample, files: Mapping[str, str]) -> str:
-        reward = earn(bench, sample, files)
-        return "" if reward.value else f"{reward.status}: {reward.reason}"
-
-    return fault
-
-
-def demonstration(sample: Sample, held_out: HeldOut, author: Readable, check: Check, largest: int) -> Line:
-    """The row for a graph, or the `cause` why there is none. The check is on variants of at most `largest` elements."""
-    first = sample.variants[0]
+def demonstration(
+    sample: Sample, held_out: HeldOut, author: Readable, check: Check, written: Mapping[str, Any] | None = None
+) -> Line:
+    """The row for a graph, or the `cause` why there is none. `written`: its line in a journal, whose pass was not
+    checked."""
     if cause := held_out.why_not(sample):
         return {"cause": cause}
-    written = author.write(_in_one_dtype(shown(sample)))
-    if not written.files:
-        return {"cause": f"not written: {written.reason[:60]}"}
-    files = PassFiles(tuple(m.name for m in written.modules), written.files, ())
-    if findings := check_files(files):
-        return {"cause": f"refused: {findings[0].rule}"}
-    task, answer = describe_graphs(shown(sample)), answer_of(written.files)
+    if written is not None and written["cause"]:
+        return {name: written[name] for name in ("cause", "reason") if name in written}
+    files, cause = (files_of(written["answer"]), "") if written else _written(sample, author)
+    if cause:
+        return {"cause": cause}
+    task, answer = describe_graphs(shown(sample)), answer_of(files)
     if len(task) + len(answer) > _LONGEST:
         return {"cause": "too long"}
-    chosen = small(sample, largest)
-    if chosen is None:
-        return {"cause": "no variant is small enough to be interpreted"}
-    if fault := check(chosen, written.files):
-        return {"cause": "wrong", "reason": fault[:300]}
+    began = time.monotonic()
+    result = asdict(check(sample, files))
+    fault, cause = result.pop("fault"), result.pop("cause")
+    if fault or cause:
+        return {"cause": cause or "wrong", "reason": fault[:300], "answer": answer}
     return {
         "cause": "",
         "split": split_of(sample.family_hash),
-        "family_hash": sample.family_hash,
-        "graph_hash": first.graph_hash,
-        "op_sequence": list(first.graph.op_sequence),
+        "op_sequence": list(sample.variants[0].graph.op_sequence),
         "models": sorted({source.model for v in sample.variants for source in v.sources}),
         "task": task,
         "answer": answer,
+        "check_seconds": round(time.monotonic() - began, 2),
+        **result,
     }
+
+
+def _written(sample: Sample, author: Readable) -> tuple[Mapping[str, str], str]:
+    """The files of a pass for a graph, and the cause why there are none."""
+    made = author.write(_in_one_dtype(shown(sample)))
+    if not made.files:
+        return {}, f"not written: {made.reason[:60]}"
+    names = tuple(json.loads(made.files[NAMES_FILE]))
+    findings = check_files(PassFiles(names, made.files, ()))
+    return made.files, f"refused: {findings[0].rule}" if findings else ""
 
 
 def _in_one_dtype(sample: Sample) -> Sample:
@@ -177,19 +178,25 @@ def journal(directory: Path) -> list[Line]:
     return [json.loads(line) for text in texts for line in text.split("\n")[:-1]]
 
 
-def rows_of(lines: list[Line]) -> list[Line]:
-    """The rows of a journal, each graph once, a few of a family; those that are of real models come first."""
+def rows_of(lines: list[Line], kept: list[Line], most: int = MOST_OF_A_FAMILY) -> list[Line]:
+    """The rows of a journal, and the `kept` ones of an earlier file: each graph once, as it was checked best, `most` of
+    a family. Those of real models come first."""
     graphs: set[str] = set()
     families: Counter[str] = Counter()
     rows = []
-    for line in sorted(lines, key=lambda line: line["kind"] == "composed"):
-        if line["cause"] or line["graph_hash"] in graphs:
+    found = [line for line in (*lines, *kept) if not line.get("cause") and line["checked"]]
+    for line in sorted(found, key=lambda one: (one["kind"] == "composed", *_least_sure_last(one))):
+        if line["graph_hash"] in graphs:
             continue
         graphs.add(line["graph_hash"])
         families[line["family_hash"]] += 1
-        if families[line["family_hash"]] <= MOST_OF_A_FAMILY:
+        if families[line["family_hash"]] <= most:
             rows.append({name: line[name] for name in SCHEMA.names})
     return rows
+
+
+def _least_sure_last(line: Line) -> tuple[bool, bool, bool]:
+    return line["speedup_e2e"] is None, line["device"] == "cpu", line["checked"] != BY_PASSBENCH
 
 
 def main() -> int:
@@ -204,9 +211,13 @@ def main() -> int:
     add("--seed", type=int, default=0)
     add("--workers", type=int, default=1)
     add("--part", default="", metavar="I/N", help="what a worker is told")
-    add("--largest", type=int, default=60_000, help="elements of a variant that is interpreted, at most")
+    add("--check", choices=WAYS, default=INTERPRETER)
+    add("--variants", type=int, default=3, help="variants of a graph that PassBench checks, at most")
+    add("--largest", type=int, help="elements of a variant that is checked, at most")
+    add("--of-a-family", type=int, default=MOST_OF_A_FAMILY, help="demonstrations of a family, at most")
+    add("--written", type=Path, action="append", default=[], help="a journal whose passes were left for later")
+    add("--keep", type=Path, action="append", default=[], help="a file of earlier demonstrations")
     add("--seconds", type=float, default=1e9, help="stop taking graphs after these")
-    add("--passbench", action="store_true", help="check with all of PassBench")
     add("--journal", type=Path, required=True)
     add("--out", type=Path)
     arguments = parser.parse_args()
@@ -214,6 +225,8 @@ def main() -> int:
     if arguments.part:
         work(arguments)
         return 0
+    shutil.rmtree(arguments.journal / CLAIMS, ignore_errors=True)
+    Claims(arguments.journal / CLAIMS, arguments.of_a_family).fill(journal(arguments.journal))
     begun = [
         subprocess.Popen([sys.executable, "-m", __spec__.name, *sys.argv[1:], "--part", f"{n}/{arguments.workers}"])
         for n in range(arguments.workers)
@@ -223,12 +236,12 @@ def main() -> int:
         print("a worker ended early; what it has done is in the journal", file=sys.stderr)
         return 1
     lines = journal(arguments.journal)
-    rows = rows_of(lines)
+    rows = rows_of(lines, [row for path in arguments.keep for row in read_rows(path, SCHEMA)], arguments.of_a_family)
     if arguments.out is not None:
         write_rows(arguments.out, rows, SCHEMA)
     print(f"{len(rows)} rows, {len({r['family_hash'] for r in rows})} families")
     for (kind, cause), count in Counter((line["kind"], line["cause"]) for line in lines).most_common():
-        print(f"{count:6} {kind}: {cause or 'a demonstration'}")
+        print(f"{count:6} {kind}: {cause or ('a demonstration' if arguments.check != LATER else 'written')}")
     return 0
 
 

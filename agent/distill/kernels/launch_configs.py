@@ -69,7 +69,7 @@ def _plain(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
         row_block = min(_power_of_two(kernel.rows), 64 if kernel.rows * kernel.columns >= 2**20 else 32)
         column_block = min(wide, 64)
         return Tuning(row_block, column_block, max(1, min(4, row_block * column_block // 512)), False)
-    across = _reads_across(kernel)
+    across = reads_across(kernel)
     if kernel.step is not None:
         loops, column_block, elements = True, kernel.step, _ORDERED
     else:
@@ -92,7 +92,7 @@ def _whole_row(kernel: KernelBody, limits: LaunchLimits, across: bool) -> int:
     return limits.persistent // 16 if across else limits.persistent
 
 
-def _reads_across(kernel: KernelBody) -> bool:
+def reads_across(kernel: KernelBody) -> bool:
     """Whether neighbouring rows, not neighbouring columns, are neighbours in memory. An access that stays where it is
     from column to column says nothing: its elements stay in a cache."""
     indices = [v.index for v in kernel.values() if v.op == "load" and v.by_row and v.by_column]

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -11,13 +12,17 @@ import pytest
 import torch
 
 from agent.learning.answers import answer_of, files_of
+from agent.learning.leaks import HeldOut
 from agent.readable.author import Readable
 from benchmarks.learning import from_scratch, make_demonstrations
+from benchmarks.learning.checks import BY_INTERPRETER, BY_PASSBENCH, LATER, PASSBENCH, checking
+from benchmarks.learning.claims import Claims
 from benchmarks.learning.code_tokens import Text
 from benchmarks.learning.composed import composed, few_rows
 from benchmarks.learning.graph_sources import held_out_samples, version_samples
 from benchmarks.learning.interpreted import Interpreter
 from benchmarks.learning.judge import Judge, shares
+from benchmarks.learning.make_demonstrations import demonstration, rows_of
 from benchmarks.learning.small_decoder import Decoder, Shape, sample
 from benchmarks.learning.training import Training
 from passbench.contract import NAMES_FILE
@@ -104,6 +109,42 @@ def data(tmp_path_factory):
             assert make_demonstrations.main() == 0
     assert len((place / "journal" / "0-of-1.jsonl").read_text().splitlines()) == 5  # the second time nothing was new
     return place / "demonstrations.parquet"
+
+
+def test_several_processes_take_each_graph_once_and_few_of_a_family(tmp_path):
+    one, other = Claims(tmp_path, 2), Claims(tmp_path, 2)
+    place = one.take("graph 1", "family")
+    assert place and other.take("graph 1", "family") is None and other.take("graph 2", "family")
+    assert one.take("graph 3", "family") is None
+    other.leave(place)
+    assert other.take("graph 3", "family") and one.take("graph 4", "another")
+    lines = [{"graph_hash": "g", "family_hash": "f", "cause": cause} for cause in ("", "wrong")]
+    resumed = Claims(tmp_path / "resumed", 1)
+    resumed.fill([lines[1]])
+    assert resumed.take("g", "f") is None and resumed.take("h", "f")
+    assert {p.name for p in (tmp_path / "resumed").iterdir()} == {"g", "h", "f-0"}
+
+
+def test_passes_that_were_written_are_checked_later_by_passbench(tmp_path):
+    held, author = HeldOut.of(()), Readable(margin=-100.0)
+    given = few_rows(next(iter(composed(4))))
+    with checking(LATER, 0, 1, None) as check:
+        written = demonstration(given, held, author, check)
+    assert written["cause"] == "" == written["checked"] and not rows_of([written | ABOUT], [])
+    with checking(PASSBENCH, 0, 1, None) as check:
+        line = demonstration(given, held, None, check, written)
+        wrong = demonstration(given, held, None, check, written | {"answer": spoilt(written["answer"])})
+    assert (line["checked"], line["variants"], line["cause"]) == (BY_PASSBENCH, 1, "") and line["level"] <= -5
+    assert wrong["cause"] == "wrong" and re.match("wrong|right at t = 0 only", wrong["reason"])
+    kept = line | ABOUT | {"checked": BY_INTERPRETER, "answer": "earlier"}
+    assert [row["answer"] for row in rows_of([line | ABOUT], [kept])] == [line["answer"]]
+
+
+ABOUT = {"sample": "s", "kind": "real", "graph_hash": "g", "family_hash": "f"}
+
+
+def spoilt(answer):
+    return re.sub(r"tl\.store\((.+?), (\w+), mask", r"tl.store(\1, \2 + 1, mask", answer)
 
 
 def test_demonstrations_are_of_families_that_are_not_held_out(data):

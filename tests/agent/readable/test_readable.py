@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from agent.readable.author import Readable
 from agent.readable.input_order import in_order
@@ -14,9 +15,9 @@ from passbench.policy.check import check_dir
 from storage.graph.as_fx import to_fx
 from storage.records import Input, Variant
 from tests.agent.distill.families import FAMILIES
-from tests.agent.support import in_dtype, sample, variant
+from tests.agent.support import FLOATS, in_dtype, sample, tensor, variant
 
-DECLINED = frozenset({"split_heads", "in_place_residual", "in_place_clamp"})
+DECLINED = frozenset({"in_place_residual", "in_place_clamp"})
 """Families that it does not write, and should know that it does not."""
 
 
@@ -42,6 +43,58 @@ def test_a_family_in_its_dtypes_and_at_another_size(name, tmp_path, interpreter)
 @pytest.mark.parametrize("name", sorted(DECLINED))
 def test_what_it_does_not_write(name):
     assert not written(name)[1].files
+
+
+def feed_forward(x, w, b, v, c, scale, shift):
+    return F.layer_norm(F.linear(F.gelu(F.linear(x, w, b)), v, c) + x, (24,), scale, shift, 1e-5)
+
+
+FEED_FORWARD = (tensor(5, 24), tensor(32, 24), tensor(32), tensor(24, 32), tensor(24), tensor(24), tensor(24))
+
+
+def test_library_calls_and_the_kernels_between_them_are_one_module(tmp_path, interpreter):
+    variants = [variant(feed_forward, *in_dtype(FEED_FORWARD, dtype)) for dtype in FLOATS]
+    made = Readable(margin=-100.0).write(sample(*variants))
+    (module,) = made.modules
+    assert "captured(steps, " in module.source and module.source.count("torch.nn.functional.linear(") == 4
+    assert [name in module.source for name in ("def fused_1(", "def fused_2(", "def fused_3(")] == [True, True, False]
+    assert module.launches == 4 < module.eager_launches
+    write_pass_dir(made.files, tmp_path / "pass")
+    assert check_dir(tmp_path / "pass") == []
+    for one in variants:
+        assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+def test_few_library_calls_stay_where_they_are():
+    one = variant(lambda x, w, b: F.gelu(F.linear(x, w, b)) * 2.0, *FEED_FORWARD[:3])
+    (module,) = Readable(margin=-100.0).write(sample(one)).modules
+    assert "linear" not in module.source and "captured" not in module.source
+
+
+def padded(x):
+    return F.pad(torch.relu(x) * 2.0, (1, 2)).exp()
+
+
+def test_a_region_that_is_not_readable_is_replaced_in_part(tmp_path, interpreter):
+    variants = [variant(padded, tensor(6, size)) for size in (40, 50)]
+    made = Readable(margin=-100.0).write(sample(*variants))
+    assert [module.ops for module in made.modules] == [("torch.relu", "operator.mul")]
+    write_pass_dir(made.files, tmp_path / "pass")
+    for one in variants:
+        assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+def test_extremes_over_rows_are_swept_several_columns_side_by_side(tmp_path, interpreter):
+    one = variant(lambda x, y: (x * y).amax(0), tensor(70, 40), tensor(70, 40))
+    made = Readable(margin=-100.0).write(sample(one))
+    (module,) = made.modules
+    assert "for start in range(0, columns, COLUMNS):" in module.source and "column * rows + row" in module.source
+    write_pass_dir(made.files, tmp_path / "pass")
+    assert interpreter.problems(tmp_path / "pass", one) == []
+    assert (
+        interpreter.problems(tmp_path / "pass", variant(lambda x, y: (x * y).amax(0), tensor(9, 33), tensor(9, 33)))
+        == []
+    )
 
 
 def resized(one: Variant) -> Variant | None:
