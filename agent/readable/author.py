@@ -12,9 +12,9 @@ from agent.distill.candidates import Candidate, Options, find_candidates
 from agent.distill.lowered_regions import FAILURES, Sketches
 from agent.distill.static import MARGIN, Distill
 from agent.distill.task_plan import Task
-from agent.readable.input_order import in_order
 from agent.readable.kernel_text import Unreadable
 from agent.readable.module_source import ReadableModule, module_of, region_source
+from agent.readable.task_names import named_as_in_task
 from agent.readable.whole_source import whole_module, whole_of
 from passbench.contract import NAMES_FILE, write_pass_dir
 from storage.graph.as_json import to_json
@@ -108,7 +108,7 @@ class Readable(Author):
                         (n, half) for n, candidate in same for half in self._halves(graphs[n].variants, candidate)
                     ]
                     continue
-                modules.append(replace(made, source=in_order(made.source, same[0][1].region.inputs)))
+                modules.append(replace(made, source=named_as_in_task(made.source, same[0][1].region)))
                 covered |= {number for number, _ in same}
         modules.sort(key=lambda module: -len(module.ops))
         return modules if len(covered) == len(graphs) else []

@@ -10,6 +10,7 @@ from agent.distill.pass_source import pattern_source
 from agent.distill.regions import Region, region_of
 from agent.distill.whole_graphs import WORTH, WholeGraph, steps, whole_graph
 from agent.readable.module_source import ReadableModule, RegionSource, free_name, region_source, replaced_by
+from agent.readable.task_names import named_as_in_task
 from storage.graph.record import Graph, Op, Ref, map_refs, op_name
 from storage.graph.render import value_name
 from storage.records import Variant
@@ -53,7 +54,7 @@ def whole_module(
     except Unsupported:
         return None
     ops = tuple(op_name(op) for op in whole.region.graph.ops)
-    text = _source(whole, lines, sources)
+    text = _source(whole, lines, regions, sources)
     return ReadableModule(free_name("fuse", taken), text, ops, sum(whole.known.launches), launches)
 
 
@@ -72,9 +73,10 @@ def _in_order(whole: WholeGraph) -> Region:
     return replace(region, inputs=tuple(inputs), graph=Graph(graph.inputs, ops, output))
 
 
-def _source(whole: WholeGraph, lines: Sequence[str], sources: Mapping[str, RegionSource]) -> str:
+def _source(
+    whole: WholeGraph, lines: Sequence[str], regions: Mapping[str, Region], sources: Mapping[str, RegionSource]
+) -> str:
     given = ", ".join(value_name(number, whole.graph.inputs) for number in whole.region.inputs)
-    own = ", ".join(f"in_{number}" for number in range(len(whole.region.inputs)))
     comma = "," if len(whole.region.inputs) == 1 else ""
     helpers = {name: text for source in sources.values() for name, text in source.helpers.items()}
     imports = "import torch\n"
@@ -84,10 +86,14 @@ def _source(whole: WholeGraph, lines: Sequence[str], sources: Mapping[str, Regio
     return "\n\n".join(
         [
             f"{imports}\nfrom passbench.launch import {used}\n",
-            pattern_source(whole.region.graph),
-            f"def replacement_args({own}):\n    return ({own}{comma})\n",
+            named_as_in_task(pattern_source(whole.region.graph), whole.region),
+            f"def replacement_args({given}):\n    return ({given}{comma})\n",
             *(helpers[name] for name in sorted(helpers)),
-            *(text for source in sources.values() for text in (*source.kernels, source.host)),
+            *(
+                named_as_in_task(text, regions[name])
+                for name, source in sources.items()
+                for text in (*source.kernels, source.host)
+            ),
             f"def steps({given}):\n" + "".join(f"    {line}\n" for line in lines),
             f"@torch.fx.wrap\ndef fused({given}):\n    return captured(steps, {given})\n",
             replaced_by("fused"),

@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 
 from agent.readable.author import Readable
-from agent.readable.input_order import in_order
 from agent.readable.sizes import HostSizes
 from passbench.contract import NAMES_FILE, write_pass_dir
 from passbench.policy.check import check_dir
@@ -127,7 +126,14 @@ def test_sizes_are_found_over_all_variants():
     assert sizes.shape([(5,), (6,)]) is None
 
 
-def test_inputs_are_numbered_as_in_the_task():
-    source = "def pattern(in_0, in_1):\n    tmp_0 = f(in_0, in_1)\n    LAUNCHES[key](in_0, in_1, out_0)\n"
-    assert in_order(source, (3, 5)) == source
-    assert in_order(source, (5, 3)) == source.replace("f(in_0, in_1)", "f(in_1, in_0)")
+def test_names_are_those_of_the_task(tmp_path, interpreter):
+    def function(x, w, y, b):
+        return F.relu(F.linear(x, w) * y + 1.0) * b
+
+    one = variant(function, tensor(5, 24), tensor(32, 24), tensor(5, 32), tensor(32))
+    (module,) = (made := Readable(margin=-100.0).write(sample(one))).modules
+    assert "def pattern(in_2, in_3, tmp_0):\n    tmp_1 = tmp_0 * in_2\n" in module.source
+    assert "def fused_kernel(in_2_ptr, in_3_ptr, tmp_0_ptr, out_0_ptr, " in module.source
+    assert "[key](in_2, in_3, tmp_0, out_0)" in module.source and "return (in_2, in_3, tmp_0)" in module.source
+    write_pass_dir(made.files, tmp_path / "pass")
+    assert interpreter.problems(tmp_path / "pass", one) == []
