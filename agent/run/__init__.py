@@ -8,5 +8,5 @@ Read first: `evaluation_run.py`, where `evaluate_lot` is the whole job. `opening
 `attempts.py` lends an author what it needs, `identity.py` says when two runs are the same run, `choose.py` picks
 samples, `summary.py` describes results.
 
-May import: agent.author, agent.registry, agent.distill.tuned, passbench, storage.
+May import: agent.ahead, agent.author, agent.registry, agent.distill.tuned, passbench, storage.
 """

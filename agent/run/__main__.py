@@ -10,15 +10,19 @@ variant is. Given the same DIR and options again, it goes on where it stopped; w
 import argparse
 import fcntl
 import logging
+import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 
+from agent.ahead.author_pool import Answers, AuthorPool
+from agent.ahead.gpu_turns import GpuTurns
+from agent.ahead.written_ahead import WrittenAhead
 from agent.author import Author, ReadyPasses
 from agent.distill.tuned import Tuned
 from agent.registry import author as author_named
@@ -32,6 +36,7 @@ from passbench.bench import Bench
 from passbench.names import COMPILERS
 from passbench.score import score_runs
 from passbench.settings import Settings
+from passbench.timing.cores import window
 from storage.disk import write_json
 from storage.errors import PassNetError
 from storage.parquet import write_rows
@@ -40,11 +45,14 @@ from storage.schema import CATEGORIES, RESULTS
 from storage.versions.version import Version
 
 _TOGETHER = 12  # samples that an author takes before it is the next one's turn
+_LEAST_TOGETHER = 6  # samples written ahead that are worth compiling together
+_POLL = 0.05  # seconds between looks at what is written ahead
 
 
 @dataclass
 class _Host:
-    """A GPU host at work: what is common to all authors of a run. `seconds` is what each step took."""
+    """A GPU host at work: what is common to all authors of a run. So many processes `write_ahead` the passes of an
+    author that measures. `seconds` is what each step took."""
 
     bench: Bench
     out: Path
@@ -52,6 +60,7 @@ class _Host:
     budget: float
     compile_ahead: int
     lock: Path | None
+    write_ahead: int = 0
     began: float = field(default_factory=time.monotonic)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -60,15 +69,17 @@ class _Host:
 
         Authors take turns, some samples each, so that a budget which is over leaves the same samples to all.
         """
-        kind = self.bench.device.type
-        runs = [opened_run(author, samples, 1, kind, self.settings, self.out) for author in authors]
-        numbered = list(enumerate(samples, 1))
-        end = self.began + self.budget
-        with _turn(self.lock):
+        kind, end = self.bench.device.type, self.began + self.budget
+        pools = self._pools(authors, samples)
+        handing = [WrittenAhead(one, pools[one.name].answers) if one.name in pools else one for one in authors]
+        runs = [opened_run(author, samples, 1, kind, self.settings, self.out) for author in handing]
+        for pool in pools.values():
+            turns = GpuTurns(pool.answers.directory)
+            runs = [replace(run, turn=turns.benchmark) for run in runs]
+        with _turn(self.lock), _at_work(pools.values()):
             for run in runs:
                 run.begin()
-            for start in range(0, len(numbered), _TOGETHER):
-                together = numbered[start : start + _TOGETHER]
+            for together in self._together(samples, runs, list(pools.values()), end):
                 if self.compile_ahead:
                     self._compile_ahead(runs, [sample for _, sample in together], end)
                 for run in runs:
@@ -83,6 +94,53 @@ class _Host:
             if missing := len(run.unfinished(samples)):
                 log(f"{run.author.name} stopped at the budget of {self.budget:.0f} s: {missing} samples are left")
         return {run.author.name: run.rows(samples) for run in runs}
+
+    def _pools(self, authors: Sequence[Author], samples: Sequence[Sample]) -> dict[str, AuthorPool]:
+        """The processes that write ahead, by author: none unless asked for, and for one author at most."""
+        measuring = [author for author in authors if author.measures and self.write_ahead]
+        if len(measuring) > 1:
+            raise PassNetError("--write-ahead is for one author that measures; run the others by themselves")
+        device = self.bench.device
+        cores = os.sched_getaffinity(0)
+        kept = cores - set(window(device)) if device.type == "cuda" else cores
+        return {
+            author.name: AuthorPool(
+                author,
+                samples,
+                Answers(self.out / "ahead" / author.name),
+                device,
+                self.write_ahead,
+                kept or cores,
+                self.out / "authors" / author.name,
+            )
+            for author in measuring
+        }
+
+    def _together(
+        self, samples: Sequence[Sample], runs: Sequence[EvaluationRun], pools: Sequence[AuthorPool], end: float
+    ) -> Iterator[list[tuple[int, Sample]]]:
+        """The numbered samples, some at a time: in order, or those first whose passes are written ahead first."""
+        left = list(enumerate(samples, 1))
+        if not pools:
+            yield from (left[start : start + _TOGETHER] for start in range(0, len(left), _TOGETHER))
+            return
+        (pool,) = pools
+        begin = time.monotonic()
+        while left and time.monotonic() < end:
+            pool.tend()
+            finished = not pool.at_work  # before the look at what is there
+            ready = [one for one in left if pool.answers.of(one[1]) is not None][:_TOGETHER]
+            if not ready and finished:
+                return
+            if len(ready) < _LEAST_TOGETHER and not finished:
+                time.sleep(_POLL)
+                continue
+            self.seconds["waiting for authors"] = (
+                self.seconds.get("waiting for authors", 0.0) + time.monotonic() - begin
+            )
+            yield ready
+            begin = time.monotonic()
+            left = [one for one in left if one not in ready]
 
     def _compile_ahead(self, runs: Sequence[EvaluationRun], samples: Sequence[Sample], end: float) -> None:
         """Have all baselines compile side by side what is left of these samples."""
@@ -117,7 +175,15 @@ def _run(arguments: argparse.Namespace) -> int:
         protocol=arguments.protocol, flush_l2=arguments.flush_l2, seed=arguments.seed, repeats=arguments.repeats
     )
     with Bench(arguments.device, settings) as bench:
-        host = _Host(bench, arguments.out, settings, arguments.budget, arguments.compile_ahead, arguments.lock)
+        host = _Host(
+            bench,
+            arguments.out,
+            settings,
+            arguments.budget,
+            arguments.compile_ahead,
+            arguments.lock,
+            arguments.write_ahead,
+        )
         runs = host.run(authors, samples)
     runs = {author: rows for author, rows in runs.items() if rows}
     if not runs:
@@ -166,6 +232,7 @@ def _choice(arguments: argparse.Namespace) -> Choice:
         one_a_dtype=arguments.one_a_dtype,
         at_most=arguments.at_most,
         part=(int(number), int(count)),
+        mixed=arguments.mixed,
     )
 
 
@@ -186,17 +253,32 @@ def _parser() -> argparse.ArgumentParser:
     add("--variants", type=int, help="stop taking samples at so many variants")
     add("--one-a-dtype", action="store_true", help="the first variant of each dtype of a sample alone")
     add("--at-most", type=int, metavar="N", help="N variants of a sample, spread over all")
+    add("--mixed", action="store_true", help="every beginning of the samples has each category in proportion")
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--protocol", default="passnet", choices=("passnet", "paper"))
     add("--flush-l2", action="store_true")
     add("--seed", type=int, help="of inputs, so that two runs draw the same; without it nobody can know them")
     add("--repeats", type=int, help="as many exchanges again where times are noisy; default 3 on a GPU")
     add("--compile-ahead", type=int, default=0, metavar="N", help="N processes compile baselines, 12 samples at a time")
+    add("--write-ahead", type=int, default=0, metavar="N", help="N processes write distill's passes, a sample each")
     add("--search", type=float, metavar="SECONDS", help="what distill may spend on measuring a sample")
     add("--budget", type=float, default=3600.0, metavar="SECONDS", help="after these no further sample is begun")
     add("--lock", type=Path, metavar="FILE", help="is locked while timing, so that runs side by side time in turn")
     add("--out", type=Path, required=True)
     return parser
+
+
+@contextmanager
+def _at_work(pools: Iterable[AuthorPool]) -> Iterator[None]:
+    """Processes that write ahead, while the context lasts."""
+    pools = list(pools)
+    try:
+        for pool in pools:
+            pool.start()
+        yield
+    finally:
+        for pool in pools:
+            pool.close()
 
 
 @contextmanager

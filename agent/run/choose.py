@@ -14,7 +14,8 @@ from storage.versions.version import Version
 class Choice:
     """What to take: `splits` and `categories`; `names` of samples, all if None; at most `limit` samples, `each` of a
     category, and none after `variants` variants; of a sample the first variant of each dtype alone (`one_a_dtype`), or
-    `at_most` variants, spread over all; `part` I of N parts, numbered from 0.
+    `at_most` variants, spread over all; `part` I of N parts, numbered from 0. `mixed`: in an order in which every
+    beginning has samples of each category in proportion; else category by category.
     """
 
     splits: tuple[str, ...] = ("eval",)
@@ -26,10 +27,12 @@ class Choice:
     one_a_dtype: bool = False
     at_most: int | None = None
     part: tuple[int, int] = (0, 1)
+    mixed: bool = False
 
 
 def chosen(version: Version, choice: Choice) -> list[Sample]:
-    """The samples to run, in the order of the version. Limits count before the parts are taken."""
+    """The samples to run, in the order of the version unless `mixed`. Limits count before that and before the parts are
+    taken."""
     samples: list[Sample] = []
     taken: Counter[str] = Counter()
     variants = 0
@@ -44,8 +47,21 @@ def chosen(version: Version, choice: Choice) -> list[Sample]:
                 taken[sample.category] += 1
                 samples.append(replace(sample, variants=_variants(sample, choice)))
                 variants += len(samples[-1].variants)
+    if choice.mixed:
+        samples = _mixed(samples)
     number, count = choice.part
     return samples[number::count]
+
+
+def _mixed(samples: list[Sample]) -> list[Sample]:
+    """The samples in the order of how much of their category comes before them."""
+    size = Counter(sample.category for sample in samples)
+    before: Counter[str] = Counter()
+    share = []
+    for sample in samples:
+        share.append(before[sample.category] / size[sample.category])
+        before[sample.category] += 1
+    return [samples[n] for n in sorted(range(len(samples)), key=share.__getitem__)]
 
 
 def _variants(sample: Sample, choice: Choice) -> tuple[Variant, ...]:

@@ -7,7 +7,8 @@ however many devices, looks for these files and goes on.
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import ceil, inf
 from pathlib import Path
@@ -16,6 +17,7 @@ from agent.author import Author, Submission
 from agent.run.attempts import saved_trajectories, write_pass
 from agent.run.progress import Say, log
 from passbench.bench import Bench
+from passbench.result import VariantResult
 from storage.parquet import read_rows, write_rows
 from storage.records import Sample
 from storage.schema import RESULTS
@@ -27,7 +29,8 @@ AHEAD = 24
 @dataclass(frozen=True)
 class EvaluationRun:
     """One author's run. `directory` has what is finished of it; `gpu`: whether it is measured on GPUs; `state`: where
-    the author keeps what is of use to later runs; `say` gets lines of progress. Travels to other processes."""
+    the author keeps what is of use to later runs; `say` gets lines of progress; a variant is measured within a `turn`.
+    Travels to other processes."""
 
     name: str
     author: Author
@@ -36,6 +39,7 @@ class EvaluationRun:
     gpu: bool
     state: Path | None = None
     say: Say = log
+    turn: Callable[[], AbstractContextManager[None]] = nullcontext
 
     @property
     def lot_size(self) -> int:
@@ -110,7 +114,7 @@ def measure_sample(run: EvaluationRun, bench: Bench, sample: Sample, submissions
     """Rows of the results table for one sample, kept in the run's directory."""
     rows = []
     for attempt, submission in enumerate(submissions, 1):
-        for result in bench.run(sample, submission.compiler, submission.pass_dir):
+        for result in _in_turn(run, bench.run(sample, submission.compiler, submission.pass_dir)):
             row = result.to_row(run=run.name, author=run.author.name, model=run.author.model_name, attempt=attempt)
             if submission.reason and row["status"] == "ok" and not row["reason"]:
                 row["reason"] = submission.reason
@@ -119,6 +123,16 @@ def measure_sample(run: EvaluationRun, bench: Bench, sample: Sample, submissions
             run.say(line, logging.DEBUG, run=run.name, sample=sample.sample, variant=row["variant_hash"])
     write_rows(run.results(sample), rows, RESULTS)
     return rows
+
+
+def _in_turn(run: EvaluationRun, results: Iterator[VariantResult]) -> Iterator[VariantResult]:
+    """The results, each measured within a turn of its own."""
+    while True:
+        with run.turn():
+            result = next(results, None)
+        if result is None:
+            return
+        yield result
 
 
 def outcome(rows: Sequence[dict]) -> str:

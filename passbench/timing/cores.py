@@ -40,11 +40,17 @@ def choose(device: torch.device) -> Cores | None:
     cores = sorted(os.sched_getaffinity(0))
     if device.type != "cuda" or len(cores) < _LEAST:
         return None
+    children, parent, *others = _by_quiet(window(device)[::2])
+    return Cores({children}, {parent}, tuple(others))
+
+
+def window(device: torch.device) -> list[int]:
+    """The cores that are a GPU's benchmark's alone, where others can be kept off them: every second one is a candidate
+    of `choose`, the others may be second threads of the same cores."""
+    cores = sorted(os.sched_getaffinity(0))
     size = max(_LEAST_WINDOW, min(_MOST_WINDOW, len(cores) // max(torch.cuda.device_count(), 1)))
     first = size * (device.index or 0) + _FIRST
-    window = [cores[(first + step) % len(cores)] for step in range(0, min(size, len(cores)), 2)]
-    children, parent, *others = _by_quiet(window)
-    return Cores({children}, {parent}, tuple(others))
+    return [cores[(first + step) % len(cores)] for step in range(min(size, len(cores)))]
 
 
 def _by_quiet(cores: Sequence[int]) -> list[int]:

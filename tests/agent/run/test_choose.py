@@ -1,5 +1,8 @@
 """Which samples and variants a run takes."""
 
+from collections import Counter
+from dataclasses import replace
+
 import pytest
 
 from agent.run.choose import Choice, chosen, evenly, floating_dtype
@@ -45,3 +48,16 @@ def test_variants_of_a_sample(version):
     one, *_ = chosen(version, Choice(at_most=1))
     assert [v.variant_hash for v in one.variants] == ["a0"]
     assert evenly(tuple(range(9)), 3) == (0, 3, 6)
+
+
+def test_a_mixed_order_has_every_category_in_proportion(version, tmp_path):
+    one = chosen(version, Choice(limit=1))[0]
+    samples = [
+        replace(one, sample=f"{category}-{n}", family_hash=f"{category[0]}{n}", category=category)
+        for category, count in (("fusible", 6), ("typical", 3), ("sole_op", 2))
+        for n in range(count)
+    ]
+    other = publish_samples(samples, tmp_path / "data")
+    order = [s.category[0] for s in chosen(other, Choice(mixed=True))]
+    assert sorted(order) == sorted("ffffffttts" + "s")
+    assert Counter(order[:6]) == {"f": 3, "t": 2, "s": 1}

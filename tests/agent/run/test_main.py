@@ -53,6 +53,32 @@ def test_it_measures_and_a_second_call_measures_only_what_is_missing(version, tm
     assert "has 2 finished samples: settings protocol was passnet, is paper" in caplog.text
 
 
+def test_passes_are_written_ahead_and_a_second_call_goes_on(version, tmp_path):
+    given = [
+        str(version.path),
+        *FAST,
+        "--authors",
+        "distill,eager",
+        "--at-most",
+        "1",
+        "--out",
+        str(tmp_path),
+        "--mixed",
+    ]
+    given += ["--write-ahead", "2"]
+    assert main(given) == 0
+    rows = read_rows(tmp_path / "results.parquet", RESULTS)
+    assert sorted((r["author"], r["status"]) for r in rows) == [("distill", "ok")] * 2 + [("eager", "ok")] * 2
+    answers = {path: path.stat().st_mtime_ns for path in tmp_path.glob("ahead/distill/*/answer.json")}
+    assert len(answers) == 2
+    before = files(tmp_path)
+    (tmp_path / sorted(before)[0]).unlink()
+    assert main(given) == 0
+    after = files(tmp_path)
+    assert [name for name in before if before[name] != after[name]] == sorted(before)[:1]
+    assert answers == {path: path.stat().st_mtime_ns for path in answers}, "no pass is written twice"
+
+
 def test_passes_that_are_there_are_run_on_their_samples(version, tmp_path):
     passes = tmp_path / "passes"
     shutil.copytree(ROOT / "tests" / "support" / "passes" / "add_relu", passes / "fusible-one0")

@@ -1,0 +1,195 @@
+"""Processes of one author, each at work on a sample of its own, and what they have answered.
+
+    DIRECTORY/SAMPLE/answer.json    what the author hands in; there when the sample is done
+    DIRECTORY/SAMPLE/pass           its pass, if it wrote one
+    DIRECTORY/SAMPLE/claimed        the process at work on it, or that was
+    DIRECTORY/NUMBER.log            what the processes of this number said
+
+A process that dies, such as by a kernel that breaks the GPU's context, leaves its sample to eager, and another takes
+its place. A killed run goes on: what has an answer is not worked on again.
+"""
+
+import json
+import multiprocessing
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agent.ahead.gpu_turns import GpuTurns
+from agent.ahead.quick_measure import QuickMeasure
+from agent.author import Attempt, Author, Submission
+from storage.disk import write_json
+from storage.records import Sample
+
+_NICE = 10
+"""Authors leave the processor to the benchmark."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What authors have answered, below `directory`."""
+
+    directory: Path
+
+    def of(self, sample: Sample) -> Submission | None:
+        """What the author hands in for a sample; None as long as there is no answer."""
+        path = self._answer(sample)
+        if not path.exists():
+            return None
+        kept = json.loads(path.read_text("utf-8"))
+        if kept["compiler"] == "pass":
+            return Submission("pass", self.place(sample))
+        return Submission(kept["compiler"], reason=kept["reason"])
+
+    def keep(self, sample: Sample, submission: Submission, seconds: float = 0.0) -> None:
+        """Keep an answer. A pass is in `place(sample)` by then."""
+        kept = {"compiler": submission.compiler, "reason": submission.reason, "seconds": round(seconds, 2)}
+        write_json(self._answer(sample), kept)
+
+    def place(self, sample: Sample) -> Path:
+        """Where the sample's pass is to be."""
+        return self.directory / sample.sample / "pass"
+
+    def claim(self, sample: Sample) -> bool:
+        """Whether the sample is this process's to work on: it has no answer, and no other process has claimed it."""
+        path = self._claimed(sample)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+        except FileExistsError:
+            return False
+        os.write(file, str(os.getpid()).encode())
+        os.close(file)
+        return True
+
+    def claimed_by(self, sample: Sample) -> int | None:
+        """The process that is at work on the sample, or was."""
+        path = self._claimed(sample)
+        text = path.read_text() if path.exists() else ""
+        return int(text) if text else None
+
+    def release(self, sample: Sample) -> None:
+        """Let another process work on the sample."""
+        self._claimed(sample).unlink(missing_ok=True)
+
+    def _answer(self, sample: Sample) -> Path:
+        return self.directory / sample.sample / "answer.json"
+
+    def _claimed(self, sample: Sample) -> Path:
+        return self.directory / sample.sample / "claimed"
+
+
+@dataclass
+class AuthorPool:
+    """`processes` of `author` that write passes for `samples`, in order, on `device` and these processor `cores`.
+
+    Start it with `start`; `tend` it now and then; `close` ends all. A sample may take `seconds`. `state` is where the
+    author keeps what is of use to later runs.
+    """
+
+    author: Author
+    samples: Sequence[Sample]
+    answers: Answers
+    device: torch.device
+    processes: int
+    cores: Set[int]
+    state: Path | None = None
+    seconds: float = 150.0
+    _running: dict[int, BaseProcess] = field(default_factory=dict)
+    _begun: dict[str, float] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """Start all processes. What an earlier, killed pool has claimed and not answered is free again."""
+        self.answers.directory.mkdir(parents=True, exist_ok=True)
+        for sample in self._unanswered():
+            self.answers.release(sample)
+        for number in range(min(self.processes, len(self._unanswered()))):
+            self._start(number)
+
+    def tend(self) -> None:
+        """End processes that are at work on a sample for too long, and replace those that died."""
+        working = {pid: s for s in self._unanswered() if (pid := self.answers.claimed_by(s)) is not None}
+        for number, process in list(self._running.items()):
+            sample = working.get(process.pid)
+            if sample is not None and self._took(sample) > self.seconds:
+                process.kill()
+                process.join()
+            if process.is_alive():
+                continue
+            del self._running[number]
+            if process.exitcode and sample is not None and self.answers.of(sample) is None:
+                reason = f"the author's process ended with status {process.exitcode}"
+                self.answers.keep(sample, Submission("eager", reason=reason))
+            if process.exitcode:
+                self._start(number)
+
+    @property
+    def at_work(self) -> bool:
+        """Whether answers are still to come."""
+        return any(process.is_alive() for process in self._running.values())
+
+    def close(self) -> None:
+        """End all processes."""
+        for process in self._running.values():
+            process.kill()
+        for process in self._running.values():
+            process.join()
+        self._running.clear()
+
+    def _start(self, number: int) -> None:
+        log = self.answers.directory / f"{number}.log"
+        given = (self.author, self.samples, self.answers, self.device, self.cores, self.state, log)
+        process = multiprocessing.get_context("spawn").Process(target=_work, args=given, daemon=True)
+        process.start()
+        self._running[number] = process
+
+    def _unanswered(self) -> list[Sample]:
+        return [sample for sample in self.samples if self.answers.of(sample) is None]
+
+    def _took(self, sample: Sample) -> float:
+        """Seconds since `tend` saw that the sample is worked on."""
+        return time.monotonic() - self._begun.setdefault(sample.sample, time.monotonic())
+
+
+def _work(
+    author: Author,
+    samples: Sequence[Sample],
+    answers: Answers,
+    device: torch.device,
+    cores: Set[int],
+    state: Path | None,
+    log: Path,
+) -> None:
+    """What a process of the pool does: answer samples until none is left."""
+    out = os.open(log, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    os.sched_setaffinity(0, cores)
+    os.nice(_NICE)
+    torch.set_num_threads(1)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    measure = QuickMeasure(device, GpuTurns(answers.directory).author)
+    author.begin(())
+    for sample in samples:
+        if answers.of(sample) is None and answers.claim(sample):
+            begin = time.monotonic()
+            shutil.rmtree(answers.place(sample), ignore_errors=True)  # of a process that was killed
+            attempt = Attempt(1, str(device), measure, save=_drop, saved=None, say=_say(sample), state=state)
+            submission = author.attempt(sample, answers.place(sample), attempt)
+            answers.keep(sample, submission, time.monotonic() - begin)
+
+
+def _drop(row: Mapping[str, Any]) -> None:
+    """Authors of passes written ahead keep no trajectory."""
+
+
+def _say(sample: Sample) -> Callable[[str], None]:
+    return lambda text: print(f"{sample.sample}: {text}", flush=True)

@@ -1,0 +1,116 @@
+"""Processes that write passes ahead: what they answer, what is left of those that die, and who has the GPU."""
+
+import os
+import threading
+import time
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+
+from agent.ahead.author_pool import Answers, AuthorPool
+from agent.ahead.gpu_turns import GpuTurns
+from agent.ahead.written_ahead import WrittenAhead
+from agent.author import Author, Submission
+from storage.errors import PassNetError
+from tests.agent.support import lent, sample, tensor, variant
+
+
+@dataclass(frozen=True)
+class Scripted(Author):
+    """Does what a sample's name says."""
+
+    name: str = "scripted"
+
+    def attempt(self, sample, directory, attempt):
+        what = sample.sample.partition("-")[0]
+        if what == "dies":
+            os._exit(3)
+        if what == "hangs":
+            time.sleep(600)
+        if what == "declines":
+            return Submission("eager", reason="not worth it")
+        directory.mkdir(parents=True)
+        (directory / "names.json").write_text(f"{sample.sample} {os.getpid()}")
+        return Submission("pass", directory)
+
+
+def named(*names):
+    one = sample(variant(lambda x: torch.relu(x), tensor(4)))
+    return [replace(one, sample=name) for name in names]
+
+
+def run(tmp_path, samples, processes=2, **fields):
+    pool = AuthorPool(Scripted(), samples, Answers(tmp_path), torch.device("cpu"), processes, {0}, **fields)
+    pool.start()
+    try:
+        while pool.at_work:
+            pool.tend()
+            time.sleep(0.05)
+    finally:
+        pool.close()
+    return pool.answers
+
+
+def test_every_sample_is_answered_once_whatever_happens_to_its_author(tmp_path):
+    samples = named("writes-1", "dies-1", "declines-1", "writes-2", "writes-3")
+    answers = run(tmp_path, samples)
+    first, died, declined, *others = (answers.of(one) for one in samples)
+    assert all(one.compiler == "pass" for one in (first, *others))
+    assert declined == Submission("eager", reason="not worth it")
+    assert died.declined and "status 3" in died.reason
+    text = (first.pass_dir / "names.json").read_text()
+    assert run(tmp_path, samples).of(samples[0]) == first and (first.pass_dir / "names.json").read_text() == text
+
+
+def test_a_sample_that_takes_too_long_is_left_to_eager(tmp_path):
+    samples = named("hangs-1", "writes-1")
+    answers = run(tmp_path, samples, processes=1, seconds=1.0)
+    assert answers.of(samples[0]).declined and answers.of(samples[1]).compiler == "pass"
+
+
+def test_what_a_killed_pool_has_claimed_is_worked_on_again(tmp_path):
+    (one,) = named("writes-1")
+    answers = Answers(tmp_path)
+    assert answers.claim(one) and not answers.claim(one)
+    answers.place(one).mkdir()
+    (answers.place(one) / "half.py").touch()
+    assert run(tmp_path, [one]).of(one).compiler == "pass"
+    assert [path.name for path in answers.place(one).iterdir()] == ["names.json"]
+
+
+def test_what_is_written_is_handed_in_under_the_authors_name(tmp_path):
+    samples = named("writes-1", "declines-1", "writes-2")
+    author = WrittenAhead(Scripted(), run(tmp_path / "ahead", samples[:2]))
+    assert author.name == "scripted" and not author.measures
+    handed = author.attempt(samples[0], tmp_path / "place", lent())
+    assert handed == Submission("pass", tmp_path / "place") and (tmp_path / "place" / "names.json").exists()
+    assert author.attempt(samples[1], tmp_path / "other", lent()).declined
+    with pytest.raises(PassNetError, match="writes-2"):
+        author.attempt(samples[2], tmp_path / "none", lent())
+
+
+def test_a_benchmark_waits_for_the_authors_that_wait(tmp_path):
+    """Two authors ask while a benchmark has its turn; its next turn comes after both."""
+    turns, order, asking = GpuTurns(tmp_path), [], threading.Barrier(3)
+
+    def author(name):
+        asking.wait()
+        with turns.author():
+            order.append(name)
+            time.sleep(0.1)
+            order.append(name)
+
+    threads = [threading.Thread(target=author, args=(n,)) for n in (1, 2)]
+    for thread in threads:
+        thread.start()
+    with turns.benchmark():
+        asking.wait()
+        time.sleep(0.3)
+        order.append("benchmark")
+    with turns.benchmark():
+        order.append("benchmark")
+    for thread in threads:
+        thread.join()
+    assert order[0] == order[-1] == "benchmark"
+    assert order[1:5] in ([1, 1, 2, 2], [2, 2, 1, 1]), "one at a time"

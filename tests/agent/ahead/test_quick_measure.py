@@ -1,0 +1,112 @@
+"""Passes of library calls, measured beside eager in this process."""
+
+import json
+
+import pytest
+import torch
+
+from agent.ahead.quick_measure import QuickMeasure
+from agent.distill.tuned import is_right
+from passbench.contract import NAMES_FILE
+from passbench.result import EAGER_FAILED
+from tests.agent.support import in_dtype, sample, tensor, variant
+
+
+def add_relu(x, y):
+    return torch.relu(x + y)
+
+
+def add_in_place(x, y):
+    x += y
+    return torch.relu(x)
+
+
+SMALL = (tensor(6, 8), tensor(6, 8))
+PATTERN = "def pattern(x, y):\n    return torch.relu(x + y)\n"
+IN_PLACE = "def pattern(x, y):\n    x += y\n    return torch.relu(x)\n"
+
+
+def written(directory, body, pattern=PATTERN):
+    """The directory of a pass that computes `body` where the pattern is."""
+    directory.mkdir()
+    source = f"import torch\n\n\n{pattern}\n\ndef replacement_args(x, y):\n    return (x, y)\n"
+    source += f"\n\n@torch.fx.wrap\ndef fused(x, y):\n    {body}\n\n\ndef replacement_func():\n    return fused\n"
+    (directory / "fuse.py").write_text(source)
+    (directory / NAMES_FILE).write_text(json.dumps(["fuse"]))
+    return directory
+
+
+def measured(tmp_path, body, function=add_relu, pattern=PATTERN, inputs=SMALL, device="cpu"):
+    one = sample(variant(function, *inputs))
+    (result,) = QuickMeasure(torch.device(device))(one, written(tmp_path / "pass", body, pattern))
+    return result
+
+
+def test_a_right_pass_has_its_level_and_its_time(tmp_path):
+    result = measured(tmp_path, "return torch.relu(x + y)")
+    assert (result.status, result.t_min) == ("ok", -10)
+    assert result.speedup("e2e") > 0 and result.speedup("device") is None
+
+
+def test_a_pass_that_does_more_is_slower(tmp_path):
+    assert measured(tmp_path, "return [torch.relu(x + y) for _ in range(50)][-1]").speedup("e2e") < 0.5
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("return torch.relu(x + y) * 1000.0", "wrong"),
+        ("return torch.relu(x + y).double()", "runtime_error"),
+        ("return torch.relu(x + y)[:3]", "runtime_error"),
+        ("return torch.relu((x + y).t().contiguous().t())", "runtime_error"),
+        ("raise ValueError('no')", "runtime_error"),
+    ],
+    ids=["wrong", "dtype", "shape", "strides", "raises"],
+)
+def test_what_is_wrong_is_told(tmp_path, body, status):
+    result = measured(tmp_path, body)
+    assert result.status == status and not result.timings
+
+
+def test_what_is_hardly_wrong_is_right_at_a_higher_level_alone(tmp_path):
+    result = measured(tmp_path, "return torch.relu(x + y) * 1.001")
+    assert result.status == "ok" and result.t_min > -5
+
+
+def test_a_pass_that_is_right_on_usual_inputs_alone_is_wrong(tmp_path):
+    assert not is_right(measured(tmp_path, "return torch.relu(x + y).clamp(max=6.0)"))
+
+
+def test_a_pattern_that_is_nowhere_does_not_match(tmp_path):
+    assert measured(tmp_path, "return x", pattern=PATTERN.replace("+", "-")).status == "no_match"
+
+
+def test_what_eager_writes_in_place_must_be_written(tmp_path):
+    assert measured(tmp_path, "return torch.relu(x.add_(y))", add_in_place, IN_PLACE).t_min == -10
+    (tmp_path / "other").mkdir()
+    assert not is_right(measured(tmp_path / "other", "return torch.relu(x + y)", add_in_place, IN_PLACE))
+
+
+def test_where_eager_fails_the_pass_is_not_to_blame(tmp_path):
+    result = measured(tmp_path, "return x", inputs=(tensor(6, 8), tensor(5, 7)))
+    assert result.status == "runtime_error" and result.reason.startswith(EAGER_FAILED)
+
+
+def test_each_variant_has_a_result_and_passes_follow_each_other(tmp_path):
+    dtypes = ("float32", "bfloat16")
+    one = sample(*(variant(add_relu, *in_dtype(SMALL, d)).with_changes(variant_hash=d) for d in dtypes))
+    measure = QuickMeasure(torch.device("cpu"))
+    wrong, right = (written(tmp_path / name, f"return torch.relu(x {name} y)") for name in ("-", "+"))
+    assert not any(map(is_right, measure(one, wrong)))
+    assert [r.t_min for r in measure(one, right)] == [-10] * 2
+
+
+@pytest.mark.gpu
+def test_the_gpu_has_a_clock_of_its_own(tmp_path):
+    large = (tensor(1 << 12, 1 << 12), tensor(1 << 12, 1 << 12))
+    body = "return [torch.relu(x + y) for _ in range(4)][-1]"
+    result = measured(tmp_path, body, inputs=large, device="cuda")
+    assert result.status == "ok"
+    assert 0.2 < result.speedup("device") < 0.3
+    device = next(t for t in result.timings if t.clock == "device")
+    assert 30 < device.eager_us < 300, "two kernels that move 192 and 128 MB"
