@@ -78,7 +78,22 @@ def library_body(graph: Graph, known: OpEffects) -> LibraryBody:
     for number in range(len(graph.ops)):
         writer.add(number)
     returned = ", ".join(value_name(ref.index, graph.inputs) for ref in graph.output)
-    return LibraryBody((*writer.lines, f"return {returned}"), writer.writes)
+    return LibraryBody(tuple(freed([*writer.lines, f"return {returned}"])), writer.writes)
+
+
+def freed(lines: Sequence[str]) -> list[str]:
+    """The lines of a function's body, which let go of each value behind its last use, as a graph's own code does.
+
+    Otherwise all intermediate results would live until the function returns, in more memory than eager's.
+    """
+    used = [{node.id for node in ast.walk(ast.parse(line.replace("return ", "", 1))) if isinstance(node, ast.Name)}
+            for line in lines]  # fmt: skip
+    result = []
+    for number, line in enumerate(lines):
+        later = set().union(*used[number + 1 :])
+        over = sorted(name for name in used[number] - later if name.startswith("tmp_"))
+        result += [line, *([f"del {', '.join(over)}"] if over and number + 1 < len(lines) else [])]
+    return result
 
 
 def without_library_call(graph: Graph, known: OpEffects) -> set[int]:

@@ -15,7 +15,7 @@ import torch
 
 from agent.distill.eager.op_effects import OpEffects, OpEffectsError, TensorLayout, find_effects
 from agent.distill.kernels.index_expressions import Unsupported
-from agent.distill.library_calls import WRITE_INTO, LibraryWriter, library_body, without_library_call
+from agent.distill.library_calls import WRITE_INTO, LibraryWriter, freed, library_body, without_library_call
 from agent.distill.pass_source import function_name, pattern_source, short_names
 from agent.distill.regions import Region, dependencies, region_of
 from passbench.contract import ContractError, PassFiles
@@ -145,7 +145,7 @@ def steps(whole: WholeGraph, regions: Mapping[str, Region]) -> list[str]:
     if writer.writes:
         raise Unsupported("writes to memory that is not the graph's own")
     returned = ", ".join(value_name(n, graph.inputs) for n in whole.region.outputs)
-    return [*writer.lines, f"return {returned}"]
+    return freed([*writer.lines, f"return {returned}"])
 
 
 def _ordered(whole: WholeGraph, regions: Mapping[str, Region]) -> list[int | str]:

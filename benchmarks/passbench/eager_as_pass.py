@@ -5,9 +5,7 @@ checks of its outputs' memory, a function around the calls) shows only where the
 the same library calls as eager should measure 1.
 """
 
-import ast
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 from agent.distill.eager.op_effects import OpEffectsError, find_effects
@@ -55,22 +53,7 @@ def _source(variant: Variant) -> str | None:
         "import torch\n",
         pattern_source(graph),
         f"def replacement_args({given}):\n    return ({given},)\n",
-        f"@torch.fx.wrap\ndef repeated({given}):\n" + "".join(f"    {line}\n" for line in _freed(body.lines)),
+        f"@torch.fx.wrap\ndef repeated({given}):\n" + "".join(f"    {line}\n" for line in body.lines),
         "def replacement_func():\n    return repeated\n",
     ]
     return "\n\n".join(parts)
-
-
-def _freed(lines: Sequence[str]) -> list[str]:
-    """The lines of a function's body, which let go of each value behind its last use, as a graph's own code does.
-
-    Otherwise all intermediate results would live until the function returns, in more memory than eager's.
-    """
-    used = [{node.id for node in ast.walk(ast.parse(line.replace("return ", "", 1))) if isinstance(node, ast.Name)}
-            for line in lines]  # fmt: skip
-    result = []
-    for number, line in enumerate(lines):
-        later = set().union(*used[number + 1 :])
-        over = sorted(name for name in used[number] - later if name.startswith("tmp_"))
-        result += [line, *([f"del {', '.join(over)}"] if over and number + 1 < len(lines) else [])]
-    return result

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from agent.distill.eager.op_effects import OpEffectsError, find_effects
-from agent.distill.library_calls import out_of_place, without_library_call
+from agent.distill.library_calls import freed, out_of_place, without_library_call
 from agent.distill.pass_source import Style
 from agent.distill.static import Distill
 from passbench.policy.check import check_dir
@@ -185,3 +185,8 @@ def test_other_constants_of_the_family(captured, known, others, inputs, tmp_path
         for dtype in ("float32", "float64"):
             other = variant(function, *in_dtype(inputs, dtype))
             assert interpreter.problems(tmp_path / "pass", other, draws=1) == []
+
+
+def test_a_value_is_let_go_of_behind_its_last_use():
+    lines = ["tmp_2 = in_0 + in_1", "tmp_3 = tmp_2 * 2", "tmp_4 = tmp_3 + tmp_2", "return tmp_4, tmp_3"]
+    assert freed(lines) == [*lines[:3], "del tmp_2", lines[3]]
