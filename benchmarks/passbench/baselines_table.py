@@ -1,12 +1,14 @@
 """One table of eager, all baselines and `distill` on the same samples, by both clocks, in as many sittings as it takes.
 
     python3 -m benchmarks.passbench.baselines_table VERSION --out DIR [--budget 540] [--each 60] [--categories fusible]
+        [--names FILE] [--authors eager,inductor] [--with DIR]
 
-Fusible samples are those of `benchmarks/dedup/held_out_1/names_2.txt`, typical and sole_op ones VERSION's; one variant
-of each. The samples are cut into two parts, whatever the host: with two GPUs both run side by side, each on its
-half of the cores, with one GPU one after the other. A later sitting with the same DIR goes on where the last one ended,
-as long as authors and settings are the same. DIR/table gets the rows and the table of those samples that all authors
-have. `--repeats 0`, so that no variant is timed for longer because it is noisy: intervals are in the rows.
+Samples are VERSION's, those of `--names` alone where that is given; one variant of each. `--with` adds the rows of
+another run of `agent.run`, such as one of `distill`, to the table. The samples are cut into two parts, whatever the
+host: with two GPUs both run side by side, each on its half of the cores, with one GPU one after the other. A later
+sitting with the same DIR goes on where the last one ended, as long as authors and settings are the same. DIR/table gets
+the rows and the table of those variants that all authors have. `--repeats 0`, so that no variant is timed for longer
+because it is noisy: intervals are in the rows.
 """
 
 import argparse
@@ -21,7 +23,6 @@ import torch
 from passbench.timing.cores import on_cores
 
 ROOT = Path(__file__).parents[2]
-HELD_OUT = ROOT / "benchmarks" / "dedup" / "held_out_1"
 AUTHORS = (
     "eager,inductor,inductor-direct,inductor-strict,inductor-strict-direct,cudagraphs,inductor-max-autotune,distill"
 )
@@ -30,13 +31,11 @@ PARTS = 2
 
 def command(category: str, part: int, given: argparse.Namespace, device: int, cores: int, seconds: float) -> list[str]:
     """A run of one part of a category's samples."""
-    version, names = given.version, []
-    if category == "fusible":
-        version, names = HELD_OUT / "version", ["--names", str(HELD_OUT / "names_2.txt")]
+    names = [] if given.names is None else ["--names", str(given.names)]
     chosen = ["--split", "eval,train", "--categories", category, "--each", str(given.each), "--at-most", "1", *names]
-    how = ["--authors", AUTHORS, "--search", str(given.search), "--repeats", "0", "--compile-ahead", str(cores)]
+    how = ["--authors", given.authors, "--search", str(given.search), "--repeats", "0", "--compile-ahead", str(cores)]
     where = ["--device", f"cuda:{device}", "--budget", f"{seconds:.0f}", "--out", str(directory(given, category, part))]
-    return [sys.executable, "-m", "agent.run", str(version), *chosen, "--part", f"{part}/{PARTS}", *how, *where]
+    return [sys.executable, "-m", "agent.run", str(given.version), *chosen, "--part", f"{part}/{PARTS}", *how, *where]
 
 
 def directory(given: argparse.Namespace, category: str, part: int) -> Path:
@@ -72,6 +71,9 @@ def main() -> None:
     parser.add_argument("version", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--categories", default="fusible,typical,sole_op")
+    parser.add_argument("--names", type=Path, help="a file with the names of the samples to take")
+    parser.add_argument("--authors", default=AUTHORS, help="separated by commas")
+    parser.add_argument("--with", type=Path, nargs="*", default=[], dest="others", help="directories of other runs")
     parser.add_argument("--each", type=int, default=60, help="samples of a category")
     parser.add_argument("--search", type=float, default=2.0, help="seconds that distill measures, a sample")
     parser.add_argument("--budget", type=float, default=540.0, help="seconds of this sitting")
@@ -81,14 +83,8 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     run(given)
     done = sorted(file.parent for file in given.out.glob("*-[0-9]/results.parquet"))
-    merge = [
-        sys.executable,
-        "-m",
-        "benchmarks.passbench.merge_runs",
-        *map(str, done),
-        "--out",
-        str(given.out / "table"),
-    ]
+    merge = [sys.executable, "-m", "benchmarks.passbench.merge_runs", *map(str, [*done, *given.others])]
+    merge += ["--out", str(given.out / "table")]
     sys.exit(subprocess.run(merge, cwd=ROOT, check=False).returncode if done else "no sample was finished")
 
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.passbench.merge_runs DIR [DIR ...] --out OUT
 
-Writes OUT/results.parquet and OUT/summary.md. Of an author's rows only those of samples count that every author has, so
-that all lines of the table are of the same samples.
+Writes OUT/results.parquet and OUT/summary.md. Of an author's rows only those count whose variant every author has, so
+that all lines of the table are of the same variants. A variant that an author has twice counts once, as it came first.
 """
 
 import argparse
@@ -16,12 +16,12 @@ from storage.schema import RESULTS
 
 
 def common(rows: list[dict]) -> dict[str, list[dict]]:
-    """Rows by author, of the samples that every author has."""
-    authors: dict[str, list[dict]] = defaultdict(list)
+    """Rows by author, of the variants that every author has."""
+    authors: dict[str, dict[tuple[str, str], dict]] = defaultdict(dict)
     for row in rows:
-        authors[row["author"]].append(row)
-    samples = set.intersection(*({row["sample"] for row in some} for some in authors.values()))
-    return {name: [row for row in some if row["sample"] in samples] for name, some in authors.items()}
+        authors[row["author"]].setdefault((row["sample"], row["variant_hash"]), row)
+    variants = set.intersection(*map(set, authors.values()))
+    return {name: [row for key, row in some.items() if key in variants] for name, some in authors.items()}
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
     runs = common([row for file in files for row in read_rows(file, RESULTS)])
     given.out.mkdir(parents=True, exist_ok=True)
     write_rows(given.out / "results.parquet", [row for rows in runs.values() for row in rows], RESULTS)
-    text = summary(f"Samples that all authors have, of {len(files)} runs", runs, {})
+    text = summary(f"Variants that all authors have, of {len(files)} runs", runs, {})
     (given.out / "summary.md").write_text(text, "utf-8")
     print(text)
 
