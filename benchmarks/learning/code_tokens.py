@@ -54,6 +54,15 @@ class Text:
         prompt = self.prompt(task)
         return [*prompt, *self.tokenizer.encode(answer).ids, self.end], len(prompt)
 
+    def pairs(self, texts: Sequence[tuple[str, str]]) -> list[tuple[list[int], int]]:
+        """As `pair`, of many tasks and answers side by side."""
+        tasks = self.tokenizer.encode_batch_fast([task.partition("\n\n")[2] for task, _ in texts])
+        answers = self.tokenizer.encode_batch_fast([answer for _, answer in texts])
+        return [
+            ([*task.ids, self.answer, *answer.ids, self.end], len(task.ids) + 1)
+            for task, answer in zip(tasks, answers, strict=True)
+        ]
+
 
 _COPIED = re.compile(f"{_NAME}|{_DIGIT}")
 

@@ -4,10 +4,12 @@
 
 Trains a tokenizer and a decoder on demonstrations (`benchmarks.learning.make_demonstrations`), and has it answer tasks
 of families that are in none of them: before, at five points of training, and after one round of expert iteration on
-tasks that are put together at random, of which it keeps its own answers that PassBench finds right. Whether an answer
-is right is found out on the CPU, while the GPU goes on. `--growing N` has N processes put further graphs together while
-it trains. `--bench-seconds` are then spent on timing its last answers on the GPU, beside those of `distill`. Needs
-torch, triton, numpy, pandas, pyarrow and tokenizers.
+tasks that are put together at random, of which it keeps its own answers that PassBench finds right. Tasks are of
+held-out samples, and with `--validation VERSION` of that version's families which the demonstrations keep for
+validation. Numbers change from epoch to epoch (`benchmarks.learning.renumbered`). Whether an answer is right is found
+out on the CPU, while the GPU goes on. `--growing N` has N processes put further graphs together while it trains.
+`--bench-seconds` are then spent on timing its last answers on the GPU, beside those of `distill`. Needs torch, triton,
+numpy, pandas, pyarrow and tokenizers.
 
 Leaves DIR/record.json and DIR/answers.parquet, as far as it got, after every stage. `--tiny` tries everything on a CPU
 within minutes and learns nothing.
@@ -36,14 +38,16 @@ import torch
 
 from agent.distill.static import Distill
 from agent.learning.answers import answer_of, files_of
+from agent.learning.demonstrations import split_of
 from agent.learning.leaks import HeldOut
 from agent.llm.task import describe_graphs
 from agent.readable.author import Readable
 from benchmarks.learning.code_tokens import Text
 from benchmarks.learning.composed import composed, few_rows
-from benchmarks.learning.graph_sources import held_out_samples, shown, small
+from benchmarks.learning.graph_sources import held_out_samples, shown, small, version_samples
 from benchmarks.learning.growing import Growing
 from benchmarks.learning.judge import Judge, Verdict, shares
+from benchmarks.learning.renumbered import renumbered
 from benchmarks.learning.small_decoder import Decoder, Shape, sample
 from benchmarks.learning.training import Pair, Training
 from passbench.bench import Bench
@@ -53,6 +57,7 @@ from passbench.score import aggregate, geometric_mean, outcomes_of, pass_at_k, s
 from passbench.settings import Settings
 from storage.errors import PassNetError
 from storage.records import Sample
+from storage.versions.version import Version
 
 TIMED = Settings(double=False, timing_budget=2.0, pairs=4, repeats=1, draws=3)
 _LARGEST = 60_000  # elements of a variant that is interpreted
@@ -60,22 +65,33 @@ _LARGEST = 60_000  # elements of a variant that is interpreted
 
 @dataclass(frozen=True)
 class EvalTask:
-    """A task to answer: the sample as it is judged, and its text."""
+    """A task to answer: the sample as it is judged, its text, and whether it is of a family kept for validation."""
 
     sample: Sample
     text: str
+    validation: bool = False
 
 
-def eval_tasks(samples: Sequence[Sample], count: int, longest: int) -> list[EvalTask]:
-    """Tasks of held-out families with small inputs, one graph each, spread evenly over all that there are."""
+def eval_tasks(samples: Sequence[Sample], count: int, longest: int, validation: bool = False) -> list[EvalTask]:
+    """Tasks of these samples with small inputs, one graph each, spread evenly over all that there are."""
     found = []
     for one in sorted(samples, key=lambda s: s.sample):
         first = one.variants[0].graph_hash
         mine = replace(one, variants=tuple(v for v in one.variants if v.graph_hash == first))
         chosen, text = small(mine, _LARGEST), describe_graphs(shown(mine))
         if chosen is not None and len(text) <= longest:
-            found.append(EvalTask(chosen, text))
+            found.append(EvalTask(chosen, text, validation))
     return [found[n * len(found) // count] for n in range(count)] if len(found) > count else found
+
+
+def validation_tasks(versions: Sequence[Path], held: HeldOut, count: int, longest: int) -> list[EvalTask]:
+    """Tasks of families that the demonstrations keep for validation, a graph of each; `count` of each version."""
+    found = []
+    for place in versions:
+        kept = [s for s in version_samples(Version.open(place)) if split_of(s.family_hash) == "validation"]
+        one_each = {s.family_hash: s for s in kept if not held.why_not(s)}
+        found += eval_tasks(list(one_each.values()), count, longest, True)
+    return found
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -96,19 +112,15 @@ def main(given: Sequence[str] | None = None) -> int:
         width, layers = (64, 2) if arguments.tiny else (arguments.width, arguments.layers)
         shape = Shape(text.tokenizer.get_vocab_size(), width, layers, max(2, width // 64), arguments.context)
         model = Decoder(shape).to(device)
-        fits = _Fits(text, arguments.context)
-        pairs = fits(train)
+        sequences = _Sequences(train, growing, text, arguments.context, random.Random(arguments.seed))
+        pairs = sequences.as_they_are()
         if not pairs:
             raise PassNetError(f"no demonstration fits into {arguments.context} tokens: raise --context")
-        training = Training(
-            model,
-            pairs,
-            arguments.batch_tokens,
-            arguments.rate,
-            random.Random(arguments.seed),
-            lambda: fits([r for r in growing.new_rows() if r["split"] == "train"]),
-        )
-        run = _Experiment(arguments, held, train, eval_tasks(held_samples, arguments.families, 2500), text, training)
+        rng = random.Random(arguments.seed)
+        training = Training(model, pairs, arguments.batch_tokens, arguments.rate, rng, sequences)
+        tasks = eval_tasks(held_samples, arguments.families, arguments.longest_task)
+        tasks += validation_tasks(arguments.validation, held, arguments.families, arguments.longest_task)
+        run = _Experiment(arguments, held, train, tasks, text, training)
         run.note(
             {
                 "arguments": {name: str(value) for name, value in vars(arguments).items()},
@@ -135,16 +147,27 @@ def main(given: Sequence[str] | None = None) -> int:
     return 0
 
 
-@dataclass(frozen=True)
-class _Fits:
-    """Rows as sequences, those that fit into the context."""
+@dataclass
+class _Sequences:
+    """The demonstrations, and those that come in, as sequences that fit into the context."""
 
+    rows: list[dict]
+    growing: Growing
     text: Text
     context: int
+    rng: random.Random
 
-    def __call__(self, rows: Sequence[dict]) -> list[Pair]:
-        pairs = [self.text.pair(row["task"], row["answer"]) for row in rows]
-        return [pair for pair in pairs if len(pair[0]) <= self.context]
+    def as_they_are(self) -> list[Pair]:
+        """The sequences of the rows."""
+        return self._fitting([(row["task"], row["answer"]) for row in self.rows])
+
+    def __call__(self) -> list[Pair]:
+        """The sequences with other numbers than before."""
+        self.rows += [row for row in self.growing.new_rows() if row["split"] == "train"]
+        return self._fitting([renumbered(row["task"], row["answer"], self.rng) for row in self.rows])
+
+    def _fitting(self, texts: list[tuple[str, str]]) -> list[Pair]:
+        return [pair for pair in self.text.pairs(texts) if len(pair[0]) <= self.context]
 
 
 @dataclass
@@ -198,16 +221,24 @@ class _Experiment:
         """The model's greedy answers to all tasks; they are judged in the background, and become a point."""
         written = self.write([t.text for t in self.tasks], 0.0)
         steps, loss = self.training.steps, (self.training.losses or [None])[-1]
-        self._submit(point, written).add_done_callback(
-            lambda done: self.point({"point": point, "steps": steps, "loss": loss, **shares(done.result())})
+        self._submit(point, self.tasks, written).add_done_callback(
+            lambda done: self.point({"point": point, "steps": steps, "loss": loss, **self.shares(done.result())})
         )
 
+    def shares(self, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+        """The shares of the held-out tasks, and of those of families kept for validation."""
+        by_kind = {
+            kind: [v for t, v in zip(self.tasks, verdicts, strict=True) if t.validation == kind]
+            for kind in (False, True)
+        }
+        return shares(by_kind[False]) | ({"validation families": shares(by_kind[True])} if by_kind[True] else {})
+
     def answer_several(self, point: str) -> "list[Future[list[Verdict]]]":
-        """Sampled answers to all tasks, `--samples` of each."""
-        count = self.arguments.samples
-        written = self.write([t.text for _ in range(count) for t in self.tasks], 0.8)
-        size = len(self.tasks)
-        return [self._submit(f"sampled {point}", written[n * size : (n + 1) * size]) for n in range(count)]
+        """Sampled answers to all held-out tasks, `--samples` of each."""
+        count, tasks = self.arguments.samples, [t for t in self.tasks if not t.validation]
+        written = self.write([t.text for _ in range(count) for t in tasks], 0.8)
+        size = len(tasks)
+        return [self._submit(f"sampled {point}", tasks, written[n * size : (n + 1) * size]) for n in range(count)]
 
     def point(self, found: dict[str, Any]) -> None:
         """Keep a point of the curve."""
@@ -222,8 +253,8 @@ class _Experiment:
             if self.answers:
                 pd.DataFrame(list(self.answers)).to_parquet(self.arguments.out / "answers.parquet", index=False)
 
-    def _submit(self, point: str, written: list[str]) -> "Future[list[Verdict]]":
-        pairs = [(t.sample, a) for t, a in zip(self.tasks, written, strict=True)]
+    def _submit(self, point: str, tasks: Sequence[EvalTask], written: list[str]) -> "Future[list[Verdict]]":
+        pairs = [(t.sample, a) for t, a in zip(tasks, written, strict=True)]
         return self.thread.submit(self._judged, point, pairs)
 
     def _judged(self, point: str, pairs: list[tuple[Sample, str]]) -> list[Verdict]:
@@ -250,16 +281,26 @@ class _Experiment:
     def memorised(self) -> dict[str, Any]:
         """How near the tasks are to training, and what became of near and far ones after training."""
         known = {tuple(r["op_sequence"]) for r in self.train}
+        operators = {op for ops in known for op in ops}
         near = {t.sample.sample: nearest(tuple(t.sample.variants[0].graph.op_sequence), known) for t in self.tasks}
         last = [a for a in self.answers if a["point"] == "after expert iteration"]
         texts = {r["answer"].strip() for r in self.train}
         groups: dict[str, list[bool]] = {}
+        by_operators: dict[str, list[bool]] = {}
+        all_known = {
+            t.sample.sample: all(op in operators for op in t.sample.variants[0].graph.op_sequence) for t in self.tasks
+        }
         for one in last:
             ratio = near[one["sample"]]
             name = "0.8 and more" if ratio >= 0.8 else "0.6 to 0.8" if ratio >= 0.6 else "below 0.6"
             groups.setdefault(name, []).append(one["right"])
+            name = "all" if all_known[one["sample"]] else "not all"
+            by_operators.setdefault(name, []).append(one["right"])
         return {
             "right_by_similarity_to_the_nearest": {name: [sum(g), len(g)] for name, g in sorted(groups.items())},
+            "right_by_whether_operators_are_known": {
+                name: [sum(g), len(g)] for name, g in sorted(by_operators.items())
+            },
             "answers_that_are_training_answers": sum(a["answer"].strip() in texts for a in last),
             "nearest": near,
         }
@@ -268,8 +309,8 @@ class _Experiment:
         """What `readable` itself answers to the tasks: the author of the demonstrations is the ceiling."""
         author = Readable(margin=-100.0, seconds=10.0)
         files = [author.write(t.sample).files for t in self.tasks]
-        verdicts = self._submit("readable", [answer_of(one) if one else "" for one in files]).result()
-        self.point({"point": "readable", **shares(verdicts)})
+        verdicts = self._submit("readable", self.tasks, [answer_of(one) if one else "" for one in files]).result()
+        self.point({"point": "readable", **self.shares(verdicts)})
 
     def timed(self) -> None:
         """On the GPU: the model's last greedy answers and the passes of `distill` (not tuned), task by task."""
@@ -346,7 +387,9 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     add("--steps", type=int, default=None, help="steps of training between two points, at most")
     add("--growing", type=int, default=0, help="processes that put further demonstrations together meanwhile")
     add("--wait", type=float, default=0.0, help="seconds that they have before training begins")
-    add("--families", type=int, default=48, help="held-out tasks")
+    add("--families", type=int, default=48, help="held-out tasks, and of each version of --validation")
+    add("--validation", type=Path, action="append", default=[], help="a version whose families kept for validation ask")
+    add("--longest-task", type=int, default=4000, help="characters of a task, at most")
     add("--variants", type=int, default=2, help="variants of a task on which an answer is judged")
     add("--samples", type=int, default=8, help="answers to each task for pass@k")
     add("--own-tasks", type=int, default=96, help="tasks of the round of expert iteration")
@@ -354,8 +397,8 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     add("--bench-seconds", type=float, default=60.0)
     add("--width", type=int, default=640)
     add("--layers", type=int, default=12)
-    add("--context", type=int, default=1280)
-    add("--longest", type=int, default=700, help="tokens of an answer")
+    add("--context", type=int, default=2560)
+    add("--longest", type=int, default=1500, help="tokens of an answer")
     add("--vocabulary", type=int, default=2048)
     add("--batch", type=int, default=256, help="answers that are written at a time")
     add("--batch-tokens", type=int, default=24_000)

@@ -35,7 +35,7 @@ _LONGEST_WINDOW = 12
 
 
 def version_samples(version: Version, part: tuple[int, int] = (0, 1)) -> Iterator[Sample]:
-    """The training samples of a version, a sample for each graph; forward and backward, small graphs first.
+    """The training samples of a version, a sample for each graph; forward and backward, in an order by hash.
 
     `part`: the I-th of N parts of the families. Only rows of this part are read into memory.
     """
@@ -47,7 +47,7 @@ def version_samples(version: Version, part: tuple[int, int] = (0, 1)) -> Iterato
         chosen = pc.field("family_hash").isin(of_part)
         rows = (row for b in version.batches(category, "train", filter=chosen) for row in b.to_pylist())
         found += _by_graph(map(Variant.from_row, rows))
-    yield from sorted(found, key=lambda s: (len(s.variants[0].graph.ops), s.sample))
+    yield from sorted(found, key=lambda s: s.variants[0].graph_hash)
 
 
 def window_samples(traces: Path, part: tuple[int, int], windows: int, seed: int) -> Iterator[Sample]:

@@ -4,6 +4,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import torch
@@ -23,14 +24,14 @@ _LAST = 0.02
 
 @dataclass
 class Training:
-    """A decoder being trained. `more`: sequences that have come in since it was called last; asked once an epoch."""
+    """A decoder being trained. `renewed`: all sequences as they shall be in the next epoch; asked in the background."""
 
     model: Decoder
     sequences: list[Pair]
     batch_tokens: int
     rate: float
     rng: random.Random
-    more: Callable[[], Sequence[Pair]] = list
+    renewed: Callable[[], Sequence[Pair]] | None = None
     steps: int = 0
     tokens: int = 0
     answer_tokens: int = 0
@@ -45,6 +46,9 @@ class Training:
         self.optimizer = torch.optim.AdamW(groups, lr=self.rate, betas=(0.9, 0.95), fused=self.device.type == "cuda")
         self.grain = _GRAIN if self.device.type == "cuda" else 1
         self._queue: list[list[Pair]] = []
+        self._own: list[Pair] = []
+        self._thread = ThreadPoolExecutor(1)
+        self._next: Future[Sequence[Pair]] | None = None
 
     def compile(self) -> float:
         """Compile the model's blocks, one kernel for all of them, and take a step of rate 0; returns seconds."""
@@ -67,13 +71,17 @@ class Training:
 
     def add(self, pairs: Sequence[Pair]) -> None:
         """Learn from these, too, beginning with a new epoch."""
-        self.sequences += pairs
+        self._own += pairs
         self._queue.clear()
 
     def _step(self, rate: float) -> None:
         if not self._queue:
-            self.sequences += self.more()
-            self._queue = batches(self.sequences, self.batch_tokens, self.rng, self.grain)
+            if self.renewed is not None:
+                if self._next is not None:
+                    self.sequences = self._next.result()
+                self._next = self._thread.submit(self.renewed)
+            every = [*self.sequences, *self._own]
+            self._queue = batches(every, self.batch_tokens, self.rng, self.grain)
             self.epochs += 1
         for group in self.optimizer.param_groups:
             group["lr"] = rate

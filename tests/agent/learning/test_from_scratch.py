@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from agent.learning.answers import answer_of, files_of
+from agent.learning.demonstrations import split_of
 from agent.learning.leaks import HeldOut
 from agent.readable.author import Readable
 from benchmarks.learning import from_scratch, make_demonstrations
@@ -23,6 +24,7 @@ from benchmarks.learning.graph_sources import held_out_samples, version_samples
 from benchmarks.learning.interpreted import Interpreter
 from benchmarks.learning.judge import Judge, shares
 from benchmarks.learning.make_demonstrations import demonstration, rows_of
+from benchmarks.learning.renumbered import renumbered
 from benchmarks.learning.small_decoder import Decoder, Shape, sample
 from benchmarks.learning.training import Training
 from passbench.contract import NAMES_FILE
@@ -153,6 +155,27 @@ def test_demonstrations_are_of_families_that_are_not_held_out(data):
     assert rows and not held & {row["family_hash"] for row in rows}
     assert len({row["graph_hash"] for row in rows}) == len(rows)
     assert all(next(iter(files_of(row["answer"]))) == "fuse.py" for row in rows)
+
+
+def test_numbers_change_in_a_task_and_its_answer_alike():
+    task = "in_0 [2, 197, 768]: tmp_0 = in_0.view(394, 768); layer_norm(tmp_0, [768], 1e-05) * 0.25, x[197:1024]"
+    answer = "BLOCK=1024 tmp_0 = in_0.view(394, 768) eps + 1e-05, num_warps=16"
+    changed, own = renumbered(task, answer, random.Random(3))
+    number = re.search(r"view\((\d+), (\d+)\)", changed).groups()
+    assert number[0] not in ("394", "768") and "768" not in changed and "0.25, x[" in changed and ":1024]" in changed
+    assert f"view({number[0]}, {number[1]})" in own and "BLOCK=1024" in own and "num_warps=16" in own
+    small = re.search(r"1e-\d\d", changed)[0]
+    assert f"eps + {small}," in own and changed.startswith("in_0 [2, ") and own.endswith("16")
+    assert renumbered(task, answer + " 1536", random.Random(3)) == (task, answer + " 1536")
+
+
+def test_validation_tasks_are_of_families_that_are_not_trained_on(tmp_path):
+    given = [few_rows(s) for s in islice(composed(9), 60)]
+    version = publish_samples([replace(s, split="train") for s in given], tmp_path)
+    found = from_scratch.validation_tasks([version.path], HeldOut.of(()), 50, 4000)
+    assert found and all(split_of(t.sample.family_hash) == "validation" and t.validation for t in found)
+    assert len({t.sample.family_hash for t in found}) == len(found)
+    assert not from_scratch.validation_tasks([version.path], HeldOut.of(given), 50, 4000)
 
 
 def test_the_whole_experiment_on_a_cpu(data, tmp_path):
