@@ -27,7 +27,7 @@ from passbench.timing import bandwidth
 from passbench.timing.gpu_conditions import Surroundings, busy, compared
 from passbench.trial import TrialCandidate, TrialWorkers, run_trial
 from passbench.workers import precompile
-from passbench.workers.fork_server_client import Launcher
+from passbench.workers.fork_server_client import Launcher, shared_launcher
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_process import OWN_FILES
 from storage.errors import PassNetError
@@ -57,10 +57,9 @@ class Bench:
         self.settings = (settings or Settings()).resolved(self.device)
         self._scratch = Path(tempfile.mkdtemp(prefix="passbench-"))
         interpret = self.device.type == "cpu"
-        self._launcher = Launcher(self._scratch / "zygote", interpret=interpret)
+        self._launcher = shared_launcher(interpret=interpret)
         self._launcher.start()  # it imports torch while this process opens the device
-        # TorchInductor must not see Triton's interpreter. This launcher starts its process when it is first used.
-        self._baseline_launcher = Launcher(self._scratch / "compiler") if interpret else self._launcher
+        self._baseline_launcher = shared_launcher(interpret=False)  # TorchInductor must not see Triton's interpreter
         self._surroundings = Surroundings(self.device)
         self._hardware = self._surroundings.hardware()
         self._eager = self._worker("eager", self._launcher)
@@ -84,8 +83,6 @@ class Bench:
             worker.close()
         for held in (self._warm, self._idle, self._prepared, self._compiled):
             held.clear()
-        for launcher in (self._launcher, self._baseline_launcher):
-            launcher.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def run(

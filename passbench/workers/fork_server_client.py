@@ -1,12 +1,16 @@
 """The parent's end of the zygote: starts it when first needed, and again should it die."""
 
+import atexit
 import contextlib
+import functools
 import importlib
 import os
 import pickle
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -28,6 +32,20 @@ _KEPT = (
     "CUDA_HOME",
     "TRITON_LIBCUDA_PATH",
 )
+
+
+@functools.cache
+def shared_launcher(*, interpret: bool) -> "Launcher":
+    """The launcher that all benchmarks of this process share. It ends with the process.
+
+    Its zygote has imported libraries and holds nothing of a benchmark, so that the next one need not wait for another.
+    `interpret`: as `Launcher` has it.
+    """
+    scratch = Path(tempfile.mkdtemp(prefix="passbench-zygote-"))
+    one = Launcher(scratch, interpret=interpret)
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+    atexit.register(one.close)  # called first
+    return one
 
 
 class Launcher:
@@ -59,17 +77,18 @@ class Launcher:
     def why_not_isolated(self) -> str:
         """Why workers are not in namespaces of their own on this machine; empty if they are. Waits for the zygote, and
         raises PassNetError if it does not start."""
-        if self._problem is None:
-            if self._zygote is None:
-                self.start()
-            try:
-                word = self._control.recv(WORD_BYTES)
-            except ConnectionResetError:
-                word = b""
-            if not word:
-                raise PassNetError(f"PassBench's workers do not start here: {self.last_words()}")
-            self._problem = word.decode("utf-8", "replace").strip()
-        return self._problem
+        with self._lock:
+            if self._problem is None:
+                if self._zygote is None:
+                    self.start()
+                try:
+                    word = self._control.recv(WORD_BYTES)
+                except ConnectionResetError:
+                    word = b""
+                if not word:
+                    raise PassNetError(f"PassBench's workers do not start here: {self.last_words()}")
+                self._problem = word.decode("utf-8", "replace").strip()
+            return self._problem
 
     def last_words(self) -> str:
         """The end of what the zygote has written: why it did not start."""

@@ -8,7 +8,7 @@ from passbench.layers import Layers
 from passbench.result import EAGER_FAILED, VariantFailure
 from passbench.settings import Settings
 from passbench.trial import TrialCandidate, _blamed
-from passbench.workers.fork_server_client import Launcher
+from passbench.workers.fork_server_client import shared_launcher
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_pair import WorkerPair
 from storage.records import Variant
@@ -21,7 +21,7 @@ PASS = TrialCandidate("pass", str(PASSES / "add_relu"), read_pass_dir(PASSES / "
 
 @pytest.fixture
 def pair_of(tmp_path):
-    launcher, workers = Launcher(tmp_path / "zygote"), []
+    launcher, workers = shared_launcher(interpret=False), []
 
     def make(one: Variant) -> WorkerPair:
         settings = Settings(seed=1).resolved(CPU)
@@ -31,7 +31,6 @@ def pair_of(tmp_path):
     yield make
     for worker in workers:
         worker.close()
-    launcher.close()
 
 
 def test_where_eager_runs_without_the_pass_the_pass_is_to_blame(pair_of):

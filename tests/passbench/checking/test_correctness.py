@@ -10,7 +10,7 @@ from passbench.ipc.messages import OutputKind, OutputMeta
 from passbench.layers import Layers
 from passbench.result import VariantFailure
 from passbench.settings import Settings
-from passbench.workers.fork_server_client import Launcher
+from passbench.workers.fork_server_client import shared_launcher
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_pair import WorkerPair
 from tests.passbench.samples import add_relu_sample
@@ -21,7 +21,8 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def pair(tmp_path):
     settings = Settings(seed=1).resolved(CPU)
-    workers = [WorkerHandle(CPU, settings, Launcher(tmp_path), tmp_path / name) for name in ("eager", "candidate")]
+    launcher = shared_launcher(interpret=False)
+    workers = [WorkerHandle(CPU, settings, launcher, tmp_path / name) for name in ("eager", "candidate")]
     one = WorkerPair(add_relu_sample((3, 40)).variants[0], *workers, settings, 1, Layers())
     one.outputs = (OutputMeta(OutputKind.TENSOR, torch.float32, (3, 40), (40, 1), -1),)
     yield one

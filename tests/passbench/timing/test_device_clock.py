@@ -16,7 +16,7 @@ from passbench.settings import Settings
 from passbench.timing.device_clock import DeviceClock, Uncapturable
 from passbench.timing.exchanges import CheckedExchanges
 from passbench.timing.gpu_conditions import Surroundings, busy
-from passbench.workers.fork_server_client import Launcher
+from passbench.workers.fork_server_client import shared_launcher
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_pair import WorkerPair
 from storage.graph.as_json import to_json
@@ -43,7 +43,7 @@ def test_what_else_the_machine_did_is_told():
 def test_a_worker_that_cannot_capture_says_so_and_is_replaced(tmp_path):
     one = add_relu_sample((3, 40)).variants[0]
     settings = Settings(draws=2, seed=1).resolved(CPU)
-    launcher = Launcher(tmp_path / "zygote", interpret=True)
+    launcher = shared_launcher(interpret=True)
     eager, candidate = (WorkerHandle(CPU, settings, launcher, tmp_path / name / "box") for name in ("eager", "other"))
     try:
         pair = WorkerPair(one, eager, candidate, settings, 1, Layers())
@@ -60,7 +60,6 @@ def test_a_worker_that_cannot_capture_says_so_and_is_replaced(tmp_path):
     finally:
         for worker in (eager, candidate):
             worker.close()
-        launcher.close()
 
 
 # On a GPU

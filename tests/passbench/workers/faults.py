@@ -25,6 +25,7 @@ from passbench.bench import Bench
 from passbench.result import VariantResult
 from passbench.settings import Settings
 from passbench.workers import isolation, process_usage
+from passbench.workers.fork_server_client import shared_launcher
 from storage.errors import PassNetError
 from storage.records import Sample
 from tests.passbench.samples import PASSES, add_relu_sample
@@ -184,22 +185,22 @@ def _compared(before: dict[str, int], after: dict[str, int]) -> list[str]:
     return problems
 
 
-def left_behind(scratch: Path) -> list[str]:
+def left_behind(directories: list[str]) -> list[str]:
     """Processes that outlive the benchmark, after a grace: our children, whom orphans of ours join, and whoever was
-    started with the benchmark's directory in its environment or works in it."""
+    started with one of these directories in its environment or works in it."""
     deadline = time.monotonic() + _GONE_SECONDS
-    while (left := _ours(scratch)) and time.monotonic() < deadline:
+    while (left := _ours(directories)) and time.monotonic() < deadline:
         time.sleep(0.1)
     return left
 
 
-def _ours(scratch: Path) -> list[str]:
+def _ours(directories: list[str]) -> list[str]:
     own, found = os.getpid(), []
     for proc in Path("/proc").glob("[0-9]*"):
         pid = int(proc.name)
         with suppress(OSError):  # gone meanwhile
-            marks = (proc / "environ").read_bytes() + os.fsencode(os.readlink(proc / "cwd"))
-            if pid != own and (process_usage.parent(pid) == own or os.fsencode(scratch) in marks):
+            marks = os.fsdecode((proc / "environ").read_bytes()) + os.readlink(proc / "cwd")
+            if pid != own and (process_usage.parent(pid) == own or any(name in marks for name in directories)):
                 found.append(f"{pid} {(proc / 'cmdline').read_bytes()[:200]!r}")
     return found
 
@@ -252,7 +253,11 @@ def main() -> None:
     with Bench(args.device, settings(args.device, namespaces=not args.without_namespaces)) as bench:
         found = run(bench, plan(args.only, args.times, random.Random(args.seed)), args.device)
         scratch = bench._scratch
-    found.problems += [f"a process is left: {line}" for line in left_behind(scratch)]
+    launchers = [shared_launcher(interpret=interpret) for interpret in (True, False)]
+    for launcher in launchers:
+        launcher.close()  # it outlives a benchmark
+    marks = [str(directory) for directory in (scratch, *(launcher.scratch for launcher in launchers))]
+    found.problems += [f"a process is left: {line}" for line in left_behind(marks)]
     if scratch.exists():
         found.problems.append(f"{scratch} is left")
     title = f"Faults on {args.device}, {args.times} times each" + (", no namespaces" * args.without_namespaces)

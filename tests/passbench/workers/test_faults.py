@@ -54,12 +54,12 @@ def test_faults_that_leave_processes_where_there_are_no_namespaces(tmp_path):
 
 def test_what_is_left_behind_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(faults, "_GONE_SECONDS", 0.0)
-    assert not [line for line in faults.left_behind(tmp_path) if "sleep" in line]
+    assert not [line for line in faults.left_behind([str(tmp_path)]) if "sleep" in line]
     marked = ["env", "-i", f"HOME={tmp_path}/home", "sleep", "60"]
     with subprocess.Popen(marked, start_new_session=True) as other:
         while b"HOME" not in Path(f"/proc/{other.pid}/environ").read_bytes():
             time.sleep(0.01)
-        assert any(line.startswith(f"{other.pid} ") for line in faults.left_behind(tmp_path))
+        assert any(line.startswith(f"{other.pid} ") for line in faults.left_behind([str(tmp_path)]))
         other.kill()
 
 

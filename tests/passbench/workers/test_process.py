@@ -17,7 +17,7 @@ from passbench.contract import NAMES_FILE
 from passbench.ipc import messages
 from passbench.ipc.messages import Code, Load, OutputKind, OutputMeta, Ping, ProtocolError, WorkerReply
 from passbench.settings import Settings
-from passbench.workers.fork_server_client import Launcher
+from passbench.workers.fork_server_client import Launcher, shared_launcher
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_process import WorkerDied, WorkerTimeout
 from storage.graph.as_json import to_json
@@ -31,10 +31,8 @@ GRAPH = to_json(add_relu_sample((2, 3)).variants[0].graph)
 
 
 @pytest.fixture(scope="module")
-def launcher(tmp_path_factory):
-    one = Launcher(tmp_path_factory.mktemp("zygote"))
-    yield one
-    one.close()
+def launcher():
+    return shared_launcher(interpret=False)
 
 
 @pytest.fixture(scope="module")
