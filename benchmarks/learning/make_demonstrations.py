@@ -7,9 +7,10 @@ takes the training samples of a version graph by graph, windows of traced models
 random; leaves out what is too near to an evaluation sample of these versions or of the held-out ones; has `readable`
 write a pass; and checks it, as `--check` says: by the interpreter, in all dtypes at small sizes; by PassBench on the
 GPUs that there are, many side by side; the same one at a time, with times; or later: passes are written alone, and a
-run with `--written` on the journal of this one checks them. What is not right at t = -5 is left out and counted. Each
-graph is a line of a journal when it is done: killed and run again, it goes on where it stopped. Without `--out` the
-journal alone is written. `--keep FILE` adds the rows of an earlier file whose graphs have none.
+run with `--written` on the journal of this one checks them before it looks for other graphs. What is not right at
+t = -5 is left out and counted. Each graph is a line of a journal when it is done: killed and run again, it goes on
+where it stopped. Without `--out` the journal alone is written. `--keep FILE` adds the rows of an earlier file whose
+graphs have none.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,7 @@ from benchmarks.learning.graph_sources import (
 from passbench.contract import NAMES_FILE, PassFiles
 from passbench.policy.check import check_files
 from storage.parquet import read_rows, write_rows
-from storage.records import Sample
+from storage.records import Sample, Variant
 from storage.versions.version import Version
 
 SCHEMA = pa.schema(
@@ -75,8 +77,11 @@ Line = dict[str, Any]
 
 
 def sources(arguments: argparse.Namespace, part: tuple[int, int]) -> Iterator[tuple[str, Sample]]:
-    """Kind and sample of every graph of a part, the kinds in turn."""
+    """Kind and sample of every graph of a part: those whose passes are written, then the kinds in turn."""
     number, count = part
+    for line in chain.from_iterable(map(journal, arguments.written)):
+        if int(line["graph_hash"][:8], 16) % count == number and not line["cause"]:
+            yield line["kind"], kept_sample(line)
     every = [
         (("real", s) for v in arguments.version for s in version_samples(Version.open(v), part)),
         (("window", s) for t in arguments.traces for s in window_samples(t, part, arguments.windows, arguments.seed)),
@@ -92,6 +97,7 @@ def sources(arguments: argparse.Namespace, part: tuple[int, int]) -> Iterator[tu
 
 def work(arguments: argparse.Namespace) -> None:
     """Write the journal of one part."""
+    end = time.monotonic() + arguments.seconds
     torch.set_num_threads(1)
     part = number, _ = tuple(map(int, arguments.part.split("/")))
     path = arguments.journal / f"{arguments.part.replace('/', '-of-')}.jsonl"
@@ -100,7 +106,6 @@ def work(arguments: argparse.Namespace) -> None:
     written = {line["sample"]: line for place in arguments.written for line in journal(place)}
     held_out = HeldOut.of(held_out_samples([*arguments.held_out, *arguments.version]))
     author = Readable(margin=-100.0, seconds=10.0)
-    end = time.monotonic() + arguments.seconds
     with (
         checking(arguments.check, number, arguments.variants, arguments.largest) as check,
         path.open("a", encoding="utf-8") as file,
@@ -115,6 +120,8 @@ def work(arguments: argparse.Namespace) -> None:
             if found["cause"]:
                 claims.leave(place)
             about = {"sample": sample.sample, "kind": kind, "graph_hash": graph, "family_hash": sample.family_hash}
+            if arguments.check == LATER and not found["cause"]:
+                about["variants_shown"] = [variant.to_row() for variant in shown(sample).variants]
             file.write(json.dumps(about | found) + "\n")
             file.flush()
 
@@ -149,6 +156,12 @@ def demonstration(
         "check_seconds": round(time.monotonic() - began, 2),
         **result,
     }
+
+
+def kept_sample(line: Line) -> Sample:
+    """The graph of a line whose pass was left for later, in the variants that its task shows."""
+    variants = tuple(Variant.from_row(row) for row in line["variants_shown"])
+    return Sample(line["sample"], line["family_hash"], variants[0].category, "train", variants)
 
 
 def _written(sample: Sample, author: Readable) -> tuple[Mapping[str, str], str]:

@@ -142,6 +142,24 @@ def test_passes_that_were_written_are_checked_later_by_passbench(tmp_path):
     assert [row["answer"] for row in rows_of([line | ABOUT], [kept])] == [line["answer"]]
 
 
+def test_a_journal_of_written_passes_holds_what_checks_need(data, tmp_path, monkeypatch):
+    common = ["make", "--held-out", HELD_OUT, "--part", "0/1"]
+    written, checked = tmp_path / "written", tmp_path / "checked"
+    runs = (
+        ["--journal", written, "--composed", "2", "--seed", "5", "--check", "later"],
+        ["--journal", checked, "--written", written],
+    )
+    for more in runs:
+        monkeypatch.setattr("sys.argv", [*map(str, common), *map(str, more)])
+        for place in (written, checked):
+            place.mkdir(exist_ok=True)
+        assert make_demonstrations.main() == 0
+    before, after = make_demonstrations.journal(written), make_demonstrations.journal(checked)
+    assert [line["sample"] for line in before] == [line["sample"] for line in after]
+    assert {line["checked"] for line in before} == {""} and {line["checked"] for line in after} == {BY_INTERPRETER}
+    assert [line["answer"] for line in before] == [line["answer"] for line in after]
+
+
 ABOUT = {"sample": "s", "kind": "real", "graph_hash": "g", "family_hash": "f"}
 
 
