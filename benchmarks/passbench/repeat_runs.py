@@ -11,6 +11,7 @@ before it, and how far apart a variant's speedups in two runs are.
 
 import argparse
 import itertools
+import math
 import os
 import statistics
 import subprocess
@@ -65,7 +66,7 @@ def compared(runs: Sequence[Sequence[dict]]) -> str:
                 for variant in common
                 if before[variant][column] and after[variant][column]
             )
-            spread = f"{statistics.median(apart):.2%}, {apart[int(0.95 * (len(apart) - 1))]:.2%}" if apart else "-"
+            spread = f"{statistics.median(apart):.2%}, {apart[math.ceil(0.95 * len(apart)) - 1]:.2%}" if apart else "-"
             found = ", ".join(f"{score:.4f}" for score in scores)
             lines.append(f"| {author} | {clock} | {len(common)} | {found} | {', '.join(steps)} | {spread} |")
     return "\n".join(lines) + "\n"
