@@ -32,7 +32,7 @@ _CALL = pa.struct(
         ("function", pa.struct([("name", pa.string()), ("arguments", pa.string())])),
     ]
 )
-_MESSAGE = pa.struct(
+MESSAGE = pa.struct(
     [
         ("role", pa.string()),
         ("content", pa.string()),
@@ -44,9 +44,9 @@ _MESSAGE = pa.struct(
 _FILE = pa.struct([("path", pa.string()), ("content", pa.string())])
 
 COLUMNS = (
-    ("messages", pa.list_(_MESSAGE), "the conversation with tool calls: contract, task, files, submit"),
-    ("prompt", pa.list_(_MESSAGE), "the plain form: contract and task"),
-    ("completion", pa.list_(_MESSAGE), "the plain form's answer: rationale, then each file in a block"),
+    ("messages", pa.list_(MESSAGE), "the conversation with tool calls: contract, task, files, submit"),
+    ("prompt", pa.list_(MESSAGE), "the plain form: contract and task"),
+    ("completion", pa.list_(MESSAGE), "the plain form's answer: rationale, then each file in a block"),
     ("sample", pa.string(), "the sample that the task is of"),
     ("graph_hash", pa.string(), "identity of the graph; no two rows share one"),
     ("family_hash", pa.string(), "identity of ops and wiring; rows of several splits share none"),
@@ -137,9 +137,9 @@ def row_of(candidate: Solved) -> dict[str, Any]:
     task, why = describe_graphs(sample), rationale(first, files)
     measured = all(row["times_meaningful"] for row in rows)
     return {
-        "messages": _conversation(task, files, why),
-        "prompt": [_message("system", SYSTEM), _message("user", PLAIN + task)],
-        "completion": [_message("assistant", answer_of(files, why))],
+        "messages": conversation(task, files, why),
+        "prompt": [message("system", SYSTEM), message("user", PLAIN + task)],
+        "completion": [message("assistant", answer_of(files, why))],
         "sample": sample.sample,
         "graph_hash": first.graph_hash,
         "family_hash": sample.family_hash,
@@ -166,20 +166,20 @@ def _mean(rows: Sequence[Mapping[str, Any]], column: str) -> float | None:
     return geometric_mean(speedups) if all(speedups) else None
 
 
-def _conversation(task: str, files: Mapping[str, str], why: str) -> list[dict[str, Any]]:
+def conversation(task: str, files: Mapping[str, str], why: str) -> list[dict[str, Any]]:
     """The tool-call form: all files in one answer, then submit."""
     calls = [_call(n, "write_file", {"name": name, "content": text}) for n, (name, text) in enumerate(files.items())]
     wrote = [
-        _message("tool", f"Wrote {name}.") | {"tool_call_id": call["id"], "name": "write_file"}
+        message("tool", f"Wrote {name}.") | {"tool_call_id": call["id"], "name": "write_file"}
         for name, call in zip(files, calls, strict=True)
     ]
     submit = _call(len(calls), "submit", {})
     return [
-        _message("system", SYSTEM),
-        _message("user", task),
-        _message("assistant", why) | {"tool_calls": calls},
+        message("system", SYSTEM),
+        message("user", task),
+        message("assistant", why) | {"tool_calls": calls},
         *wrote,
-        _message("assistant", "") | {"tool_calls": [submit]},
+        message("assistant", "") | {"tool_calls": [submit]},
     ]
 
 
@@ -188,5 +188,5 @@ def _call(number: int, name: str, arguments: Mapping[str, Any]) -> dict[str, Any
     return {"id": f"call_{number}", "type": "function", "function": function}
 
 
-def _message(role: str, content: str) -> dict[str, Any]:
+def message(role: str, content: str) -> dict[str, Any]:
     return {"role": role, "content": content, "tool_calls": None, "tool_call_id": None, "name": None}

@@ -16,6 +16,7 @@ import torch
 
 from agent.learning.reward import CHECK_ONLY, SETTINGS, Reward, reward_of
 from passbench.bench import Bench
+from passbench.settings import Settings
 from storage.errors import PassNetError
 from storage.parquet import read_rows, write_rows
 from storage.records import Sample, Variant
@@ -41,6 +42,11 @@ def kept_sample(directory: Path) -> Sample:
     return Sample(variants=tuple(Variant.from_row(row) for row in rows), **about)
 
 
+def settings_of(device: str) -> Settings:
+    """How a verifier judges on a device: on a CPU as few calls as correctness needs."""
+    return CHECK_ONLY if device == "cpu" else SETTINGS
+
+
 def main(given: Sequence[str] | None = None) -> int:
     """Judge, and write the reward."""
     parser = argparse.ArgumentParser(
@@ -57,7 +63,7 @@ def main(given: Sequence[str] | None = None) -> int:
         sample = kept_sample(arguments.sample)
         reward = Reward(0.0, None, "compile_error", f"there is no {arguments.passes}")
         if arguments.passes.is_dir():
-            with Bench(arguments.device, SETTINGS if arguments.device != "cpu" else CHECK_ONLY) as bench:
+            with Bench(arguments.device, settings_of(arguments.device)) as bench:
                 reward = reward_of(list(bench.run(sample, "pass", arguments.passes)))
     except PassNetError as error:
         print(f"verify: {error}", file=sys.stderr)

@@ -4,33 +4,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import pyarrow as pa
-
+from agent.learning.dataset import write_dataset
 from agent.learning.demonstrations import COLUMNS, DEMONSTRATIONS, Solved, demonstrations
 from agent.learning.leaks import HeldOut
 from flows.report.results import find_runs
-from storage.disk import disk_error, filling
 from storage.errors import PassNetError
-from storage.parquet import write_parquet
 from storage.versions.samples import load_samples
 from storage.versions.store import Store
 from storage.versions.version import Version
 
 SPLITS = ("train", "validation")
-_GROUP = 64  # rows
 
+NAME = "Compiler passes that work"
 CARD = """\
----
-license: apache-2.0
-pretty_name: Compiler passes that work
-tags: [triton, compiler, code]
-configs:
-- config_name: demonstrations
-  data_files:
-{files}
----
-# Compiler passes that work
-
 {rows} tasks from real models, each with a pass that PassBench found right at t = -5, of {families} families. No family,
 op sequence or text of an evaluation sample is among them, no two rows have the same graph, and no family is in two
 splits. Made by `passnet demonstrations` from {version}, runs {runs}.
@@ -76,9 +62,7 @@ def export_demonstrations(
             f"no pass in {opened.name} is left to learn from (left out: {left_out}); make some with "
             "`passnet evaluate --author readable --split train`"
         )
-    kept = [split for split in SPLITS if rows[split]]
     card = CARD.format(
-        files="\n".join(f"  - split: {split}\n    path: data/demonstrations/{split}-*.parquet" for split in kept),
         rows=len(found),
         families=len({row["family_hash"] for row in found}),
         version=opened.name,
@@ -86,15 +70,8 @@ def export_demonstrations(
         causes=left_out,
         columns="\n".join(f"| `{name}` | {meaning} |" for name, _, meaning in COLUMNS),
     )
-    try:
-        with filling(out) as place:
-            for split in kept:
-                path = place / "data" / "demonstrations" / f"{split}-00000-of-00001.parquet"
-                write_parquet(path, _groups(rows[split]), DEMONSTRATIONS, elsewhere="another --out")
-            (place / "README.md").write_text(card, "utf-8")
-    except OSError as error:
-        raise disk_error(error, out, "another --out") from error
-    splits = {split: len(rows[split]) for split in kept}
+    write_dataset(out, NAME, card, rows, DEMONSTRATIONS)
+    splits = {split: len(rows[split]) for split in SPLITS if rows[split]}
     families = len({row["family_hash"] for row in found})
     return {"path": str(out), "splits": splits, "families": families, "left_out": dict(causes)}
 
@@ -116,8 +93,3 @@ def _solved(version: Version, runs: Sequence[str]) -> Iterator[Solved]:
     for (name, *_), rows in sorted(attempts.items(), key=lambda item: item[0]):
         files = {file["path"]: file["content"] for file in rows[0]["pass_files"] or ()}
         yield Solved(samples[name], files, rows)
-
-
-def _groups(rows: list[dict]) -> Iterator[pa.Table]:
-    for start in range(0, len(rows), _GROUP):
-        yield pa.Table.from_pylist(rows[start : start + _GROUP], DEMONSTRATIONS)

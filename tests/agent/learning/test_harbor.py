@@ -14,6 +14,7 @@ from agent.learning.harbor import PASSES, write_task
 from agent.learning.verify import kept_sample
 from passbench.contract import NAMES_FILE
 from storage.errors import PassNetError
+from tests.passbench.attacks.attack_table import ATTACKS
 from tests.passbench.samples import PASSES as OWN_PASSES
 from tests.support.scored import samples
 
@@ -55,6 +56,16 @@ def test_the_solution_earns_and_doing_nothing_does_not(task, tmp_path):
     assert json.loads(out.read_text()) == {"reward": 0.0}
     reward, said = scored(task, tmp_path / "solved")
     assert reward == {"reward": 0.5} and "ok" in said
+
+
+@pytest.mark.parametrize("name", ["getattr_call", "last_call_computes"])
+def test_an_attack_earns_nothing_from_a_task(name, tmp_path):
+    """One that the policy refuses, and one that a benchmark finds; benchmarks/learning/attack_rewards.py tries all."""
+    (attack,) = (a for a in ATTACKS if a.name == name)
+    write_task(attack.sample(), tmp_path / "task")
+    given = ["--sample", tmp_path / "task" / "tests" / "sample", "--passes", attack.directory, "--device", "cpu"]
+    assert verify.main([*map(str, given), "--out", str(tmp_path / "reward.json")]) == 0
+    assert json.loads((tmp_path / "reward.json").read_text()) == {"reward": 0.0}
 
 
 def test_what_cannot_be_written(task, tmp_path):
