@@ -6,7 +6,7 @@ Trains a tokenizer and a decoder on demonstrations (`benchmarks.learning.make_de
 of families that are in none of them: before, at five points of training, and after one round of expert iteration on
 tasks that are put together at random, of which it keeps its own answers that PassBench finds right. Tasks are of
 held-out samples, and with `--validation VERSION` of that version's families which the demonstrations keep for
-validation. Numbers change from epoch to epoch (`benchmarks.learning.renumbered`). Whether an answer is right is found
+validation. Numbers change from epoch to epoch (`benchmarks.learning.decoder.renumbered`). Whether an answer is right is found
 out on the CPU, while the GPU goes on. `--growing N` has N processes put further graphs together while it trains.
 `--bench-seconds` are then spent on timing its last answers on the GPU, beside those of `distill`. Needs torch, triton,
 numpy, pandas, pyarrow and tokenizers.
@@ -42,14 +42,14 @@ from agent.learning.demonstrations import split_of
 from agent.learning.leaks import HeldOut
 from agent.llm.task import describe_graphs
 from agent.readable.author import Readable
-from benchmarks.learning.code_tokens import Text
 from benchmarks.learning.composed import composed, few_rows
+from benchmarks.learning.decoder.code_tokens import Text
+from benchmarks.learning.decoder.renumbered import renumbered
+from benchmarks.learning.decoder.small_decoder import Decoder, Shape, sample
+from benchmarks.learning.decoder.training import Pair, Training
 from benchmarks.learning.graph_sources import held_out_samples, shown, small, version_samples
 from benchmarks.learning.growing import Growing
 from benchmarks.learning.judge import Judge, Verdict, shares
-from benchmarks.learning.renumbered import renumbered
-from benchmarks.learning.small_decoder import Decoder, Shape, sample
-from benchmarks.learning.training import Pair, Training
 from passbench.bench import Bench
 from passbench.contract import NAMES_FILE, write_pass_dir
 from passbench.result import libraries

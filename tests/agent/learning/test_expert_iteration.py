@@ -49,7 +49,7 @@ def random_model(tmp_path_factory):
     """A model of one layer with random weights, and its tokenizer, in a directory."""
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-    from benchmarks.learning.code_tokens import Text
+    from benchmarks.learning.decoder.code_tokens import Text
 
     place = tmp_path_factory.mktemp("model")
     own = Text.trained(["import torch and add"], 300).tokenizer

@@ -18,15 +18,15 @@ from agent.readable.author import Readable
 from benchmarks.learning import from_scratch, make_demonstrations
 from benchmarks.learning.checks import BY_INTERPRETER, BY_PASSBENCH, LATER, PASSBENCH, checking
 from benchmarks.learning.claims import Claims
-from benchmarks.learning.code_tokens import Text
 from benchmarks.learning.composed import composed, few_rows
+from benchmarks.learning.decoder.code_tokens import Text
+from benchmarks.learning.decoder.renumbered import renumbered
+from benchmarks.learning.decoder.small_decoder import Decoder, Shape, sample
+from benchmarks.learning.decoder.training import Training
 from benchmarks.learning.graph_sources import held_out_samples, version_samples
 from benchmarks.learning.interpreted import Interpreter
 from benchmarks.learning.judge import Judge, shares
 from benchmarks.learning.make_demonstrations import demonstration, rows_of
-from benchmarks.learning.renumbered import renumbered
-from benchmarks.learning.small_decoder import Decoder, Shape, sample
-from benchmarks.learning.training import Training
 from passbench.contract import NAMES_FILE
 from tests.support.stores import publish_samples
 

@@ -52,7 +52,7 @@ def small_model(tmp_path_factory):
     pytest.importorskip("trl", reason="trl is not installed")
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-    from benchmarks.learning.code_tokens import Text
+    from benchmarks.learning.decoder.code_tokens import Text
 
     place = tmp_path_factory.mktemp("model")
     tokenizer = PreTrainedTokenizerFast(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 import torch.nn.functional as F
 
-from benchmarks.learning.small_decoder import Decoder
+from benchmarks.learning.decoder.small_decoder import Decoder
 
 Pair = tuple[list[int], int]
 """A whole sequence, and how long its task is."""
