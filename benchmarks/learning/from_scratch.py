@@ -6,8 +6,8 @@ Trains a tokenizer and a decoder on demonstrations (`benchmarks.learning.make_de
 of families that are in none of them: before, at five points of training, and after one round of expert iteration on
 tasks that are put together at random, of which it keeps its own answers that PassBench finds right. Tasks are of
 held-out samples, and with `--validation VERSION` of that version's families which the demonstrations keep for
-validation. Numbers change from epoch to epoch (`benchmarks.learning.decoder.renumbered`). Whether an answer is right is found
-out on the CPU, while the GPU goes on. `--growing N` has N processes put further graphs together while it trains.
+validation. Numbers change from epoch to epoch (`benchmarks.learning.decoder.renumbered`). Whether an answer is right
+is found out on the CPU, while the GPU goes on. `--growing N` has N processes put further graphs together while it trains.
 `--bench-seconds` are then spent on timing its last answers on the GPU, beside those of `distill`. Needs torch, triton,
 numpy, pandas, pyarrow and tokenizers.
 

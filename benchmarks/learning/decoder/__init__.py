@@ -1,5 +1,5 @@
 """A small decoder that learns from demonstrations: its tokens, its training, and sampling.
 
-In: tasks and answers as text. Out: a trained model and what it writes. Read first: `code_tokens.py`, then `training.py`.
+In: tasks and answers as text. Out: a trained model and what it writes. Read first: `training.py`.
 May import: torch, tokenizers.
 """
