@@ -2,14 +2,14 @@
 
     python -m benchmarks.learning.from_scratch --data FILE… --held-out VERSION_DIR --out DIR [--train-seconds 240]
 
-Trains a tokenizer and a decoder on demonstrations (`benchmarks.learning.make_demonstrations`), and has it answer tasks
-of families that are in none of them: before, at five points of training, and after one round of expert iteration on
-tasks that are put together at random, of which it keeps its own answers that PassBench finds right. Tasks are of
-held-out samples, and with `--validation VERSION` of that version's families which the demonstrations keep for
-validation. Numbers change from epoch to epoch (`benchmarks.learning.decoder.renumbered`). Whether an answer is right
-is found out on the CPU, while the GPU goes on. `--growing N` has N processes put further graphs together while it trains.
-`--bench-seconds` are then spent on timing its last answers on the GPU, beside those of `distill`. Needs torch, triton,
-numpy, pandas, pyarrow and tokenizers.
+Trains a tokenizer and a decoder on demonstrations (`benchmarks.learning.make_demonstrations`), and has it answer
+tasks of families that are in none of them: before, at five points of training, and after one round of expert
+iteration on tasks that are put together at random, of which it keeps its own answers that PassBench finds right.
+Tasks are of held-out samples, and with `--validation VERSION` of that version's families which the demonstrations
+keep for validation. Numbers change from epoch to epoch (`benchmarks.learning.decoder.renumbered`). Whether an answer
+is right is found out on the CPU, while the GPU goes on. `--growing N` has N processes put further graphs together
+while it trains. `--bench-seconds` are then spent on timing its last answers on the GPU, beside those of `distill`.
+Needs torch, triton, numpy, pandas, pyarrow and tokenizers.
 
 Leaves DIR/record.json and DIR/answers.parquet, as far as it got, after every stage. `--tiny` tries everything on a CPU
 within minutes and learns nothing.
