@@ -44,11 +44,14 @@ _SIZES = (0, 5, 20, 60, 200, math.inf)  # microseconds of a call
 
 
 def _shares(jobs: int) -> list[tuple[set[int], dict[str, str]]]:
-    """The cores of each of so many processes that run side by side, and the environment that shows each one GPU."""
+    """The cores of each of so many processes that run side by side, and the environment that shows each one GPU.
+
+    A benchmark's parent waits without sleeping, so that it needs two cores; where there are fewer, all share all.
+    """
     cores = sorted(os.sched_getaffinity(0))
     listed = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(torch.cuda.device_count())))
     gpus = listed.split(",")
-    each = max(1, len(cores) // jobs)
+    each = len(cores) // jobs if len(cores) >= 2 * jobs else len(cores)
     starts = [n * each % len(cores) for n in range(jobs)]
     return [
         (set(cores[start : start + each]), {**os.environ, "CUDA_VISIBLE_DEVICES": gpus[n % len(gpus)]})

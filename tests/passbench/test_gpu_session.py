@@ -20,6 +20,7 @@ def test_steps_share_cores_and_gpus(monkeypatch):
     shares = _shares(4)
     assert [cores for cores, _ in shares] == [{0, 1}, {2, 3}, {4, 5}, {6, 7}]
     assert [environment["CUDA_VISIBLE_DEVICES"] for _, environment in shares] == ["3", "5", "3", "5"]
+    assert [cores for cores, _ in _shares(5)] == [set(range(9))] * 5
 
 
 def test_verdicts_of_several_processes():
