@@ -16,17 +16,20 @@ from typing import Any
 import torch
 
 from passbench.checking.tolerance import t_min
-from passbench.child.outputs import flatten
+from passbench.child.outputs import BadOutput, check, check_memory, describe_all, flatten
 from passbench.contract import PassRule, load_rules, read_pass_dir
-from passbench.inputs.draw import CORRECTNESS, PYTHON_INT, Distribution, fill, generator, integer_value
+from passbench.inputs.draw import CORRECTNESS, PYTHON_INT, Distribution, make_inputs
+from passbench.ipc.messages import OutputMeta
 from passbench.ipc.shared_memory import extent
 from passbench.matching.rewrite import apply_pass
 from passbench.result import EAGER_FAILED, Times, Timing, VariantFailure, VariantResult, device_name
 from storage.graph.as_fx import to_module
 from storage.records import Sample, Variant, dtype_of
 
-_DRAWS = (*CORRECTNESS, *(Distribution.VARIED,) * 3)
-_FEWER = ((1 << 30, 1), (1 << 26, 3))
+_DRAWS = ((*CORRECTNESS, *(Distribution.VARIED,) * 3), (Distribution.VARIED,) * 24)
+"""What a pass is given when it is measured for the first time, and again: a search asks twice about what it may hand
+in. Sums that cancel are wrong once in many draws."""
+_FEWER = ((1 << 30, 1), (1 << 26, 3), (1 << 23, 8))
 """Of a variant with inputs of more bytes there are only so many draws."""
 _TIMED = 3
 """Draws whose inputs are timed in turn."""
@@ -49,12 +52,21 @@ Row = tuple[torch.Tensor | int, ...]
 
 @dataclass(frozen=True)
 class _Reference:
-    """A variant in eager: the call, and for each draw what it returns, and what it leaves of the inputs it writes to.
-    `written` are the numbers of these inputs."""
+    """A variant in eager: the call, the inputs of each draw, and what it returns for them with what it leaves of the
+    inputs that it writes to. `written` are the numbers of these, `metas` what PassBench knows of the outputs.
+
+    Inputs are drawn once: that takes longer than to compare.
+    """
 
     call: Call
+    rows: list[Row]
     expected: list[list[Any]]
     written: tuple[int, ...]
+    metas: tuple[OutputMeta, ...]
+
+    def row(self, draw: int) -> Row:
+        """The inputs of a draw, those that are written to as copies."""
+        return tuple(_copy(x) if n in self.written else x for n, x in enumerate(self.rows[draw]))
 
 
 class QuickMeasure:
@@ -70,21 +82,25 @@ class QuickMeasure:
     ) -> None:
         self.device, self.turn, self.seed = device, turn, seed
         self._sample = ""
-        self._references: dict[str, _Reference | str] = {}
+        self._references: dict[tuple[str, bool], _Reference | str] = {}
+        self._measured_before: set[str] = set()
 
     def __call__(self, sample: Sample, pass_dir: Path) -> list[VariantResult]:
         """A result per variant, in order."""
         if sample.sample != self._sample:
-            self._sample, self._references = sample.sample, {}
+            self._sample, self._references, self._measured_before = sample.sample, {}, set()
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()  # others need the memory
         results = []
-        rules = load_rules(pass_dir, read_pass_dir(pass_dir).names)
+        files = read_pass_dir(pass_dir)
+        rules, source = load_rules(pass_dir, files.names), repr(files.files)
+        again = source in self._measured_before
+        self._measured_before.add(source)
         with torch.no_grad():
             for variant in sample.variants:
                 status, reason, right, times = "ok", "", None, Times()
                 try:
-                    right, times = self._measured(variant, rules)
+                    right, times = self._measured(variant, rules, again)
                     status = "ok" if right is not None else "wrong"
                 except VariantFailure as failure:
                     status, reason = failure.status, str(failure)
@@ -104,34 +120,35 @@ class QuickMeasure:
                 )
         return results
 
-    def _measured(self, variant: Variant, rules: list[PassRule]) -> tuple[int | None, Times]:
+    def _measured(self, variant: Variant, rules: list[PassRule], again: bool) -> tuple[int | None, Times]:
         """At which level the variant is right, and its times where it is. Raises VariantFailure."""
-        reference = self._reference(variant)
+        reference = self._reference(variant, again)
         module = to_module(variant.graph, self.device)
         with self._as_failure():
             if not apply_pass(module.graph, rules).total:
                 raise VariantFailure("no_match", "the pass does not match")
             module.recompile()
-            self._called(module.forward, self._drawn(variant, 0))  # compiles
+            self._called(module.forward, reference.row(0))  # compiles
             with self.turn():
-                right = self._compared(variant, module.forward, reference)
+                right = self._compared(module.forward, reference)
                 if right is None:
                     return None, Times()
-                rows = [self._drawn(variant, draw) for draw in range(min(_TIMED, len(reference.expected)))]
+                rows = [reference.row(draw) for draw in range(min(_TIMED, len(reference.rows)))]
                 return right, self._times(reference.call, module.forward, rows)
 
     def _as_failure(self) -> "_AsFailure":
         return _AsFailure(self.device)
 
-    def _compared(self, variant: Variant, call: Call, reference: _Reference) -> int | None:
+    def _compared(self, call: Call, reference: _Reference) -> int | None:
         """The level at which all draws agree; None if one does not at any."""
         levels = []
         for draw, expected in enumerate(reference.expected):
-            row = self._drawn(variant, draw)
-            found = [*self._called(call, row), *(row[n] for n in reference.written)]
-            if len(found) != len(expected) or not all(map(_alike, found, expected)):
-                raise VariantFailure("runtime_error", "outputs of other dtypes, shapes or strides than eager's")
-            pairs = [(a, b) for a, b in zip(found, expected, strict=True) if isinstance(a, torch.Tensor)]
+            row = reference.row(draw)
+            outputs = self._called(call, row)
+            check(outputs, row, reference.metas, strict=True)
+            check_memory(outputs, reference.metas, self.device)
+            found = [*outputs, *(row[n] for n in reference.written)]
+            pairs = [(a, b) for a, b in zip(found, expected, strict=True) if isinstance(b, torch.Tensor)]
             other = [(a, b) for a, b in pairs if not torch.equal(a, b)]  # equal ones need no closer look
             level = t_min([a for a, _ in other], [b for _, b in other])
             if level is None:
@@ -139,47 +156,39 @@ class QuickMeasure:
             levels.append(level)
         return max(levels)
 
-    def _reference(self, variant: Variant) -> _Reference:
+    def _reference(self, variant: Variant, again: bool) -> _Reference:
         """The variant in eager. Raises VariantFailure where eager fails."""
-        if variant.variant_hash not in self._references:
+        key = variant.variant_hash, again
+        if key not in self._references:
             try:
-                self._references[variant.variant_hash] = self._in_eager(variant)
-            except (RuntimeError, IndexError, ValueError, TypeError) as error:
+                self._references[key] = self._in_eager(variant, again)
+            except (RuntimeError, IndexError, ValueError, TypeError, BadOutput) as error:
                 self._synchronize()  # raises where the GPU works no more
-                self._references[variant.variant_hash] = f"{type(error).__name__}: {error}"
-        found = self._references[variant.variant_hash]
+                self._references[key] = f"{type(error).__name__}: {error}"
+        found = self._references[key]
         if isinstance(found, str):
             raise VariantFailure("runtime_error", f"{EAGER_FAILED}: {found}", eager=True)
         return found
 
-    def _in_eager(self, variant: Variant) -> _Reference:
+    def _in_eager(self, variant: Variant, again: bool) -> _Reference:
         call = to_module(variant.graph, self.device).forward
         size = sum(extent(i.shape, i.stride) * dtype_of(i.dtype).itemsize for i in _tensors(variant))
-        draws = next((few for bytes_, few in _FEWER if size > bytes_), len(_DRAWS))
-        untouched, row = self._drawn(variant, 0), self._drawn(variant, 0)
-        self._called(call, row)  # loads what the libraries need
-        pairs = enumerate(zip(untouched, row, strict=True))
+        draws = next((few for least, few in _FEWER if size > least), len(_DRAWS[again]))
+        hows, seed = _DRAWS[again][:draws], self.seed + again
+        rows = [tuple(make_inputs(variant.inputs, seed, n, self.device, how)) for n, how in enumerate(hows)]
+        row = tuple(map(_copy, rows[0]))
+        outputs = self._called(call, row)  # also loads what the libraries need
+        pairs = enumerate(zip(rows[0], row, strict=True))
         written = tuple(n for n, (a, b) in pairs if isinstance(a, torch.Tensor) and not _same(a, b))
+        reference = _Reference(call, rows, [], written, describe_all(outputs, row, self.device))
         with self.turn():
-            expected = []
-            for draw in range(draws):
-                row = self._drawn(variant, draw)
+            for draw in range(len(rows)):
+                row = reference.row(draw)
                 found = [*self._called(call, row), *(row[n] for n in written)]
-                expected.append([x.clone() if isinstance(x, torch.Tensor) and _overlaps(x, row) else x for x in found])
-        return _Reference(call, expected, written)
-
-    def _drawn(self, variant: Variant, draw: int) -> Row:
-        """The inputs of a draw: the same in each call."""
-        gen = generator(self.seed, draw, self.device)
-        row: list[torch.Tensor | int] = []
-        for one in variant.inputs:
-            if one.dtype == PYTHON_INT:
-                row.append(integer_value(one))
-                continue
-            values = torch.empty(extent(one.shape, one.stride), dtype=dtype_of(one.dtype), device=self.device)
-            fill(values, one, _DRAWS[draw], gen)
-            row.append(values.as_strided(one.shape, one.stride))
-        return tuple(row)
+                reference.expected.append(
+                    [x.clone() if isinstance(x, torch.Tensor) and _overlaps(x, row) else x for x in found]
+                )
+        return reference
 
     def _called(self, call: Call, row: Row) -> list[Any]:
         torch.manual_seed(self.seed)
@@ -247,7 +256,8 @@ class _AsFailure:
         if isinstance(error, Exception) and not isinstance(error, VariantFailure):
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)
-            raise VariantFailure("runtime_error", f"{type(error).__name__}: {str(error)[:300]}") from error
+            reason = str(error) if isinstance(error, BadOutput) else f"{type(error).__name__}: {error}"
+            raise VariantFailure("runtime_error", reason[:300]) from error
 
 
 def _timing(clock: str, us: dict[str, float], calls: int) -> Timing:
@@ -259,12 +269,12 @@ def _tensors(variant: Variant) -> list[Any]:
     return [i for i in variant.inputs if i.dtype != PYTHON_INT]
 
 
-def _alike(found: Any, expected: Any) -> bool:
-    """Whether an output is what eager's is: a tensor of its dtype and shape, with its strides or contiguous."""
-    if not (isinstance(found, torch.Tensor) and isinstance(expected, torch.Tensor)):
-        return type(found) is type(expected) and found == expected
-    same = (found.dtype, found.shape, found.device) == (expected.dtype, expected.shape, expected.device)
-    return same and (found.is_contiguous() or found.stride() == expected.stride())
+def _copy(x: torch.Tensor | int) -> torch.Tensor | int:
+    """The same in other memory, gaps included."""
+    if not isinstance(x, torch.Tensor):
+        return x
+    memory = torch.empty(0, dtype=x.dtype, device=x.device)
+    return memory.set_(x.untyped_storage().clone(), x.storage_offset(), x.shape, x.stride())
 
 
 def _same(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -349,7 +349,8 @@ def _mean(speedups: Sequence[float | None]) -> float | None:
 def _answer(results: Sequence[VariantResult]) -> str:
     """The speedup, or how right each variant is."""
     score = speedup(results)
-    return f"{score:.3f}" if score else f"no answer, {[r.t_min if r.status == 'ok' else r.status for r in results]}"
+    said = [str(r.t_min) if r.status == "ok" else f"{r.status} {r.reason[:160]}".rstrip() for r in results]
+    return f"{score:.3f}" if score else f"no answer, {', '.join(said)}"
 
 
 def spread(variants: Sequence[Variant], count: int) -> tuple[Variant, ...]:

@@ -224,9 +224,17 @@ def _fill_varied(
 
 
 def _places(values: torch.Tensor, calls: list[torch.Tensor], gen: torch.Generator) -> torch.Tensor:
-    """Random indices of `values`: one element in some hundreds, and one a call at least."""
-    count = max(len(calls), values.numel() // _ELEMENTS_PER_SPIKE)
-    return torch.randint(0, values.numel(), (count,), generator=gen, device=values.device)
+    """Random indices of `values`: one element in some hundreds, and as many as there are calls at least.
+
+    No index occurs twice: of two values for one element a GPU keeps either, and the draw could not be repeated. So each
+    is drawn from a part of its own; what the parts leave over lies before or behind them.
+    """
+    size = values.numel()
+    count = min(max(len(calls), size // _ELEMENTS_PER_SPIKE), size)
+    part = size // count
+    drawn = {"generator": gen, "device": values.device}
+    start = torch.randint(0, size - part * count + 1, (1,), **drawn)
+    return start + torch.arange(0, part * count, part, device=values.device) + torch.randint(0, part, (count,), **drawn)
 
 
 def _uniform(values: torch.Tensor, low: float, high: float, gen: torch.Generator) -> None:

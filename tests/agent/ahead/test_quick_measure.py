@@ -59,9 +59,10 @@ def test_a_pass_that_does_more_is_slower(tmp_path):
         ("return torch.relu(x + y).double()", "runtime_error"),
         ("return torch.relu(x + y)[:3]", "runtime_error"),
         ("return torch.relu((x + y).t().contiguous().t())", "runtime_error"),
+        ("return x", "runtime_error"),
         ("raise ValueError('no')", "runtime_error"),
     ],
-    ids=["wrong", "dtype", "shape", "strides", "raises"],
+    ids=["wrong", "dtype", "shape", "strides", "alias", "raises"],
 )
 def test_what_is_wrong_is_told(tmp_path, body, status):
     result = measured(tmp_path, body)
@@ -99,6 +100,23 @@ def test_each_variant_has_a_result_and_passes_follow_each_other(tmp_path):
     wrong, right = (written(tmp_path / name, f"return torch.relu(x {name} y)") for name in ("-", "+"))
     assert not any(map(is_right, measure(one, wrong)))
     assert [r.t_min for r in measure(one, right)] == [-10] * 2
+
+
+@pytest.mark.gpu
+def test_both_sides_get_the_same_inputs(tmp_path):
+    """Large ones, with thousands of spikes."""
+    large = (tensor(1 << 12, 1 << 12), tensor(1 << 12, 1 << 12))
+    assert measured(tmp_path, "return torch.relu(x + y)", inputs=large, device="cuda").t_min == -10
+
+
+def test_what_is_measured_again_is_given_other_and_more_inputs(tmp_path, capsys):
+    measure, seen = QuickMeasure(torch.device("cpu")), []
+    directory = written(tmp_path / "pass", "print(float(x.sum()))\n    return torch.relu(x + y)")
+    for _ in range(2):
+        assert is_right(measure(sample(variant(add_relu, *SMALL)), directory)[0])
+        seen.append(set(capsys.readouterr().out.split()))
+    first, second = seen
+    assert 8 <= len(first) < 24 <= len(second) and not first & second
 
 
 @pytest.mark.gpu

@@ -5,7 +5,16 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from passbench.inputs.draw import CORRECTNESS, Distribution, InputError, fill, generator, make_input, make_inputs
+from passbench.inputs.draw import (
+    CORRECTNESS,
+    Distribution,
+    InputError,
+    _places,
+    fill,
+    generator,
+    make_input,
+    make_inputs,
+)
 from storage.records import Input, dtype_of
 from tests.passbench.samples import spec
 
@@ -102,6 +111,23 @@ def test_varied_draws_have_other_moments_each_time_and_spikes(dtype):
     assert max(x.mean() for x in draws) > 0.5 and min(x.mean() for x in draws) < -0.5
     assert all(((x - x.mean()).abs() > 6 * x.median().sub(x).abs().median()).any() for x in draws)  # far beyond normal
     assert all(x.abs().max() <= 32 for x in draws)
+
+
+@pytest.mark.parametrize(("size", "calls"), [(1, 1), (2, 2), (300, 1), (600, 7), (1000, 3)])
+def test_spikes_lie_anywhere_and_never_on_each_other(size, calls):
+    values, gen = torch.empty(size), generator(0, 0, "cpu")
+    draws = [_places(values, [values] * calls, gen).tolist() for _ in range(8 * size)]
+    assert all(len(set(one)) == len(one) >= calls for one in draws)
+    assert {place for one in draws for place in one} == set(range(size))
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("how", CORRECTNESS)
+def test_a_draw_of_a_seed_is_always_the_same(device, how):
+    """Also where a draw has thousands of spikes."""
+    specs = (spec("x", 1 << 20), spec("w", 1 << 20, role="parameter"), spec("r", 1 << 20, low=-1.0, high=2.0))
+    one, other = (make_inputs(specs, 3, 4, device, how) for _ in range(2))
+    assert all(map(torch.equal, one, other))
 
 
 def test_each_call_of_a_batch_has_moments_of_its_own():
