@@ -7,6 +7,7 @@ import random
 import pytest
 import torch
 
+from benchmarks.passbench import eager_as_pass
 from passbench.bench import Bench
 from passbench.child.captured_calls import CapturedCalls
 from passbench.child.kernel_time import busy_us, device_us
@@ -152,6 +153,17 @@ def test_eager_takes_as_long_as_itself_on_the_device(gpu_bench, shape):
     assert result.speedup("device") == pytest.approx(1, abs=0.02), result.timings
     e2e, device = result.timings
     assert device.eager_us < e2e.eager_us * 1.05
+
+
+@pytest.mark.gpu
+def test_a_pass_of_eagers_own_calls_takes_as_long_as_eager(gpu_bench, tmp_path):
+    """What a pass's process has beside eager's, its observation first of all, costs the pass nothing."""
+    what = add_relu_sample((3, 40), (128, 1024), (2048, 2048))
+    assert eager_as_pass.write(what, tmp_path / "pass")
+    for result in gpu_bench.run(what, "pass", tmp_path / "pass"):
+        assert (result.status, result.t_min, result.times.device_method) == ("ok", -10, "graph"), result.reason
+        assert result.speedup("device") == pytest.approx(1, abs=0.02), result.timings
+        assert result.speedup("e2e") == pytest.approx(1, abs=0.15), result.timings  # with CUPTI attached: 0.7
 
 
 @pytest.mark.gpu
