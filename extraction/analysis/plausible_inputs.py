@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from extraction.analysis.propagate import Invalid, TensorValue, propagate
+from extraction.analysis.propagate import Invalid, Propagated, TensorValue, propagate
 from extraction.analysis.value_ranges import ANY, drawn_from, required
 from storage.graph.record import Graph
 from storage.records import Input
@@ -16,12 +16,15 @@ from storage.records import Input
 Hints = dict[str, float | None]
 
 
-def with_ranges(graph: Graph, inputs: Sequence[Input]) -> tuple[Input, ...]:
+def with_ranges(
+    graph: Graph, inputs: Sequence[Input], propagated: Propagated | Invalid | None = None
+) -> tuple[Input, ...]:
     """`inputs` with low and high, or mean and std, set by use and role; integers that index nothing are 0 or 1.
 
-    If the graph does not propagate on fake tensors, uses are unknown and roles alone decide.
+    If the graph does not propagate on fake tensors, uses are unknown and roles alone decide. `propagated` is what
+    `propagate` says of the graph, where the caller has it.
     """
-    propagated = propagate(graph, inputs)
+    propagated = propagated or propagate(graph, inputs)
     needs = [ANY] * len(inputs) if isinstance(propagated, Invalid) else required(graph, propagated.values)
     hinted = []
     for number, each in enumerate(inputs):

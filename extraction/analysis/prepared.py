@@ -82,13 +82,16 @@ class Prepared:
         return frozenset(needed[op]) if needed is not None and self.computes(op) else frozenset()
 
 
-def prepare(traced: TracedGraph) -> Prepared | Invalid:
-    """What cutting needs to know of a traced graph; `Invalid` if it does not propagate on its own inputs."""
+def prepare(traced: TracedGraph, propagated: Propagated | Invalid | None = None) -> Prepared | Invalid:
+    """What cutting needs to know of a traced graph; `Invalid` if it does not propagate on its own inputs.
+
+    `propagated` is what `propagate` says of the graph at its own sizes, where the caller has it.
+    """
     try:
         graph = traced.concrete
     except GraphError as error:
         return Invalid("graph", 0, str(error))
-    propagated = propagate(graph, traced.inputs)
+    propagated = propagated or propagate(graph, traced.inputs)
     if isinstance(propagated, Invalid):
         return propagated
     made: dict[int, list[int]] = {}

@@ -38,7 +38,7 @@ from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
 from extraction.analysis.prepared import prepare
-from extraction.analysis.propagate import Invalid
+from extraction.analysis.propagate import Invalid, Propagated
 from extraction.kernels import reference_gpu
 from extraction.kernels.shared_kernels import CAT, early, is_view, pointwise_ops, with_shared_results
 from storage.errors import PassNetError
@@ -112,7 +112,12 @@ def lowered(
         yield Lowered(kernels, lowering, aten, words)
 
 
-def kernels_by_op(graph: Graph, inputs: Sequence[Input], device: str = "reference") -> list[frozenset[int]]:
+def kernels_by_op(
+    graph: Graph,
+    inputs: Sequence[Input],
+    device: str = "reference",
+    propagated: Propagated | Invalid | None = None,
+) -> list[frozenset[int]]:
     """For each op, the kernels that exist because of it: empty for views and other free ops.
 
     A library call belongs to its own op alone. A generated kernel belongs to its last op and to every op of which it is
@@ -120,11 +125,11 @@ def kernels_by_op(graph: Graph, inputs: Sequence[Input], device: str = "referenc
     op that it only reads through a view.
 
     A range of ops may need less than its share of a whole graph's schedule; `extraction.kernels.shared_kernels` says
-    where, and what is done about it.
+    where, and what is done about it. `propagated` is what `propagate` says of the graph, where the caller has it.
 
     Raises LoweringError where TorchInductor cannot lower the graph.
     """
-    prepared = prepare(TracedGraph("", 0, graph, tuple(inputs)))
+    prepared = prepare(TracedGraph("", 0, graph, tuple(inputs)), propagated)
     if isinstance(prepared, Invalid):
         raise LoweringError(f"op {prepared.op} does not accept its arguments: {prepared.message}")
     needs: list[set[int]] = [set() for _ in graph.ops]

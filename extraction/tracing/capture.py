@@ -1,15 +1,19 @@
 """What `torch._dynamo` captures of a module, with symbolic sizes, and each captured graph as a record."""
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch._dynamo
 from torch import fx
+from torch._dynamo import convert_frame, eval_frame, symbolic_convert
 from torch._dynamo.utils import counters
 from torch.fx.experimental import _config as shape_config
+from torch.nn.modules import module as module_calls
 
 from extraction.classify import classify
 from extraction.examples.inputs import Example
@@ -103,6 +107,8 @@ def capture(
         except GraphError as error:
             records = error
         captured.append(Captured(graph, records, dims))
+        if len(captured) == 1 and _ends_the_call(graph, module):
+            raise _Whole
         return graph.forward
 
     torch._dynamo.reset()
@@ -113,12 +119,34 @@ def capture(
     }
     # Making an entry costs as much as the operator, and `KnownLayouts` has the repeated ones already.
     without_cache = torch._dynamo.config.patch(fake_tensor_cache_enabled=False)
-    with torch.no_grad(), shape_config.patch(patience), without_cache, KnownLayouts().used():
+    # Dynamo tokenizes every source file for lines of a log that nobody reads.
+    without_names = patch.object(symbolic_convert, "get_funcname", lambda *_: None)
+    with torch.no_grad(), shape_config.patch(patience), without_cache, without_names, KnownLayouts().used():
         try:
             torch.compile(module, backend=collect, dynamic=False)(**arguments)
+        except _Whole:
+            pass
         except Exception as error:  # a model's forward may raise anything
             raise ModelError(*classify(error)) from error
     return captured, [_reason(text) for text in counters["graph_break"]]
+
+
+class _Whole(BaseException):
+    """The call is one graph, which is captured: dynamo need not make guards of it and run it."""
+
+
+def _ends_the_call(graph: fx.GraphModule, module: torch.nn.Module) -> bool:
+    """Whether `module` returns where this graph of it ends, its first: nothing broke off, and the frame that dynamo
+    compiles is called by torch's call of a module, so no code of the model's comes behind it."""
+    if graph.compile_subgraph_reason.graph_break or module._forward_hooks:
+        return False
+    files = []
+    frame = sys._getframe(1)
+    while frame.f_code is not capture.__code__:
+        files.append(frame.f_code.co_filename)
+        frame = frame.f_back
+    inside = max(number for number, file in enumerate(files) if file == convert_frame.__file__)
+    return {eval_frame.__file__, module_calls.__file__}.issuperset(files[inside + 1 :])
 
 
 def _argument(example: Any, symbolic: bool) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from extraction.analysis.plausible_inputs import with_ranges
-from extraction.analysis.propagate import Invalid, propagate
+from extraction.analysis.propagate import Invalid, Propagated, propagate
 from extraction.analysis.values import TensorValue
 from extraction.classify import classify
 from extraction.examples import real_values
@@ -41,12 +41,18 @@ class Trace:
     """The graphs of one model in the order of their capture, and why dynamo broke off between them.
 
     `graph_breaks` also names graphs that were left out because a record cannot hold them. `fixed` says why sizes are
-    numbers that could have been symbols.
+    numbers that could have been symbols. `propagated` describes the values of each graph, for `counted`.
     """
 
     graphs: tuple[TracedGraph, ...]
     graph_breaks: tuple[str, ...]
     fixed: tuple[str, ...] = ()
+    propagated: tuple[Propagated | Invalid | None, ...] = ()
+
+    def counted(self) -> list[TracedGraph]:
+        """The graphs with their kernels, see `with_kernels`."""
+        known = self.propagated or (None,) * len(self.graphs)
+        return [with_kernels(graph, each) for graph, each in zip(self.graphs, known, strict=True)]
 
     @property
     def symbols(self) -> dict[str, int]:
@@ -133,6 +139,7 @@ def _attempt(make: Callable[[], Made], model: str, sizes: CaptureSizes) -> Trace
 def _trace(module: torch.nn.Module, inputs: Mapping[str, Any], model: str, sizes: CaptureSizes) -> Trace:
     captured, breaks = capture(module, inputs, sizes)
     graphs: list[TracedGraph] = []
+    propagated: list[Propagated | Invalid] = []
     refused: list[str] = []
     fixed: dict[str, None] = {}
     for number, each in enumerate(captured):
@@ -146,22 +153,22 @@ def _trace(module: torch.nn.Module, inputs: Mapping[str, Any], model: str, sizes
             traced = TracedGraph(
                 model, len(graphs), record.graph, record.inputs, symbols=record.symbols, symbolic=record.symbolic
             )
-            graphs.append(_laid_out(replace(traced, inputs=with_ranges(traced.concrete, record.inputs))))
+            concrete = traced.concrete
+            propagated.append(propagate(concrete, record.inputs))
+            ranged = replace(traced, inputs=with_ranges(concrete, record.inputs, propagated[-1]))
+            graphs.append(_laid_out(ranged, propagated[-1]))
     if not graphs:
         raise ModelError("graph_break", (refused + breaks + ["the model has no tensor operation"])[0])
-    return Trace(tuple(graphs), tuple(breaks + refused), tuple(fixed))
+    return Trace(tuple(graphs), tuple(breaks + refused), tuple(fixed), tuple(propagated))
 
 
-def _laid_out(traced: TracedGraph) -> TracedGraph:
+def _laid_out(traced: TracedGraph, propagated: Propagated | Invalid) -> TracedGraph:
     """The graph with the strides that `extraction.analysis.propagate` finds, which may differ from dynamo's.
 
     Dynamo traced on the meta device. Attention lays its result out by device, and views of the result follow it.
     Dropout that does nothing returns its input; dynamo of torch 2.11 makes a copy without gaps of it.
     """
-    if not traced.symbols:
-        return traced
-    propagated = propagate(traced.concrete, traced.inputs)
-    if isinstance(propagated, Invalid):
+    if not traced.symbols or isinstance(propagated, Invalid):
         return traced
     layouts = list(traced.symbolic)
     known: dict[tuple, tuple[str, ...]] = {}  # shape as text, shape and stride as numbers → stride as text
@@ -177,10 +184,13 @@ def _laid_out(traced: TracedGraph) -> TracedGraph:
     return replace(traced, symbolic=tuple(layouts))
 
 
-def with_kernels(traced: TracedGraph) -> TracedGraph:
-    """The graph with the TorchInductor kernels of each op, or with the reason why they cannot be told."""
+def with_kernels(traced: TracedGraph, propagated: Propagated | Invalid | None = None) -> TracedGraph:
+    """The graph with the TorchInductor kernels of each op, or with the reason why they cannot be told.
+
+    `propagated` is what `propagate` says of it, where the caller has it.
+    """
     try:
-        kernels = kernels_by_op(traced.concrete, traced.inputs)
+        kernels = kernels_by_op(traced.concrete, traced.inputs, propagated=propagated)
     except LoweringError as error:
         return replace(traced, lowering_error=str(error))
     return replace(traced, kernels=tuple(tuple(sorted(numbers)) for numbers in kernels))

@@ -108,31 +108,28 @@ def _row_names(entry: Entry) -> dict[str, Any]:
 
 def prepare() -> None:
     """Traces a small model of each source, so that every worker starts with the libraries imported and warm."""
-    from extraction.tracing.trace import trace, with_kernels
+    from extraction.tracing.trace import trace
 
     for text in _WARM_UP:
         spec = spec_of(parse_entry(text))
         config = {**spec.fields, **{name: value for name, value in _SMALL.items() if name in spec.fields}}
-        for graph in trace(replace(spec, config=config_text(config)), text).graphs:
-            with_kernels(graph)
+        trace(replace(spec, config=config_text(config)), text).counted()
 
 
 def trace_task(payload: dict[str, str]) -> Iterator[dict[str, Any]]:
     """A worker's task: a model's graphs as plain data, first without kernels, then with; or why there are none."""
     from extraction.classify import classify
-    from extraction.tracing.trace import trace, with_kernels
+    from extraction.tracing.trace import trace
 
     try:
         traced = trace(Spec.from_json(payload["spec"]), payload["model"])
     except Exception as error:  # whatever a model raises is an answer, with its category
         yield {"error": classify(error)}
         return
-    graphs = list(traced.graphs)
     answer = {
         "graph_breaks": list(traced.graph_breaks),
         "symbols": traced.symbols,
         "static_reason": traced.static_reason,
     }
-    yield {**answer, "graphs": [graph_to_row(graph) for graph in graphs]}
-    counted = [with_kernels(graph) for graph in graphs]
-    yield {**answer, "graphs": [graph_to_row(graph) for graph in counted]}
+    yield {**answer, "graphs": [graph_to_row(graph) for graph in traced.graphs]}
+    yield {**answer, "graphs": [graph_to_row(graph) for graph in traced.counted()]}

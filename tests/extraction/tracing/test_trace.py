@@ -113,6 +113,45 @@ def test_nodes_that_compute_nothing_are_left_out() -> None:
     assert breaks == []
 
 
+class Noted(nn.Module):
+    """What stands in `seen` shows that the call came to its end."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen = torch.relu(x)
+        return self.seen + 1
+
+
+class Outer(nn.Module):
+    """Dynamo leaves `forward` alone, and compiles its parts one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = Noted(), Switches()
+
+    @torch._dynamo.disable(recursive=False)
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(x)) * 2
+
+
+def _op_sequences(module: nn.Module) -> list[list[str]]:
+    return [each.record().graph.op_sequence for each in captured(module)[0]]
+
+
+def test_a_call_of_one_graph_is_not_run_behind_it() -> None:
+    module = Noted()
+    assert _op_sequences(module) == [["torch.relu", "operator.add"]]
+    assert not hasattr(module, "seen")
+
+
+def test_what_comes_behind_a_graph_is_captured_too() -> None:
+    module = Outer()
+    assert _op_sequences(module) == [["torch.relu", "operator.add"]] * 2
+    assert hasattr(module.first, "seen")
+    hooked = Switches()
+    hooked.register_forward_hook(lambda _module, _inputs, output: torch.exp(output))
+    assert [op for sequence in _op_sequences(hooked) for op in sequence] == ["torch.relu", "operator.add", "torch.exp"]
+
+
 def test_tensor_constants_become_buffers() -> None:
     module = nn.Module()
     module.linear = nn.Linear(8, 8, device="meta")
