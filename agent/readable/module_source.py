@@ -26,6 +26,7 @@ _BLOCK, _WARPS = 1024, 4
 _ACROSS, _ALONG = (32, 64), (1, 4096)
 """Rows and columns of a step, where neighbouring rows are neighbours in memory, and where columns are."""
 _MOST_KERNELS = 6
+_JOINS = ("cat", "concat", "concatenate", "hstack", "vstack")
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -158,7 +159,8 @@ def _as(key: Sequence[tuple], dtype: torch.dtype) -> list[Input]:
 class _RegionWriter:
     def __init__(self, graph: Graph, sketches: Sequence[Sketch], programs: Sequence[Program]) -> None:
         self.graph, self.sketches, self.programs = graph, sketches, programs
-        self.sizes = HostSizes([[(shape, stride) for _, shape, stride in p.key] for p in programs])
+        joins = any(op_name(op).split(".")[-1] in _JOINS or ".cat." in op_name(op) for op in graph.ops)
+        self.sizes = HostSizes([[(shape, stride) for _, shape, stride in p.key] for p in programs], joins)
         self.constants = set(re.findall(r"(?<![\w.])\d+(?:\.\d+)?", to_json(graph)))
         self.helpers: dict[bool, set[str]] = {False: set(), True: set()}  # of kernels that sweep, and of others
         self._refuse_writes_to_inputs()

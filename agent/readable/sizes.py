@@ -1,8 +1,9 @@
 """Which expression over the inputs' shapes gives a number of a kernel, in every variant."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 Shape = tuple[int, ...]
 Inputs = Sequence[tuple[Shape, Shape]]
@@ -18,10 +19,13 @@ class HostSize:
 
 
 class HostSizes:
-    """The sizes that a module's host code can compute, over all variants of a sample."""
+    """The sizes that a module's host code can compute, over all variants of a sample.
 
-    def __init__(self, variants: Sequence[Inputs]) -> None:
-        self.variants = variants
+    `joins`: the graph joins tensors, so that sums of sizes are looked at before products.
+    """
+
+    def __init__(self, variants: Sequence[Inputs], joins: bool = False) -> None:
+        self.variants, self.joins = variants, joins
         self._known: dict[tuple[int, ...], HostSize] = {}
         for size, values in self._candidates():
             self._known.setdefault(values, size)
@@ -53,15 +57,33 @@ class HostSizes:
         ranks = [len(shape) for shape, _ in self.variants[0]]
         if any([len(shape) for shape, _ in variant] != ranks for variant in self.variants):
             return
-        for number, size in self._all(ranks):
+        plain = [(n, ("shape", d, d + 1)) for n, rank in enumerate(ranks) for d in range(rank)]
+        yield from self._valued(plain, ranks)
+        if self.joins:
+            yield from self._joined(ranks)
+        yield from self._valued(self._all(ranks), ranks)
+
+    def _valued(
+        self, sizes: Iterable[tuple[int, tuple]], ranks: Sequence[int]
+    ) -> Iterator[tuple[HostSize, tuple[int, ...]]]:
+        for number, size in sizes:
             values = tuple(_value(size, variant[number]) for variant in self.variants)
             if max(values) > 1:
                 yield _named(number, size, ranks[number]), values
 
+    def _joined(self, ranks: Sequence[int]) -> Iterator[tuple[HostSize, tuple[int, ...]]]:
+        """Sums of one dimension's sizes, of two inputs of equal rank and of all of them."""
+        groups = {rank: [n for n, each in enumerate(ranks) if each == rank] for rank in sorted(set(ranks))}
+        for rank, numbers in groups.items():
+            together = dict.fromkeys([*combinations(numbers, 2), tuple(numbers)])
+            for dim in range(rank):
+                for place, each in enumerate(inputs for inputs in together if len(inputs) > 1):
+                    values = tuple(sum(variant[n][0][dim] for n in each) for variant in self.variants)
+                    text = " + ".join(f"in_{n}.shape[{dim}]" for n in each)
+                    yield HostSize(f"joined_size_{dim}" + (f"_{rank}_{place}" if place else ""), text), values
+
     @staticmethod
     def _all(ranks: Sequence[int]) -> Iterator[tuple[int, tuple]]:
-        for number, rank in enumerate(ranks):
-            yield from ((number, ("shape", d, d + 1)) for d in range(rank))
         for number, rank in enumerate(ranks):
             yield number, ("shape", 0, rank)
         for number, rank in enumerate(ranks):

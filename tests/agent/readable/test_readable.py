@@ -126,6 +126,16 @@ def test_sizes_are_found_over_all_variants():
     assert sizes.shape([(5,), (6,)]) is None
 
 
+def test_a_joined_size_is_a_sum():
+    layouts = [((2, 96, 7), (672, 7, 1)), ((2, 96, 7), (672, 7, 1)), ((7,), (1,))]
+    assert HostSizes([layouts]).of((192,)).text == "in_0.shape[0] * in_0.shape[1]"
+    joined = HostSizes([layouts], joins=True)
+    assert joined.of((192,)).text == "in_0.shape[1] + in_1.shape[1]" and joined.of((96,)).text == "in_0.shape[1]"
+    three = [((2, n), (n, 1)) for n in (5, 6, 8)]
+    assert HostSizes([three], joins=True).of((19,)).text == "in_0.shape[1] + in_1.shape[1] + in_2.shape[1]"
+    assert len({HostSizes([three], joins=True).of((n,)).name for n in (11, 13, 14, 19)}) == 4
+
+
 def test_names_are_those_of_the_task(tmp_path, interpreter):
     def function(x, w, y, b):
         return F.relu(F.linear(x, w) * y + 1.0) * b
