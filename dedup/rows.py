@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,16 @@ def _groups(rows: Iterable[pa.RecordBatch], schema: pa.Schema, size: int) -> Ite
             pending = pending.slice(size)
     if len(pending):
         yield pending.combine_chunks()
+
+
+def rows_at(path: Path, places: Sequence[tuple[int, int]], columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows at these places of a file: number of the row group, and number of the row in it; groups in order."""
+    with pq.ParquetFile(path) as file:
+        groups = [
+            file.read_row_group(group, columns=columns).take([row for _, row in some])
+            for group, some in groupby(places, key=lambda place: place[0])
+        ]
+    return pa.concat_tables(groups)
 
 
 def stream(path: Path, columns: Sequence[str] | None = None, size: int = BATCH) -> Iterator[pa.RecordBatch]:

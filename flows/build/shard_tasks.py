@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dedup.hashes import identify, identify_base
-from dedup.rows import ROWS, VARIED, batches, content_key, write
+from dedup.rows import ROWS, VARIED, batches, content_key, rows_at, write
 from extraction.analysis.prepared import tokens
 from extraction.cutting.backward import backward_all
 from extraction.cutting.cut import cut_graph, cut_typical
@@ -68,12 +67,11 @@ def vary_shard(payload: dict[str, Any]) -> Iterator[dict[str, int]]:
 
     The summary has what was dropped of each of the `subgraphs`, by its content key.
 
-    Payload: rows `rows` of row group `group` of `file`, `points` (shape points of each at most), `out`.
+    Payload: `rows` of `file` (row group and number in it), `points` (shape points of each at most), `out`.
     """
     dropped: Counter[str] = Counter()
     subgraphs: dict[str, Counter[str]] = {}
-    with pq.ParquetFile(payload["file"]) as file:
-        rows = file.read_row_group(payload["group"]).take(payload["rows"]).to_pylist()
+    rows = rows_at(Path(payload["file"]), payload["rows"]).to_pylist()
 
     def varied() -> Iterator[pa.RecordBatch]:
         for row in rows:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import torch
 
 from dedup.database import Engine
+from dedup.rows import rows_at
 from dedup.unique import unique_files, unique_paths
 from extraction.cutting.typical import NOTHING, Repeats, Texts
 from extraction.pool.client import TaskPool
@@ -33,6 +34,9 @@ CUT_MODELS = 25
 """Models in a shard of cutting at most."""
 VARY_SUBGRAPHS = 50
 """Subgraphs in a shard of varying at most."""
+NEW_SUBGRAPHS = 10
+"""Subgraphs in a shard of varying at most where most of them were varied before: the start of a shard takes as long as
+three subgraphs."""
 
 
 @dataclass(frozen=True)
@@ -163,15 +167,20 @@ def vary(subgraphs: Subgraphs, points: int, work: Work, pool: TaskPool, engine: 
     def run() -> Merging:
         all_of_them = wanted(subgraphs.paths)
         known = held([*directory.glob("[!.]*.parquet")])
-        groups = []
+        shards, rest = [], {}
         for (path, group), keys in all_of_them.groups.items():
-            whole = shard(directory, file=str(path), group=group, rows=list(range(len(keys))), points=points)
-            new = [row for row, key in enumerate(keys) if key not in known]
-            if new and len(new) < len(keys):
-                groups.append(shard(directory, **{**_read(whole), "rows": new}))
-            elif new or Path(whole["out"]).exists():
-                groups.append(whole)
-        done = run_shards("vary_shard", groups, _each_row, pool, _ops)
+            rows = [(group, row) for row in range(len(keys))]
+            whole = shard(directory, file=str(path), rows=rows, points=points)
+            new = [place for place, key in zip(rows, keys, strict=True) if key not in known]
+            if len(new) == len(keys) or Path(whole["out"]).exists():
+                shards.append(whole)
+            else:
+                rest.setdefault(path, []).extend(new)
+        for path, new in rest.items():
+            shards += [
+                shard(directory, file=str(path), rows=some, points=points) for some in _parts(new, NEW_SUBGRAPHS)
+            ]
+        done = run_shards("vary_shard", shards, _each_row, pool, _ops)
         known = held([*directory.glob("[!.]*.parquet")])
         dropped = sum((known[key][1] for key in all_of_them.keys & known.keys()), done.lost)
         rows, files = relation(all_of_them, known, work.of_build / "places.parquet")
@@ -204,16 +213,10 @@ def _unique(run: Callable[[], Merging], engine: Engine, directory: Path, group_r
     return Subgraphs(files, duplicates, Counter(first["dropped"]), **first.get("told", {}))  # files of older code: none
 
 
-def _read(one: Payload) -> Payload:
-    """What a shard is of."""
-    return {key: one[key] for key in ("file", "group", "rows", "points")}
-
-
 def _ops(one: Payload) -> float:
     """Ops of the subgraphs of a shard of varying: what its seconds grow with."""
-    with pq.ParquetFile(one["file"]) as file:
-        sequences = file.read_row_group(one["group"], columns=["op_sequence"]).column("op_sequence")
-    return pc.sum(pc.list_value_length(sequences.take(one["rows"]))).as_py()
+    sequences = rows_at(Path(one["file"]), one["rows"], ["op_sequence"]).column("op_sequence")
+    return pc.sum(pc.list_value_length(sequences)).as_py()
 
 
 @dataclass(frozen=True)
@@ -264,8 +267,8 @@ def _each_model(one: Payload) -> list[Payload]:
 
 
 def _each_row(one: Payload) -> list[Payload]:
-    rest = {key: one[key] for key in ("file", "group", "points")}
-    return [shard(Path(one["out"]).parent, **rest, rows=[row]) for row in one["rows"]]
+    rest = {key: one[key] for key in ("file", "points")}
+    return [shard(Path(one["out"]).parent, **rest, rows=[place]) for place in one["rows"]]
 
 
 def _parts(items: list, size: int) -> Iterator[list]:

@@ -38,11 +38,11 @@ def _rows(payload: Payload) -> list[Variant]:
 
 
 def test_a_shard_that_fails_is_run_in_pieces_and_counted_by_cause(subgraphs: Path, tmp_path: Path, pool: Pool) -> None:
-    good = shard(tmp_path / "out", file=str(subgraphs), group=0, rows=[0], points=10)
-    bad = shard(tmp_path / "out", file=str(subgraphs), group=0, rows=[1, 2, 3], points=10)  # there is no row 3
+    good = shard(tmp_path / "out", file=str(subgraphs), rows=[[0, 0]], points=10)
+    bad = shard(tmp_path / "out", file=str(subgraphs), rows=[[0, 1], [0, 2], [0, 3]], points=10)  # there is no row 3
     done = run_shards("vary_shard", [good, bad], _each_row, pool)
     assert done.dropped["vary-shard: crashed"] == 1
-    assert [payload["rows"] for payload in done.payloads] == [[0], [1], [2]]
+    assert [payload["rows"] for payload in done.payloads] == [[[0, 0]], [[0, 1]], [[0, 2]]]
     forward = [v for payload in done.payloads for v in _rows(payload) if v.direction == "forward"]
     assert {v.inputs[0].dtype for v in forward} >= {"float32", "float16", "bfloat16"}
     assert all(v.variant_hash and v.family_hash and v.code for v in forward)
@@ -54,19 +54,21 @@ def test_a_shard_that_fails_is_run_in_pieces_and_counted_by_cause(subgraphs: Pat
 
 
 def test_the_largest_shard_is_run_first(subgraphs: Path, tmp_path: Path, pool: Pool) -> None:
-    shards = [shard(tmp_path / "out", file=str(subgraphs), group=0, rows=[row], points=1) for row in range(3)]
+    shards = [shard(tmp_path / "out", file=str(subgraphs), rows=[[0, row]], points=1) for row in range(3)]
     events: list[Progress] = []
     with listening(events.append), Pool(workers=1, timeout_s=200, memory_mb=4000) as alone:
-        done = run_shards("vary_shard", shards, _each_row, alone, lambda one: [5.0, 1.0, 9.0][one["rows"][0]])
+        done = run_shards("vary_shard", shards, _each_row, alone, lambda one: [5.0, 1.0, 9.0][one["rows"][0][1]])
     assert done.payloads == shards, "what comes of it is in the order given"
     ended = sorted(shards, key=lambda one: Path(one["out"]).stat().st_mtime_ns)
-    assert [one["rows"] for one in ended] == [[2], [0], [1]]
+    assert [one["rows"] for one in ended] == [[[0, 2]], [[0, 0]], [[0, 1]]]
     assert [(event.stage, event.done, event.total) for event in events] == [("vary", n, 3) for n in range(4)]
 
 
 def test_where_everything_fails_there_is_no_result(subgraphs: Path, tmp_path: Path, pool: Pool) -> None:
     """A fault of the machine or of this code is no property of the models."""
-    missing = shard(tmp_path / "out", file=str(subgraphs.with_name("missing.parquet")), group=0, rows=[0, 1], points=10)
+    missing = shard(
+        tmp_path / "out", file=str(subgraphs.with_name("missing.parquet")), rows=[[0, 0], [0, 1]], points=10
+    )
     with pytest.raises(PassNetError, match=r"vary-shard failed on all of its 2 pieces of work; the first: .*missing"):
         run_shards("vary_shard", [missing], _each_row, pool)
     assert run_shards("vary_shard", [], _each_row, pool).payloads == []
