@@ -24,6 +24,7 @@ from storage.graph.render import statements, value_name
 
 _MOST_DIMS = 6
 _COPIES = ("copy_", "fill_", "zero_")
+_FILLS = frozenset(f"torch.{name}" for name in ("zeros", "ones", "full", "empty", "arange"))
 
 WRITE_INTO = '''
 @triton.jit
@@ -46,18 +47,28 @@ def write_into_kernel(
     tl.store(target_ptr + place, value, mask=inside)
 
 
+WRITES = {}  # dtype, shape and stride of a target -> what writes there
+
+
 def write_into(target, value):
     """Writes `value` where eager writes it in place: to the elements of `target`."""
-    value = value.to(target.dtype).expand(target.shape).contiguous()
-    n = value.numel()
-    if n == 0:
-        return
-    size = (1,) * (6 - target.dim()) + tuple(target.shape)
-    step = (0,) * (6 - target.dim()) + tuple(target.stride())
-    write_into_kernel[(triton.cdiv(n, 1024),)](
-        value, target, n, size[1], size[2], size[3], size[4], size[5],
-        step[0], step[1], step[2], step[3], step[4], step[5], BLOCK=1024,
-    )
+    if value.dtype != target.dtype or value.shape != target.shape or not value.is_contiguous():
+        value = value.to(target.dtype).expand(target.shape).contiguous()
+    key = (target.dtype, target.shape, target.stride())
+    launch = WRITES.get(key)
+    if launch is None:
+        size = (1,) * (6 - target.dim()) + tuple(target.shape)
+        step = (0,) * (6 - target.dim()) + tuple(target.stride())
+        launch = Launch(
+            write_into_kernel, (triton.cdiv(value.numel(), 1024),), n=value.numel(),
+            size_1=size[1], size_2=size[2], size_3=size[3], size_4=size[4], size_5=size[5],
+            step_0=step[0], step_1=step[1], step_2=step[2], step_3=step[3], step_4=step[4], step_5=step[5], BLOCK=1024,
+        )
+        if len(WRITES) == 64:
+            WRITES.clear()
+        WRITES[key] = launch
+    if value.numel() > 0:
+        launch(value, target)
 '''
 
 
@@ -94,6 +105,29 @@ def freed(lines: Sequence[str]) -> list[str]:
         over = sorted(name for name in used[number] - later if name.startswith("tmp_"))
         result += [line, *([f"del {', '.join(over)}"] if over and number + 1 < len(lines) else [])]
     return result
+
+
+def replayable(graph: Graph, known: OpEffects) -> bool:
+    """Whether the region's library calls are safe to replay as a CUDA graph: they write to no input, return no view of
+    one, and copy nothing from the host."""
+    given = {layout.storage for layout in known.values[: graph.inputs] if isinstance(layout, TensorLayout)}
+    outputs = [known.values[ref.index] for ref in refs(graph.output)]
+    if known.on_host or given & set().union(*known.writes):
+        return False
+    if not all(isinstance(layout, TensorLayout) and layout.storage not in given for layout in outputs):
+        return False
+    return not any(_takes_a_list(op) or _reads_the_host(op) for op in graph.ops)
+
+
+def _takes_a_list(op: Op) -> bool:
+    """Whether an index is a list of numbers, which torch copies to the device."""
+    places = op.args[1] if op.target == "operator.getitem" and len(op.args) > 1 else None
+    return isinstance(places, list) or (isinstance(places, tuple) and any(isinstance(n, list) for n in places))
+
+
+def _reads_the_host(op: Op) -> bool:
+    """Whether an op without operands is more than a fill."""
+    return not _reads_tensors((*op.args, *op.kwargs.values())) and op.target not in _FILLS
 
 
 def without_library_call(graph: Graph, known: OpEffects) -> set[int]:

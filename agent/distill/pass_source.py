@@ -1,6 +1,7 @@
 """Source of a pass module: one pattern, the kernels that replace it, and a wrapper that picks a plan by its inputs.
 
-For inputs that have no plan the wrapper makes the library calls that eager makes.
+For inputs that have no plan the wrapper makes the library calls that eager makes. Many calls on small tensors are
+replayed as a CUDA graph, which the first call of a shape records.
 """
 
 import re
@@ -13,10 +14,14 @@ from agent.distill.kernels.host_program import KernelLaunch, Program, Returned, 
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.kernels.ordered_sums import NEEDED
 from agent.distill.kernels.text_template import merge, slot, template
-from agent.distill.library_calls import WRITE_INTO, LibraryBody, library_body
+from agent.distill.library_calls import WRITE_INTO, LibraryBody, library_body, replayable
 from storage.graph.record import Graph, op_name
 from storage.graph.render import render, value_name
 from storage.records import Input, dtype_name
+
+REPLAYED, SMALL = 4, 1 << 19
+"""Library calls of so many launches at least are replayed as a CUDA graph, for inputs of so many elements at most: a
+replay copies inputs and results, which costs about what two launches do, and more where tensors are large."""
 
 
 @dataclass(frozen=True)
@@ -102,20 +107,23 @@ def module_source(cases: Sequence[Case], family: str, style: Style, helper: bool
             kernels.add(launch.kernel)
     kernels.merge()
     counts = {len(program.launches) for program in programs}
-    library = library_body(graph, find_effects(graph, _inputs(cases[0])))
+    known = find_effects(graph, _inputs(cases[0]))
+    library = library_body(graph, known)
+    replayed = not helper and sum(known.launches) >= REPLAYED and replayable(graph, known)
+    launching = ["Launch", "LaunchPlan", "PlanTable", *(["captured"] if replayed else []), "plan_for"]
     helpers = kernels.helpers.union(*(NEEDED.get(name, ()) for name in kernels.helpers))
     imports = ["import torch", "import triton", "import triton.language as tl", *kernels.imports()]
     count = "one kernel" if counts == {1} else f"{' or '.join(map(str, sorted(counts)))} kernels"
     parts = [
         f'"""{", ".join(short_names(graph, 12))} in {count}.\n\nWritten by distill for family {family or "unnamed"}, '
         f'{len(cases)} {"case" if len(cases) == 1 else "cases"}.\n"""\n',
-        "\n".join(imports) + "\n\nfrom passbench.launch import Launch, LaunchPlan, PlanTable, plan_for\n",
+        "\n".join(imports) + f"\n\nfrom passbench.launch import {', '.join(launching)}\n",
         *(() if helper else _rule_functions(graph)),
         *(HELPERS[name].lstrip("\n") for name in sorted(helpers)),
         *kernels.sources,
         *([WRITE_INTO.lstrip("\n")] if library.writes else ()),
         _library(_library_name(function), graph, library),
-        *_wrapper(function, graph, programs, kernels),
+        *_wrapper(function, graph, programs, kernels, replayed),
         *(() if helper else (f"def replacement_func():\n    return {function}\n",)),
     ]
     return parts[0] + "\n" + "\n\n".join(parts[1:])
@@ -191,8 +199,11 @@ def _constant_name(number: int, before: str, literal: str) -> str:
     return f"{kind}_{number}"
 
 
-def _wrapper(function: str, graph: Graph, programs: Sequence[Program], kernels: _Kernels) -> list[str]:
-    """The table of plans and the wrapper. Programs that differ only in literals share a route through the wrapper."""
+def _wrapper(function: str, graph: Graph, programs: Sequence[Program], kernels: _Kernels, replayed: bool) -> list[str]:
+    """The table of plans and the wrapper. Programs that differ only in literals share a route through the wrapper.
+
+    `replayed`: library calls on small inputs are replayed as a CUDA graph.
+    """
     routes: dict[str, list[tuple[str, str]]] = {}
     for program in programs:
         text = _body(program, kernels)
@@ -211,7 +222,7 @@ def _wrapper(function: str, graph: Graph, programs: Sequence[Program], kernels: 
     parameters = _parameters(graph)
     head = (
         f"@torch.fx.wrap\ndef {function}({parameters}):\n    plan = plan_for(PLANS, {parameters})\n"
-        f"    if plan is None:\n        return {_library_name(function)}({parameters})\n"
+        f"    if plan is None:\n{_without_plan(function, graph, replayed)}"
     )
     if len(routes) > 1:
         head += "    route, plan = plan\n"
@@ -220,6 +231,16 @@ def _wrapper(function: str, graph: Graph, programs: Sequence[Program], kernels: 
         text = f"    if route == {number}:\n{_indented(body)}{text}"
     comment = "# dtype, shape and stride of each input -> what the wrapper launches for them\n"
     return [f"{comment}PLANS = PlanTable({{\n{''.join(table)}}})\n", head + text]
+
+
+def _without_plan(function: str, graph: Graph, replayed: bool) -> str:
+    """What a wrapper does for inputs without a plan."""
+    library, parameters = _library_name(function), _parameters(graph)
+    plain = f"        return {library}({parameters})\n"
+    if not replayed:
+        return plain
+    size = " + ".join(f"{name}.numel()" for name in parameters.split(", "))
+    return f"        if {size} <= {SMALL}:\n            return captured({library}, {parameters})\n{plain}"
 
 
 def _indented(text: str) -> str:

@@ -249,8 +249,9 @@ def _any_source(
     how = "import torch\n"
     if writes:
         how += "import triton\nimport triton.language as tl\n"
-    if captured:
-        how += "\nfrom passbench.launch import captured\n"
+    if captured or writes:
+        used = [name for name, needed in (("Launch", writes), ("captured", captured)) if needed]
+        how += f"\nfrom passbench.launch import {', '.join(used)}\n"
     calls = (
         [
             f"def steps({given}):\n{body}",

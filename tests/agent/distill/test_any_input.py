@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from agent.distill.eager.op_effects import OpEffectsError, find_effects
-from agent.distill.library_calls import freed, out_of_place, without_library_call
+from agent.distill.library_calls import freed, out_of_place, replayable, without_library_call
 from agent.distill.pass_source import Style
 from agent.distill.static import Distill
 from passbench.policy.check import check_dir
@@ -190,3 +190,37 @@ def test_other_constants_of_the_family(captured, known, others, inputs, tmp_path
 def test_a_value_is_let_go_of_behind_its_last_use():
     lines = ["tmp_2 = in_0 + in_1", "tmp_3 = tmp_2 * 2", "tmp_4 = tmp_3 + tmp_2", "return tmp_4, tmp_3"]
     assert freed(lines) == [*lines[:3], "del tmp_2", lines[3]]
+
+
+def _source(function, tmp_path):
+    Distill(margin=ANY).write(sample(variant(function, tensor(4, 8), tensor(4, 8))), tmp_path / "pass")
+    assert check_dir(tmp_path / "pass") == []
+    return "".join(path.read_text() for path in sorted((tmp_path / "pass").glob("fuse_*.py")))
+
+
+def test_many_calls_without_a_plan_are_replayed(tmp_path):
+    def four(x, y):
+        return torch.sigmoid(torch.sigmoid(x + y) * y)
+
+    def three(x, y):
+        return torch.sigmoid((x + y) * y)
+
+    def in_place(x, y):
+        x += y
+        return torch.sigmoid(torch.sigmoid(x * y) * y)
+
+    assert "return captured(library_" in _source(four, tmp_path / "four")
+    assert "captured" not in _source(three, tmp_path / "three")
+    assert "captured" not in _source(in_place, tmp_path / "in_place")
+
+
+def test_what_copies_from_the_host_is_not_replayed():
+    def listed(x, y):
+        return torch.sigmoid(torch.sigmoid(x[[0, 1]] + y[[1, 0]]) * 2.0)
+
+    def plain(x, y):
+        return torch.sigmoid(torch.sigmoid(x + y) * 2.0)
+
+    for function, expected in ((listed, False), (plain, True)):
+        one = variant(function, tensor(4, 8), tensor(4, 8))
+        assert replayable(one.graph, find_effects(one.graph, one.inputs)) is expected

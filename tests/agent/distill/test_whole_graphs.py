@@ -197,6 +197,35 @@ def test_shapes_without_a_plan_on_a_gpu(tmp_path, gpu_bench):
         assert result.t_min <= -5, "library calls alone give eager's values"
 
 
+@pytest.mark.gpu
+def test_a_region_without_a_plan_is_replayed_where_it_is_small(tmp_path, gpu_bench):
+    def chain(x, y):
+        for _ in range(4):
+            x = torch.sigmoid(x * 0.5 + y)
+        return x
+
+    Distill(margin=ANY).write(sample(variant(chain, tensor(8, 64), tensor(8, 64))), tmp_path / "pass")
+    for rows, replayed in ((9, True), (1 << 14, False)):
+        other = sample(variant(chain, tensor(rows, 64), tensor(rows, 64)))
+        (result,) = gpu_bench.run(other, "pass", tmp_path / "pass")
+        assert (result.status, result.t_min) == ("ok", -10), result.reason
+        assert result.capture_used is replayed
+        assert result.speedup("e2e") > (2.0 if replayed else 0.9), result.timings
+
+
+@pytest.mark.gpu
+def test_an_addition_in_place_without_a_plan(tmp_path, gpu_bench):
+    def add(x, y):
+        x += y
+        return x
+
+    Distill(margin=ANY).write(sample(variant(add, tensor(8, 64), tensor(8, 64))), tmp_path / "pass")
+    (result,) = gpu_bench.run(sample(variant(add, tensor(9, 64), tensor(9, 64))), "pass", tmp_path / "pass")
+    assert (result.status, result.t_min) == ("ok", -10), result.reason
+    print(result.timings)
+    assert result.speedup("e2e") > 0.3, result.timings
+
+
 def test_a_region_that_only_the_whole_calls_has_no_pattern(tmp_path, interpreter):
     """The policy reads what is no rule's pattern as host code, in which this one would be refused."""
 
