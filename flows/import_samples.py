@@ -1,6 +1,5 @@
 """Import sample directories in PassNet's layout: tree → variants → samples and splits → dataset version."""
 
-import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -14,9 +13,10 @@ from dedup.database import Engine, parquet
 from dedup.samples import choose_samples
 from dedup.unique import unique_files
 from extraction.failures import classify_end
-from extraction.pool.client import run_tasks
+from extraction.pool.client import TaskPool
 from flows.build.dataset_rows import dataset_tables, eval_families, results_that_hold
 from flows.build.import_task import new_record
+from flows.build.pools import pool_on
 from flows.steps import flow_run_id, say
 from storage.errors import PassNetError
 from storage.layout.read import FoundDirectories, find
@@ -71,7 +71,7 @@ def import_samples(
         tempfile.TemporaryDirectory(dir=data, prefix=".import-") as scratch,
         Engine(Path(scratch) / "engine") as engine,
     ):
-        imported = read_tree(directory, Path(scratch), workers or os.cpu_count() or 1, timeout_s, memory_mb)
+        imported = read_tree(directory, Path(scratch), workers, timeout_s, memory_mb)
         files = unique_files(engine, imported.files, Path(scratch) / "unique")
         duplicates = sum(parquet_summary(file)["duplicates"] for file in files.values())
         paths = list(files.values())
@@ -105,15 +105,15 @@ def import_samples(
     return {**summary, "failures": _listed(failures), **done}
 
 
-def read_tree(root: Path, scratch: Path, workers: int, timeout_s: float, memory_mb: int) -> Imported:
+def read_tree(root: Path, scratch: Path, workers: int | None, timeout_s: float, memory_mb: int) -> Imported:
     """Read all samples below `root` in killable workers, as they are found, into files below `scratch`."""
     imported = Imported()
-    limits = {"workers": workers, "timeout_s": timeout_s, "memory_mb": memory_mb, "prepare": _PREPARE}
-    failed = _run(_shards(_samples(root, imported), root, scratch, SHARD_SAMPLES), imported, limits)
-    alone = _shards((sample for payload, _ in failed for sample in payload["samples"]), root, scratch / "alone", 1)
-    for payload, message in _run(alone, imported, limits) if failed else []:
-        (sample,) = payload["samples"]
-        imported.samples.append({**new_record(sample), "failures": [(sample, *message)]})
+    with pool_on("local", workers=workers, timeout_s=timeout_s, memory_mb=memory_mb) as pool:
+        failed = _run(_shards(_samples(root, imported), root, scratch, SHARD_SAMPLES), imported, pool)
+        alone = _shards((sample for payload, _ in failed for sample in payload["samples"]), root, scratch / "alone", 1)
+        for payload, message in _run(alone, imported, pool):
+            (sample,) = payload["samples"]
+            imported.samples.append({**new_record(sample), "failures": [(sample, *message)]})
     imported.samples.sort(key=lambda record: record["sample"])
     return imported
 
@@ -143,11 +143,11 @@ def _shards(samples: Iterable[str], root: Path, scratch: Path, size: int) -> Ite
 
 
 def _run(
-    payloads: Iterable[dict[str, Any]], imported: Imported, limits: dict[str, Any]
+    payloads: Iterable[dict[str, Any]], imported: Imported, pool: TaskPool
 ) -> list[tuple[dict[str, Any], tuple[str, str]]]:
     """Read shards; those of which the worker died, with category and message."""
     failed = []
-    with closing(run_tasks(_TASK, payloads, **limits)) as replies:
+    with closing(pool.run(_TASK, payloads, _PREPARE)) as replies:
         for reply in replies:
             if not reply.completed:
                 failed.append((reply.payload, classify_end(reply.end, reply.code, reply.log)))

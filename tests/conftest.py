@@ -17,10 +17,15 @@ gc.disable()  # until all is imported: nothing of an import is garbage, and look
 import fcntl
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from extraction.pool.client import Pool
 
 CATALOG = """\
 # a convolutional and a transformer model, small
@@ -76,8 +81,23 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    """Libraries that count their objects at the end find none left."""
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def build_pool() -> Iterator["Pool"]:
+    """The pool of all builds in this process that have two workers and the limits that a build has by default."""
+    from extraction.tracing.limits import MEMORY_MB, TIMEOUT_S
+    from tests.support.kept_pool import kept_pool
+
+    with kept_pool(workers=2, timeout_s=TIMEOUT_S, memory_mb=MEMORY_MB) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory, build_pool: "Pool") -> Path:
     """A data directory with version v1 of a two-model catalogue, built by the plain flow. Do not change it.
 
     Built once, by whichever of several test processes is first; the others wait.

@@ -30,8 +30,15 @@ def started_ahead(workers: int | None) -> Iterator[None]:
     their libraries while the block imports its own; `pool_on` returns them inside the block."""
     with Pool(workers=workers or os.cpu_count() or 1, timeout_s=TIMEOUT_S, memory_mb=MEMORY_MB) as pool:
         pool.warm_up(PREPARE)
-        token = _STARTED.set(pool)
-        try:
+        with lent(pool):
             yield
-        finally:
-            _STARTED.reset(token)
+
+
+@contextmanager
+def lent(pool: Pool) -> Iterator[None]:
+    """`pool_on` returns this pool inside the block, wherever its own limits are asked for."""
+    token = _STARTED.set(pool)
+    try:
+        yield
+    finally:
+        _STARTED.reset(token)

@@ -11,7 +11,6 @@ from extraction.examples.inputs import BATCH, TEXT_LENGTH
 from extraction.pool.client import Pool, TaskReply
 from extraction.sources.catalog import parse_entry
 from extraction.sources.spec import spec_of, specified
-from extraction.tracing.limits import MEMORY_MB
 from extraction.tracing.trace_files import TraceOutcome, graph_to_row, read_traces, write_traces
 from extraction.tracing.trace_workers import failed_row, outcome_of, trace_all
 from storage.errors import PassNetError
@@ -37,9 +36,8 @@ ANSWER = {
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> dict[str, TraceOutcome]:
-    with Pool(workers=2, timeout_s=120, memory_mb=MEMORY_MB) as pool:
-        return {outcome.entry.text: outcome for outcome in trace_all(specified(ENTRIES), pool)}
+def outcomes(build_pool: Pool) -> dict[str, TraceOutcome]:
+    return {outcome.entry.text: outcome for outcome in trace_all(specified(ENTRIES), build_pool)}
 
 
 def test_every_entry_has_an_outcome(outcomes: dict[str, TraceOutcome]) -> None:

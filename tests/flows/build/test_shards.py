@@ -1,6 +1,5 @@
 """Shards in killable workers: what fails costs itself alone, and what is done is not done again."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,10 +18,9 @@ from tests.support.graphs import corpus
 from tests.support.in_memory import cut_corpus, unique
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
-    with Pool(workers=2, timeout_s=200, memory_mb=4000) as one:
-        yield one
+@pytest.fixture
+def pool(build_pool: Pool) -> Pool:
+    return build_pool
 
 
 @pytest.fixture

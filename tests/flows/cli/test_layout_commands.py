@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from dedup.hashes import identify
 from extraction.sources.catalog import read_catalog
 from flows.cli.samples.export import best_pass, export_sample
 from flows.find_sample import sample_in
-from flows.import_samples import import_samples, import_text
+from flows.import_samples import MEMORY_MB, TIMEOUT_S, import_samples, import_text
 from storage.errors import PassNetError
 from storage.graph.record import Graph, Op, Ref
 from storage.layout.errors import LayoutError
@@ -23,6 +24,7 @@ from storage.schema import RESULTS
 from storage.versions.samples import load_samples
 from storage.versions.store import Store
 from tests.flows.commands import passnet_here, passnet_json
+from tests.support.kept_pool import kept_pool
 
 NAMES = "sorted_output_pass_rule_names.json"
 PASSES = Path(__file__).parents[2] / "support" / "passes"
@@ -61,6 +63,13 @@ def _write(root: Path) -> Path:
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     return _write(tmp_path / "tree")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def import_pool() -> Iterator[None]:
+    """The workers of all imports here that have one worker and the limits of an import by default."""
+    with kept_pool(workers=1, timeout_s=TIMEOUT_S, memory_mb=MEMORY_MB):
+        yield
 
 
 @pytest.fixture(scope="module")

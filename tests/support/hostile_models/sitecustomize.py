@@ -19,14 +19,14 @@ default_cfgs = generate_default_cfgs({f"{name}.own": {"input_size": (3, 32, 32),
 def hostile_forks(**_: object) -> torch.nn.Module:
     for _ in range(7):  # 128 processes
         os.fork()
-    time.sleep(30)
+    time.sleep(300)
     os._exit(0)
 
 
 @register_model
 def hostile_memory(**_: object) -> torch.nn.Module:
     hoard = [bytearray(8 << 20) for _ in range(400)]  # 3.1 GiB
-    time.sleep(30)
+    time.sleep(300)
     return torch.nn.Linear(len(hoard), 1)
 
 
@@ -36,9 +36,9 @@ def hostile_children(**_: object) -> torch.nn.Module:
         if os.fork() == 0:
             held = bytearray(600 << 20)
             held[::4096] = b"x" * len(held[::4096])
-            time.sleep(30)
+            time.sleep(300)
             os._exit(0)
-    time.sleep(30)
+    time.sleep(300)
     return torch.nn.Linear(1, 1)
 
 
@@ -46,7 +46,7 @@ def hostile_children(**_: object) -> torch.nn.Module:
 def hostile_files(**_: object) -> torch.nn.Module:
     for number in range(300):
         Path(f"file{number}").write_bytes(bytes(1 << 20))
-    time.sleep(30)
+    time.sleep(300)
     return torch.nn.Linear(1, 1)
 
 
@@ -55,5 +55,5 @@ def hostile_file(**_: object) -> torch.nn.Module:
     with open("file", "wb") as file:
         for _ in range(300):
             file.write(bytes(1 << 20))
-    time.sleep(30)
+    time.sleep(300)
     return torch.nn.Linear(1, 1)
