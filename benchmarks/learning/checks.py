@@ -10,14 +10,15 @@ from pathlib import Path
 import torch
 
 from agent.learning.reward import LEVEL
-from benchmarks.learning.graph_sources import shown, small
+from benchmarks.learning.composed import few_rows
+from benchmarks.learning.graph_sources import elements, shown, small
 from benchmarks.learning.interpreted import Interpreter
 from passbench.bench import Bench
 from passbench.contract import write_pass_dir
 from passbench.result import VariantResult
 from passbench.score import geometric_mean
 from passbench.settings import Settings
-from storage.records import Sample
+from storage.records import Sample, Variant
 
 INTERPRETER, PASSBENCH, TIMED, LATER = "interpreter", "passbench", "timed", "later"
 WAYS = (INTERPRETER, PASSBENCH, TIMED, LATER)
@@ -98,16 +99,25 @@ def _bench(way: str, number: int) -> Iterator[Bench]:
 def _benched(bench: Bench, way: str, sample: Sample, files: Mapping[str, str], variants: int, largest: int) -> Checked:
     if bench.device.type == "cpu":
         largest = min(largest, _LARGEST[INTERPRETER])
-    chosen = small(shown(sample), largest)
-    if chosen is None:
+    chosen = one_of_each_layout(few_rows(sample) if sample.sample.startswith("composed") else sample, variants)
+    if max(map(elements, chosen.variants)) > largest:
         return Checked(cause="no variant is small enough")
-    turn = int(chosen.variants[0].graph_hash[:6] or "0", 16) % len(chosen.variants)  # of dtypes, from graph to graph
-    chosen = replace(chosen, variants=(*chosen.variants[turn:], *chosen.variants[:turn])[:variants])
     with tempfile.TemporaryDirectory(prefix="passnet-demonstration-") as place:
         directory = Path(place) / "pass"
         write_pass_dir(dict(files), directory)
         results = list(bench.run(chosen, "pass", directory))
     return checked(results, timed=way == TIMED)
+
+
+def one_of_each_layout(sample: Sample, at_most: int) -> Sample:
+    """The variants that the task shows, of those that differ in dtypes alone `at_most`: which ones is different from
+    graph to graph. All layouts are there, since a pass that was written from one may be wrong for another."""
+    groups: dict[tuple, list[Variant]] = {}
+    for one in shown(sample).variants:
+        groups.setdefault(tuple((i.shape, i.stride) for i in one.inputs), []).append(one)
+    turn = int(sample.variants[0].graph_hash[:6] or "0", 16)
+    kept = [each[(turn + n) % len(each)] for each in groups.values() for n in range(min(at_most, len(each)))]
+    return replace(sample, variants=tuple(kept))
 
 
 def checked(results: list[VariantResult], timed: bool) -> Checked:

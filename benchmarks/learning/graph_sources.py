@@ -108,11 +108,12 @@ def small(sample: Sample, limit: int = 300_000) -> Sample | None:
     if sample.sample.startswith("composed"):
         return few_rows(sample)
     kept = {}
-    for one in sorted(sample.variants, key=_elements):
-        if _elements(one) <= limit:
+    for one in sorted(sample.variants, key=elements):
+        if elements(one) <= limit:
             kept.setdefault(tuple(i.dtype for i in one.inputs), one)
     return replace(sample, variants=tuple(kept.values())) if kept else None
 
 
-def _elements(variant: Variant) -> int:
+def elements(variant: Variant) -> int:
+    """How many elements a variant's inputs and outputs have."""
     return sum(math.prod(i.shape) for i in (*variant.inputs, *variant.outputs))

@@ -16,7 +16,7 @@ from agent.learning.demonstrations import split_of
 from agent.learning.leaks import HeldOut
 from agent.readable.author import Readable
 from benchmarks.learning import from_scratch, make_demonstrations
-from benchmarks.learning.checks import BY_INTERPRETER, BY_PASSBENCH, LATER, PASSBENCH, checking
+from benchmarks.learning.checks import BY_INTERPRETER, BY_PASSBENCH, LATER, PASSBENCH, checking, one_of_each_layout
 from benchmarks.learning.claims import Claims
 from benchmarks.learning.composed import composed, few_rows
 from benchmarks.learning.decoder.code_tokens import Text
@@ -140,6 +140,16 @@ def test_passes_that_were_written_are_checked_later_by_passbench(tmp_path):
     assert wrong["cause"] == "wrong" and re.match("wrong|right at t = 0 only", wrong["reason"])
     kept = line | ABOUT | {"checked": BY_INTERPRETER, "answer": "earlier"}
     assert [row["answer"] for row in rows_of([line | ABOUT], [kept])] == [line["answer"]]
+
+
+def test_every_layout_that_a_task_shows_is_checked():
+    given = few_rows(next(iter(composed(4))))
+    assert len(given.variants) == 3 and len(one_of_each_layout(given, 1).variants) == 1
+    assert all(one in one_of_each_layout(given, 3).variants for one in given.variants)
+    first = given.variants[0]
+    wide = first.with_changes(inputs=tuple(replace(i, stride=tuple(2 * s for s in i.stride)) for i in first.inputs))
+    found = one_of_each_layout(replace(given, variants=(wide, *given.variants[1:])), 1)
+    assert wide in found.variants and len(found.variants) == 2
 
 
 def test_a_journal_of_written_passes_holds_what_checks_need(data, tmp_path, monkeypatch):
