@@ -21,6 +21,7 @@ from passbench.contract import PassRule, load_rules, read_pass_dir
 from passbench.inputs.draw import CORRECTNESS, PYTHON_INT, Distribution, make_inputs
 from passbench.ipc.messages import OutputMeta
 from passbench.ipc.shared_memory import extent
+from passbench.launch.capture import captured
 from passbench.matching.rewrite import apply_pass
 from passbench.result import EAGER_FAILED, Times, Timing, VariantFailure, VariantResult, device_name
 from storage.graph.as_fx import to_module
@@ -92,6 +93,7 @@ class QuickMeasure:
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()  # others need the memory
         results = []
+        captured.forget()  # what other passes have recorded
         files = read_pass_dir(pass_dir)
         rules, source = load_rules(pass_dir, files.names), repr(files.files)
         again = source in self._measured_before

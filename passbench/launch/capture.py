@@ -8,7 +8,7 @@ and are its caller's.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -74,7 +74,7 @@ class GraphCapture:
                 return None  # torch fills fresh memory then: it is no part of the function
             self._recordings[key] = Recording(function, arguments) if _pays(arguments, device) else None
             if len(self._recordings) > MOST_RECORDINGS:
-                self._forget_one()
+                self._forget_one(key)
         self._recordings.move_to_end(key)
         recording = self._recordings[key]
         if recording is None or _needs_gradients(arguments):
@@ -83,14 +83,27 @@ class GraphCapture:
             self._latest[function] = _Latest(key, recording, arguments, device, stream)
         return recording
 
-    def _forget_one(self) -> None:
-        """Give up the recording that was not used for the longest time."""
-        for latest in self._latest.values():
-            self._recordings.move_to_end(latest.key)
+    def _forget_one(self, new: tuple) -> None:
+        """Give up a recording other than the `new` one."""
+        key = to_forget(self._recordings, [latest.key for latest in self._latest.values()], new)
         torch.cuda.synchronize()
-        key, _ = self._recordings.popitem(last=False)
+        del self._recordings[key]
         if key[0] in self._latest and self._latest[key[0]].key == key:
             del self._latest[key[0]]
+
+    def forget(self) -> None:
+        """Give up all recordings, and the memory that they hold."""
+        with self._lock:
+            if self._recordings:
+                torch.cuda.synchronize()
+            self._recordings.clear()
+            self._latest.clear()
+
+
+def to_forget(recordings: Iterable[tuple], latest: Sequence[tuple], new: tuple) -> tuple:
+    """Of the keys of recordings, the last used at the end, the one to give up: one that no function used last, if there
+    is any, and never the `new` one."""
+    return next(key for key in (*(k for k in recordings if k not in latest), *latest) if key != new)
 
 
 class _Latest:

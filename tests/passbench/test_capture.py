@@ -9,7 +9,7 @@ import torch
 from triton.runtime.interpreter import InterpretedFunction
 
 from passbench.launch import capture
-from passbench.launch.capture import GraphCapture, _layout, captured
+from passbench.launch.capture import MOST_RECORDINGS, GraphCapture, _layout, captured, to_forget
 from passbench.launch.copies import SLOTS, copy_pieces_kernel, pieces_of
 from passbench.launch.graph_copies import is_flat, overlaps_itself
 from tests.passbench.policy.test_policy import HEAD, check
@@ -118,6 +118,7 @@ def wrapper(x, y, route, k):
         ("x = x * 2", "return captured(steps, x=x, y=y)", ["launch"]),
         ("x = x * 2", "return captured(pattern, x, y)", ["forbidden_call"]),
         ("x = x * 2", "f = captured\n    return f(steps, x, y)", ["function_as_value"]),
+        ("x = x * 2", "captured.forget()\n    return captured(steps, x, y)", ["forbidden_call"]),
     ],
 )
 def test_what_the_policy_says(body, call, rules, tmp_path):
@@ -243,6 +244,31 @@ def test_the_last_used_are_kept(fresh, monkeypatch):
         x = _given(n, n)
         assert torch.equal(fresh(one, x), one(x))
     assert len(fresh._recordings) == 2
+
+
+@pytest.mark.parametrize(
+    ("recordings", "latest", "expected"),
+    [("abcn", "", "a"), ("abcn", "a", "b"), ("abcn", "abc", "a"), ("bacn", "cba", "c"), ("an", "a", "a")],
+)
+def test_what_is_forgotten_is_neither_new_nor_what_a_function_used_last(recordings, latest, expected):
+    """Unless all functions but the new one used theirs last."""
+    assert to_forget(map(tuple, recordings), list(map(tuple, latest)), ("n",)) == (expected,)
+
+
+@needs_gpu
+def test_more_functions_than_recordings(fresh):
+    """Each has used its own last, and the newest must stay."""
+    x = torch.ones(8, device="cuda")
+    functions = [_twice_plus(number) for number in range(MOST_RECORDINGS + 3)]
+    for _ in range(2):
+        for number, function in enumerate(functions):
+            assert fresh(function, x).tolist() == [2.0 + number] * 8
+
+
+def _twice_plus(number):
+    names = {}
+    exec(f"def function(x):\n    return x * 2 + {number}", names)
+    return names["function"]
 
 
 @needs_gpu
