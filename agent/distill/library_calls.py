@@ -19,7 +19,7 @@ from agent.distill.kernels.index_expressions import Unsupported
 from passbench.policy import operators
 from passbench.policy.allowlists import TENSOR_ATTRIBUTES, VIEW_ATTRIBUTES, VIEW_METHODS
 from storage.graph import effects, targets
-from storage.graph.record import Graph, Op, Ref, refs
+from storage.graph.record import Graph, Op, Ref, RunDevice, refs
 from storage.graph.render import statements, value_name
 
 _MOST_DIMS = 6
@@ -127,7 +127,7 @@ def _takes_a_list(op: Op) -> bool:
 
 def _reads_the_host(op: Op) -> bool:
     """Whether an op without operands is more than a fill."""
-    return not _reads_tensors((*op.args, *op.kwargs.values())) and op.target not in _FILLS
+    return not _reads_tensors((*op.args, *op.kwargs.values())) and _as_fill(op).target not in _FILLS
 
 
 def without_library_call(graph: Graph, known: OpEffects) -> set[int]:
@@ -265,6 +265,7 @@ def _resolves(name: str) -> bool:
 
 def _spelled(op: Op) -> Op:
     """The op under a name that host code may use. Raises Unsupported if there is none."""
+    op = _as_fill(op)
     if op.kind == "method":
         if not operators.is_method(op.target) or op.target.startswith("_"):
             raise Unsupported(f"method {op.target}")
@@ -282,6 +283,15 @@ def _spelled(op: Op) -> Op:
     if call.reading or call.scalar:
         raise Unsupported(f"{op.target} reads values")
     return op
+
+
+def _as_fill(op: Op) -> Op:
+    """A number that is copied to the device as a fill, which has the same result and does not wait; any other op as it
+    is."""
+    number = op.args[0] if op.target == "torch.tensor" and len(op.args) == 1 else None
+    plain = type(number) in (bool, int, float) and op.kwargs.keys() <= {"device", "dtype"}
+    on_device = plain and isinstance(op.kwargs.get("device"), RunDevice)
+    return replace(op, target="torch.full", args=((), number)) if on_device else op
 
 
 def _name_in_host_code(target: str) -> str:

@@ -7,11 +7,11 @@ import torch
 import torch.nn.functional as F
 
 from agent.distill.eager.op_effects import OpEffectsError, find_effects
-from agent.distill.library_calls import freed, out_of_place, replayable, without_library_call
+from agent.distill.library_calls import freed, library_body, out_of_place, replayable, without_library_call
 from agent.distill.pass_source import Style
 from agent.distill.static import Distill
 from passbench.policy.check import check_dir
-from storage.graph.record import Op, Ref
+from storage.graph.record import Graph, Op, Ref, RunDevice
 from storage.records import Input
 from tests.agent.distill.families import FAMILIES
 from tests.agent.support import ANY, PAIR, in_dtype, sample, tensor, variant
@@ -224,3 +224,22 @@ def test_what_copies_from_the_host_is_not_replayed():
     for function, expected in ((listed, False), (plain, True)):
         one = variant(function, tensor(4, 8), tensor(4, 8))
         assert replayable(one.graph, find_effects(one.graph, one.inputs)) is expected
+
+
+@pytest.mark.parametrize("number", [-3.4028234663852886e38, 0.1, -0.0, 3, True])
+@pytest.mark.parametrize("dtype", [None, torch.float16, torch.int64])
+def test_a_number_on_the_device_is_a_fill(number, dtype):
+    """Copied from the host it could not be part of a CUDA graph."""
+    given = {"device": RunDevice()} | ({} if dtype is None else {"dtype": dtype})
+    if dtype is not None and abs(number) > 1e5:
+        return
+    graph = Graph(1, (Op("function", "torch.tensor", (number,), given),), (Ref(1),))
+    one = tensor(2)
+    known = find_effects(graph, (one,))
+    assert replayable(graph, known)
+    names = {"torch": torch, "in_0": torch.zeros(2)}
+    line = library_body(graph, known).lines[0]
+    exec(line.replace(line.split(" = ")[0], "found", 1), names)
+    expected = torch.tensor(number, dtype=dtype)
+    assert torch.equal(names["found"], expected) and names["found"].dtype == expected.dtype
+    assert torch.signbit(names["found"]) == torch.signbit(expected)
