@@ -59,7 +59,7 @@ class ModelCapture:
 def capture_model(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> ModelCapture:
     """Capture `model(*args, **kwargs)`, without gradients, in the state that the model and torch are in now.
 
-    The model runs once, unless it changes its inputs or itself: then nothing has run. Raises NotWhole with the reason:
+    Nothing is computed, unless an output is no plain tensor in memory. Raises NotWhole with the reason:
     a graph break, a forward that changes Python objects, tensors that are neither the call's nor the model's, outputs
     that are made outside of the graph, or no tensor at all.
     """
@@ -79,7 +79,11 @@ def capture_model(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]
 
 
 class _Seen:
-    """A backend that keeps the one graph it is given, and the tensors that go in and out of its first call."""
+    """A backend that keeps the one graph it is given, and the tensors that go in and out of its first call.
+
+    That call computes nothing: which output stands where in the model's result does not depend on values, since a
+    branch on them would have broken the graph. On a GPU it would cost a second, most of it to load eager's kernels.
+    """
 
     def __init__(self) -> None:
         self.graph: fx.GraphModule | None = None
@@ -97,7 +101,7 @@ class _Seen:
             raise NotWhole(self.problem)
 
         def run(*inputs: Any) -> Any:
-            self.inputs, self.outputs = inputs, graph.forward(*inputs)
+            self.inputs, self.outputs = inputs, _stand_ins(graph, self.facts, inputs)
             return self.outputs
 
         return run
@@ -112,6 +116,21 @@ class _Seen:
         if self.facts.written:
             return f"the forward writes to {self.sources[self.facts.written[0]]}"
         return ""
+
+
+def _stand_ins(graph: fx.GraphModule, facts: GraphFacts, inputs: Sequence[Any]) -> Sequence[torch.Tensor]:
+    """Tensors of the sizes, strides and dtypes of the graph's outputs with no values in them; an output that is an
+    input is that input."""
+    (returned,) = graph.graph.output_node().args
+    values = [node.meta.get("example_value") if isinstance(node, fx.Node) else None for node in returned]
+    if not all(isinstance(value, torch.Tensor) and value.layout == torch.strided for value in values):
+        return graph.forward(*inputs)
+    return tuple(
+        torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=value.device)
+        if number is None
+        else inputs[number]
+        for value, number in zip(values, facts.same, strict=True)
+    )
 
 
 def _entry(model: torch.nn.Module) -> types.FunctionType:
