@@ -61,9 +61,15 @@ class Readable(Author):
         modules = self._of_whole_graphs(graphs) or self._of_regions(graphs, causes)
         if not modules:
             return ReadablePass({}, (), "; ".join(dict.fromkeys((*causes, *task.causes))) or "nothing to fuse")
-        files = {f"{m.name}.py": m.source for m in modules}
-        files[NAMES_FILE] = json.dumps([m.name for m in modules]) + "\n"
-        return ReadablePass(files, tuple(modules))
+        return _pass_of(modules)
+
+    def replayed(self, sample: Sample) -> ReadablePass:
+        """A pass that makes eager's own calls and replays them as CUDA graphs, so that results have eager's bits; without
+        files where a graph has too few launches for that."""
+        modules = self._of_whole_graphs(_graphs_of(sample, None, ()))
+        if not modules:
+            return ReadablePass({}, (), "too few launches")
+        return _pass_of(modules)
 
     def _of_whole_graphs(self, graphs: Sequence["_GraphOfTask"]) -> list[ReadableModule]:
         """A module for each graph as a whole; none where one of them cannot be that."""
@@ -133,12 +139,18 @@ class _GraphOfTask:
     candidates: tuple[Candidate, ...]
 
 
-def _graphs_of(sample: Sample, task: Task, wanted: Collection[str]) -> list[_GraphOfTask]:
+def _pass_of(modules: Sequence[ReadableModule]) -> ReadablePass:
+    files = {f"{m.name}.py": m.source for m in modules}
+    files[NAMES_FILE] = json.dumps([m.name for m in modules]) + "\n"
+    return ReadablePass(files, tuple(modules))
+
+
+def _graphs_of(sample: Sample, task: Task | None, wanted: Collection[str]) -> list[_GraphOfTask]:
     """The graphs of a sample; `wanted`: patterns of the regions that are to be replaced."""
     groups: dict[str, list[Variant]] = {}
     for one in sample.variants:
         groups.setdefault(to_json(one.graph), []).append(one)
-    candidates = {to_json(each.graph): each.candidates for each in task.graphs}
+    candidates = {to_json(each.graph): each.candidates for each in task.graphs} if task else {}
     return [
         _GraphOfTask(tuple(variants), tuple(c for c in candidates.get(graph, ()) if c.pattern in wanted))
         for graph, variants in groups.items()

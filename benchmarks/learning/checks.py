@@ -73,7 +73,9 @@ def checking(way: str, number: int, variants: int, largest: int | None) -> Itera
 
 
 def _interpreted(interpreter: Interpreter, sample: Sample, files: Mapping[str, str], largest: int) -> Checked:
-    chosen = small(sample, largest)
+    chosen, layouts = small(sample, largest), one_of_each_layout(sample, 1)
+    if chosen is not None and len(layouts.variants) > 1:
+        chosen = layouts if max(map(elements, layouts.variants)) <= largest else None
     if chosen is None:
         return Checked(cause="no variant is small enough to be interpreted")
     fault = interpreter.fault(chosen, files)

@@ -71,6 +71,8 @@ SCHEMA = pa.schema(
 CLAIMS = "claims"
 MOST_OF_A_FAMILY = 3
 _LONGEST = 24_000  # characters of task and answer
+_ROUNDED = "right at t = "
+"""So begins a fault that another rounding than eager's may be the cause of: many a backward graph amplifies it."""
 
 Line = dict[str, Any]
 """A graph in the journal: `sample`, the `cause` for which it is left out, or the row."""
@@ -143,6 +145,8 @@ def demonstration(
         return {"cause": "too long"}
     began = time.monotonic()
     result = asdict(check(sample, files))
+    if result["fault"].startswith(_ROUNDED) and (files := Readable().replayed(_in_one_dtype(shown(sample))).files):
+        answer, result = answer_of(files), asdict(check(sample, files))
     fault, cause = result.pop("fault"), result.pop("cause")
     if fault or cause:
         return {"cause": cause or "wrong", "reason": fault[:300], "answer": answer}

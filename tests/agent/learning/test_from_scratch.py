@@ -16,7 +16,15 @@ from agent.learning.demonstrations import split_of
 from agent.learning.leaks import HeldOut
 from agent.readable.author import Readable
 from benchmarks.learning import from_scratch, make_demonstrations
-from benchmarks.learning.checks import BY_INTERPRETER, BY_PASSBENCH, LATER, PASSBENCH, checking, one_of_each_layout
+from benchmarks.learning.checks import (
+    BY_INTERPRETER,
+    BY_PASSBENCH,
+    LATER,
+    PASSBENCH,
+    Checked,
+    checking,
+    one_of_each_layout,
+)
 from benchmarks.learning.claims import Claims
 from benchmarks.learning.composed import composed, few_rows
 from benchmarks.learning.decoder.code_tokens import Text
@@ -28,6 +36,9 @@ from benchmarks.learning.interpreted import Interpreter
 from benchmarks.learning.judge import Judge, shares
 from benchmarks.learning.make_demonstrations import demonstration, rows_of
 from passbench.contract import NAMES_FILE
+from tests.agent.readable.test_readable import FEED_FORWARD, feed_forward
+from tests.agent.support import sample as sample_of
+from tests.agent.support import variant
 from tests.support.stores import publish_samples
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -140,6 +151,19 @@ def test_passes_that_were_written_are_checked_later_by_passbench(tmp_path):
     assert wrong["cause"] == "wrong" and re.match("wrong|right at t = 0 only", wrong["reason"])
     kept = line | ABOUT | {"checked": BY_INTERPRETER, "answer": "earlier"}
     assert [row["answer"] for row in rows_of([line | ABOUT], [kept])] == [line["answer"]]
+
+
+def test_where_kernels_round_otherwise_eagers_own_calls_are_replayed():
+    given = sample_of(variant(feed_forward, *FEED_FORWARD))
+    asked = []
+
+    def check(_, files):
+        asked.append(files["fuse.py"])
+        return Checked("right at t = -3 only: output 0") if "@triton.jit" in files["fuse.py"] else Checked(checked="x")
+
+    line = demonstration(replace(given, split="train"), HeldOut.of(()), Readable(margin=-100.0), check)
+    assert [("@triton.jit" in text, "captured(" in text) for text in asked] == [(True, True), (False, True)]
+    assert line["cause"] == "" and files_of(line["answer"])["fuse.py"] == asked[1]
 
 
 def test_every_layout_that_a_task_shows_is_checked():

@@ -64,6 +64,13 @@ def test_library_calls_and_the_kernels_between_them_are_one_module(tmp_path, int
         assert interpreter.problems(tmp_path / "pass", one) == []
 
 
+def test_eagers_own_calls_replayed():
+    made = Readable(margin=-100.0).replayed(sample(variant(feed_forward, *FEED_FORWARD)))
+    (module,) = made.modules
+    assert "captured(steps, " in module.source and "triton" not in module.source
+    assert not Readable().replayed(sample(variant(lambda x: torch.relu(x) * 2.0, tensor(4, 4)))).files
+
+
 def test_few_library_calls_stay_where_they_are():
     one = variant(lambda x, w, b: F.gelu(F.linear(x, w, b)) * 2.0, *FEED_FORWARD[:3])
     (module,) = Readable(margin=-100.0).write(sample(one)).modules
