@@ -64,8 +64,10 @@ class Readable(Author):
         return _pass_of(modules)
 
     def replayed(self, sample: Sample) -> ReadablePass:
-        """A pass that makes eager's own calls and replays them as CUDA graphs, so that results have eager's bits; without
-        files where a graph has too few launches for that."""
+        """A pass that makes eager's own calls and replays them as CUDA graphs, so that results have eager's bits.
+
+        It has no files where a graph has too few launches for that.
+        """
         modules = self._of_whole_graphs(_graphs_of(sample, None, ()))
         if not modules:
             return ReadablePass({}, (), "too few launches")
