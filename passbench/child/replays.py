@@ -16,8 +16,8 @@ from passbench.ipc.messages import ArmReplay, CaptureCalls, Code, CollectReplaye
 class Replays:
     """Captured calls of one callable at a time.
 
-    There is a CUDA graph from the beginning: a process with one has many streams, for all of which a synchronisation
-    waits, so that it takes 2 to 3 us longer. Fresh workers and those that have timed a variant are alike in that.
+    There is a CUDA graph from the beginning. A process that had made none took 2 to 3 us less for a call than one that had
+    (benchmarks/passbench/h200_profiler), so that fresh workers and those that have timed a variant were not alike.
     """
 
     def __init__(self, memory: CallMemory) -> None:
