@@ -16,8 +16,8 @@ from passbench.ipc.messages import ArmReplay, CaptureCalls, Code, CollectReplaye
 class Replays:
     """Captured calls of one callable at a time.
 
-    There is a CUDA graph from the beginning. A process that had made none took 2 to 3 us less for a call than one that had
-    (benchmarks/passbench/h200_profiler), so that fresh workers and those that have timed a variant were not alike.
+    There is a CUDA graph from the beginning. A process that had made none took 2 to 3 us less for a call than one that
+    had (benchmarks/passbench/h200_profiler): fresh workers and those that have timed a variant were not alike.
     """
 
     def __init__(self, memory: CallMemory) -> None:
