@@ -42,9 +42,9 @@ settings.register_profile("passnet", deadline=None, suppress_health_check=[Healt
 settings.load_profile("passnet")
 
 _LONGEST = """
-    deployments attacks tuned from_scratch operations rewrite_property families version_faults ordered symbolic
-    any_input policy honest_corpus notebooks evaluate_model devices readable layout_commands main evaluate_llm faults
-    bench workers trace build_dataset
+    deployments build_dataset attacks tuned from_scratch families rewrite_property hostile_models cli bench reward
+    devices version_faults operations ordered workers faults layout_commands shards symbolic any_input policy
+    honest_corpus notebooks evaluate_model readable main evaluate_llm process trace
 """.split()
 _MOST_WORKERS = 4
 
