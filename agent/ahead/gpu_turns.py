@@ -24,19 +24,20 @@ class GpuTurns:
     @contextmanager
     def author(self) -> Iterator[None]:
         """A turn of one of several authors."""
-        with _locked(self.directory / "authors.lock", fcntl.LOCK_SH), _locked(self.directory / "gpu.lock"):
+        with locked(self.directory / "authors.lock", fcntl.LOCK_SH), locked(self.directory / "gpu.lock"):
             yield
 
     @contextmanager
     def benchmark(self) -> Iterator[None]:
         """A turn of the benchmark; it begins when no author waits."""
-        with _locked(self.directory / "authors.lock"):
+        with locked(self.directory / "authors.lock"):
             yield
         time.sleep(_NOTICE)
 
 
 @contextmanager
-def _locked(path: Path, how: int = fcntl.LOCK_EX) -> Iterator[None]:
+def locked(path: Path, how: int = fcntl.LOCK_EX) -> Iterator[None]:
+    """Hold a lock on a file, waiting for whoever holds it; `how` is one of fcntl's."""
     with path.open("w") as file:
         fcntl.flock(file, how)
         yield

@@ -7,7 +7,7 @@ in. A measurement disturbs no other: the GPU is used in turns, but for the first
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -138,8 +138,17 @@ class QuickMeasure:
                 rows = [reference.row(draw) for draw in range(min(_TIMED, len(reference.rows)))]
                 return right, self._times(reference.call, module.forward, rows)
 
-    def _as_failure(self) -> "_AsFailure":
-        return _AsFailure(self.device)
+    @contextmanager
+    def _as_failure(self) -> Iterator[None]:
+        """What a pass raises becomes a VariantFailure, as long as the GPU still works."""
+        try:
+            yield
+        except VariantFailure:
+            raise
+        except Exception as error:  # a pass may raise anything
+            self._synchronize()  # raises where the GPU works no more
+            reason = str(error) if isinstance(error, BadOutput) else f"{type(error).__name__}: {error}"
+            raise VariantFailure("runtime_error", reason[:300]) from error
 
     def _compared(self, call: Call, reference: _Reference) -> int | None:
         """The level at which all draws agree; None if one does not at any."""
@@ -243,23 +252,6 @@ class QuickMeasure:
             self._synchronize()
             best.append(1000.0 * begin.elapsed_time(end) / calls)
         return max(min(best), 0.001)
-
-
-class _AsFailure:
-    """What a pass raises becomes a VariantFailure, as long as the GPU still works."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, VariantFailure):
-            if self.device.type == "cuda":
-                torch.cuda.synchronize(self.device)
-            reason = str(error) if isinstance(error, BadOutput) else f"{type(error).__name__}: {error}"
-            raise VariantFailure("runtime_error", reason[:300]) from error
 
 
 def _timing(clock: str, us: dict[str, float], calls: int) -> Timing:

@@ -99,10 +99,10 @@ def freed(lines: Sequence[str]) -> list[str]:
     """
     used = [{node.id for node in ast.walk(ast.parse(line.replace("return ", "", 1))) if isinstance(node, ast.Name)}
             for line in lines]  # fmt: skip
+    last = {name: number for number, names in enumerate(used) for name in names if name.startswith("tmp_")}
     result = []
     for number, line in enumerate(lines):
-        later = set().union(*used[number + 1 :])
-        over = sorted(name for name in used[number] - later if name.startswith("tmp_"))
+        over = sorted(name for name in used[number] if last.get(name) == number)
         result += [line, *([f"del {', '.join(over)}"] if over and number + 1 < len(lines) else [])]
     return result
 

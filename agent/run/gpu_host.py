@@ -3,16 +3,15 @@
 Nothing here is of a version or of the command line: samples, authors and a `Bench` come from outside.
 """
 
-import fcntl
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent.ahead.author_pool import Answers, AuthorPool
-from agent.ahead.gpu_turns import GpuTurns
+from agent.ahead.gpu_turns import GpuTurns, locked
 from agent.ahead.written_ahead import WrittenAhead
 from agent.author import Author
 from agent.run.evaluation_run import EvaluationRun, evaluate_lot, lots
@@ -57,7 +56,8 @@ class GpuHost:
         for pool in pools.values():
             turns = GpuTurns(pool.answers.directory)
             runs = [replace(run, turn=turns.benchmark) for run in runs]
-        with _turn(self.lock), _at_work(pools.values()):
+        turn = locked(self.lock) if self.lock else nullcontext()
+        with turn, _at_work(pools.values()):
             for run in runs:
                 run.begin()
             for together in self._together(samples, runs, list(pools.values()), end):
@@ -144,14 +144,3 @@ def _at_work(pools: Iterable[AuthorPool]) -> Iterator[None]:
     finally:
         for pool in pools:
             pool.close()
-
-
-@contextmanager
-def _turn(lock: Path | None) -> Iterator[None]:
-    """This process's turn on the device that the file stands for."""
-    if lock is None:
-        yield
-        return
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
