@@ -31,6 +31,9 @@ from storage.records import Sample
 _NICE = 10
 """Authors leave the processor to the benchmark."""
 
+_POLL = 0.05
+"""Seconds between looks at processes that are to end by themselves."""
+
 
 @dataclass(frozen=True)
 class Answers:
@@ -90,8 +93,8 @@ class Answers:
 class AuthorPool:
     """`processes` of `author` that write passes for `samples`, in order, on `device` and these processor `cores`.
 
-    Start it with `start`; `tend` it now and then; `close` ends all. A sample may take `seconds`. `state` is where the
-    author keeps what is of use to later runs.
+    Start it with `start`; `tend` it now and then, or wait in `finish`; `close` ends all. A sample may take `seconds`.
+    `state` is where the author keeps what is of use to later runs.
     """
 
     author: Author
@@ -129,6 +132,13 @@ class AuthorPool:
                 self.answers.keep(sample, Submission("eager", reason=reason))
             if process.exitcode:
                 self._start(number)
+
+    def finish(self, end: float) -> None:
+        """Return when all samples are answered, or at `end` (`time.monotonic`), with no process at work."""
+        while self.at_work and time.monotonic() < end:
+            self.tend()
+            time.sleep(_POLL)
+        self.close()
 
     @property
     def at_work(self) -> bool:

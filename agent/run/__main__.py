@@ -66,6 +66,7 @@ def _run(arguments: argparse.Namespace) -> int:
             arguments.compile_ahead,
             arguments.lock,
             arguments.write_ahead,
+            arguments.write_first,
         )
         runs = host.run(authors, samples)
     runs = {author: rows for author, rows in runs.items() if rows}
@@ -144,6 +145,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--repeats", type=int, help="as many exchanges again where times are noisy; default 3 on a GPU")
     add("--compile-ahead", type=int, default=0, metavar="N", help="N processes compile baselines, 12 samples at a time")
     add("--write-ahead", type=int, default=0, metavar="N", help="N processes write distill's passes, a sample each")
+    add(
+        "--write-first",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="these processes write for so long at most, and only then is anything timed",
+    )
     add("--search", type=float, metavar="SECONDS", help="what distill may spend on measuring a sample")
     add("--budget", type=float, default=3600.0, metavar="SECONDS", help="after these no further sample is begun")
     add("--lock", type=Path, metavar="FILE", help="is locked while timing, so that runs side by side time in turn")

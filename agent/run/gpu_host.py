@@ -32,7 +32,8 @@ _POLL = 0.05  # seconds between looks at what is written ahead
 @dataclass
 class GpuHost:
     """A GPU host at work: what is common to all authors of a run. So many processes `write_ahead` the passes of an
-    author that measures. `seconds` is what each step took."""
+    author that measures. They have `write_first` seconds before anything is timed; what they have not answered by then
+    is not run. With 0 they write while PassBench times. `seconds` is what each step took."""
 
     bench: Bench
     out: Path
@@ -41,6 +42,7 @@ class GpuHost:
     compile_ahead: int
     lock: Path | None
     write_ahead: int = 0
+    write_first: float = 0.0
     began: float = field(default_factory=time.monotonic)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -83,7 +85,8 @@ class GpuHost:
             raise PassNetError("--write-ahead is for one author that measures; run the others by themselves")
         device = self.bench.device
         cores = os.sched_getaffinity(0)
-        kept = cores - set(window(device)) if device.type == "cuda" else cores
+        beside = device.type == "cuda" and not self.write_first
+        kept = cores - set(window(device)) if beside else cores
         return {
             author.name: AuthorPool(
                 author,
@@ -107,6 +110,8 @@ class GpuHost:
             return
         (pool,) = pools
         begin = time.monotonic()
+        if self.write_first:
+            pool.finish(min(end, begin + self.write_first))
         while left and time.monotonic() < end:
             pool.tend()
             finished = not pool.at_work  # before the look at what is there

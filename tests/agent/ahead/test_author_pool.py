@@ -69,6 +69,18 @@ def test_a_sample_that_takes_too_long_is_left_to_eager(tmp_path):
     assert answers.of(samples[0]).declined and answers.of(samples[1]).compiler == "pass"
 
 
+def test_a_pool_finishes_when_all_is_answered_or_its_time_is_over(tmp_path):
+    samples = named("writes-1", "hangs-1")
+    pool = AuthorPool(Scripted(), samples[:1], Answers(tmp_path), torch.device("cpu"), 1, {0})
+    pool.start()
+    pool.finish(time.monotonic() + 300)
+    assert pool.answers.of(samples[0]).compiler == "pass"
+    pool = AuthorPool(Scripted(), samples, Answers(tmp_path), torch.device("cpu"), 1, {0})
+    pool.start()
+    pool.finish(time.monotonic())
+    assert not pool.at_work and pool.answers.of(samples[1]) is None
+
+
 def test_what_a_killed_pool_has_claimed_is_worked_on_again(tmp_path):
     (one,) = named("writes-1")
     answers = Answers(tmp_path)

@@ -66,7 +66,7 @@ def test_passes_are_written_ahead_and_a_second_call_goes_on(version, tmp_path):
         "--mixed",
     ]
     given += ["--write-ahead", "2"]
-    assert main(given) == 0
+    assert main([*given, "--write-first", "300"]) == 0
     rows = read_rows(tmp_path / "results.parquet", RESULTS)
     assert sorted((r["author"], r["status"]) for r in rows) == [("distill", "ok")] * 2 + [("eager", "ok")] * 2
     answers = {path: path.stat().st_mtime_ns for path in tmp_path.glob("ahead/distill/*/answer.json")}
