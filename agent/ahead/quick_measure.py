@@ -54,13 +54,15 @@ Row = tuple[torch.Tensor | int, ...]
 @dataclass(frozen=True)
 class _Reference:
     """A variant in eager: the call, the inputs of each draw, and what it returns for them with what it leaves of the
-    inputs that it writes to. `written` are the numbers of these, `metas` what PassBench knows of the outputs.
+    inputs that it writes to. `left` are the inputs of the first draw as a call leaves them, `written` the numbers of
+    those that it writes to, `metas` what PassBench knows of the outputs.
 
     Inputs are drawn once: that takes longer than to compare.
     """
 
     call: Call
     rows: list[Row]
+    left: Row
     expected: list[list[Any]]
     written: tuple[int, ...]
     metas: tuple[OutputMeta, ...]
@@ -74,14 +76,18 @@ class QuickMeasure:
     """`measure(sample, pass_dir)` gives a result per variant, with as much in it as a search asks for: status, reason,
     `t_min`, and times by both clocks (by "e2e" alone on a CPU).
 
-    `turn` is a context in which nothing else uses the GPU. Raises what CUDA raises where the process is of no use
-    after that, and ContractError on what is no pass.
+    `turn` is a context in which nothing else uses the GPU. Without `timed` there are no times. Raises what CUDA raises
+    where the process is of no use after that, and ContractError on what is no pass.
     """
 
     def __init__(
-        self, device: torch.device, turn: Callable[[], AbstractContextManager[None]] = nullcontext, seed: int = 0
+        self,
+        device: torch.device,
+        turn: Callable[[], AbstractContextManager[None]] = nullcontext,
+        seed: int = 0,
+        timed: bool = True,
     ) -> None:
-        self.device, self.turn, self.seed = device, turn, seed
+        self.device, self.turn, self.seed, self.timed = device, turn, seed, timed
         self._sample = ""
         self._references: dict[tuple[str, bool], _Reference | str] = {}
         self._measured_before: set[str] = set()
@@ -133,8 +139,8 @@ class QuickMeasure:
             self._called(module.forward, reference.row(0))  # compiles
             with self.turn():
                 right = self._compared(module.forward, reference)
-                if right is None:
-                    return None, Times()
+                if right is None or not self.timed:
+                    return right, Times()
                 rows = [reference.row(draw) for draw in range(min(_TIMED, len(reference.rows)))]
                 return right, self._times(reference.call, module.forward, rows)
 
@@ -165,6 +171,10 @@ class QuickMeasure:
             if level is None:
                 return None
             levels.append(level)
+        for number, (given, left) in enumerate(zip(reference.rows[0], reference.left, strict=True)):
+            if number not in reference.written and isinstance(given, torch.Tensor) and not _same(given, left):
+                self._references.clear()  # the draws are not what they were
+                raise VariantFailure("wrong", f"writes over input {number}, which eager leaves as it is")
         return max(levels)
 
     def _reference(self, variant: Variant, again: bool) -> _Reference:
@@ -191,7 +201,7 @@ class QuickMeasure:
         outputs = self._called(call, row)  # also loads what the libraries need
         pairs = enumerate(zip(rows[0], row, strict=True))
         written = tuple(n for n, (a, b) in pairs if isinstance(a, torch.Tensor) and not _same(a, b))
-        reference = _Reference(call, rows, [], written, describe_all(outputs, row, self.device))
+        reference = _Reference(call, rows, row, [], written, describe_all(outputs, row, self.device))
         with self.turn():
             for draw in range(len(rows)):
                 row = reference.row(draw)

@@ -3,10 +3,11 @@
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -112,6 +113,18 @@ def small(sample: Sample, limit: int = 300_000) -> Sample | None:
         if elements(one) <= limit:
             kept.setdefault(tuple(i.dtype for i in one.inputs), one)
     return replace(sample, variants=tuple(kept.values())) if kept else None
+
+
+def line_of(sample: Sample) -> dict[str, Any]:
+    """A sample as plain data, for `kept_sample`; the variants are those that it has here."""
+    variants = [variant.to_row() for variant in sample.variants]
+    return {"sample": sample.sample, "family_hash": sample.family_hash, "variants_shown": variants}
+
+
+def kept_sample(line: Mapping[str, Any]) -> Sample:
+    """The sample of such a line, whatever else the line holds: a training sample."""
+    variants = tuple(map(Variant.from_row, line["variants_shown"]))
+    return Sample(line["sample"], line["family_hash"], variants[0].category, "train", variants)
 
 
 def elements(variant: Variant) -> int:

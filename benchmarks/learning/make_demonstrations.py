@@ -5,9 +5,10 @@
 
 takes the training samples of a version graph by graph, windows of traced models, and graphs that are put together at
 random; leaves out what is too near to an evaluation sample of these versions or of the held-out ones; has `readable`
-write a pass; and checks it, as `--check` says: by the interpreter, in all dtypes at small sizes; by PassBench on the
-GPUs that there are, many side by side; the same one at a time, with times; or later: passes are written alone, and a
-run with `--written` on the journal of this one checks them before it looks for other graphs. What is not right at
+write a pass; and checks it, as `--check` says: by the interpreter, in all dtypes at small sizes; on the GPUs that there
+are, many one after another in a process (`benchmarks.learning.own_passes`); by PassBench there, many side by side; the
+same one at a time, with times; or later: passes are written alone, and a run with `--written` on the journal of this
+one checks them before it looks for other graphs. What is not right at
 t = -5 is left out and counted. Each graph is a line of a journal when it is done: killed and run again, it goes on
 where it stopped. Without `--out` the journal alone is written. `--keep FILE` adds the rows of an earlier file whose
 graphs have none.
@@ -34,19 +35,22 @@ from agent.learning.demonstrations import split_of
 from agent.learning.leaks import HeldOut
 from agent.llm.task import describe_graphs
 from agent.readable.author import Readable
-from benchmarks.learning.checks import BY_PASSBENCH, INTERPRETER, LATER, WAYS, Check, checking
+from benchmarks.learning.checks import INTERPRETER, LATER, WAYS, Check, checking
 from benchmarks.learning.claims import Claims
 from benchmarks.learning.graph_sources import (
     composed_samples,
     held_out_samples,
+    kept_sample,
+    line_of,
     shown,
     version_samples,
     window_samples,
 )
+from benchmarks.learning.verdicts import BY_PASSBENCH
 from passbench.contract import NAMES_FILE, PassFiles
 from passbench.policy.check import check_files
 from storage.parquet import read_rows, write_rows
-from storage.records import Sample, Variant
+from storage.records import Sample
 from storage.versions.version import Version
 
 SCHEMA = pa.schema(
@@ -109,7 +113,7 @@ def work(arguments: argparse.Namespace) -> None:
     held_out = HeldOut.of(held_out_samples([*arguments.held_out, *arguments.version]))
     author = Readable(margin=-100.0, seconds=10.0)
     with (
-        checking(arguments.check, number, arguments.variants, arguments.largest) as check,
+        checking(arguments.check, number, arguments.variants, arguments.largest, arguments.journal) as check,
         path.open("a", encoding="utf-8") as file,
     ):
         for kind, sample in sources(arguments, part):
@@ -123,7 +127,7 @@ def work(arguments: argparse.Namespace) -> None:
                 claims.leave(place)
             about = {"sample": sample.sample, "kind": kind, "graph_hash": graph, "family_hash": sample.family_hash}
             if arguments.check == LATER and not found["cause"]:
-                about["variants_shown"] = [variant.to_row() for variant in shown(sample).variants]
+                about |= line_of(shown(sample))
             file.write(json.dumps(about | found) + "\n")
             file.flush()
 
@@ -160,12 +164,6 @@ def demonstration(
         "check_seconds": round(time.monotonic() - began, 2),
         **result,
     }
-
-
-def kept_sample(line: Line) -> Sample:
-    """The graph of a line whose pass was left for later, in the variants that its task shows."""
-    variants = tuple(Variant.from_row(row) for row in line["variants_shown"])
-    return Sample(line["sample"], line["family_hash"], variants[0].category, "train", variants)
 
 
 def _written(sample: Sample, author: Readable) -> tuple[Mapping[str, str], str]:
@@ -213,7 +211,7 @@ def rows_of(lines: list[Line], kept: list[Line], most: int = MOST_OF_A_FAMILY) -
 
 
 def _least_sure_last(line: Line) -> tuple[bool, bool, bool]:
-    return line["speedup_e2e"] is None, line["device"] == "cpu", line["checked"] != BY_PASSBENCH
+    return line["device"] == "cpu", line["checked"] != BY_PASSBENCH, line["speedup_e2e"] is None
 
 
 def main() -> int:

@@ -102,6 +102,14 @@ def test_each_variant_has_a_result_and_passes_follow_each_other(tmp_path):
     assert [r.t_min for r in measure(one, right)] == [-10] * 2
 
 
+def test_a_pass_that_writes_over_an_input_is_wrong_and_spoils_nothing(tmp_path):
+    one, measure = sample(variant(add_relu, *SMALL)), QuickMeasure(torch.device("cpu"), timed=False)
+    (found,) = measure(one, written(tmp_path / "over", "return torch.relu(x.add_(y)).clone()"))
+    assert found.status == "wrong" and "input 0" in found.reason
+    (found,) = measure(one, written(tmp_path / "right", "return torch.relu(x + y)"))
+    assert (found.status, found.t_min, found.timings) == ("ok", -10, ())
+
+
 @pytest.mark.gpu
 def test_both_sides_get_the_same_inputs(tmp_path):
     """Large ones, with thousands of spikes."""

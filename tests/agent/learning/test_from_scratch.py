@@ -16,15 +16,7 @@ from agent.learning.demonstrations import split_of
 from agent.learning.leaks import HeldOut
 from agent.readable.author import Readable
 from benchmarks.learning import from_scratch, make_demonstrations
-from benchmarks.learning.checks import (
-    BY_INTERPRETER,
-    BY_PASSBENCH,
-    LATER,
-    PASSBENCH,
-    Checked,
-    checking,
-    one_of_each_layout,
-)
+from benchmarks.learning.checks import LATER, PASSBENCH, checking, one_of_each_layout
 from benchmarks.learning.claims import Claims
 from benchmarks.learning.composed import composed, few_rows
 from benchmarks.learning.decoder.code_tokens import Text
@@ -32,9 +24,10 @@ from benchmarks.learning.decoder.renumbered import renumbered
 from benchmarks.learning.decoder.small_decoder import Decoder, Shape, sample
 from benchmarks.learning.decoder.training import Training
 from benchmarks.learning.graph_sources import held_out_samples, version_samples
-from benchmarks.learning.interpreted import Interpreter
 from benchmarks.learning.judge import Judge, shares
 from benchmarks.learning.make_demonstrations import demonstration, rows_of
+from benchmarks.learning.own_passes import OwnPasses
+from benchmarks.learning.verdicts import BY_INTERPRETER, BY_PASSBENCH, Checked
 from passbench.contract import NAMES_FILE
 from tests.agent.readable.test_readable import FEED_FORWARD, feed_forward
 from tests.agent.support import sample as sample_of
@@ -81,8 +74,10 @@ def test_composed_graphs_are_many_and_what_is_written_for_them_is_right():
     assert [v.right for v in found] == [True, False, False]
     assert [v.parses for v in found] == [True, False, True]
     assert shares(found)["right"] == pytest.approx(1 / 3)
-    with Interpreter() as interpreter:
-        assert interpreter.fault(few, files) == "" and "stor" in interpreter.fault(few, spoilt)
+    with OwnPasses() as process:
+        right, wrong = process.check(few, files), process.check(few, spoilt)
+    assert (right.fault, right.checked, right.variants) == ("", BY_INTERPRETER, 3) and right.level <= -5
+    assert "stor" in wrong.fault and not wrong.checked
 
 
 def test_tokens_are_few_and_text_comes_back():

@@ -7,9 +7,9 @@ import pytest
 
 from agent.learning.answers import files_of
 from agent.learning.leaks import HeldOut
-from benchmarks.learning.checks import BY_INTERPRETER, BY_PASSBENCH
 from benchmarks.learning.graph_sources import held_out_samples
 from benchmarks.learning.make_demonstrations import SCHEMA
+from benchmarks.learning.verdicts import BY_INTERPRETER, BY_OWN_PROCESS, BY_PASSBENCH
 from passbench.contract import NAMES_FILE, PassFiles
 from passbench.policy.check import check_files
 
@@ -31,7 +31,7 @@ def test_nothing_of_the_held_out_samples_is_in_it(rows):
 
 def test_each_graph_once_and_each_family_in_one_split(rows):
     assert len({row["graph_hash"] for row in rows}) == len(rows) > 500
-    assert {row["checked"] for row in rows} <= {BY_INTERPRETER, BY_PASSBENCH}
+    assert {row["checked"] for row in rows} <= {BY_INTERPRETER, BY_OWN_PROCESS, BY_PASSBENCH}
     assert all(row["level"] <= -5 for row in rows)
     by_split = {split: {r["family_hash"] for r in rows if r["split"] == split} for split in ("train", "validation")}
     assert by_split["train"] and by_split["validation"] and not by_split["train"] & by_split["validation"]

@@ -1,0 +1,132 @@
+"""Whether passes of our own authors are right, about one a second: many in one process, one after another.
+
+`OwnPasses` is a process that stays warm: on a CPU it holds Triton's interpreter, on a GPU a CUDA context. In it eager
+and the pass run beside each other, on draws of all of PassBench's distributions. `agent.ahead.quick_measure` compares
+them with PassBench's functions, at its levels, and on a GPU times both. PassBench gives each a process, and believes
+nothing that it says; here a pass could read the reference, the clock and the next pass. So this is for text that one of
+our authors wrote and the policy allows, never for a model's answer. It does not find out whether timed calls are right
+too, nor which kernels ran.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Self
+
+from benchmarks.learning.graph_sources import kept_sample, line_of
+from benchmarks.learning.verdicts import BY_INTERPRETER, BY_OWN_PROCESS, Checked, checked
+from storage.records import Sample
+
+_PATIENCE = 40.0  # seconds for a variant
+
+
+class OwnPasses:
+    """A process that checks passes on a device; a context manager. It is replaced where it dies.
+
+    On a GPU processes that are given the same directory `turns` measure in turns. It must exist.
+    """
+
+    def __init__(self, device: str = "cpu", turns: Path | None = None) -> None:
+        self._command = [sys.executable, "-m", __name__, "--device", device]
+        self._command += ["--turns", str(turns)] if turns else []
+        cpu = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}
+        self._environment = {**os.environ, **cpu}
+        self._start()
+
+    def _start(self) -> None:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self._process = subprocess.Popen(self._command, env=self._environment, text=True, **pipes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._process.stdin.close()
+        self._process.stdout.close()
+
+    def check(self, sample: Sample, files: Mapping[str, str]) -> Checked:
+        """What is wrong with a pass at t = -5 in a variant of the sample, or its level and times in all."""
+        ringing = threading.Timer(_PATIENCE * len(sample.variants), self._process.kill)
+        ringing.start()
+        self._process.stdin.write(json.dumps({"files": dict(files), "line": line_of(sample)}) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        ringing.cancel()
+        if not answer:
+            self._end()
+            self._start()
+            return Checked("the process that checks took too long or ended")
+        return Checked(**json.loads(answer))
+
+
+def main() -> None:
+    """Answer requests until standard input ends; what a pass prints goes to standard error."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", required=True)
+    parser.add_argument("--turns", type=Path)
+    arguments = parser.parse_args()
+    import torch
+
+    from agent.ahead.gpu_turns import GpuTurns
+    from agent.ahead.quick_measure import QuickMeasure
+
+    device = torch.device(arguments.device)
+    torch.set_num_threads(1)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    else:
+        _interpret()
+    turn = GpuTurns(arguments.turns).author if arguments.turns else nullcontext
+    measure = QuickMeasure(device, turn, timed=device.type == "cuda")
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        request = json.loads(line)
+        answers.write(json.dumps(asdict(_checked(measure, kept_sample(request["line"]), request["files"]))) + "\n")
+        answers.flush()
+
+
+def _interpret() -> None:
+    """Have kernels behave on the CPU as they do in PassBench's workers."""
+    import numpy as np
+
+    from passbench.child.triton_interpreter import confine_kernels, round_bfloat16_to_nearest, spare_idle_work
+
+    np.seterr(all="ignore")  # kernels overflow to infinity as a GPU's do, without a word
+    spare_idle_work()
+    round_bfloat16_to_nearest()
+    confine_kernels()
+
+
+def _checked(measure, sample: Sample, files: Mapping[str, str]) -> Checked:
+    """What QuickMeasure says of a pass that the policy allows. Raises where the device works no more."""
+    from passbench.contract import NAMES_FILE, ContractError, PassFiles, write_pass_dir
+    from passbench.policy.check import check_files
+
+    if findings := check_files(PassFiles(tuple(json.loads(files[NAMES_FILE])), files, ())):
+        return Checked(f"rejected: {findings[0].rule}: {findings[0].message}")
+    on_gpu = measure.device.type == "cuda"
+    with tempfile.TemporaryDirectory(prefix="passnet-own-") as place:
+        directory = Path(place) / "pass"
+        write_pass_dir(dict(files), directory)
+        try:
+            return checked(measure(sample, directory), BY_OWN_PROCESS if on_gpu else BY_INTERPRETER, timed=on_gpu)
+        except ContractError as error:
+            return Checked(str(error))
+
+
+if __name__ == "__main__":
+    main()
