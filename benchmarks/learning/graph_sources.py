@@ -33,10 +33,13 @@ _LIBRARY = frozenset(
 )
 _LONGEST_WINDOW = 12
 """Ops of a window, at most."""
+_SHORT = 16
+"""Graphs of fewer ops come before those of fewer than twice as many, and so on."""
 
 
 def version_samples(version: Version, part: tuple[int, int] = (0, 1)) -> Iterator[Sample]:
-    """The training samples of a version, a sample for each graph; forward and backward, in an order by hash.
+    """The training samples of a version, a sample for each graph; forward and backward, the short ones first, which take
+    the least time, and those by hash.
 
     `part`: the I-th of N parts of the families. Only rows of this part are read into memory.
     """
@@ -48,7 +51,7 @@ def version_samples(version: Version, part: tuple[int, int] = (0, 1)) -> Iterato
         chosen = pc.field("family_hash").isin(of_part)
         rows = (row for b in version.batches(category, "train", filter=chosen) for row in b.to_pylist())
         found += _by_graph(map(Variant.from_row, rows))
-    yield from sorted(found, key=lambda s: s.variants[0].graph_hash)
+    yield from sorted(found, key=lambda s: (len(s.variants[0].graph.ops) // _SHORT, s.variants[0].graph_hash))
 
 
 def window_samples(traces: Path, part: tuple[int, int], windows: int, seed: int) -> Iterator[Sample]:
