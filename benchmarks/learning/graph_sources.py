@@ -38,8 +38,8 @@ _SHORT = 16
 
 
 def version_samples(version: Version, part: tuple[int, int] = (0, 1)) -> Iterator[Sample]:
-    """The training samples of a version, a sample for each graph; forward and backward, the short ones first, which take
-    the least time, and those by hash.
+    """The training samples of a version, a sample for each graph; forward and backward. Short ones come first, since
+    they take the least time, and those by hash.
 
     `part`: the I-th of N parts of the families. Only rows of this part are read into memory.
     """

@@ -46,6 +46,7 @@ from benchmarks.learning.graph_sources import (
     version_samples,
     window_samples,
 )
+from benchmarks.learning.journals import Line, journal
 from benchmarks.learning.verdicts import BY_PASSBENCH
 from passbench.contract import NAMES_FILE, PassFiles
 from passbench.policy.check import check_files
@@ -80,9 +81,6 @@ _ANSWER_TO_TASK = 3
 write; of 648 tasks whose answers fitted, the longest has 6,251 characters."""
 _ROUNDED = "right at t = "
 """So begins a fault that another rounding than eager's may be the cause of: many a backward graph amplifies it."""
-
-Line = dict[str, Any]
-"""A graph in the journal: `sample`, the `cause` for which it is left out, or the row."""
 
 
 def sources(arguments: argparse.Namespace, part: tuple[int, int]) -> Iterator[tuple[str, Sample]]:
@@ -191,12 +189,6 @@ def _in_one_dtype(sample: Sample) -> Sample:
     if same and set(by_dtype) == {"float32", "float16", "bfloat16"}:
         return replace(sample, variants=(by_dtype["float16"],))
     return sample
-
-
-def journal(directory: Path) -> list[Line]:
-    """All whole lines that are in a journal so far."""
-    texts = [path.read_text("utf-8") for path in sorted(directory.glob("*.jsonl"))]
-    return [json.loads(line) for text in texts for line in text.split("\n")[:-1]]
 
 
 def rows_of(lines: list[Line], kept: list[Line], most: int = MOST_OF_A_FAMILY) -> list[Line]:

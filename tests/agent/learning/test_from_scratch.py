@@ -15,7 +15,7 @@ from agent.learning.answers import answer_of, files_of
 from agent.learning.demonstrations import split_of
 from agent.learning.leaks import HeldOut
 from agent.readable.author import Readable
-from benchmarks.learning import from_scratch, make_demonstrations
+from benchmarks.learning import from_scratch, make_demonstrations, oracle_rewards
 from benchmarks.learning.checks import LATER, PASSBENCH, checking, one_of_each_layout
 from benchmarks.learning.claims import Claims
 from benchmarks.learning.composed import composed, few_rows
@@ -23,7 +23,8 @@ from benchmarks.learning.decoder.code_tokens import Text
 from benchmarks.learning.decoder.renumbered import renumbered
 from benchmarks.learning.decoder.small_decoder import Decoder, Shape, sample
 from benchmarks.learning.decoder.training import Training
-from benchmarks.learning.graph_sources import held_out_samples, version_samples
+from benchmarks.learning.graph_sources import held_out_samples, kept_sample, line_of, version_samples
+from benchmarks.learning.journals import journal
 from benchmarks.learning.judge import Judge, shares
 from benchmarks.learning.make_demonstrations import demonstration, rows_of
 from benchmarks.learning.own_passes import OwnPasses
@@ -183,7 +184,7 @@ def test_a_journal_of_written_passes_holds_what_checks_need(data, tmp_path, monk
         for place in (written, checked):
             place.mkdir(exist_ok=True)
         assert make_demonstrations.main() == 0
-    before, after = make_demonstrations.journal(written), make_demonstrations.journal(checked)
+    before, after = journal(written), journal(checked)
     assert [line["sample"] for line in before] == [line["sample"] for line in after]
     assert {line["checked"] for line in before} == {""} and {line["checked"] for line in after} == {BY_INTERPRETER}
     assert [line["answer"] for line in before] == [line["answer"] for line in after]
@@ -194,6 +195,26 @@ ABOUT = {"sample": "s", "kind": "real", "graph_hash": "g", "family_hash": "f"}
 
 def spoilt(answer):
     return re.sub(r"tl\.store\((.+?), (\w+), mask", r"tl.store(\1, \2 + 1, mask", answer)
+
+
+def test_a_known_pass_is_judged_as_the_task_that_is_exported_has_it(tmp_path):
+    given = few_rows(next(iter(composed(4))))
+    answer = answer_of(Readable(margin=-100.0).write(given).files)
+    exported, passes = oracle_rewards.task_of(line_of(given), answer, tmp_path)
+    assert exported == one_of_each_layout(kept_sample(line_of(given)), 1)
+    assert {path.name: path.read_text() for path in passes.iterdir()} == files_of(answer)
+
+
+def test_rewards_of_known_passes_are_counted_by_task():
+    found = [{"graph": g, "reward": r, "status": "ok" if r else "wrong", "seconds": s} for g, r, s in REWARDS]
+    summary = oracle_rewards.summary(found)
+    assert (summary["tasks"], summary["earning"], summary["statuses"]) == (3, 2, {"ok": 2, "wrong": 1})
+    assert (summary["median_reward"], summary["median_seconds"], summary["most_seconds"]) == (0.5, 2.0, 9.0)
+    assert (summary["twice"], summary["twice_within_3_percent"]) == (2, 1)
+    assert summary["farthest_apart"] == pytest.approx(0.1)
+
+
+REWARDS = (("a", 0.5, 1.0), ("b", 0.6, 2.0), ("c", 0.0, 3.0), ("b", 0.66, 2.0), ("a", 0.51, 9.0))
 
 
 def test_demonstrations_are_of_families_that_are_not_held_out(data):

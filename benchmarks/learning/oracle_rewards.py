@@ -1,0 +1,129 @@
+"""What known passes earn at tasks in Harbor's layout, how long a verdict takes, and whether a second one is the same.
+
+    python -m benchmarks.learning.oracle_rewards --written DIR --demonstrations FILE --out FILE [--tasks 200]
+
+Tasks are of demonstrations that were found right on this kind of device, in the variants that were checked. Their
+samples are in journals of `make_demonstrations --check later`, and they are drawn at random from a seed. Each task is
+written, its solve.sh writes the pass, and what the verifier has of the task is read back and judged as the verifier
+judges it, on one benchmark that stays warm. Passes are compiled some at a time before they are judged, as `evaluate`
+does. Every fifth is judged again, with the next ones. Writes a JSON file after each few tasks; run again, it goes on
+where it stopped.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from agent.learning.answers import files_of
+from agent.learning.harbor import write_task
+from agent.learning.reward import reward_of
+from agent.learning.verify import kept_sample, settings_of
+from benchmarks.learning.checks import one_of_each_layout
+from benchmarks.learning.graph_sources import kept_sample as sample_of_line
+from benchmarks.learning.journals import journal
+from passbench.bench import Bench
+from passbench.result import device_name
+from storage.disk import write_json
+from storage.records import Sample
+
+_TOGETHER = 16
+"""Passes that are compiled at a time."""
+_AGAIN = 5
+"""One task in so many is judged twice."""
+
+
+def main() -> int:
+    """Judge, and write the file after each few tasks."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--written", type=Path, action="append", required=True)
+    parser.add_argument("--demonstrations", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--tasks", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--seconds", type=float, default=1e9)
+    arguments = parser.parse_args()
+    end = time.monotonic() + arguments.seconds
+    every = pq.read_table(arguments.demonstrations).to_pylist()
+    rows = {row["graph_hash"]: row for row in every if (row["device"] == "cpu") == (arguments.device == "cpu")}
+    lines = {line["graph_hash"]: line for place in arguments.written for line in journal(place) if not line["cause"]}
+    chosen = sorted(lines.keys() & rows.keys())
+    random.Random(arguments.seed).shuffle(chosen)
+    chosen = chosen[: arguments.tasks]
+    found = json.loads(arguments.out.read_text("utf-8"))["verdicts"] if arguments.out.exists() else []
+    left = [graph for graph in chosen if graph not in {one["graph"] for one in found}]
+    again: list[str] = []
+    with tempfile.TemporaryDirectory() as place, Bench(arguments.device, settings_of(arguments.device)) as bench:
+        while (left or again) and time.monotonic() < end:
+            graphs, left = [*again, *left[:_TOGETHER]], left[_TOGETHER:]
+            again = graphs[len(again) :: _AGAIN]
+            tasks = [
+                task_of(lines[g], rows[g]["answer"], Path(place) / str(len(found) + n)) for n, g in enumerate(graphs)
+            ]
+            found += [{"graph": g} | one for g, one in zip(graphs, judged(bench, tasks, end), strict=False)]
+            about = {"device": device_name(bench.device), "of": len(chosen), **summary(found)}
+            write_json(arguments.out, about | {"verdicts": found})
+    print(json.dumps(summary(found), indent=1))
+    return 0
+
+
+def task_of(line: Mapping[str, Any], answer: str, place: Path) -> tuple[Sample, Path]:
+    """A task as it is exported: the sample that its verifier has, and the pass that its solution writes."""
+    write_task(one_of_each_layout(sample_of_line(line), 1), place / "task", files_of(answer))
+    environment = {**os.environ, "PASSNET_PASSES": str(place / "pass")}
+    subprocess.run([place / "task" / "solution" / "solve.sh"], env=environment, check=True)
+    return kept_sample(place / "task" / "tests" / "sample"), place / "pass"
+
+
+def judged(bench: Bench, tasks: Sequence[tuple[Sample, Path]], end: float) -> list[dict[str, Any]]:
+    """Rewards of these tasks' passes in order, as far as time goes; `seconds` has a part of what compiling took."""
+    begin = time.monotonic()
+    bench.prepare(tasks)
+    share = (time.monotonic() - begin) / len(tasks)
+    found = []
+    for sample, passes in tasks:
+        if time.monotonic() > end:
+            break
+        begin = time.monotonic()
+        reward = reward_of(list(bench.run(sample, "pass", passes)))
+        about = {"reward": reward.value, "speedup": reward.speedup, "status": reward.status, "reason": reward.reason}
+        seconds = round(share + time.monotonic() - begin, 2)
+        found.append({"sample": sample.sample, "variants": len(sample.variants)} | about | {"seconds": seconds})
+    return found
+
+
+def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """How many tasks the solution earned something at, seconds, and how far two rewards of a pass are apart."""
+    first: dict[str, Mapping[str, Any]] = {}
+    apart = []
+    for one in found:
+        other = first.setdefault(one["graph"], one)
+        if other is not one and one["reward"] and other["reward"]:
+            apart.append(abs(one["reward"] / other["reward"] - 1.0))
+    return {
+        "tasks": len(first),
+        "earning": sum(one["reward"] > 0 for one in first.values()),
+        "statuses": dict(Counter(one["status"] for one in first.values())),
+        "median_reward": median(one["reward"] for one in first.values()),
+        "median_seconds": median(one["seconds"] for one in found),
+        "most_seconds": max(one["seconds"] for one in found),
+        "twice": len(apart),
+        "twice_within_3_percent": sum(one <= 0.03 for one in apart),
+        "farthest_apart": max(apart, default=None),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
