@@ -62,6 +62,9 @@ def main() -> int:
     chosen = sorted(lines.keys() & rows.keys())
     random.Random(arguments.seed).shuffle(chosen)
     chosen = chosen[: arguments.tasks]
+    if not chosen:
+        print("no demonstration of this kind of device has its sample in a journal", file=sys.stderr)
+        return 1
     found = json.loads(arguments.out.read_text("utf-8"))["verdicts"] if arguments.out.exists() else []
     left = [graph for graph in chosen if graph not in {one["graph"] for one in found}]
     again: list[str] = []
