@@ -5,7 +5,7 @@
 Trains a tokenizer and a decoder on demonstrations (`benchmarks.learning.make_demonstrations`), and has it answer
 tasks of families that are in none of them: before, at five points of training, and after one round of expert
 iteration on tasks that are put together at random, of which it keeps its own answers that PassBench finds right.
-Tasks are of held-out samples, and with `--validation VERSION` of that version's families which the demonstrations
+Tasks are of held-out samples, and with `--validation VERSION…` of families of these versions which the demonstrations
 keep for validation. Numbers change from epoch to epoch (`benchmarks.learning.decoder.renumbered`). Whether an answer
 is right is found out on the CPU, while the GPU goes on. `--growing N` has N processes put further graphs together
 while it trains. `--bench-seconds` are then spent on timing its last answers on the GPU, beside those of `distill`.
@@ -73,9 +73,9 @@ class EvalTask:
 
 
 def eval_tasks(samples: Sequence[Sample], count: int, longest: int, validation: bool = False) -> list[EvalTask]:
-    """Tasks of these samples with small inputs, one graph each, spread evenly over all that there are."""
+    """Tasks of these samples with small inputs, a graph of each family, spread evenly over all that there are."""
     found = []
-    for one in sorted(samples, key=lambda s: s.sample):
+    for one in sorted({s.family_hash: s for s in samples}.values(), key=lambda s: s.sample):
         first = one.variants[0].graph_hash
         mine = replace(one, variants=tuple(v for v in one.variants if v.graph_hash == first))
         chosen, text = small(mine, _LARGEST), describe_graphs(shown(mine))
@@ -85,13 +85,12 @@ def eval_tasks(samples: Sequence[Sample], count: int, longest: int, validation: 
 
 
 def validation_tasks(versions: Sequence[Path], held: HeldOut, count: int, longest: int) -> list[EvalTask]:
-    """Tasks of families that the demonstrations keep for validation, a graph of each; `count` of each version."""
-    found = []
+    """Tasks of families of these versions that the demonstrations keep for validation, a graph of each."""
+    one_each: dict[str, Sample] = {}
     for place in versions:
-        kept = [s for s in version_samples(Version.open(place)) if split_of(s.family_hash) == "validation"]
-        one_each = {s.family_hash: s for s in kept if not held.why_not(s)}
-        found += eval_tasks(list(one_each.values()), count, longest, True)
-    return found
+        kept = version_samples(Version.open(place), wanted=lambda family: split_of(family) == "validation")
+        one_each |= {s.family_hash: s for s in kept if not held.why_not(s)}
+    return eval_tasks(list(one_each.values()), count, longest, True)
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -101,7 +100,7 @@ def main(given: Sequence[str] | None = None) -> int:
     began, device = time.monotonic(), torch.device(arguments.device)
     torch.manual_seed(arguments.seed)
     torch.backends.cuda.matmul.allow_tf32 = True
-    held_samples = held_out_samples([arguments.held_out])
+    held_samples = held_out_samples(arguments.held_out)
     held = HeldOut.of(held_samples)
     rows = [row for path in arguments.data for row in pq.read_table(path).to_pylist()]
     rows = [r for r in rows if r["family_hash"] not in held.families and tuple(r["op_sequence"]) not in held.sequences]
@@ -378,7 +377,7 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--data", type=Path, nargs="*", default=[], help="files of demonstrations; none: those of --growing alone")
-    add("--held-out", type=Path, required=True)
+    add("--held-out", type=Path, action="append", required=True, help="a version whose evaluation samples ask")
     add("--out", type=Path, required=True)
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--seed", type=int, default=0)
@@ -387,7 +386,7 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     add("--steps", type=int, default=None, help="steps of training between two points, at most")
     add("--growing", type=int, default=0, help="processes that put further demonstrations together meanwhile")
     add("--wait", type=float, default=0.0, help="seconds that they have before training begins")
-    add("--families", type=int, default=48, help="held-out tasks, and of each version of --validation")
+    add("--families", type=int, default=48, help="held-out tasks, and as many of --validation, at most")
     add("--validation", type=Path, action="append", default=[], help="a version whose families kept for validation ask")
     add("--longest-task", type=int, default=4000, help="characters of a task, at most")
     add("--variants", type=int, default=2, help="variants of a task on which an answer is judged")

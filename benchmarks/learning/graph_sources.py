@@ -3,7 +3,7 @@
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -37,18 +37,20 @@ _SHORT = 16
 """Graphs of fewer ops come before those of fewer than twice as many, and so on."""
 
 
-def version_samples(version: Version, part: tuple[int, int] = (0, 1)) -> Iterator[Sample]:
+def version_samples(
+    version: Version, part: tuple[int, int] = (0, 1), wanted: Callable[[str], bool] | None = None
+) -> Iterator[Sample]:
     """The training samples of a version, a sample for each graph; forward and backward. Short ones come first, since
     they take the least time, and those by hash.
 
-    `part`: the I-th of N parts of the families. Only rows of this part are read into memory.
+    `part`: the I-th of N parts of the families; `wanted`: those by hash, or all. Only their rows are read into memory.
     """
     number, count = part
     found = []
     for category in CATEGORIES:
         hashes = {h for b in version.batches(category, "train", ["family_hash"]) for h in b["family_hash"].to_pylist()}
-        of_part = pa.array(sorted(h for h in hashes if int(h[:8], 16) % count == number), pa.string())
-        chosen = pc.field("family_hash").isin(of_part)
+        mine = sorted(h for h in hashes if int(h[:8], 16) % count == number and (wanted is None or wanted(h)))
+        chosen = pc.field("family_hash").isin(pa.array(mine, pa.string()))
         rows = (row for b in version.batches(category, "train", filter=chosen) for row in b.to_pylist())
         found += _by_graph(map(Variant.from_row, rows))
     yield from sorted(found, key=lambda s: (len(s.variants[0].graph.ops) // _SHORT, s.variants[0].graph_hash))

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +16,7 @@ class Growing:
     `rows` counts what they have made.
     """
 
-    def __init__(self, processes: int, held_out: Path, seed: int) -> None:
+    def __init__(self, processes: int, held_out: Sequence[Path], seed: int) -> None:
         self._place = tempfile.TemporaryDirectory(prefix="passnet-growing-")
         self.journal, self.rows, self._read = Path(self._place.name), 0, Counter[Path]()
         command = [
@@ -25,8 +26,7 @@ class Growing:
             sys.executable,
             "-m",
             "benchmarks.learning.make_demonstrations",
-            "--held-out",
-            str(held_out),
+            *(word for place in held_out for word in ("--held-out", str(place))),
         ]
         command += ["--composed", str(processes * 100_000), "--seed", str(500 + seed)]
         self._begun = [
