@@ -9,7 +9,8 @@ import importlib
 import inspect
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -19,6 +20,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
+from torch.fx import _symbolic_trace
 
 from storage.errors import PassNetError
 
@@ -148,6 +150,23 @@ def load_rules(directory: Path, names: tuple[str, ...]) -> list[PassRule]:
         return [_rule(_import(name), name) for name in names]
     finally:
         sys.path[:] = path
+
+
+@contextmanager
+def loaded_rules(directory: Path, names: tuple[str, ...]) -> Iterator[list[PassRule]]:
+    """Yields `load_rules` for use inside the block alone. A process that tries many passes uses it.
+
+    torch.fx keeps every function that `torch.fx.wrap` decorates, with its module, and replaces all of them for the time
+    of each trace. Those of this pass are taken out of its list after the block.
+    """
+    wrapped = _symbolic_trace._wrapped_fns_to_patch
+    before = set(wrapped)
+    try:
+        yield load_rules(directory, names)
+    finally:
+        for key in wrapped.keys() - before:
+            if wrapped[key].get("__name__", "").partition(".")[0] == PACKAGE:
+                del wrapped[key]
 
 
 def _open_package(directory: Path) -> None:

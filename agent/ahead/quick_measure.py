@@ -17,7 +17,7 @@ import torch
 
 from passbench.checking.tolerance import t_min
 from passbench.child.outputs import BadOutput, check, check_memory, describe_all, flatten
-from passbench.contract import PassRule, load_rules, read_pass_dir
+from passbench.contract import PassRule, loaded_rules, read_pass_dir
 from passbench.inputs.draw import CORRECTNESS, PYTHON_INT, Distribution, make_inputs
 from passbench.ipc.messages import OutputMeta
 from passbench.ipc.shared_memory import extent
@@ -101,10 +101,10 @@ class QuickMeasure:
         results = []
         captured.forget()  # what other passes have recorded
         files = read_pass_dir(pass_dir)
-        rules, source = load_rules(pass_dir, files.names), repr(files.files)
+        source = repr(files.files)
         again = source in self._measured_before
         self._measured_before.add(source)
-        with torch.no_grad():
+        with torch.no_grad(), loaded_rules(pass_dir, files.names) as rules:
             for variant in sample.variants:
                 status, reason, right, times = "ok", "", None, Times()
                 try:

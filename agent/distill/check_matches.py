@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import fx
 
-from passbench.contract import NAMES_FILE, load_rules
+from passbench.contract import NAMES_FILE, PassRule, loaded_rules
 from passbench.matching.rewrite import apply_pass
 from storage.graph.as_fx import to_fx
 from storage.graph.record import Graph
@@ -26,22 +26,27 @@ def mismatches(directory: Path, expected: Sequence[tuple[Graph, Sequence[Site]]]
     A pattern with two equal halves, for example, can get their values exchanged. `expected` has each graph with its
     sites. Imports the pass's modules.
     """
-    rules = load_rules(directory, tuple(json.loads((directory / NAMES_FILE).read_text("utf-8"))))
+    wrong: set[str] = set()
+    with loaded_rules(directory, tuple(json.loads((directory / NAMES_FILE).read_text("utf-8")))) as rules:
+        for graph, sites in expected:
+            wrong |= _wrong_in(graph, list(sites), rules)
+    return wrong
+
+
+def _wrong_in(graph: Graph, left: list[Site], rules: list[PassRule]) -> set[str]:
+    """Modules that are wrong in one graph, which should match at these sites."""
     names = {rule.replacement: rule.name for rule in rules}
     wrong: set[str] = set()
-    for graph, sites in expected:
-        rewritten = to_fx(graph, "cpu")
-        numbers = {node: number for number, node in enumerate(rewritten.nodes)}
-        left = list(sites)
-        for call in apply_pass(rewritten, rules).inserted:
-            got = tuple(numbers.get(value) if isinstance(value, fx.Node) else None for value in call.args)
-            site = next((site for site in left if site.module == names[call.target] and _is(site.inputs, got)), None)
-            if site is None:
-                wrong.add(names[call.target])
-            else:
-                left.remove(site)
-        wrong |= {site.module for site in left}
-    return wrong
+    rewritten = to_fx(graph, "cpu")
+    numbers = {node: number for number, node in enumerate(rewritten.nodes)}
+    for call in apply_pass(rewritten, rules).inserted:
+        got = tuple(numbers.get(value) if isinstance(value, fx.Node) else None for value in call.args)
+        site = next((site for site in left if site.module == names[call.target] and _is(site.inputs, got)), None)
+        if site is None:
+            wrong.add(names[call.target])
+        else:
+            left.remove(site)
+    return wrong | {site.module for site in left}
 
 
 def _is(wanted: tuple[int, ...], got: tuple[int | None, ...]) -> bool:

@@ -14,7 +14,7 @@ os.environ["TRITON_INTERPRET"] = "1"
 import torch
 
 from passbench.child.triton_interpreter import round_bfloat16_to_nearest, spare_idle_work
-from passbench.contract import NAMES_FILE, PassRule, load_rules
+from passbench.contract import NAMES_FILE, loaded_rules
 from passbench.inputs.draw import CORRECTNESS, make_inputs
 from passbench.matching.rewrite import apply_pass
 from storage.graph.as_fx import to_fx
@@ -25,15 +25,11 @@ RTOL = {torch.float32: 1.3e-6, torch.float16: 1e-3, torch.bfloat16: 1.6e-2, torc
 """Tolerances of docs/design.md at t = -5."""
 
 
-def rules_of(directory: Path) -> list[PassRule]:
-    """The pass's modules."""
-    return load_rules(directory, tuple(json.loads((directory / NAMES_FILE).read_text())))
-
-
 def rewritten(directory: Path, variant: Variant) -> torch.fx.GraphModule | str:
     """The variant under the pass, or why nothing in it matches."""
     graph = to_fx(variant.graph, "cpu")
-    applied = apply_pass(graph, rules_of(directory))
+    with loaded_rules(directory, tuple(json.loads((directory / NAMES_FILE).read_text()))) as rules:
+        applied = apply_pass(graph, rules)
     return torch.fx.GraphModule(torch.nn.Module(), graph) if applied.total else applied.diagnosis()
 
 

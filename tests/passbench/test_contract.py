@@ -4,8 +4,9 @@ from importlib.util import cache_from_source
 from py_compile import PycInvalidationMode
 
 import pytest
+from torch.fx import _symbolic_trace
 
-from passbench.contract import NAMES_FILE, ContractError, Picked, load_rules, picked_args, read_pass_dir
+from passbench.contract import NAMES_FILE, ContractError, Picked, load_rules, loaded_rules, picked_args, read_pass_dir
 from tests.passbench.samples import PASSES
 
 GOOD = """
@@ -106,6 +107,15 @@ def test_compiled_code_beside_a_module_is_neither_read_nor_written(tmp_path):
     (rule,) = load_rules(directory, ("rule",))
     assert picked_args(rule)[1] == 1.0
     assert [path.name for path in (directory / "__pycache__").iterdir()] == [compiled.rpartition("/")[2]]
+
+
+def test_torch_fx_keeps_nothing_of_a_pass_that_was_loaded_for_a_while(tmp_path):
+    directory = write(tmp_path / "p", {"rule.py": GOOD.replace("def f(", "@torch.fx.wrap\ndef f(")})
+    patched = _symbolic_trace._wrapped_fns_to_patch
+    before = dict(patched)
+    with loaded_rules(directory, ("rule",)) as rules:
+        assert [rule.name for rule in rules] == ["rule"] and [name for _, name in patched.keys() - before] == ["f"]
+    assert patched == before
 
 
 def test_fixtures_follow_the_contract():
