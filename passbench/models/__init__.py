@@ -5,9 +5,10 @@ way took and which was chosen. Read first: `optimized_model.py` (a model's calla
 to the model itself), then `choosing.py` (ways of running a graph, measured) and `recipes.py` (which ways there are).
 
 `model_capture.py` captures a model's forward with dynamo and keeps dynamo's guards. `graph_facts.py` says what a graph
-does besides computing: writes, random numbers, aliases. `parameter_parts.py` computes once what depends on parameters
-alone. `lowering.py` makes a callable of a graph by a recipe. `replayed.py` is a CUDA graph of that. `serving.py`
-puts passes of a library into a graph. `dynamo_backend.py` is the backend of `torch.compile`.
+does besides computing: writes, random numbers, aliases. `parameters/` computes once what depends on parameters alone.
+`beside_capture.py` does in threads what a start needs besides the capture. `lowering.py` makes a callable of a graph by
+a recipe. `replayed.py` is a CUDA graph of that. `serving.py` puts passes of a library into a graph.
+`dynamo_backend.py` is the backend of `torch.compile`.
 
 May import: passbench.library, passbench.matching, passbench.contract, passbench.compilers, passbench.checking,
 passbench.double_precision, passbench.launch, passbench.result, storage.

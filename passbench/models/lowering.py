@@ -1,8 +1,6 @@
 """A graph and a recipe in, a callable out: regions rewritten, parameters' parts computed, the rest compiled."""
 
 import contextlib
-import functools
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +12,12 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from passbench.models.beside_capture import hashing
 from passbench.models.graph_facts import GraphFacts, calls_of, graph_facts
-from passbench.models.parameter_parts import ParameterParts, take_parameter_parts
+from passbench.models.parameters.parameter_parts import ParameterParts, take_parameter_parts
+from passbench.models.parameters.weight_merging import merge_weights
 from passbench.models.recipes import Recipe
 from passbench.models.serving import served_ops
-from passbench.models.weight_merging import merge_weights
 
 
 @dataclass(frozen=True)
@@ -77,10 +76,10 @@ def lower(given: GraphCall, recipe: Recipe, serve: Serve | None = None) -> Lower
         before = len(calls_of(module.graph))
         served = serve(module, recipe.passes)
         covered = served_ops(module.graph, before)
-    if recipe.merged:
-        merge_weights(module, facts, len(given.moving))
-    if served or recipe.merged:
+    if served:
         facts = graph_facts(module, [*given.moving, *given.held])
+    if recipe.merged:
+        _, facts = merge_weights(module, facts, len(given.moving))
     if recipe.once:
         parts = take_parameter_parts(module, facts, len(given.moving), given.held)
     else:
@@ -119,26 +118,6 @@ def _compiled(module: fx.GraphModule, inputs: list[torch.Tensor], recipe: Recipe
     if recipe.compiler == "eager":
         return module.forward
     return compile_graph(module, inputs, dict(recipe.options))
-
-
-@functools.cache
-def hashing() -> threading.Thread:
-    """A thread that hashes the files of torch and triton, without which TorchInductor finds nothing in its caches.
-
-    That is half a gigabyte, once in a process. Reading and hashing hold no lock of Python's, so they cost next to
-    nothing beside dynamo's capture, if begun before it.
-    """
-    from torch._inductor.codecache import torch_key
-    from torch._inductor.runtime.triton_compat import HAS_TRITON, triton_key
-
-    def hash_files() -> None:
-        torch_key()
-        if HAS_TRITON:
-            triton_key()
-
-    thread = threading.Thread(target=hash_files, name="passnet-hashing", daemon=True)
-    thread.start()
-    return thread
 
 
 def compile_graph(module: fx.GraphModule, inputs: Sequence[Any], options: dict[str, Any]) -> Callable:

@@ -19,7 +19,7 @@ from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
 from passbench.models.graph_facts import GraphFacts, graph_facts
-from passbench.models.parameter_parts import ModuleState
+from passbench.models.parameters.parameter_parts import ModuleState
 from storage.errors import PassNetError, in_one_line
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from passbench.models.beside_capture import MERGED, hashing, loading
 from passbench.models.choosing import Progress
 from passbench.models.dynamo_backend import passnet_backend
-from passbench.models.lowering import hashing
 from passbench.models.optimized_model import OptimizedModel, OptimizeSettings
 from passbench.models.recipes import check_asked
 from storage.errors import PassNetError
@@ -33,8 +33,7 @@ def optimize_model(
         raise PassNetError(f"a torch.nn.Module can be optimised, not a {type(model).__name__}")
     check_asked(settings.effort, settings.without)
     _check_call(model, args, kwargs)
-    if "inductor" not in settings.without and any(x.is_cuda for x in model.parameters()):
-        hashing()
+    _prepare(model, settings)
     compiled = functools.partial(_compiled, settings=settings)
     return OptimizedModel(
         model,
@@ -45,6 +44,16 @@ def optimize_model(
         before_timing=before_timing,
         compiled=compiled,
     )
+
+
+def _prepare(model: torch.nn.Module, settings: OptimizeSettings) -> None:
+    """Begin what the model needs on a GPU besides its graph."""
+    on_gpu = next((x for x in model.parameters() if x.is_cuda and x.is_floating_point()), None)
+    if on_gpu is None or "inductor" in settings.without:
+        return
+    hashing()
+    if "merged" not in settings.without and on_gpu.dtype in MERGED:
+        loading(on_gpu.device, on_gpu.dtype)
 
 
 def _check_call(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> None:

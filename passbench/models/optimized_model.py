@@ -16,11 +16,12 @@ import torch
 
 from passbench.library.model_choices import ModelChoices, graph_key
 from passbench.library.pass_library import LibraryEntry, PassLibrary
+from passbench.models.beside_capture import garbage_later
 from passbench.models.choosing import Progress, RunningGraph, Trial, choose, start
 from passbench.models.graph_facts import calls_of
 from passbench.models.lowering import GraphCall, LoweredGraph
 from passbench.models.model_capture import ModelCapture, NotWhole, capture_model
-from passbench.models.parameter_parts import HeldState
+from passbench.models.parameters.parameter_parts import HeldState
 from passbench.models.recipes import Recipe, recipes
 from passbench.models.serving import fitting, server
 
@@ -91,7 +92,8 @@ class OptimizedModel:
         self._route: _Route | None = None
         self._guarded: Callable | None = None
         try:
-            capture = capture_model(model, args, kwargs)
+            with garbage_later():
+                capture = capture_model(model, args, kwargs)
         except NotWhole as error:
             if compiled is None:
                 raise
@@ -180,7 +182,8 @@ class _Route:
         if known is not None:
             trials = [Trial.from_json(each) for each in known["trials"]]
             chosen = next(trial.recipe for trial in trials if trial.recipe.name == known["chosen"])
-            return start(given, chosen, self._serve), trials, True
+            with garbage_later():
+                return start(given, chosen, self._serve), trials, True
         found = recipes(given.device, strict=settings.strict, effort=settings.effort, without=settings.without)
         candidates = _for(self.capture, found)
         running, trials = choose(

@@ -8,7 +8,7 @@ import torch
 import transformers
 from torch._inductor.runtime.triton_compat import triton_key
 
-from passbench.models.lowering import hashing
+from passbench.models.beside_capture import hashing
 from passbench.models.optimize import optimize_model
 from passbench.models.optimized_model import FallbackWarning, OptimizedModel, OptimizeSettings
 from passbench.models.recipes import Recipe

@@ -1,0 +1,172 @@
+"""Where a warm start goes: models on a GPU host whose library and caches an earlier run has filled, a process each.
+
+    python -m benchmarks.models.run_models --out COLD --regimes ours --library LIB --cache CACHE --models NAMES
+    python -m benchmarks.models.warm_start --out DIR --library LIB --cache CACHE --models NAMES [--workers 2]
+        [--batch 1] [--dtype float32] [--device cuda]
+
+Each process imports torch, builds its model and calls it once, as `run_models.py` does; then the clock runs from
+`passnet.optimize` until three calls were answered. Meanwhile a thread looks at the main thread's stack every 5 ms.
+
+Writes DIR/warm.jsonl, a row for each model: seconds, seconds by part, and `imported` seconds by the first module that
+is being imported; and DIR/stacks/MODEL.txt, the stacks and how often each was seen (lines for a flame graph).
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+PARTS = (
+    ("import", ("importlib._bootstrap",)),
+    ("facts of the graph", (":graph_facts",)),
+    ("dynamo: guards", (":build_guards",)),
+    ("dynamo: fake tensors", (":get_fake_value", ":wrap_tensor")),
+    ("dynamo: rest", (":capture_model",)),
+    ("merging weights", (":merge_weights", ":take_parameter_parts")),
+    ("waiting for hashes", ("threading.py:join",)),
+    ("artefact: kernels", ("async_compile.py:wait", "async_compile.py:triton", "triton_heuristics.py:")),
+    ("artefact: rest", (":compile_graph",)),
+    ("CUDA graph: first calls", (":_capture lowering.py:call",)),
+    ("CUDA graph: copies", (":_capture", "graph_copies.py:")),
+    ("CUDA graph: rest", (":_capture",)),
+    ("calls", ("optimized_model.py:__call__",)),
+)
+"""Parts of a start, and what each is known by in a stack: the first part fits of which all words, or one, is there."""
+
+Stack = tuple[str, ...]
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Measure the models that the command line names; returns 0 if all answered."""
+    options = _parser().parse_args(given)
+    if options.one:
+        print(json.dumps(_measured(options)), flush=True)
+        return 0
+    options.out.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(options.workers) as pool:
+        rows = list(pool.map(lambda name: _in_process(name, options), options.models.split(",")))
+    good = sorted(row["seconds"] for row in rows if "seconds" in row)
+    print(
+        f"{len(good)} of {len(rows)} models, {good[len(good) // 2]:.2f} s in the median" if good else "none", flush=True
+    )
+    return 0 if len(good) == len(rows) else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--library", required=True)
+    parser.add_argument("--cache", type=Path, required=True, help="that of run_models.py")
+    parser.add_argument("--models", required=True, help="names separated by commas")
+    parser.add_argument("--workers", type=int, default=2, help="processes side by side")
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--one", default="", help=argparse.SUPPRESS)
+    return parser
+
+
+def _in_process(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    arguments = [f"--{key}={getattr(options, key)}" for key in ("out", "library", "cache", "batch", "dtype", "device")]
+    command = [sys.executable, "-m", "benchmarks.models.warm_start", f"--one={name}", f"--models={name}", *arguments]
+    caches = {
+        "TORCHINDUCTOR_CACHE_DIR": str(options.cache / "inductor"),
+        "TRITON_CACHE_DIR": str(options.cache / "triton"),
+    }
+    alone = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(command, env={**os.environ, **caches, **alone}, capture_output=True, text=True)
+    lines = done.stdout.strip().splitlines()
+    row = json.loads(lines[-1]) if done.returncode == 0 else {"model": name, "reason": done.stderr[-2000:]}
+    with (options.out / "warm.jsonl").open("a") as file:
+        file.write(json.dumps(row) + "\n")
+    print(name, row.get("seconds"), row.get("parts", row.get("reason")), flush=True)
+    return row
+
+
+def _measured(options: argparse.Namespace) -> dict[str, Any]:
+    import torch
+
+    from benchmarks.models.model_list import MODELS, prepared
+    from passbench.models.optimize import optimize_model
+    from passbench.models.optimized_model import OptimizeSettings
+
+    (found,) = [model for model in MODELS if model.name == options.one]
+    model, args, kwargs = prepared(found, options.batch, getattr(torch, options.dtype), torch.device(options.device))
+    settings = OptimizeSettings(effort="quick", library=options.library)
+    with torch.no_grad():
+        model(*args, **kwargs)
+        stacks: list[Stack] = []
+        done = threading.Event()
+        sampler = threading.Thread(target=_look, args=(threading.get_ident(), stacks, done), daemon=True)
+        sampler.start()
+        begin, processor = time.perf_counter(), time.process_time()
+        ours = optimize_model(model, args, kwargs, settings)
+        for _ in range(3):
+            ours(*args, **kwargs)
+        seconds, processor = time.perf_counter() - begin, time.process_time() - processor
+        done.set()
+        sampler.join()
+    _write(options.out / "stacks", options.one, stacks)
+    each = seconds / max(1, len(stacks))
+    return {
+        "model": options.one,
+        "seconds": round(seconds, 3),
+        "processor": round(processor, 3),
+        "chosen": ours.report.name,
+        "remembered": ours.report.remembered,
+        "fallbacks": ours.fallbacks,
+        "parts": _shares(map(part_of, stacks), each),
+        "imported": _shares((_imported(stack) for stack in stacks if part_of(stack) == "import"), each),
+    }
+
+
+def _look(thread: int, stacks: list[Stack], done: threading.Event) -> None:
+    while not done.wait(0.005):
+        stacks.append(_names(sys._current_frames().get(thread)))
+
+
+def _names(frame: FrameType | None) -> Stack:
+    found = []
+    while frame is not None:
+        path = frame.f_code.co_filename
+        short = path if path.startswith("<") else "/".join(path.split("/")[-2:])
+        found.append(f"{short}:{frame.f_code.co_name}")
+        frame = frame.f_back
+    return tuple(reversed(found))
+
+
+def part_of(stack: Stack) -> str:
+    """The part of a start that a stack is in."""
+    text = " ".join(stack)
+    for name, words in PARTS:
+        if any(all(word in text for word in each.split(" ")) for each in words):
+            return name
+    return "other"
+
+
+def _imported(stack: Stack) -> str:
+    inside = stack[stack.index("models/warm_start.py:_measured") :]
+    return next((each.removesuffix(":<module>") for each in inside if each.endswith(":<module>")), "?")
+
+
+def _shares(names: Iterable[str], each: float) -> dict[str, float]:
+    return {name: round(count * each, 2) for name, count in Counter(names).most_common(12)}
+
+
+def _write(directory: Path, name: str, stacks: Sequence[Stack]) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    lines = [f"{';'.join(stack)} {count}" for stack, count in Counter(stacks).most_common()]
+    (directory / f"{name.replace(':', '_')}.txt").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
