@@ -30,7 +30,7 @@ from storage.records import Sample, Variant, dtype_of
 _DRAWS = ((*CORRECTNESS, *(Distribution.VARIED,) * 3), (Distribution.VARIED,) * 24)
 """What a pass is given when it is measured for the first time, and again: a search asks twice about what it may hand
 in. Sums that cancel are wrong once in many draws."""
-_FEWER = ((1 << 30, 1), (1 << 26, 3), (1 << 23, 8))
+_FEWER = ((1 << 30, 1), (1 << 28, 4), (1 << 26, 12))
 """Of a variant with inputs of more bytes there are only so many draws."""
 _TIMED = 3
 """Draws whose inputs are timed in turn."""
