@@ -17,7 +17,10 @@ def rationale(variant: Variant, files: Mapping[str, str]) -> str:
         known = find_effects(variant.graph, variant.inputs)
     except OpEffectsError:
         return f"The {ops} ops are replaced with {count if kernels else 'fewer calls'}."
-    eager = sum(known.launches)
+    eager = f"Eager runs {ops} ops in {sum(known.launches)} launches"
+    if any("captured(" in text for text in files.values()):
+        calls = f"{count} and the library calls between them" if kernels else "the same calls"
+        return f"{eager}; {calls} are replayed as one CUDA graph, which costs the host one launch."
     returned = {ref.index for ref in variant.graph.output}
     between = [
         value
@@ -28,7 +31,7 @@ def rationale(variant: Variant, files: Mapping[str, str]) -> str:
     bytes_ = 2 * sum(math.prod(v.shape) * dtype_of(v.dtype).itemsize for v in owned.values())
     reductions = any(f"tl.{name}(" in text for text in files.values() for name in ("sum", "max", "min", "reduce"))
     how = "one program a row" if reductions else "one pass over the elements"
-    said = [f"Eager runs {ops} ops in {eager} launches; {count} do the same, {how}."]
+    said = [f"{eager}; {count} do the same, {how}."]
     if bytes_:
         said.append(f"{_size(bytes_)} of intermediate results are neither written nor read.")
     if any(".to(dtype)" in text or ".to(tl.float" in text for text in files.values()):

@@ -6,9 +6,9 @@
 takes the training samples of a version graph by graph, windows of traced models, and graphs that are put together at
 random; leaves out what is too near to an evaluation sample of these versions or of the held-out ones; has `readable`
 write a pass; and checks it, as `--check` says: by the interpreter, in all dtypes at small sizes; on the GPUs that there
-are, many one after another in a process (`benchmarks.learning.own_passes`); by PassBench there, many side by side; the
-same one at a time, with times; or later: passes are written alone, and a run with `--written` on the journal of this
-one checks them before it looks for other graphs. What is not right at
+are, many one after another in a process (`benchmarks.learning.checking.own_passes`); by PassBench there, many side by
+side; the same one at a time, with times; or later: passes are written alone, and a run with `--written` on the journal
+of this one checks them before it looks for other graphs. What is not right at
 t = -5 is left out and counted. Each graph is a line of a journal when it is done: killed and run again, it goes on
 where it stopped. Without `--out` the journal alone is written. `--keep FILE` adds the rows of an earlier file whose
 graphs have none.
@@ -33,9 +33,11 @@ import torch
 from agent.learning.answers import answer_of, files_of
 from agent.learning.demonstrations import split_of
 from agent.learning.leaks import HeldOut
+from agent.learning.rationale import rationale
 from agent.llm.task import describe_graphs
 from agent.readable.author import Readable
-from benchmarks.learning.checks import INTERPRETER, LATER, WAYS, Check, checking
+from benchmarks.learning.checking.verdicts import BY_PASSBENCH
+from benchmarks.learning.checking.ways import INTERPRETER, LATER, WAYS, Check, checking
 from benchmarks.learning.claims import Claims
 from benchmarks.learning.graph_sources import (
     composed_samples,
@@ -47,9 +49,9 @@ from benchmarks.learning.graph_sources import (
     window_samples,
 )
 from benchmarks.learning.journals import Line, journal
-from benchmarks.learning.verdicts import BY_PASSBENCH
 from passbench.contract import NAMES_FILE, PassFiles
 from passbench.policy.check import check_files
+from passbench.result import libraries
 from storage.parquet import read_rows, write_rows
 from storage.records import Sample
 from storage.versions.version import Version
@@ -65,8 +67,10 @@ SCHEMA = pa.schema(
         ("models", pa.list_(pa.string())),
         ("task", pa.string()),
         ("answer", pa.string()),
+        ("rationale", pa.string()),  # what is fused and what that saves; of earlier rows empty
         ("checked", pa.string()),  # how it was found right
         ("device", pa.string()),  # where
+        ("libraries", pa.string()),  # JSON: versions of torch and triton there
         ("variants", pa.int64()),  # how many of the graph's
         ("level", pa.int64()),  # the largest t at which all of them are right
         ("speedup_e2e", pa.float64()),  # the geometric mean over them; empty where it was not timed alone on a GPU
@@ -165,6 +169,8 @@ def demonstration(
         "models": sorted({source.model for v in sample.variants for source in v.sources}),
         "task": task,
         "answer": answer,
+        "rationale": rationale(sample.variants[0], files),
+        "libraries": json.dumps({name: libraries()[name] for name in ("torch", "triton")}),
         "check_seconds": round(time.monotonic() - began, 2),
         **result,
     }

@@ -30,7 +30,7 @@ from agent.learning.answers import files_of
 from agent.learning.harbor import write_task
 from agent.learning.reward import reward_of
 from agent.learning.verify import kept_sample, settings_of
-from benchmarks.learning.checks import one_of_each_layout
+from benchmarks.learning.checking.ways import one_of_each_layout
 from benchmarks.learning.graph_sources import kept_sample as sample_of_line
 from benchmarks.learning.journals import journal
 from passbench.bench import Bench

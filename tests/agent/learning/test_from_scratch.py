@@ -15,8 +15,10 @@ from agent.learning.answers import answer_of, files_of
 from agent.learning.demonstrations import split_of
 from agent.learning.leaks import HeldOut
 from agent.readable.author import Readable
-from benchmarks.learning import from_scratch, make_demonstrations, oracle_rewards
-from benchmarks.learning.checks import LATER, PASSBENCH, checking, one_of_each_layout
+from benchmarks.learning import chat_dataset, from_scratch, make_demonstrations, oracle_rewards
+from benchmarks.learning.checking.own_passes import OwnPasses
+from benchmarks.learning.checking.verdicts import BY_INTERPRETER, BY_PASSBENCH, Checked
+from benchmarks.learning.checking.ways import LATER, PASSBENCH, checking, one_of_each_layout
 from benchmarks.learning.claims import Claims
 from benchmarks.learning.composed import composed, few_rows
 from benchmarks.learning.decoder.code_tokens import Text
@@ -27,8 +29,6 @@ from benchmarks.learning.graph_sources import held_out_samples, kept_sample, lin
 from benchmarks.learning.journals import journal
 from benchmarks.learning.judge import Judge, shares
 from benchmarks.learning.make_demonstrations import demonstration, rows_of
-from benchmarks.learning.own_passes import OwnPasses
-from benchmarks.learning.verdicts import BY_INTERPRETER, BY_PASSBENCH, Checked
 from passbench.contract import NAMES_FILE
 from tests.agent.readable.test_readable import FEED_FORWARD, feed_forward
 from tests.agent.support import sample as sample_of
@@ -223,6 +223,20 @@ def test_demonstrations_are_of_families_that_are_not_held_out(data):
     assert rows and not held & {row["family_hash"] for row in rows}
     assert len({row["graph_hash"] for row in rows}) == len(rows)
     assert all(next(iter(files_of(row["answer"]))) == "fuse.py" for row in rows)
+
+
+def test_demonstrations_become_conversations_with_a_card(data, tmp_path, monkeypatch):
+    out = tmp_path / "chat"
+    monkeypatch.setattr("sys.argv", ["chat", "--demonstrations", str(data), "--out", str(out)])
+    assert chat_dataset.main() == 0 and chat_dataset.main() == 1  # the second time it is there
+    before = {row["graph_hash"]: row for row in pq.read_table(data).to_pylist()}
+    after = pq.ParquetDataset(out / "data" / "demonstrations").read().to_pylist()
+    assert {row["graph_hash"] for row in after} == set(before)
+    for row in after:
+        first, (_, user), (said,) = before[row["graph_hash"]], row["prompt"], row["completion"]
+        assert first["task"] in user["content"] and files_of(said["content"]) == files_of(first["answer"])
+        assert said["content"].startswith(first["rationale"]) and "Eager runs" in first["rationale"]
+    assert f"{len(before)} passes" in (out / "README.md").read_text()
 
 
 def test_numbers_change_in_a_task_and_its_answer_alike():

@@ -7,9 +7,9 @@ import pytest
 
 from agent.learning.answers import files_of
 from agent.learning.leaks import HeldOut
+from benchmarks.learning.checking.verdicts import BY_INTERPRETER, BY_OWN_PROCESS, BY_PASSBENCH
 from benchmarks.learning.graph_sources import held_out_samples
 from benchmarks.learning.make_demonstrations import SCHEMA
-from benchmarks.learning.verdicts import BY_INTERPRETER, BY_OWN_PROCESS, BY_PASSBENCH
 from passbench.contract import NAMES_FILE, PassFiles
 from passbench.policy.check import check_files
 

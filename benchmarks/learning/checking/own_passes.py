@@ -21,8 +21,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
+from benchmarks.learning.checking.verdicts import BY_INTERPRETER, BY_OWN_PROCESS, Checked, checked
 from benchmarks.learning.graph_sources import kept_sample, line_of
-from benchmarks.learning.verdicts import BY_INTERPRETER, BY_OWN_PROCESS, Checked, checked
 from storage.records import Sample
 
 _PATIENCE = 40.0  # seconds for a variant

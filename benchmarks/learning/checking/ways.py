@@ -9,10 +9,10 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.learning.checking.own_passes import OwnPasses
+from benchmarks.learning.checking.verdicts import BY_PASSBENCH, Checked, checked
 from benchmarks.learning.composed import few_rows
 from benchmarks.learning.graph_sources import elements, shown, small
-from benchmarks.learning.own_passes import OwnPasses
-from benchmarks.learning.verdicts import BY_PASSBENCH, Checked, checked
 from passbench.bench import Bench
 from passbench.contract import write_pass_dir
 from passbench.settings import Settings
