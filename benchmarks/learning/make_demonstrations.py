@@ -88,14 +88,18 @@ _ROUNDED = "right at t = "
 
 
 def sources(arguments: argparse.Namespace, part: tuple[int, int]) -> Iterator[tuple[str, Sample]]:
-    """Kind and sample of every graph of a part: those whose passes are written, then the kinds in turn."""
+    """Kind and sample of every graph of a part: those whose passes are written, then of each version, each directory of
+    traces and those put together in turn."""
     number, count = part
     for line in chain.from_iterable(map(journal, arguments.written)):
         if int(line["graph_hash"][:8], 16) % count == number and not line["cause"]:
             yield line["kind"], kept_sample(line)
     every = [
-        (("real", s) for v in arguments.version for s in version_samples(Version.open(v), part)),
-        (("window", s) for t in arguments.traces for s in window_samples(t, part, arguments.windows, arguments.seed)),
+        *((("real", s) for s in version_samples(Version.open(v), part)) for v in arguments.version),
+        *(
+            (("window", s) for s in window_samples(t, part, arguments.windows, arguments.seed))
+            for t in arguments.traces
+        ),
         (("composed", s) for s in composed_samples(arguments.seed * 1000 + number, arguments.composed // count)),
     ]
     while every:
