@@ -201,6 +201,14 @@ def _in_one_dtype(sample: Sample) -> Sample:
     return sample
 
 
+def kept_rows(arguments: argparse.Namespace) -> list[Line]:
+    """The rows of earlier files, without those of the family or the op sequence of a sample that is held out now."""
+    rows = [row for path in arguments.keep for row in read_rows(path, SCHEMA)]
+    held = HeldOut.of(held_out_samples([*arguments.held_out, *arguments.version])) if rows else HeldOut.of(())
+    near = (r["family_hash"] in held.families or tuple(r["op_sequence"]) in held.sequences for r in rows)
+    return [row for row, too_near in zip(rows, near, strict=True) if not too_near]
+
+
 def rows_of(lines: list[Line], kept: list[Line], most: int = MOST_OF_A_FAMILY) -> list[Line]:
     """The rows of a journal, and the `kept` ones of an earlier file: each graph once, as it was checked best, `most` of
     a family. Those of real models come first."""
@@ -259,7 +267,7 @@ def main() -> int:
         print("a worker ended early; what it has done is in the journal", file=sys.stderr)
         return 1
     lines = journal(arguments.journal)
-    rows = rows_of(lines, [row for path in arguments.keep for row in read_rows(path, SCHEMA)], arguments.of_a_family)
+    rows = rows_of(lines, kept_rows(arguments), arguments.of_a_family)
     if arguments.out is not None:
         write_rows(arguments.out, rows, SCHEMA)
     print(f"{len(rows)} rows, {len({r['family_hash'] for r in rows})} families")

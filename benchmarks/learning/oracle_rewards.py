@@ -2,12 +2,12 @@
 
     python -m benchmarks.learning.oracle_rewards --written DIR --demonstrations FILE --out FILE [--tasks 200]
 
-Tasks are of demonstrations that were found right on this kind of device, in the variants that were checked. Their
-samples are in journals of `make_demonstrations --check later`, and they are drawn at random from a seed. Each task is
-written, its solve.sh writes the pass, and what the verifier has of the task is read back and judged as the verifier
-judges it, on one benchmark that stays warm. Passes are compiled some at a time before they are judged, as `evaluate`
-does. Every fifth is judged again, with the next ones. Writes a JSON file after each few tasks; run again, it goes on
-where it stopped.
+Tasks are of demonstrations, in the variants that `make_demonstrations --check gpu` takes, and on a CPU of small ones.
+Their samples are in journals of `make_demonstrations --check later`, and they are drawn at random from a seed. Each
+task is written, its solve.sh writes the pass, and what the verifier has of the task is read back and judged as the
+verifier judges it, on one benchmark that stays warm. Passes are compiled some at a time before they are judged, as
+`evaluate` does. Every fifth is judged again, with the next ones. Writes a JSON file after each few tasks; run again, it
+goes on where it stopped.
 """
 
 import argparse
@@ -26,12 +26,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from agent.learning import verify
 from agent.learning.answers import files_of
 from agent.learning.harbor import write_task
 from agent.learning.reward import reward_of
-from agent.learning.verify import kept_sample, settings_of
-from benchmarks.learning.checking.ways import one_of_each_layout
-from benchmarks.learning.graph_sources import kept_sample as sample_of_line
+from benchmarks.learning.checking.ways import GPU, INTERPRETER, LARGEST, chosen_variants
+from benchmarks.learning.graph_sources import kept_sample
 from benchmarks.learning.journals import journal
 from passbench.bench import Bench
 from passbench.result import device_name
@@ -56,24 +56,25 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1e9)
     arguments = parser.parse_args()
     end = time.monotonic() + arguments.seconds
-    every = pq.read_table(arguments.demonstrations).to_pylist()
-    rows = {row["graph_hash"]: row for row in every if (row["device"] == "cpu") == (arguments.device == "cpu")}
+    rows = {row["graph_hash"]: row for row in pq.read_table(arguments.demonstrations).to_pylist()}
     lines = {line["graph_hash"]: line for place in arguments.written for line in journal(place) if not line["cause"]}
-    chosen = sorted(lines.keys() & rows.keys())
+    largest = LARGEST[INTERPRETER if arguments.device == "cpu" else GPU]
+    samples = {g: chosen_variants(kept_sample(lines[g]), 1, largest) for g in lines.keys() & rows.keys()}
+    chosen = sorted(graph for graph, sample in samples.items() if sample)
     random.Random(arguments.seed).shuffle(chosen)
     chosen = chosen[: arguments.tasks]
     if not chosen:
-        print("no demonstration of this kind of device has its sample in a journal", file=sys.stderr)
+        print("no demonstration has its sample in a journal", file=sys.stderr)
         return 1
     found = json.loads(arguments.out.read_text("utf-8"))["verdicts"] if arguments.out.exists() else []
     left = [graph for graph in chosen if graph not in {one["graph"] for one in found}]
     again: list[str] = []
-    with tempfile.TemporaryDirectory() as place, Bench(arguments.device, settings_of(arguments.device)) as bench:
+    with tempfile.TemporaryDirectory() as place, Bench(arguments.device, verify.settings_of(arguments.device)) as bench:
         while (left or again) and time.monotonic() < end:
             graphs, left = [*again, *left[:_TOGETHER]], left[_TOGETHER:]
             again = graphs[len(again) :: _AGAIN]
             tasks = [
-                task_of(lines[g], rows[g]["answer"], Path(place) / str(len(found) + n)) for n, g in enumerate(graphs)
+                task_of(samples[g], rows[g]["answer"], Path(place) / str(len(found) + n)) for n, g in enumerate(graphs)
             ]
             found += [{"graph": g} | one for g, one in zip(graphs, judged(bench, tasks, end), strict=False)]
             about = {"device": device_name(bench.device), "of": len(chosen), **summary(found)}
@@ -82,12 +83,12 @@ def main() -> int:
     return 0
 
 
-def task_of(line: Mapping[str, Any], answer: str, place: Path) -> tuple[Sample, Path]:
+def task_of(sample: Sample, answer: str, place: Path) -> tuple[Sample, Path]:
     """A task as it is exported: the sample that its verifier has, and the pass that its solution writes."""
-    write_task(one_of_each_layout(sample_of_line(line), 1), place / "task", files_of(answer))
+    write_task(sample, place / "task", files_of(answer))
     environment = {**os.environ, "PASSNET_PASSES": str(place / "pass")}
     subprocess.run([place / "task" / "solution" / "solve.sh"], env=environment, check=True)
-    return kept_sample(place / "task" / "tests" / "sample"), place / "pass"
+    return verify.kept_sample(place / "task" / "tests" / "sample"), place / "pass"
 
 
 def judged(bench: Bench, tasks: Sequence[tuple[Sample, Path]], end: float) -> list[dict[str, Any]]:

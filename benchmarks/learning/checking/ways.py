@@ -28,7 +28,8 @@ _QUICK = Settings(
     timing_budget=0.05, shared_bytes=1 << 30,
 )  # fmt: skip
 _TIMED = Settings(double=False, timing_budget=2.0, pairs=6, repeats=1)
-_LARGEST = {INTERPRETER: 60_000, GPU: 30_000_000, PASSBENCH: 30_000_000, TIMED: 200_000_000}
+LARGEST = {INTERPRETER: 60_000, GPU: 30_000_000, PASSBENCH: 30_000_000, TIMED: 200_000_000}
+"""Elements of a variant that is checked so, at most."""
 
 Check = Callable[[Sample, Mapping[str, str]], Checked]
 
@@ -37,7 +38,7 @@ Check = Callable[[Sample, Mapping[str, str]], Checked]
 def checking(way: str, number: int, variants: int, largest: int | None, turns: Path | None = None) -> Iterator[Check]:
     """The check of this `way`, for process `number` of several, on at most so many variants of a graph, each of at most
     `largest` elements. `turns`: the directory of those that measure on the same GPUs."""
-    largest = largest or _LARGEST.get(way, 0)
+    largest = largest or LARGEST.get(way, 0)
     with ExitStack() as stack:
         if way == LATER:
             yield lambda sample, files: Checked()
@@ -63,7 +64,7 @@ def _interpreted(process: OwnPasses, sample: Sample, files: Mapping[str, str], l
 
 
 def _on_gpu(process: OwnPasses, sample: Sample, files: Mapping[str, str], variants: int, largest: int) -> Checked:
-    chosen = _chosen(sample, variants, largest)
+    chosen = chosen_variants(sample, variants, largest)
     return process.check(chosen, files) if chosen else Checked(cause="no variant is small enough")
 
 
@@ -85,8 +86,8 @@ def _bench(way: str, number: int) -> Iterator[Bench]:
 
 def _benched(bench: Bench, way: str, sample: Sample, files: Mapping[str, str], variants: int, largest: int) -> Checked:
     if bench.device.type == "cpu":
-        largest = min(largest, _LARGEST[INTERPRETER])
-    chosen = _chosen(sample, variants, largest)
+        largest = min(largest, LARGEST[INTERPRETER])
+    chosen = chosen_variants(sample, variants, largest)
     if chosen is None:
         return Checked(cause="no variant is small enough")
     with tempfile.TemporaryDirectory(prefix="passnet-demonstration-") as place:
@@ -96,7 +97,7 @@ def _benched(bench: Bench, way: str, sample: Sample, files: Mapping[str, str], v
     return checked(results, BY_PASSBENCH, timed=way == TIMED)
 
 
-def _chosen(sample: Sample, variants: int, largest: int) -> Sample | None:
+def chosen_variants(sample: Sample, variants: int, largest: int) -> Sample | None:
     """The variants to check; None where one is too large."""
     chosen = one_of_each_layout(few_rows(sample) if sample.sample.startswith("composed") else sample, variants)
     return chosen if max(map(elements, chosen.variants)) <= largest else None

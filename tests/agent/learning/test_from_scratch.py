@@ -200,8 +200,8 @@ def spoilt(answer):
 def test_a_known_pass_is_judged_as_the_task_that_is_exported_has_it(tmp_path):
     given = few_rows(next(iter(composed(4))))
     answer = answer_of(Readable(margin=-100.0).write(given).files)
-    exported, passes = oracle_rewards.task_of(line_of(given), answer, tmp_path)
-    assert exported == one_of_each_layout(kept_sample(line_of(given)), 1)
+    exported, passes = oracle_rewards.task_of(given, answer, tmp_path)
+    assert exported == given == replace(kept_sample(line_of(given)), rarity=given.rarity, reason=given.reason)
     assert {path.name: path.read_text() for path in passes.iterdir()} == files_of(answer)
 
 

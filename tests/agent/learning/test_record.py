@@ -6,12 +6,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from agent.learning.answers import files_of
-from agent.learning.leaks import HeldOut
 from benchmarks.learning.checking.verdicts import BY_INTERPRETER, BY_OWN_PROCESS, BY_PASSBENCH
-from benchmarks.learning.graph_sources import held_out_samples
 from benchmarks.learning.make_demonstrations import SCHEMA
 from passbench.contract import NAMES_FILE, PassFiles
 from passbench.policy.check import check_files
+from storage.schema import CATEGORIES
+from storage.versions.version import Version
 
 ROOT = Path(__file__).resolve().parents[3] / "benchmarks"
 
@@ -24,9 +24,12 @@ def rows():
 
 
 def test_nothing_of_the_held_out_samples_is_in_it(rows):
-    held = HeldOut.of(held_out_samples([ROOT / "dedup" / "held_out_1" / "version"]))
-    assert not held.families & {row["family_hash"] for row in rows}
-    assert not held.sequences & {tuple(row["op_sequence"]) for row in rows}
+    for place in ("dedup/held_out_1", "extraction/corpus_350", "extraction/corpus_328"):
+        version = Version.open(ROOT / place / "version")
+        columns = ["family_hash", "op_sequence"]
+        held = [row for c in CATEGORIES for b in version.batches(c, "eval", columns) for row in b.to_pylist()]
+        assert held and not {row["family_hash"] for row in held} & {row["family_hash"] for row in rows}
+        assert not {tuple(row["op_sequence"]) for row in held} & {tuple(row["op_sequence"]) for row in rows}
 
 
 def test_each_graph_once_and_each_family_in_one_split(rows):
