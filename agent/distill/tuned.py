@@ -29,7 +29,7 @@ from agent.author import Attempt, Author, Submission
 from agent.distill.eager.order_probe import ProbedOrders
 from agent.distill.found_families import Best, FamilySearch, FoundFamilies, Levels, SearchChoice
 from agent.distill.hill_climb import Search
-from agent.distill.kernels.launch_configs import choose
+from agent.distill.kernels.launch_configs import choose, in_lanes
 from agent.distill.rounding import Confirms, Rounding, assumed
 from agent.distill.static import Distill
 from agent.distill.task_plan import FloatDtypes, Task, float_dtypes
@@ -272,7 +272,7 @@ class Tuned(Author):
             task = self._task(sample, levels, confirms)
             exact = replace(trial, task=task, levels=levels, own_schedule=own_schedule(levels))
             same = replace(choice, patterns=_known(task, choice))
-            for safer in dict.fromkeys((same, self._start(task, captured))):
+            for safer in dict.fromkeys((*in_other_lanes(task, same), same, self._start(task, captured))):
                 score = exact.score(safer) if _writes(task, safer) else None
                 if score is None or score <= value:
                     continue
@@ -412,7 +412,15 @@ def alternatives(task: Task, start: SearchChoice) -> list[SearchChoice]:
         found.append(replace(style, captured=True))
     if task.longest() >= LONG:
         found.append(replace(style, own_schedule=True))
-    return [SearchChoice(start.patterns, each) for each in found]
+    return [*in_other_lanes(task, start), *(SearchChoice(start.patterns, each) for each in found)]
+
+
+def in_other_lanes(task: Task, choice: SearchChoice) -> list[SearchChoice]:
+    """The choice with norms added up by lanes, or not so if it is; none where that makes no difference."""
+    style, limits = choice.style, choice.style.limits
+    if style.own_schedule or not any(map(in_lanes, task.kernels())):
+        return []
+    return [replace(choice, style=replace(style, limits=replace(limits, lanes=not limits.lanes)))]
 
 
 def steps(task: Task, choice: SearchChoice) -> Iterator[SearchChoice]:

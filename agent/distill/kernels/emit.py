@@ -157,7 +157,9 @@ class _Writer:
         self.indent = self.indent.removesuffix(_INDENT)
         self.names = outer
         for name, value in kept.items():
-            self._lines(_way(value).finish(value, name, self.kernel))
+            in_lanes = self.tuning.lanes and ordered_sums.has_lanes(value)
+            finish = ordered_sums.finish_in_lanes if in_lanes else _way(value).finish
+            self._lines(finish(value, name, self.kernel))
         for value in reduced:
             self.names[value.number] = ordered_sums.result(value, names[value.number])
 

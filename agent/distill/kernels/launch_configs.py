@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from agent.distill.eager.sum_order import PROCESSORS
+from agent.distill.kernels.ordered_sums import LANE_WARPS, has_lanes
 from agent.distill.kernels.schedule import KernelBody, distance
 from agent.distill.kernels.value_graph import COLUMN, ROW
 
@@ -17,7 +18,7 @@ class Tuning:
     """How a kernel is launched: rows and columns of a program, and its warps.
 
     `loops`: it sweeps its columns in steps, of which `stages` are loaded at once. `masked`: accesses ask whether their
-    element is there even where all are.
+    element is there even where all are. `lanes`: see `ordered_sums.finish_in_lanes`.
     """
 
     row_block: int
@@ -26,6 +27,7 @@ class Tuning:
     loops: bool
     stages: int = 1
     masked: bool = False
+    lanes: bool = False
 
     def programs(self, kernel: KernelBody) -> int:
         """Programs that cover the kernel: its rows, and the columns of one that is tiled."""
@@ -40,7 +42,8 @@ class LaunchLimits:
     `persistent`: the longest row, in elements, that one program holds whole. `work` and `warps`: factors on the
     elements and on the warps of a program; their quotient decides how many neighbours a thread reads at once. `tiles`:
     whether kernels without reductions may have columns. `stages`: how many steps of a sweep are loaded at once; 1
-    leaves that to the compiler. `masked`: as in `Tuning`.
+    leaves that to the compiler. `masked`: as in `Tuning`. `lanes`: norms in eager's order are added up by the lanes of
+    warps, as eager does; for compiled kernels alone.
     """
 
     persistent: int = 8192
@@ -49,6 +52,7 @@ class LaunchLimits:
     tiles: bool = True
     stages: int = 1
     masked: bool = False
+    lanes: bool = False
 
 
 def choose(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
@@ -57,7 +61,14 @@ def choose(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
     rows = min(max(1, int(plain.row_block * limits.work)), _power_of_two(kernel.rows))
     warps = min(16, max(1, int(plain.warps * limits.warps)))
     stages = limits.stages if plain.loops else 1
+    if limits.lanes and in_lanes(kernel):
+        return replace(plain, row_block=1, warps=LANE_WARPS, stages=stages, masked=limits.masked, lanes=True)
     return replace(plain, row_block=rows, warps=warps, stages=stages, masked=limits.masked)
+
+
+def in_lanes(kernel: KernelBody) -> bool:
+    """Whether `LaunchLimits.lanes` makes a difference to the kernel."""
+    return kernel.step is not None and any(has_lanes(value) for value in kernel.values())
 
 
 def _plain(kernel: KernelBody, limits: LaunchLimits) -> Tuning:

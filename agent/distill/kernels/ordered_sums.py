@@ -15,6 +15,8 @@ MOMENTS = ("mean", "distances")
 """Reductions that one sweep finds together; these are their `Value.detail`."""
 DETAILS = frozenset(("ordered_sum", "squares", *MOMENTS))
 """The `Value.detail` of all reductions that this module writes."""
+LANE_WARPS = 4
+"""Warps of a program whose lanes are eager's threads of a norm."""
 
 HELPERS: dict[str, str] = {
     "add_halves": '''
@@ -71,6 +73,16 @@ def both_sides(x, ROWS: tl.constexpr, LENGTH: tl.constexpr):
     pairs = tl.reshape(x, [ROWS, 2, LENGTH // 2])
     second = tl.arange(0, 2)[None, :, None] > 0
     return tl.sum(tl.where(second, 0.0, pairs), 1), tl.sum(tl.where(second, pairs, 0.0), 1)
+''',
+    "moments_of_two": '''
+@triton.jit
+def moments_of_two(mean, distances, count, other_mean, other_distances, other_count):
+    """The moments of two threads as those of one."""
+    apart = other_mean - mean
+    both = count + other_count
+    share = tl.where(both > 0, tl.div_rn(1.0, both), 0.0)
+    wider = tl.fma(count * share, apart * apart * other_count, distances + other_distances)
+    return tl.fma(other_count * share, other_mean, count * share * mean), wider, both
 ''',
     "combine_halves": '''
 @triton.jit
@@ -162,6 +174,24 @@ def finish(value: Value, name: str, kernel: KernelBody) -> list[str]:
         return [*lines, f"{name} = add_halves({part}, ROWS, 1, {order.width})"]
     lines.append(f"{name}_rows = add_halves({part}, ROWS, {order.height}, {order.width})")
     return [*lines, f"{name} = add_halves({name}_rows, ROWS, 1, {order.height})"]
+
+
+def has_lanes(value: Value) -> bool:
+    """Whether `finish_in_lanes` takes the reduction."""
+    return value.detail in (*MOMENTS, "squares") and value.order.width * value.order.height == 32 * LANE_WARPS
+
+
+def finish_in_lanes(value: Value, name: str, kernel: KernelBody) -> list[str]:
+    """As `finish`, in a program of one row and `LANE_WARPS` warps, in which each lane has one of eager's threads.
+
+    Triton then adds what lanes have in eager's order: the second half of a warp to the first until one is left, and so
+    the warps. That is the compiler's order, not the language's: Triton's interpreter takes another one.
+    """
+    if value.detail == "squares":
+        return [f"{name} = tl.sum({name}_part, 1, keep_dims=True)"]
+    count, *_ = finish(value, name, kernel)
+    kept = ", ".join(_moments(name))
+    return [count, f"{kept} = tl.reduce(({kept}), 1, moments_of_two, keep_dims=True)"]
 
 
 def result(value: Value, name: str) -> str:

@@ -1,6 +1,11 @@
 """Sums, means and norms in eager's order: the order itself, and kernels' bits against sums that are taken in it."""
 
+import itertools
 import math
+import os
+import re
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -8,8 +13,11 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.eager.emulated_sums import added, fused, moments, rows_of, squares
 from agent.distill.eager.sum_order import SumOrder, sum_order
+from agent.distill.kernels.launch_configs import LaunchLimits
+from agent.distill.pass_source import Style
 from agent.distill.rounding import Rounding
 from agent.distill.static import Distill
 from agent.distill.task_plan import float_dtypes
@@ -148,6 +156,70 @@ def test_norms_have_the_moments_of_cudas_kernels(columns, tmp_path, interpreter)
         (found,) = interpreter.results(tmp_path / str(number), one, [x])
         wanted = [expected(fma)[function] for fma in (fused, _rounded_twice)]  # Triton 3.6 rounds twice
         assert any(torch.equal(found, want) for want in wanted)
+
+
+def _normed(x, w, b):
+    y = x * 2.0
+    return y + F.layer_norm(y, w.shape, w, b), y * torch.rms_norm(y, w.shape, None, 1e-6)
+
+
+def _in_lanes(one, directory):
+    """Writes the pass in eager's order whose norms the lanes of warps add up; returns its source."""
+    task = Distill().task(sample(one), ANY, dict.fromkeys(float_dtypes([one]).values(), Rounding.EXACT))
+    style = Style(LaunchLimits(lanes=True))
+    assert task.write(task.gains(), style, directory).compiler == "pass"
+    assert check_dir(directory) == []
+    return "".join(file.read_text() for file in directory.glob("fuse_*.py"))
+
+
+def test_lanes_add_up_norms_in_eagers_order_when_compiled(tmp_path):
+    """Of a program of 128 threads each lane has one of eager's; the first lane gets the other half's, half by half."""
+    one = variant(_normed, *in_dtype((tensor(6, 768), tensor(768), tensor(768)), "bfloat16"))
+    source = _in_lanes(one, tmp_path / "pass")
+    assert "ROWS=1, COLUMNS=512, num_warps=4" in source
+    exchanges = re.findall(r"shfl\.sync\.bfly\.b32\s+%\w+, %\w+, (\d+), 31", _compiled(source, tmp_path))
+    offsets = [int(n) for n in exchanges]
+    assert [n for n, _ in itertools.groupby(offsets)] == [*_HALVES, *_HALVES], "moments, and squares"
+    assert len(offsets) == (3 + 1) * len(_HALVES), "a mean, distances and a count, and one sum"
+
+
+_HALVES = (16, 8, 4, 2, 1, 2, 1)
+"""How far the lanes of a warp, and then the four warps, are apart that exchange what they have."""
+
+
+def _compiled(source, directory):
+    """The kernel of a pass as PTX for an H100; a process of its own, since Triton here may be the interpreter."""
+    script = directory / "compiled.py"
+    kernel = re.search(r"def (\w+_kernel)\((.*?), ROWS", source)
+    pointers = kernel[2].split(", ")
+    helpers = source[source.index("@triton.jit") : source.index("def library_")]
+    script.write_text(
+        "import triton\nimport triton.language as tl\nfrom triton.backends.compiler import GPUTarget\n"
+        f"from triton.compiler import ASTSource\n\n\n{helpers}\n"
+        f"types = dict.fromkeys({pointers}, '*bf16')\n"
+        "types |= dict.fromkeys(('ROWS', 'COLUMNS', 'dtype_0'), 'constexpr')\n"
+        f"kernel = {kernel[1]}\n"
+        "types = {name: types[name] for name in kernel.arg_names}\n"
+        "values = {name: {'ROWS': 1, 'COLUMNS': 512, 'dtype_0': tl.bfloat16}[name]"
+        " for name in types if types[name] == 'constexpr'}\n"
+        "source = ASTSource(kernel, types, values)\n"
+        "options = {'num_warps': 4, 'enable_fp_fusion': False}\n"
+        "print(triton.compile(source, target=GPUTarget('cuda', 90, 32), options=options).asm['ptx'])\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("columns", [128, 768, 4096])
+def test_lanes_give_eagers_bits_on_a_gpu(columns, dtype, tmp_path):
+    one = variant(_normed, *in_dtype((tensor(300, columns), tensor(columns), tensor(columns)), dtype))
+    _in_lanes(one, tmp_path / "pass")
+    (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
+    assert (result.status, result.t_min) == ("ok", -10), result
 
 
 def _rounded_twice(a, b, c):

@@ -283,6 +283,20 @@ def test_torch_inductors_own_schedule_is_tried(tmp_path, interpreter):
     assert interpreter.problems(tmp_path / "small", small, draws=1) == []
 
 
+@pytest.mark.parametrize("wrong", ["lanes", "nothing in eager's order"])
+def test_norms_in_eagers_order_are_also_added_up_by_lanes(wrong, tmp_path):
+    one = sample(variant(lambda x, w: F.layer_norm(x + 1.0, (768,), w) * 2.0, tensor(64, 768), tensor(768)))
+
+    def rule(names, source):
+        if "moments_of_two" in source:
+            return _results(one, 2.0, t_min=-4 if wrong == "lanes" else -10)
+        return _results(one, 1.5) if "combine_halves" in source else _results(one, 3.0, t_min=-4)
+
+    assert measuring().attempt(one, tmp_path / "pass", _attempt(rule, [])).compiler == "pass"
+    source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
+    assert ("combine_halves" if wrong == "lanes" else "moments_of_two") in source
+
+
 def _root_mean_square(x):
     return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6)
 
