@@ -15,13 +15,13 @@ from typing import Self
 
 import torch
 
-from passbench.checking.tolerance import Comparison
+from passbench.checking.tolerance import STRICT, Comparison
 from passbench.compilers import numerics
 from passbench.contract import ContractError, PassFiles, read_pass_dir, write_pass_dir
 from passbench.ipc.messages import Code, Warm
 from passbench.names import COMPILERS
 from passbench.policy.check import check_files
-from passbench.result import ERROR_CODES, Finding, VariantResult, device_name
+from passbench.result import EAGER_VARIES, ERROR_CODES, Finding, VariantResult, device_name
 from passbench.settings import Settings
 from passbench.timing import bandwidth
 from passbench.timing.gpu_conditions import Surroundings, busy, compared
@@ -40,9 +40,6 @@ Progress = Callable[[str], None]
 _VARIANTS_OF_A_PROCESS = 20
 """Eager is then run by a fresh process. Two processes of the same code differ by up to 1 % in what a call costs the
 host, for as long as they live: over a whole run that would be a bias of all speedups."""
-
-STRICT = -5
-"""The tolerance level of PyTorch's own tests. A variant that is not right at it says which element differs most."""
 
 
 class Bench:
@@ -300,9 +297,10 @@ class Bench:
             report(outcome.status)
             yield replace(
                 self._result(sample, variant, compiler, outcome.status),
-                reason=outcome.reason or _worst_element(agreement),
+                reason=_with_eager(outcome.reason or _worst_element(agreement), outcome.of_eager),
                 error_code=outcome.error_code,
                 t_min=agreement.t_min if agreement else None,
+                t_min_eager=outcome.of_eager.t_min if outcome.of_eager else None,
                 max_abs_error=agreement.max_abs_error if agreement else None,
                 errors=outcome.errors,
                 times=outcome.times,
@@ -395,6 +393,14 @@ def _worst_element(agreement: Comparison | None) -> str:
     if agreement is None or agreement.worst is None or agreement.t_min is None or agreement.t_min <= STRICT:
         return ""
     return f"not right below t = {agreement.t_min}: {agreement.worst}"
+
+
+def _with_eager(reason: str, of_eager: Comparison | None) -> str:
+    """The reason, and `EAGER_VARIES` where eager called twice does not agree with itself at `STRICT` either."""
+    if of_eager is None or (of_eager.t_min is not None and of_eager.t_min <= STRICT):
+        return reason
+    level = "at no level" if of_eager.t_min is None else f"only from t = {of_eager.t_min}"
+    return f"{reason}; {EAGER_VARIES} {level}: {of_eager.worst}"
 
 
 def _digest(content: object) -> str:

@@ -16,6 +16,8 @@ EAGER_FAILED = "eager failed"
 """Start of the reason of a variant on which eager itself fails: it says nothing about the pass, has no error code
 and enters no score."""
 
+EAGER_VARIES = "eager called twice agrees with itself"
+"""In the reason of a variant that is not right at t = −5 and on which eager itself is not either."""
 
 NO_GRAPH_OF_EAGER, NO_GRAPH_OF_CANDIDATE = "no CUDA graph of eager", "no CUDA graph of the candidate"
 """Starts of `Times.device_note` where a side could not be captured."""
@@ -105,6 +107,7 @@ class VariantResult:
     reason: str = ""
     error_code: int | None = None
     t_min: int | None = None
+    t_min_eager: int | None = None
     max_abs_error: float | None = None
     errors: Errors | None = None
     times: Times = field(default_factory=Times)
@@ -167,8 +170,8 @@ class VariantResult:
 
 
 _PLAIN = (
-    "sample", "category", "variant_hash", "compiler", "status", "error_code", "reason", "t_min", "max_abs_error",
-    "times_meaningful", "matches", "device", "protocol", "seconds", "layers_missing", "surroundings",
+    "sample", "category", "variant_hash", "compiler", "status", "error_code", "reason", "t_min", "t_min_eager",
+    "max_abs_error", "times_meaningful", "matches", "device", "protocol", "seconds", "layers_missing", "surroundings",
     "numerics", "seed", "commit", "busy", "hardware", "capture_used", "phases",
 )  # fmt: skip
 

@@ -166,6 +166,12 @@ TABLES: dict[str, list[Column]] = {
             _INT,
             "smallest level in −10…1 at which every output of every call agrees; null: none",
         ),
+        (
+            "t_min_eager",
+            _INT,
+            "smallest level at which eager, called twice, agrees with itself; measured where the candidate is not "
+            "right at t = −5; null: not measured, or at no level, which `reason` then says",
+        ),
         ("max_abs_error", _FLOAT, "largest absolute difference from eager in draws and in timed calls that set t_min"),
         ("error_eager", _FLOAT, "eager's relative error against double precision; null: it does not run in it"),
         ("error_candidate", _FLOAT, "the candidate's"),
@@ -322,6 +328,6 @@ ADDED = frozenset(
     speedup_low speedup_high task_family task_split steps failed_calls rejections error best_files
     draft_files library_ops kernels_only times_meaningful device_method device_note numerics seed commit busy hardware
     capture_used gpu torch triton noisy_share from_kernels
-    phases""".split()
+    phases t_min_eager""".split()
 )
 """Columns and fields that files of earlier versions may lack; they are null there."""

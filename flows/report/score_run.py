@@ -6,6 +6,7 @@ from typing import Any
 
 from flows.report.results import Results, load_results, variant_facts
 from passbench.names import CLOCKS
+from passbench.result import EAGER_VARIES
 from passbench.score import is_measured, outcome_of, outcomes_of, says_something, table_rows, times_meaningful
 from passbench.scoring.attempts import best_attempts, pass_at
 from passbench.scoring.groups import UNKNOWN, VariantFacts, group_of, group_order
@@ -140,6 +141,8 @@ def _notes(results: Results) -> list[str]:
     notes = []
     if left_out := sum(not says_something(row) for row in results.rows):
         notes.append(f"{left_out} of {len(results.rows)} rows are left out: eager itself failed on those variants")
+    if varying := sum(EAGER_VARIES in (row["reason"] or "") for row in results.rows):
+        notes.append(f"in {varying} of {len(results.rows)} rows eager, called twice, is not right at t = -5 either")
     if not times_meaningful(results.rows):
         notes.append("no GPU ran for some or all rows: their statuses and t_min are real, times and scores say nothing")
     return notes

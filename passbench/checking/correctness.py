@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from passbench.checking.tolerance import Comparison, surely_close
+from passbench.checking.tolerance import STRICT, Comparison, surely_close
 from passbench.inputs import batch_layout
 from passbench.inputs.batch_layout import BatchLayout
 from passbench.inputs.draw import CORRECTNESS
@@ -29,6 +29,12 @@ class Correctness:
     def result(self) -> Comparison | None:
         """The agreement so far."""
         return self._comparison if self._compared else None
+
+    @property
+    def is_loose(self) -> bool:
+        """Whether outputs were compared and do not agree at `STRICT`."""
+        level = self._comparison.t_min
+        return self._compared and (level is None or level > STRICT)
 
     def withdraw(self) -> None:
         """The variant has failed: it agrees at no level."""
@@ -56,6 +62,25 @@ class Correctness:
             self.check_inputs(layout, written)
             self.compare(layout)
         self._drawn = True
+
+    def of_eager(self) -> Comparison:
+        """How well eager agrees with itself: in `Settings.draws` draws, each of which its worker runs twice.
+
+        Operators that add by atomic operations, or in an order that varies, do not give the same sum twice. Raises
+        VariantFailure if eager fails.
+        """
+        pair, comparison = self._pair, Comparison()
+        for number in range(pair.settings.draws):
+            layout = pair.draw(self._calls_a_draw(), pair.outputs, CORRECTNESS[number % len(CORRECTNESS)])
+            run = RunCalls(layout.batch, pair.outputs, pair.rng.getrandbits(32), False, False)
+            pair.hand_over(pair.eager, layout)
+            pair.ask(pair.eager, run, pair.settings.first_call_timeout)
+            first = pair.eager.memory[: layout.end].clone()
+            pair.hand_over(pair.eager, layout)
+            pair.ask(pair.eager, run, pair.settings.call_timeout)
+            for position, again, before in self._differing(layout, pair.eager.memory, first):
+                comparison.add(again, before, pair.draws - 1, position)
+        return comparison
 
     def _calls_a_draw(self) -> int:
         """Calls of a draw: as many as `_DRAWN_BYTES` and `Settings.draw_calls` allow; more if calls are small."""
@@ -90,7 +115,7 @@ class Correctness:
         self._compared = True
         comparison = self._comparison
         theirs, ours = self._pair.candidate.memory, self._pair.eager.memory
-        for position, actual, expected in self._differing(layout):
+        for position, actual, expected in self._differing(layout, theirs, ours):
             rows = max(1, _COMPARED_ELEMENTS // max(1, actual[0].numel()))
             parts = list(zip(actual.split(rows), expected.split(rows), strict=True))
             level = comparison.t_min  # None once an output before this one has agreed at no level
@@ -107,13 +132,14 @@ class Correctness:
         if comparison.t_min is None:
             raise VariantFailure("wrong", f"differs from eager at every level: {comparison.worst}")
 
-    def _differing(self, layout: BatchLayout) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
-        """Results whose bits differ: the number of the output, and its values of all calls, the candidate's and
-        eager's.
+    def _differing(
+        self, layout: BatchLayout, *memories: torch.Tensor
+    ) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
+        """Results whose bits differ in two memories: the number of the output, and its values of all calls in each.
 
         An input n that eager writes to has the number -1 - n.
         """
-        batch, memories = layout.batch, (self._pair.candidate.memory, self._pair.eager.memory)
+        batch = layout.batch
         for position, block in enumerate(batch.outputs):
             if block is not None and not batch_layout.same(*memories, block):
                 yield position, *(batch_layout.view(memory, block) for memory in memories)

@@ -13,6 +13,10 @@ import torch
 LEVELS = range(-10, 2)
 """Levels at which agreement is decided. Scores have higher levels, at which a variant is correct if it is at 1."""
 
+STRICT = -5
+"""The level of PyTorch's own tests. A variant that is not right at it says which element differs most, and how well
+eager agrees with itself."""
+
 _K = {
     torch.float16: 3 / 5,
     torch.complex32: 3 / 5,

@@ -100,6 +100,7 @@ def test_an_inexact_pass_says_where_it_is_off(bench, tmp_path):
     (result,) = bench.run(add_relu_sample((3, 40)), "pass", tmp_path)
     assert result.status == "ok" and -5 < result.t_min < 0
     assert result.reason.startswith(f"not right below t = {result.t_min}: output 0[") and "expected" in result.reason
+    assert result.t_min_eager == -10 and "eager called twice" not in result.reason
 
 
 def test_two_outputs_and_an_in_place_operator_and_a_shared_autotuned_helper(bench):
