@@ -1,10 +1,10 @@
 """Where a warm start goes: models on a GPU host whose library and caches an earlier run has filled, a process each.
 
     python -m benchmarks.models.run_models --out COLD --regimes ours --library LIB --cache CACHE --models NAMES
-    python -m benchmarks.models.warm_start --out DIR --library LIB --cache CACHE --models NAMES [--workers 2]
-        [--batch 1] [--dtype float32] [--device cuda]
+    python -m benchmarks.models.warm_start --out DIR --library LIB --cache CACHE --models NAMES [--workers 12]
+        [--at-once 1] [--batch 1] [--dtype float32] [--device cuda]
 
-Each process imports torch, builds its model and calls it once, as `run_models.py` does; then the clock runs from
+Each process imports torch, builds its model, waits for its turn and calls it once; then the clock runs from
 `passnet.optimize` until three calls were answered. Meanwhile a thread looks at the main thread's stack every 5 ms.
 
 Writes DIR/warm.jsonl, a row for each model: seconds, seconds by part, and `imported` seconds by the first module that
@@ -12,6 +12,8 @@ is being imported; and DIR/stacks/MODEL.txt, the stacks and how often each was s
 """
 
 import argparse
+import contextlib
+import fcntl
 import json
 import os
 import subprocess
@@ -19,11 +21,11 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import IO, Any
 
 PARTS = (
     ("import", ("importlib._bootstrap",)),
@@ -67,7 +69,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--library", required=True)
     parser.add_argument("--cache", type=Path, required=True, help="that of run_models.py")
     parser.add_argument("--models", required=True, help="names separated by commas")
-    parser.add_argument("--workers", type=int, default=2, help="processes side by side")
+    parser.add_argument("--workers", type=int, default=12, help="processes side by side")
+    parser.add_argument("--at-once", type=int, default=1, help="of them run against the clock")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--device", default="cuda")
@@ -76,7 +79,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _in_process(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    arguments = [f"--{key}={getattr(options, key)}" for key in ("out", "library", "cache", "batch", "dtype", "device")]
+    keys = ("out", "library", "cache", "batch", "dtype", "device", "at_once")
+    arguments = [f"--{key.replace('_', '-')}={getattr(options, key)}" for key in keys]
     command = [sys.executable, "-m", "benchmarks.models.warm_start", f"--one={name}", f"--models={name}", *arguments]
     caches = {
         "TORCHINDUCTOR_CACHE_DIR": str(options.cache / "inductor"),
@@ -102,7 +106,7 @@ def _measured(options: argparse.Namespace) -> dict[str, Any]:
     (found,) = [model for model in MODELS if model.name == options.one]
     model, args, kwargs = prepared(found, options.batch, getattr(torch, options.dtype), torch.device(options.device))
     settings = OptimizeSettings(effort="quick", library=options.library)
-    with torch.no_grad():
+    with torch.no_grad(), _turn(options.out, options.at_once):
         model(*args, **kwargs)
         stacks: list[Stack] = []
         done = threading.Event()
@@ -127,6 +131,24 @@ def _measured(options: argparse.Namespace) -> dict[str, Any]:
         "parts": _shares(map(part_of, stacks), each),
         "imported": _shares((_imported(stack) for stack in stacks if part_of(stack) == "import"), each),
     }
+
+
+@contextlib.contextmanager
+def _turn(directory: Path, at_once: int) -> Iterator[None]:
+    """One of so many turns: processes get ready side by side, and few of them run against the clock."""
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context((directory / f"turn-{n}.lock").open("w")) for n in range(at_once)]
+        while not any(map(_locked, files)):
+            time.sleep(0.05)
+        yield
+
+
+def _locked(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _look(thread: int, stacks: list[Stack], done: threading.Event) -> None:

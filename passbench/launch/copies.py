@@ -81,6 +81,13 @@ def _compiled(device: int, notes: bool) -> tuple:
     return compiled, constants, places
 
 
+def load_copies() -> None:
+    """Compile what copies on the current device, or load it, so that the first `CopyLaunch` need not."""
+    if can_copy():
+        for notes in (False, True):
+            _compiled(torch.cuda.current_device(), notes)
+
+
 def pieces_of(sizes: Sequence[int]) -> list[tuple[int, int, int]]:
     """What the programs of a launch copy: the slot, the first byte and the number of bytes; at least one piece."""
     pieces = [(n, first, min(_PIECE, size - first)) for n, size in enumerate(sizes) for first in range(0, size, _PIECE)]

@@ -3,13 +3,18 @@
 import contextlib
 import functools
 import gc
+import sys
 import threading
 from collections.abc import Callable, Iterator
 
 import torch
+import torch._dynamo.config
 
+from passbench.launch.copies import load_copies
 from passbench.models.parameters.weight_merging import folded_weights
 
+SHORT_TURN = 1e-4
+"""Seconds that a thread waits for Python's lock while files are hashed."""
 MERGED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """Dtypes of weights that `loading` knows."""
 
@@ -18,23 +23,28 @@ MERGED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 def hashing() -> threading.Thread:
     """A thread that hashes the files of torch and triton, without which TorchInductor finds nothing in its caches.
 
-    That is half a gigabyte, once in a process. Reading and hashing hold no lock of Python's, so they cost next to
-    nothing beside dynamo's capture, if begun before it.
+    That is half a gigabyte in 2,000 files, once in a process. Reading and hashing hold no lock of Python's, but each
+    file asks for the lock again, and a busy main thread gives it after 5 ms alone: for so long it gives it sooner.
     """
     from torch._inductor.codecache import torch_key
     from torch._inductor.runtime.triton_compat import HAS_TRITON, triton_key
 
     def hash_files() -> None:
-        torch_key()
-        if HAS_TRITON:
-            triton_key()
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(min(before, SHORT_TURN))
+        try:
+            torch_key()
+            if HAS_TRITON:
+                triton_key()
+        finally:
+            sys.setswitchinterval(before)
 
     return _begun(hash_files, "passnet-hashing")
 
 
 @functools.cache
 def loading(device: torch.device, dtype: torch.dtype) -> threading.Thread:
-    """A thread that loads the GPU's kernels by which weights of this dtype are merged.
+    """A thread that loads the GPU's kernels by which weights of this dtype are merged and a CUDA graph's inputs copied.
 
     The driver loads a kernel when it is first launched, which takes up to a tenth of a second for each.
     """
@@ -44,9 +54,21 @@ def loading(device: torch.device, dtype: torch.dtype) -> threading.Thread:
             one = torch.ones(1, dtype=dtype, device=device)
             folded_weights(one.reshape(1, 1, 1, 1), None, one, one, one, one, 1e-5)
             torch.cat([one, one])
+            load_copies()
             torch.cuda.synchronize()
 
-    return _begun(load, "passnet-loading")
+    thread = _begun(load, "passnet-loading")
+    _loading.append(thread)
+    return thread
+
+
+_loading: list[threading.Thread] = []
+
+
+def wait_for_kernels() -> None:
+    """Return when `loading` is done: a CUDA graph may not be captured while another thread waits for the GPU."""
+    for thread in tuple(_loading):
+        thread.join()
 
 
 def _begun(work: Callable[[], None], name: str) -> threading.Thread:
@@ -57,11 +79,16 @@ def _begun(work: Callable[[], None], name: str) -> threading.Thread:
 
 @contextlib.contextmanager
 def garbage_later() -> Iterator[None]:
-    """Python looks for no garbage meanwhile: a tenth of a capture, which makes many objects and little garbage."""
+    """Python looks for no garbage meanwhile, and dynamo asks for none: a sixth of a capture, which makes many objects
+    and little garbage. What was made counts as old afterwards, so that the next full collection looks at it first."""
     enabled = gc.isenabled()
     gc.disable()
     try:
-        yield
+        with torch._dynamo.config.patch(run_gc_after_compile=False):
+            yield
     finally:
+        if gc.get_freeze_count() == 0:
+            gc.freeze()
+            gc.unfreeze()
         if enabled:
             gc.enable()

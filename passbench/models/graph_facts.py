@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch._dynamo.config
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -54,12 +56,15 @@ def graph_facts(module: fx.GraphModule, inputs: Sequence[Any]) -> GraphFacts:
 
 
 def _facts(module: fx.GraphModule, inputs: Sequence[Any]) -> GraphFacts:
-    fake = FakeTensorMode(allow_non_fake_inputs=True)
+    sizes = _sizes()
+    fake = FakeTensorMode(allow_non_fake_inputs=True, shape_env=sizes)
     made = [fake.from_tensor(x, static_shapes=True) if isinstance(x, torch.Tensor) else x for x in inputs]
     watch = _EffectWatch()
     runner = _Noting(module, watch)
     with torch.no_grad(), fake, watch:
         outputs = runner.run(*made)
+    if sizes.var_to_range:
+        raise ValueError("a number or a size depends on values")
     flat = [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, torch.Tensor)]
     storage_of = [_storage(x) if isinstance(x, torch.Tensor) else None for x in made]
     same = tuple(next((n for n, x in enumerate(made) if x is out), None) for out in flat)
@@ -73,6 +78,17 @@ def _facts(module: fx.GraphModule, inputs: Sequence[Any]) -> GraphFacts:
         devices=frozenset(x.device for x in values),
         node_storages=runner.storages,
         written_storages=frozenset(watch.written),
+    )
+
+
+def _sizes() -> ShapeEnv:
+    """What dynamo has for a whole graph: with the same settings, torch's cache of fake operators knows what dynamo ran.
+    It gives a symbol to what depends on values."""
+    later = torch._dynamo.config.prefer_deferred_runtime_asserts_over_guards
+    return ShapeEnv(
+        allow_scalar_outputs=True,
+        allow_dynamic_output_shape_ops=True,
+        prefer_deferred_runtime_asserts_over_guards=later,
     )
 
 

@@ -12,7 +12,7 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from passbench.models.beside_capture import hashing
+from passbench.models.beside_capture import hashing, wait_for_kernels
 from passbench.models.graph_facts import GraphFacts, calls_of, graph_facts
 from passbench.models.parameters.parameter_parts import ParameterParts, take_parameter_parts
 from passbench.models.parameters.weight_merging import merge_weights
@@ -69,6 +69,7 @@ def lower(given: GraphCall, recipe: Recipe, serve: Serve | None = None) -> Lower
 
     Compilation takes place here. Raises whatever the compiler raises.
     """
+    wait_for_kernels()
     module, facts = copy_of(given.module), given.facts
     served: dict[str, int] = {}
     covered = 0

@@ -1,8 +1,9 @@
 """A model's forward as one graph: what capturing it does, and what is learnt of the way from outputs to a result."""
 
+import pytest
 import torch
 
-from passbench.models.model_capture import capture_model
+from passbench.models.model_capture import NotWhole, capture_model
 
 _computed: list[int] = []
 
@@ -48,3 +49,9 @@ def test_a_result_is_made_of_the_outputs_of_a_later_call() -> None:
     torch.testing.assert_close(made["sum"], torch.full((2, 3), 9.0))
     torch.testing.assert_close(made["parts"][0], torch.full((3, 2), 5.0))
     torch.testing.assert_close(made["parts"][1][0], torch.full((2, 3), 10.0))
+
+
+@pytest.mark.parametrize("depends", [lambda x: x.nonzero() + 1, lambda x: x * x.sum().int().item()])
+def test_a_size_or_a_number_that_depends_on_values_is_refused(depends) -> None:
+    with pytest.raises(NotWhole, match="depends on values"):
+        capture_model(_Returns(lambda x, y: depends(x)), (torch.ones(3),), {})

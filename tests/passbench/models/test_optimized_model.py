@@ -6,9 +6,7 @@ import warnings
 import pytest
 import torch
 import transformers
-from torch._inductor.runtime.triton_compat import triton_key
 
-from passbench.models.beside_capture import hashing
 from passbench.models.optimize import optimize_model
 from passbench.models.optimized_model import FallbackWarning, OptimizedModel, OptimizeSettings
 from passbench.models.recipes import Recipe
@@ -284,12 +282,6 @@ def test_threads_share_it():
     for thread in threads:
         thread.join()
     assert not wrong and fast.fallbacks == 0
-
-
-def test_what_caches_are_keyed_by_is_hashed_once():
-    hashing().join()
-    assert hashing() is hashing() and not hashing().is_alive()
-    assert triton_key.cache_info().currsize == 1
 
 
 def test_what_cannot_be_optimised_is_refused():
