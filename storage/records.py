@@ -49,7 +49,7 @@ class Input:
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
         """From one element of the `inputs` column."""
-        values = {f.name: row[f.name] for f in fields(cls)}
+        values = {name: row[name] for name in cls.__dataclass_fields__}
         for name in ("shape", "stride", "symbolic_shape", "symbolic_stride"):
             values[name] = None if values[name] is None else tuple(values[name])
         return cls(**values)
@@ -139,11 +139,14 @@ class Variant:
         return replace(self, **changes)
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """From a row of the `subgraphs` table (`Table.to_pylist()`). Raises GraphError on a malformed graph."""
+    def from_row(cls, row: Mapping[str, Any], graph: Graph | None = None) -> Self:
+        """From a row of the `subgraphs` table (`Table.to_pylist()`). `graph` is the row's, where it has been read.
+
+        Raises GraphError on a malformed graph.
+        """
         return cls(
             category=row["category"],
-            graph=from_json(row["graph"]),
+            graph=from_json(row["graph"]) if graph is None else graph,
             inputs=tuple(Input.from_row(r) for r in row["inputs"]),
             outputs=tuple(Output(r["dtype"], tuple(r["shape"]), tuple(r["stride"])) for r in row["outputs"]),
             sources=tuple(Source(**r) for r in row["sources"]),

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import pyarrow.compute as pc
 
 from storage.errors import PassNetError
+from storage.graph.as_json import from_json
+from storage.graph.record import Graph
 from storage.records import Sample, Variant
 from storage.schema import CATEGORIES
 from storage.versions.sample_names import row_named
@@ -28,11 +30,14 @@ def load_samples(
         rows = [row_named(name, rows, version.name) for name in names]
     rows = _interleaved(rows)[:limit]
     wanted = [hash_ for row in rows for hash_ in row["variants"]]
+    graphs: dict[str, Graph] = {}  # a text is read once: ten variants share a graph
     variants: dict[tuple[str, str], Variant] = {}
     for category in {row["category"] for row in rows}:
         for batch in version.batches(category, filter=pc.field("variant_hash").isin(wanted)):
             for row in batch.to_pylist():
-                variants[category, row["variant_hash"]] = Variant.from_row(row)
+                text = row["graph"]
+                graph = graphs.get(text) or graphs.setdefault(text, from_json(text))
+                variants[category, row["variant_hash"]] = Variant.from_row(row, graph)
     return [_sample(row, variants, version) for row in rows]
 
 

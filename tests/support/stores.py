@@ -8,13 +8,15 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from storage.records import Sample, Variant
 from storage.schema import CONFIGS, SUBGRAPHS
-from storage.versions.samples import load_samples
 from storage.versions.store import Store, Version
+
+if TYPE_CHECKING:  # records import torch, which processes that only publish need not wait for
+    from storage.records import Sample, Variant
 
 ROOT = Path(__file__).parents[2]
 NOTHING = {"parameters": {}, "summary": {}}
@@ -30,7 +32,7 @@ def build(store: Store, *names: str, parent: Version | None = None) -> Version:
     return store.publish(tables, kind="build", parent=parent, **NOTHING)[0]
 
 
-def publish_samples(samples: Sequence[Sample], data: Path) -> Version:
+def publish_samples(samples: "Sequence[Sample]", data: Path) -> Version:
     """A version of these samples alone, in their splits, in a new data directory."""
     tables: dict[tuple[str, str], list[dict]] = {}
     for sample in samples:
@@ -47,7 +49,9 @@ def few(version: Version, data: Path, samples: int, variants: int) -> Version:
     Kernels are interpreted here, slowly.
     """
 
-    def size(variant: Variant) -> int:
+    from storage.versions.samples import load_samples
+
+    def size(variant: "Variant") -> int:
         return sum(math.prod(each.shape) for each in variant.inputs)
 
     chosen = [

@@ -97,8 +97,8 @@ def test_answers_are_read_as_they_are_written():
     assert files_of("nothing") == {} == files_of("```python\nx\n```\n```python\ny\n```")
 
 
-def test_parts_of_a_version_hold_each_graph_once_and_each_family_whole(tmp_path):
-    given = [replace(s, split="train") for s in held_out_samples([HELD_OUT])[:40]]
+def test_parts_of_a_version_hold_each_graph_once_and_each_family_whole(held_out, tmp_path):
+    given = [replace(s, split="train") for s in held_out_samples([held_out])]
     version = publish_samples(given, tmp_path)
     parts = [list(version_samples(version, (n, 3))) for n in range(3)]
     assert {v.graph_hash for s in given for v in s.variants} == {s.variants[0].graph_hash for p in parts for s in p}
@@ -109,9 +109,16 @@ def test_parts_of_a_version_hold_each_graph_once_and_each_family_whole(tmp_path)
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
+def held_out(tmp_path_factory):
+    """A version of some of the held-out samples, with few variants of each: each process of these tests reads it."""
+    few = [replace(s, variants=s.variants[:4]) for s in held_out_samples([HELD_OUT])[:60]]
+    return publish_samples(few, tmp_path_factory.mktemp("held_out")).path
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory, held_out):
     place = tmp_path_factory.mktemp("data")
-    arguments = ["make", "--held-out", HELD_OUT, "--composed", "5", "--seed", "4", "--journal", place / "journal"]
+    arguments = ["make", "--held-out", held_out, "--composed", "5", "--seed", "4", "--journal", place / "journal"]
     for more in (["--part", "0/1"], ["--out", place / "demonstrations.parquet"]):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("sys.argv", [*map(str, arguments), *map(str, more)])
@@ -172,8 +179,8 @@ def test_every_layout_that_a_task_shows_is_checked():
     assert wide in found.variants and len(found.variants) == 2
 
 
-def test_a_journal_of_written_passes_holds_what_checks_need(data, tmp_path, monkeypatch):
-    common = ["make", "--held-out", HELD_OUT, "--part", "0/1"]
+def test_a_journal_of_written_passes_holds_what_checks_need(held_out, tmp_path, monkeypatch):
+    common = ["make", "--held-out", held_out, "--part", "0/1"]
     written, checked = tmp_path / "written", tmp_path / "checked"
     runs = (
         ["--journal", written, "--composed", "2", "--seed", "5", "--check", "later"],
@@ -217,9 +224,9 @@ def test_rewards_of_known_passes_are_counted_by_task():
 REWARDS = (("a", 0.5, 1.0), ("b", 0.6, 2.0), ("c", 0.0, 3.0), ("b", 0.66, 2.0), ("a", 0.51, 9.0))
 
 
-def test_demonstrations_are_of_families_that_are_not_held_out(data):
+def test_demonstrations_are_of_families_that_are_not_held_out(data, held_out):
     rows = pq.read_table(data).to_pylist()
-    held = {s.family_hash for s in held_out_samples([HELD_OUT])}
+    held = {s.family_hash for s in held_out_samples([held_out])}
     assert rows and not held & {row["family_hash"] for row in rows}
     assert len({row["graph_hash"] for row in rows}) == len(rows)
     assert all(next(iter(files_of(row["answer"]))) == "fuse.py" for row in rows)
@@ -260,8 +267,8 @@ def test_validation_tasks_are_of_families_that_are_not_trained_on(tmp_path):
     assert not from_scratch.validation_tasks([version.path], HeldOut.of(given), 50, 4000)
 
 
-def test_the_whole_experiment_on_a_cpu(data, tmp_path):
-    given = f"--data {data} --held-out {HELD_OUT} --out {tmp_path} --tiny --device cpu --train-seconds 2 --points 1"
+def test_the_whole_experiment_on_a_cpu(data, held_out, tmp_path):
+    given = f"--data {data} --held-out {held_out} --out {tmp_path} --tiny --device cpu --train-seconds 2 --points 1"
     given += " --families 2 --samples 2 --own-tasks 2 --workers 1 --longest 12 --context 4000 --vocabulary 500"
     given += " --growing 1"
     assert from_scratch.main([*given.split(), "--batch-tokens", "2000"]) == 0
