@@ -8,7 +8,10 @@ from rich.table import Table
 
 MOST_FAILURES = 20
 """Models that failed which a build lists one by one; more are listed by cause."""
-NO_GPU = "No GPU ran: whether a pass matches and is right is real; times are not meaningful, so there are no scores."
+NO_GPU = (
+    "No GPU ran: whether a pass matches and is right is real; times are not meaningful, so there are no scores.\n"
+    "Eager adds in another order on a CPU than kernels do, so half-precision sums that cancel may not be right at t = -5."
+)
 
 
 def render(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], left: Sequence[str] = ()) -> str:
