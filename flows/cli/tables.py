@@ -10,7 +10,7 @@ MOST_FAILURES = 20
 """Models that failed which a build lists one by one; more are listed by cause."""
 NO_GPU = (
     "No GPU ran: whether a pass matches and is right is real; times are not meaningful, so there are no scores.\n"
-    "Eager adds in another order on a CPU than kernels do, so half-precision sums that cancel may not be right at t = -5."
+    "Eager on a CPU adds in another order than kernels, so half-precision sums that cancel may not be right at t = -5."
 )
 
 
