@@ -8,6 +8,7 @@ import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
@@ -194,6 +195,13 @@ def test_a_gpu_host_needs_only_its_libraries(start):
 def test_a_corpus_is_made_without_prefect(start):
     for name in closure([start], loading=True):
         assert not {n for n in imports(name, loading=True) if n.split(".")[0].startswith("prefect")}, (start, name)
+
+
+def test_every_folder_of_tests_is_looked_into(pytestconfig: pytest.Config) -> None:
+    skipped = pytestconfig.getini("norecursedirs")
+    folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
+    names = {name for folder in folders for name in folder.relative_to(ROOT).parts}
+    assert "build" in names and not [name for name in names for pattern in skipped if fnmatch(name, pattern)]
 
 
 def test_folders_are_small():
