@@ -15,7 +15,9 @@ from agent.distill.kernels.exact import FUNCTIONS, exact
 from agent.distill.kernels.host_program import Sketch
 from agent.distill.kernels.value_graph import Value
 
-_FUNCTIONS = FUNCTIONS | frozenset("exp2 expm1 erf erfc log log2 log10 pow tan".split())
+_OTHERWISE = frozenset("exp2 expm1 erf erfc log2 log10 pow tan".split())
+"""Functions that no kernel computes with eager's bits."""
+_FUNCTIONS = FUNCTIONS | _OTHERWISE | {"log"}
 _SUMS = ("sum", "prod")
 
 
@@ -25,7 +27,8 @@ class Rounding(IntEnum):
     ANY = 0
     """Nothing."""
     EXACT = 1
-    """Kernels add in eager's order and use eager's functions. An op whose order is not known is left to eager."""
+    """Kernels add in eager's order and use eager's functions. An op whose order or function is not known is left to
+    eager."""
     SUMS = 2
     """All ops that add or multiply along a dimension are left to eager. Kernels use eager's functions."""
     FUNCTIONS = 3
@@ -62,4 +65,4 @@ def _differs(value: Value, rounding: Rounding) -> bool:
         return False
     if value.op in ("reduce", "scan"):
         return value.detail in _SUMS and (rounding > Rounding.EXACT or value.order is None)
-    return rounding >= Rounding.FUNCTIONS and value.op in _FUNCTIONS
+    return value.op in (_FUNCTIONS if rounding >= Rounding.FUNCTIONS else _OTHERWISE)

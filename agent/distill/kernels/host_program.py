@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch._inductor import config as inductor_config
 from torch._inductor import ir
+from torch._inductor.inductor_prims import fma
 
 from agent.distill.eager.op_effects import OpEffects, TensorLayout, find_effects
 from agent.distill.eager.sum_order import order_of
@@ -47,7 +48,31 @@ def _sigmoid_backward(grad: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
 
 
 def _tanh_backward(grad: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
+    if output.dtype == torch.float32:
+        return grad * fma(-output, output, torch.ones_like(output))  # as the compiler of eager's kernel contracts it
     return grad * _rounded(1 - _rounded(output * output))
+
+
+def _silu_backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    wide = x.float()
+    share = 1 / (1 + torch.exp(-wide))
+    return (grad.float() * share * fma(wide, 1 - share, torch.ones_like(wide))).to(x.dtype)
+
+
+def _hardswish_backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    wide, slope = x.float(), grad.float()
+    third = (wide.double() / 3.0).float()  # rounded as a division, not as a product with a third
+    return torch.where(wide <= -3, 0.0, torch.where(wide < 3, slope * (third + 0.5), slope)).to(x.dtype)
+
+
+def _pow(x: torch.Tensor, exponent: float) -> torch.Tensor:
+    if not x.is_floating_point() or x.dtype == torch.float64 or exponent in (0, 1, 2, 0.5, -0.5, -1):
+        return NotImplemented  # TorchInductor's own
+    if exponent == 3:
+        return _rounded(x * x) * x
+    if exponent == -2:
+        return 1 / _rounded(x * x)
+    return torch.pow(x, torch.full_like(x, exponent))  # a function, where TorchInductor multiplies
 
 
 def _weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -60,9 +85,12 @@ _AS_EAGER: Decompositions = {
     torch.ops.aten._weight_norm_interface.default: _weight_norm,
     torch.ops.aten.sigmoid_backward.default: _sigmoid_backward,
     torch.ops.aten.tanh_backward.default: _tanh_backward,
+    torch.ops.aten.silu_backward.default: _silu_backward,
+    torch.ops.aten.hardswish_backward.default: _hardswish_backward,
+    torch.ops.aten.pow.Tensor_Scalar: _pow,
 }
-"""Ops that eager's CUDA kernels compute in another order than TorchInductor, or round elsewhere. In half types the
-backward ones are rounded after each step, a weight norm at its end alone."""
+"""Ops that eager's CUDA kernels compute in another order than TorchInductor, or round elsewhere. In half types those of
+sigmoid, tanh and powers are rounded after each step, the others at their end alone."""
 
 Shape = tuple[int, ...]
 

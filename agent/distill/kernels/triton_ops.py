@@ -61,6 +61,7 @@ EXPRESSIONS: dict[str, str] = {
     "or_": "{0} | {1}",
     "pow": "power({0}, {1})",
     "reciprocal": "1.0 / {0}",
+    "reciprocal_rn": "tl.div_rn(1.0, {0})",
     "relu": "tl.maximum({0}, 0, propagate_nan=tl.PropagateNan.ALL)",
     "remainder": "remainder({0}, {1})",
     "round": "round_half_even({0})",

@@ -59,6 +59,10 @@ class StoreValue:
     value: Value
 
 
+_IN_FULL = {"sqrt": "sqrt_rn", "truediv": "div_rn", "reciprocal": "reciprocal_rn"}
+"""Operations of which Triton's own are approximations in float32, and eager's are not."""
+
+
 @dataclass
 class Body:
     """What a kernel does over `ranges` (rows, and columns that are reduced or swept), as it is captured."""
@@ -117,8 +121,8 @@ class Capture(DefaultHandler):
             args = args[:first] + tuple(self._promoted(a, dtype) for a in args[first:])
         if name == "add" and (contracted := self._normalisation(args)):
             return contracted
-        if dtype == torch.float32 and (name == "sqrt" or (name == "truediv" and args[1].op != "constant")):
-            name = {"sqrt": "sqrt_rn", "truediv": "div_rn"}[name]  # Triton's own are approximations, eager's are not
+        if dtype == torch.float32 and name in _IN_FULL and (name != "truediv" or args[1].op != "constant"):
+            name = _IN_FULL[name]
         if name == "pow" and dtype == torch.float32 and args[1].op == "constant" and args[1].detail == -0.5:
             name, args = "rsqrt", args[:1]  # as eager computes it
         return self.body.value(name, args, dtype, half=half)
@@ -146,7 +150,7 @@ class Capture(DefaultHandler):
         """rsqrt(x), as eager computes it; torch 2.11 lowers batch norm's to 1 / sqrt(x) * 1."""
         if value.op == "mul" and value.args[1].op == "constant" and value.args[1].detail == 1.0:
             value = value.args[0]
-        if value.op == "reciprocal" and value.args[0].op == "sqrt_rn":
+        if value.op == "reciprocal_rn" and value.args[0].op == "sqrt_rn":
             return self.body.value("rsqrt", value.args[0].args, value.dtype)
         return value if value.op == "rsqrt" else None
 

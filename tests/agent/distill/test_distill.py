@@ -6,7 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from agent.distill.rounding import Rounding
 from agent.distill.static import Distill
+from agent.distill.task_plan import float_dtypes
 from tests.agent.distill.families import FAMILIES
 from tests.agent.support import ANY, PAIR, in_dtype, sample, tensor, variant
 
@@ -84,6 +86,47 @@ def test_backwards_round_a_half_type_after_each_step_as_eager_does_on_a_gpu(back
         )
 
     assert body(backward.default, "whole") == body(steps, "steps")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("backward", "steps"),
+    [
+        ("silu", ("libdevice.exp(", "tl.div_rn(1.0, ", "tl.fma(")),
+        ("hardswish", (".to(tl.float64)", "/ 3.0", "+ 0.5")),
+        ("tanh", ("tl.fma(",)),
+        ("pow", ("tl.div_rn(1.0, ",)),
+    ],
+)
+def test_backwards_have_the_steps_of_eagers_kernels(backward, steps, dtype, tmp_path, interpreter):
+    """A tanh and powers of a half type are rounded after each step on a GPU, and at their end on a CPU."""
+    functions = {
+        "silu": lambda g, x: torch.ops.aten.silu_backward.default(g * 2.0, x),
+        "hardswish": lambda g, x: torch.ops.aten.hardswish_backward.default(g * 2.0, x),
+        "tanh": lambda g, x: torch.ops.aten.tanh_backward.default(g * 2.0, x),
+        "pow": lambda g, x: torch.ops.aten.pow.Tensor_Scalar(x, -2) * g + x**3,
+    }
+    one = variant(functions[backward], *in_dtype((tensor(4, 30), tensor(4, 30)), dtype))
+    sources = {}
+    for rounding in (Rounding.ANY, Rounding.EXACT):
+        task = Distill().task(sample(one), ANY, dict.fromkeys(float_dtypes([one]).values(), rounding))
+        assert task.write(task.gains(), Distill().style, tmp_path / rounding.name).compiler == "pass"
+        texts = [path.read_text() for path in (tmp_path / rounding.name).glob("fuse_*.py")]
+        sources[rounding] = "".join(text.partition("@triton.jit")[2].partition("def library_")[0] for text in texts)
+    if not (backward == "tanh" and dtype == "bfloat16"):
+        assert all(step in sources[Rounding.EXACT] for step in steps)
+    if dtype == "float32" or backward in ("silu", "hardswish"):
+        assert interpreter.problems(tmp_path / "ANY", one) == []
+
+
+@pytest.mark.parametrize("function", [torch.erf, lambda x: x**8, torch.expm1], ids=["erf", "power", "expm1"])
+def test_functions_without_eagers_bits_are_left_to_eager_where_bits_count(function, tmp_path):
+    one = variant(lambda x, y: function(x * 2.0) * y + 1.0, tensor(4, 8), tensor(4, 8))
+    for rounding, left in ((Rounding.ANY, 0), (Rounding.EXACT, 1)):
+        task = Distill().task(sample(one), ANY, dict.fromkeys(float_dtypes([one]).values(), rounding))
+        inside = {op for each in task.graphs for c in each.candidates for op in c.region.ops}
+        assert len(one.graph.ops) - len(inside) >= left
+        assert bool(inside & {1}) is (left == 0)
 
 
 def test_a_weight_norm_of_a_half_type_is_rounded_once_as_eager_does_on_a_gpu(tmp_path):
