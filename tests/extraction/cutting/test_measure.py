@@ -2,7 +2,6 @@ import math
 import time
 
 import pytest
-import torch
 
 from extraction.analysis.prepared import Prepared, prepare
 from extraction.cutting.cut import fusible_ranges
@@ -167,7 +166,6 @@ def test_what_cannot_be_measured_says_so() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 def test_launches_on_a_gpu() -> None:
     table = Input("table", "parameter", "float32", (11, 8), (8, 1), mean=0.0, std=1.0)
     ids = Input("ids", "input", "int64", (4, 6), (6, 1), low=0.0, high=10.0)
