@@ -40,7 +40,8 @@ def find_sample(name: str | Path, version: Version | None) -> FoundSample:
 def sample_in(directory: Path) -> Sample:
     """The sample in a directory in PassNet's layout, its variants in the order of graph_list.txt.
 
-    Raises LayoutError if one of its graphs cannot be read: a benchmark of the others would say something else.
+    Raises PassNetError where it is no sample or has no graphs, and LayoutError if one of its graphs cannot be read: a
+    benchmark of the others would say something else.
     """
     if not is_sample(directory):
         raise PassNetError(f"{directory} is no sample directory: it has neither {GRAPH_LIST} nor {GRAPHS}/")
