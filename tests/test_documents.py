@@ -6,11 +6,14 @@ import re
 from functools import cache
 from pathlib import Path
 
+import click
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 TOPS = "flows|agent|passbench|extraction|dedup|storage|passnet|benchmarks|notebooks|tests|docs"
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "benchmarks").rglob("README.md")])
+GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+OPTION = r"(?<![\w-])--[a-z][\w-]*"
 SOURCES = sorted(path for top in TOPS.split("|") for path in (ROOT / top).rglob("*.py"))
 
 ABSENT: set[str] = set()
@@ -93,6 +96,44 @@ def test_the_design_names_every_command():
 
     table = (ROOT / "docs" / "design.md").read_text(encoding="utf-8").partition("## The command line")[2]
     assert not [name for name in main.commands if not re.search(rf"`(passnet )?{name}\b", table)]
+
+
+def options_of(command: click.Command) -> set[str]:
+    """Options that a command takes; of a group those of all its commands."""
+    inner = command.commands.values() if isinstance(command, click.Group) else ()
+    own = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    return own.union({"--help"}, *map(options_of, inner))
+
+
+def without_breaks(page: Path) -> str:
+    return page.read_text(encoding="utf-8").replace("\\\n", " ")
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_commands_of_a_page_take_the_options_that_it_gives_them(page):
+    from flows.cli.main import main
+
+    calls = re.findall(r"\bpassnet ([a-z\-]+)\b([^`\n#|;&]*)", without_breaks(page))
+    known = [(main.commands[name], rest) for name, rest in calls if name in main.commands]
+    assert not [(c.name, o) for c, rest in known for o in re.findall(OPTION, rest) if o not in options_of(c)]
+    scripts = re.findall(rf"python3? -m ((?:{TOPS})[\w.]*)([^`\n#|;&]*)", without_breaks(page))
+    assert not [(m, o) for m, rest in scripts for o in re.findall(OPTION, rest) if f'"{o}"' not in source_of(m)]
+
+
+def source_of(module: str) -> str:
+    """The text of a module that `python -m` runs, and of those beside it, which may read its options."""
+    place = ROOT.joinpath(*module.split("."))
+    return "".join(path.read_text("utf-8") for path in (place if place.is_dir() else place.parent).glob("*.py"))
+
+
+def test_every_record_has_a_page_that_leads_to_it():
+    records = {page for page in (ROOT / "benchmarks").rglob("README.md") if page.parent.name != "version"}
+    links = {
+        (page.parent / link).resolve()
+        for page in PAGES
+        for link in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))
+    }
+    assert not {str(page.relative_to(ROOT)) for page in records - links}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda p: p.name)
