@@ -173,6 +173,6 @@ def optimize(
         strict=strict,
         seconds=seconds,
         library=None if library is None else str(library),
-        without=tuple(without),
+        without=without if isinstance(without, str) else tuple(without),
     )
     return optimize_model(model, args, kwargs or {}, settings, progress=progress)

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from extraction.sources.catalog import parse_entry
 from extraction.sources.registry import FORMS, SOURCES, GraphSource
 from extraction.sources.spec import spec_of
 from extraction.tracing.trace import build
-from storage.errors import PassNetError
+from storage.errors import PassNetError, in_one_line
 from storage.records import dtype_of
 
 
@@ -107,10 +108,29 @@ def _of_function(name: str) -> tuple[torch.nn.Module, tuple, Mapping[str, Any]]:
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        made = getattr(importlib.import_module(module), function)()
+        found = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise PassNetError(f"{name!r} cannot be called: {error}") from error
+    if not callable(found):
+        raise PassNetError(f"{name!r} cannot be called: it is {_a(found)}")
+    try:
+        made = found()
+    except Exception as error:  # a function of the user's may raise anything
+        raise PassNetError(f"{name} raised {in_one_line(error)} ({_where(error)})") from error
     if not isinstance(made, tuple) or len(made) not in (2, 3) or not isinstance(made[0], torch.nn.Module):
         raise PassNetError(f"{name} must return (model, args) or (model, args, kwargs)")
     model, args, *rest = made
-    return model, tuple(args), rest[0] if rest else {}
+    kwargs = rest[0] if rest else {}
+    if not isinstance(args, tuple | list) or not isinstance(kwargs, Mapping):
+        raise PassNetError(f"{name} returns {_a(args)} as args and {_a(kwargs)} as kwargs: give a tuple and a dict")
+    return model, tuple(args), kwargs
+
+
+def _a(value: object) -> str:
+    return f"a value of type {type(value).__name__}"
+
+
+def _where(error: BaseException) -> str:
+    """The file and line that raised."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(last.filename).name}:{last.lineno}"

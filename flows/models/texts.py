@@ -22,7 +22,8 @@ def tuned_text(document: Mapping[str, Any]) -> str:
         )
     lines += [f"Pass {name[:12]} may not serve: {why}." for name, why in document["refused"].items()]
     covered = f", {document['covered']} served by passes" if document["covered"] else ""
-    lines.append(f"{document['ops']} operators, {len(document['computed_once'])} computed once{covered}.")
+    if not document["why_not"]:
+        lines.append(f"{document['ops']} operators, {len(document['computed_once'])} computed once{covered}.")
     return "\n".join([*lines, f"{document['seconds']:.1f} s."])
 
 

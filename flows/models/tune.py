@@ -27,6 +27,7 @@ from passbench.library.pass_library import LibraryEntry, PassLibrary
 from passbench.models.optimize import optimize_model
 from passbench.models.optimized_model import OptimizedModel, OptimizeSettings
 from passbench.settings import Settings
+from storage.errors import PassNetError, in_one_line
 from storage.graph.record import GraphError
 from storage.graph.targets import TargetError
 from storage.records import Sample, TracedGraph
@@ -57,7 +58,17 @@ def tune(
     settings = OptimizeSettings(**{**vars(settings), "library": str(library)})
     with torch.no_grad():
         fast = optimize_model(named.model, named.args, named.kwargs, settings, progress=lambda way: say(f"way {way}"))
+        if fast.report.why_not:
+            _check_that_it_runs(named)
     return {"model": named.name, **tuned_document(fast), "regions": regions, "seconds": time.monotonic() - begin}, fast
+
+
+def _check_that_it_runs(named: NamedModel) -> None:
+    """Raises PassNetError where the model itself fails on its example call, which no compiler can mend."""
+    try:
+        named.model(*named.args, **named.kwargs)
+    except Exception as error:  # a model may raise anything
+        raise PassNetError(f"{named.name} fails on its example call: {in_one_line(error)}") from error
 
 
 def tuned_document(fast: OptimizedModel) -> dict[str, Any]:

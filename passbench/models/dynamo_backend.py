@@ -51,7 +51,7 @@ def settings_from(options: dict[str, Any] | None) -> OptimizeSettings:
     if unknown:
         raise PassNetError(f"backend passnet has no option {unknown[0]!r}: it has {', '.join(sorted(known))}")
     settings = OptimizeSettings(**(options or {}))
-    check_asked(settings.effort, settings.without)
+    check_asked(settings.effort, settings.without, settings.seconds)
     return settings
 
 

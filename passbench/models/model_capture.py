@@ -11,10 +11,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch._dynamo
 from torch import fx
+from torch._dynamo import symbolic_convert
 from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
@@ -65,17 +67,25 @@ def capture_model(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]
     """
     entry = _entry(model)
     seen = _Seen()
-    with torch.no_grad():
+    # dynamo tokenizes every source file of the model and of torch.nn for lines of a log
+    without_names = patch.object(symbolic_convert, "get_funcname", lambda *_: None, create=True)
+    with torch.no_grad(), without_names:
         try:
             result = torch.compile(entry, backend=seen.backend, fullgraph=True, dynamic=False)(*args, **kwargs)
         except Exception as error:  # dynamo and the model may raise anything
             if seen.problem:
                 raise NotWhole(seen.problem) from None
-            raise NotWhole(in_one_line(error, None)) from error
+            raise NotWhole(_why_dynamo_failed(error)) from error
     if seen.graph is None or seen.inputs is None:
         raise NotWhole("the model computes nothing that dynamo puts into a graph")
     (cached,) = _debug_get_cache_entry_list(entry.__code__)
     return _captured(model, seen, cached.guard_manager, result, _zero_signs(args, kwargs))
+
+
+def _why_dynamo_failed(error: Exception) -> str:
+    """dynamo's reason in one line, with the error that an operator raised on fake tensors where there is one."""
+    raised = re.search(r": got (\w+\(.*\))$", str(error), re.MULTILINE)
+    return in_one_line(error, None) + (f" got {raised[1][:300]}" if raised else "")
 
 
 class _Seen:
@@ -151,13 +161,12 @@ def _source(node: fx.Node) -> str:
 
 def _python_effects() -> str:
     """What of Python's objects the forward changes, while dynamo still knows; empty if nothing."""
-    from torch._dynamo.symbolic_convert import InstructionTranslator
     from torch._dynamo.variables import base
 
     existing = tuple(
         getattr(base, name) for name in ("AttributeMutationExisting", "ValueMutationExisting") if hasattr(base, name)
     )
-    effects = InstructionTranslator.current_tx().output.side_effects
+    effects = symbolic_convert.InstructionTranslator.current_tx().output.side_effects
     for variable in effects.id_to_variable.values():
         mutated = isinstance(getattr(variable, "mutation_type", None), existing) and effects.is_modified(variable)
         if mutated and not _is_as_before(variable, effects.store_attr_mutations.get(variable)):

@@ -31,7 +31,7 @@ def optimize_model(
     """
     if not isinstance(model, torch.nn.Module):
         raise PassNetError(f"a torch.nn.Module can be optimised, not a {type(model).__name__}")
-    check_asked(settings.effort, settings.without)
+    check_asked(settings.effort, settings.without, settings.seconds)
     _check_call(model, args, kwargs)
     _prepare(model, settings)
     compiled = functools.partial(_compiled, settings=settings)

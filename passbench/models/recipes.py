@@ -89,12 +89,16 @@ def recipes(
     return [recipe for recipe in ordered if all(has_option(name) for name, _ in recipe.options)]
 
 
-def check_asked(effort: str, without: Sequence[str]) -> None:
-    """Raises PassNetError on an unknown effort or part."""
+def check_asked(effort: str, without: Sequence[str], seconds: float | None = None) -> None:
+    """Raises PassNetError on an unknown effort or part, and where `seconds` is neither None nor a number from 0 on."""
     if effort not in EFFORTS:
         raise PassNetError(f"effort {effort!r} is unknown: use {', '.join(EFFORTS)}")
+    if isinstance(without, str):
+        raise PassNetError(f"without lists parts, as in ({without!r},): use {', '.join(PARTS)}")
     if unknown := [part for part in without if part not in PARTS]:
         raise PassNetError(f"{unknown[0]!r} cannot be switched off: use {', '.join(PARTS)}")
+    if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 0):
+        raise PassNetError(f"seconds is a number from 0 on, or None for no limit; not {seconds!r}")
 
 
 def _cpu(strict: bool, effort: str) -> list[Recipe]:

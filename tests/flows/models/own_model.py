@@ -9,3 +9,18 @@ def residual() -> tuple:
     """A model and its arguments."""
     torch.manual_seed(0)
     return Residual(), (torch.randn(4, 8),)
+
+
+def raising() -> tuple:
+    """What a user's function may do."""
+    raise ValueError("no weights here")
+
+
+def tensor_alone() -> tuple:
+    """Arguments that are no tuple."""
+    return Residual(), torch.randn(4, 8)
+
+
+def too_wide() -> tuple:
+    """A call on which the model fails."""
+    return Residual(), (torch.randn(4, 9),)

@@ -54,6 +54,9 @@ def test_a_catalogues_line_is_a_model_and_a_call():
         ("nope", "is no model"),
         ("json:nope", "cannot be called"),
         ("tests.flows.models.own_model:Residual", "must return"),
+        ("tests.flows.models.own_model:torch", "cannot be called: it is a value of type module"),
+        ("tests.flows.models.own_model:raising", r"raised ValueError: no weights here \(own_model.py:\d+\)"),
+        ("tests.flows.models.own_model:tensor_alone", "a value of type Tensor as args"),
         ("dir:nowhere", "."),
         ("timm:", "is not a name of source timm"),
     ],
@@ -63,6 +66,12 @@ def test_what_is_no_model_is_one_line(name, why):
         named_model(name, None, None, CPU)
     with pytest.raises(PassNetError, match="leave out --batch"):
         named_model(OWN, 2, None, CPU)
+
+
+def test_a_model_that_fails_on_its_call_is_refused(tmp_path):
+    named = named_model("tests.flows.models.own_model:too_wide", None, None, CPU)
+    with pytest.raises(PassNetError, match=r"too_wide fails on its example call: RuntimeError: .*4x9"):
+        tune(named, tmp_path, OptimizeSettings(effort="quick"))
 
 
 def test_regions_have_the_sizes_of_the_call():

@@ -76,6 +76,8 @@ def test_gradients_flow():
 def test_an_unknown_option_is_refused():
     with pytest.raises(PassNetError, match="backend passnet has no option 'mode': it has double, effort"):
         settings_from({"mode": "fast"})
+    with pytest.raises(PassNetError, match="seconds is a number from 0 on, or None for no limit; not '3'"):
+        settings_from({"seconds": "3"})
 
 
 def test_the_face_optimises():

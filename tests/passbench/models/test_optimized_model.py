@@ -7,6 +7,8 @@ import pytest
 import torch
 import transformers
 
+import passnet
+from passbench.models.model_capture import NotWhole, capture_model
 from passbench.models.optimize import optimize_model
 from passbench.models.optimized_model import FallbackWarning, OptimizedModel, OptimizeSettings
 from passbench.models.recipes import Recipe
@@ -293,3 +295,10 @@ def test_what_cannot_be_optimised_is_refused():
         optimize_model(Convolutional(), image(), {}, QUICK)
     with pytest.raises(PassNetError, match="does not take the example call: missing a required argument: 'x'"):
         optimize_model(Convolutional(), (), {}, QUICK)
+    with pytest.raises(PassNetError, match=r"without lists parts, as in \('graph',\)"):
+        passnet.optimize(Convolutional(), (image(),), without="graph")
+
+
+def test_why_dynamo_fails_is_told_with_the_operators_own_error():
+    with pytest.raises(NotWhole, match=r"got RuntimeError\('Given groups=1.* to have 3 channels, but got 5 channels"):
+        capture_model(Convolutional().eval(), (torch.randn(1, 5, 8, 8),), {})
