@@ -37,7 +37,8 @@ class TensorLayout:
 
 @dataclass(frozen=True)
 class Addition:
-    """A tensor that eager adds up along its `reduced` dimensions. `op` is "sum", "mean", "layer_norm" or "rms_norm"."""
+    """A tensor that eager adds up along its `reduced` dimensions. `op` is "sum", "mean", "layer_norm", "rms_norm" or
+    "softmax", which adds the exponentials."""
 
     op: str
     dtype: torch.dtype
@@ -130,13 +131,21 @@ class _Counter(TorchDispatchMode):
         return result
 
 
-_ADDS = {"sum": "sum", "mean": "mean", "native_layer_norm": "layer_norm", "_fused_rms_norm": "rms_norm"}
+_ADDS = {
+    "sum": "sum",
+    "mean": "mean",
+    "native_layer_norm": "layer_norm",
+    "_fused_rms_norm": "rms_norm",
+    "_softmax": "softmax",
+}
 """ATen ops that add along dimensions, and what that is called here."""
 
 
 def _addition(op: str, args: tuple[Any, ...]) -> Addition:
     """What one of `_ADDS` adds, from its arguments."""
     x, given = args[0], args[1] if len(args) > 1 else None
+    if isinstance(given, int):
+        given = [given]
     dims = range(x.dim() - len(given), x.dim()) if op.endswith("_norm") else given or range(x.dim())
     reduced = tuple(sorted(d % x.dim() for d in dims))
     return Addition(op, x.dtype, tuple(x.shape), tuple(x.stride()), reduced)

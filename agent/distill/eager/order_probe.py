@@ -1,8 +1,8 @@
 """Whether eager adds as `sum_order` expects, found out on the device at hand before a kernel relies on it.
 
-Eager's result of one sum, mean or norm is compared with the emulated one, bit by bit, on numbers whose sums depend on
-the order in which they are added. The shape, strides and dtype are those of the task: they decide how ATen's kernels
-split the work.
+Eager's result of one sum, mean, norm or softmax is compared with the emulated one, bit by bit, on numbers whose sums
+depend on the order in which they are added. The shape, strides and dtype are those of the task: they decide how ATen's
+kernels split the work.
 """
 
 import hashlib
@@ -48,6 +48,13 @@ def wide_rows(rows: int, length: int, dtype: torch.dtype, cancelling: bool, gene
     return row[:, torch.randperm(length, generator=generator, device=device)].to(dtype)
 
 
+def _rows(addition: Addition, rows: int, length: int, cancelling: bool, generator: torch.Generator) -> torch.Tensor:
+    """What is added in one draw. The exponentials of a softmax are to be of a few powers of two."""
+    if addition.op != "softmax":
+        return wide_rows(rows, length, addition.dtype, cancelling, generator)
+    return (3.0 * torch.randn(rows, length, generator=generator, device=generator.device)).to(addition.dtype)
+
+
 class EagerSums:
     """What is probed: eager's own kernels."""
 
@@ -68,6 +75,10 @@ class EagerSums:
         """Of the last dimensions: the inverse of their root mean squares."""
         return torch.ops.aten._fused_rms_norm(x, normalized, None, EPSILON)[1]
 
+    def softmax(self, x: torch.Tensor, dim: int) -> torch.Tensor:
+        """The softmax in single precision."""
+        return torch.softmax(x, dim, dtype=torch.float32)
+
 
 def differing_share(
     addition: Addition, order: SumOrder, device: torch.device, eager: EagerSums | None = None, seed: int = 0
@@ -87,7 +98,7 @@ def differing_share(
     draws = min(max(_DRAWS[0], math.ceil(_SUMS / compared)), _DRAWS[1])
     different = total = 0
     for number in range(draws):
-        plain = wide_rows(rows, length, addition.dtype, number % 2 == 0, generator)
+        plain = _rows(addition, rows, length, number % 2 == 0, generator)
         x = torch.empty_strided(shape, addition.stride, dtype=addition.dtype, device=device)
         x.permute(*kept, *reduced).copy_(plain.view([shape[d] for d in (*kept, *reduced)]))
         for have, want in _results(x, addition, order, chosen, eager or EagerSums()):
@@ -109,6 +120,11 @@ def _results(
         yield eager.sum(x, dims, torch.float32).reshape(-1)[chosen], expected
         yield eager.sum(x, dims, x.dtype).reshape(-1)[chosen], expected.to(x.dtype)
         yield eager.mean(x, dims).reshape(-1)[chosen], (expected * (1.0 / length)).to(x.dtype)
+        return
+    if addition.op == "softmax":
+        powers = torch.exp(rows - rows.amax(1, keepdim=True))
+        expected = powers / added(powers, order)[:, None]
+        yield rows_of(eager.softmax(x, addition.reduced[0]), addition.reduced)[chosen], expected
         return
     normalized = [x.shape[d] for d in addition.reduced]
     if addition.op == "layer_norm":

@@ -1,8 +1,9 @@
 """In what order eager's CUDA kernels add, from the shape, the strides and the dtype of what they reduce.
 
 A kernel that adds in the same order gives the same bits. The rules are those of torch 2.11 on a GPU of `PROCESSORS`
-multiprocessors: ATen's `Reduce.cuh` for sums and means, the vectorised kernels of layer norm and RMS norm for theirs.
-They are an expectation: `order_probe` compares each with eager on the device at hand before a kernel relies on it.
+multiprocessors: ATen's `Reduce.cuh` for sums and means, the vectorised kernels of layer norm and RMS norm for theirs,
+and `PersistentSoftmax.cuh`. They are an expectation: `order_probe` compares each with eager on the device at hand
+before a kernel relies on it.
 """
 
 import math
@@ -21,7 +22,7 @@ _THREADS = 512
 """Threads of a block, at most."""
 _RESIDENT = 2048
 """Threads that a multiprocessor holds."""
-_WARP = 32
+WARP = 32
 _SUMS = 4
 """Sums that each thread keeps where it does not read vectors."""
 _VECTORIZED = 128
@@ -32,6 +33,9 @@ _MOST = 256
 """With more elements a thread, several blocks share a row."""
 _NORM_LENGTH = 2**24
 """Eager takes the vectorised kernels of norms for rows of up to so many elements."""
+
+_SOFTMAX_LENGTH = 1024
+"""Eager has a warp for each row of a softmax up to this length."""
 
 SumKind = Literal["sum", "moments", "squares"]
 
@@ -71,9 +75,21 @@ def order_of(addition: Addition) -> SumOrder | None:
         order = sum_order(addition.shape, addition.stride, addition.reduced, addition.dtype)
         return replace(order, addition=addition) if order is not None else None
     length = math.prod(addition.shape[d] for d in addition.reduced)
+    if addition.op == "softmax":
+        return _softmax_order(addition, length)
     if length % 4 or length > _NORM_LENGTH or addition.dtype == torch.float64:
         return None
-    return SumOrder(length, _WARP, 4, 4, True, "moments" if addition.op == "layer_norm" else "squares", addition)
+    return SumOrder(length, WARP, 4, 4, True, "moments" if addition.op == "layer_norm" else "squares", addition)
+
+
+def _softmax_order(addition: Addition, length: int) -> SumOrder | None:
+    """Of short rows: a warp has a whole one, each thread elements that are a warp apart."""
+    (dim,) = addition.reduced
+    if math.prod(addition.shape[dim + 1 :]) > 1 or not 1 < length <= _SOFTMAX_LENGTH or addition.dtype.itemsize > 4:
+        return None
+    whole = _power_below(2 * length - 1)
+    width = min(whole, WARP)
+    return SumOrder(length, width, 1, whole // width, False, addition=addition)
 
 
 def sum_order(
@@ -128,7 +144,7 @@ def _merged(dims: list[tuple[int, int]]) -> list[tuple[int, int]]:
 def _block(across: int, down: int, threads: int) -> tuple[int, int]:
     """Width and height of a block of at most `threads` threads."""
     wide, high = (min(_power_below(n), threads) for n in (across, down))
-    width = min(wide, _WARP)
+    width = min(wide, WARP)
     height = min(high, threads // width)
     return min(wide, threads // height), height
 

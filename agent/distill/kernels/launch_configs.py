@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from agent.distill.eager.sum_order import PROCESSORS
+from agent.distill.eager.sum_order import PROCESSORS, WARP
 from agent.distill.kernels.ordered_sums import LANE_WARPS, has_lanes
 from agent.distill.kernels.schedule import KernelBody, distance
 from agent.distill.kernels.value_graph import COLUMN, ROW
@@ -82,7 +82,7 @@ def _plain(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
         return Tuning(row_block, column_block, max(1, min(4, row_block * column_block // 512)), False)
     across = reads_across(kernel)
     if kernel.step is not None:
-        loops, column_block, elements = True, kernel.step, _ORDERED
+        loops, column_block, elements = True, kernel.step, max(_ORDERED, kernel.step if _in_one_warp(kernel) else 0)
     else:
         loops, elements = wide > _whole_row(kernel, limits, across), _ELEMENTS
         column_block = min(wide, 64 if across else 2048, limits.persistent) if loops else wide
@@ -94,6 +94,12 @@ def _plain(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
         row_block //= 2
     warps = max(1, min(16, row_block * column_block // elements))
     return Tuning(row_block, column_block, warps, loops)
+
+
+def _in_one_warp(kernel: KernelBody) -> bool:
+    """Whether eager adds in single warps all that the kernel adds."""
+    orders = [value.order for value in kernel.values() if value.order is not None]
+    return all(order.width * order.height <= WARP for order in orders)
 
 
 def _whole_row(kernel: KernelBody, limits: LaunchLimits, across: bool) -> int:

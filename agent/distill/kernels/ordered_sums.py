@@ -41,9 +41,19 @@ def four_parts(x, ROWS: tl.constexpr, THREADS: tl.constexpr):
 @triton.jit
 def add_parts(x, ROWS: tl.constexpr, THREADS: tl.constexpr, PARTS: tl.constexpr):
     """(ROWS, THREADS, PARTS) to (ROWS, THREADS), one part after another."""
-    if PARTS == 4:
+    if PARTS == 1:
+        total = tl.reshape(x, [ROWS, THREADS])
+    elif PARTS == 2:
+        a, b = tl.split(x)
+        total = a + b
+    elif PARTS == 4:
         a, b, c, d = four_parts(x, ROWS, THREADS)
         total = a + b + c + d
+    elif PARTS > 8:
+        number = tl.arange(0, PARTS)[None, None, :]
+        total = tl.zeros([ROWS, THREADS], tl.float32)
+        for n in tl.static_range(PARTS):
+            total += tl.sum(tl.where(number == n, x, 0.0), 2)
     else:
         even, odd = tl.split(tl.reshape(x, [ROWS, THREADS, 4, 2]))
         a, c, e, g = four_parts(even, ROWS, THREADS)

@@ -35,6 +35,8 @@ ADDITIONS = [
     addition((2, 12, 7, 7), (0, 2, 3), torch.bfloat16),
     addition((40, 256), (1,), op="layer_norm"),
     addition((40, 256), (1,), torch.bfloat16, "rms_norm"),
+    addition((40, 100), (1,), op="softmax"),
+    addition((4, 10, 700), (2,), torch.bfloat16, "softmax"),
 ]
 
 
@@ -68,6 +70,11 @@ class AddsIn(EagerSums):
 
     def rms_norm(self, x, normalized):
         return torch.rsqrt(squares(x.flatten(-len(normalized)).float()) / math.prod(normalized) + EPSILON)
+
+    def softmax(self, x, dim):
+        rows = rows_of(x, (dim,)).float()
+        powers = torch.exp(rows - rows.amax(1, keepdim=True))
+        return (powers / added(powers, self.order)[:, None]).view(x.shape)
 
 
 @pytest.mark.parametrize("one", ADDITIONS, ids=named)

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 
+import numpy
 import pytest
 import torch
 import torch.nn.functional as F
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 
 from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.eager.emulated_sums import added, fused, moments, rows_of, squares
-from agent.distill.eager.sum_order import SumOrder, sum_order
+from agent.distill.eager.op_effects import Addition
+from agent.distill.eager.sum_order import SumOrder, order_of, sum_order
+from agent.distill.kernels import exact
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.pass_source import Style
 from agent.distill.rounding import Rounding
@@ -258,8 +261,22 @@ def _softmax(x):
     return F.softmax(x * 2.0, -1) + 1.0
 
 
+@pytest.mark.parametrize("length", [3, 32, 60, 100, 300, 1000])
+def test_a_softmax_of_short_rows_adds_as_a_warp_does(length, tmp_path, interpreter, monkeypatch):
+    monkeypatch.setattr(exact, "FUNCTIONS", frozenset())  # the interpreter has no libdevice
+    x = torch.randn(5, length, generator=torch.Generator().manual_seed(2)) * 3.0
+    one, source = _pass(_softmax, (tensor(5, length),), tmp_path / "pass")
+    assert "tl.exp(" in source and "ordered_sum" in source
+    (found,) = interpreter.results(tmp_path / "pass", one, [x])
+    scaled = x * 2.0
+    powers = torch.from_numpy(numpy.exp((scaled - scaled.amax(1, keepdim=True)).numpy()))
+    order = order_of(Addition("softmax", FLOAT32, (5, length), (length, 1), (1,)))
+    assert order.step >= length > order.step // 2 and order.width == min(order.step, 32)
+    assert torch.equal(found, powers / added(powers, order)[:, None] + 1.0)
+
+
 def test_what_adds_in_an_unknown_order_is_left_to_eager(tmp_path):
-    one = sample(variant(_softmax, tensor(64, 32)))
+    one = sample(variant(_softmax, tensor(64, 2048)))
     task = Distill().task(one, ANY, dict.fromkeys(float_dtypes(one.variants).values(), Rounding.EXACT))
     assert not any("softmax" in pattern for pattern in task.gains())
     assert "left to eager" in " ".join(task.causes)
