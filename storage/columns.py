@@ -13,7 +13,7 @@ INTRODUCTION = f"""# The columns of every table
 `storage/schema.py` is the source of this page; `python -m storage.columns` writes it. Each table is a config of a
 version: `load_dataset(DIRECTORY, "samples", split="eval")`. The table `subgraphs` is three configs, one a category:
 {", ".join(f"`{c}`" for c in CATEGORIES)}. `models` and the tables of results have one split, which `load_dataset` calls
-`train`. Times are medians in microseconds where a name ends in `_us`, else seconds.
+`train`. Times are in microseconds where a name ends in `_us`, else in seconds.
 """
 
 ROWS = {

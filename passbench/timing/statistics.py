@@ -1,4 +1,4 @@
-"""Statistics of timed exchanges: medians, spread, confidence (docs/design.md, "Time")."""
+"""Statistics of timed exchanges: times, speedups with intervals, spreads (docs/design.md, "Time")."""
 
 import math
 from collections.abc import Sequence
