@@ -31,8 +31,10 @@ def opened(url: str) -> "tuple[AbstractFileSystem, str]":
 
     try:
         fs, root = url_to_fs(url.rstrip("/"))
-    except (ImportError, ValueError) as error:
-        raise PassNetError(f"cannot open {url}: {error}") from error
+    except ImportError as error:
+        raise PassNetError(f"cannot open {url}: {error} (for S3: pip install 'passnet[s3]')") from error
+    except ValueError as error:
+        raise PassNetError(f"cannot open {url}: {error}; a URL of S3 is s3://BUCKET/PATH") from error
     return fs, root.rstrip("/")
 
 
