@@ -51,7 +51,7 @@ class RayBenches:
             from prefect_ray import RayTaskRunner
         except ImportError as error:
             raise PassNetError(f"Ray is not installed ({error}): pip install 'passnet[pipeline,ray]'") from error
-        own = {} if "RAY_ADDRESS" in os.environ else {"include_dashboard": False}
+        own = {} if "RAY_ADDRESS" in os.environ else {"address": "local", "include_dashboard": False}
         if own and self.kind == "cpu":
             own["num_cpus"] = self.count
         with ExitStack() as stack:
