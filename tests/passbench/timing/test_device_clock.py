@@ -64,6 +64,9 @@ def test_a_worker_that_cannot_capture_says_so_and_is_replaced(tmp_path):
 
 # On a GPU
 
+NEAR = 0.1
+"""How far from 1 equal sides may be here, on any host. How near they are is measured: benchmarks/passbench/h200_noise."""
+
 
 def static_rows(calls: int, *shape: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return [tuple(torch.randn(shape, device="cuda") for _ in range(2)) for _ in range(calls)]
@@ -149,7 +152,7 @@ def gpu_bench():
 def test_eager_takes_as_long_as_itself_on_the_device(gpu_bench, shape):
     (result,) = gpu_bench.run(add_relu_sample(shape), "eager")
     assert (result.status, result.times.device_method, result.times.device_note) == ("ok", "graph", "")
-    assert result.speedup("device") == pytest.approx(1, abs=0.02), result.timings
+    assert result.speedup("device") == pytest.approx(1, abs=NEAR), result.timings
     e2e, device = result.timings
     assert device.eager_us < e2e.eager_us * 1.05
 
@@ -161,7 +164,7 @@ def test_a_pass_of_eagers_own_calls_takes_as_long_as_eager(gpu_bench, tmp_path):
     assert eager_as_pass.write(what, tmp_path / "pass")
     for result in gpu_bench.run(what, "pass", tmp_path / "pass"):
         assert (result.status, result.t_min, result.times.device_method) == ("ok", -10, "graph"), result.reason
-        assert result.speedup("device") == pytest.approx(1, abs=0.02), result.timings
+        assert result.speedup("device") == pytest.approx(1, abs=NEAR), result.timings
         assert result.speedup("e2e") == pytest.approx(1, abs=0.15), result.timings  # with CUPTI attached: 0.7
 
 
