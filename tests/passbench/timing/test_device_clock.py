@@ -65,7 +65,7 @@ def test_a_worker_that_cannot_capture_says_so_and_is_replaced(tmp_path):
 # On a GPU
 
 NEAR = 0.1
-"""How far from 1 equal sides may be here, on any host. How near they are is measured: benchmarks/passbench/h200_noise."""
+"""How far from 1 equal sides may be here, on any host. `benchmarks/passbench/h200_noise` says how near they are."""
 
 
 def static_rows(calls: int, *shape: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
