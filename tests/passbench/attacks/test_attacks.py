@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from agent.learning.reward import reward_of
 from passbench.bench import Bench
 from passbench.contract import ContractError, read_pass_dir
 from passbench.policy.check import check_dir
-from tests.passbench.attacks.attack_kinds import SUPPORT
+from tests.passbench.attacks.attack_kinds import NO_GAIN, SUPPORT
 from tests.passbench.attacks.attack_table import ATTACKS, HONEST
 from tests.passbench.attacks.run_attacks import SETTINGS, left_behind, trials
 from tests.passbench.policy.test_policy import HEAD, WRAPPER, check, in_wrapper
@@ -42,15 +43,18 @@ def benches():
 
 
 def assert_expected(benches, trial):
-    for result in benches(trial.off).run(trial.sample, "pass", trial.directory):
+    results = list(benches(trial.off).run(trial.sample, "pass", trial.directory))
+    for result in results:
         verdict = f"{result.status}, t_min {result.t_min}: {result.reason}; expected {trial.expected}"
         assert trial.expected.fits(result), verdict
     assert left_behind() == []
+    return results
 
 
 @pytest.mark.parametrize("trial", ALL_LAYERS, ids=lambda t: t.name)
 def test_what_the_static_policy_allows_is_found_out_by_another_layer(benches, trial):
-    assert_expected(benches, trial)
+    earned = reward_of(assert_expected(benches, trial))
+    assert earned.value == (0.5 if trial.expected is NO_GAIN else 0.0), earned
 
 
 @pytest.mark.parametrize("trial", WITHOUT_FIRST, ids=lambda t: t.name)
