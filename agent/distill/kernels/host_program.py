@@ -286,4 +286,5 @@ def _length(shape: Shape, stride: Shape) -> int:
 
 
 def dense(shape: Shape, stride: Shape) -> bool:
+    """Whether the elements of such a tensor fill its memory without gaps and without overlapping."""
     return _length(shape, stride) == math.prod(shape) and all(s > 0 for s in _essential(shape, stride))

@@ -44,6 +44,8 @@ programs = st.lists(
     max_size=7,
 )
 _numbers = itertools.count()
+MOST = 20
+"""Of 25 random graphs."""
 
 
 def function_of(program, outputs):
@@ -59,16 +61,23 @@ def function_of(program, outputs):
     return run
 
 
-@settings(max_examples=25, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(program=programs, outputs=st.integers(1, 2), long_rows=st.booleans())
-def test_random_graphs(program, outputs, long_rows, tmp_path, interpreter):
-    graph = torch.fx.symbolic_trace(function_of(program, outputs)).graph
-    graph.eliminate_dead_code()
-    one = Variant("fusible", from_fx(graph), (tensor(2, 6, 10), tensor(2, 6, 10)), ())
-    directory = tmp_path / f"pass_{next(_numbers)}"
-    limits = LaunchLimits(persistent=4) if long_rows else LaunchLimits()
-    submission = Distill(margin=ANY, style=Style(limits)).write(sample(one), directory)
-    if submission.declined:
-        assert "views" in submission.reason or "match" in submission.reason, submission.reason
-    else:
-        assert interpreter.problems(directory, one) == []
+def test_random_graphs(tmp_path, interpreter):
+    written = []
+
+    @settings(max_examples=25, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(program=programs, outputs=st.integers(1, 2), long_rows=st.booleans())
+    def check(program, outputs, long_rows):
+        graph = torch.fx.symbolic_trace(function_of(program, outputs)).graph
+        graph.eliminate_dead_code()
+        one = Variant("fusible", from_fx(graph), (tensor(2, 6, 10), tensor(2, 6, 10)), ())
+        directory = tmp_path / f"pass_{next(_numbers)}"
+        limits = LaunchLimits(persistent=4) if long_rows else LaunchLimits()
+        submission = Distill(margin=ANY, style=Style(limits)).write(sample(one), directory)
+        written.append(not submission.declined)
+        if submission.declined:
+            assert "views" in submission.reason or "match" in submission.reason, submission.reason
+        else:
+            assert interpreter.problems(directory, one) == []
+
+    check()
+    assert sum(written) >= MOST, "most have a pass"

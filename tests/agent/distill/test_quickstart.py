@@ -13,6 +13,10 @@ from tests.agent.support import PAIR, sample
 ROWS = [json.loads(line) for line in (Path(__file__).parent / "quickstart.jsonl").read_text().splitlines()]
 
 
+NOT_WORTH_A_KERNEL = {"mobilevit_xxs-fusible-2a8336", "mobilevit_xxs-fusible-5fd1d9", "mobilevit_xxs-fusible-709bcf"}
+"""Of two launches, which two kernels would replace."""
+
+
 def _name(row: dict) -> str:
     model = row["sources"][0]["model"].partition(":")[2]
     return f"{model}-{row['category']}-{row['variant_hash'][:6]}"
@@ -23,8 +27,8 @@ def test_real_subgraph(row, tmp_path, interpreter):
     one = Variant.from_row(row)
     directory = tmp_path / "pass"
     submission = Distill(margin=PAIR).write(sample(one), directory)
+    assert submission.declined == (_name(row) in NOT_WORTH_A_KERNEL), submission.reason
     if submission.declined:
-        assert "launches in eager" in submission.reason or "library" in submission.reason
         return
     assert check_dir(directory) == []
     assert interpreter.problems(directory, one, draws=1) == []
