@@ -124,9 +124,13 @@ class PassLibrary:
 
     def entry(self, name: str) -> LibraryEntry:
         """The entry whose hash starts so. Raises PassNetError where there is none, or several."""
-        found = [entry for entry in self.entries() if entry.name.startswith(name)]
+        entries = self.entries()
+        if not entries:
+            adding = "`passnet library add`, or `passnet tune --author distill`, puts some there"
+            raise PassNetError(f"{self.directory} has no passes yet: {adding}")
+        found = [entry for entry in entries if entry.name.startswith(name)]
         if len(found) != 1:
-            have = ", ".join(entry.name[:12] for entry in self.entries()[:8]) or "none: `passnet tune` puts some there"
+            have = ", ".join(entry.name[:12] for entry in entries[:8])
             raise PassNetError(f"{self.directory} has {len(found)} passes for {name!r}; it has {have}")
         return found[0]
 

@@ -1,16 +1,16 @@
 """Any model made faster: as one graph where it is one, by torch.compile with the backend "passnet" where it is not."""
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-from passbench.models.beside_capture import MERGED, hashing, loading
+from passbench.models.beside_capture import MERGED, garbage_later, hashing, loading
 from passbench.models.choosing import Progress
 from passbench.models.dynamo_backend import passnet_backend
-from passbench.models.optimized_model import OptimizedModel, OptimizeSettings
+from passbench.models.model_capture import NotWhole, capture_model
+from passbench.models.optimized_model import GraphRoute, ModelReport, OptimizedModel, OptimizeSettings
 from passbench.models.recipes import check_asked
 from storage.errors import PassNetError
 
@@ -34,16 +34,13 @@ def optimize_model(
     check_asked(settings.effort, settings.without, settings.seconds)
     _check_call(model, args, kwargs)
     _prepare(model, settings)
-    compiled = functools.partial(_compiled, settings=settings)
-    return OptimizedModel(
-        model,
-        args,
-        kwargs,
-        settings,
-        progress=progress,
-        before_timing=before_timing,
-        compiled=compiled,
-    )
+    try:
+        with garbage_later():
+            capture = capture_model(model, args, kwargs)
+    except NotWhole as error:
+        return OptimizedModel(model, _compiled(model, settings), ModelReport("torch.compile", why_not=str(error)))
+    route = GraphRoute(capture, settings, progress, before_timing)
+    return OptimizedModel(model, route, route.report)
 
 
 def _prepare(model: torch.nn.Module, settings: OptimizeSettings) -> None:

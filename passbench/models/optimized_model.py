@@ -20,7 +20,7 @@ from passbench.models.beside_capture import garbage_later
 from passbench.models.choosing import Progress, RunningGraph, Trial, choose, start
 from passbench.models.graph_facts import calls_of
 from passbench.models.lowering import GraphCall, LoweredGraph
-from passbench.models.model_capture import ModelCapture, NotWhole, capture_model
+from passbench.models.model_capture import ModelCapture
 from passbench.models.parameters.parameter_parts import HeldState
 from passbench.models.recipes import Recipe, recipes
 from passbench.models.serving import fitting, server
@@ -74,34 +74,15 @@ class OptimizedModel:
     FallbackWarning says once for each reason. Threads may share it.
     """
 
-    def __init__(
-        self,
-        model: torch.nn.Module,
-        args: tuple,
-        kwargs: Mapping[str, Any],
-        settings: OptimizeSettings,
-        *,
-        progress: Progress | None = None,
-        before_timing: Callable[[], None] | None = None,
-        compiled: Callable[[torch.nn.Module], Callable] | None = None,
-    ) -> None:
+    def __init__(self, model: torch.nn.Module, served: "GraphRoute | Callable", report: ModelReport) -> None:
+        """`served` is the model's one graph at work, or what torch.compile made of a model that is not one."""
         self.model = model
+        self.report = report
         self.fallbacks = 0
         self._said: set[str] = set()
         self._lock = threading.RLock()
-        self._route: _Route | None = None
-        self._guarded: Callable | None = None
-        try:
-            with garbage_later():
-                capture = capture_model(model, args, kwargs)
-        except NotWhole as error:
-            if compiled is None:
-                raise
-            self._guarded = compiled(model)
-            self.report = ModelReport("torch.compile", why_not=str(error))
-            return
-        self._route = _Route(capture, settings, progress, before_timing)
-        self.report = self._route.report
+        self._route = served if isinstance(served, GraphRoute) else None
+        self._guarded = served
 
     @property
     def example(self) -> tuple[torch.Tensor, ...]:
@@ -132,8 +113,8 @@ class OptimizedModel:
         return self.model(*args, **kwargs)
 
 
-class _Route:
-    """One captured graph at work."""
+class GraphRoute:
+    """One captured graph at work, and the report of how it came to be run so."""
 
     def __init__(
         self,

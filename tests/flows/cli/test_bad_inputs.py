@@ -65,7 +65,7 @@ demonstrations --out TMP/empty              | give a new directory
 demonstrations --out TMP/new --run zzz      | it has distill-
 demonstrations --out TMP/new --held-out TMP | is not a dataset version
 demonstrations --out TMP/new                | `passnet evaluate --author readable --split train`
-library show zzz                            | `passnet tune` puts some there
+library show zzz                            | has no passes yet: `passnet library add`
 library add zzz                             | it has distill-
 library list --device tpu                   | 'tpu' is not a device
 library list --library TMP/no               | TMP/no: there is no such library
