@@ -76,8 +76,9 @@ class QuickMeasure:
     """`measure(sample, pass_dir)` gives a result per variant, with as much in it as a search asks for: status, reason,
     `t_min`, and times by both clocks (by "e2e" alone on a CPU).
 
-    `turn` is a context in which nothing else uses the GPU. Without `timed` there are no times. Raises what CUDA raises
-    where the process is of no use after that, and ContractError on what is no pass.
+    `turn` is a context in which nothing else uses the GPU. Without `timed` there are no times. A variant has `draws`
+    draws at most. Raises what CUDA raises where the process is of no use after that, and ContractError on what is no
+    pass.
     """
 
     def __init__(
@@ -86,8 +87,9 @@ class QuickMeasure:
         turn: Callable[[], AbstractContextManager[None]] = nullcontext,
         seed: int = 0,
         timed: bool = True,
+        draws: int = 24,
     ) -> None:
-        self.device, self.turn, self.seed, self.timed = device, turn, seed, timed
+        self.device, self.turn, self.seed, self.timed, self.draws = device, turn, seed, timed, draws
         self._sample = ""
         self._references: dict[tuple[str, bool], _Reference | str] = {}
         self._measured_before: set[str] = set()
@@ -195,7 +197,7 @@ class QuickMeasure:
         call = to_module(variant.graph, self.device).forward
         size = sum(extent(i.shape, i.stride) * dtype_of(i.dtype).itemsize for i in _tensors(variant))
         draws = next((few for least, few in _FEWER if size > least), len(_DRAWS[again]))
-        hows, seed = _DRAWS[again][:draws], self.seed + again
+        hows, seed = _DRAWS[again][: min(draws, self.draws)], self.seed + again
         rows = [tuple(make_inputs(variant.inputs, seed, n, self.device, how)) for n, how in enumerate(hows)]
         row = tuple(map(_copy, rows[0]))
         outputs = self._called(call, row)  # also loads what the libraries need

@@ -82,15 +82,16 @@ def main() -> None:
 
     from agent.ahead.gpu_turns import GpuTurns
     from agent.ahead.quick_measure import QuickMeasure
+    from passbench.inputs.draw import CORRECTNESS
 
     device = torch.device(arguments.device)
     torch.set_num_threads(1)
     if device.type == "cuda":
         torch.cuda.set_device(device)
+        measure = QuickMeasure(device, GpuTurns(arguments.turns).author if arguments.turns else nullcontext)
     else:
         _interpret()
-    turn = GpuTurns(arguments.turns).author if arguments.turns else nullcontext
-    measure = QuickMeasure(device, turn, timed=device.type == "cuda")
+        measure = QuickMeasure(device, timed=False, draws=len(CORRECTNESS))  # kernels are interpreted, slowly
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:

@@ -44,7 +44,7 @@ def checking(way: str, number: int, variants: int, largest: int | None, turns: P
             yield lambda sample, files: Checked()
         elif way == INTERPRETER:
             process = stack.enter_context(OwnPasses())
-            yield lambda sample, files: _interpreted(process, sample, files, largest)
+            yield lambda sample, files: _interpreted(process, sample, files, variants, largest)
         elif way == GPU:
             device = f"cuda:{number % max(1, torch.cuda.device_count())}"
             process = stack.enter_context(OwnPasses(device, turns))
@@ -54,13 +54,11 @@ def checking(way: str, number: int, variants: int, largest: int | None, turns: P
             yield lambda sample, files: _benched(bench, way, sample, files, variants, largest)
 
 
-def _interpreted(process: OwnPasses, sample: Sample, files: Mapping[str, str], largest: int) -> Checked:
-    chosen, layouts = small(sample, largest), one_of_each_layout(sample, 1)
-    if chosen is not None and len(layouts.variants) > 1:
-        chosen = layouts if max(map(elements, layouts.variants)) <= largest else None
-    if chosen is None:
-        return Checked(cause="no variant is small enough to be interpreted")
-    return process.check(chosen, files)
+def _interpreted(process: OwnPasses, sample: Sample, files: Mapping[str, str], variants: int, largest: int) -> Checked:
+    chosen = chosen_variants(sample, variants, largest)
+    if chosen is None and len(one_of_each_layout(sample, 1).variants) == 1:
+        chosen = small(sample, largest)
+    return process.check(chosen, files) if chosen else Checked(cause="no variant is small enough to be interpreted")
 
 
 def _on_gpu(process: OwnPasses, sample: Sample, files: Mapping[str, str], variants: int, largest: int) -> Checked:
