@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -25,7 +26,8 @@ from benchmarks.learning.checking.verdicts import BY_INTERPRETER, BY_OWN_PROCESS
 from benchmarks.learning.graph_sources import kept_sample, line_of
 from storage.records import Sample
 
-_PATIENCE = 40.0  # seconds for a variant
+_PATIENCE = {"cpu": 12.0, "cuda": 40.0}
+"""Seconds for a variant, the start of the process and compiling included."""
 
 
 class OwnPasses:
@@ -39,6 +41,7 @@ class OwnPasses:
         self._command += ["--turns", str(turns)] if turns else []
         cpu = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}
         self._environment = {**os.environ, **cpu}
+        self._patience = _PATIENCE[device.partition(":")[0]]
         self._start()
 
     def _start(self) -> None:
@@ -59,16 +62,19 @@ class OwnPasses:
 
     def check(self, sample: Sample, files: Mapping[str, str]) -> Checked:
         """What is wrong with a pass at t = -5 in a variant of the sample, or its level and times in all."""
-        ringing = threading.Timer(_PATIENCE * len(sample.variants), self._process.kill)
+        seconds, process = self._patience * len(sample.variants), self._process
+        ringing = threading.Timer(seconds, process.kill)
         ringing.start()
-        self._process.stdin.write(json.dumps({"files": dict(files), "line": line_of(sample)}) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
+        began = time.monotonic()
+        process.stdin.write(json.dumps({"files": dict(files), "line": line_of(sample)}) + "\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
         ringing.cancel()
         if not answer:
             self._end()
             self._start()
-            return Checked("the process that checks took too long or ended")
+            late = time.monotonic() - began > seconds
+            return Checked(cause=f"no check in {seconds:.0f} s") if late else Checked("the process that checks ended")
         return Checked(**json.loads(answer))
 
 
