@@ -27,7 +27,8 @@ from benchmarks.learning.graph_sources import kept_sample, line_of
 from storage.records import Sample
 
 _PATIENCE = {"cpu": 12.0, "cuda": 40.0}
-"""Seconds for a variant, the start of the process and compiling included."""
+"""Seconds for a variant, compiling included."""
+_READY = "ready\n"
 
 
 class OwnPasses:
@@ -47,6 +48,7 @@ class OwnPasses:
     def _start(self) -> None:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self._process = subprocess.Popen(self._command, env=self._environment, text=True, **pipes)
+        self._ready = False
 
     def __enter__(self) -> Self:
         return self
@@ -63,6 +65,9 @@ class OwnPasses:
     def check(self, sample: Sample, files: Mapping[str, str]) -> Checked:
         """What is wrong with a pass at t = -5 in a variant of the sample, or its level and times in all."""
         seconds, process = self._patience * len(sample.variants), self._process
+        if not self._ready and process.stdout.readline() != _READY:
+            raise RuntimeError("the process that checks passes does not start; it says why on standard error")
+        self._ready = True
         ringing = threading.Timer(seconds, process.kill)
         ringing.start()
         began = time.monotonic()
@@ -100,6 +105,8 @@ def main() -> None:
         measure = QuickMeasure(device, timed=False, draws=len(CORRECTNESS))  # kernels are interpreted, slowly
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    answers.write(_READY)
+    answers.flush()
     for line in sys.stdin:
         request = json.loads(line)
         answers.write(json.dumps(asdict(_checked(measure, kept_sample(request["line"]), request["files"]))) + "\n")
