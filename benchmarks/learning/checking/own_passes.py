@@ -26,7 +26,7 @@ from benchmarks.learning.checking.verdicts import BY_INTERPRETER, BY_OWN_PROCESS
 from benchmarks.learning.graph_sources import kept_sample, line_of
 from storage.records import Sample
 
-_PATIENCE = {"cpu": 12.0, "cuda": 40.0}
+PATIENCE = {"cpu": 12.0, "cuda": 40.0}
 """Seconds for a variant, compiling included."""
 _READY = "ready\n"
 
@@ -42,7 +42,7 @@ class OwnPasses:
         self._command += ["--turns", str(turns)] if turns else []
         cpu = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}
         self._environment = {**os.environ, **cpu}
-        self._patience = _PATIENCE[device.partition(":")[0]]
+        self._patience = PATIENCE[device.partition(":")[0]]
         self._start()
 
     def _start(self) -> None:

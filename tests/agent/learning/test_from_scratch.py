@@ -1,6 +1,7 @@
 """The experiment of `benchmarks.learning.from_scratch`, small: a decoder learns a rule, and the whole runs on a CPU."""
 
 import json
+import lzma
 import random
 import re
 from dataclasses import replace
@@ -16,6 +17,7 @@ from agent.learning.demonstrations import split_of
 from agent.learning.leaks import HeldOut
 from agent.readable.author import Readable
 from benchmarks.learning import chat_dataset, from_scratch, make_demonstrations, oracle_rewards
+from benchmarks.learning.checking import own_passes
 from benchmarks.learning.checking.own_passes import OwnPasses
 from benchmarks.learning.checking.verdicts import BY_INTERPRETER, BY_PASSBENCH, Checked
 from benchmarks.learning.checking.ways import LATER, PASSBENCH, checking, one_of_each_layout
@@ -63,7 +65,7 @@ def test_a_decoder_learns_to_repeat_and_sampling_agrees_with_it():
     assert [len(answer) for answer in written] == [2, 1, 3]
 
 
-def test_composed_graphs_are_many_and_what_is_written_for_them_is_right():
+def test_composed_graphs_are_many_and_what_is_written_for_them_is_right(monkeypatch):
     chosen = list(islice(composed(3), 40))
     assert len({s.family_hash for s in chosen}) > 30 and [s.sample for s in chosen[:3]] == [
         s.sample for s in islice(composed(3), 3)
@@ -79,6 +81,11 @@ def test_composed_graphs_are_many_and_what_is_written_for_them_is_right():
         right, wrong = process.check(few, files), process.check(few, spoilt)
     assert (right.fault, right.checked, right.variants) == ("", BY_INTERPRETER, 3) and right.level <= -5
     assert "stor" in wrong.fault and not wrong.checked
+    hangs = {name: text.replace("    out_0 =", "    while True: pass\n    out_0 =") for name, text in files.items()}
+    monkeypatch.setitem(own_passes.PATIENCE, "cpu", 0.5)
+    with OwnPasses() as process:
+        late = process.check(one_of_each_layout(few, 1), hangs)
+        assert "no check in 0 s" in late.cause and not late.fault
 
 
 def test_tokens_are_few_and_text_comes_back():
@@ -191,6 +198,9 @@ def test_a_journal_of_written_passes_holds_what_checks_need(held_out, tmp_path, 
         for place in (written, checked):
             place.mkdir(exist_ok=True)
         assert make_demonstrations.main() == 0
+        for path in written.glob("*.jsonl"):
+            path.with_suffix(".jsonl.xz").write_bytes(lzma.compress(path.read_bytes()))
+            path.unlink()
     before, after = journal(written), journal(checked)
     assert [line["sample"] for line in before] == [line["sample"] for line in after]
     assert {line["checked"] for line in before} == {""} and {line["checked"] for line in after} == {BY_INTERPRETER}
