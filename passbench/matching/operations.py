@@ -81,8 +81,9 @@ def bindings(p: fx.Node, g: fx.Node) -> Iterator[tuple[dict[str | int, Any], dic
     The first is as written, with positions for names, if both are written alike.
     """
     if p.op == g.op and target_of(p) == target_of(g):
-        if len(p.args) == len(g.args) and p.kwargs.keys() == g.kwargs.keys():
-            yield tuple({**dict(enumerate(n.args)), **n.kwargs} for n in (p, g))
+        given = _operands_alone(p), _operands_alone(g)
+        if len(given[0]) == len(given[1]) and p.kwargs.keys() == g.kwargs.keys():
+            yield tuple({**dict(enumerate(args)), **n.kwargs} for args, n in zip(given, (p, g), strict=True))
         for signature in signatures(target_of(g)):
             named = signature.bind(p.args, p.kwargs), signature.bind(g.args, g.kwargs)
             if None not in named:
@@ -93,6 +94,14 @@ def bindings(p: fx.Node, g: fx.Node) -> Iterator[tuple[dict[str | int, Any], dic
         for overload, arguments in forms(p).items():
             if overload in found:
                 yield arguments, found[overload]
+
+
+def _operands_alone(node: fx.Node) -> tuple:
+    """Positional arguments; operands of `torch.einsum` one by one: it takes a tuple of them too, and passes them on
+    singly, so that a traced pattern has them singly."""
+    if target_of(node) is torch.functional.einsum and len(node.args) == 2 and isinstance(node.args[1], tuple | list):
+        return (node.args[0], *node.args[1])
+    return node.args
 
 
 def _has_number_first(node: fx.Node) -> bool:

@@ -121,6 +121,14 @@ def test_an_overload_is_the_method_that_calls_it():
     assert apply_pass(graph, [rule(lambda x: x.relu(), lambda x: x)]).total == 1
 
 
+def test_operands_of_einsum_may_be_a_tuple():
+    graph = fx.Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+    graph.output(graph.call_function(torch.functional.einsum, ("ij,jk->ik", (x, y))))
+    assert apply_pass(graph, [rule(lambda x, y: torch.einsum("ij,jk->ki", (x, y)), lambda x, y: x)]).total == 0
+    assert apply_pass(graph, [rule(lambda x, y: torch.einsum("ij,jk->ik", (x, y)), lambda x, y: x)]).total == 1
+
+
 def test_names_that_torch_documents_as_aliases_are_the_same_call():
     assert matches(lambda x: torch.clip(x, 0, 1), lambda x: torch.clamp(x, min=0, max=1))
     assert matches(lambda x: x.clip(0, 1), lambda x: x.clamp(0, 1))
