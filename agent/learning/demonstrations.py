@@ -189,4 +189,5 @@ def _call(number: int, name: str, arguments: Mapping[str, Any]) -> dict[str, Any
 
 
 def message(role: str, content: str) -> dict[str, Any]:
+    """A message of `MESSAGE` without tool calls."""
     return {"role": role, "content": content, "tool_calls": None, "tool_call_id": None, "name": None}

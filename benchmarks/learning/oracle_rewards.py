@@ -59,7 +59,8 @@ def main() -> int:
     rows = {row["graph_hash"]: row for row in pq.read_table(arguments.demonstrations).to_pylist()}
     lines = {line["graph_hash"]: line for place in arguments.written for line in journal(place) if not line["cause"]}
     largest = LARGEST[INTERPRETER if arguments.device == "cpu" else GPU]
-    samples = {g: chosen_variants(kept_sample(lines[g]), 1, largest) for g in lines.keys() & rows.keys()}
+    both = [g for g, line in lines.items() if g in rows and line["task"] == rows[g]["task"]]
+    samples = {g: chosen_variants(kept_sample(lines[g]), 1, largest) for g in both}
     chosen = sorted(graph for graph, sample in samples.items() if sample)
     random.Random(arguments.seed).shuffle(chosen)
     chosen = chosen[: arguments.tasks]

@@ -11,6 +11,7 @@ from datasets import load_dataset
 from agent.learning.answers import files_of
 from agent.learning.demonstrations import Solved, demonstrations, split_of
 from agent.learning.leaks import HeldOut
+from agent.learning.rationale import rationale
 from dedup.hashes import identify
 from flows.cli.demonstrations import export_demonstrations
 from passbench.contract import NAMES_FILE
@@ -63,11 +64,21 @@ def test_a_row_has_what_a_model_is_shown_and_what_it_should_say():
     assert causes == {} and split == split_of(sample.family_hash)
     assert files_of(row["completion"][0]["content"]) == FILES
     assert "in_0 * in_1" in row["task"] and row["task"] in row["prompt"][1]["content"]
-    assert row["rationale"].startswith("Eager runs 2 ops in 2 launches; 1 kernel")
+    assert row["rationale"].startswith("Eager runs 2 ops in 2 launches. The pass has 1 kernel")
     calls = [c["function"] for m in row["messages"] for c in m["tool_calls"] or ()]
     assert [c["name"] for c in calls] == ["write_file", "write_file", "submit"]
     assert json.loads(calls[0]["arguments"]) == {"name": "fuse.py", "content": FILES["fuse.py"]}
     assert (row["level"], row["speedup_e2e"], row["device"]) == (-6, pytest.approx(2.0), "GPU")
+
+
+@pytest.mark.parametrize("body", ["tmp_0 = x * y\n    tmp_1 = tmp_0 + 0.5\n    return tmp_1", "return x * y + 0.5"])
+def test_what_is_saved_is_told_of_a_pass_that_replaces_all(body):
+    kernel = "@triton.jit\ndef kernel(x):\n    pass\n\n\nLaunch(kernel)\n"
+    source = f"import triton\n\n\ndef pattern(x, y):\n    {body}\n\n\n{kernel}"
+    said = rationale(training(mul_add, *SPECS).variants[0], {"fuse.py": source})
+    assert said.startswith(
+        "Eager runs 2 ops in 2 launches; 1 kernel does the same, one pass over the elements. 256 bytes"
+    )
 
 
 def test_nothing_near_an_evaluation_sample():
