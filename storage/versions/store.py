@@ -105,7 +105,7 @@ class Store:
                 return base, False
             return self._publish_staged(place, shards, parent, about), True
 
-    def rollback(self, name: str, flow_run: str | None = None) -> tuple[Version, bool]:
+    def rollback(self, name: str) -> tuple[Version, bool]:
         """Publish the contents of an earlier version as the newest one; versions in between stay as they are.
 
         Returns the new version and True; or the newest and False where that has these contents already.
@@ -115,7 +115,7 @@ class Store:
             old, newest = self.open(name), self._newest_readable()
             if newest is not None and newest.manifest.digest == old.manifest.digest:
                 return newest, False
-            about = {"kind": "rollback", "flow_run": flow_run, "parameters": {"to": name}, "summary": {}}
+            about = {"kind": "rollback", "flow_run": None, "parameters": {"to": name}, "summary": {}}
             with staging(self._versions) as place:
                 _link_shards(old, old.manifest.shards, place)
                 return self._publish_staged(place, old.manifest.shards, old, about), True

@@ -185,7 +185,7 @@ def test_the_same_contents_are_not_published_again(tmp_path: Path) -> None:
 def test_a_rollback_is_a_new_version_with_the_old_contents(tmp_path: Path) -> None:
     store = Store(tmp_path)
     first, second = build(store, "a", "b"), build(store, "c")
-    now, created = store.rollback("v1", flow_run="run-1")
+    now, created = store.rollback("v1")
     assert created and now.name == "v3" and names(now) == ["a", "b"] and store.latest() == now
     assert (now.manifest.kind, now.manifest.parent, now.manifest.parameters) == ("rollback", "v1", {"to": "v1"})
     assert now.manifest.digest == first.manifest.digest and os.path.samefile(shard(first), shard(now))
