@@ -110,7 +110,11 @@ def _names(path: Path, text: str) -> tuple[str, ...]:
 
 
 def write_pass_dir(files: dict[str, str], directory: Path) -> None:
-    """Write a pass's files into a new directory."""
+    """Write a pass's files into a new directory. Raises ContractError for a name that is a path: files of a library or
+    a table of results come from anybody."""
+    for name in files:
+        if not name or name.startswith(".") or "/" in name or "\\" in name or "\0" in name:
+            raise ContractError(f"{name[:80]!r} is no name of a file of a pass")
     directory.mkdir(parents=True)
     for name, text in files.items():
         (directory / name).write_text(text, "utf-8")

@@ -95,15 +95,20 @@ def run_trial(
             report("eager again")
             outcome.of_eager = correctness.of_eager()
 
-    for step in (measure, repeat_eager):
-        try:
-            step()
-        except torch.OutOfMemoryError as error:  # in this process, which runs nothing of the pass
-            reason = f"{EAGER_FAILED}: no memory to compare and time it in: {error}"
-            failure = VariantFailure("runtime_error", reason, eager=True)
-            _fail(outcome, workers, correctness, _blamed(failure, pair, candidate, alone=False))
-        except VariantFailure as failure:
-            _fail(outcome, workers, correctness, _blamed(failure, pair, candidate, alone=True))
+    try:
+        measure()
+    except torch.OutOfMemoryError as error:  # in this process, which runs nothing of the pass
+        reason = f"{EAGER_FAILED}: no memory to compare and time it in: {error}"
+        failure = VariantFailure("runtime_error", reason, eager=True)
+        _fail(outcome, workers, correctness, _blamed(failure, pair, candidate, alone=False))
+    except VariantFailure as failure:
+        _fail(outcome, workers, correctness, _blamed(failure, pair, candidate, alone=True))
+    try:
+        repeat_eager()
+    except (torch.OutOfMemoryError, VariantFailure) as error:
+        # The verdict on the candidate is there: it does not become "eager failed", which enters no score.
+        outcome.reason = "; ".join(filter(None, (outcome.reason, f"eager was not repeated: {error}")))
+        workers.eager.stop()
     outcome.comparison = correctness.result
     return outcome
 

@@ -57,7 +57,7 @@ def judge(observation: Observation, files: PassFiles) -> str | None:
     is their own business; where none computes, every kernel must be one of the pass, a fill or a copy. A replacement
     that launches nothing is not judged: one that only changes metadata is legal.
     """
-    reading = [name for name in observation.operators if _base(name) in READING]
+    reading = [name for name in observation.operators if _base(name) in READING or _sizes_by_values(name)]
     if reading:
         advice = "the host may not read the values of a tensor; compute with torch or in a kernel"
         return f"evidence_read: {_some(reading)} ran inside the replacement; {advice}"
@@ -108,6 +108,16 @@ def _allowed_operator(name: str) -> bool:
     namespace, _, rest = name.partition(".")
     base = _base(name)
     return namespace in ("aten", "prims") and (base in FREE or (base not in _DENIED and not _is_random(rest)))
+
+
+@functools.cache
+def _sizes_by_values(name: str) -> bool:
+    """Whether the values of a tensor decide the shape of an operator's result, as torch's own tags say. `index` does so
+    by a mask alone, which the child looks for."""
+    base, _, overload = name.partition(".")[2].partition(".")
+    packet = getattr(torch.ops.aten, base, None) if base.isidentifier() and base != "index" else None
+    found = getattr(packet, overload, None) if packet is not None and overload.isidentifier() else None
+    return isinstance(found, torch._ops.OpOverload) and torch.Tag.dynamic_output_shape in found.tags
 
 
 @functools.cache

@@ -28,6 +28,9 @@ _ACCESS = frozenset(
 """Functions whose first argument is an address."""
 _SHOWS = frozenset(f"{_TL}{n}" for n in "device_print static_print static_assert".split())
 _TYPED = frozenset(("dtype", "type"))
+_HARMLESS = {"dtype": ("element_ty", "primitive_bitwidth"), "type": ("primitive_bitwidth",)}
+"""Attributes of these types that are none of an address: `type` of a block of addresses has their type as its
+`element_ty`."""
 _ASM = f"{_TL}inline_asm_elementwise"
 _TOUCHES_MEMORY = re.compile(r"\[|\b(call|bra|brx|trap|exit|brkpt|cp|bar|barrier|mbarrier|vprintf|malloc|free)\b")
 
@@ -111,8 +114,13 @@ class Addresses:
                 waiting += [part.body, part.orelse]
             elif isinstance(part, ast.Tuple | ast.List):
                 waiting += part.elts
+            elif isinstance(part, ast.BoolOp):
+                waiting += part.values
             elif isinstance(part, ast.Subscript | ast.Starred):
                 waiting.append(part.value)
+            elif isinstance(part, ast.Attribute):  # `.T`, or a field of a named tuple
+                if part.attr not in _TYPED and module.dotted(part) is None:
+                    waiting.append(part.value)
             elif isinstance(part, ast.ListComp | ast.GeneratorExp):
                 waiting.append(part.elt)
             elif isinstance(part, ast.UnaryOp):
@@ -131,18 +139,24 @@ class Addresses:
     def check(self, module: Module, function: ast.FunctionDef, report: Report) -> None:
         """Report addresses that are used as numbers, types of addresses that are used as such, and assembly that
         touches memory."""
+        self.check_types(module, function, report)
+        for node in ast.walk(function):
+            if isinstance(node, ast.Call):
+                self._check_call(module, function, node, report)
+
+    def check_types(self, module: Module, function: ast.FunctionDef, report: Report) -> None:
+        """Report types of addresses to which a number could be converted."""
         parents = {id(child): node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
         for node in ast.walk(function):
             if isinstance(node, ast.Attribute) and node.attr in _TYPED and module.dotted(node) is None:
                 above = parents.get(id(node))
                 harmless = isinstance(above, ast.Compare) or (
-                    isinstance(above, ast.Attribute) and above.attr in ("element_ty", "primitive_bitwidth")
+                    isinstance(above, ast.Attribute) and above.attr in _HARMLESS[node.attr]
                 )
                 if not harmless and self._is_address(module, function, node.value):
-                    message = f"{ast.unparse(node)} is the type of an address; write {ast.unparse(node)}.element_ty"
+                    instead = f"{ast.unparse(node.value)}.dtype.element_ty"
+                    message = f"{ast.unparse(node)} is the type of an address; write {instead}"
                     report.at("address", module, node, message)
-            elif isinstance(node, ast.Call):
-                self._check_call(module, function, node, report)
 
     def _check_call(self, module: Module, function: ast.FunctionDef, node: ast.Call, report: Report) -> None:
         dotted = module.dotted(node.func)
@@ -248,5 +262,10 @@ def base_parameters(
 
 
 def is_constant(parameter: ast.arg) -> bool:
-    """Whether a kernel's parameter is a `tl.constexpr`."""
-    return parameter.annotation is not None and "constexpr" in ast.unparse(parameter.annotation)
+    """Whether a kernel's parameter is a `tl.constexpr`; `kernels.py` refuses what only looks like one."""
+    node = parameter.annotation
+    text = node.value if isinstance(node, ast.Constant) else ast.unparse(node) if node is not None else ""
+    return text in CONSTEXPR
+
+
+CONSTEXPR = frozenset(("constexpr", "tl.constexpr", "triton.language.constexpr"))

@@ -169,6 +169,8 @@ READING_BUILTINS = frozenset("min max int float bool any all sorted str repr map
 
 ERRORS = frozenset(n for n in HOST_BUILTINS if n.endswith("Error")) | {"Exception"}
 PLAIN_VALUES = frozenset("True False None NotImplemented Ellipsis __name__ __file__".split()) | ERRORS
+OWN_DUNDERS = frozenset("__all__ __author__ __copyright__ __license__ __version__".split())
+"""Names between double underscores that a module may set: Python does nothing by them when it imports NAME."""
 CONTAINER_TYPES = frozenset("list dict set tuple int float bool str".split())
 """What `collections.defaultdict` and `field(default_factory=…)` may be given."""
 HEURISTIC_CALLS = frozenset("min max int bool len abs".split())

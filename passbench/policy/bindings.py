@@ -28,6 +28,7 @@ class Bindings:
         self.kinds = Kinds()
         self.steps = steps
         self.report: Report | None = None
+        self.seen: set[ast.AST] = set()  # expressions that the policy has looked at
         self._opened: dict[ast.AST, Scope] = {}
         self.scopes = {name: open_scope(module, module.tree, None) for name, module in modules.items()}
         for name, module in modules.items():
@@ -104,7 +105,7 @@ class Bindings:
             elif container is not ValueKind.OWN:
                 self.put_into(target.value, kind, scope)
         elif self.is_own_field(target, scope):
-            self.kinds.join(FIELDS, target.attr, kind)
+            self.bind_field(target.attr, kind, value, scope)
         elif self.is_of_context(target, scope) and target.attr not in _CONTEXT and not self._called_directly:
             self.kinds.join(CONTEXT, target.attr, kind)
         else:
@@ -137,6 +138,12 @@ class Bindings:
         owner = scope.find(target.value.id)
         return owner is not None and owner.self_name == target.value.id and not target.attr.startswith("__")
 
+    def bind_field(self, name: str, kind: ValueKind, value: ast.expr | None, scope: Scope) -> None:
+        """A field of this name is given this value; None stands for what may have another name."""
+        if value is None or not _is_new(value, scope):
+            self.shared.add((FIELDS, name))
+        self.kinds.join(FIELDS, name, kind)
+
     def is_of_context(self, node: ast.expr, scope: Scope) -> bool:
         """Whether an expression is `ctx.NAME` in an autograd function, where the call's context is `ctx`."""
         if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) or node.attr.startswith("_"):
@@ -151,7 +158,8 @@ class Bindings:
             return
         if isinstance(container, ast.Attribute) and self.is_own_field(container, scope):
             self.kinds.join(FIELDS, container.attr, ValueKind.HOLDER)
-            return
+            if (FIELDS, container.attr) not in self.shared:
+                return
         owner = scope.find(container.id) if isinstance(container, ast.Name) else None
         if owner is not None:
             self.kinds.join(owner.node, container.id, ValueKind.HOLDER)
@@ -187,6 +195,7 @@ class Bindings:
         if name not in ("enumerate", "zip") or scope.find(name) is not None or not isinstance(target, ast.Tuple):
             self.assign(target, self.kind(iterable, scope).item(), inner, None)
             return
+        self.seen.add(call)
         items = [self.kind(a, scope).item() for a in call.args]
         parts = items if name == "zip" else [ValueKind.SCALAR, *items[:1]]
         plain = len(parts) == len(target.elts) and not any(isinstance(a, ast.Starred) for a in call.args)
@@ -226,6 +235,8 @@ class Bindings:
         place = (METHODS, "__init__")
         for number, name in enumerate(fields):
             own = max(self.kinds.get(place, number), self.kinds.get(place, name))
+            if any((place, given) in self.kinds for given in (number, name, "**")):
+                self.shared.add((FIELDS, name))
             self.kinds.join(FIELDS, name, max(own, self.kinds.get(place, "**").item()))
 
     def launched(self, name: str) -> ValueKind:
@@ -261,7 +272,11 @@ def check_builtin_names(module: Module, report: Report) -> None:
     """A variable or function of the module may be called like a built-in that a pass may not use, if it is bound before
     the name is mentioned anywhere: until then the name would be the built-in."""
     settled: set[str] = set()
-    bound = {n for n in _bound_in_module(module) if is_builtin(n) and n not in names.HOST_BUILTINS}
+    everything = _bound_in_module(module)
+    for name in sorted(n for n in everything - names.OWN_DUNDERS if n.startswith("__") and n.endswith("__")):
+        message = f"{name} means something to Python; a pass does not set it"
+        report.at("rebinding", module, module.tree, message)
+    bound = {n for n in everything if is_builtin(n) and n not in names.HOST_BUILTINS}
     for statement in module.tree.body if bound else ():
         first = _first_names(statement) & bound
         mentioned = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
@@ -290,11 +305,15 @@ def _bound_in_module(module: Module) -> set[str]:
     return open_scope(module, module.tree, None).names | shared
 
 
+_NOT_NEW = frozenset(("functools.reduce", "collections.ChainMap"))
+"""Of those that collect, the ones that give back what they got, or write to it."""
+
+
 def _is_new(value: ast.expr, scope: Scope) -> bool:
     """Whether the value of an expression has just been made, so that no other variable holds it."""
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
         return value.func.id in ("list", "dict", "set", "tuple") and scope.find(value.func.id) is None
-    if isinstance(value, ast.Call) and scope.module.dotted(value.func) in names.COLLECTING_CALLS:
+    if isinstance(value, ast.Call) and scope.module.dotted(value.func) in names.COLLECTING_CALLS - _NOT_NEW:
         return True
     displays = ast.List | ast.Dict | ast.Set | ast.Tuple | ast.ListComp | ast.DictComp | ast.SetComp
     return isinstance(value, displays | ast.Constant | ast.BinOp)

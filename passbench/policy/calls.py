@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter, OrderedDict, deque
 
 from passbench.policy import allowlists as names
 from passbench.policy import operators
@@ -11,8 +12,11 @@ from passbench.policy.classes import lineage, own_fields
 from passbench.policy.expressions import LOADING_ADVICE, Expressions
 from passbench.policy.modules import Module
 from passbench.policy.scopes import RETURN, Scope, ValueKind, parameters
+from storage.graph import targets
 
 _KEYED = frozenset("get setdefault pop index count".split())
+_OF_CONTAINERS = {n for kind in (set, Counter, deque, OrderedDict) for n in dir(kind)} & targets.methods()
+"""Methods of containers that tensors have too: of what is no tensor they are the container's, such as `set.add`."""
 Keywords = dict[str | None, ValueKind]
 
 
@@ -108,7 +112,9 @@ class Calls(Expressions):
             self._pass_starred(node, initial, [ValueKind.SCALAR, *positional], keywords)
             return ValueKind.SCALAR
         given = max((*positional, keywords.get(None, ValueKind.SCALAR)), default=ValueKind.SCALAR)
-        for name in own_fields(statements):
+        for number, name in enumerate(own_fields(statements)):
+            if number < len(positional) or name in keywords or None in keywords:
+                self.shared.add((FIELDS, name))
             self.kinds.join(FIELDS, name, max(given, keywords.get(name, ValueKind.SCALAR)))
         return self.holder([given])  # a NamedTuple can be unpacked
 
@@ -226,6 +232,8 @@ class Calls(Expressions):
                 message = f"{name} writes into {ast.unparse(written)}; {WRITE_ADVICE}"
                 self.find("in_place", scope.module, node, message)
         if call.scalar:
+            if stored in targets.SYMBOLIC and max((*positional, *keywords.values())).holds_tensors:
+                self.read(f"{name} is for numbers", scope, node)
             return ValueKind.SCALAR
         first = positional[0] if positional else ValueKind.SCALAR
         if stored.startswith("operator.") and not max((*positional, *keywords.values()), default=first).is_tensor:
@@ -390,6 +398,8 @@ class Calls(Expressions):
             if given.holds_tensors:
                 self.read("the text of a tensor has its values", scope, node)
             return ValueKind.SCALAR
+        if name in _OF_CONTAINERS and base in (ValueKind.SCALAR, ValueKind.HOLDER) and given.holds_tensors:
+            self.read("a tensor is no key: it stands for itself alone, not for its values", scope, node)
         if operators.is_method(name) and not name.startswith("_"):
             arguments = [method.value, *node.args]
             if name == "type" and not node.args and not node.keywords:

@@ -15,6 +15,7 @@ from passbench.policy.host import HostChecker
 from passbench.policy.kernels import check_device_function
 from passbench.policy.modules import Module, Report, check_siblings, parse
 from passbench.policy.patterns import check_pattern, check_replacement_args
+from passbench.policy.scopes import open_scope
 from passbench.policy.steps import Steps, TooLong
 from passbench.result import Finding
 
@@ -68,14 +69,21 @@ def _check_modules(modules: dict[str, Module], rules: tuple[str, ...], report: R
     host = HostChecker(modules, rules, report, steps)
     host.check()
     addresses = Addresses(modules, host.may_be_launched_with_tensor, steps)
+    handed_in = Addresses(modules, host.is_handed_in, steps)
     for module in modules.values():
         for function in module.kernels.values():
             check_device_function(module, function, modules, addresses, report)
+            handed_in.check_types(module, function, report)
 
 
 def _check_special(module: Module, is_rule: bool, report: Report) -> None:
     if not is_rule:
         return
+    bound = open_scope(module, module.tree, None).names | module.imports.keys()
+    for name in ("pattern", "replacement_args", "replacement_func"):
+        if name in bound and name not in module.functions:
+            message = f"write `def {name}(…)` at the top of this module, so that it is known what it hands on"
+            report.at(name, module, module.tree, message)
     pattern = module.functions.get("pattern")
     arguments = module.functions.get("replacement_args")
     if pattern is not None:

@@ -24,6 +24,7 @@ from passbench.launch import Launch, LaunchPlan, PlanTable
 from passbench.policy import allowlists as names
 from passbench.policy import operators
 from passbench.policy.modules import Module, Report
+from passbench.policy.scopes import parameters
 
 _OTHERS = (
     torch.Tensor, torch.dtype, torch.device, JITFunction, InterpretedFunction, Autotuner, Heuristics, triton.Config,
@@ -116,8 +117,16 @@ def check_class(module: Module, own: ast.ClassDef, report: Report) -> None:
             report.at("module_statement", module, statement, "a class of a pass holds fields and methods")
     if any(module.dotted(base) == names.FUNCTION for base in own.bases):
         _check_function(module, own, report)
+    for statement in own.body:
+        if (
+            isinstance(statement, ast.FunctionDef)
+            and statement.name == "__post_init__"
+            and len(parameters(statement)) > 1
+        ):
+            message = "__post_init__ takes self alone; read what the fields hold"
+            report.at("module_statement", module, statement, message)
     for node, name in _named(own):
-        special = name.startswith("__")
+        special = name.startswith("_") and name.endswith("_")
         if special and name not in names.CLASS_METHODS | {"__slots__"}:
             report.at("private_name", module, node, f"{name} may not be defined in a pass")
         elif not special and name in _taken() and (_is_usable(name) or not _is_method(own, name)):

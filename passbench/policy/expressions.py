@@ -10,6 +10,10 @@ from passbench.policy.scopes import COMPREHENSIONS, Scope, ValueKind, parameters
 from storage.graph import targets
 
 LOADING_ADVICE = "code from outside is not allowed; write the kernel in Triton"
+_TYPE_PARTS = (
+    ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.Tuple, ast.List, ast.BinOp, ast.BitOr, ast.Load,
+    ast.UnaryOp, ast.USub,
+)  # fmt: skip
 
 
 class Expressions(Bindings):
@@ -22,6 +26,7 @@ class Expressions(Bindings):
     def kind(self, node: ast.expr, scope: Scope, *, hook: bool = False, bound: bool = False) -> ValueKind:
         """The kind of an expression. `hook`: a grid, or a hook of Triton; `bound`: it is assigned to a name."""
         self.steps.take()
+        self.seen.add(node)
         match node:
             case ast.Constant():
                 if node.value in names.LOADING_OPTIONS:
@@ -83,6 +88,14 @@ class Expressions(Bindings):
             return self._comprehension(node, scope)
         self.find("expression", scope.module, node, f"{type(node).__name__} is not allowed in host code")
         return ValueKind.TENSOR
+
+    def annotation(self, node: ast.expr | None, scope: Scope) -> None:
+        """Check a type that is written out: it is evaluated when the module is imported."""
+        for part in ast.walk(node) if node is not None else ():
+            private = isinstance(part, ast.Attribute) and part.attr.startswith("_")
+            if not isinstance(part, _TYPE_PARTS) or private:
+                self.find("annotation", scope.module, node, "an annotation names a type; it computes nothing")
+                return
 
     def test(self, node: ast.expr, scope: Scope) -> ValueKind:
         """The kind of an expression whose truth decides something; a tensor there is a finding."""
@@ -154,6 +167,7 @@ class Expressions(Bindings):
     def _compared(self, node: ast.expr, scope: Scope) -> ValueKind:
         """The kind of a side of a comparison. `type(x)` and types may stand there, and there alone."""
         if self._is_type_of(node, scope):
+            self.seen.add(node)
             self.kind(node.args[0], scope)
             return ValueKind.SCALAR
         if isinstance(node, ast.Tuple | ast.List | ast.Set):
@@ -200,6 +214,7 @@ class Expressions(Bindings):
     def _subscript(self, node: ast.Subscript, scope: Scope) -> ValueKind:
         dotted = scope.module.dotted(node.value)
         if dotted in names.TYPE_FORMS:
+            self.annotation(node.slice, scope)
             return ValueKind.SCALAR  # a type, such as typing.Tuple[int, ...]
         kind, by = self.index(node, scope)
         owner = scope.find(node.value.id) if isinstance(node.value, ast.Name) else None
@@ -338,6 +353,7 @@ class Expressions(Bindings):
     def _attribute(self, node: ast.Attribute, scope: Scope, hook: bool) -> ValueKind:
         dotted = scope.module.dotted(node)
         if node.attr == "__name__" and self._is_type_of(node.value, scope):  # of an error, in a message
+            self.seen.add(node.value)
             self.kind(node.value.args[0], scope)
             return ValueKind.SCALAR
         if dotted is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from passbench.policy import allowlists as names
 from passbench.policy.addresses import base_parameters, callee, is_constant
-from passbench.policy.bindings import FIELDS, METHODS, WRITE_ADVICE, check_builtin_names
+from passbench.policy.bindings import METHODS, WRITE_ADVICE, check_builtin_names
 from passbench.policy.calls import Calls
 from passbench.policy.classes import check_class, lineage, members, own_fields
 from passbench.policy.modules import Module, Report, is_builtin
@@ -19,11 +19,6 @@ from passbench.policy.scopes import RETURN, Scope, ValueKind, parameters
 from passbench.policy.steps import Steps
 
 _RULE_FUNCTIONS = ("pattern", "replacement_args", "replacement_func")
-_ANNOTATION_PARTS = (
-    ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.Tuple, ast.List, ast.BinOp, ast.BitOr, ast.Load,
-)  # fmt: skip
-
-
 _ROUNDS = 40  # rounds until kinds no longer change, at most; passes that people and models write take under ten
 
 
@@ -64,6 +59,11 @@ class HostChecker(Calls):
             return parameter in base_parameters(self.modules, self.kernel_homes[kernel], kernel, self.bases)
         return kind.holds_tensors
 
+    def is_handed_in(self, kernel: ast.FunctionDef, parameter: str) -> bool:
+        """Whether a parameter of a kernel is given to launches. No number is converted to the type of such a one: it
+        could be an address that went through the host by a way which `kinds` do not follow."""
+        return kernel in self._named and parameter not in self._constants(kernel)
+
     def _constants(self, kernel: ast.FunctionDef) -> frozenset[str]:
         if kernel not in self._constants_of:
             self._constants_of[kernel] = frozenset(p.arg for p in parameters(kernel) if is_constant(p))
@@ -82,6 +82,36 @@ class HostChecker(Calls):
             for module in self.modules.values():
                 self.find("size", module, module.tree, "values take too many steps to follow; write shorter code")
         self._all()
+        for module in self.modules.values() if not self._target.sorted() else ():
+            self._refuse_unseen(module)
+
+    def _refuse_unseen(self, module: Module) -> None:
+        """Report calls of host code that no check has met, so that code in a place which nobody thought of is refused
+        instead of run. Kernels, `pattern` and the like are checked elsewhere."""
+        special = _RULE_FUNCTIONS if module.name in self._rules else ()
+        waiting: list[ast.AST] = [module.tree]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.Expr) and (
+                self._wraps(node.value, self.scopes[module.name]) or extends_path(node.value, module)
+            ):
+                continue
+            if isinstance(node, ast.If) and tests_path(node.test, module):
+                waiting += [*node.body, *node.orelse]
+                continue
+            if isinstance(node, ast.Call) and node not in self.seen:
+                message = f"{ast.unparse(node)[:80]} stands where a pass calls nothing; call it in the wrapper"
+                self.find("expression", module, node, message)
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                calls = [d for d in node.decorator_list if isinstance(d, ast.Call)]
+                waiting += [part for d in calls for part in (*d.args, *d.keywords)]
+                inside = module.kernels.get(node.name) is node or (
+                    node.name in special and module.functions.get(node.name) is node
+                )
+                waiting += [] if inside else node.body
+                waiting += [node.args] if isinstance(node, ast.FunctionDef) else []
+                continue
+            waiting += ast.iter_child_nodes(node)
 
     def _all(self) -> None:
         for module in self.modules.values():
@@ -131,7 +161,7 @@ class HostChecker(Calls):
         ):
             return
         elif isinstance(statement, ast.If) and tests_path(statement.test, scope.module):
-            for inner in statement.body:
+            for inner in (*statement.body, *statement.orelse):
                 self._module_statement(inner, scope)
         elif isinstance(statement, ast.While | ast.With | ast.Return | ast.Raise):
             message = "a pass's module holds imports, constants, functions and classes; do the rest in the wrapper"
@@ -155,19 +185,26 @@ class HostChecker(Calls):
             self.class_values |= {*lineage(self.modules, scope.module, own)}
             self.take_made(list(own_fields(own.body)))
         functional = any(scope.module.dotted(base) == names.FUNCTION for base in own.bases)
+        ancestors = lineage(self.modules, scope.module, own)
+        homes = ((self.class_homes[one], base) for one in ancestors for base in one.bases)
+        enumerated = any((home.dotted(base) or "").startswith("enum.") for home, base in homes)
         for statement in own.body:
             if isinstance(statement, ast.FunctionDef):
                 given = statement.name != "__init__" or made_by_anyone
                 self._method(statement, scope, given, functional)
             elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
                 kind = self.kind(statement.value, scope)
+                if enumerated and kind.holds_tensors:
+                    message = "members of an enumeration are constants; keep tensors in a dict"
+                    self.find("container", scope.module, statement, message)
                 for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
                     if isinstance(target, ast.Name):
-                        self.kinds.join(FIELDS, target.id, kind)
+                        made = _makes_each(statement.value, scope)
+                        self.bind_field(target.id, kind, _SAME if made else statement.value, scope)
                     else:
                         self.find("module_statement", scope.module, statement, "a class binds plain names")
             if isinstance(statement, ast.AnnAssign):
-                self._annotation(statement.annotation, scope)
+                self.annotation(statement.annotation, scope)
 
     def _method(self, node: ast.FunctionDef, scope: Scope, given: bool, functional: bool) -> None:
         """Check a method. `given`: it may get what is given to any method of its name. `functional`: it is one of a
@@ -226,7 +263,7 @@ class HostChecker(Calls):
         for default in (*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)):
             self.kind(default, scope)
         for annotation in (*(p.annotation for p in parameters(node)), node.returns):
-            self._annotation(annotation, scope)
+            self.annotation(annotation, scope)
         for name in (node.name, *(p.arg for p in parameters(node))):
             self.check_free(name, node, scope)
         if getattr(node, "type_params", None):
@@ -245,15 +282,6 @@ class HostChecker(Calls):
         if isinstance(node, ast.Call):
             self.decorator_arguments(node, dotted or "", scope)
 
-    def _annotation(self, node: ast.expr | None, scope: Scope) -> None:
-        if node is None:
-            return
-        for part in ast.walk(node):
-            private = isinstance(part, ast.Attribute) and part.attr.startswith("_")
-            if not isinstance(part, _ANNOTATION_PARTS) or private:
-                self.find("annotation", scope.module, node, "an annotation names a type; it computes nothing")
-                return
-
     def _block(self, body: list[ast.stmt], scope: Scope) -> None:
         for statement in body:
             self._statement(statement, scope)
@@ -270,7 +298,7 @@ class HostChecker(Calls):
                 for target in node.targets:
                     self.assign(target, kind, scope, node.value if len(node.targets) == 1 else None)
             case ast.AnnAssign():
-                self._annotation(node.annotation, scope)
+                self.annotation(node.annotation, scope)
                 if node.value is not None:
                     self.assign(node.target, self.kind(node.value, scope), scope, node.value)
             case ast.AugAssign():
@@ -311,7 +339,10 @@ class HostChecker(Calls):
                 self._delete(node, scope)
             case ast.Match():
                 self._match(node, scope)
-            case ast.Pass() | ast.Break() | ast.Continue() | ast.Global() | ast.Import() | ast.ImportFrom():
+            case ast.Global():
+                for name in filter(is_builtin, node.names):
+                    self.find("rebinding", scope.module, node, f"{name} is a built-in; choose another name")
+            case ast.Pass() | ast.Break() | ast.Continue() | ast.Import() | ast.ImportFrom():
                 pass
             case _:
                 message = f"{type(node).__name__} is not allowed in a pass; write plain functions"
@@ -359,6 +390,11 @@ class HostChecker(Calls):
 
 
 _SAME = ast.Constant(None)  # the value for `assign` of `x += y`, which makes x no other name of y
+
+
+def _makes_each(value: ast.expr, scope: Scope) -> bool:
+    """Whether a field's value is `field(…)`, which has a container made for each instance."""
+    return isinstance(value, ast.Call) and scope.module.dotted(value.func) == "dataclasses.field"
 
 
 def _has_own_name(targets: list[ast.expr], scope: Scope) -> bool:

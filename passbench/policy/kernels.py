@@ -4,7 +4,7 @@ import ast
 import re
 
 from passbench.policy import allowlists as names
-from passbench.policy.addresses import Addresses
+from passbench.policy.addresses import CONSTEXPR, Addresses
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.scopes import own_nodes, parameters
 
@@ -28,6 +28,10 @@ def check_device_function(
     local |= {n.name for n in nodes if isinstance(n, ast.FunctionDef)}
     for name in local & module.imports.keys():
         report.at("rebinding", module, function, f"{name} is an import; choose another name")
+    for parameter in parameters(function):
+        if parameter.annotation is not None and not _is_plain_type(module, parameter.annotation):
+            message = f"{parameter.arg}: a kernel's parameter is a tl.constexpr, or has no annotation"
+            report.at("annotation", module, parameter, message)
     _check_builtins(module, function, local, report)
     _check_text(module, function, report)
     waiting: list[ast.AST] = list(function.body)[::-1]
@@ -36,6 +40,22 @@ def check_device_function(
         if _check(module, node, local, modules, report):
             waiting.extend(list(ast.iter_child_nodes(node))[::-1])
     addresses.check(module, function, report)
+
+
+_NAMED_TYPES = frozenset("int float bool torch.Tensor tl.tensor triton.language.tensor".split())
+
+
+def _is_plain_type(module: Module, node: ast.expr) -> bool:
+    """Whether an annotation is `tl.constexpr`, or says nothing about addresses: Triton compiles a number whose
+    annotation is "*fp32" as an address."""
+    if isinstance(node, ast.Constant):
+        return node.value in CONSTEXPR | _NAMED_TYPES
+    text, dotted = ast.unparse(node), module.dotted(node)
+    if _base(node) not in module.imports.keys() | module.globals and _base(node) in _ALIASES:
+        return True  # Python stops at the name, and the kernel's body is told what to import
+    if text in CONSTEXPR:
+        return dotted == "triton.language.constexpr"
+    return text in _NAMED_TYPES or dotted in names.HOST_VALUES | _NAMED_TYPES or dotted == "triton.language.constexpr"
 
 
 _DEFINITION = re.compile(r"def +\w+ *\(")

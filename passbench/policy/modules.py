@@ -88,6 +88,9 @@ def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Mod
         return None
     if not encoding.startswith("utf-8"):  # Python would read another text than this policy
         report.add("encoding", f"{name}.py", 1, f"a pass is UTF-8; remove the declaration of {encoding}")
+    if _has_long_chain(tree):
+        report.add("syntax", f"{name}.py", 0, f"more than {_LONGEST_CHAIN} attributes in a row; write shorter ones")
+        return None
     tree.body = [s for s in tree.body if not _runs_as_a_script(s)]
     module = Module(name, tree, siblings, tuple(text.split("\n")))
     for node in ast.walk(tree):
@@ -111,6 +114,20 @@ def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Mod
                 if isinstance(target, ast.Name):
                     module.tables.setdefault(target.id, []).append(statement.value)
     return module
+
+
+_LONGEST_CHAIN = 32
+
+
+def _has_long_chain(tree: ast.AST) -> bool:
+    """Whether `x.a.b.c…` is longer than any that people write. Each part of a chain is read from its beginning."""
+    depth: dict[ast.AST, int] = {}
+    for node in ast.walk(tree):  # what is outside comes first
+        if isinstance(node, ast.Attribute):
+            depth[node.value] = depth.get(node, 0) + 1
+            if depth[node.value] > _LONGEST_CHAIN:
+                return True
+    return False
 
 
 def check_siblings(module: Module, modules: dict[str, Module], report: Report) -> None:
@@ -158,6 +175,8 @@ def _decorates(module: Module, decorator: ast.expr, name: str) -> bool:
 
 def _bind(module: Module, local: str, stands_for: str, node: ast.stmt, report: Report) -> None:
     """Note an import. Even inside a function it takes its name for the whole module: nothing else may have it."""
+    if local.startswith("__"):
+        report.at("private_name", module, node, f"{local} means something to Python; use another name")
     if is_builtin(local):
         report.at("rebinding", module, node, f"{local} is a built-in; import {stands_for} under another name")
     if module.imports.setdefault(local, stands_for) != stands_for:

@@ -16,7 +16,7 @@ from storage.graph.targets import TargetError
 
 READING = frozenset(
     """item _local_scalar_dense tolist numpy cpu equal allclose is_nonzero nonzero argwhere masked_select unique
-    unique_consecutive unique_dim dim_order is_set_to""".split()
+    unique_consecutive unique_dim bincount dim_order is_set_to""".split()
 )
 """Operators whose result, or its shape, follows from the values of a tensor: the host would wait for the device."""
 

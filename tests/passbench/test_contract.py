@@ -6,7 +6,16 @@ from py_compile import PycInvalidationMode
 import pytest
 from torch.fx import _symbolic_trace
 
-from passbench.contract import NAMES_FILE, ContractError, Picked, load_rules, loaded_rules, picked_args, read_pass_dir
+from passbench.contract import (
+    NAMES_FILE,
+    ContractError,
+    Picked,
+    load_rules,
+    loaded_rules,
+    picked_args,
+    read_pass_dir,
+    write_pass_dir,
+)
 from tests.passbench.samples import PASSES
 
 GOOD = """
@@ -121,3 +130,10 @@ def test_torch_fx_keeps_nothing_of_a_pass_that_was_loaded_for_a_while(tmp_path):
 def test_fixtures_follow_the_contract():
     for directory in PASSES.iterdir():
         assert read_pass_dir(directory).names
+
+
+@pytest.mark.parametrize("name", ["../outside.py", "/tmp/outside.py", "a/b.py", ".hidden", "", "a\\b.py", "a\0.py"])
+def test_files_of_others_are_written_to_their_own_directory(tmp_path, name):
+    with pytest.raises(ContractError, match="is no name of a file"):
+        write_pass_dir({"rule.py": "", name: ""}, tmp_path / "pass")
+    assert list(tmp_path.iterdir()) == []

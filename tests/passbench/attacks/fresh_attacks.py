@@ -128,6 +128,40 @@ FRESH_ATTACKS: tuple[Attack, ...] = (
         Attack(name, add_relu, (static("host_read"), READ), "every instance's fields are followed")
         for name in ("inherited_constructor", "class_of_another_name", "made_by_a_class_method", "error_with_a_tensor")
     ),
+    # Code that nobody looks at, and rules that go by another name
+    *(
+        Attack(name, add_relu, (static(rule), WORKS), "what the policy has not looked at is refused")
+        for name, rule in (
+            ("types_that_compute", "annotation"),
+            ("runs_as_main", "rebinding"),
+            ("other_branch_of_a_path", "forbidden_name"),
+            ("arguments_of_another_name", "replacement_args"),
+            ("rebinds_by_global", "address"),
+            ("long_chains", "syntax"),
+        )
+    ),
+    # Addresses that are not known for such
+    *(
+        Attack(name, add_relu, (static(rule), WORKS), "no number is converted to the type of what a launch gets")
+        for name, rule in (
+            ("looks_constant", "annotation"),
+            ("turned_address", "address"),
+            ("type_of_a_block", "address"),
+            ("named_addresses", "address"),
+            ("number_or_address", "address"),
+        )
+    ),
+    # Tensors that would be taken for numbers: what they become in this pass is legal
+    *(
+        Attack(name, add_relu, (static(rule), WORKS), "a tensor is known for one wherever it is kept")
+        for name, rule in (
+            ("set_of_tensors", "host_read"),
+            ("chosen_by_a_symbol", "host_read"),
+            ("list_of_two_fields", "container"),
+            ("initial_value", "module_statement"),
+            ("view_of_a_dict", "container"),
+        )
+    ),
     Attack("text_of_either", add_relu, (READ,), "the text of a tensor is a read, too"),
     Attack(
         "plan_hides_an_address", add_relu, (static("address"), WORKS), "a launch gets tensors, whatever is no constant"

@@ -20,7 +20,8 @@ FIRST_OFF = """returns_torch_builtin computing_arguments imports_harness remembe
     patches_allclose forges_reply answers_early exits_early overwrites_input remembers_version broadcast_output
     returns_input lazy_tensor shared_object writes_score_file edits_harness sees_processes leaves_process
     kernel_builtins encoding heuristic_computes last_call_computes writes_earlier_output skips_in_place
-    writes_beside evaluates_annotations text_for_the_interpreter class_of_another_name""".split()
+    writes_beside types_that_compute turned_address evaluates_annotations text_for_the_interpreter
+    class_of_another_name""".split()
 """One or two of each kind, for the sake of time; the module's own `python -m` runs all, and the steps after."""
 WITHOUT_FIRST = [
     next(t for t in ATTACKS_ON_CPU if t.name == a.name and t.off == a.off(1)) for a in ATTACKS if a.name in FIRST_OFF

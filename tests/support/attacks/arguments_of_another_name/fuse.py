@@ -1,0 +1,36 @@
+import torch
+import triton
+import triton.language as tl
+
+
+def pattern(x, y):
+    return torch.relu(x + y)
+
+
+def pick(x, y):
+    return (x, y)
+
+
+replacement_args = pick
+
+
+@triton.jit
+def leak(x, y, out, n, BLOCK: tl.constexpr):
+    o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    m = o < n
+    number = x.to(tl.int64)
+    again = number.to(x.dtype)
+    tl.store(out + o, tl.maximum(tl.load(again + o, mask=m) + tl.load(y + o, mask=m), 0.0), mask=m)
+
+
+@torch.fx.wrap
+def fused(x, y):
+    out = torch.empty_like(y)
+    n = x.numel()
+    z = x
+    leak[(triton.cdiv(n, 256),)](z, y, out, n, BLOCK=256)
+    return out
+
+
+def replacement_func():
+    return fused
