@@ -5,6 +5,7 @@ import torch
 from storage.records import Sample
 from tests.passbench.attacks.attack_kinds import (
     EXACT,
+    FOREIGN_KERNEL,
     NO_GAIN,
     READ,
     RETURNED_AGAIN,
@@ -137,8 +138,10 @@ FRESH_ATTACKS: tuple[Attack, ...] = (
             ("other_branch_of_a_path", "forbidden_name"),
             ("arguments_of_another_name", "replacement_args"),
             ("rebinds_by_global", "address"),
-            ("long_chains", "syntax"),
         )
+    ),
+    Attack(
+        "long_chains", add_relu, (static("syntax"), FOREIGN_KERNEL, WORKS), "chains are as long as people write them"
     ),
     # Addresses that are not known for such
     *(
