@@ -11,7 +11,7 @@ from passbench.ipc.messages import Load
 from passbench.layers import Layers
 from passbench.result import EAGER_FAILED, VariantFailure
 from passbench.settings import Settings
-from passbench.trial import TrialCandidate, _blamed
+from passbench.trial import TrialCandidate, TrialWorkers, _blamed, run_trial
 from passbench.workers.fork_server_client import shared_launcher
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_pair import WorkerPair
@@ -26,7 +26,7 @@ PASS = TrialCandidate("pass", str(PASSES / "add_relu"), read_pass_dir(PASSES / "
 
 @pytest.fixture
 def pair_of(tmp_path):
-    launcher, workers = shared_launcher(interpret=False), []
+    launcher, workers = shared_launcher(interpret=True), []
 
     def make(one: Variant) -> WorkerPair:
         settings = Settings(seed=1).resolved(CPU)
@@ -77,3 +77,19 @@ def _eager_with_itself(pair: WorkerPair) -> Comparison:
     pair.load(pair.eager, Load(to_json(pair.variant.graph), "eager"))
     pair.describe()
     return Correctness(pair).of_eager()
+
+
+def test_where_eager_cannot_be_repeated_the_verdict_stays(pair_of):
+    """A pass that makes eager fail at the second time must not turn "wrong" into "eager failed"."""
+    pair = pair_of(add_relu_sample((3, 40)).variants[0])
+    broken = TrialCandidate("pass", str(PASSES / "wrong"), read_pass_dir(PASSES / "wrong"))
+
+    def report(stage: str) -> None:
+        if stage == "eager again":
+            pair.eager.stop()  # its next process has loaded nothing
+
+    workers = TrialWorkers(pair.eager, pair.candidate)
+    outcome = run_trial(pair.variant, broken, workers, pair.settings, 1, report)
+    assert outcome.of_eager is None and not outcome.reason.startswith(EAGER_FAILED)
+    assert "eager was not repeated: eager failed" in outcome.reason
+    assert outcome.status in ("ok", "wrong") and (outcome.comparison.t_min is None or outcome.comparison.t_min > -5)

@@ -1,3 +1,5 @@
+import typing
+
 import torch
 import triton
 import triton.language as tl
@@ -25,7 +27,7 @@ def launch(x, y):
     return out
 
 
-T = list[[print("escaped", __import__("os").getpid()), int][1]]
+T = typing.ClassVar[[print("escaped", __import__("os").getpid()), int][1]]
 
 
 @torch.fx.wrap
