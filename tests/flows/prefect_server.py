@@ -24,6 +24,8 @@ class Prefect:
             "PREFECT_HOME": str(home),
             "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            # A schedule that is added to a deployment is planned by this loop alone, after a minute by default.
+            "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2",
             "PREFECT_CLI_COLORS": "false",
         }
 

@@ -84,9 +84,9 @@ def planned(prefect: Prefect, fewest: int, **parameters: object) -> list[dict]:
 
 
 def schedule_soon(prefect: Prefect, **parameters: object) -> str:
-    """Give the build a schedule that fires in a minute or so; the id of the run that this makes."""
+    """Give the build a schedule that fires soon; the id of the run that this makes."""
     deployment = call(prefect, "deployments/name/build-dataset/build-dataset")["id"]
-    for seconds in (30, 75, 150):  # the scheduler plans every five seconds, a busy one perhaps too late
+    for seconds in (20, 75, 150):  # a busy scheduler plans too late
         soon = datetime.now(UTC) + timedelta(seconds=seconds)
         schedule = {"interval": 7 * 24 * 3600, "anchor_date": soon.isoformat(), "timezone": "UTC"}
         call(prefect, f"deployments/{deployment}/schedules", [{"schedule": schedule, "parameters": parameters}])
