@@ -79,7 +79,8 @@ class Correctness:
             pair.hand_over(pair.eager, layout)
             pair.ask(pair.eager, run, pair.settings.call_timeout)
             for position, again, before in self._differing(layout, pair.eager.memory, first):
-                comparison.add(again, before, pair.draws - 1, position)
+                for a, b in _in_parts(again, before):
+                    comparison.add(a, b, pair.draws - 1, position)
         return comparison
 
     def _calls_a_draw(self) -> int:
@@ -116,8 +117,7 @@ class Correctness:
         comparison = self._comparison
         theirs, ours = self._pair.candidate.memory, self._pair.eager.memory
         for position, actual, expected in self._differing(layout, theirs, ours):
-            rows = max(1, _COMPARED_ELEMENTS // max(1, actual[0].numel()))
-            parts = list(zip(actual.split(rows), expected.split(rows), strict=True))
+            parts = _in_parts(actual, expected)
             level = comparison.t_min  # None once an output before this one has agreed at no level
             if self._drawn and level is not None and all(surely_close(a, b, level) for a, b in parts):
                 continue  # they agree at t_min, so it stays what it is
@@ -148,3 +148,9 @@ class Correctness:
             if not batch_layout.same(*memories, block):
                 rows = [[batch_layout.at(memory, block, place) for place in batch.order] for memory in memories]
                 yield -1 - number, *(torch.stack(tensors) for tensors in rows)
+
+
+def _in_parts(actual: torch.Tensor, expected: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """The values of all calls, cut into pairs of at most `_COMPARED_ELEMENTS` elements, of one call at least."""
+    rows = max(1, _COMPARED_ELEMENTS // max(1, actual[0].numel()))
+    return list(zip(actual.split(rows), expected.split(rows), strict=True))
