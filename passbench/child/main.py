@@ -354,13 +354,14 @@ def main(spawn: Spawn, commands: int, replies: int, shared_fd: int | None) -> No
                 triton_interpreter.confine_kernels()
     gc.freeze()  # collections between calls need not look at torch itself
     worker = Worker(device, shared_fd)
-    for nonce, command in _commands(commands):
+    for nonce, command in _commands(commands, spin=device.type == "cuda"):
         _write(replies, encode_reply(nonce, worker.handle(command)))
 
 
-def _commands(fd: int) -> Iterator[tuple[int, Command]]:
+def _commands(fd: int, *, spin: bool) -> Iterator[tuple[int, Command]]:
+    """The commands as they come. `spin`: what follows the staging of a timed call is waited for without sleeping."""
     staged = False
-    while (received := read_command(fd, spin=staged)) is not None:
+    while (received := read_command(fd, spin=spin and staged)) is not None:
         staged = isinstance(received[1], Stage | ArmReplay | Wake)
         yield received
 

@@ -211,13 +211,16 @@ class WorkerPair:
         return self.timed(worker, command, timeout)[0]
 
     def timed(self, worker: WorkerHandle, command: Command, timeout: float) -> tuple[WorkerReply, int]:
-        """As `ask`, with the nanoseconds that it took. The reply to a timed command is waited for without sleeping."""
+        """As `ask`, with the nanoseconds that it took. On a GPU the reply to a timed command is waited for without
+        sleeping; times of a CPU mean nothing, and there a process that spins takes the core from the worker."""
         eager = worker is self.eager
-        measured = not eager and self.device.type == "cuda" and isinstance(command, _MEASURED)
+        on_gpu = self.device.type == "cuda"
+        measured = not eager and on_gpu and isinstance(command, _MEASURED)
+        spin = on_gpu and isinstance(command, Wake | Go | ReplayCalls)
         free = torch.cuda.mem_get_info(self.device)[0] if measured else 0
         try:
             with self.phases(f"{'eager' if eager else 'candidate'} {type(command).__name__}"):
-                reply, nanoseconds = worker.timed(command, timeout, spin=isinstance(command, Wake | Go | ReplayCalls))
+                reply, nanoseconds = worker.timed(command, timeout, spin=spin)
         except WorkerTimeout as error:
             raise VariantFailure.of(str(error), "timeout", eager=eager) from None
         except WorkerDied as error:
