@@ -1,9 +1,11 @@
 """How a model's graph is best run on a kind of machine: kept, so that the next start measures nothing.
 
-LIBRARY/models/KEY.json   the graph's size, what was chosen, and all that was tried
+LIBRARY/models/KEY.json        what was chosen for a graph, and all that was tried
+LIBRARY/first_calls/KEY.json   calls of a model that take long the first time
 """
 
 import hashlib
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,17 +25,36 @@ def graph_key(
     module: fx.GraphModule, tensors: Sequence[torch.Tensor], device: torch.device, conditions: Sequence[Any]
 ) -> str:
     """Identity of a graph on inputs of these kinds, on this kind of machine, under these conditions (SHA-256, hex)."""
-    kinds = [[str(x.dtype), list(x.shape), list(x.stride())] for x in tensors]
+    return _key([module.code, kinds_of(tensors)], device, conditions)
+
+
+def call_key(model: torch.nn.Module, tensors: Sequence[torch.Tensor], conditions: Sequence[Any]) -> str:
+    """What is known of a model and of a call with these tensors before it is captured (SHA-256, hex).
+
+    Models that differ in their forward alone have the same key.
+    """
+    held = dict(itertools.chain(model.named_parameters(), model.named_buffers()))
+    kind = f"{type(model).__module__}.{type(model).__qualname__}"
+    device = next(iter(held.values())).device if held else torch.device("cpu")
+    return _key([kind, list(held), kinds_of([*held.values(), *tensors])], device, conditions)
+
+
+def kinds_of(tensors: Sequence[torch.Tensor]) -> list[list]:
+    """The tensors without their values, as plain data."""
+    return [[str(x.dtype), list(x.shape), list(x.stride())] for x in tensors]
+
+
+def _key(what: Sequence[Any], device: torch.device, conditions: Sequence[Any]) -> str:
     versions = {name: version for name, version in libraries().items() if name in ("torch", "triton", "cuda")}
-    said = [FORMAT, module.code, kinds, device_name(device), versions, *conditions]
+    said = [FORMAT, *what, device_name(device), versions, *conditions]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 class ModelChoices:
-    """The choices of a library's directory, which need not exist yet."""
+    """What a library's directory, which need not exist yet, has of a kind: "models" or "first_calls"."""
 
-    def __init__(self, directory: str | Path) -> None:
-        self._directory = Path(directory) / "models"
+    def __init__(self, directory: str | Path, kind: str = "models") -> None:
+        self._directory = Path(directory) / kind
 
     def get(self, key: str) -> dict[str, Any] | None:
         """What `put` was given; None where there is nothing, or it cannot be read."""

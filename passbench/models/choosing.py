@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -11,7 +12,8 @@ from passbench.models.agreement import ModelErrors, Reference, reference
 from passbench.models.call_times import call_times
 from passbench.models.lowering import GraphCall, LoweredGraph, Serve, lower
 from passbench.models.recipes import Recipe
-from passbench.models.replayed import NotCaptured, ReplayedGraph
+from passbench.models.replayed import NotCaptured, ReplayedGraph, captured_in
+from passbench.models.warm_start.beside_capture import wait_for_gpu_thread
 from storage.errors import PassNetError, in_one_line
 
 ENOUGH = 0.98
@@ -54,13 +56,22 @@ class RunningGraph:
 
 
 def start(
-    given: GraphCall, recipe: Recipe, serve: Serve | None = None, lowered: LoweredGraph | None = None
+    given: GraphCall,
+    recipe: Recipe,
+    serve: Serve | None = None,
+    lowered: LoweredGraph | None = None,
+    thread: Executor | None = None,
 ) -> RunningGraph:
-    """A recipe made ready for calls. Raises what the compiler raises, or NotCaptured."""
+    """A recipe made ready for calls, its CUDA graph captured by `thread`, if given. Raises what the compiler raises, or
+    NotCaptured."""
     lowered = lowered or lower(given, recipe, serve)
     if not recipe.graphed:
         return RunningGraph(recipe, lowered.call, lowered, None)
-    replayed = ReplayedGraph(lowered.call, given.moving)
+    if thread is None:
+        wait_for_gpu_thread(given.device)
+        replayed = ReplayedGraph(lowered.call, given.moving)
+    else:
+        replayed = captured_in(thread, lowered.call, given.moving)
     return RunningGraph(recipe, replayed, lowered, replayed)
 
 

@@ -12,12 +12,12 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from passbench.models.beside_capture import hashing, wait_for_kernels
 from passbench.models.graph_facts import GraphFacts, calls_of, graph_facts
 from passbench.models.parameters.parameter_parts import ParameterParts, take_parameter_parts
 from passbench.models.parameters.weight_merging import merge_weights
 from passbench.models.recipes import Recipe
 from passbench.models.serving import served_ops
+from passbench.models.warm_start.beside_capture import hashing, wait_for_kernels
 
 
 @dataclass(frozen=True)

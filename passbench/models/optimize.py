@@ -5,13 +5,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
-from passbench.models.beside_capture import MERGED, garbage_later, hashing, loading
+from passbench.library.model_choices import call_key
 from passbench.models.choosing import Progress
 from passbench.models.dynamo_backend import passnet_backend
 from passbench.models.model_capture import NotWhole, capture_model
 from passbench.models.optimized_model import GraphRoute, ModelReport, OptimizedModel, OptimizeSettings
 from passbench.models.recipes import check_asked
+from passbench.models.warm_start.beside_capture import MERGED, garbage_later, hashing, loading
+from passbench.models.warm_start.first_calls import FirstCalls
 from storage.errors import PassNetError
 
 
@@ -33,24 +36,30 @@ def optimize_model(
         raise PassNetError(f"a torch.nn.Module can be optimised, not a {type(model).__name__}")
     check_asked(settings.effort, settings.without, settings.seconds)
     _check_call(model, args, kwargs)
-    _prepare(model, settings)
+    first_calls = _prepare(model, args, kwargs, settings)
     try:
         with garbage_later():
             capture = capture_model(model, args, kwargs)
     except NotWhole as error:
         return OptimizedModel(model, _compiled(model, settings), ModelReport("torch.compile", why_not=str(error)))
-    route = GraphRoute(capture, settings, progress, before_timing)
+    route = GraphRoute(capture, settings, progress, before_timing, first_calls)
     return OptimizedModel(model, route, route.report)
 
 
-def _prepare(model: torch.nn.Module, settings: OptimizeSettings) -> None:
+def _prepare(
+    model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any], settings: OptimizeSettings
+) -> FirstCalls | None:
     """Begin what the model needs on a GPU besides its graph."""
     on_gpu = next((x for x in model.parameters() if x.is_cuda and x.is_floating_point()), None)
     if on_gpu is None or "inductor" in settings.without:
-        return
+        return None
     hashing()
     if "merged" not in settings.without and on_gpu.dtype in MERGED:
         loading(on_gpu.device, on_gpu.dtype)
+    if settings.library is None or settings.recipe is not None:
+        return None
+    tensors = [x for x in tree_leaves((args, dict(kwargs))) if isinstance(x, torch.Tensor)]
+    return FirstCalls(settings.library, call_key(model, tensors, settings.conditions), on_gpu.device)
 
 
 def _check_call(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> None:

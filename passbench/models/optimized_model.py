@@ -16,7 +16,6 @@ import torch
 
 from passbench.library.model_choices import ModelChoices, graph_key
 from passbench.library.pass_library import LibraryEntry, PassLibrary
-from passbench.models.beside_capture import garbage_later
 from passbench.models.choosing import Progress, RunningGraph, Trial, choose, start
 from passbench.models.graph_facts import calls_of
 from passbench.models.lowering import GraphCall, LoweredGraph
@@ -24,6 +23,8 @@ from passbench.models.model_capture import ModelCapture
 from passbench.models.parameters.parameter_parts import HeldState
 from passbench.models.recipes import Recipe, recipes
 from passbench.models.serving import fitting, server
+from passbench.models.warm_start.beside_capture import garbage_later
+from passbench.models.warm_start.first_calls import FirstCalls
 
 _MISS = object()
 
@@ -47,6 +48,11 @@ class OptimizeSettings:
     recipe: Recipe | None = None
     library: str | None = None
     without: tuple[str, ...] = ()
+
+    @property
+    def conditions(self) -> list[Any]:
+        """What a choice depends on besides the graph and the machine, as plain data."""
+        return [self.effort, self.strict, self.double, sorted(self.without)]
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,7 @@ class GraphRoute:
         settings: OptimizeSettings,
         progress: Progress | None,
         before_timing: Callable[[], None] | None,
+        first_calls: FirstCalls | None = None,
     ) -> None:
         self.capture = capture
         self._lock = threading.RLock()
@@ -130,7 +137,7 @@ class GraphRoute:
         given = self._given([each.tensor for each in capture.held])
         passes, refused = _passes(None if "passes" in settings.without else settings.library, given)
         self._serve = server(passes, given.device)
-        self._running, trials, remembered = self._chosen(given, settings, passes, progress, before_timing)
+        self._running, trials, remembered = self._chosen(given, settings, passes, progress, before_timing, first_calls)
         self._note(given.held)
         self.report = ModelReport(
             self._running.recipe.name,
@@ -150,6 +157,7 @@ class GraphRoute:
         passes: Sequence[LibraryEntry],
         progress: Progress | None,
         before_timing: Callable[[], None] | None,
+        first_calls: FirstCalls | None,
     ) -> tuple[RunningGraph, list[Trial], bool]:
         """The recipe at work, what was tried, and whether an earlier choice was taken."""
         recipe = Recipe("eager", "eager") if self.capture.facts.random else settings.recipe
@@ -157,14 +165,14 @@ class GraphRoute:
             return start(given, recipe, self._serve), [], False
         names = tuple(entry.name for entry in passes)
         choices = None if settings.library is None else ModelChoices(settings.library)
-        conditions = [settings.effort, settings.strict, settings.double, sorted(settings.without), names]
-        key = graph_key(given.module, [*given.moving, *given.held], given.device, conditions)
+        key = graph_key(given.module, [*given.moving, *given.held], given.device, [*settings.conditions, names])
         known = None if choices is None else choices.get(key)
         if known is not None:
             trials = [Trial.from_json(each) for each in known["trials"]]
             chosen = next(trial.recipe for trial in trials if trial.recipe.name == known["chosen"])
             with garbage_later():
-                return start(given, chosen, self._serve), trials, True
+                thread = first_calls.thread if first_calls is not None and chosen.compiler == "inductor" else None
+                return start(given, chosen, self._serve, thread=thread), trials, True
         found = recipes(given.device, strict=settings.strict, effort=settings.effort, without=settings.without)
         candidates = _for(self.capture, found)
         running, trials = choose(
@@ -178,6 +186,8 @@ class GraphRoute:
             before_timing=before_timing,
         )
         if choices is not None:
+            if first_calls is not None and running.replayed is not None:
+                first_calls.note(running.lowered.call, given.moving)
             choices.put(key, {"chosen": running.recipe.name, "trials": [trial.to_json() for trial in trials]})
         return running, trials, False
 

@@ -8,6 +8,7 @@ import contextlib
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 
 import torch
 
@@ -92,6 +93,19 @@ class ReplayedGraph:
         fresh = self._copies.carry_in(moving, stream)
         self._graph.replay()
         return fresh
+
+
+def captured_in(
+    thread: Executor, function: Callable[..., Sequence[torch.Tensor]], moving: Sequence[torch.Tensor]
+) -> ReplayedGraph:
+    """The function, captured by another thread that stands in for this one. Raises NotCaptured."""
+    stream = torch.cuda.current_stream(next((x.device for x in moving), None))
+
+    def capture() -> ReplayedGraph:
+        with torch.cuda.stream(stream):
+            return ReplayedGraph(function, moving)
+
+    return thread.submit(capture).result()
 
 
 def _carried(own: Sequence[torch.Tensor], outputs: Sequence[object]) -> bool:

@@ -5,7 +5,8 @@ import functools
 import gc
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import torch
 import torch._dynamo.config
@@ -39,12 +40,20 @@ def hashing() -> threading.Thread:
         finally:
             sys.setswitchinterval(before)
 
-    return _begun(hash_files, "passnet-hashing")
+    thread = threading.Thread(target=hash_files, name="passnet-hashing", daemon=True)
+    thread.start()
+    return thread
 
 
 @functools.cache
-def loading(device: torch.device, dtype: torch.dtype) -> threading.Thread:
-    """A thread that loads the GPU's kernels by which weights of this dtype are merged and a CUDA graph's inputs copied.
+def gpu_thread(device: torch.device) -> ThreadPoolExecutor:
+    """The one thread beside the main one that uses this GPU: it does what it is given in turn."""
+    return ThreadPoolExecutor(1, "passnet-gpu")
+
+
+@functools.cache
+def loading(device: torch.device, dtype: torch.dtype) -> Future:
+    """What loads the GPU's kernels by which weights of this dtype are merged and a CUDA graph's inputs copied.
 
     The driver loads a kernel when it is first launched, which takes up to a tenth of a second for each.
     """
@@ -57,24 +66,23 @@ def loading(device: torch.device, dtype: torch.dtype) -> threading.Thread:
             load_copies()
             torch.cuda.synchronize()
 
-    thread = _begun(load, "passnet-loading")
-    _loading.append(thread)
-    return thread
+    begun = gpu_thread(device).submit(load)
+    _loading.append(begun)
+    return begun
 
 
-_loading: list[threading.Thread] = []
+_loading: list[Future] = []
 
 
 def wait_for_kernels() -> None:
-    """Return when `loading` is done: a CUDA graph may not be captured while another thread waits for the GPU."""
-    for thread in tuple(_loading):
-        thread.join()
+    """Return when `loading` is done, so that no kernel is loaded twice."""
+    wait(_loading)
 
 
-def _begun(work: Callable[[], None], name: str) -> threading.Thread:
-    thread = threading.Thread(target=work, name=name, daemon=True)
-    thread.start()
-    return thread
+def wait_for_gpu_thread(device: torch.device) -> None:
+    """Return when the thread has nothing left to do: a CUDA graph may not be captured while another thread waits for
+    the GPU."""
+    gpu_thread(device).submit(int).result()
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import torch._dynamo.config
 from torch._inductor.runtime.triton_compat import triton_key
 
 from passbench.launch.copies import _compiled, can_copy
-from passbench.models.beside_capture import garbage_later, hashing, loading, wait_for_kernels
+from passbench.models.warm_start.beside_capture import garbage_later, hashing, loading, wait_for_kernels
 
 
 def test_what_caches_are_keyed_by_is_hashed_once() -> None:
@@ -41,8 +41,8 @@ def test_no_garbage_is_looked_for_meanwhile_and_none_is_lost() -> None:
 @pytest.mark.gpu
 def test_kernels_are_loaded_beside_a_capture() -> None:
     device = torch.device("cuda", torch.cuda.current_device())
-    thread = loading(device, torch.float32)
+    begun = loading(device, torch.float32)
     wait_for_kernels()
-    assert not thread.is_alive()
+    assert begun.done() and begun.exception() is None
     assert loading(device, torch.float32) is loading(device, torch.float32)
     assert not can_copy() or _compiled.cache_info().currsize >= 2

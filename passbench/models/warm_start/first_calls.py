@@ -1,0 +1,73 @@
+"""A model's convolutions: noted when it is tuned, and called once on stand-ins while a later start captures it.
+
+cuDNN plans a convolution when a thread calls it first, and compiles a kernel for some. torch keeps these plans for each
+thread alone, so the CUDA graph must be captured in the thread that made the calls (`in_thread` of `replayed.py`).
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from passbench.library.model_choices import ModelChoices, kinds_of
+from passbench.models.warm_start.beside_capture import gpu_thread
+from storage.records import dtype_of
+
+
+class FirstCalls:
+    """What a library knows of a model's convolutions, by the model's `call_key`.
+
+    `thread` is the one that calls them now; None where the library knows none.
+    """
+
+    def __init__(self, library: str, key: str, device: torch.device) -> None:
+        self._kept, self._key = ModelChoices(library, "first_calls"), key
+        known = self._kept.get(key)
+        self.thread: ThreadPoolExecutor | None = None
+        if known is not None:
+            self.thread = gpu_thread(device)
+            self.thread.submit(call_on_stand_ins, known["convolutions"], device)  # what fails fails later, or never
+
+    def note(self, call: Callable[..., object], moving: Sequence[torch.Tensor]) -> None:
+        """Keep the convolutions of `call(*moving)`, if it has any."""
+        if found := convolutions_of(call, moving):
+            self._kept.put(self._key, {"convolutions": found})
+
+
+def convolutions_of(call: Callable[..., object], moving: Sequence[torch.Tensor]) -> list[list]:
+    """The different convolutions of `call(*moving)` as plain data: input, weight and bias without values, then the
+    other arguments of `torch.convolution`."""
+    with torch.no_grad(), _NotingConvolutions() as noting:
+        call(*moving)
+    return [json.loads(text) for text in dict.fromkeys(noting.found)]
+
+
+def call_on_stand_ins(convolutions: Sequence[Sequence], device: torch.device) -> None:
+    """Call each of these convolutions once on tensors of its kinds that hold no values."""
+    with torch.no_grad():
+        for tensors, rest in convolutions:
+            made = [None if kind is None else _stand_in(kind, device) for kind in tensors]
+            torch.convolution(*made, *rest)
+
+
+class _NotingConvolutions(TorchDispatchMode):
+    """Notes convolutions, as text, and lets everything run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        if func is torch.ops.aten.convolution.default:
+            tensors, rest = args[:3], args[3:]
+            kinds = [None if x is None else kinds_of([x])[0] for x in tensors]
+            self.found.append(json.dumps([kinds, rest]))
+        return func(*args, **(kwargs or {}))
+
+
+def _stand_in(kind: Sequence, device: torch.device) -> torch.Tensor:
+    dtype, shape, stride = kind
+    return torch.empty_strided(shape, stride, dtype=dtype_of(dtype.removeprefix("torch.")), device=device)
