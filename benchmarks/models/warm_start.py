@@ -16,6 +16,7 @@ import contextlib
 import fcntl
 import json
 import os
+import statistics
 import subprocess
 import sys
 import threading
@@ -58,10 +59,8 @@ def main(given: Sequence[str] | None = None) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(options.workers) as pool:
         rows = list(pool.map(lambda name: _in_process(name, options), options.models.split(",")))
-    good = sorted(row["seconds"] for row in rows if "seconds" in row)
-    print(
-        f"{len(good)} of {len(rows)} models, {good[len(good) // 2]:.2f} s in the median" if good else "none", flush=True
-    )
+    good = [row["seconds"] for row in rows if "seconds" in row]
+    print(f"{len(good)} of {len(rows)} models, {statistics.median(good):.2f} s in the median" if good else "none")
     return 0 if len(good) == len(rows) else 1
 
 

@@ -5,8 +5,8 @@ import functools
 import gc
 import sys
 import threading
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 import torch._dynamo.config
@@ -40,20 +40,18 @@ def hashing() -> threading.Thread:
         finally:
             sys.setswitchinterval(before)
 
-    thread = threading.Thread(target=hash_files, name="passnet-hashing", daemon=True)
-    thread.start()
-    return thread
+    return _begun(hash_files, "passnet-hashing")
 
 
 @functools.cache
 def gpu_thread(device: torch.device) -> ThreadPoolExecutor:
-    """The one thread beside the main one that uses this GPU: it does what it is given in turn."""
+    """A thread that plans convolutions on this GPU and captures CUDA graphs with these plans, in turn."""
     return ThreadPoolExecutor(1, "passnet-gpu")
 
 
 @functools.cache
-def loading(device: torch.device, dtype: torch.dtype) -> Future:
-    """What loads the GPU's kernels by which weights of this dtype are merged and a CUDA graph's inputs copied.
+def loading(device: torch.device, dtype: torch.dtype) -> threading.Thread:
+    """A thread that loads the GPU's kernels by which weights of this dtype are merged and a CUDA graph's inputs copied.
 
     The driver loads a kernel when it is first launched, which takes up to a tenth of a second for each.
     """
@@ -66,23 +64,29 @@ def loading(device: torch.device, dtype: torch.dtype) -> Future:
             load_copies()
             torch.cuda.synchronize()
 
-    begun = gpu_thread(device).submit(load)
-    _loading.append(begun)
-    return begun
+    thread = _begun(load, "passnet-loading")
+    _loading.append(thread)
+    return thread
 
 
-_loading: list[Future] = []
+_loading: list[threading.Thread] = []
 
 
 def wait_for_kernels() -> None:
-    """Return when `loading` is done, so that no kernel is loaded twice."""
-    wait(_loading)
+    """Return when `loading` is done: a CUDA graph may not be captured while another thread waits for the GPU."""
+    for thread in tuple(_loading):
+        thread.join()
 
 
 def wait_for_gpu_thread(device: torch.device) -> None:
-    """Return when the thread has nothing left to do: a CUDA graph may not be captured while another thread waits for
-    the GPU."""
+    """Return when `gpu_thread` has nothing left to do: another thread is about to capture a CUDA graph."""
     gpu_thread(device).submit(int).result()
+
+
+def _begun(work: Callable[[], None], name: str) -> threading.Thread:
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    return thread
 
 
 @contextlib.contextmanager
