@@ -129,8 +129,7 @@ def draw(
     gen = generator(seed, index, memory.device)
     for spec, block in zip(specs, layout.batch.inputs, strict=True):
         if isinstance(block, Block):
-            values = elements(memory, block)
-            fill(values, spec, how, gen, _places(values, block))
+            fill(elements(memory, block), spec, how, gen, _lengths(block))
     _move(memory, memory, layout, [layout.batch.order[call] for call in layout.batch.sealed], layout.batch.late)
 
 
@@ -159,13 +158,9 @@ def _bytes(memory: torch.Tensor, block: Block, place: int) -> torch.Tensor:
     return memory[block.starts[place] : block.starts[place] + block.size].view(torch.int64)
 
 
-def _places(values: torch.Tensor, block: Block) -> list[torch.Tensor]:
-    """The flat memory of a block cut into its places."""
-    sizes = []
-    for start, following in zip(block.starts, (*block.starts[1:], block.end), strict=True):
-        sizes += [block.size // block.dtype.itemsize, (following - start - block.size) // block.dtype.itemsize]
-    sizes[-1] = 0
-    return list(values.split(sizes)[::2])
+def _lengths(block: Block) -> torch.Tensor:
+    """Elements of a block from each place to the next, the gap between them included."""
+    return torch.tensor((*block.starts, block.end)).diff() // block.dtype.itemsize
 
 
 def poison(memory: torch.Tensor, blocks: tuple[Block | int | None, ...]) -> None:

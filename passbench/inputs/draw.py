@@ -6,10 +6,7 @@ places, or a pass could assume the moments of a distribution, and skip elements 
 """
 
 import hashlib
-import random
 import struct
-import zlib
-from collections.abc import Sequence
 from enum import Enum
 
 import torch
@@ -68,14 +65,14 @@ def fill(
     spec: Input,
     how: Distribution,
     gen: torch.Generator,
-    calls: Sequence[torch.Tensor] = (),
+    calls: torch.Tensor | None = None,
 ) -> None:
     """Draw `values`, the memory of one input as a contiguous tensor of its dtype, in place.
 
-    `calls` are views of `values`, one for each call whose tensor lies in it; none: all of it is one call's. Integers
-    are uniform in [low, high], both inclusive; booleans too, with low 0 and high 1; integers without a range are 0 or
-    1, so that they can index anything. Of a range the part is used that the dtype can hold. Raises InputError for a
-    range that is none.
+    `calls`: int64 on the CPU, how many elements of `values` belong to each call, in order; None: all are one call's.
+    Integers are uniform in [low, high], both inclusive; booleans too, with low 0 and high 1; integers without a range
+    are 0 or 1, so that they can index anything. Of a range the part is used that the dtype can hold. Raises InputError
+    for a range that is none.
     """
     if values.numel() == 0:
         return
@@ -90,16 +87,16 @@ def fill(
         how = Distribution.NORMAL
     direct = dtype not in _NOT_DRAWN
     target = values if direct else torch.empty(values.shape, dtype=torch.float32, device=values.device)
-    parts = list(calls) if direct and calls else [target]
+    if calls is None:
+        calls = torch.tensor([values.numel()])
     low, high = (None, None) if _is_constant(spec) else _float_range(spec, dtype)
-    rng = random.Random(gen.initial_seed() ^ zlib.crc32(spec.name.encode()))
     if low is None:
-        _fill_normal(target, parts, spec, how, gen, rng)
+        _fill_normal(target, calls, spec, how, gen)
     elif dtype.is_complex:
         for part in torch.view_as_real(target).unbind(-1):
             _uniform(part, low, high, gen)
     else:
-        _fill_range(target, parts, low, high, how, gen, rng)
+        _fill_range(target, calls, low, high, how, gen)
     if not direct:
         values.copy_(target)
 
@@ -166,12 +163,7 @@ def _moments(spec: Input) -> tuple[float, float]:
 
 
 def _fill_normal(
-    values: torch.Tensor,
-    calls: list[torch.Tensor],
-    spec: Input,
-    how: Distribution,
-    gen: torch.Generator,
-    rng: random.Random,
+    values: torch.Tensor, calls: torch.Tensor, spec: Input, how: Distribution, gen: torch.Generator
 ) -> None:
     mean, std = _moments(spec)
     if how is Distribution.SCALED:
@@ -179,7 +171,7 @@ def _fill_normal(
     elif how is Distribution.OFFSET:
         mean += 2 * std
     if how is Distribution.VARIED and values.dtype.is_floating_point:
-        _fill_varied(values, calls, mean, std, _FREEDOM[spec.role == "input"], gen, rng)
+        _fill_varied(values, calls, mean, std, _FREEDOM[spec.role == "input"], gen)
         return
     values.normal_(mean, std, generator=gen)
     if how is Distribution.SPARSE:
@@ -196,41 +188,64 @@ _ELEMENTS_PER_SPIKE = 256
 
 def _fill_varied(
     values: torch.Tensor,
-    calls: list[torch.Tensor],
+    calls: torch.Tensor,
     mean: float,
     std: float,
     freedom: tuple[float, float],
     gen: torch.Generator,
-    rng: random.Random,
 ) -> None:
     """Normal values, each call's with a std and mean of its own, and spikes. What lies above 0 by 3 stds may have to be
     positive, as variances are: there the std only shrinks, and offsets and spikes point away from 0."""
     most, offset = freedom
     away = 0 if abs(mean) < 3 * std else (1 if mean > 0 else -1)
-    scales = [most ** rng.uniform(-1, 0 if away else 1) for _ in calls]
-    shifts = [std * offset * (away * rng.random() if away else rng.uniform(-1, 1)) + mean for _ in calls]
+    scales, shifts = _uniform_of_each(calls, values.device, gen)
+    scales = most ** (-scales if away else 2 * scales - 1)
+    shifts = mean + std * offset * (away * shifts if away else 2 * shifts - 1)
     std = min(std, torch.finfo(values.dtype).max / 4 / _FARTHEST_STDS)
     values.normal_(0.0, std, generator=gen)
-    spikes = _places(values, calls, gen)
+    spikes = _places(values, len(calls), gen)
     height = torch.empty(spikes.shape, dtype=values.dtype, device=values.device).uniform_(*_SPIKE_STDS, generator=gen)
     height.mul_(std * away if away else std)
     if not away:
         height.mul_(torch.empty_like(height).bernoulli_(0.5, generator=gen).mul_(2).sub_(1))
     values.index_copy_(0, spikes, height)
-    torch._foreach_mul_(calls, scales)
-    torch._foreach_add_(calls, shifts)
+    _scale_and_shift(values, calls, scales, shifts)
     if not away:
         values.clamp_(mean - _FARTHEST_STDS * std, mean + _FARTHEST_STDS * std)
 
 
-def _places(values: torch.Tensor, calls: list[torch.Tensor], gen: torch.Generator) -> torch.Tensor:
+def _uniform_of_each(calls: torch.Tensor, device: torch.device, gen: torch.Generator) -> torch.Tensor:
+    """Two random numbers in [0, 1) of each call, float64 of shape (2, calls)."""
+    return torch.rand((2, len(calls)), dtype=torch.float64, device=device, generator=gen)
+
+
+_AT_ONCE = 1 << 24
+"""Elements whose scales and shifts are written out at a time: 64 MiB each in single precision."""
+
+
+def _scale_and_shift(values: torch.Tensor, calls: torch.Tensor, scales: torch.Tensor, shifts: torch.Tensor) -> None:
+    """Multiply the values of each call by its scale and add its shift, in place.
+
+    A view of each call's values would cost more time than drawing them: there are hundreds of calls.
+    """
+    both = torch.stack((scales, shifts)).to(torch.promote_types(values.dtype, torch.float32))
+    together = max(1, _AT_ONCE // int(calls.max()))
+    begin = 0
+    for lengths, own in zip(calls.split(together), both.split(together, 1), strict=True):
+        part = values[begin : (begin := begin + int(lengths.sum()))]
+        if len(lengths) > 1:
+            own = own.repeat_interleave(lengths.to(values.device), 1, output_size=len(part))
+        part.mul_(own[0]).add_(own[1])
+
+
+def _places(values: torch.Tensor, calls: int, gen: torch.Generator) -> torch.Tensor:
     """Random indices of `values`: one element in some hundreds, and as many as there are calls at least.
 
     No index occurs twice: of two values for one element a GPU keeps either, and the draw could not be repeated. So each
     is drawn from a part of its own; what the parts leave over lies before or behind them.
     """
     size = values.numel()
-    count = min(max(len(calls), size // _ELEMENTS_PER_SPIKE), size)
+    count = min(max(calls, size // _ELEMENTS_PER_SPIKE), size)
     part = size // count
     drawn = {"generator": gen, "device": values.device}
     start = torch.randint(0, size - part * count + 1, (1,), **drawn)
@@ -249,13 +264,7 @@ _NARROWEST = 1 / 8  # of the range
 
 
 def _fill_range(
-    values: torch.Tensor,
-    calls: list[torch.Tensor],
-    low: float,
-    high: float,
-    how: Distribution,
-    gen: torch.Generator,
-    rng: random.Random,
+    values: torch.Tensor, calls: torch.Tensor, low: float, high: float, how: Distribution, gen: torch.Generator
 ) -> None:
     if how is Distribution.OFFSET:
         _uniform(values, high - (high / 4 - low / 4), high, gen)
@@ -267,13 +276,13 @@ def _fill_range(
     elif how is Distribution.SPARSE:
         values.masked_fill_(_nine_of_ten(values, gen), min(max(0.0, low), high))
     elif how is Distribution.VARIED and max(abs(low), abs(high)) < torch.finfo(values.dtype).max / 4:
-        widths = [_NARROWEST ** rng.random() for _ in calls]
-        starts = [low + (1 - width) * (high - low) * rng.random() for width in widths]
-        torch._foreach_mul_(calls, widths)
-        torch._foreach_add_(calls, [start - low * width for start, width in zip(starts, widths, strict=True)])
+        widths, starts = _uniform_of_each(calls, values.device, gen)
+        widths = _NARROWEST**widths
+        starts = low + (1 - widths) * (high - low) * starts
+        _scale_and_shift(values, calls, widths, starts - low * widths)
         values.clamp_(low, high)
         for end in (low, high):
-            values.index_fill_(0, _places(values, calls, gen), end)
+            values.index_fill_(0, _places(values, len(calls), gen), end)
 
 
 def _nine_of_ten(values: torch.Tensor, gen: torch.Generator) -> torch.Tensor:
