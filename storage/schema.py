@@ -185,7 +185,8 @@ TABLES: dict[str, list[Column]] = {
         (
             "surroundings",
             _MAP_OF_TEXT,
-            "the host's kernel and load, the GPU's clocks, temperature and processes: a value, or before → after",
+            "the host's kernel, load and speed (`host_us`: microseconds of a fixed piece of Python), the GPU's clocks,"
+            " temperature and processes: a value, or before → after",
         ),
         ("matches", _INT, "matches of the pass in the variant; null where no pass was applied"),
         (

@@ -6,7 +6,7 @@
 Each run is a process of `python -m agent.run` with the same options and the same `--seed`, so that all draw the same
 inputs, in DIR/run-K. `--side-by-side N`: N runs at a time, each on a GPU and a share of the cores of its own. DIR gets
 `summary.md`: by author and clock, AS of each run on the variants that all runs have, how far each is from the run
-before it, and how far apart a variant's speedups in two runs are.
+before it, and how far apart a variant's speedups in two runs are; and how fast the host was in each run.
 """
 
 import argparse
@@ -72,6 +72,17 @@ def compared(runs: Sequence[Sequence[dict]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def host_speeds(runs: Sequence[Sequence[dict]]) -> str:
+    """What a fixed piece of Python took in each run: the median over its rows, which say it before and after each
+    variant; empty where they do not say it."""
+    said = [[dict(row["surroundings"] or ()).get("host_us") for row in rows] for rows in runs]
+    known = [[float(us) for both in one if both for us in both.split(" → ")] for one in said]
+    if not all(known):
+        return ""
+    medians = ", ".join(f"{statistics.median(one):.0f}" for one in known)
+    return f"\nA fixed piece of Python took, median of each run: {medians} us.\n"
+
+
 def main() -> None:
     """See the module's head."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -89,7 +100,8 @@ def main() -> None:
     files = [given.out / f"run-{number}" / "results.parquet" for number in range(given.runs)]
     if missing := [file.parent.name for file in files if not file.exists()]:
         sys.exit(f"no rows of {', '.join(missing)}; see the logs beside them")
-    text = compared([read_rows(file, RESULTS) for file in files])
+    runs = [read_rows(file, RESULTS) for file in files]
+    text = compared(runs) + host_speeds(runs)
     (given.out / "summary.md").write_text(text, "utf-8")
     print(text)
 

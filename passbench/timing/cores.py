@@ -65,11 +65,21 @@ def _by_quiet(cores: Sequence[int]) -> list[int]:
 def _seconds_on(core: int) -> float:
     """How long a fixed piece of work takes on a core."""
     with on_cores({core}):
-        total = 0
-        begin = time.perf_counter()
-        for number in range(_PROBE):
-            total += number
-        return time.perf_counter() - begin
+        return _seconds_of_work()
+
+
+def _seconds_of_work() -> float:
+    total = 0
+    begin = time.perf_counter()
+    for number in range(_PROBE):
+        total += number
+    return time.perf_counter() - begin
+
+
+def host_us() -> float:
+    """Microseconds of a fixed piece of work in Python, the least of three, on the core at hand: how fast the host is
+    now. Other virtual machines of the host slow it down for minutes, and eager's calls with it."""
+    return 1e6 * min(_seconds_of_work() for _ in range(_PROBES))
 
 
 @contextlib.contextmanager

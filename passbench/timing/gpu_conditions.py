@@ -9,6 +9,8 @@ from pathlib import Path
 
 import torch
 
+from passbench.timing.cores import host_us
+
 _SM_CLOCK, _MEMORY_CLOCK = 1, 2  # NVML's numbers
 _TEMPERATURE_GPU = 0
 _MANY = 256
@@ -39,8 +41,8 @@ class Surroundings:
             self._open(str(torch.cuda.get_device_properties(device).uuid))
 
     def look(self) -> dict[str, str]:
-        """Kernel and load of the host; clocks in MHz, temperature in °C, reasons of throttling as NVML's bit mask, and
-        how many processes use the GPU, ours among them.
+        """Kernel, load and, with a GPU, speed of the host (`cores.host_us`); clocks in MHz, temperature in °C, reasons
+        of throttling as NVML's bit mask, and how many processes use the GPU, ours among them.
 
         A look that is younger than a tenth of a second is given again: between two variants one is enough.
         """
@@ -51,6 +53,8 @@ class Surroundings:
 
     def _look(self) -> dict[str, str]:
         seen = {"kernel": platform.release(), "load": f"{os.getloadavg()[0]:.2f}"}
+        if self._device.type == "cuda":
+            seen["host_us"] = f"{host_us():.0f}"
         if self._handle is None:
             return seen
         seen |= {

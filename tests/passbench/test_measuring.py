@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.passbench import eager_as_pass
 from benchmarks.passbench.merge_runs import common
-from benchmarks.passbench.repeat_runs import compared
+from benchmarks.passbench.repeat_runs import compared, host_speeds
 from passbench.bench import bench
 from passbench.settings import Settings
 from tests.passbench.samples import add_relu_sample, sample, spec, variant
@@ -57,3 +57,10 @@ def test_the_spread_of_two_runs(count):
     second = [row("a", f"v{n}", 1.0 + n / 1000) for n in range(count)]
     line = compared([first, second]).splitlines()[2]
     assert line.endswith({3: "0.10%, 0.20% |", 40: "1.95%, 3.70% |"}[count])
+
+
+def test_how_fast_the_host_was_in_each_run():
+    slow = [{"surroundings": {"host_us": "300 → 320"}}, {"surroundings": {"host_us": "310"}}]
+    fast = [{"surroundings": {"host_us": "250"}}]
+    assert "310, 250 us" in host_speeds([slow, fast])
+    assert host_speeds([slow, [{"surroundings": None}]]) == ""
