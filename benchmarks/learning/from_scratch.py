@@ -4,10 +4,12 @@
 
 Trains a tokenizer and a decoder on demonstrations (`benchmarks.learning.make_demonstrations`), and has it answer
 tasks of families that are in none of them: before, at five points of training, and after one round of expert
-iteration on tasks that are put together at random, of which it keeps its own answers that PassBench finds right.
+iteration on new tasks, of which it keeps its own answers that PassBench finds right: windows of the models of
+`--traces`, or graphs that are put together at random.
 Tasks are of held-out samples, and with `--validation VERSION…` of families of these versions which the demonstrations
 keep for validation. Numbers change from epoch to epoch (`benchmarks.learning.decoder.renumbered`). Whether an answer
-is right is found out on the CPU, while the GPU goes on. `--growing N` has N processes put further graphs together
+is right is found out on the CPU, while the GPU goes on. Points also have the loss on demonstrations that are kept for
+validation. `--growing N` has N processes put further graphs together
 while it trains. `--bench-seconds` are then spent on timing its last answers on the GPU, beside those of `distill`.
 Needs torch, triton, numpy, pandas, pyarrow and tokenizers.
 
@@ -23,10 +25,10 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from threading import Lock
@@ -37,12 +39,11 @@ import pyarrow.parquet as pq
 import torch
 
 from agent.distill.static import Distill
-from agent.learning.answers import answer_of, files_of
+from agent.learning.answers import files_of
 from agent.learning.demonstrations import split_of
 from agent.learning.leaks import HeldOut
 from agent.llm.task import describe_graphs
-from agent.readable.author import Readable
-from benchmarks.learning.composed import composed, few_rows
+from benchmarks.learning.beside_training import LARGEST, Task, new_tasks, readable_answer
 from benchmarks.learning.decoder.code_tokens import Text
 from benchmarks.learning.decoder.renumbered import renumbered
 from benchmarks.learning.decoder.small_decoder import Decoder, Shape, sample
@@ -60,31 +61,27 @@ from storage.records import Sample
 from storage.versions.version import Version
 
 TIMED = Settings(double=False, timing_budget=2.0, pairs=4, repeats=1, draws=3)
-_LARGEST = 60_000  # elements of a variant that is interpreted
+_TEMPERATURE = 0.6
+"""Of sampled answers."""
+_OWN_ANSWERS = 4
+"""Answers to each task of the round of expert iteration."""
+_RECENT = 10
+"""Losses that a point has the mean of."""
 
 
-@dataclass(frozen=True)
-class EvalTask:
-    """A task to answer: the sample as it is judged, its text, and whether it is of a family kept for validation."""
-
-    sample: Sample
-    text: str
-    validation: bool = False
-
-
-def eval_tasks(samples: Sequence[Sample], count: int, longest: int, validation: bool = False) -> list[EvalTask]:
+def eval_tasks(samples: Sequence[Sample], count: int, longest: int, validation: bool = False) -> list[Task]:
     """Tasks of these samples with small inputs, a graph of each family, spread evenly over all that there are."""
     found = []
     for one in sorted({s.family_hash: s for s in samples}.values(), key=lambda s: s.sample):
         first = one.variants[0].graph_hash
         mine = replace(one, variants=tuple(v for v in one.variants if v.graph_hash == first))
-        chosen, text = small(mine, _LARGEST), describe_graphs(shown(mine))
+        chosen, text = small(mine, LARGEST), describe_graphs(shown(mine))
         if chosen is not None and len(text) <= longest:
-            found.append(EvalTask(chosen, text, validation))
+            found.append(Task(chosen, text, validation))
     return [found[n * len(found) // count] for n in range(count)] if len(found) > count else found
 
 
-def validation_tasks(versions: Sequence[Path], held: HeldOut, count: int, longest: int) -> list[EvalTask]:
+def validation_tasks(versions: Sequence[Path], held: HeldOut, count: int, longest: int) -> list[Task]:
     """Tasks of families of these versions that the demonstrations keep for validation, a graph of each."""
     one_each: dict[str, Sample] = {}
     for place in versions:
@@ -104,12 +101,16 @@ def main(given: Sequence[str] | None = None) -> int:
     held = HeldOut.of(held_samples)
     rows = [row for path in arguments.data for row in pq.read_table(path).to_pylist()]
     rows = [r for r in rows if r["family_hash"] not in held.families and tuple(r["op_sequence"]) not in held.sequences]
-    with Growing(arguments.growing, arguments.held_out, arguments.seed) as growing:
+    with (
+        Growing(arguments.growing, arguments.held_out, arguments.seed) as growing,
+        ProcessPoolExecutor(2, get_context("spawn")) as beside,
+    ):
         time.sleep(arguments.wait)
         train = [r for r in (*rows, *growing.new_rows()) if r["split"] == "train"]
         text = Text.trained([t for r in train for t in (r["task"], r["answer"])], arguments.vocabulary)
         width, layers = (64, 2) if arguments.tiny else (arguments.width, arguments.layers)
-        shape = Shape(text.tokenizer.get_vocab_size(), width, layers, max(2, width // 64), arguments.context)
+        heads = max(2, width // 64)
+        shape = Shape(text.tokenizer.get_vocab_size(), width, layers, heads, arguments.context, arguments.dropout)
         model = Decoder(shape).to(device)
         sequences = _Sequences(train, growing, text, arguments.context, random.Random(arguments.seed))
         pairs = sequences.as_they_are()
@@ -119,7 +120,20 @@ def main(given: Sequence[str] | None = None) -> int:
         training = Training(model, pairs, arguments.batch_tokens, arguments.rate, rng, sequences)
         tasks = eval_tasks(held_samples, arguments.families, arguments.longest_task)
         tasks += validation_tasks(arguments.validation, held, arguments.families, arguments.longest_task)
-        run = _Experiment(arguments, held, train, tasks, text, training)
+        graphs = {r["graph_hash"] for r in rows}
+        new = (
+            arguments.traces,
+            arguments.seed + 77_777,
+            arguments.own_tasks,
+            arguments.longest_task // 2,
+            held,
+            graphs,
+        )
+        own_tasks = beside.submit(new_tasks, *new)
+        readable = [beside.submit(readable_answer, task.sample) for task in tasks]
+        kept = text.pairs([(r["task"], r["answer"]) for r in rows if r["split"] == "validation"])
+        kept = [pair for pair in kept if len(pair[0]) <= arguments.context]
+        run = _Experiment(arguments, train, tasks, text, training, kept, own_tasks, readable, began)
         run.note(
             {
                 "arguments": {name: str(value) for name, value in vars(arguments).items()},
@@ -134,6 +148,8 @@ def main(given: Sequence[str] | None = None) -> int:
                 },
                 "demonstrations": _counts(train),
                 "tasks": len(run.tasks),
+                "validation_tasks": sum(task.validation for task in run.tasks),
+                "validation_demonstrations": len(kept),
                 "prepare_seconds": time.monotonic() - began,
                 "compile_seconds": training.compile() if device.type == "cuda" else 0.0,
             }
@@ -172,11 +188,14 @@ class _Sequences:
 @dataclass
 class _Experiment:
     arguments: argparse.Namespace
-    held: HeldOut
     train: list[dict]
-    tasks: list[EvalTask]
+    tasks: list[Task]
     text: Text
     training: Training
+    kept: list[Pair]
+    own_tasks: "Future[list[Task]]"
+    readable: "list[Future[str]]"
+    began: float
     judge: Judge | None = None
     thread: ThreadPoolExecutor | None = None
     answers: list[dict] = field(default_factory=list)
@@ -195,14 +214,20 @@ class _Experiment:
         trained = {name: getattr(training, name) for name in ("steps", "tokens", "answer_tokens", "epochs", "losses")}
         trained |= {"seconds": arguments.train_seconds, "sequences": len(training.sequences)}
         self.note({"trained": trained | {"put together meanwhile": growing.rows}})
-        several = self.answer_several("after training")
-        self.note({"expert_iteration": self.expert_iteration()})
-        self.answer("after expert iteration")
-        after = self.answer_several("after expert iteration")
-        for name, found in (("after training", several), ("after expert iteration", after)):
-            self.note({f"pass_at_k {name}": _pass_at([one.result() for one in found])})
+        own_tasks = self.own_tasks.result()
+        own = self.write([task.text for _ in range(_OWN_ANSWERS) for task in own_tasks], _TEMPERATURE)
+        pairs = [(t.sample, a) for t, a in zip(own_tasks * _OWN_ANSWERS, own, strict=True)]
+        verdicts = self._submit("own tasks", pairs)
+        first = self.write_several()
+        self.note({"expert_iteration": self.expert_iteration(own_tasks, own, verdicts.result())})
+        last = self.answer("after expert iteration")
+        several = {"after training": self.judge_several("after training", first)}
+        several["after expert iteration"] = self.judge_several("after expert iteration", self.write_several())
+        last.result()
         self.note(self.memorised())
-        self.readable()
+        for name, found in several.items():
+            self.note({f"pass_at_k {name}": _pass_at([one.result() for one in found])})
+        self.judge_readable()
         if training.device.type == "cuda" and arguments.bench_seconds:
             self.timed()
 
@@ -216,13 +241,22 @@ class _Experiment:
             found += [self.text.tokenizer.decode(ids) for ids in written]
         return found
 
-    def answer(self, point: str) -> None:
+    def answer(self, point: str) -> "Future[list[Verdict]]":
         """The model's greedy answers to all tasks; they are judged in the background, and become a point."""
+        begin = time.monotonic()
         written = self.write([t.text for t in self.tasks], 0.0)
-        steps, loss = self.training.steps, (self.training.losses or [None])[-1]
-        self._submit(point, self.tasks, written).add_done_callback(
-            lambda done: self.point({"point": point, "steps": steps, "loss": loss, **self.shares(done.result())})
-        )
+        losses = self.training.losses[-_RECENT:]
+        about = {
+            "point": point,
+            "steps": self.training.steps,
+            "loss": sum(losses) / len(losses) if losses else None,
+            "loss_on_kept_families": self.training.loss_on(self.kept) if self.kept else None,
+            "at_seconds": round(begin - self.began, 1),
+            "answer_seconds": round(time.monotonic() - begin, 1),
+        }
+        judged = self._submit(point, [(t.sample, a) for t, a in zip(self.tasks, written, strict=True)])
+        judged.add_done_callback(lambda done: self.point(about | self.shares(done.result())))
+        return judged
 
     def shares(self, verdicts: Sequence[Verdict]) -> dict[str, Any]:
         """The shares of the held-out tasks, and of those of families kept for validation."""
@@ -232,12 +266,21 @@ class _Experiment:
         }
         return shares(by_kind[False]) | ({"validation families": shares(by_kind[True])} if by_kind[True] else {})
 
-    def answer_several(self, point: str) -> "list[Future[list[Verdict]]]":
+    @property
+    def held_out(self) -> list[Task]:
+        """The tasks of held-out samples."""
+        return [task for task in self.tasks if not task.validation]
+
+    def write_several(self) -> list[str]:
         """Sampled answers to all held-out tasks, `--samples` of each."""
-        count, tasks = self.arguments.samples, [t for t in self.tasks if not t.validation]
-        written = self.write([t.text for _ in range(count) for t in tasks], 0.8)
-        size = len(tasks)
-        return [self._submit(f"sampled {point}", tasks, written[n * size : (n + 1) * size]) for n in range(count)]
+        return self.write([t.text for _ in range(self.arguments.samples) for t in self.held_out], _TEMPERATURE)
+
+    def judge_several(self, point: str, written: list[str]) -> "list[Future[list[Verdict]]]":
+        """Verdicts on what `write_several` wrote, an attempt at all tasks after another."""
+        size = len(self.held_out)
+        parts = [written[start : start + size] for start in range(0, len(written), size)]
+        pairs = [[(t.sample, a) for t, a in zip(self.held_out, part, strict=True)] for part in parts]
+        return [self._submit(f"sampled {point}", each) for each in pairs]
 
     def point(self, found: dict[str, Any]) -> None:
         """Keep a point of the curve."""
@@ -252,8 +295,7 @@ class _Experiment:
             if self.answers:
                 pd.DataFrame(list(self.answers)).to_parquet(self.arguments.out / "answers.parquet", index=False)
 
-    def _submit(self, point: str, tasks: Sequence[EvalTask], written: list[str]) -> "Future[list[Verdict]]":
-        pairs = [(t.sample, a) for t, a in zip(tasks, written, strict=True)]
+    def _submit(self, point: str, pairs: list[tuple[Sample, str]]) -> "Future[list[Verdict]]":
         return self.thread.submit(self._judged, point, pairs)
 
     def _judged(self, point: str, pairs: list[tuple[Sample, str]]) -> list[Verdict]:
@@ -262,20 +304,17 @@ class _Experiment:
             self.answers.append({"point": point, "answer": answer, **verdict.to_row()})
         return verdicts
 
-    def expert_iteration(self) -> dict[str, Any]:
-        """One round: new tasks, own answers, those that are right learned in addition."""
+    def expert_iteration(
+        self, tasks: Sequence[Task], written: Sequence[str], verdicts: Sequence[Verdict]
+    ) -> dict[str, Any]:
+        """One round: of the answers to new tasks, those that are right are learned in addition."""
         arguments, training = self.arguments, self.training
-        new = (s for s in composed(arguments.seed + 77_777) if not self.held.why_not(s))
-        chosen = [EvalTask(few_rows(s), describe_graphs(s)) for s in islice(new, arguments.own_tasks)]
-        written = self.write([t.text for _ in range(2) for t in chosen], 0.8)
-        pairs = [(t.sample, a) for t, a in zip((*chosen, *chosen), written, strict=True)]
-        verdicts = self.thread.submit(self.judge.judge, pairs, 1).result()
-        kept = {(p[0].sample, a) for p, a, v in zip(pairs, written, verdicts, strict=True) if v.right}
-        by_name = {t.sample.sample: t.text for t in chosen}
+        kept = {(v.sample, a) for a, v in zip(written, verdicts, strict=True) if v.right}
+        by_name = {t.sample.sample: t.text for t in tasks}
         own = [self.text.pair(by_name[name], answer) for name, answer in sorted(kept)]
         training.add([pair for pair in own if len(pair[0]) <= arguments.context] * 2)
         training.run(arguments.train_seconds / 8, (0.9, 1.0), arguments.steps)
-        return {"tasks": len(chosen), "answers": len(written), "kept": len(kept), **shares(verdicts)}
+        return {"tasks": len(tasks), "answers": len(written), "kept": len(kept), **shares(verdicts)}
 
     def memorised(self) -> dict[str, Any]:
         """How near the tasks are to training, and what became of near and far ones after training."""
@@ -304,11 +343,10 @@ class _Experiment:
             "nearest": near,
         }
 
-    def readable(self) -> None:
+    def judge_readable(self) -> None:
         """What `readable` itself answers to the tasks: the author of the demonstrations is the ceiling."""
-        author = Readable(margin=-100.0, seconds=10.0)
-        files = [author.write(t.sample).files for t in self.tasks]
-        verdicts = self._submit("readable", self.tasks, [answer_of(one) if one else "" for one in files]).result()
+        answers = [one.result() for one in self.readable]
+        verdicts = self._submit("readable", [(t.sample, a) for t, a in zip(self.tasks, answers, strict=True)]).result()
         self.point({"point": "readable", **self.shares(verdicts)})
 
     def timed(self) -> None:
@@ -392,6 +430,8 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     add("--variants", type=int, default=2, help="variants of a task on which an answer is judged")
     add("--samples", type=int, default=8, help="answers to each task for pass@k")
     add("--own-tasks", type=int, default=96, help="tasks of the round of expert iteration")
+    add("--traces", type=Path, action="append", default=[], help="traces whose windows are those tasks")
+    add("--dropout", type=float, default=0.1)
     add("--workers", type=int, default=6, help="processes that judge")
     add("--bench-seconds", type=float, default=60.0)
     add("--width", type=int, default=640)

@@ -9,13 +9,14 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a decoder. `context`: the longest sequence, in tokens."""
+    """Sizes of a decoder. `context`: the longest sequence, in tokens. `dropout`: of what each part of a layer adds."""
 
     vocabulary: int
     width: int = 640
     layers: int = 12
     heads: int = 10
     context: int = 2048
+    dropout: float = 0.0
 
 
 class DecoderBlock(nn.Module):
@@ -29,6 +30,7 @@ class DecoderBlock(nn.Module):
         self.mix = nn.Linear(shape.width, shape.width, bias=False)
         self.up = nn.Linear(shape.width, 2 * inner, bias=False)
         self.down = nn.Linear(inner, shape.width, bias=False)
+        self.dropout = nn.Dropout(shape.dropout)
 
     def forward(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
         """The layer on whole sequences, each position with those before it."""
@@ -44,9 +46,9 @@ class DecoderBlock(nn.Module):
 
     def rest(self, x: Tensor, attended: Tensor) -> Tensor:
         """What follows attention."""
-        x = x + self.mix(attended.transpose(1, 2).flatten(2))
+        x = x + self.dropout(self.mix(attended.transpose(1, 2).flatten(2)))
         gate, up = self.up(self.inner_norm(x)).chunk(2, -1)
-        return x + self.down(F.silu(gate) * up)
+        return x + self.dropout(self.down(F.silu(gate) * up))
 
 
 def rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
@@ -108,6 +110,7 @@ def sample(
 ) -> list[list[int]]:
     """What the model writes behind each prompt, up to the token `end` or `longest` tokens; the greedy answer at
     temperature 0. All prompts are done at once. On a GPU the step is one CUDA graph."""
+    model.eval()
     device = model.embedding.weight.device
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     width, batch = min(max(map(len, prompts)), model.shape.context - 1), len(prompts)

@@ -74,6 +74,23 @@ class Training:
         self._own += pairs
         self._queue.clear()
 
+    @torch.no_grad()
+    def loss_on(self, pairs: Sequence[Pair]) -> float:
+        """The mean loss of an answer's token in these sequences, which are not learned from."""
+        self.model.eval()
+        total, count = 0.0, 0
+        with torch.compiler.set_stance("force_eager"):  # compiling for so few batches takes longer than to run them
+            for batch in batches(pairs, self.batch_tokens, random.Random(0), self.grain):
+                loss, targets = self._loss(batch)
+                total, count = total + float(loss) * targets.numel(), count + targets.numel()
+        return total / max(1, count)
+
+    def _loss(self, batch: Sequence[Pair]) -> tuple[torch.Tensor, torch.Tensor]:
+        """The mean loss of an answer's token, and the tokens."""
+        tokens, places, targets = tensors_of(batch, self.device, self.grain)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+            return F.cross_entropy(self.model(tokens, places).float(), targets), targets
+
     def _step(self, rate: float) -> None:
         if not self._queue:
             if self.renewed is not None:
@@ -85,15 +102,15 @@ class Training:
             self.epochs += 1
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        tokens, places, targets = tensors_of(self._queue.pop(), self.device, self.grain)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-            loss = F.cross_entropy(self.model(tokens, places).float(), targets)
+        self.model.train()
+        batch = self._queue.pop()
+        loss, targets = self._loss(batch)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.steps += 1
-        self.tokens += tokens.numel()
+        self.tokens += sum(len(ids) for ids, _ in batch)
         self.answer_tokens += targets.numel()
         if self.steps % 20 == 1:
             self.losses.append(float(loss.detach()))

@@ -17,6 +17,7 @@ from agent.learning.demonstrations import split_of
 from agent.learning.leaks import HeldOut
 from agent.readable.author import Readable
 from benchmarks.learning import chat_dataset, from_scratch, make_demonstrations, oracle_rewards
+from benchmarks.learning.beside_training import new_tasks
 from benchmarks.learning.checking import own_passes
 from benchmarks.learning.checking.own_passes import OwnPasses
 from benchmarks.learning.checking.verdicts import BY_INTERPRETER, BY_PASSBENCH, Checked
@@ -51,7 +52,7 @@ def test_a_decoder_learns_to_repeat_and_sampling_agrees_with_it():
     training = Training(model, sequences, 256, 1e-2, rng)
     training.run(1e9, (0.0, 1.0), most_steps=250)
     training.run(1e9, (0.9, 1.0), most_steps=100)
-    assert training.losses[-1] < 0.2 * training.losses[0]
+    assert training.losses[-1] < 0.2 * training.losses[0] > 0.2 > training.loss_on(sequences[:20])
     prompts = [[5, 5, 1], [7, 1], [3, 3, 3, 1]]
     written = sample(model, prompts, 0, longest=6)
     for prompt, answer in zip(prompts, written, strict=True):
@@ -277,6 +278,15 @@ def test_validation_tasks_are_of_families_that_are_not_trained_on(tmp_path):
     assert not from_scratch.validation_tasks([version.path], HeldOut.of(given), 50, 4000)
 
 
+def test_new_tasks_are_of_graphs_that_no_demonstration_shows():
+    first = new_tasks([], 3, 6, 4000, HeldOut.of(()), set())
+    known = {first[0].sample.variants[0].graph_hash}
+    held = HeldOut.of([first[1].sample])
+    left = new_tasks([], 3, 4, 4000, held, known)
+    assert {t.sample.sample for t in left} == {t.sample.sample for t in first[2:]}
+    assert len({t.sample.family_hash for t in first}) == 6 and all(t.text.startswith("Task") for t in first)
+
+
 def test_the_whole_experiment_on_a_cpu(data, held_out, tmp_path):
     given = f"--data {data} --held-out {held_out} --out {tmp_path} --tiny --device cpu --train-seconds 2 --points 1"
     given += " --families 2 --samples 2 --own-tasks 2 --workers 1 --longest 12 --context 4000 --vocabulary 500"
@@ -284,6 +294,6 @@ def test_the_whole_experiment_on_a_cpu(data, held_out, tmp_path):
     assert from_scratch.main([*given.split(), "--batch-tokens", "2000"]) == 0
     record = json.loads((tmp_path / "record.json").read_text())
     assert [p["point"] for p in record["points"]] == ["before", "2 s of training", "after expert iteration", "readable"]
-    assert record["expert_iteration"]["answers"] == 4 and "pass@2" in record["pass_at_k after training"]
+    assert record["expert_iteration"]["answers"] == 8 and "pass@2" in record["pass_at_k after training"]
     answers = pq.read_table(tmp_path / "answers.parquet").to_pylist()
-    assert len(answers) == 2 * (4 + 2 * 2)
+    assert len(answers) == 2 * (4 + 2 * 2) + 8
