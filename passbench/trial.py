@@ -100,9 +100,14 @@ def run_trial(
     except torch.OutOfMemoryError as error:  # in this process, which runs nothing of the pass
         reason = f"{EAGER_FAILED}: no memory to compare and time it in: {error}"
         failure = VariantFailure("runtime_error", reason, eager=True)
-        _fail(outcome, workers, correctness, _blamed(failure, pair, candidate, alone=False))
+        _fail(
+            outcome,
+            workers,
+            correctness,
+            _blamed(failure, pair, candidate, lambda: _eager_twice(pair, workers, report)),
+        )
     except VariantFailure as failure:
-        _fail(outcome, workers, correctness, _blamed(failure, pair, candidate, alone=True))
+        _fail(outcome, workers, correctness, _blamed(failure, pair, candidate, lambda: _eager_alone(pair)))
     try:
         repeat_eager()
     except (torch.OutOfMemoryError, VariantFailure) as error:
@@ -153,27 +158,39 @@ def _measure(
     outcome.times = Stopwatch(exchanges, observe, believed=candidate.files is None).measure()
 
 
-def _blamed(failure: VariantFailure, pair: WorkerPair, candidate: TrialCandidate, *, alone: bool) -> VariantFailure:
-    """The failure, as the pass's own if the pass has made eager fail.
+def _blamed(
+    failure: VariantFailure, pair: WorkerPair, candidate: TrialCandidate, without: Callable[[], object]
+) -> VariantFailure:
+    """The failure, as the pass's own if the pass has made eager, or PassBench itself, fail.
 
-    A pass can fill the GPU or the machine, or bring the GPU to a halt. So its worker is ended first. The pass is to
-    blame if it held more GPU memory than it may. `alone` says that eager's worker failed: then the pass is to blame,
-    too, if a new worker of eager now runs the graph.
+    A pass can fill the GPU or the machine, or bring the GPU to a halt. What fails then is not its process, and a
+    variant that eager fails on enters no score. So its worker is ended first. The pass is to blame if it held more GPU
+    memory than it may, or if all goes well without it: `without` tries that, and raises what it raised beside the pass.
     """
     if not failure.eager or candidate.files is None:
         return failure
     held = pair.end_candidate()
     if held > pair.most_device_bytes():
         return VariantFailure("runtime_error", f"the pass held {held / 2**30:.1f} GiB of the GPU; {failure.reason}")
-    if not alone:
-        return failure
-    pair.eager.stop()
     try:
-        pair.ask(pair.eager, Load(to_json(pair.variant.graph), "eager"), pair.settings.load_timeout)
-        pair.describe()
+        without()
     except (VariantFailure, torch.OutOfMemoryError):
         return failure
-    return VariantFailure("runtime_error", f"eager runs without this pass, and beside it does not: {failure.reason}")
+    return VariantFailure("runtime_error", f"this does not happen without the pass: {failure.reason}")
+
+
+def _eager_alone(pair: WorkerPair) -> None:
+    """Whether a new worker of eager runs the graph. Raises VariantFailure and torch.OutOfMemoryError where not."""
+    pair.eager.stop()
+    pair.ask(pair.eager, Load(to_json(pair.variant.graph), "eager"), pair.settings.load_timeout)
+    pair.describe()
+
+
+def _eager_twice(pair: WorkerPair, workers: TrialWorkers, report: Callable[[str], None]) -> None:
+    """Whether this process has room to check and time eager in the pass's place. Raises as `_eager_alone` where not."""
+    report("eager in the pass's place")
+    twice = WorkerPair(pair.variant, pair.eager, pair.candidate, pair.settings, pair.seed, Layers(pair.settings.off))
+    _measure(twice, TrialCandidate("eager"), workers.double, Correctness(twice), TrialOutcome(), report)
 
 
 def _fail(outcome: TrialOutcome, workers: TrialWorkers, correctness: Correctness, failure: VariantFailure) -> None:

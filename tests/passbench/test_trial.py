@@ -11,7 +11,7 @@ from passbench.ipc.messages import Load
 from passbench.layers import Layers
 from passbench.result import EAGER_FAILED, VariantFailure
 from passbench.settings import Settings
-from passbench.trial import TrialCandidate, TrialWorkers, _blamed, run_trial
+from passbench.trial import TrialCandidate, TrialWorkers, _blamed, _eager_alone, run_trial
 from passbench.workers.fork_server_client import shared_launcher
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_pair import WorkerPair
@@ -40,21 +40,37 @@ def pair_of(tmp_path):
 
 def test_where_eager_runs_without_the_pass_the_pass_is_to_blame(pair_of):
     pair = pair_of(add_relu_sample((3, 40)).variants[0])
-    blamed = _blamed(DIED, pair, PASS, alone=True)
+    blamed = _blamed(DIED, pair, PASS, lambda: _eager_alone(pair))
     assert not blamed.eager and (blamed.status, blamed.error_code) == ("runtime_error", 2)
-    assert blamed.reason == f"eager runs without this pass, and beside it does not: {DIED.reason}"
+    assert blamed.reason == f"this does not happen without the pass: {DIED.reason}"
 
 
 def test_where_eager_fails_by_itself_it_is_eagers_failure(pair_of):
     bad = variant(lambda x, y: (x @ y,), spec("x", 2, 3), spec("y", 2, 3))
-    assert _blamed(DIED, pair_of(bad), PASS, alone=True) is DIED
+    pair = pair_of(bad)
+    assert _blamed(DIED, pair, PASS, lambda: _eager_alone(pair)) is DIED
 
 
 def test_a_compiler_and_a_failure_of_the_pass_are_left_as_they_are(pair_of):
     pair, own = pair_of(add_relu_sample((3, 40)).variants[0]), VariantFailure("wrong", "differs")
-    assert _blamed(DIED, pair, TrialCandidate("inductor"), alone=True) is DIED
-    assert _blamed(own, pair, PASS, alone=True) is own
-    assert _blamed(DIED, pair, PASS, alone=False) is DIED
+    assert _blamed(DIED, pair, TrialCandidate("inductor"), lambda: None) is DIED
+    assert _blamed(own, pair, PASS, lambda: None) is own
+
+
+@pytest.mark.parametrize(("places", "to_blame"), [(1, True), (2, False)])
+def test_who_is_to_blame_where_passbench_has_no_memory_left(pair_of, places, to_blame):
+    """A pass that fills the GPU within its share must not turn its variant into one that eager fails on."""
+    pair, stages = pair_of(add_relu_sample((3, 40)).variants[0]), []
+
+    def report(stage: str) -> None:
+        stages.append(stage)
+        if stage == "timing" and stages.count(stage) <= places:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    outcome = run_trial(pair.variant, PASS, TrialWorkers(pair.eager, pair.candidate), pair.settings, 1, report)
+    assert "eager in the pass's place" in stages
+    assert (outcome.status, outcome.reason.startswith(EAGER_FAILED)) == ("runtime_error", not to_blame)
+    assert outcome.reason.startswith("this does not happen without the pass") == to_blame
 
 
 def test_eager_that_reads_what_lay_in_its_memory_differs_from_itself(pair_of):
