@@ -14,6 +14,7 @@ import gc
 
 gc.disable()  # until all is imported: nothing of an import is garbage, and looking for it takes an eighth of the time
 
+import atexit
 import fcntl
 import shutil
 import signal
@@ -34,6 +35,8 @@ transformers:bert
 """
 
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # its results are sent by then; registered first, so that it is called last
+    atexit.register(os._exit, 0)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background jobs have it, and their children
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -82,8 +85,11 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Libraries that count their objects at the end find none left."""
-    gc.unfreeze()
+    """One of several processes that xdist started ends without taking apart what it has imported, which takes
+    seconds; what others have registered for the end is called. A single one leaves libraries that count their objects
+    at the end nothing to find."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
