@@ -29,7 +29,7 @@ from agent.author import Attempt, Author, Submission
 from agent.distill.eager.order_probe import ProbedOrders
 from agent.distill.found_families import Best, FamilySearch, FoundFamilies, Levels, SearchChoice
 from agent.distill.hill_climb import Search
-from agent.distill.kernels.launch_configs import choose, in_lanes
+from agent.distill.kernels.launch_configs import choose
 from agent.distill.rounding import Confirms, Rounding, assumed
 from agent.distill.static import Distill
 from agent.distill.task_plan import FloatDtypes, Task, float_dtypes
@@ -272,10 +272,11 @@ class Tuned(Author):
             task = self._task(sample, levels, confirms)
             exact = replace(trial, task=task, levels=levels, own_schedule=own_schedule(levels))
             same = replace(choice, patterns=_known(task, choice))
-            for safer in dict.fromkeys((*in_other_lanes(task, same), same, self._start(task, captured))):
-                score = exact.score(safer) if _writes(task, safer) else None
-                if score is None or score <= value:
-                    continue
+            tried = dict.fromkeys((same, *in_other_order(task, same), self._start(task, captured)))
+            scores = {safer: exact.score(safer) or 0.0 for safer in tried if _writes(task, safer)}
+            for safer, score in sorted(scores.items(), key=lambda item: -item[1]):
+                if score <= value:
+                    return
                 again = replace(exact, variants=more, known={})
                 if not again.wrong(safer) and (again.score(safer) or 0.0) >= 1.0:
                     consider(safer, levels, score, _rightness(exact, again, safer))
@@ -412,15 +413,19 @@ def alternatives(task: Task, start: SearchChoice) -> list[SearchChoice]:
         found.append(replace(style, captured=True))
     if task.longest() >= LONG:
         found.append(replace(style, own_schedule=True))
-    return [*in_other_lanes(task, start), *(SearchChoice(start.patterns, each) for each in found)]
+    return [*in_other_order(task, start), *(SearchChoice(start.patterns, each) for each in found)]
 
 
-def in_other_lanes(task: Task, choice: SearchChoice) -> list[SearchChoice]:
-    """The choice with norms added up by lanes, or not so if it is; none where that makes no difference."""
+def in_other_order(task: Task, choice: SearchChoice) -> list[SearchChoice]:
+    """The choice with other kernels of those that add in eager's order: norms added up by lanes, or not so if they are;
+    rows not kept in registers, or kept. None where that makes no difference."""
     style, limits = choice.style, choice.style.limits
-    if style.own_schedule or not any(map(in_lanes, task.kernels())):
+    if style.own_schedule:
         return []
-    return [replace(choice, style=replace(style, limits=replace(limits, lanes=not limits.lanes)))]
+    others = (replace(limits, lanes=not limits.lanes), replace(limits, keeps=not limits.keeps))
+    kernels = [kernel for kernel in task.kernels() if kernel.step is not None]
+    found = [other for other in others if any(choose(k, other) != choose(k, limits) for k in kernels)]
+    return [SearchChoice(choice.patterns, replace(style, limits=other)) for other in found]
 
 
 def steps(task: Task, choice: SearchChoice) -> Iterator[SearchChoice]:

@@ -31,6 +31,8 @@ _SPLIT = 16
 """From so many elements a thread on, the rows of threads of a block share one row of the input."""
 _MOST = 256
 """With more elements a thread, several blocks share a row."""
+_NORM_HEIGHT = 4
+"""Warps that share a row of a norm."""
 _NORM_LENGTH = 2**24
 """Eager takes the vectorised kernels of norms for rows of up to so many elements."""
 
@@ -52,7 +54,8 @@ class SumOrder:
     end the threads' results are added: the second half to the first until one is left, along the width, then along the
     height.
 
-    `addition` is what is added in this order; None if that is not known.
+    `idle`: the one row of threads is the first of so many, of which the others have nothing to add. `addition` is what
+    is added in this order; None if that is not known.
     """
 
     length: int
@@ -62,6 +65,19 @@ class SumOrder:
     vectors: bool
     kind: SumKind = "sum"
     addition: Addition | None = field(default=None, compare=False, repr=False)
+    idle: int = 1
+
+    def without_idle(self) -> "SumOrder":
+        """The same sum of a short row of a norm by those rows of threads that have something to add.
+
+        Eager combines the moments of each row of threads with those of idle ones. That changes nothing where their
+        number is a power of two, so that two rows of threads need such numbers here.
+        """
+        warp = self.width * self.sums
+        second = self.length - warp
+        if self.kind == "sum" or self.height != _NORM_HEIGHT or second > warp or (second > 0 and second & (second - 1)):
+            return self
+        return replace(self, height=2) if second > 0 else replace(self, height=1, idle=self.height)
 
     @property
     def step(self) -> int:
@@ -79,7 +95,9 @@ def order_of(addition: Addition) -> SumOrder | None:
         return _softmax_order(addition, length)
     if length % 4 or length > _NORM_LENGTH or addition.dtype == torch.float64:
         return None
-    return SumOrder(length, WARP, 4, 4, True, "moments" if addition.op == "layer_norm" else "squares", addition)
+    return SumOrder(
+        length, WARP, _NORM_HEIGHT, 4, True, "moments" if addition.op == "layer_norm" else "squares", addition
+    )
 
 
 def _softmax_order(addition: Addition, length: int) -> SumOrder | None:

@@ -23,7 +23,22 @@ _UNROLLED = 4
 _SHORT = 16
 """The sweeps of a kernel with more values that vary by column are not unrolled: they would take seconds to compile."""
 
-HELPERS = triton_ops.HELPERS | reductions.HELPERS | ordered_sums.HELPERS
+_PLACES = ("column", "column_inside", "inside")
+"""Variables of a kernel that say where a step's columns are, and which of them are there."""
+
+_ONLY = '''
+@triton.jit
+def first_of_two(a, b):
+    """Combines two values to the first."""
+    return a
+
+
+@triton.jit
+def only(x):
+    """The only element of a tensor, as a scalar."""
+    return tl.reduce(tl.reshape(x, [1]), 0, first_of_two)
+'''
+HELPERS = triton_ops.HELPERS | reductions.HELPERS | ordered_sums.HELPERS | {"only": _ONLY}
 """Name → source of all functions that kernels call."""
 _HELPER = re.compile(rf"(?<![.\w])(?:{'|'.join(HELPERS)})\b")
 
@@ -67,6 +82,7 @@ class _Writer:
     pointers: dict[str, str] = field(default_factory=dict)
     helpers: set[str] = field(default_factory=set)
     names: dict[int, str] = field(default_factory=dict)
+    steps: dict[int, dict[int, str]] = field(default_factory=dict)  # names of what each written step has computed
     counts: dict[str, int] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     indent: str = ""
@@ -84,7 +100,8 @@ class _Writer:
             if self.kernel.flat is not None:
                 tiles = f"tl.cdiv({slot(self.kernel.columns)}, COLUMNS)"
                 first_row, first_column = f"tl.program_id(0) // {tiles}", f"tl.program_id(0) % {tiles} * COLUMNS + "
-            self._line(f"row = {first_row} * ROWS + tl.arange(0, ROWS)[:, None]")
+            rows = " * ROWS + tl.arange(0, ROWS)[:, None]"
+            self._line(f"row = {first_row}{'' if self.tuning.kept else rows}")
             self._line(f"row_inside = row < {slot(self.kernel.rows)}")
         if self.tuning.loops:
             self._sweeps(values)
@@ -95,7 +112,7 @@ class _Writer:
                 self._value(value)
             for store in self.kernel.stores:
                 self._store(store)
-        return _without_unused(self.lines)
+        return _without_unused(_without_overwritten(self.lines) if self.tuning.kept else self.lines)
 
     @property
     def _all_rows(self) -> bool:
@@ -143,25 +160,61 @@ class _Writer:
         kept = {names[value.number]: value for value in reduced}
         for name, value in kept.items():
             self._lines(_way(value).start(value, name, self.kernel))
+        if self.tuning.kept:
+            self._written_out(kept, stores)
+        else:
+            self._looped(kept, stores)
+        for name, value in kept.items():
+            in_lanes = self.tuning.lanes and value.order is not None and ordered_sums.lane_warps(value)
+            finish = ordered_sums.finish_in_lanes if in_lanes else _way(value).finish
+            self._lines(finish(value, name, self.kernel))
+            for each in reduced:
+                if names[each.number] == name:
+                    result = self.names[each.number] = ordered_sums.result(each, name)
+                    if self.tuning.kept and not in_lanes:
+                        self._lines([f"{result} = only({result})"])
+
+    def _looped(self, kept: Mapping[str, Value], stores: list[StoreValue]) -> None:
+        """The steps of a sweep as a loop."""
         outer = dict(self.names)
         self._line(f"for start in {self._steps()}:")
         self.indent += _INDENT
         self._columns("start + tl.arange(0, COLUMNS)[None, :]")
-        roots = [v.args[0] for v in reduced] + [s.value for s in stores]
-        for value in _loads_first(self._missing(roots)):
+        for value in _loads_first(self._missing(_roots(kept, stores))):
             self._value(value)
-        for name, value in kept.items():
-            self._lines(_way(value).step(value, name, self.names[value.args[0].number], self.kernel))
-        for store in stores:
-            self._store(store)
+        self._step(kept, stores, "start")
         self.indent = self.indent.removesuffix(_INDENT)
         self.names = outer
+
+    def _written_out(self, kept: Mapping[str, Value], stores: list[StoreValue]) -> None:
+        """The steps of a sweep one after another. The first sweep has all loads under way before one is needed. What a
+        step has computed keeps its name for the next sweep."""
+        outer, firsts = dict(self.names), range(0, self.kernel.columns, self.tuning.column_block)
+        for first in firsts:
+            self._begin_step(first, outer)
+            for value in self.kernel.values():
+                ready = value.op == "load" and all(a.number in self.names for a in value.args)
+                if ready and value.by_column and value.number not in self.names:
+                    self._value(value)
+            self.steps[first] = self.names
+        for first in firsts:
+            self._begin_step(first, outer)
+            for value in self._missing(_roots(kept, stores)):
+                self._value(value)
+            self._step(kept, stores, first)
+            self.steps[first] = self.names
+        self.names = outer
+
+    def _begin_step(self, first: int, outer: Mapping[int, str]) -> None:
+        self.names = {**outer, **self.steps.get(first, {})}
+        self._columns(f"{first} + tl.arange(0, COLUMNS)[None, :]")
+
+    def _step(self, kept: Mapping[str, Value], stores: list[StoreValue], start: str | int) -> None:
+        """Adds a step's values to what is kept over the sweep, and stores them."""
         for name, value in kept.items():
-            in_lanes = self.tuning.lanes and ordered_sums.has_lanes(value)
-            finish = ordered_sums.finish_in_lanes if in_lanes else _way(value).finish
-            self._lines(finish(value, name, self.kernel))
-        for value in reduced:
-            self.names[value.number] = ordered_sums.result(value, names[value.number])
+            self._lines(_way(value).step(value, name, self.names[value.args[0].number], self.kernel, start))
+        for store in stores:
+            self._store(store)
 
     def _steps(self) -> str:
         """The `range` over the first columns of a sweep's steps, as source."""
@@ -307,6 +360,21 @@ def _loads_first(values: list[Value]) -> list[Value]:
     return sorted(values, key=lambda value: (value.number not in free, value.number))
 
 
+def _without_overwritten(lines: list[str]) -> list[str]:
+    """Lines without loops, of those that say where a step's columns are only those that are read before the next."""
+    needed: set[str] = set()
+    result = []
+    for line in reversed(lines):
+        name = line.partition(" = ")[0]
+        if name in _PLACES:
+            if name not in needed:
+                continue
+            needed.remove(name)
+        needed |= {place for place in _PLACES if re.search(rf"\b{place}\b(?! = )", line)}
+        result.append(line)
+    return result[::-1]
+
+
 def _without_unused(lines: list[str]) -> list[str]:
     """The lines without masks that no other line reads."""
     for name in ("inside", "row_inside", "column_inside"):
@@ -314,6 +382,11 @@ def _without_unused(lines: list[str]) -> list[str]:
         if not any(read.search(line) for line in lines):
             lines = [line for line in lines if not line.lstrip().startswith(f"{name} = ")]
     return lines
+
+
+def _roots(kept: Mapping[str, Value], stores: list[StoreValue]) -> list[Value]:
+    """What a sweep must compute."""
+    return [*(value.args[0] for value in kept.values()), *(store.value for store in stores)]
 
 
 def _way(value: Value) -> ModuleType:

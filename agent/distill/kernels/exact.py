@@ -73,6 +73,7 @@ def _added(value: Value, order: SumOrder) -> Value | None:
     distances becomes what Welford's algorithm finds.
     """
     (operand,) = value.args
+    value = replace(value, order=order.without_idle())
     if order.kind == "sum":
         return replace(value, detail="ordered_sum")
     if order.kind == "squares":

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from agent.distill.eager.sum_order import PROCESSORS, WARP
-from agent.distill.kernels.ordered_sums import LANE_WARPS, has_lanes
+from agent.distill.kernels.ordered_sums import lane_warps
 from agent.distill.kernels.schedule import KernelBody, distance
 from agent.distill.kernels.value_graph import COLUMN, ROW
 
@@ -12,13 +12,21 @@ _ELEMENTS = 256
 _ORDERED = 512
 """The same for kernels that add in eager's order: what one warp adds needs no exchange between warps."""
 
+_MOST_KEPT = 2**14
+"""Rows of a kernel that keeps each."""
+_REGISTERS = 96
+"""Registers of a thread that may hold what a sweep has loaded."""
+_SWEPT = 96
+"""Values of all steps of a sweep that are written out: more would take seconds to compile."""
+
 
 @dataclass(frozen=True)
 class Tuning:
     """How a kernel is launched: rows and columns of a program, and its warps.
 
-    `loops`: it sweeps its columns in steps, of which `stages` are loaded at once. `masked`: accesses ask whether their
-    element is there even where all are. `lanes`: see `ordered_sums.finish_in_lanes`.
+    `loops`: it sweeps its columns in steps, of which `stages` are loaded at once. `kept`: the steps are written one
+    after another, and what the first sweep has loaded stays in registers for the others. `masked`: accesses ask whether
+    their element is there even where all are. `lanes`: see `ordered_sums.finish_in_lanes`.
     """
 
     row_block: int
@@ -28,6 +36,7 @@ class Tuning:
     stages: int = 1
     masked: bool = False
     lanes: bool = False
+    kept: bool = False
 
     def programs(self, kernel: KernelBody) -> int:
         """Programs that cover the kernel: its rows, and the columns of one that is tiled."""
@@ -43,7 +52,8 @@ class LaunchLimits:
     elements and on the warps of a program; their quotient decides how many neighbours a thread reads at once. `tiles`:
     whether kernels without reductions may have columns. `stages`: how many steps of a sweep are loaded at once; 1
     leaves that to the compiler. `masked`: as in `Tuning`. `lanes`: norms in eager's order are added up by the lanes of
-    warps, as eager does; for compiled kernels alone.
+    warps, as eager does; for compiled kernels alone. `keeps`: short rows that are added in eager's order are kept in
+    registers.
     """
 
     persistent: int = 8192
@@ -53,6 +63,7 @@ class LaunchLimits:
     stages: int = 1
     masked: bool = False
     lanes: bool = False
+    keeps: bool = True
 
 
 def choose(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
@@ -61,14 +72,31 @@ def choose(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
     rows = min(max(1, int(plain.row_block * limits.work)), _power_of_two(kernel.rows))
     warps = min(16, max(1, int(plain.warps * limits.warps)))
     stages = limits.stages if plain.loops else 1
-    if limits.lanes and in_lanes(kernel):
-        return replace(plain, row_block=1, warps=LANE_WARPS, stages=stages, masked=limits.masked, lanes=True)
-    return replace(plain, row_block=rows, warps=warps, stages=stages, masked=limits.masked)
+    chosen = replace(plain, row_block=rows, warps=warps, stages=stages, masked=limits.masked)
+    if limits.lanes and (lanes := in_lanes(kernel)):
+        chosen = replace(chosen, row_block=1, warps=lanes, lanes=True)
+    single = replace(chosen, row_block=1, warps=max(1, chosen.warps // chosen.row_block))
+    return replace(single, kept=True) if limits.keeps and stages == 1 and _keeps(kernel, single) else chosen
 
 
-def in_lanes(kernel: KernelBody) -> bool:
-    """Whether `LaunchLimits.lanes` makes a difference to the kernel."""
-    return kernel.step is not None and any(has_lanes(value) for value in kernel.values())
+def _keeps(kernel: KernelBody, tuning: Tuning) -> bool:
+    """Whether a program of this tuning, which has one row, keeps it: of kernels that add in eager's order, if there are
+    not so many rows that programs of several are better, and each is short."""
+    if kernel.step is None or kernel.rows > _MOST_KEPT:
+        return False
+    values = kernel.values()
+    swept = [value for value in values if value.by_column]
+    steps = -(-kernel.columns // tuning.column_block)
+    loads = sum(value.op == "load" for value in swept)
+    registers = steps * loads * tuning.column_block // (WARP * tuning.warps)
+    constant = any(value.args and all(a.op == "constant" for a in value.args) for value in values)
+    return registers <= _REGISTERS and steps * len(swept) <= _SWEPT and not constant
+
+
+def in_lanes(kernel: KernelBody) -> int:
+    """The warps of a program of the kernel with `LaunchLimits.lanes`; 0 if these make no difference to it."""
+    values = kernel.values() if kernel.step is not None else []
+    return max((lane_warps(value) for value in values if value.order is not None), default=0)
 
 
 def _plain(kernel: KernelBody, limits: LaunchLimits) -> Tuning:

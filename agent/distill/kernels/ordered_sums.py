@@ -7,6 +7,9 @@ it keeps as many sums as a step has elements. For "squares" (a sum of squares), 
 distances from the mean) it keeps what each of eager's threads keeps.
 """
 
+import torch
+
+from agent.distill.eager.sum_order import WARP, SumOrder
 from agent.distill.kernels.schedule import KernelBody
 from agent.distill.kernels.text_template import slot
 from agent.distill.kernels.value_graph import Value
@@ -15,9 +18,6 @@ MOMENTS = ("mean", "distances")
 """Reductions that one sweep finds together; these are their `Value.detail`."""
 DETAILS = frozenset(("ordered_sum", "squares", *MOMENTS))
 """The `Value.detail` of all reductions that this module writes."""
-LANE_WARPS = 4
-"""Warps of a program whose lanes are eager's threads of a norm."""
-
 HELPERS: dict[str, str] = {
     "add_halves": '''
 @triton.jit
@@ -63,10 +63,10 @@ def add_parts(x, ROWS: tl.constexpr, THREADS: tl.constexpr, PARTS: tl.constexpr)
 ''',
     "welford_step": '''
 @triton.jit
-def welford_step(x, mean, distances, count, inside):
-    """One more element of each thread, which is its `count`-th, for its mean and its squared distances from that."""
+def welford_step(x, mean, distances, share, inside):
+    """One more element of each thread, a `share` of all that it has, for its mean and squared distances from that."""
     apart = x - mean
-    moved = tl.fma(apart, tl.div_rn(1.0, tl.full([1, 1], 1.0, tl.float32) * count), mean)
+    moved = tl.fma(apart, share, mean)
     wider = tl.fma(apart, x - moved, distances)
     return tl.where(inside, moved, mean), tl.where(inside, wider, distances)
 ''',
@@ -127,8 +127,9 @@ def start(value: Value, name: str, kernel: KernelBody) -> list[str]:
     return [f"{part} = {zeros}" for part in _moments(name)[:2]]
 
 
-def step(value: Value, name: str, operand: str, kernel: KernelBody) -> list[str]:
-    """One step of the sweep, in as many of the order's own steps as it takes."""
+def step(value: Value, name: str, operand: str, kernel: KernelBody, start: str | int) -> list[str]:
+    """One step of the sweep, in as many of the order's own steps as it takes. Its columns begin at `start`, a variable
+    or a number."""
     lines = [f"{name}_next = tl.where(inside, {operand}, 0.0)"]
     pieces = [f"{name}_next"]
     while kernel.step > value.order.step * len(pieces):
@@ -137,12 +138,19 @@ def step(value: Value, name: str, operand: str, kernel: KernelBody) -> list[str]
             pieces += [f"{piece}a", f"{piece}b"]
             lines.append(f"{piece}a, {piece}b = halves({piece}, ROWS, {length})")
     for number, piece in enumerate(pieces):
-        lines += _added(value, name, piece, number * value.order.step, kernel)
+        lines += _added(value, name, piece, _later(start, number * value.order.step), kernel)
     return lines
 
 
-def _added(value: Value, name: str, piece: str, first: int, kernel: KernelBody) -> list[str]:
-    """Adds a piece of a row, which begins `first` columns behind the start."""
+def _later(start: str | int, columns: int) -> str | int:
+    """So many columns behind the start."""
+    if isinstance(start, int):
+        return start + columns
+    return f"{start} + {columns}" if columns else start
+
+
+def _added(value: Value, name: str, piece: str, begin: str | int, kernel: KernelBody) -> list[str]:
+    """Adds a piece of a row, which begins at this column."""
     order = value.order
     if value.detail == "ordered_sum":
         return [f"{name}_part += {piece}"]
@@ -152,12 +160,17 @@ def _added(value: Value, name: str, piece: str, first: int, kernel: KernelBody) 
     if value.detail == "squares":
         return [*lines, *(f"{name}_part = tl.fma({part}, {part}, {name}_part)" for part in parts)]
     kept = ", ".join(_moments(name)[:2])
-    begin = f"start + {first}" if first else "start"
     lines.append(f"{name}_inside = {begin} + tl.arange(0, {threads})[None, :] * {order.sums} < {slot(kernel.columns)}")
     for number, part in enumerate(parts, 1):
-        count = f"({begin}) // {threads} + {number}"
-        lines.append(f"{kept} = welford_step({part}, {kept}, {count}, {name}_inside)")
+        lines.append(f"{kept} = welford_step({part}, {kept}, {_share(begin, threads, number)}, {name}_inside)")
     return lines
+
+
+def _share(begin: str | int, threads: int, number: int) -> str:
+    """What the `number`-th element of each thread in a step counts in a mean: 1 / its number in all steps."""
+    if isinstance(begin, int):
+        return repr((torch.tensor(1.0) / (begin // threads + number)).item())
+    return f"tl.div_rn(1.0, tl.full([1, 1], 1.0, tl.float32) * (({begin}) // {threads} + {number}))"
 
 
 def finish(value: Value, name: str, kernel: KernelBody) -> list[str]:
@@ -167,11 +180,13 @@ def finish(value: Value, name: str, kernel: KernelBody) -> list[str]:
         kept, threads = ", ".join(_moments(name)), order.width * order.height
         first = f"tl.arange(0, {threads})[None, :] * {order.sums}"
         elements = f"tl.cdiv(tl.maximum({slot(kernel.columns)} - {first}, 0), {order.step}) * {order.sums}"
-        return [
+        lines = [
             f"{name}_count = tl.zeros([ROWS, {threads}], tl.float32) + {elements}",
             f"{kept} = combine_halves({kept}, ROWS, {order.height}, {order.width})",
-            f"{kept} = combine_halves({kept}, ROWS, 1, {order.height})",
         ]
+        if order.height > 1:
+            lines.append(f"{kept} = combine_halves({kept}, ROWS, 1, {order.height})")
+        return [*lines, *_with_idle(kept, order)]
     threads = order.width * order.height
     part, lines = f"{name}_part", []
     if value.detail == "ordered_sum":
@@ -186,22 +201,31 @@ def finish(value: Value, name: str, kernel: KernelBody) -> list[str]:
     return [*lines, f"{name} = add_halves({name}_rows, ROWS, 1, {order.height})"]
 
 
-def has_lanes(value: Value) -> bool:
-    """Whether `finish_in_lanes` takes the reduction."""
-    return value.detail in (*MOMENTS, "squares") and value.order.width * value.order.height == 32 * LANE_WARPS
+def _with_idle(kept: str, order: SumOrder) -> list[str]:
+    """The moments of a row of threads combined with those of idle ones, which has no effect for most lengths."""
+    return [f"{kept} = moments_of_two({kept}, 0.0, 0.0, 0.0)"] * (order.idle.bit_length() - 1)
+
+
+def lane_warps(value: Value) -> int:
+    """The warps of a program in which `finish_in_lanes` takes the reduction; 0 if it takes no such reduction."""
+    return value.order.height if value.detail in (*MOMENTS, "squares") and value.order.width == WARP else 0
 
 
 def finish_in_lanes(value: Value, name: str, kernel: KernelBody) -> list[str]:
-    """As `finish`, in a program of one row and `LANE_WARPS` warps, in which each lane has one of eager's threads.
+    """As `finish`, in a program of one row and `lane_warps`, in which each lane has one of eager's threads. The result
+    is a scalar.
 
     Triton then adds what lanes have in eager's order: the second half of a warp to the first until one is left, and so
     the warps. That is the compiler's order, not the language's: Triton's interpreter takes another one.
     """
+    order = value.order
+    threads = order.width * order.height
     if value.detail == "squares":
-        return [f"{name} = tl.sum({name}_part, 1, keep_dims=True)"]
+        return [f"{name} = tl.sum(tl.reshape({name}_part, [{threads}]), 0)"]
     count, *_ = finish(value, name, kernel)
-    kept = ", ".join(_moments(name))
-    return [count, f"{kept} = tl.reduce(({kept}), 1, moments_of_two, keep_dims=True)"]
+    moments = ", ".join(_moments(name))
+    given = ", ".join(f"tl.reshape({part}, [{threads}])" for part in _moments(name))
+    return [count, f"{moments} = tl.reduce(({given}), 0, moments_of_two)", *_with_idle(moments, order)]
 
 
 def result(value: Value, name: str) -> str:

@@ -83,8 +83,8 @@ def start(value: Value, name: str, kernel: KernelBody) -> list[str]:
     return lines
 
 
-def step(value: Value, name: str, operand: str, kernel: KernelBody) -> list[str]:
-    """One step of a sweep."""
+def step(value: Value, name: str, operand: str, kernel: KernelBody, start: str | int) -> list[str]:
+    """One step of a sweep, whose columns begin at `start`."""
     filled = _filled(value, operand)
     if not value.detail.startswith("arg"):
         return [f"{name}_part = {_STEP[value.detail].format(f'{name}_part', filled)}"]

@@ -136,7 +136,7 @@ def test_sums_of_several_orders_share_a_kernel(tmp_path, interpreter):
     assert torch.equal(mean_square, added(x.float().pow(2), orders[1]) * share)
 
 
-@pytest.mark.parametrize("columns", [96, 180, 1024])
+@pytest.mark.parametrize("columns", [36, 96, 180, 192, 1024])
 def test_norms_have_the_moments_of_cudas_kernels(columns, tmp_path, interpreter):
     def layer_norm(x):
         return F.layer_norm(x, (columns,)) * 2.0
@@ -175,22 +175,32 @@ def _in_lanes(one, directory):
     return "".join(file.read_text() for file in directory.glob("fuse_*.py"))
 
 
-def test_lanes_add_up_norms_in_eagers_order_when_compiled(tmp_path):
-    """Of a program of 128 threads each lane has one of eager's; the first lane gets the other half's, half by half."""
-    one = variant(_normed, *in_dtype((tensor(6, 768), tensor(768), tensor(768)), "bfloat16"))
+@pytest.mark.parametrize(("columns", "warps"), [(128, 1), (256, 2), (768, 4)])
+def test_lanes_add_up_norms_in_eagers_order_when_compiled(columns, warps, tmp_path):
+    """Each lane has one of eager's threads; the first lane gets the other half's, half by half. Of a short row there
+    are fewer warps, since the others of eager's four have nothing to add."""
+    one = variant(_normed, *in_dtype((tensor(6, columns), tensor(columns), tensor(columns)), "bfloat16"))
     source = _in_lanes(one, tmp_path / "pass")
-    assert "ROWS=1, COLUMNS=512, num_warps=4" in source
-    exchanges = re.findall(r"shfl\.sync\.bfly\.b32\s+%\w+, %\w+, (\d+), 31", _compiled(source, tmp_path))
-    offsets = [int(n) for n in exchanges]
-    assert [n for n, _ in itertools.groupby(offsets)] == [*_HALVES, *_HALVES], "moments, and squares"
-    assert len(offsets) == (3 + 1) * len(_HALVES), "a mean, distances and a count, and one sum"
+    assert f"ROWS=1, COLUMNS={128 * warps}, num_warps={warps}" in source
+    compiled = _compiled(source, 128 * warps, warps, tmp_path)
+    offsets = [int(n) for n in re.findall(r"shfl\.sync\.bfly\.b32\s+%\w+, %\w+, (\d+), 31", compiled)]
+    halves = [16, 8, 4, 2, 1, *_BETWEEN_WARPS[warps]]
+    assert _runs(offsets) == _runs([*halves, *halves]), "moments, and squares"
+    assert len(offsets) == (3 + 1) * len(halves), "a mean, distances and a count, and one sum"
+    loads = 3 * 4 * math.ceil(columns / (128 * warps))
+    assert compiled.count("ld.global") == loads, "a thread loads its four elements of each input and step once"
+    assert warps > 1 or "bar.sync" not in compiled
 
 
-_HALVES = (16, 8, 4, 2, 1, 2, 1)
-"""How far the lanes of a warp, and then the four warps, are apart that exchange what they have."""
+def _runs(numbers):
+    return [n for n, _ in itertools.groupby(numbers)]
 
 
-def _compiled(source, directory):
+_BETWEEN_WARPS = {1: (), 2: (1,), 4: (2, 1)}
+"""How far warps are apart that exchange what they have, behind the lanes of each."""
+
+
+def _compiled(source, columns, warps, directory):
     """The kernel of a pass as PTX for an H100; a process of its own, since Triton here may be the interpreter."""
     script = directory / "compiled.py"
     kernel = re.search(r"def (\w+_kernel)\((.*?), ROWS", source)
@@ -203,10 +213,10 @@ def _compiled(source, directory):
         "types |= dict.fromkeys(('ROWS', 'COLUMNS', 'dtype_0'), 'constexpr')\n"
         f"kernel = {kernel[1]}\n"
         "types = {name: types[name] for name in kernel.arg_names}\n"
-        "values = {name: {'ROWS': 1, 'COLUMNS': 512, 'dtype_0': tl.bfloat16}[name]"
+        f"values = {{name: {{'ROWS': 1, 'COLUMNS': {columns}, 'dtype_0': tl.bfloat16}}[name]"
         " for name in types if types[name] == 'constexpr'}\n"
         "source = ASTSource(kernel, types, values)\n"
-        "options = {'num_warps': 4, 'enable_fp_fusion': False}\n"
+        f"options = {{'num_warps': {warps}, 'enable_fp_fusion': False}}\n"
         "print(triton.compile(source, target=GPUTarget('cuda', 90, 32), options=options).asm['ptx'])\n"
     )
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
@@ -217,7 +227,7 @@ def _compiled(source, directory):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("columns", [128, 768, 4096])
+@pytest.mark.parametrize("columns", [36, 128, 192, 768, 4096])
 def test_lanes_give_eagers_bits_on_a_gpu(columns, dtype, tmp_path):
     one = variant(_normed, *in_dtype((tensor(300, columns), tensor(columns), tensor(columns)), dtype))
     _in_lanes(one, tmp_path / "pass")
