@@ -6,8 +6,11 @@ Tasks are of demonstrations, in the variants that `make_demonstrations --check g
 Their samples are in journals of `make_demonstrations --check later`, and they are drawn at random from a seed. Each
 task is written, its solve.sh writes the pass, and what the verifier has of the task is read back and judged as the
 verifier judges it, on one benchmark that stays warm. Passes are compiled some at a time before they are judged, as
-`evaluate` does. Every fifth is judged again, with the next ones. Writes a JSON file after each few tasks; run again, it
-goes on where it stopped.
+`evaluate` does. One in `--again` is judged twice, with the next ones. Writes a JSON file after each few tasks; run
+again, it goes on where it stopped.
+
+`--part I/N` judges a part of the tasks. With `--parts FILE...` nothing is judged: the files of all parts, which may
+have run side by side on one GPU, become one.
 """
 
 import argparse
@@ -38,23 +41,29 @@ from passbench.result import device_name
 from storage.disk import write_json
 from storage.records import Sample
 
-_TOGETHER = 16
+_TOGETHER = 8
 """Passes that are compiled at a time."""
-_AGAIN = 5
-"""One task in so many is judged twice."""
 
 
 def main() -> int:
     """Judge, and write the file after each few tasks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--written", type=Path, action="append", required=True)
-    parser.add_argument("--demonstrations", type=Path, required=True)
+    parser.add_argument("--written", type=Path, action="append", default=[])
+    parser.add_argument("--demonstrations", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--tasks", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--again", type=int, default=5)
+    parser.add_argument("--part", default="0/1", metavar="I/N")
+    parser.add_argument("--parts", type=Path, nargs="+", default=[])
     arguments = parser.parse_args()
+    if arguments.parts:
+        return joined(arguments.parts, arguments.out)
+    number, count = map(int, arguments.part.split("/"))
+    if count > 1:  # of so few cores PassBench pins nothing
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[number::count])
     end = time.monotonic() + arguments.seconds
     rows = {row["graph_hash"]: row for row in pq.read_table(arguments.demonstrations).to_pylist()}
     lines = {line["graph_hash"]: line for place in arguments.written for line in journal(place) if not line["cause"]}
@@ -63,7 +72,7 @@ def main() -> int:
     samples = {g: chosen_variants(kept_sample(lines[g]), 1, largest) for g in both}
     chosen = sorted(graph for graph, sample in samples.items() if sample)
     random.Random(arguments.seed).shuffle(chosen)
-    chosen = chosen[: arguments.tasks]
+    chosen = chosen[: arguments.tasks][number::count]
     if not chosen:
         print("no demonstration has its sample in a journal", file=sys.stderr)
         return 1
@@ -73,13 +82,23 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place, Bench(arguments.device, verify.settings_of(arguments.device)) as bench:
         while (left or again) and time.monotonic() < end:
             graphs, left = [*again, *left[:_TOGETHER]], left[_TOGETHER:]
-            again = graphs[len(again) :: _AGAIN]
+            again = graphs[len(again) :: arguments.again]
             tasks = [
                 task_of(samples[g], rows[g]["answer"], Path(place) / str(len(found) + n)) for n, g in enumerate(graphs)
             ]
             found += [{"graph": g} | one for g, one in zip(graphs, judged(bench, tasks, end), strict=False)]
             about = {"device": device_name(bench.device), "of": len(chosen), **summary(found)}
             write_json(arguments.out, about | {"verdicts": found})
+    print(json.dumps(summary(found), indent=1))
+    return 0
+
+
+def joined(parts: Sequence[Path], out: Path) -> int:
+    """Write the file that a run of all parts would have written."""
+    files = [json.loads(part.read_text("utf-8")) for part in parts if part.exists()]
+    found = [verdict for file in files for verdict in file["verdicts"]]
+    about = {"device": files[0]["device"], "of": sum(file["of"] for file in files), **summary(found)}
+    write_json(out, about | {"verdicts": found})
     print(json.dumps(summary(found), indent=1))
     return 0
 

@@ -21,6 +21,7 @@ def add_in_place(x, y):
     return torch.relu(x)
 
 
+SUM = "def pattern(x, y):\n    return x + y\n"
 SMALL = (tensor(6, 8), tensor(6, 8))
 PATTERN = "def pattern(x, y):\n    return torch.relu(x + y)\n"
 IN_PLACE = "def pattern(x, y):\n    x += y\n    return torch.relu(x)\n"
@@ -125,6 +126,29 @@ def test_what_is_measured_again_is_given_other_and_more_inputs(tmp_path, capsys)
         seen.append(set(capsys.readouterr().out.split()))
     first, second = seen
     assert 8 <= len(first) < 24 <= len(second) and not first & second
+
+
+@pytest.mark.parametrize(("body", "draws"), [("x + y", 8), ("x * 1.0000004 + y", 13), ("x + y  # captured(", 13)])
+def test_a_pass_that_rounds_otherwise_or_replays_calls_has_further_draws(tmp_path, capsys, body, draws):
+    measure = QuickMeasure(torch.device("cpu"), timed=False, further=5)
+    directory = written(
+        tmp_path / "pass", f"print(float(x.sum()))\n    return {body}", "def pattern(x, y):\n    return x + y\n"
+    )
+    (found,) = measure(sample(variant(add, *SMALL)), directory)
+    assert found.t_min <= -5 and (found.t_min == -10) == ("1.0000004" not in body)
+    assert len(set(capsys.readouterr().out.split())) == draws
+
+
+def test_a_pass_that_is_wrong_in_a_further_draw_is_wrong(tmp_path):
+    lines = "seen.append(1)\n    return x + y + (1e-3 if len(seen) > 10 else 3e-6)"
+    directory = written(tmp_path / "pass", lines, f"seen = []\n\n\n{SUM}")
+    one = sample(variant(add, *SMALL))
+    levels = [QuickMeasure(torch.device("cpu"), timed=False, further=n)(one, directory)[0].t_min for n in (0, 5)]
+    assert levels[0] <= -5 < levels[1]
+
+
+def add(x, y):
+    return x + y
 
 
 @pytest.mark.gpu
