@@ -3,11 +3,13 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, combinations_with_replacement
 
 Shape = tuple[int, ...]
 Inputs = Sequence[tuple[Shape, Shape]]
 """Shape and stride of each input of a region in one variant; inputs are called `in_0…`."""
+
+_LEAST_PRODUCT = 100
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class HostSizes:
         if self.joins:
             yield from self._joined(ranks)
         yield from self._valued(self._all(ranks), ranks)
+        yield from self._products(ranks)
 
     def _valued(
         self, sizes: Iterable[tuple[int, tuple]], ranks: Sequence[int]
@@ -81,6 +84,16 @@ class HostSizes:
                     values = tuple(sum(variant[n][0][dim] for n in each) for variant in self.variants)
                     text = " + ".join(f"in_{n}.shape[{dim}]" for n in each)
                     yield HostSize(f"joined_size_{dim}" + (f"_{rank}_{place}" if place else ""), text), values
+
+    def _products(self, ranks: Sequence[int]) -> Iterator[tuple[HostSize, tuple[int, ...]]]:
+        """Products of two sizes, of different inputs or the same one twice. Small ones are left out: many a product is
+        8."""
+        plain = [(n, d) for n, rank in enumerate(ranks) for d in range(rank)]
+        for (n, d), (m, e) in combinations_with_replacement(plain, 2):
+            values = tuple(variant[n][0][d] * variant[m][0][e] for variant in self.variants)
+            if min(values) >= _LEAST_PRODUCT:
+                name = f"in_{n}_size_{d}_squared" if (n, d) == (m, e) else f"in_{n}_size_{d}_by_in_{m}_size_{e}"
+                yield HostSize(name, f"in_{n}.shape[{d}] * in_{m}.shape[{e}]"), values
 
     @staticmethod
     def _all(ranks: Sequence[int]) -> Iterator[tuple[int, tuple]]:

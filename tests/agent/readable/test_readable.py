@@ -131,6 +131,12 @@ def test_sizes_are_found_over_all_variants():
     assert sizes.of((7, 7)) is None and sizes.text((7, 7)) == "7" and sizes.text((7, 8)) is None
     assert sizes.shape([(2, 6, 4), (3, 6, 4)]) == "in_0.shape" and sizes.shape([(2, 1), (3, 1)]) == "(in_0.shape[0], 1)"
     assert sizes.shape([(5,), (6,)]) is None
+    apart = HostSizes([[((12,), (1,)), ((15,), (1,))]])
+    assert [apart.of((n,)).text for n in (144, 180)] == [
+        "in_0.shape[0] * in_0.shape[0]",
+        "in_0.shape[0] * in_1.shape[0]",
+    ]
+    assert HostSizes([[((2,), (1,)), ((4,), (1,))]]).of((8,)) is None
 
 
 def test_a_joined_size_is_a_sum():
