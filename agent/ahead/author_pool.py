@@ -6,7 +6,8 @@
     DIRECTORY/NUMBER.log            what the processes of this number said
 
 A process that dies, such as by a kernel that breaks the GPU's context, leaves its sample to eager, and another takes
-its place. A killed run goes on: what has an answer is not worked on again.
+its place. A killed run goes on: what has an answer is not worked on again. The processes are forks of one that has
+imported torch and triton, and touches no GPU, since CUDA does not survive a fork.
 """
 
 import json
@@ -30,6 +31,9 @@ from storage.records import Sample
 
 _NICE = 10
 """Authors leave the processor to the benchmark."""
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["agent.ahead.author_pool", "torch._dynamo", "triton"])
 
 _POLL = 0.05
 """Seconds between looks at processes that are to end by themselves."""
@@ -118,7 +122,7 @@ class AuthorPool:
 
     def tend(self) -> None:
         """End processes that are at work on a sample for too long, and replace those that died."""
-        working = {pid: s for s in self._unanswered() if (pid := self.answers.claimed_by(s)) is not None}
+        working = self._working()
         for number, process in list(self._running.items()):
             sample = working.get(process.pid)
             if sample is not None and self._took(sample) > self.seconds:
@@ -127,7 +131,8 @@ class AuthorPool:
             if process.is_alive():
                 continue
             del self._running[number]
-            if process.exitcode and sample is not None and self.answers.of(sample) is None:
+            sample = self._working().get(process.pid)  # it may have claimed one since the look above
+            if process.exitcode and sample is not None:
                 reason = f"the author's process ended with status {process.exitcode}"
                 self.answers.keep(sample, Submission("eager", reason=reason))
             if process.exitcode:
@@ -142,8 +147,8 @@ class AuthorPool:
 
     @property
     def at_work(self) -> bool:
-        """Whether answers are still to come."""
-        return any(process.is_alive() for process in self._running.values())
+        """Whether answers are still to come; `tend` sees to processes that have ended."""
+        return bool(self._running)
 
     def close(self) -> None:
         """End all processes."""
@@ -156,12 +161,16 @@ class AuthorPool:
     def _start(self, number: int) -> None:
         log = self.answers.directory / f"{number}.log"
         given = (self.author, self.samples, self.answers, self.device, self.cores, self.state, log)
-        process = multiprocessing.get_context("spawn").Process(target=_work, args=given, daemon=True)
+        process = _FORKS.Process(target=_work, args=given, daemon=True)
         process.start()
         self._running[number] = process
 
     def _unanswered(self) -> list[Sample]:
         return [sample for sample in self.samples if self.answers.of(sample) is None]
+
+    def _working(self) -> dict[int, Sample]:
+        """Process → the sample that it has claimed and not answered."""
+        return {pid: s for s in self._unanswered() if (pid := self.answers.claimed_by(s)) is not None}
 
     def _took(self, sample: Sample) -> float:
         """Seconds since `tend` saw that the sample is worked on."""
