@@ -77,6 +77,10 @@ class _Reference:
         """The inputs of a draw, those that are written to as copies."""
         return tuple(_copy(x) if n in self.written else x for n, x in enumerate(self.rows[draw]))
 
+    def timed_rows(self, calls: int) -> list[Row]:
+        """The inputs of so many calls: no call finds what another one has written, which may be an index by then."""
+        return [self.row(number % min(_TIMED, len(self.rows))) for number in range(calls)]
+
 
 class QuickMeasure:
     """`measure(sample, pass_dir)` gives a result per variant, with as much in it as a search asks for: status, reason,
@@ -157,8 +161,7 @@ class QuickMeasure:
                     right = self._in_further_draws(variant, module.forward, reference, right)
                 if right is None or not self.timed:
                     return right, Times()
-                rows = [reference.row(draw) for draw in range(min(_TIMED, len(reference.rows)))]
-                return right, self._times(reference.call, module.forward, rows)
+                return right, self._times(reference, module.forward)
 
     @contextmanager
     def _as_failure(self) -> Iterator[None]:
@@ -251,43 +254,44 @@ class QuickMeasure:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def _times(self, eager: Call, candidate: Call, rows: Sequence[Row]) -> Times:
+    def _times(self, reference: _Reference, candidate: Call) -> Times:
         """What both sides take, measured in turn: the lower quartile, since other processes only add to it."""
-        sides = {"eager": eager, "candidate": candidate}
+        sides = {"eager": reference.call, "candidate": candidate}
         for call in sides.values():
-            self._called(call, rows[0])
-        first = median(self._alone(eager, rows, 3))
+            self._called(call, reference.row(0))
+        first = median(self._alone(reference.call, reference.timed_rows(3)))
         least, most = _CALLS
         calls = int(min(max(_ROUND_US / first, least), most))
         found: dict[str, list[float]] = {name: [] for name in sides}
         for _ in range(_ROUNDS):
             for name, call in sides.items():
-                found[name] += self._alone(call, rows, calls)
+                found[name] += self._alone(call, reference.timed_rows(calls))
         e2e = {name: quantiles(us, n=4)[0] for name, us in found.items()}
         timings = [_timing("e2e", e2e, _ROUNDS * calls)]
         if self.device.type == "cuda":
-            device = {name: self._on_device(call, rows, calls, e2e[name]) for name, call in sides.items()}
+            device = {name: self._on_device(call, reference, calls, e2e[name]) for name, call in sides.items()}
             timings.append(_timing("device", device, _REPLAYS * calls))
         return Times(tuple(timings))
 
-    def _alone(self, call: Call, rows: Sequence[Row], calls: int) -> Iterator[float]:
-        """Microseconds of so many calls, each waited for."""
-        for number in range(calls):
-            row = rows[number % len(rows)]
+    def _alone(self, call: Call, rows: Sequence[Row]) -> Iterator[float]:
+        """Microseconds of a call on each row, each waited for."""
+        self._synchronize()
+        for row in rows:
             begin = time.perf_counter()
             call(*row)
             self._synchronize()
             yield (time.perf_counter() - begin) * 1e6
 
-    def _on_device(self, call: Call, rows: Sequence[Row], calls: int, e2e_us: float) -> float:
+    def _on_device(self, call: Call, reference: _Reference, calls: int, e2e_us: float) -> float:
         """Microseconds of a call on the GPU: the host hands calls over while the GPU waits."""
         best = []
         for _ in range(_REPLAYS):
+            rows = reference.timed_rows(calls)
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             torch.cuda._sleep(int(_CYCLES_A_US * min(e2e_us * (calls + 1), _LONGEST_US)))
             begin.record()
-            for number in range(calls):
-                call(*rows[number % len(rows)])
+            for row in rows:
+                call(*row)
             end.record()
             self._synchronize()
             best.append(1000.0 * begin.elapsed_time(end) / calls)

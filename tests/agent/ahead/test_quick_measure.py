@@ -139,6 +139,20 @@ def test_a_pass_that_rounds_otherwise_or_replays_calls_has_further_draws(tmp_pat
     assert len(set(capsys.readouterr().out.split())) == draws
 
 
+def test_timed_calls_do_not_add_up_what_they_write_to_an_index(tmp_path):
+    """Eager fails at the second call on the same inputs, where the index is beyond the table."""
+    index = tensor(6, dtype="int64", low=3.0, high=3.0)
+    pattern = "def pattern(x, y):\n    x += 1\n    return torch.nn.functional.embedding(x, y)\n"
+    body = "x += 1\n    return torch.nn.functional.embedding(x, y)"
+    result = measured(tmp_path, body, embedded, pattern, (index, tensor(5, 8)))
+    assert (result.status, result.t_min) == ("ok", -10) and result.speedup("e2e") > 0
+
+
+def embedded(x, y):
+    x += 1
+    return torch.nn.functional.embedding(x, y)
+
+
 def test_a_pass_that_is_wrong_in_a_further_draw_is_wrong(tmp_path):
     lines = "seen.append(1)\n    return x + y + (1e-3 if len(seen) > 10 else 3e-6)"
     directory = written(tmp_path / "pass", lines, f"seen = []\n\n\n{SUM}")
