@@ -68,6 +68,17 @@ def appearing(path: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
+def check_writable(directory: Path, elsewhere: str) -> None:
+    """Raises PassNetError where no file can be made in the directory, which is made if it is missing: for work whose
+    result is written at its end. `elsewhere` as in `disk_error`."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise disk_error(error, directory, elsewhere) from error
+
+
 def write_json(path: Path, data: Any, elsewhere: str = "another directory", **how: Any) -> None:
     """Write `data` as JSON and a newline to `path`, whole or not at all; `how` goes to `json.dumps`.
 

@@ -58,6 +58,8 @@ def _profiled(function: Callable[[], object]) -> list[dict[str, Any]]:
             torch.cuda.synchronize()
     found: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for event in seen.key_averages():
+        if gpu and event.is_user_annotation:
+            continue  # a range around kernels, such as "TorchDynamo Cache Lookup", whose time is theirs
         us = event.self_device_time_total if gpu else event.self_cpu_time_total
         if us > 0:
             found[event.key][0] += us / CALLS

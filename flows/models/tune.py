@@ -27,6 +27,7 @@ from passbench.library.pass_library import LibraryEntry, PassLibrary
 from passbench.models.optimize import optimize_model
 from passbench.models.optimized_model import OptimizedModel, OptimizeSettings
 from passbench.settings import Settings
+from storage.disk import check_writable
 from storage.errors import PassNetError, in_one_line
 from storage.graph.record import GraphError
 from storage.graph.targets import TargetError
@@ -122,6 +123,7 @@ def serve_regions(
     counts: dict[str, Any] = {"regions": len(samples), "known": len(known), "measured": 0, "written": 0}
     if not unmeasured and not (author and missing):
         return counts
+    check_writable(library, "another --library")
     with Bench(device, Settings()) as bench:
         for entry, sample in unmeasured:
             say(f"measuring the library's pass {entry.name[:12]} here")

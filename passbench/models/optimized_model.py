@@ -10,6 +10,7 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from passbench.models.recipes import Recipe, recipes
 from passbench.models.serving import fitting, server
 from passbench.models.warm_start.beside_capture import garbage_later
 from passbench.models.warm_start.first_calls import FirstCalls
+from storage.disk import check_writable
 
 _MISS = object()
 
@@ -173,6 +175,8 @@ class GraphRoute:
             with garbage_later():
                 thread = first_calls.thread if first_calls is not None and chosen.compiler == "inductor" else None
                 return start(given, chosen, self._serve, thread=thread), trials, True
+        if settings.library is not None:
+            check_writable(Path(settings.library), "another library")
         found = recipes(given.device, strict=settings.strict, effort=settings.effort, without=settings.without)
         candidates = _for(self.capture, found)
         running, trials = choose(

@@ -7,6 +7,7 @@ from torch import nn
 from passbench.library.pass_library import PassLibrary
 from passbench.models.optimize import optimize_model
 from passbench.models.optimized_model import OptimizedModel, OptimizeSettings
+from storage.errors import PassNetError
 from tests.passbench.library.small_library import library, passport, problem
 
 
@@ -84,3 +85,11 @@ def test_a_choice_is_kept_and_taken_again(tmp_path):
     assert again.report.name == first.report.name and again.report.trials == first.report.trials
     assert torch.equal(again(x), model(x))
     assert not optimized(model, torch.randn(5, 8), tmp_path).report.remembered
+
+
+def test_a_library_that_cannot_be_written_is_refused_before_anything_is_measured(tmp_path):
+    (tmp_path / "file").touch()
+    settings, tried = OptimizeSettings(effort="quick", library=str(tmp_path / "file" / "library")), []
+    with pytest.raises(PassNetError, match=r"cannot write to .* choose another library"):
+        optimize_model(Residual().eval(), (torch.randn(4, 8),), {}, settings, progress=tried.append)
+    assert not tried
