@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from flows.build_dataset import build_dataset
+from flows.evaluate.devices import resolve_devices
 from flows.steps import say
 from storage.errors import PassNetError
 from storage.schema import CATEGORIES
@@ -23,6 +24,7 @@ def run_quickstart(data: Path, workers: int | None, device: str, author: str, li
     On a GPU the samples are the first `limit` as `passnet evaluate` takes them; without one the smallest, since
     Triton's interpreter takes minutes for what a GPU does in microseconds. Raises PassNetError as the two flows do.
     """
+    resolve_devices(device)  # a GPU that is not there is said now, not after the build
     built = build_dataset.fn(catalog="quickstart", workers=workers, data=str(data))
     only = None
     if device.startswith("cpu") or not torch.cuda.is_available():

@@ -12,6 +12,8 @@ from storage.errors import PassNetError
 
 def existing(data: Path) -> Path:
     """The data directory. Raises PassNetError where there is none: a slip of the pen is not an empty dataset."""
+    if data.exists() and not data.is_dir():
+        raise PassNetError(f"{data} is a file: give a directory as --data")
     if not data.is_dir():
         raise PassNetError(
             f"{data} is no directory: give another --data, or make it with `passnet build --data {data}`"

@@ -48,7 +48,7 @@ export zzz TMP/new                          | no sample of v2 fits
 export SAMPLE TMP/full                      | choose a directory that is not there yet
 export SAMPLE TMP/file/x                    | choose a directory that is not there yet
 versions --data TMP/no                      | is no directory
-versions --data TMP/file                    | is no directory
+versions --data TMP/file                    | is a file: give a directory
 diff v1 v9                                  | it has v1, v2
 diff v1 v2 --data TMP/no                    | is no directory
 rollback v9                                 | it has v1, v2
@@ -82,6 +82,7 @@ evaluate-models m --regimes eager,fast      | there is no regime 'fast'; use eag
 evaluate-models m --batches 1,0             | '1,0' are no batch sizes
 quickstart --author nobody                  | there is no author 'nobody'
 quickstart --device tpu                     | 'tpu' is not a device
+quickstart --device cuda:77 --data TMP/new  | use --device cpu
 """
 USAGE = """\
 build --limit 0
