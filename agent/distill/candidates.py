@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from statistics import fmean
 
+from agent.distill.convolution_bias import SplitGraph, split_biases, unsplit
 from agent.distill.cost import device_us, gain, most_gain, sure_gain
 from agent.distill.eager.op_effects import OpEffects, OpEffectsError, TensorLayout, find_effects
 from agent.distill.kernels.host_program import Sketch
@@ -33,7 +34,8 @@ class Options:
 
     A region must be able to save `margin` microseconds a call. The search ends at `deadline`, a time of
     `time.thread_time`. Regions have no ops that `rounding` leaves to eager. `confirms` says which orders of addition
-    are eager's. With `own_schedule` kernels are those that TorchInductor makes of a region, else as few as can be.
+    are eager's. With `own_schedule` kernels are those that TorchInductor makes of a region, else as few as can be. With
+    `biases` kernels also add the biases of convolutions, as eager does on a GPU.
     """
 
     margin: float = 0.0
@@ -41,6 +43,11 @@ class Options:
     rounding: Rounding = Rounding.ANY
     confirms: Confirms = assumed
     own_schedule: bool = False
+    biases: bool = False
+
+    def split(self, graph: Graph) -> SplitGraph:
+        """The graph in which regions are looked for."""
+        return split_biases(graph) if self.biases and self.rounding <= Rounding.EXACT else unsplit(graph)
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,8 @@ def promising(variants: Sequence[Variant], options: Options) -> bool:
 
 @dataclass(frozen=True)
 class FoundRegions:
-    """Candidates, `causes` why there are not more, and `excluded`, the ops that no kernel can compute."""
+    """Candidates, `causes` why there are not more, and `excluded`, the ops of the split graph that no kernel can
+    compute."""
 
     candidates: tuple[Candidate, ...]
     causes: tuple[str, ...]
@@ -89,8 +97,8 @@ def find_candidates(
 
     A region's pattern matches in all of these variants, so it counts only if each has a program for it. Regions that
     cannot save enough are left out. If no others are there, the best of them is tried, since a variant without a match
-    scores as a failure. `excluded` are ops that no kernel could compute in a graph of the same ops. Without it, the
-    whole graph is lowered to find its library calls.
+    scores as a failure. `excluded` are ops that no kernel could compute in a split graph of the same ops. Without it,
+    the whole graph is lowered to find its library calls.
     """
     search = _Search(variants, options, sketches)
     with warnings.catch_warnings():
@@ -100,8 +108,10 @@ def find_candidates(
 
 class _Search:
     def __init__(self, variants: Sequence[Variant], options: Options, sketches: Sketches) -> None:
-        self.variants, self.options, self.sketches = variants, options, sketches
-        self.graph: Graph = variants[0].graph
+        self.split = options.split(variants[0].graph)
+        self.graph: Graph = self.split.graph
+        self.variants = [replace(variant, graph=self.graph) for variant in variants]
+        self.options, self.sketches = options, sketches
         self.causes: list[str] = []
 
     def run(self, known_excluded: Collection[int] | None) -> FoundRegions:
@@ -135,6 +145,7 @@ class _Search:
     def _promising(self, found: Sequence[Region], known: Sequence[OpEffects]) -> list[Region]:
         """Regions that might save enough, the most promising first."""
         hopes = {r.ops: fmean(most_gain(r, each) for each in known) for r in found}
+        found = [r for r in found if not self.split.of_biases_alone(r, known[0])]
         ranked = sorted(found, key=lambda r: -hopes[r.ops])
         return [r for r in ranked if hopes[r.ops] > self.options.margin] or ranked[:1]
 
@@ -180,6 +191,7 @@ class _Search:
         cases: list[Case] = []
         gains: list[float] = []
         sure, device = math.inf, 0.0
+        joined, calls = self.split.joined(region)
         for each in known:
             predicted, *others = self._layouts(region, each)
             try:
@@ -195,7 +207,7 @@ class _Search:
             if len(exact) < len(sketches):
                 self.causes.append("a kernel that would add otherwise than eager")
                 return self._ops_that_add(region, each)
-            cases += [Case(region.graph, one) for one in exact]
+            cases += [Case(joined.graph, one, region.graph, calls) for one in exact]
             program = exact[0].program(LaunchLimits())
             gains.append(gain(region, each, program))
             sure = min(sure, sure_gain(region, each, program))
@@ -204,7 +216,7 @@ class _Search:
             names, one = ", ".join(self._names(region.ops)), cases[0].sketch
             counts = f"{one.replaced} launches in eager, {len(one.bodies)} fused"
             self.causes.append(f"{names}: {counts}, which saves {fmean(gains):.0f} us")
-        return Candidate(region, pattern_source(region.graph), tuple(cases), fmean(gains), sure, device)
+        return Candidate(joined, pattern_source(joined.graph), tuple(cases), fmean(gains), sure, device)
 
     def _layouts(self, region: Region, known: OpEffects) -> list[list[Input]]:
         """The layouts of the region's inputs to write plans for; the predicted one comes first.

@@ -92,6 +92,13 @@ def library_body(graph: Graph, known: OpEffects) -> LibraryBody:
     return LibraryBody(tuple(freed([*writer.lines, f"return {returned}"])), writer.writes)
 
 
+def call_lines(graph: Graph) -> list[str]:
+    """The lines of ops that write to nothing and take no tuples apart. Raises Unsupported as `library_body` does."""
+    names = [value_name(graph.inputs + number, graph.inputs) for number in range(len(graph.ops))]
+    written = (statements(name, _spelled(op), graph.inputs) for name, op in zip(names, graph.ops, strict=True))
+    return [line for lines in written for line in lines]
+
+
 def freed(lines: Sequence[str]) -> list[str]:
     """The lines of a function's body, which let go of each value behind its last use, as a graph's own code does.
 

@@ -14,7 +14,7 @@ from agent.distill.kernels.host_program import KernelLaunch, Program, Returned, 
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.kernels.ordered_sums import NEEDED
 from agent.distill.kernels.text_template import merge, slot, template
-from agent.distill.library_calls import WRITE_INTO, LibraryBody, library_body, replayable
+from agent.distill.library_calls import WRITE_INTO, LibraryBody, call_lines, library_body, replayable
 from storage.graph.record import Graph, op_name
 from storage.graph.render import render, value_name
 from storage.records import Input, dtype_name
@@ -45,10 +45,21 @@ class Style:
 
 @dataclass(frozen=True)
 class Case:
-    """A region in one variant: the graph that is the pattern, and what replaces it there."""
+    """A region in one variant: the graph that is the pattern, and what replaces it there.
+
+    Kernels compute `kernels`, which is `graph` unless library calls come ahead of them. These are `calls`, a graph of
+    the region's inputs, which returns the kernels' inputs.
+    """
 
     graph: Graph
     sketch: Sketch
+    kernels: Graph
+    calls: Graph | None = None
+
+    @property
+    def launches(self) -> int:
+        """How many launches the region is."""
+        return len(self.sketch.bodies) + (len(self.calls.ops) if self.calls is not None else 0)
 
 
 def pattern_source(graph: Graph) -> str:
@@ -98,8 +109,10 @@ def module_source(cases: Sequence[Case], family: str, style: Style, helper: bool
 
     A `helper` has no pattern: another module calls its wrapper.
     """
-    graph = cases[0].graph
-    function = function_name(graph)
+    first = cases[0]
+    cases = [case for case in cases if (case.kernels, case.calls) == (first.kernels, first.calls)]
+    function = function_name(first.graph)
+    graph, inner = first.kernels, function if first.calls is None else f"{function}_behind"
     kernels = _Kernels(graph, style)
     programs = [case.sketch.program(style.limits) for case in cases]
     for program in programs:
@@ -107,23 +120,26 @@ def module_source(cases: Sequence[Case], family: str, style: Style, helper: bool
             kernels.add(launch.kernel)
     kernels.merge()
     counts = {len(program.launches) for program in programs}
-    known = find_effects(graph, _inputs(cases[0]))
+    known = find_effects(graph, _inputs(first))
     library = library_body(graph, known)
     replayed = not helper and sum(known.launches) >= REPLAYED and replayable(graph, known)
     launching = ["Launch", "LaunchPlan", "PlanTable", *(["captured"] if replayed else []), "plan_for"]
     helpers = kernels.helpers.union(*(NEEDED.get(name, ()) for name in kernels.helpers))
     imports = ["import torch", "import triton", "import triton.language as tl", *kernels.imports()]
     count = "one kernel" if counts == {1} else f"{' or '.join(map(str, sorted(counts)))} kernels"
+    behind = f" behind {', '.join(short_names(first.calls))}" if first.calls is not None else ""
     parts = [
-        f'"""{", ".join(short_names(graph, 12))} in {count}.\n\nWritten by distill for family {family or "unnamed"}, '
+        f'"""{", ".join(short_names(first.graph, 12))} in {count}{behind}.\n\n'
+        f"Written by distill for family {family or 'unnamed'}, "
         f'{len(cases)} {"case" if len(cases) == 1 else "cases"}.\n"""\n',
         "\n".join(imports) + f"\n\nfrom passbench.launch import {', '.join(launching)}\n",
-        *(() if helper else _rule_functions(graph)),
+        *(() if helper else _rule_functions(first.graph)),
         *(HELPERS[name].lstrip("\n") for name in sorted(helpers)),
         *kernels.sources,
         *([WRITE_INTO.lstrip("\n")] if library.writes else ()),
-        _library(_library_name(function), graph, library),
-        *_wrapper(function, graph, programs, kernels, replayed),
+        _library(_library_name(inner), graph, library),
+        *_wrapper(inner, graph, programs, kernels, replayed),
+        *(() if first.calls is None else (_calling(function, first.calls, inner),)),
         *(() if helper else (f"def replacement_func():\n    return {function}\n",)),
     ]
     return parts[0] + "\n" + "\n\n".join(parts[1:])
@@ -133,6 +149,13 @@ def _rule_functions(graph: Graph) -> tuple[str, str]:
     parameters = _parameters(graph)
     comma = "," if graph.inputs == 1 else ""
     return pattern_source(graph), f"def replacement_args({parameters}):\n    return ({parameters}{comma})\n"
+
+
+def _calling(function: str, calls: Graph, inner: str) -> str:
+    """The wrapper of a region that makes library calls ahead of its kernels, which `inner` launches."""
+    body = "".join(f"    {line}\n" for line in call_lines(calls))
+    given = ", ".join(value_name(ref.index, calls.inputs) for ref in calls.output)
+    return f"@torch.fx.wrap\ndef {function}({_parameters(calls)}):\n{body}    return {inner}({given})\n"
 
 
 def _inputs(case: Case) -> list[Input]:

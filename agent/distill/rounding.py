@@ -27,10 +27,11 @@ class Rounding(IntEnum):
     ANY = 0
     """Nothing."""
     EXACT = 1
-    """Kernels add in eager's order and use eager's functions. An op whose order or function is not known is left to
-    eager."""
+    """Kernels add in eager's order and use eager's functions, and add biases of convolutions as eager does on a GPU. An
+    op whose order or function is not known is left to eager."""
     SUMS = 2
-    """All ops that add or multiply along a dimension are left to eager. Kernels use eager's functions."""
+    """All ops that add or multiply along a dimension are left to eager, and so are biases of convolutions. Kernels use
+    eager's functions."""
     FUNCTIONS = 3
     """Ops that need a transcendental function are left to eager, too."""
 

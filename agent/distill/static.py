@@ -56,12 +56,14 @@ class Distill(Author):
         confirms: Confirms = assumed,
         whole: bool = False,
         own_schedule: bool = False,
+        biases: bool = False,
     ) -> Task:
         """The sample with its regions that might save `margin` microseconds.
 
         `rounding` says, by the floating dtypes of a graph's variants, which ops are left to eager; by default none.
         `confirms` says which orders of addition are eager's. `whole`: also graphs that could be replaced as a whole.
-        `own_schedule`: kernels are TorchInductor's.
+        `own_schedule`: kernels are TorchInductor's. `biases`: kernels add the biases of convolutions.
         """
-        options = Options(margin, time.thread_time() + self.seconds, confirms=confirms, own_schedule=own_schedule)
+        deadline = time.thread_time() + self.seconds
+        options = Options(margin, deadline, confirms=confirms, own_schedule=own_schedule, biases=biases)
         return Task.of(sample, options, self.sketches, rounding, whole)

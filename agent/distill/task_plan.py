@@ -47,7 +47,7 @@ class GraphCandidates:
         chosen = [c for c in self.candidates if c.pattern in patterns]
         inside = {op for c in chosen for op in c.region.ops}
         calls = sum(n for op, n in enumerate(self.whole.known.launches) if op not in inside)
-        return calls + sum(len(c.cases[0].sketch.bodies) for c in chosen)
+        return calls + sum(c.cases[0].launches for c in chosen)
 
     def sites(self, names: Mapping[str, str]) -> list[Site]:
         """Where the modules, given as pattern → name, should match."""
@@ -93,7 +93,7 @@ class Task:
         excluded: dict[tuple[Rounding, tuple[str, ...]], frozenset[int]] = {}
         for variants in groups:
             own = replace(options, rounding=(rounding or {}).get(_float_dtypes(variants), options.rounding))
-            ops = own.rounding, tuple(variants[0].graph.op_sequence)
+            ops = own.rounding, tuple(own.split(variants[0].graph).graph.op_sequence)
             found = find_candidates(variants, own, sketches, excluded.get(ops))
             excluded[ops] = found.excluded
             as_one = whole_graph(variants) if whole else None

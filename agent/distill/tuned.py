@@ -319,7 +319,7 @@ class Tuned(Author):
     ) -> Task:
         """The sample's task; regions are not looked for after `end`, a time of `time.monotonic`."""
         distill = replace(self.distill, seconds=min(self.distill.seconds, max(0.0, end - time.monotonic())))
-        return distill.task(sample, -self.reach, levels, confirms, whole=True, own_schedule=own_schedule)
+        return distill.task(sample, -self.reach, levels, confirms, whole=True, own_schedule=own_schedule, biases=True)
 
     def _start(self, task: Task, captured: bool = False) -> SearchChoice:
         """The choice that is expected to be best: whole graphs if they are to be `captured`, or have no regions."""

@@ -1,0 +1,125 @@
+"""The bias of a convolution as an addition of its own, which a kernel behind the convolution can make.
+
+Eager's convolutions on a GPU are cuDNN's, and the bias is added in a launch of its own. So a call without the bias and
+an addition have the same bits. That is not so where groups have kernels of their own, and on a CPU.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from agent.distill.eager.op_effects import OpEffects
+from agent.distill.regions import Region, region_of
+from storage.graph.record import Graph, Op, Ref, Value, map_refs, refs
+
+_DIMS = {
+    f"{module}.conv{kind}{dims}d": dims
+    for module in ("torch", "torch.nn.functional")
+    for kind in ("", "_transpose")
+    for dims in (1, 2, 3)
+}
+_BIAS, _GROUPS = 2, 6
+"""Positions among the arguments of each of these."""
+
+
+@dataclass(frozen=True)
+class SplitGraph:
+    """A graph in which a convolution, the view of its bias and an addition stand for a convolution with a bias.
+
+    `origin` has, for each op of `graph`, the number of the op of the graph that it was, `whole`. `calls` are the op
+    numbers of the convolutions that were split.
+    """
+
+    whole: Graph
+    graph: Graph
+    origin: tuple[int, ...]
+    calls: frozenset[int]
+
+    def of_biases_alone(self, region: Region, known: OpEffects) -> bool:
+        """Whether a region of `graph` does nothing but add biases, views aside: eager's own addition is as good."""
+        split = {self.origin[call] for call in self.calls}
+        return all(self.origin[op] in split or known.launches[op] == 0 for op in region.ops)
+
+    def joined(self, region: Region) -> tuple[Region, Graph | None]:
+        """A region of `graph` as one of `whole`, and the convolutions that are called ahead of its kernels.
+
+        These are a graph of the joined region's inputs, which returns the inputs of `region`; None if there are none.
+        """
+        joined = region_of(self.whole, {self.origin[op] for op in region.ops})
+        inputs = self.graph.inputs
+        calls = [number - inputs for number in region.inputs if number - inputs in self.calls]
+        if not calls:
+            return joined, None
+        place = {number: Ref(position) for position, number in enumerate(joined.inputs)}
+        given = {number: place[self._in_whole(number)] for number in region.inputs if number - inputs not in calls}
+        given |= {inputs + call: Ref(len(place) + position) for position, call in enumerate(calls)}
+        ops = tuple(self._as_call(call, place) for call in calls)
+        return joined, Graph(len(place), ops, tuple(given[number] for number in region.inputs))
+
+    def _in_whole(self, number: int) -> int:
+        """The number in `whole` of a value of `graph`; that of a convolution's result is the sum's."""
+        inputs = self.graph.inputs
+        return number if number < inputs else inputs + self.origin[number - inputs]
+
+    def _as_call(self, number: int, place: dict[int, Ref]) -> Op:
+        op = self.graph.ops[number]
+
+        def renumber(ref: Ref) -> Ref:
+            return place[self._in_whole(ref.index)]
+
+        return replace(op, args=map_refs(op.args, renumber), kwargs=map_refs(op.kwargs, renumber))
+
+
+def split_biases(graph: Graph) -> SplitGraph:
+    """The graph with each bias of a convolution without groups as an addition that other ops follow."""
+    read = {ref.index for op in graph.ops for ref in refs((op.args, op.kwargs))}
+    values: list[Ref] = [Ref(number) for number in range(graph.inputs)]
+    ops: list[Op] = []
+    origin: list[int] = []
+    calls: set[int] = set()
+
+    def append(op: Op, number: int) -> Ref:
+        ops.append(op)
+        origin.append(number)
+        return Ref(graph.inputs + len(ops) - 1)
+
+    for number, op in enumerate(graph.ops):
+        op = replace(
+            op,
+            args=map_refs(op.args, lambda ref: values[ref.index]),
+            kwargs=map_refs(op.kwargs, lambda ref: values[ref.index]),
+        )
+        bias = _bias(op) if graph.inputs + number in read else None
+        if bias is None:
+            values.append(append(op, number))
+            continue
+        calls.add(len(ops))
+        call = append(_without_bias(op), number)
+        shape = (-1, *(1,) * _DIMS[op.target])  # also where there is no batch
+        view = append(Op("method", "reshape", (bias, *shape), {}), number)
+        values.append(append(Op("function", "operator.add", (call, view), {}), number))
+    output = map_refs(graph.output, lambda ref: values[ref.index])
+    return SplitGraph(graph, Graph(graph.inputs, tuple(ops), output), tuple(origin), frozenset(calls))
+
+
+def unsplit(graph: Graph) -> SplitGraph:
+    """The graph as it is."""
+    return SplitGraph(graph, graph, tuple(range(len(graph.ops))), frozenset())
+
+
+def _bias(op: Op) -> Ref | None:
+    """The bias of a convolution without groups."""
+    if op.kind != "function" or op.target not in _DIMS or _argument(op, _GROUPS, "groups", 1) != 1:
+        return None
+    bias = _argument(op, _BIAS, "bias", None)
+    return bias if isinstance(bias, Ref) else None
+
+
+def _argument(op: Op, position: int, name: str, default: Value) -> Value:
+    return op.args[position] if len(op.args) > position else op.kwargs.get(name, default)
+
+
+def _without_bias(op: Op) -> Op:
+    if len(op.args) > _BIAS:
+        args: Sequence[Value] = op.args
+        return replace(op, args=(*args[:_BIAS], None, *args[_BIAS + 1 :]))
+    return replace(op, kwargs={name: value for name, value in op.kwargs.items() if name != "bias"})

@@ -1,0 +1,127 @@
+"""Biases of convolutions that kernels add: the graph without them, and passes of it."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from agent.ahead.quick_measure import QuickMeasure
+from agent.distill.convolution_bias import split_biases
+from agent.distill.pass_source import Style
+from agent.distill.rounding import Rounding
+from agent.distill.static import Distill
+from agent.distill.task_plan import float_dtypes
+from passbench.policy.check import check_dir
+from storage.graph.as_fx import to_module
+from storage.records import Sample
+from tests.agent.support import ANY, in_dtype, sample, tensor, variant
+
+
+def _residual(x, w, b, y):
+    z = F.conv2d(x, w, b, 1, 1)
+    return F.relu(z) + y, z * 0.5
+
+
+def _residual_inputs(batch=2, size=6):
+    return tensor(batch, 4, size, size), tensor(8, 4, 3, 3), tensor(8), tensor(batch, 8, size, size)
+
+
+def _two_branches(x, v, a, w, b):
+    return F.relu(F.conv2d(x, v, a)) * F.conv2d(x, w, bias=b)
+
+
+def _chain(x, w, b):
+    y = F.relu(F.conv2d(x, w, b, 1, 1))
+    return F.conv2d(y, w, b, 1, 1).clamp(-1, 1) + y
+
+
+PAIR = (tensor(2, 4, 5, 5), tensor(8, 4, 1, 1), tensor(8), tensor(8, 4, 1, 1), tensor(8))
+SQUARE = (tensor(2, 4, 6, 6), tensor(4, 4, 3, 3), tensor(4))
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs", "split"),
+    [
+        (_residual, _residual_inputs(), 1),
+        (_two_branches, PAIR, 2),
+        (_chain, SQUARE, 2),
+        (lambda x, w, b: F.conv2d(x, w, b) * 2.0, (tensor(4, 5, 5), tensor(8, 4, 3, 3), tensor(8)), 1),  # no batch
+        (lambda x, w, b: F.conv1d(x, w, b, 2) * 2.0, (tensor(2, 4, 9), tensor(8, 4, 3), tensor(8)), 1),
+        (lambda x, w, b: F.conv_transpose2d(x, w, b) * 2.0, (tensor(2, 4, 5, 5), tensor(4, 8, 3, 3), tensor(8)), 1),
+        (lambda x, w, b: F.conv2d(x, w, b, groups=4) * 2.0, (tensor(2, 4, 5, 5), tensor(4, 1, 3, 3), tensor(4)), 0),
+        (lambda x, w: F.conv2d(x, w) * 2.0, (tensor(2, 4, 5, 5), tensor(8, 4, 3, 3)), 0),
+        (lambda x, w, b: F.conv2d(x, w, b), (tensor(2, 4, 5, 5), tensor(8, 4, 3, 3), tensor(8)), 0),  # nothing follows
+    ],
+)
+def test_a_split_graph_computes_the_same(function, inputs, split):
+    one = variant(function, *inputs)
+    made = split_biases(one.graph)
+    assert len(made.calls) == split
+    assert len(made.graph.ops) == len(one.graph.ops) + 2 * split
+    generator = torch.Generator().manual_seed(0)
+    given = [torch.randn(i.shape, generator=generator, dtype=torch.float64) for i in inputs]
+    have, want = (to_module(graph, "cpu")(*given) for graph in (made.graph, one.graph))
+    torch.testing.assert_close(have, want)
+
+
+def _task(made: Sample, rounding=Rounding.EXACT, biases=True, whole=False):
+    levels = dict.fromkeys(float_dtypes(made.variants).values(), rounding)
+    return Distill().task(made, ANY, levels, whole=whole, biases=biases)
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize(
+    ("function", "inputs", "regions"),
+    [(_residual, _residual_inputs(), [1]), (_two_branches, PAIR, [2]), (_chain, SQUARE, [1, 1])],
+)
+def test_kernels_add_the_biases_of_convolutions_ahead_of_them(
+    function, inputs, regions, captured, tmp_path, interpreter
+):
+    one = variant(function, *inputs)
+    task = _task(sample(one), whole=True)
+    assert [pattern.count("conv2d(") for pattern in task.gains()] == regions
+    assert task.write(task.gains(), Style(captured=captured), tmp_path / "pass").compiler == "pass"
+    assert check_dir(tmp_path / "pass") == []
+    source = "".join(file.read_text() for file in sorted((tmp_path / "pass").glob("fuse_*.py")))
+    ahead = sum(regions)
+    assert source.count(" = torch.nn.functional.conv2d(") == (ahead if captured else 2 * ahead), "in patterns, too"
+    assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+def test_inputs_without_a_plan_get_the_same_calls(tmp_path, interpreter):
+    task = _task(sample(variant(_residual, *_residual_inputs())))
+    task.write(task.gains(), Style(), tmp_path / "pass")
+    other = variant(_residual, *_residual_inputs(3, 7))
+    assert interpreter.problems(tmp_path / "pass", other) == []
+
+
+def _viewed(x, w, b, v):
+    return F.conv2d(x, w, b).flatten(2).transpose(1, 2) @ v
+
+
+def test_a_bias_that_nothing_follows_but_views_stays_with_the_library():
+    made = sample(variant(_viewed, *PAIR[:3], tensor(8, 3)))
+    assert not any("conv2d" in pattern for pattern in _task(made).gains())
+
+
+def test_a_call_and_a_kernel_are_two_launches():
+    made = sample(variant(_residual, *_residual_inputs()))
+    task = _task(made, whole=True)
+    assert task.launches(tuple(task.gains())) == 2
+
+
+@pytest.mark.parametrize(("rounding", "biases"), [(Rounding.SUMS, True), (Rounding.ANY, False)])
+def test_biases_stay_with_the_library(rounding, biases):
+    """At a stricter level, and where nothing is measured: on a CPU a convolution adds its bias itself."""
+    task = _task(sample(variant(_residual, *_residual_inputs())), rounding, biases)
+    assert task.gains() and not any("conv2d" in pattern for pattern in task.gains())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(("function", "inputs"), [(_residual, _residual_inputs(8, 14)), (_chain, SQUARE)])
+def test_the_bits_are_eagers_on_a_gpu(function, inputs, dtype, tmp_path):
+    one = sample(variant(function, *in_dtype(inputs, dtype)))
+    task = _task(one)
+    task.write(task.gains(), Style(), tmp_path / "pass")
+    (result,) = QuickMeasure(torch.device("cuda"))(one, tmp_path / "pass")
+    assert (result.status, result.t_min) == ("ok", -10), result
