@@ -1,7 +1,7 @@
 """A model's convolutions: noted when it is tuned, and called once on stand-ins while a later start captures it.
 
 cuDNN plans a convolution when a thread calls it first, and compiles a kernel for some. torch keeps these plans for each
-thread alone, so the CUDA graph must be captured in the thread that made the calls (`in_thread` of `replayed.py`).
+thread alone, so the CUDA graph must be captured by the thread that made the calls (`captured_in` of `replayed.py`).
 """
 
 import json
@@ -16,20 +16,26 @@ from passbench.library.model_choices import ModelChoices, kinds_of
 from passbench.models.warm_start.beside_capture import gpu_thread
 from storage.records import dtype_of
 
+MOST_BYTES = 4 << 30
+"""A convolution whose operands and result take more is left to the capture: anybody may have written the library."""
+
 
 class FirstCalls:
     """What a library knows of a model's convolutions, by the model's `call_key`.
 
-    `thread` is the one that calls them now; None where the library knows none.
+    `thread` is the one that calls them now; None where the library knows none. A file that holds something else is
+    passed over. What a call raises in the thread is told to nobody: if the model has that convolution, the capture
+    meets it again, and raises it there.
     """
 
     def __init__(self, library: str, key: str, device: torch.device) -> None:
         self._kept, self._key = ModelChoices(library, "first_calls"), key
         known = self._kept.get(key)
+        convolutions = known.get("convolutions") if isinstance(known, dict) else None
         self.thread: ThreadPoolExecutor | None = None
-        if known is not None:
+        if convolutions:
             self.thread = gpu_thread(device)
-            self.thread.submit(call_on_stand_ins, known["convolutions"], device)  # what fails fails later, or never
+            self.thread.submit(call_on_stand_ins, convolutions, device)
 
     def note(self, call: Callable[..., object], moving: Sequence[torch.Tensor]) -> None:
         """Keep the convolutions of `call(*moving)`, if it has any."""
@@ -46,11 +52,12 @@ def convolutions_of(call: Callable[..., object], moving: Sequence[torch.Tensor])
 
 
 def call_on_stand_ins(convolutions: Sequence[Sequence], device: torch.device) -> None:
-    """Call each of these convolutions once on tensors of its kinds that hold no values."""
+    """Call each of these convolutions of at most `MOST_BYTES` once on tensors of its kinds that hold no values. Raises
+    what torch raises for kinds that are none, or do not fit."""
     with torch.no_grad():
         for tensors, rest in convolutions:
-            made = [None if kind is None else _stand_in(kind, device) for kind in tensors]
-            torch.convolution(*made, *rest)
+            if _bytes(tensors, rest) <= MOST_BYTES:
+                torch.convolution(*_stand_ins(tensors, device), *rest)
 
 
 class _NotingConvolutions(TorchDispatchMode):
@@ -68,6 +75,16 @@ class _NotingConvolutions(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def _stand_in(kind: Sequence, device: torch.device) -> torch.Tensor:
-    dtype, shape, stride = kind
+def _stand_ins(kinds: Sequence, device: torch.device) -> list[torch.Tensor | None]:
+    return [None if kind is None else _stand_in(*kind, device) for kind in kinds]
+
+
+def _stand_in(dtype: str, shape: list[int], stride: list[int], device: torch.device) -> torch.Tensor:
     return torch.empty_strided(shape, stride, dtype=dtype_of(dtype.removeprefix("torch.")), device=device)
+
+
+def _bytes(kinds: Sequence, rest: Sequence) -> int:
+    """What a convolution's operands and its result take."""
+    operands = _stand_ins(kinds, torch.device("meta"))
+    tensors = [x for x in (*operands, torch.convolution(*operands, *rest)) if x is not None]
+    return sum(x.untyped_storage().nbytes() for x in tensors)

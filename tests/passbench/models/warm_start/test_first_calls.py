@@ -41,12 +41,35 @@ def test_a_library_knows_them_in_the_next_start(tmp_path):
     assert FirstCalls(str(tmp_path), "none", CPU).thread is None
 
 
-def test_what_no_library_should_say_fails_in_the_thread_alone(tmp_path):
-    kind = ["torch.float32", [1 << 40, 1, 1, 1], [1, 1, 1, 1]]
+KIND = ["torch.float32", [1, 1, 1, 1], [1, 1, 1, 1]]
+REST = [[1, 1], [0, 0], [1, 1], False, [0, 0], 1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[]", "3", "{", "{}", '{"convolutions": 3}', '{"convolutions": [[1, 2, 3]]}', '{"convolutions": {"a": "b"}}']
+    + [json.dumps({"convolutions": [[[KIND, ["torch.load", [1], [1]], None], REST]]})]
+    + [json.dumps({"convolutions": [[[KIND, KIND, None], []]]})],
+)
+def test_what_no_library_should_say_is_passed_over(tmp_path, text):
     (tmp_path / "first_calls").mkdir()
-    (tmp_path / "first_calls" / "key.json").write_text(json.dumps({"convolutions": [[[kind, kind, None], []]]}))
-    thread = FirstCalls(str(tmp_path), "key", CPU).thread
-    assert thread.submit(lambda: "alive").result() == "alive"
+    (tmp_path / "first_calls" / "key.json").write_text(text)
+    FirstCalls(str(tmp_path), "key", CPU)
+    assert gpu_thread(CPU).submit(lambda: "alive").result() == "alive"
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        [[["torch.float32", [1, 1, 1 << 20, 1 << 20], [1 << 40, 1 << 40, 1 << 20, 1]], KIND, None], REST],
+        [[KIND, KIND, None], [[1, 1], [1 << 19, 1 << 19], [1, 1], False, [0, 0], 1]],
+    ],
+    ids=["input", "padding"],
+)
+def test_stand_ins_take_a_bounded_room(large):
+    """4 TiB each, which no allocator would give."""
+    fitting = [[KIND, KIND, None], REST]
+    assert fitting in convolutions_of(lambda: call_on_stand_ins([large, fitting], CPU), [])
 
 
 def test_the_key_knows_shapes_and_not_values():
