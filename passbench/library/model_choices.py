@@ -7,7 +7,7 @@ LIBRARY/first_calls/KEY.json   calls of a model that take long the first time
 import hashlib
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +31,20 @@ def graph_key(
 def call_key(model: torch.nn.Module, tensors: Sequence[torch.Tensor], conditions: Sequence[Any]) -> str:
     """What is known of a model and of a call with these tensors before it is captured (SHA-256, hex).
 
-    Models that differ in their forward alone have the same key.
+    Models that differ in their forward alone have the same key. Tensors without a shape, such as the parameters of
+    lazy layers, count by their names alone.
     """
     held = dict(itertools.chain(model.named_parameters(), model.named_buffers()))
     kind = f"{type(model).__module__}.{type(model).__qualname__}"
     device = next(iter(held.values())).device if held else torch.device("cpu")
-    return _key([kind, list(held), kinds_of([*held.values(), *tensors])], device, conditions)
+    return _key([kind, list(held), kinds_of(filter(_has_shape, [*held.values(), *tensors]))], device, conditions)
 
 
-def kinds_of(tensors: Sequence[torch.Tensor]) -> list[list]:
+def _has_shape(x: torch.Tensor) -> bool:
+    return type(x) in (torch.Tensor, torch.nn.Parameter) and not x.is_nested
+
+
+def kinds_of(tensors: Iterable[torch.Tensor]) -> list[list]:
     """The tensors without their values, as plain data."""
     return [[str(x.dtype), list(x.shape), list(x.stride())] for x in tensors]
 

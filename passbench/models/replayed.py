@@ -22,6 +22,11 @@ MOST_BYTES = 16 << 20
 """Inputs and outputs of more bytes together are copied by torch: there the launches are the lesser part."""
 
 
+_CAPTURING = threading.RLock()
+"""Held by the thread that captures: a wait for the GPU in one breaks the capture of another, and how waits are refused
+is a setting of the process."""
+
+
 class NotCaptured(PassNetError):
     """The function cannot be captured as a CUDA graph; the message says why."""
 
@@ -29,12 +34,14 @@ class NotCaptured(PassNetError):
 class ReplayedGraph:
     """The function, captured with inputs like `moving`, on their device. Outputs are new tensors in every call.
 
-    Calls of several threads take turns; calls on several streams wait for each other on the GPU. Raises NotCaptured.
+    Calls of several threads take turns, and so do captures; calls on several streams wait for each other on the GPU.
+    Raises NotCaptured.
     """
 
     def __init__(self, function: Callable[..., Sequence[torch.Tensor]], moving: Sequence[torch.Tensor]) -> None:
         try:
-            self._capture(function, moving)
+            with _CAPTURING:
+                self._capture(function, moving)
         except (RuntimeError, ValueError, TypeError, AssertionError) as error:
             lines = str(error).splitlines()
             raise NotCaptured(f"no CUDA graph: {type(error).__name__}: {lines[0] if lines else ''}") from error

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import torch
 import torch._dynamo.config
@@ -14,13 +15,28 @@ import torch._dynamo.config
 from passbench.launch.copies import load_copies
 from passbench.models.parameters.weight_merging import folded_weights
 
+T = TypeVar("T")
+
 SHORT_TURN = 1e-4
 """Seconds that a thread waits for Python's lock while files are hashed."""
 MERGED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """Dtypes of weights that `loading` knows."""
+_ONE_AT_A_TIME = threading.RLock()
 
 
-@functools.cache
+def _once(function: Callable[..., T]) -> Callable[..., T]:
+    """As `functools.cache`, which calls the function twice where two threads ask at the same time."""
+    kept = functools.cache(function)
+
+    @functools.wraps(function)
+    def asked(*given: object) -> T:
+        with _ONE_AT_A_TIME:
+            return kept(*given)
+
+    return asked
+
+
+@_once
 def hashing() -> threading.Thread:
     """A thread that hashes the files of torch and triton, without which TorchInductor finds nothing in its caches.
 
@@ -43,13 +59,13 @@ def hashing() -> threading.Thread:
     return _begun(hash_files, "passnet-hashing")
 
 
-@functools.cache
+@_once
 def gpu_thread(device: torch.device) -> ThreadPoolExecutor:
     """A thread that plans convolutions on this GPU and captures CUDA graphs with these plans, in turn."""
     return ThreadPoolExecutor(1, "passnet-gpu")
 
 
-@functools.cache
+@_once
 def loading(device: torch.device, dtype: torch.dtype) -> threading.Thread:
     """A thread that loads the GPU's kernels by which weights of this dtype are merged and a CUDA graph's inputs copied.
 
@@ -62,7 +78,7 @@ def loading(device: torch.device, dtype: torch.dtype) -> threading.Thread:
             folded_weights(one.reshape(1, 1, 1, 1), None, one, one, one, one, 1e-5)
             torch.cat([one, one])
             load_copies()
-            torch.cuda.synchronize()
+            torch.cuda.current_stream().synchronize()  # other streams may be in a capture of another thread
 
     thread = _begun(load, "passnet-loading")
     _loading.append(thread)

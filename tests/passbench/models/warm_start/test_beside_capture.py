@@ -2,6 +2,8 @@
 
 import gc
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -9,7 +11,7 @@ import torch._dynamo.config
 from torch._inductor.runtime.triton_compat import triton_key
 
 from passbench.launch.copies import _compiled, can_copy
-from passbench.models.warm_start.beside_capture import garbage_later, hashing, loading, wait_for_kernels
+from passbench.models.warm_start.beside_capture import _once, garbage_later, hashing, loading, wait_for_kernels
 
 
 def test_what_caches_are_keyed_by_is_hashed_once() -> None:
@@ -18,6 +20,20 @@ def test_what_caches_are_keyed_by_is_hashed_once() -> None:
     assert hashing() is hashing() and not hashing().is_alive()
     assert triton_key.cache_info().currsize == 1
     assert sys.getswitchinterval() == before
+
+
+def test_two_threads_that_ask_at_once_get_the_same() -> None:
+    made: list[object] = []
+
+    @_once
+    def slowly() -> object:
+        made.append(object())
+        time.sleep(0.05)
+        return made[-1]
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.submit(slowly), pool.submit(slowly)
+    assert first.result() is second.result() and len(made) == 1
 
 
 def test_no_garbage_is_looked_for_meanwhile_and_none_is_lost() -> None:

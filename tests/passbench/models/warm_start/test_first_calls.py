@@ -81,6 +81,14 @@ def test_the_key_knows_shapes_and_not_values():
     assert len({key, *others}) == 4
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_tensors_without_a_shape_have_a_key_too():
+    jagged = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    keys = {call_key(torch.nn.LazyLinear(3), [x], []) for x in (torch.ones(2, 4), jagged, nested)}
+    assert len(keys) == 2
+
+
 @pytest.mark.gpu
 def test_a_graph_captured_by_the_thread_follows_streams_inputs_and_parameters(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
