@@ -37,8 +37,8 @@ class TensorLayout:
 
 @dataclass(frozen=True)
 class Addition:
-    """A tensor that eager adds up along its `reduced` dimensions. `op` is "sum", "mean", "layer_norm", "rms_norm" or
-    "softmax", which adds the exponentials."""
+    """A tensor that eager adds up along its `reduced` dimensions. `op` is "sum", "mean", "layer_norm", "rms_norm",
+    "softmax", which adds the exponentials, or "softmax_backward", which adds the products of gradient and output."""
 
     op: str
     dtype: torch.dtype
@@ -137,6 +137,7 @@ _ADDS = {
     "native_layer_norm": "layer_norm",
     "_fused_rms_norm": "rms_norm",
     "_softmax": "softmax",
+    "_softmax_backward_data": "softmax_backward",
 }
 """ATen ops that add along dimensions, and what that is called here."""
 
@@ -144,6 +145,8 @@ _ADDS = {
 def _addition(op: str, args: tuple[Any, ...]) -> Addition:
     """What one of `_ADDS` adds, from its arguments."""
     x, given = args[0], args[1] if len(args) > 1 else None
+    if op == "softmax_backward":
+        given = args[2]
     if isinstance(given, int):
         given = [given]
     dims = range(x.dim() - len(given), x.dim()) if op.endswith("_norm") else given or range(x.dim())

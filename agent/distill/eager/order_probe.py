@@ -1,8 +1,8 @@
 """Whether eager adds as `sum_order` expects, found out on the device at hand before a kernel relies on it.
 
-Eager's result of one sum, mean, norm or softmax is compared with the emulated one, bit by bit, on numbers whose sums
-depend on the order in which they are added. The shape, strides and dtype are those of the task: they decide how ATen's
-kernels split the work.
+Eager's result of one sum, mean, norm or softmax, or of a softmax's backward, is compared with the emulated one, bit by
+bit, on numbers whose sums depend on the order in which they are added. The shape, strides and dtype are those of the
+task: they decide how ATen's kernels split the work.
 """
 
 import hashlib
@@ -79,6 +79,10 @@ class EagerSums:
         """The softmax in single precision."""
         return torch.softmax(x, dim, dtype=torch.float32)
 
+    def softmax_backward(self, grad: torch.Tensor, output: torch.Tensor, dim: int) -> torch.Tensor:
+        """The gradient of a softmax's operand."""
+        return torch._softmax_backward_data(grad, output, dim, grad.dtype)
+
 
 def differing_share(
     addition: Addition, order: SumOrder, device: torch.device, eager: EagerSums | None = None, seed: int = 0
@@ -125,6 +129,11 @@ def _results(
         powers = torch.exp(rows - rows.amax(1, keepdim=True))
         expected = powers / added(powers, order)[:, None]
         yield rows_of(eager.softmax(x, addition.reduced[0]), addition.reduced)[chosen], expected
+        return
+    if addition.op == "softmax_backward":
+        expected = (rows - added(rows, order)[:, None]).to(x.dtype)
+        found = eager.softmax_backward(x, torch.ones_like(x), addition.reduced[0])
+        yield rows_of(found, addition.reduced)[chosen], expected
         return
     normalized = [x.shape[d] for d in addition.reduced]
     if addition.op == "layer_norm":

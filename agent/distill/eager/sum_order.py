@@ -37,7 +37,7 @@ _NORM_LENGTH = 2**24
 """Eager takes the vectorised kernels of norms for rows of up to so many elements."""
 
 _SOFTMAX_LENGTH = 1024
-"""Eager has a warp for each row of a softmax up to this length."""
+"""Eager has a warp for each row of a softmax, forward or backward, up to this length."""
 
 SumKind = Literal["sum", "moments", "squares"]
 
@@ -91,7 +91,7 @@ def order_of(addition: Addition) -> SumOrder | None:
         order = sum_order(addition.shape, addition.stride, addition.reduced, addition.dtype)
         return replace(order, addition=addition) if order is not None else None
     length = math.prod(addition.shape[d] for d in addition.reduced)
-    if addition.op == "softmax":
+    if addition.op in ("softmax", "softmax_backward"):
         return _softmax_order(addition, length)
     if length % 4 or length > _NORM_LENGTH or addition.dtype == torch.float64:
         return None

@@ -65,6 +65,14 @@ def _hardswish_backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return torch.where(wide <= -3, 0.0, torch.where(wide < 3, slope * (third + 0.5), slope)).to(x.dtype)
 
 
+def _softmax_backward(grad: torch.Tensor, output: torch.Tensor, dim: int, dtype: torch.dtype) -> torch.Tensor:
+    if grad.dtype == torch.float64:
+        return NotImplemented
+    product = _rounded(grad * output).float()  # a launch of its own in eager
+    total = product.sum(dim, keepdim=True)
+    return fma(-output.float(), total, product).to(dtype).contiguous()
+
+
 def _pow(x: torch.Tensor, exponent: float) -> torch.Tensor:
     if not x.is_floating_point() or x.dtype == torch.float64 or exponent in (0, 1, 2, 0.5, -0.5, -1):
         return NotImplemented  # TorchInductor's own
@@ -83,6 +91,7 @@ def _weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int = 0) -> tuple[torch.
 
 _AS_EAGER: Decompositions = {
     torch.ops.aten._weight_norm_interface.default: _weight_norm,
+    torch.ops.aten._softmax_backward_data.default: _softmax_backward,
     torch.ops.aten.sigmoid_backward.default: _sigmoid_backward,
     torch.ops.aten.tanh_backward.default: _tanh_backward,
     torch.ops.aten.silu_backward.default: _silu_backward,

@@ -37,7 +37,10 @@ ADDITIONS = [
     addition((40, 256), (1,), torch.bfloat16, "rms_norm"),
     addition((40, 100), (1,), op="softmax"),
     addition((4, 10, 700), (2,), torch.bfloat16, "softmax"),
+    addition((40, 100), (1,), op="softmax_backward"),
 ]
+ALIKE = addition((4, 10, 700), (2,), torch.bfloat16, "softmax_backward")
+"""A CPU may add this as a GPU does: 32 sums, which are added half by half."""
 
 
 def named(one):
@@ -76,8 +79,12 @@ class AddsIn(EagerSums):
         powers = torch.exp(rows - rows.amax(1, keepdim=True))
         return (powers / added(powers, self.order)[:, None]).view(x.shape)
 
+    def softmax_backward(self, grad, output, dim):
+        products = rows_of(grad * output, (dim,)).float()
+        return (products - added(products, self.order)[:, None]).to(grad.dtype).view(grad.shape)
 
-@pytest.mark.parametrize("one", ADDITIONS, ids=named)
+
+@pytest.mark.parametrize("one", [*ADDITIONS, ALIKE], ids=named)
 def test_the_expected_order_is_confirmed_and_its_neighbours_are_not(one):
     """A device that adds as expected has no difference; with half the threads, or other vectors, many results have."""
     order = order_of(one)
@@ -140,7 +147,7 @@ def test_orders_that_are_not_needed_are_not_probed(monkeypatch):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("one", ADDITIONS, ids=named)
+@pytest.mark.parametrize("one", [*ADDITIONS, ALIKE], ids=named)
 def test_a_gpu_adds_as_expected(one):
     said = []
     assert ProbedOrders("cuda", said.append)(order_of(one)), said

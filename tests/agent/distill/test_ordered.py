@@ -285,6 +285,31 @@ def test_a_softmax_of_short_rows_adds_as_a_warp_does(length, tmp_path, interpret
     assert torch.equal(found, powers / added(powers, order)[:, None] + 1.0)
 
 
+def _softmax_backward(dim, dtype):
+    return lambda grad, output: torch.ops.aten._softmax_backward_data.default(grad, output, dim, dtype) * 2.0
+
+
+@pytest.mark.parametrize("dtype", [FLOAT32, BFLOAT16])
+@pytest.mark.parametrize("length", [3, 60, 300, 1000])
+def test_a_softmax_backward_of_short_rows_adds_rounded_products_as_a_warp_does(length, dtype, tmp_path, interpreter):
+    grad, output = _wide(5, length, dtype=dtype), torch.softmax(_wide(5, length), -1).to(dtype)
+    inputs = in_dtype((tensor(5, length), tensor(5, length)), str(dtype).removeprefix("torch."))
+    one, source = _pass(_softmax_backward(-1, dtype), inputs, tmp_path / "pass")
+    assert "ordered_sum" in source
+    (found,) = interpreter.results(tmp_path / "pass", one, [grad, output])
+    products = (grad * output).float()
+    total = added(products, order_of(Addition("softmax_backward", dtype, (5, length), (length, 1), (1,))))[:, None]
+    wanted = [(fma(-output.float(), total, products).to(dtype) * 2.0) for fma in (fused, _rounded_twice)]
+    assert any(torch.equal(found, want) for want in wanted)
+
+
+@pytest.mark.parametrize(("length", "dim"), [(2048, -1), (60, 0)])
+def test_a_softmax_backward_in_an_unknown_order_is_left_to_eager(length, dim):
+    one = sample(variant(_softmax_backward(dim, FLOAT32), tensor(length, length), tensor(length, length)))
+    task = Distill().task(one, ANY, dict.fromkeys(float_dtypes(one.variants).values(), Rounding.EXACT))
+    assert not any("softmax" in pattern for pattern in task.gains())
+
+
 def test_what_adds_in_an_unknown_order_is_left_to_eager(tmp_path):
     one = sample(variant(_softmax, tensor(64, 2048)))
     task = Distill().task(one, ANY, dict.fromkeys(float_dtypes(one.variants).values(), Rounding.EXACT))
