@@ -305,10 +305,9 @@ def _kill_orphans(workers: set[int]) -> None:
 def _prepare(name: str) -> None:
     gc.disable()  # nearly nothing of it is garbage, and looking for it takes a fifth of the time
     _function(name)()
+    gc.freeze()  # so that workers do not copy memory by collecting it
     gc.enable()
     sys.stdout.flush()  # else every worker prints what the imports printed
-    gc.collect()
-    gc.freeze()  # so that workers do not copy memory by collecting it
     gc.set_threshold(YOUNG_OBJECTS)
 
 
