@@ -5,7 +5,8 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,45 @@ def passnet_here(*arguments: object) -> subprocess.CompletedProcess:
     if not isinstance(result.exception, SystemExit | None):
         raise result.exception
     return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, result.stderr)
+
+
+_FORKS = """
+import json, os, signal, sys
+import flows.build_dataset
+from flows.cli.main import main
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks that end are gone
+for line in sys.stdin:
+    arguments, said = json.loads(line)
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+        os.dup2(0, 1)
+        os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT), 2)
+        main(arguments, prog_name="passnet")
+    print(pid, flush=True)
+"""
+
+
+@contextmanager
+def passnet_forks() -> Iterator[Callable[..., int]]:
+    """A function that starts `passnet` and returns at once. It takes a file for what is said on standard error and the
+    arguments, and returns the number of a process with a session of its own.
+
+    All are forks of one process, which imports for five seconds.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", _FORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as one:
+
+        def start(said: Path, *arguments: object) -> int:
+            one.stdin.write(json.dumps([[*map(str, arguments)], str(said)]) + "\n")
+            one.stdin.flush()
+            return int(one.stdout.readline())
+
+        yield start
+        one.stdin.close()
 
 
 def passnet_json(*arguments: object, run: Callable[..., subprocess.CompletedProcess] = passnet_here) -> dict[str, Any]:

@@ -5,9 +5,8 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,8 @@ from storage.graph.as_json import from_json, to_json
 from storage.parquet import parquet_summary
 from storage.schema import CATEGORIES
 from storage.versions.store import Store, Version
-from tests.flows.commands import PASSNET, error_line, passnet_here
+from tests.flows.commands import error_line, passnet_forks, passnet_here
+from tests.support.processes import alive, wait_for_end
 
 
 def files(directory: Path) -> dict[str, int]:
@@ -147,33 +147,36 @@ def rows_of(version: Version, category: str) -> dict[str, dict]:
     return {row["variant_hash"]: row for row in version.table(category).to_pylist()}
 
 
-def killed_at(pattern: str, catalog: Path, data: Path) -> str:
-    """Start a build, and kill it as soon as a new file of that pattern is in its data directory; what it said."""
-    before = set(data.glob(pattern))
-    with (data.parent / "said.txt").open("w+") as said:
-        process = subprocess.Popen(
-            [PASSNET, "build", "--catalog", str(catalog), "--data", os.path.relpath(data), "--workers", "1"],
-            stderr=said, stdout=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-        deadline = time.monotonic() + 200
-        while not set(data.glob(pattern)) - before:
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.05)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        said.seek(0)
-        assert Store(data).latest() is None, "nothing is published by half a build"
-        return said.read()
+@pytest.fixture(scope="module")
+def killed_at() -> Iterator[Callable[[str, Path, Path], str]]:
+    """A function that starts a build, and kills it as soon as a new file of a pattern is in its data directory; it
+    returns what the build said."""
+    with passnet_forks() as start:
+
+        def killed(pattern: str, catalog: Path, data: Path) -> str:
+            before, said = set(data.glob(pattern)), data.parent / "said.txt"
+            said.unlink(missing_ok=True)
+            build = start(said, "build", "--catalog", catalog, "--data", os.path.relpath(data), "--workers", 1)
+            deadline = time.monotonic() + 200
+            while not set(data.glob(pattern)) - before:
+                assert alive(build) and time.monotonic() < deadline, said.read_text()
+                time.sleep(0.05)
+            os.killpg(build, signal.SIGKILL)
+            assert not wait_for_end([build], 60)
+            assert Store(data).latest() is None, "nothing is published by half a build"
+            return said.read_text()
+
+        yield killed
 
 
-def test_models_that_a_killed_build_traced_are_not_traced_again(tmp_path):
+def test_models_that_a_killed_build_traced_are_not_traced_again(tmp_path, killed_at):
     catalog, data = tmp_path / "catalog.txt", tmp_path / "data"
     catalog.write_text("timm:resnet10t\ntransformers:bert\ntimm:resnet14t\n")
     assert "3 to trace" in killed_at("traces/*/*.parquet", catalog, data)
     assert len(TraceStore(data / "traces").missing(specified(read_catalog(str(catalog))))) == 1
 
 
-def test_a_build_that_is_killed_at_every_stage_goes_on_and_gives_the_same_bytes(built, tmp_path):
+def test_a_build_that_is_killed_at_every_stage_goes_on_and_gives_the_same_bytes(built, tmp_path, killed_at):
     catalog, data = built.parent / "catalog.txt", tmp_path / "data"
     shutil.copytree(built / "traces", data / "traces")
     killed_at("shards/*/cut/*.parquet", catalog, data)
