@@ -31,17 +31,17 @@ def graph_key(
 def call_key(model: torch.nn.Module, tensors: Sequence[torch.Tensor], conditions: Sequence[Any]) -> str:
     """What is known of a model and of a call with these tensors before it is captured (SHA-256, hex).
 
-    Models that differ in their forward alone have the same key. Tensors without a shape, such as the parameters of
-    lazy layers, count by their names alone.
+    Models that differ in their forward alone have the same key. Tensors without a shape or strides, such as the
+    parameters of lazy layers and sparse ones, count by their names alone.
     """
     held = dict(itertools.chain(model.named_parameters(), model.named_buffers()))
     kind = f"{type(model).__module__}.{type(model).__qualname__}"
     device = next(iter(held.values())).device if held else torch.device("cpu")
-    return _key([kind, list(held), kinds_of(filter(_has_shape, [*held.values(), *tensors]))], device, conditions)
+    return _key([kind, list(held), kinds_of(filter(_has_strides, [*held.values(), *tensors]))], device, conditions)
 
 
-def _has_shape(x: torch.Tensor) -> bool:
-    return type(x) in (torch.Tensor, torch.nn.Parameter) and not x.is_nested
+def _has_strides(x: torch.Tensor) -> bool:
+    return type(x) in (torch.Tensor, torch.nn.Parameter) and x.layout == torch.strided and not x.is_nested
 
 
 def kinds_of(tensors: Iterable[torch.Tensor]) -> list[list]:

@@ -190,7 +190,7 @@ class GraphRoute:
             before_timing=before_timing,
         )
         if choices is not None:
-            if first_calls is not None and running.replayed is not None:
+            if first_calls is not None and running.replayed is not None and running.recipe.compiler == "inductor":
                 first_calls.note(running.lowered.call, given.moving)
             choices.put(key, {"chosen": running.recipe.name, "trials": [trial.to_json() for trial in trials]})
         return running, trials, False

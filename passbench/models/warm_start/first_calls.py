@@ -65,6 +65,7 @@ class _NotingConvolutions(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
+        self.supports_higher_order_operators = True
         self.found: list[str] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
