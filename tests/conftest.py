@@ -86,8 +86,8 @@ def pytest_collection_finish() -> None:
 
 def pytest_unconfigure() -> None:
     """One of several processes that xdist started ends without taking apart what it has imported, which takes
-    seconds; what others have registered for the end is called. A single one leaves libraries that count their objects
-    at the end nothing to find."""
+    seconds. What tests and the libraries under test have registered for the end is called. A single one leaves
+    libraries that count their objects at the end nothing to find."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         gc.unfreeze()
 

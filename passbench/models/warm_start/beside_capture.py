@@ -61,7 +61,9 @@ def hashing() -> threading.Thread:
 
 @_once
 def gpu_thread(device: torch.device) -> ThreadPoolExecutor:
-    """A thread that plans convolutions on this GPU and captures CUDA graphs with these plans, in turn."""
+    """A thread that plans convolutions on this GPU and captures CUDA graphs with these plans, in turn.
+
+    A process that ends waits for what the thread is at, some seconds at most: CUDA may not be taken apart under it."""
     return ThreadPoolExecutor(1, "passnet-gpu")
 
 
