@@ -66,7 +66,9 @@ class Bindings:
             message = f"{name} is not imported; write `{_MODULE_ALIASES[name]}` at the top"
             self.report.once("forbidden_name", module, node, message)
             return
-        if is_builtin(name):
+        if name in names.HOST_BUILTINS:
+            message = f"the built-in {name} is called in a pass, and never handed on; write a function with def"
+        elif is_builtin(name):
             advice = names.advice(name)
             message = f"the built-in {name} may not be used in a pass" + (f"; {advice}" if advice else "")
         else:

@@ -264,15 +264,21 @@ class Calls(Expressions):
         return ValueKind.TENSOR
 
     def _call_higher(self, node: ast.Call, dotted: str, scope: Scope) -> ValueKind:
-        """`functools.reduce` and `partial`: the first argument is a function, which gets the others."""
-        if self._kernel(node.args[0], scope) is None:
-            self.kind(node.args[0], scope)
+        """`functools.reduce` and `partial`: the first argument is a function, which gets the others. `reduce` alone may
+        get `min` and `max`, of numbers: a partial function gets what this call does not show."""
+        function, reduces = node.args[0], dotted == "functools.reduce"
+        chooses = reduces and isinstance(function, ast.Name) and function.id in ("min", "max")
+        chooses = chooses and scope.find(function.id) is None
+        if not chooses and self._kernel(function, scope) is None:
+            self.kind(function, scope)
         kinds = [self.kind(a, scope) for a in node.args[1:]] + [self.kind(k.value, scope) for k in node.keywords]
+        if chooses and any(kind.holds_tensors for kind in kinds):
+            self.read(f"{function.id}() of a tensor needs its values", scope, node)
         if kinds:
             self.launch_any(kinds, {}, starred=True)
             self.give_methods("__init__", [], {None: max(kinds)})
         found = self.holder(kinds)
-        return found.item() if dotted == "functools.reduce" else found
+        return found.item() if reduces else found
 
     def _call_with_types(self, node: ast.Call, scope: Scope) -> ValueKind:
         """`defaultdict(list)`, `field(default_factory=dict)`: built-in types make what is empty."""

@@ -669,7 +669,8 @@ def fused(x, y):
     out = torch.empty_like(x)
     if (n := reduce(operator.mul, x.shape, 1)) == 0:
         return out
-    block = 1 << max(4, min(10, (n - 1).bit_length()))
+    longest = reduce(max, x.shape, 1)
+    block = 1 << max(4, min(10, (longest - 1).bit_length()))
     programs = -(-n // block)
     assert programs == math.ceil(n / block)
     add_relu_kernel[(programs, 1, 1)](x, y, out, n, BLOCK_SIZE=block)

@@ -27,7 +27,7 @@ def kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 def replacement_func():
     return wrapper
 """
-IMPORTS = "import inspect\nimport operator\nimport os\nimport sys\nimport time\n"
+IMPORTS = "import functools\nimport inspect\nimport operator\nimport os\nimport sys\nimport time\n"
 BOX = """
 class Box:
     def __init__(self, content):
@@ -185,6 +185,9 @@ REFUSED_BODIES = {
     "through_operator": ("z = float(x @ y + 1)", "host_read"),
     "through_library": ("z = float(torch.relu(x))", "host_read"),
     "through_table": ("def f(a):\n    return float(a)\nz = {0: f}[0](x)", "host_read"),
+    "through_reduce": ("z = functools.reduce(max, [x, y])", "host_read"),
+    "through_reduce_of_pairs": ("z = functools.reduce(min, [(x, 1)], (y, 2))", "host_read"),
+    "through_partial": ("f = functools.partial(max, 1)\nz = f(x)", "forbidden_name"),
     "through_lambda": ("f = lambda a, b: a * b\nz = f(x, y)", "dynamic_call"),
     "lambda_in_list": ("z = [lambda a: float(a)][0](x)", "host_read"),
     "through_class": ("z = Box(x).content\nz = float(z)", "host_read"),
