@@ -79,6 +79,8 @@ SCHEMA = pa.schema(
 )
 CLAIMS = "claims"
 MOST_OF_A_FAMILY = 3
+WRONG = "wrong"
+"""The cause of a pass that a check found wrong."""
 _LONGEST = 24_000  # characters of task and answer
 _ANSWER_TO_TASK = 3
 """How much longer an answer is than its task in the median. Graphs whose answers would be too long take the longest to
@@ -165,7 +167,7 @@ def demonstration(
         answer, result = answer_of(files), asdict(check(sample, files))
     fault, cause = result.pop("fault"), result.pop("cause")
     if fault or cause:
-        return {"cause": cause or "wrong", "reason": fault[:300], "answer": answer}
+        return {"cause": cause or WRONG, "reason": fault[:300], "answer": answer}
     return {
         "cause": "",
         "split": split_of(sample.family_hash),
@@ -211,11 +213,14 @@ def kept_rows(arguments: argparse.Namespace) -> list[Line]:
 
 def rows_of(lines: list[Line], kept: list[Line], most: int = MOST_OF_A_FAMILY) -> list[Line]:
     """The rows of a journal, and the `kept` ones of an earlier file: each graph once, as it was checked best, `most` of
-    a family. Those of real models come first."""
+    a family. Those of real models come first. A graph has no row where any line of the journal says that its pass is
+    wrong."""
+    wrong = {line["graph_hash"] for line in lines if line.get("cause") == WRONG}
     graphs: set[str] = set()
     families: Counter[str] = Counter()
     rows = []
     found = [line for line in (*lines, *kept) if not line.get("cause") and line["checked"]]
+    found = [line for line in found if line["graph_hash"] not in wrong]
     for line in sorted(found, key=lambda one: (one["kind"] == "composed", *_least_sure_last(one))):
         if line["graph_hash"] in graphs:
             continue

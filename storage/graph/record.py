@@ -5,9 +5,12 @@ Values are numbered: inputs first, then the result of each op in order. An op's 
 `RUN_DEVICE`, the device on which the graph is run.
 """
 
+import copyreg
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import torch
 
 from storage.errors import PassNetError
 
@@ -44,6 +47,15 @@ class Sym:
 Value = Any
 """None, bool, int, float, complex, str, Ref, RunDevice, Sym, Ellipsis, torch dtype/layout/memory format, and tuples,
 lists, slices and string-keyed dicts of these."""
+
+
+def _memory_format(name: str) -> torch.memory_format:
+    return getattr(torch, name)
+
+
+copyreg.pickle(torch.memory_format, lambda form: (_memory_format, (str(form).removeprefix("torch."),)))
+"""By itself a memory format is pickled as an attribute of whichever module pickle finds first to hold it. That was
+`__main__` once, and the process that read the graph has another one."""
 
 
 @dataclass(frozen=True)

@@ -162,6 +162,7 @@ def test_passes_that_were_written_are_checked_later_by_passbench(tmp_path):
     assert wrong["cause"] == "wrong" and re.match("wrong|right at t = 0 only", wrong["reason"])
     kept = line | ABOUT | {"checked": BY_INTERPRETER, "answer": "earlier"}
     assert [row["answer"] for row in rows_of([line | ABOUT], [kept])] == [line["answer"]]
+    assert rows_of([wrong | ABOUT], [kept]) == [] and rows_of([wrong | ABOUT | {"graph_hash": "h"}], [kept])
 
 
 def test_where_kernels_round_otherwise_eagers_own_calls_are_replayed():

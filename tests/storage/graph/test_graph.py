@@ -1,6 +1,8 @@
 import ast
 import json
 import os
+import pickle
+import pickletools
 import subprocess
 import sys
 
@@ -157,3 +159,11 @@ def test_reading_a_record_imports_nothing() -> None:
         "assert set(sys.modules) == before, set(sys.modules) - before"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_memory_format_is_pickled_as_what_torch_calls_it():
+    """By itself it names the first module that holds it, which may be one that the reader has not."""
+    named = pickle.dumps(torch.channels_last)
+    assert pickle.loads(named) is torch.channels_last
+    modules = {text for _, text, _ in pickletools.genops(named) if isinstance(text, str)}
+    assert modules == {"storage.graph.record", "_memory_format", "channels_last"}
