@@ -28,10 +28,11 @@ def draw(record: dict, path: Path) -> None:
     from matplotlib import pyplot
 
     points = [point for point in record["points"] if "steps" in point]
+    asked = record["tasks"] - record.get("validation_tasks", 0)
     figure, axes = pyplot.subplots(figsize=(6.4, 3.6))
     for name in STAGES:
         axes.plot([p["steps"] for p in points], [100 * p[name] for p in points], marker="o", label=name)
-    axes.set(xlabel="steps of training", ylabel=f"% of {record['tasks']} held-out tasks", ylim=(-3, 103))
+    axes.set(xlabel="steps of training", ylabel=f"% of {asked} held-out tasks", ylim=(-3, 103))
     axes.set_title(f"{record['parameters'] / 1e6:.0f} M parameters, {record['device']}", fontsize=10)
     axes.legend()
     figure.tight_layout()

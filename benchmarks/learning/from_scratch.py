@@ -9,8 +9,9 @@ iteration on new tasks, of which it keeps its own answers that PassBench finds r
 Tasks are of held-out samples, and with `--validation VERSION…` of families of these versions which the demonstrations
 keep for validation. Numbers change from epoch to epoch (`benchmarks.learning.decoder.renumbered`). Whether an answer
 is right is found out on the CPU, while the GPU goes on. Points also have the loss on demonstrations that are kept for
-validation. `--growing N` has N processes put further graphs together
-while it trains. `--bench-seconds` are then spent on timing its last answers on the GPU, beside those of `distill`.
+validation. `--copies SHARE` mixes in examples that are drawn to teach copying (`benchmarks.learning.decoder.copying`).
+`--growing N` has N processes put further graphs together while it trains. `--bench-seconds` are then spent on timing
+its last answers on the GPU, beside those of `distill`.
 Needs torch, triton, numpy, pandas, pyarrow and tokenizers.
 
 Leaves DIR/record.json and DIR/answers.parquet, as far as it got, after every stage. `--tiny` tries everything on a CPU
@@ -45,6 +46,7 @@ from agent.learning.leaks import HeldOut
 from agent.llm.task import describe_graphs
 from benchmarks.learning.beside_training import LARGEST, Task, new_tasks, readable_answer
 from benchmarks.learning.decoder.code_tokens import Text
+from benchmarks.learning.decoder.copying import CopyTasks
 from benchmarks.learning.decoder.renumbered import renumbered
 from benchmarks.learning.decoder.small_decoder import Decoder, Shape, sample
 from benchmarks.learning.decoder.training import Pair, Training
@@ -112,7 +114,8 @@ def main(given: Sequence[str] | None = None) -> int:
         heads = max(2, width // 64)
         shape = Shape(text.tokenizer.get_vocab_size(), width, layers, heads, arguments.context, arguments.dropout)
         model = Decoder(shape).to(device)
-        sequences = _Sequences(train, growing, text, arguments.context, random.Random(arguments.seed))
+        own_rng = random.Random(arguments.seed)
+        sequences = _Sequences(train, growing, text, arguments.context, own_rng, arguments.copies)
         pairs = sequences.as_they_are()
         if not pairs:
             raise PassNetError(f"no demonstration fits into {arguments.context} tokens: raise --context")
@@ -171,6 +174,10 @@ class _Sequences:
     text: Text
     context: int
     rng: random.Random
+    copies: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.copy_tasks = CopyTasks(self.rows, self.rng) if self.copies else None
 
     def as_they_are(self) -> list[Pair]:
         """The sequences of the rows."""
@@ -179,7 +186,13 @@ class _Sequences:
     def __call__(self) -> list[Pair]:
         """The sequences with other numbers than before."""
         self.rows += [row for row in self.growing.new_rows() if row["split"] == "train"]
-        return self._fitting([renumbered(row["task"], row["answer"], self.rng) for row in self.rows])
+        pairs = self._fitting([renumbered(row["task"], row["answer"], self.rng) for row in self.rows])
+        return pairs + self._drawn(round(len(pairs) * self.copies / (1.0 - self.copies)))
+
+    def _drawn(self, count: int) -> list[Pair]:
+        """So many examples of copying. They have no end, since an answer goes on behind its pattern."""
+        texts = [self.copy_tasks() for _ in range(count)]
+        return [(ids[:-1], prompt) for ids, prompt in self._fitting(texts)]
 
     def _fitting(self, texts: list[tuple[str, str]]) -> list[Pair]:
         return [pair for pair in self.text.pairs(texts) if len(pair[0]) <= self.context]
@@ -432,6 +445,7 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     add("--own-tasks", type=int, default=96, help="tasks of the round of expert iteration")
     add("--traces", type=Path, action="append", default=[], help="traces whose windows are those tasks")
     add("--dropout", type=float, default=0.1)
+    add("--copies", type=float, default=0.0, help="share of examples that are drawn to teach copying")
     add("--workers", type=int, default=6, help="processes that judge")
     add("--bench-seconds", type=float, default=60.0)
     add("--width", type=int, default=640)

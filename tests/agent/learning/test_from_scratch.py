@@ -1,5 +1,6 @@
 """The experiment of `benchmarks.learning.from_scratch`, small: a decoder learns a rule, and the whole runs on a CPU."""
 
+import ast
 import json
 import lzma
 import random
@@ -15,6 +16,7 @@ import torch
 from agent.learning.answers import answer_of, files_of
 from agent.learning.demonstrations import split_of
 from agent.learning.leaks import HeldOut
+from agent.llm.task import describe_graphs
 from agent.readable.author import Readable
 from benchmarks.learning import chat_dataset, from_scratch, make_demonstrations, oracle_rewards
 from benchmarks.learning.beside_training import new_tasks
@@ -25,6 +27,7 @@ from benchmarks.learning.checking.ways import LATER, PASSBENCH, checking, one_of
 from benchmarks.learning.claims import Claims
 from benchmarks.learning.composed import composed, few_rows
 from benchmarks.learning.decoder.code_tokens import Text
+from benchmarks.learning.decoder.copying import CopyTasks
 from benchmarks.learning.decoder.renumbered import renumbered
 from benchmarks.learning.decoder.small_decoder import Decoder, Shape, sample
 from benchmarks.learning.decoder.training import Training
@@ -270,6 +273,22 @@ def test_numbers_change_in_a_task_and_its_answer_alike():
     assert renumbered(task, answer + " 1536", random.Random(3)) == (task, answer + " 1536")
 
 
+def test_copy_tasks_repeat_a_graph_that_is_drawn_anew():
+    given = [few_rows(s) for s in islice(composed(9), 20)]
+    rows = [{"task": describe_graphs(s), "answer": "import torch\n\n\ndef pattern(in_0):\n    ..."} for s in given]
+    drawn = CopyTasks(rows, random.Random(1))
+    pairs = [drawn() for _ in range(50)]
+    assert len({task for task, _ in pairs}) == 50
+    for task, answer in pairs:
+        forward, lines = re.search(r"def forward\(self, (.*)\):\n((?:        tmp_.*\n)+)", task).groups()
+        assert answer.startswith(f"import torch\n\n\ndef pattern({forward}):\n")
+        assert [line.strip() for line in lines.splitlines()] == re.findall(
+            r"^    (tmp_\d+ = .*)$", answer, re.MULTILINE
+        )
+        assert set(re.findall(r"\bin_\d+", lines)) == set(forward.split(", ")) and "\n0: in_0 float" in task
+        ast.parse(answer)
+
+
 def test_validation_tasks_are_of_families_that_are_not_trained_on(tmp_path):
     given = [few_rows(s) for s in islice(composed(9), 60)]
     version = publish_samples([replace(s, split="train") for s in given], tmp_path)
@@ -291,7 +310,7 @@ def test_new_tasks_are_of_graphs_that_no_demonstration_shows():
 def test_the_whole_experiment_on_a_cpu(data, held_out, tmp_path):
     given = f"--data {data} --held-out {held_out} --out {tmp_path} --tiny --device cpu --train-seconds 2 --points 1"
     given += " --families 2 --samples 2 --own-tasks 2 --workers 1 --longest 12 --context 4000 --vocabulary 500"
-    given += " --growing 1"
+    given += " --growing 1 --copies 0.5"
     assert from_scratch.main([*given.split(), "--batch-tokens", "2000"]) == 0
     record = json.loads((tmp_path / "record.json").read_text())
     assert [p["point"] for p in record["points"]] == ["before", "2 s of training", "after expert iteration", "readable"]

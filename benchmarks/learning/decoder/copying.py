@@ -1,0 +1,68 @@
+"""Examples that teach to copy: a task whose lines are drawn at random, and the pattern that repeats them.
+
+The first thing that a small decoder gets wrong is the pattern, which is the task's own lines. It sees some 3,000
+different ones in demonstrations, and learns those by heart. Here lines of all tasks are put together anew each time,
+with inputs and numbers drawn anew. Such a graph need not run, and nothing here was checked: it is no demonstration.
+"""
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_LINE = re.compile(r"        (tmp_\d+ = .+|in_\d+ [-+*/]?= .+)")
+_INPUT = re.compile(r"in_\d+ (\w+\[[\d, ]*\][^,]*?(?:\[[-\d, ]+\])?(?: \w+)?)(?=, in_|$)")
+_NAME = re.compile(r"\b(?:in|tmp)_\d+\b")
+_NUMBER = re.compile(r"(?<![\w.])\d{2,4}(?![\w.])")
+_LENGTHS = (1, 8)
+"""Lines of a graph, at least and at most."""
+
+
+class CopyTasks:
+    """Draws pairs of a task and the beginning of its answer, up to the end of the pattern."""
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]], rng: random.Random) -> None:
+        tasks = [row["task"] for row in rows]
+        self.rng = rng
+        self.lines = sorted({line.partition(" = ")[2] for task in tasks for line in _LINE.findall(task)} - {""})
+        starts = {row["answer"].partition("def pattern(")[0] for row in rows if "def pattern(" in row["answer"]}
+        self.starts = sorted(starts)
+        self.inputs = sorted({found for task in tasks for found in _INPUT.findall(_first_variant(task))})
+
+    def __call__(self) -> tuple[str, str]:
+        """A task, and its answer up to the end of the pattern."""
+        rng, count = self.rng, self.rng.randint(*_LENGTHS)
+        known, inputs, lines = [], 0, []
+        for number in range(count):
+            text = _NUMBER.sub(self._number, rng.choice(self.lines))
+            places: dict[str, str] = {}
+            for name in dict.fromkeys(_NAME.findall(text)):
+                if known and rng.random() < 0.7:
+                    places[name] = rng.choice(known)
+                else:
+                    places[name], inputs = f"in_{inputs}", inputs + 1
+            lines.append(f"        tmp_{number} = {_NAME.sub(lambda name, of=places: of[name[0]], text)}\n")
+            known = [*known, *places.values(), f"tmp_{number}"]
+        used = _NAME.findall("".join(line.partition(" = ")[2] for line in lines))
+        results = [f"tmp_{n}" for n in range(count) if f"tmp_{n}" not in used]
+        names = [f"in_{n}" for n in range(inputs)]
+        shapes = ", ".join(f"{name} {_NUMBER.sub(self._number, rng.choice(self.inputs))}" for name in names)
+        returned = f"{', '.join(results)}{',' if len(results) == 1 else ''}"
+        task = (
+            "Task\n\nSource of variants 0:\n```python\nimport torch\n\n\nclass GraphModule(torch.nn.Module):\n"
+            f"    def forward({', '.join(['self', *names])}):\n{''.join(lines)}        return ({returned})\n```\n\n"
+            f"Inputs by variant:\n0: {shapes}"
+        )
+        body = "".join(line[4:] for line in lines)
+        return (
+            task,
+            f"{rng.choice(self.starts)}def pattern({', '.join(names)}):\n{body}    return {', '.join(results)}\n",
+        )
+
+    def _number(self, found: re.Match[str]) -> str:
+        digits = len(found[0])
+        return str(self.rng.randrange(10 ** (digits - 1), 10**digits))
+
+
+def _first_variant(task: str) -> str:
+    return task.rsplit("\n0: ", 1)[-1].partition("\n")[0]
