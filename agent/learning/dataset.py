@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from storage.disk import disk_error, filling
 from storage.errors import PassNetError
@@ -52,3 +53,18 @@ def write_dataset(
 def _groups(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> Iterator[pa.Table]:
     for start in range(0, len(rows), _GROUP):
         yield pa.Table.from_pylist(list(rows[start : start + _GROUP]), schema)
+
+
+def read_dataset(directory: Path) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each split of such a directory.
+
+    `load_dataset` gives the rows of whichever directory of the same name it has loaded first, on this machine: it keeps
+    them by name and config. Raises PassNetError where there are none.
+    """
+    files = sorted((directory / "data" / CONFIG).glob("*-*-of-*.parquet"))
+    if not files:
+        raise PassNetError(f"{directory} has no demonstrations: `passnet demonstrations --out {directory}`")
+    splits: dict[str, list[dict[str, Any]]] = {}
+    for file in files:
+        splits.setdefault(file.name.partition("-")[0], []).extend(pq.read_table(file).to_pylist())
+    return splits

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agent.learning.dataset import read_dataset
 from storage.errors import PassNetError
 
 
@@ -40,15 +41,13 @@ def _with_calls(message: Mapping[str, Any]) -> dict[str, Any]:
 
 def train(arguments: argparse.Namespace) -> Path:
     """Fine-tune; returns where the model is. Raises PassNetError without TRL or without data."""
-    if not (arguments.data / "data").is_dir():
-        raise PassNetError(f"{arguments.data} has no demonstrations: `passnet demonstrations --out {arguments.data}`")
+    loaded = read_dataset(arguments.data)
     try:
-        from datasets import Dataset, load_dataset
+        from datasets import Dataset
         from peft import LoraConfig
         from trl import SFTConfig, SFTTrainer
     except ImportError as error:
         raise PassNetError(f"fine-tuning needs trl and peft ({error}): pip install 'passnet[learning]'") from error
-    loaded = load_dataset(str(arguments.data), "demonstrations")
     sets = {split: Dataset.from_list([example_of(row, arguments.form) for row in loaded[split]]) for split in loaded}
     config = SFTConfig(
         output_dir=str(arguments.out),

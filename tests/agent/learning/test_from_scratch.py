@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from agent.learning.answers import answer_of, files_of
+from agent.learning.dataset import read_dataset
 from agent.learning.demonstrations import split_of
 from agent.learning.leaks import HeldOut
 from agent.llm.task import describe_graphs
@@ -252,7 +253,9 @@ def test_demonstrations_become_conversations_with_a_card(data, tmp_path, monkeyp
     monkeypatch.setattr("sys.argv", ["chat", "--demonstrations", str(data), "--out", str(out)])
     assert chat_dataset.main() == 0 and chat_dataset.main() == 1  # the second time it is there
     before = {row["graph_hash"]: row for row in pq.read_table(data).to_pylist()}
-    after = pq.ParquetDataset(out / "data" / "demonstrations").read().to_pylist()
+    splits = read_dataset(out)
+    assert {split for split, rows in splits.items() for row in rows} <= {"train", "validation"}
+    after = [row for rows in splits.values() for row in rows]
     assert {row["graph_hash"] for row in after} == set(before)
     for row in after:
         first, (_, user), (said,) = before[row["graph_hash"]], row["prompt"], row["completion"]
