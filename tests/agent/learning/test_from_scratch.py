@@ -237,6 +237,18 @@ def test_rewards_of_known_passes_are_counted_by_task():
     assert summary["farthest_apart"] == pytest.approx(0.1)
 
 
+def test_parts_of_rewards_become_one_file_if_all_are_there(tmp_path):
+    parts = [tmp_path / "0.json", tmp_path / "1.json"]
+    for part, (graph, reward, seconds) in zip(parts, REWARDS, strict=False):
+        verdict = {"graph": graph, "reward": reward, "status": "ok", "seconds": seconds}
+        part.write_text(json.dumps({"device": "one", "of": 5, "verdicts": [verdict]}))
+    out = tmp_path / "all.json"
+    assert oracle_rewards.joined([*parts, tmp_path / "2.json"], out) == 1 and not out.exists()
+    assert oracle_rewards.joined(parts, out) == 0
+    found = json.loads(out.read_text())
+    assert (found["of"], found["tasks"], len(found["verdicts"])) == (10, 2, 2)
+
+
 REWARDS = (("a", 0.5, 1.0), ("b", 0.6, 2.0), ("c", 0.0, 3.0), ("b", 0.66, 2.0), ("a", 0.51, 9.0))
 
 
