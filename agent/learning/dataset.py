@@ -1,15 +1,17 @@
 """A directory of demonstrations that `load_dataset` and `agent.learning.sft` read: a card, and a file a split."""
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+from pyarrow.parquet import read_table
 
 from storage.disk import disk_error, filling
 from storage.errors import PassNetError
-from storage.parquet import write_parquet
+from storage.parquet import corrupt, write_parquet
+from storage.versions.shards import file_sha256
 
 CONFIG = "demonstrations"
 _GROUP = 64  # rows
@@ -20,6 +22,7 @@ pretty_name: {name}
 tags: [triton, compiler, code]
 configs:
 - config_name: {config}
+  description: contents {contents}
   data_files:
 {files}
 ---
@@ -41,11 +44,14 @@ def write_dataset(
     files = "\n".join(f"  - split: {split}\n    path: data/{CONFIG}/{split}-*.parquet" for split in kept)
     try:
         with filling(out) as place:
+            digest = hashlib.sha256()
             for split, rows in kept.items():
                 path = place / "data" / CONFIG / f"{split}-00000-of-00001.parquet"
                 write_parquet(path, _groups(rows, schema), schema, elsewhere="another --out")
-            card = _HEAD.format(name=name, config=CONFIG, files=files) + text
-            (place / "README.md").write_text(card, "utf-8")
+                digest.update(file_sha256(path).encode())
+            # `datasets` would take another directory of the same name for this one, but for the digest in its card
+            head = _HEAD.format(name=name, config=CONFIG, files=files, contents=digest.hexdigest()[:16])
+            (place / "README.md").write_text(head + text, "utf-8")
     except OSError as error:
         raise disk_error(error, out, "another --out") from error
 
@@ -56,15 +62,19 @@ def _groups(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> Iterator[pa
 
 
 def read_dataset(directory: Path) -> dict[str, list[dict[str, Any]]]:
-    """The rows of each split of such a directory.
+    """The rows of each split of such a directory, as they are now.
 
-    `load_dataset` gives the rows of whichever directory of the same name it has loaded first, on this machine: it keeps
-    them by name and config. Raises PassNetError where there are none.
+    `load_dataset` keeps what it has loaded by a directory's name and card. Raises PassNetError where there are none, or
+    a file is corrupt.
     """
     files = sorted((directory / "data" / CONFIG).glob("*-*-of-*.parquet"))
     if not files:
         raise PassNetError(f"{directory} has no demonstrations: `passnet demonstrations --out {directory}`")
     splits: dict[str, list[dict[str, Any]]] = {}
     for file in files:
-        splits.setdefault(file.name.partition("-")[0], []).extend(pq.read_table(file).to_pylist())
+        try:
+            rows = read_table(file).to_pylist()
+        except (OSError, pa.ArrowException) as error:
+            raise corrupt(file, error) from error
+        splits.setdefault(file.name.partition("-")[0], []).extend(rows)
     return splits

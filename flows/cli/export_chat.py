@@ -13,6 +13,7 @@ from passbench.score import aggregate_score
 from storage.disk import disk_error, filling
 from storage.errors import PassNetError
 from storage.parquet import write_parquet
+from storage.versions.shards import file_sha256
 from storage.versions.store import Store, Version
 
 CALL = pa.struct(
@@ -48,6 +49,7 @@ CARD = """\
 ---
 configs:
 - config_name: sft
+  description: contents {contents}
   data_files:
   - split: train
     path: data/sft/train-*.parquet
@@ -107,10 +109,10 @@ def export_trajectories(
         plain = {name: attempt[name] for name in ("sample", "run", "model", "attempt", "exit_status")}
         return {"messages": chat_messages(attempt["messages"]), "tools": tools, "score": scores[_key(attempt)], **plain}
 
-    card = CARD.format(rows=len(scores), version=opened.name, filters=f"{rule}.")
     try:
         with filling(out) as place:
-            _write(place, opened, scores.keys(), row)
+            contents = _write(place, opened, scores.keys(), row)[:16]
+            card = CARD.format(rows=len(scores), version=opened.name, filters=f"{rule}.", contents=contents)
             (place / "README.md").write_text(card, encoding="utf-8")
     except OSError as error:
         raise disk_error(error, out, "another --out") from error
@@ -177,10 +179,12 @@ def _best(good: dict[tuple, float], per_sample: int | None, causes: Counter[str]
     return kept
 
 
-def _write(out: Path, version: Version, keys: Sequence[tuple], row: Callable[[dict], dict]) -> None:
+def _write(out: Path, version: Version, keys: Sequence[tuple], row: Callable[[dict], dict]) -> str:
+    """Write the conversations. Returns the file's SHA-256."""
     path = out / "data" / "sft" / "train-00000-of-00001.parquet"
     groups = (pa.Table.from_pylist([row(each) for each in rows], CHAT) for rows in _batched(version, set(keys)))
     write_parquet(path, groups, CHAT, elsewhere="another --out")
+    return file_sha256(path)
 
 
 def _batched(version: Version, keys: set[tuple]) -> Iterator[list[dict]]:

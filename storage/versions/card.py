@@ -98,7 +98,10 @@ def _front_matter(manifest: Manifest) -> str:
     if filled:
         lines.append("configs:")
     for config, splits in groupby(filled, lambda pair: pair[0]):
-        lines += [f"- config_name: {config}", *(["  default: true"] if config == main else []), "  data_files:"]
+        lines += [f"- config_name: {config}", *(["  default: true"] if config == main else [])]
+        # `datasets` keeps what it has loaded by a directory's name and this text: without the digest another directory
+        # of the same name would give the rows of the first.
+        lines += [f"  description: PassNet {manifest.name}, contents {manifest.digest[:16]}", "  data_files:"]
         for _, split in splits:
             lines += [f"  - split: {_loaded_as(split)}", f"    path: data/{config}/{split}-*.parquet"]
     return "\n".join([*lines, "---"])

@@ -240,6 +240,8 @@ def test_every_config_loads_with_datasets_offline(tmp_path: Path) -> None:
     tables["typical", "eval"] = SUBGRAPHS.empty_table()
     tables["sole_op", "train"] = tables["sole_op", "eval"] = SUBGRAPHS.empty_table()
     version, _ = Store(tmp_path / "data").publish(tables, kind="build", parent=None, **NOTHING)
+    tables["fusible", "train"] = pa.concat_tables([tables["fusible", "train"]] * 2)
+    other, _ = Store(tmp_path / "other").publish(tables, kind="build", parent=None, **NOTHING)
     done = python(
         """
         import json, sys
@@ -252,10 +254,12 @@ def test_every_config_loads_with_datasets_offline(tmp_path: Path) -> None:
         found["one split"] = len(load_dataset(path, "fusible", split="train"))
         found["no config"] = {split: len(rows) for split, rows in load_dataset(path).items()}
         found["no config, streaming"] = len(list(load_dataset(path, split="train", streaming=True)))
+        found["other directory, same name"] = len(load_dataset(sys.argv[2], "fusible", split="train"))
         found["libraries"] = load_dataset(path, "models", split="train")[0]["libraries"]
         print(json.dumps(found))
         """,
         version.path,
+        other.path,
         env={"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home"), "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"},
     )
     assert done.returncode == 0, done.stderr
@@ -272,6 +276,7 @@ def test_every_config_loads_with_datasets_offline(tmp_path: Path) -> None:
         "one split": 2,
         "no config": {"train": 2, "eval": 1},
         "no config, streaming": 2,
+        "other directory, same name": 4,
         "libraries": [{"key": "torch", "value": "2"}],
     }
 
@@ -293,13 +298,19 @@ def test_the_card_says_what_is_in_it(tmp_path: Path) -> None:
     card = (version.path / "README.md").read_text()
     head = yaml.safe_load(card.split("---\n")[1])
     assert head["license"] == "apache-2.0" and head["size_categories"] == ["n<1K"]
+    description = f"PassNet v1, contents {version.manifest.digest[:16]}"
     assert head["configs"] == [
         {
             "config_name": "fusible",
             "default": True,
+            "description": description,
             "data_files": [{"split": "train", "path": "data/fusible/train-*.parquet"}],
         },
-        {"config_name": "scores", "data_files": [{"split": "train", "path": "data/scores/all-*.parquet"}]},
+        {
+            "config_name": "scores",
+            "description": description,
+            "data_files": [{"split": "train", "path": "data/scores/all-*.parquet"}],
+        },
     ]
     assert (
         "| `fusible` | train | 2 | 1 |" in card and "| `fusible` | eval | 0 (not offered to `datasets`) | 1 |" in card
