@@ -133,7 +133,8 @@ def judged(bench: Bench, tasks: Sequence[tuple[Sample, Path]], end: float) -> li
 
 
 def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """How many tasks the solution earned something at, seconds, and how far two rewards of a pass are apart."""
+    """How many tasks the solution earned something at, seconds, and how far two rewards of a pass are apart;
+    None where time ended before any."""
     first: dict[str, Mapping[str, Any]] = {}
     apart = []
     for one in found:
@@ -144,9 +145,9 @@ def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "tasks": len(first),
         "earning": sum(one["reward"] > 0 for one in first.values()),
         "statuses": dict(Counter(one["status"] for one in first.values())),
-        "median_reward": median(one["reward"] for one in first.values()),
-        "median_seconds": median(one["seconds"] for one in found),
-        "most_seconds": max(one["seconds"] for one in found),
+        "median_reward": median(one["reward"] for one in first.values()) if found else None,
+        "median_seconds": median(one["seconds"] for one in found) if found else None,
+        "most_seconds": max((one["seconds"] for one in found), default=None),
         "twice": len(apart),
         "twice_within_3_percent": sum(one <= 0.03 for one in apart),
         "farthest_apart": max(apart, default=None),

@@ -1,5 +1,6 @@
 """The commands about whole models: `tune`, `explain`, `evaluate-models`, `library`."""
 
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -189,7 +190,7 @@ def evaluate_models(
 ) -> None:
     """Time whole models in all regimes.
 
-    The rows are published as the table model_results of a new version.
+    The rows are published as the table model_results of a new version. Exit status 1: no model could be run.
     """
     from dataclasses import replace
 
@@ -211,6 +212,8 @@ def evaluate_models(
         rerun=rerun,
     )
     emit(done, as_json, evaluated_text)
+    if all(row["status"] == "failed" for row in done["rows"]):
+        sys.exit(1)
 
 
 @click.group()

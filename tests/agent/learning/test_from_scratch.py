@@ -235,6 +235,7 @@ def test_rewards_of_known_passes_are_counted_by_task():
     assert (summary["median_reward"], summary["median_seconds"], summary["most_seconds"]) == (0.5, 2.0, 9.0)
     assert (summary["twice"], summary["twice_within_3_percent"]) == (2, 1)
     assert summary["farthest_apart"] == pytest.approx(0.1)
+    assert oracle_rewards.summary([])["median_reward"] is None, "time ended before any verdict"
 
 
 def test_parts_of_rewards_become_one_file_if_all_are_there(tmp_path):

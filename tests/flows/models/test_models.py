@@ -119,6 +119,8 @@ def test_models_are_measured_and_published(tmp_path):
     again = said("evaluate-models", OWN, *data)
     assert again["rows"] == done["rows"] and again["version"] == version.name, "nothing is measured again"
     assert "over eager" in passnet_here("evaluate-models", OWN, *data).stdout
+    nothing = passnet_here("evaluate-models", "timm:nosuch", *data)
+    assert nothing.returncode == 1 and "timm has no model 'nosuch'" in nothing.stdout
 
 
 def test_the_library_takes_passes_of_a_version(tmp_path):
