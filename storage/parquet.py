@@ -82,8 +82,9 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema)
     write_parquet(path, [pa.Table.from_pylist(list(rows), schema)], schema)
 
 
-def read_rows(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
-    """The rows of a file of `write_rows`. Raises PassNetError that names the file if it is corrupt."""
+def read_rows(path: Path, schema: pa.Schema | None = None) -> list[dict[str, Any]]:
+    """The rows of a file of `write_rows`, with the columns that it has where no schema is given. Raises PassNetError
+    that names the file if it is corrupt."""
     try:
         return pq.read_table(path, schema=schema).to_pylist()
     except (OSError, pa.ArrowException) as error:

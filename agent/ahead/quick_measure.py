@@ -177,9 +177,12 @@ class QuickMeasure:
 
     def _compared(self, call: Call, reference: _Reference) -> int | None:
         """The level at which all draws agree; None if one does not at any."""
-        levels = [self._level(call, reference, reference.row(n), found) for n, found in enumerate(reference.expected)]
-        if None in levels:
-            return None
+        levels = []
+        for draw, expected in enumerate(reference.expected):
+            level = self._level(call, reference, reference.row(draw), expected)
+            if level is None:
+                return None
+            levels.append(level)
         for number, (given, left) in enumerate(zip(reference.rows[0], reference.left, strict=True)):
             if number not in reference.written and isinstance(given, torch.Tensor) and not _same(given, left):
                 self._references.clear()  # the draws are not what they were

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyarrow.parquet import read_table
 
 from storage.disk import disk_error, filling
 from storage.errors import PassNetError
-from storage.parquet import corrupt, write_parquet
+from storage.parquet import read_rows, write_parquet
 from storage.versions.shards import file_sha256
 
 CONFIG = "demonstrations"
@@ -72,9 +71,5 @@ def read_dataset(directory: Path) -> dict[str, list[dict[str, Any]]]:
         raise PassNetError(f"{directory} has no demonstrations: `passnet demonstrations --out {directory}`")
     splits: dict[str, list[dict[str, Any]]] = {}
     for file in files:
-        try:
-            rows = read_table(file).to_pylist()
-        except (OSError, pa.ArrowException) as error:
-            raise corrupt(file, error) from error
-        splits.setdefault(file.name.partition("-")[0], []).extend(rows)
+        splits.setdefault(file.name.partition("-")[0], []).extend(read_rows(file))
     return splits

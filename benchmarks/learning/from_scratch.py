@@ -139,7 +139,7 @@ def main(given: Sequence[str] | None = None) -> int:
         run = _Experiment(arguments, train, tasks, text, training, kept, own_tasks, readable, began)
         run.note(
             {
-                "arguments": {name: str(value) for name, value in vars(arguments).items()},
+                "arguments": {name: str(value) for name, value in vars(arguments).items() if name != "out"},
                 "seed": arguments.seed,
                 "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
                 "libraries": libraries(),

@@ -15,7 +15,7 @@ from flows.models.named_model import is_own, named_model
 from flows.steps import flow_run_id, say
 from passbench.models.measured_model import failed_row, measure_model
 from passbench.models.optimized_model import OptimizeSettings
-from storage.disk import disk_error, write_json
+from storage.disk import check_writable, write_json
 from storage.errors import PassNetError, in_one_line
 from storage.records import dtype_of
 from storage.schema import CONFIGS, MODEL_RESULTS
@@ -46,10 +46,7 @@ def evaluate_models(
     own = {name: is_own(name) for name in models}
     jobs = [(name, batch, dtype) for dtype in dtypes for batch in batches for name in models if not own[name]]
     jobs += [(name, None, None) for name in models if own[name]]
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:  # told before a model is measured
-        raise disk_error(error, place, "another --data") from error
+    check_writable(place, "another --data")
     rows = []
     for number, (name, batch, dtype) in enumerate(jobs, 1):
         kept = place / (hashlib.sha256(json.dumps([name, batch, dtype]).encode()).hexdigest()[:16] + ".json")
