@@ -75,9 +75,12 @@ def test_who_is_to_blame_where_passbench_has_no_memory_left(pair_of, places, to_
 
 def test_eager_that_reads_what_lay_in_its_memory_differs_from_itself(pair_of):
     def f(x):
-        old = torch.empty_like(x)
-        out = old + x
-        old.copy_(x)  # the next call finds it
+        old = [torch.empty_like(x) for _ in range(16)]  # of so many some lie where those of the call before lay
+        out = x
+        for each in old:
+            out = out + each
+        for each in old:
+            each.copy_(x)  # the next call finds it
         return (out,)
 
     same, other = (_eager_with_itself(pair_of(v)) for v in (add_relu_sample((3, 40)).variants[0], variant(f, X)))
