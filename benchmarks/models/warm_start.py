@@ -5,7 +5,9 @@
         [--at-once 1] [--batch 1] [--dtype float32] [--device cuda]
 
 Each process imports torch, builds its model, waits for its turn and calls it once; then the clock runs from
-`passnet.optimize` until three calls were answered. Meanwhile a thread looks at the main thread's stack every 5 ms.
+`passnet.optimize` until three calls were answered. Meanwhile a thread looks at the main thread's stack every 5 ms. With
+`--prepared` no clock runs before all models are built, so that no process imports torch beside one that is timed;
+`--workers` must be as many as there are models then.
 
 Writes DIR/warm.jsonl, a row for each model: seconds, seconds by part, and `imported` seconds by the first module that
 is being imported; and DIR/stacks/MODEL.txt, the stacks and how often each was seen (lines for a flame graph).
@@ -19,6 +21,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -57,8 +60,12 @@ def main(given: Sequence[str] | None = None) -> int:
         print(json.dumps(_measured(options)), flush=True)
         return 0
     options.out.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(options.workers) as pool:
-        rows = list(pool.map(lambda name: _in_process(name, options), options.models.split(",")))
+    names = options.models.split(",")
+    if options.prepared and options.workers < len(names):
+        raise SystemExit(f"--prepared needs a process for each of {len(names)} models: --workers {len(names)}")
+    with ThreadPoolExecutor(options.workers) as pool, tempfile.TemporaryDirectory(dir=options.out) as ready:
+        options.ready, options.wanted = ready, len(names) if options.prepared else 0
+        rows = list(pool.map(lambda name: _in_process(name, options), names))
     good = [row["seconds"] for row in rows if "seconds" in row]
     print(f"{len(good)} of {len(rows)} models, {statistics.median(good):.2f} s in the median" if good else "none")
     return 0 if len(good) == len(rows) else 1
@@ -72,15 +79,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--models", required=True, help="names separated by commas")
     parser.add_argument("--workers", type=int, default=12, help="processes side by side")
     parser.add_argument("--at-once", type=int, default=1, help="of them run against the clock")
+    parser.add_argument("--prepared", action="store_true", help="no clock runs before all models are built")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--one", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--ready", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--wanted", type=int, default=0, help=argparse.SUPPRESS)
     return parser
 
 
 def _in_process(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    keys = ("out", "library", "cache", "batch", "dtype", "device", "at_once")
+    keys = ("out", "library", "cache", "batch", "dtype", "device", "at_once", "ready", "wanted")
     arguments = [f"--{key.replace('_', '-')}={getattr(options, key)}" for key in keys]
     command = [sys.executable, "-m", "benchmarks.models.warm_start", f"--one={name}", f"--models={name}", *arguments]
     caches = {
@@ -89,6 +99,7 @@ def _in_process(name: str, options: argparse.Namespace) -> dict[str, Any]:
     }
     alone = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(command, env={**os.environ, **caches, **alone}, capture_output=True, text=True)
+    (Path(options.ready) / f"{name.replace(':', '_')}").touch()  # one that failed keeps nobody waiting
     lines = done.stdout.strip().splitlines()
     row = json.loads(lines[-1]) if done.returncode == 0 else {"model": name, "reason": done.stderr[-2000:]}
     with (options.out / "warm.jsonl").open("a") as file:
@@ -107,6 +118,9 @@ def _measured(options: argparse.Namespace) -> dict[str, Any]:
     (found,) = [model for model in MODELS if model.name == options.one]
     model, args, kwargs = prepared(found, options.batch, getattr(torch, options.dtype), torch.device(options.device))
     settings = OptimizeSettings(effort="quick", library=options.library)
+    (options.ready / options.one.replace(":", "_")).touch()
+    while len(list(options.ready.iterdir())) < options.wanted:
+        time.sleep(0.2)
     with torch.no_grad(), _turn(options.out, options.at_once):
         model(*args, **kwargs)
         stacks: list[Stack] = []
