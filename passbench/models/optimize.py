@@ -15,6 +15,7 @@ from passbench.models.optimized_model import GraphRoute, ModelReport, OptimizedM
 from passbench.models.recipes import check_asked
 from passbench.models.warm_start.beside_capture import MERGED, garbage_later, hashing, loading
 from passbench.models.warm_start.first_calls import FirstCalls
+from passbench.models.warm_start.later_imports import import_later
 from storage.errors import PassNetError
 
 
@@ -36,6 +37,7 @@ def optimize_model(
         raise PassNetError(f"a torch.nn.Module can be optimised, not a {type(model).__name__}")
     check_asked(settings.effort, settings.without, settings.seconds)
     _check_call(model, args, kwargs)
+    import_later()
     first_calls = _prepare(model, args, kwargs, settings)
     try:
         with garbage_later():

@@ -1,0 +1,57 @@
+"""Packages that torch imports for nothing: not imported by a warm start, and there when asked for."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("networkx")
+
+BEFORE = """
+import sys, torch
+from passbench.models.warm_start.later_imports import LATER, import_later
+import_later()
+import torch._inductor.compile_fx
+from torch._functorch._activation_checkpointing import graph_info_provider, knapsack_evaluator
+found = [name for name in sys.modules if name.split(".")[0] in LATER]
+assert not found, found
+"""
+
+
+def _run(program: str) -> None:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_torchinductor_is_imported_without_them_and_torch_finds_them_when_it_asks():
+    _run(
+        BEFORE + "graph = graph_info_provider.nx.DiGraph([(1, 2)])\n"
+        "assert list(knapsack_evaluator.nx.topological_sort(graph)) == [1, 2]\n"
+        "import networkx\n"
+        "assert type(graph) is networkx.DiGraph and sys.modules['networkx'].Graph is networkx.Graph\n"
+    )
+
+
+def test_a_user_imports_them_as_ever():
+    _run(BEFORE + "import networkx.algorithms\nfrom networkx import DiGraph\nassert DiGraph([(1, 2)]).size() == 1\n")
+
+
+def test_what_is_imported_meanwhile_is_the_package():
+    _run(
+        "import sys\n"
+        "from passbench.models.warm_start.later_imports import _Later\n"
+        "later = sys.modules['networkx'] = _Later('networkx')\n"
+        "import networkx.algorithms as algorithms\n"
+        "assert sys.modules['networkx'] is not later\n"
+        "assert later.DiGraph is sys.modules['networkx'].DiGraph and algorithms.shortest_path\n"
+    )
+
+
+def test_packages_that_are_imported_stay():
+    _run(
+        "import networkx, torch\n"
+        "from passbench.models.warm_start.later_imports import import_later\n"
+        "import_later()\n"
+        "from torch._functorch._activation_checkpointing import graph_info_provider\n"
+        "assert graph_info_provider.nx is networkx\n"
+    )
