@@ -113,7 +113,7 @@ def main() -> None:
     add("--search", type=float, default=6.0, metavar="SECONDS", help="what distill may spend on measuring a sample")
     add("--processes", type=int, default=8)
     add("--budget", type=float, default=3600.0, metavar="SECONDS", help="after these everything ends")
-    add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    add("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
     add("--out", type=Path, required=True)
     options = parser.parse_args()
     end = time.monotonic() + options.budget
@@ -121,6 +121,7 @@ def main() -> None:
     choice = Choice(splits=tuple(options.split.split(",")), categories=CATEGORIES, names=names)
     samples = chosen(Version.open(options.version), choice)
     device, cores = torch.device(options.device), os.sched_getaffinity(0)
+    device = torch.device("cuda:0") if device == torch.device("cuda") else device  # a pool's processes need a number
     written, kept = options.out / "written", options.out / "rows"
     kept.mkdir(parents=True, exist_ok=True)
     if options.results is not None:

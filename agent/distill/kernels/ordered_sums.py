@@ -207,8 +207,16 @@ def _with_idle(kept: str, order: SumOrder) -> list[str]:
 
 
 def lane_warps(value: Value) -> int:
-    """The warps of a program in which `finish_in_lanes` takes the reduction; 0 if it takes no such reduction."""
-    return value.order.height if value.detail in (*MOMENTS, "squares") and value.order.width == WARP else 0
+    """The warps of a program in which `finish_in_lanes` takes the reduction; 0 if it takes no such reduction.
+
+    Each lane of a single warp gets a result of its own, by moments combined in an order of its own. All lanes have the
+    first one's bits only where each has as many elements as any other or none, so where their number is a power of two.
+    """
+    order = value.order
+    if value.detail not in (*MOMENTS, "squares") or order.width != WARP:
+        return 0
+    differ = value.detail in MOMENTS and order.height == 1 and order.length & (order.length - 1)
+    return 0 if differ else order.height
 
 
 def finish_in_lanes(value: Value, name: str, kernel: KernelBody) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from agent.ahead.quick_measure import QuickMeasure
-from agent.distill.tuned import is_right
+from agent.distill.search.scores import is_right
 from passbench.contract import NAMES_FILE
 from passbench.result import EAGER_FAILED
 from tests.agent.support import in_dtype, sample, tensor, variant

@@ -192,6 +192,14 @@ def test_lanes_add_up_norms_in_eagers_order_when_compiled(columns, warps, tmp_pa
     assert warps > 1 or "bar.sync" not in compiled
 
 
+@pytest.mark.parametrize(("columns", "in_lanes"), [(36, False), (64, True), (128, True), (192, True)])
+def test_one_warp_combines_moments_in_lanes_only_where_all_lanes_get_the_same(columns, in_lanes, tmp_path):
+    """On an H200 the lanes of one warp had different means of 36 elements, by whose are combined with whose."""
+    source = _in_lanes(variant(_normed, tensor(6, columns), tensor(columns), tensor(columns)), tmp_path / "pass")
+    assert ("moments_of_two)" in source) == in_lanes
+    assert ("combine_halves(" in source) != in_lanes
+
+
 def _runs(numbers):
     return [n for n, _ in itertools.groupby(numbers)]
 

@@ -1,10 +1,15 @@
 """The search, with measurements that are scripted."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.distill.hill_climb import Search
+from agent.distill.search.hill_climb import Search
+from agent.distill.search.scores import Merit
+
+
+def _merit(score):
+    """Of a speedup, or of both clocks' with what the host does; None is wrong."""
+    return score if isinstance(score, Merit) else Merit(score or 0.0)
 
 
 def _search(scores, seconds=100.0, **options):
@@ -13,7 +18,7 @@ def _search(scores, seconds=100.0, **options):
 
     def measure(choice):
         now[0] += 1.0
-        return scores.get(choice)
+        return _merit(scores.get(choice))
 
     return Search(measure, lambda n: (n - 1, n + 1), seconds, clock=lambda: now[0], **options)
 
@@ -46,6 +51,13 @@ def test_it_climbs_from_the_best_of_several_starts():
     assert list(search.measured)[:3] == [0, 5, 9]
 
 
+def test_the_devices_clock_decides_between_choices_that_cost_the_host_the_same():
+    assert _search({0: Merit(1.13, 0.88, "one"), 1: Merit(1.05, 1.1, "one")}).run(0) == 1
+    assert _search({0: Merit(1.13, 0.88, "one"), 1: Merit(1.12, 1.1, "two")}).run(0) == 0
+    assert _search({0: Merit(1.13, 0.88, "one"), 1: Merit(0.0, 1.1, "one")}).run(0) == 0, "1 is wrong"
+    assert _search({0: Merit(1.2, 1.1, "one"), 1: Merit(1.0, 1.3, "one")}).run(0) == 1, "worth it as 0 was"
+
+
 def test_what_would_end_too_late_is_not_begun():
     search = _search({0: 1.0, 1: 1.1, 2: 1.2}, seconds=2.9)
     assert search.run(1) == 1
@@ -53,7 +65,7 @@ def test_what_would_end_too_late_is_not_begun():
 
 
 def test_what_is_known_from_before_is_not_measured_again():
-    search = _search({1: 1.5}, measured={0: 1.2, -1: 1.0})
+    search = _search({1: 1.5}, measured={0: Merit(1.2), -1: Merit(1.0)})
     assert search.run(0) == 1
     assert set(search.measured) == {0, -1, 1, 2}
 
@@ -64,7 +76,7 @@ def test_the_answer_is_never_worse_than_nothing_nor_than_the_start(scores, start
     best = search.run(start)
     assert len(search.measured) <= seconds + 2
     if best is None:
-        assert all((score or 0.0) < search.worth * search.better for score in search.measured.values())
+        assert all(merit.score < search.worth * search.better for merit in search.measured.values())
     else:
-        assert search.measured[best] == pytest.approx(scores[best]) and scores[best] >= search.worth
+        assert search.measured[best] == Merit(scores[best]) and scores[best] >= search.worth
         assert scores[best] >= (scores.get(start) or 0.0)

@@ -9,8 +9,9 @@ from agent.distill.kernels.launch_configs import LaunchLimits, choose
 from agent.distill.kernels.schedule import distance
 from agent.distill.kernels.value_graph import ROW
 from agent.distill.pass_source import Style
+from agent.distill.search.found_families import SearchChoice
+from agent.distill.search.neighbours import steps
 from agent.distill.static import Distill
-from agent.distill.tuned import SearchChoice, steps
 from passbench.policy.check import check_dir
 from tests.agent.support import ANY, in_dtype, sample, tensor, variant
 

@@ -8,12 +8,14 @@ import torch
 import torch.nn.functional as F
 
 from agent.author import Attempt
-from agent.distill.found_families import SearchChoice
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.pass_source import Style
 from agent.distill.rounding import assumed
+from agent.distill.search.found_families import SearchChoice
+from agent.distill.search.neighbours import steps
+from agent.distill.search.scores import NOTHING, Merit, expected, ranked, speedup
 from agent.distill.static import Distill
-from agent.distill.tuned import Tuned, expected, speedup, spread, steps
+from agent.distill.tuned import Tuned, spread
 from agent.run.attempts import write_pass
 from passbench.bench import Bench
 from passbench.contract import NAMES_FILE
@@ -102,6 +104,31 @@ def test_kernels_count_where_the_host_is_as_fast():
     assert speedup(results(0.9, 9.0)) < 1.0
     assert speedup(results(1.14, 0.88)) < 1.02 < speedup(results(2.7, 0.9))
     assert speedup(_results(sample(variant(lambda x: torch.relu(x), tensor(4))), 1.5)) == pytest.approx(1.5)
+
+
+def test_of_two_passes_that_cost_the_host_the_same_the_device_says_which_is_better():
+    disturbed, better = Merit(1.13, 0.88, "one"), Merit(1.0, 1.1, "one")
+    assert better.over(disturbed) == pytest.approx(1.25) and disturbed.over(better) < 1.0
+    assert disturbed.over(replace(better, host="two")) == pytest.approx(1.13), (
+        "the score, where the host's costs differ"
+    )
+    assert disturbed.over(replace(better, device=None)) == pytest.approx(1.13)
+    assert disturbed.over(NOTHING) == pytest.approx(1.13)
+    assert Merit(0.0, 9.0, "one").over(better) == 0.0, "a wrong pass is never better"
+    assert ranked({"a": disturbed, "b": better, "c": Merit(0.0)}) == ["b", "a", "c"]
+    assert better.expected(-5).over(disturbed.expected(-10)) < 1.0, "a pass that may be wrong is worth less"
+
+
+def test_a_cuda_graph_with_kernels_is_handed_in_though_the_host_was_disturbed(tmp_path):
+    def rule(names, source):
+        e2e, device = (1.3, 1.6) if "import fused_" in source else (1.5, 1.2)
+        found = _results(_one(), e2e if names == ["whole_graph_0"] else 1.1)
+        timing = replace(found[0].timings[0], clock="device", candidate_us=100.0 / device)
+        return [replace(one, times=Times((*one.times.timings, timing))) for one in found]
+
+    assert measuring().attempt(_one(), tmp_path / "pass", _attempt(rule, [])).compiler == "pass"
+    assert _names(tmp_path / "pass") == ["whole_graph_0"]
+    assert len(list((tmp_path / "pass").glob("fuse_*.py"))) == 2
 
 
 def _faster_without_the_second(names, source):

@@ -1,0 +1,77 @@
+"""What a search tries: choices beside the first one, and choices that differ from the best so far in one respect."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from agent.distill.kernels.launch_configs import choose
+from agent.distill.search.found_families import SearchChoice
+from agent.distill.task_plan import Task
+from agent.distill.whole_graphs import WORTH
+
+LONG = 3.0
+"""Microseconds. A kernel that takes less hides behind the host, so its blocks and warps are not worth a search."""
+
+_STAGES = 3
+"""How many steps of a sweep are loaded at once in the passes that try this."""
+
+
+def alternatives(task: Task, start: SearchChoice) -> list[SearchChoice]:
+    """Choices that are measured beside the start, before any other: each is the best for some tasks.
+
+    They are one CUDA graph of all, or none where the start is one, and TorchInductor's own schedule.
+    """
+    style, found = start.style, []
+    if style.captured and task.covers(start.patterns):
+        found.append(replace(style, captured=False))
+    elif not style.captured and task.launches(start.patterns) >= WORTH:
+        found.append(replace(style, captured=True))
+    if task.longest() >= LONG:
+        found.append(replace(style, own_schedule=True))
+    return [*in_other_order(task, start), *(SearchChoice(start.patterns, each) for each in found)]
+
+
+def in_other_order(task: Task, choice: SearchChoice) -> list[SearchChoice]:
+    """The choice with other kernels of those that add in eager's order: norms added up by lanes, or not so if they are;
+    rows not kept in registers, or kept. None where that makes no difference."""
+    style, limits = choice.style, choice.style.limits
+    if style.own_schedule:
+        return []
+    others = (replace(limits, lanes=not limits.lanes), replace(limits, keeps=not limits.keeps))
+    kernels = [kernel for kernel in task.kernels() if kernel.step is not None]
+    found = [other for other in others if any(choose(k, other) != choose(k, limits) for k in kernels)]
+    return [SearchChoice(choice.patterns, replace(style, limits=other)) for other in found]
+
+
+def steps(task: Task, choice: SearchChoice) -> Iterator[SearchChoice]:
+    """Choices that differ from this one in one respect. Those that usually matter most come first."""
+    style, limits = choice.style, choice.style.limits
+    gains = task.gains()
+    if not style.captured:
+        for patterns in (choice.patterns, tuple(sorted(gains))):
+            if task.launches(patterns) >= WORTH:
+                yield SearchChoice(patterns, replace(style, captured=True))
+    for pattern in sorted(choice.patterns, key=lambda p: gains[p]):
+        rest = tuple(p for p in choice.patterns if p != pattern)
+        if task.covers(rest, style.captured):
+            yield SearchChoice(rest, style)
+    for pattern in gains:
+        if pattern not in choice.patterns:
+            yield SearchChoice(tuple(sorted((*choice.patterns, pattern))), style)
+    if style.captured and task.covers(choice.patterns):
+        yield SearchChoice(choice.patterns, replace(style, captured=False))
+    if task.longest() < LONG:
+        return
+    yield SearchChoice(choice.patterns, replace(style, own_schedule=not style.own_schedule))
+    kernels = task.kernels()
+    if any(kernel.flat is not None for kernel in kernels):  # tiled for the sake of its accesses
+        yield SearchChoice(choice.patterns, replace(style, limits=replace(limits, tiles=not limits.tiles)))
+    for factor in (2.0, 0.5):
+        yield SearchChoice(choice.patterns, replace(style, limits=replace(limits, work=limits.work * factor)))
+    for factor in (2.0, 0.5):
+        yield SearchChoice(choice.patterns, replace(style, limits=replace(limits, warps=limits.warps * factor)))
+    yield SearchChoice(choice.patterns, replace(style, limits=replace(limits, persistent=limits.persistent // 4)))
+    if any(choose(kernel, limits).loops for kernel in kernels):
+        yield SearchChoice(
+            choice.patterns, replace(style, limits=replace(limits, stages=_STAGES if limits.stages == 1 else 1))
+        )
+    yield SearchChoice(choice.patterns, replace(style, general=not style.general))

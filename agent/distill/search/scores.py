@@ -1,0 +1,121 @@
+"""What measured passes are worth: how right, how fast, and which of two is better."""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from passbench.result import VariantResult
+
+LEVEL = -5
+"""The tolerance level at which a pass must be right in every measured variant."""
+
+EQUAL = -10
+"""The level at which a pass gives eager's bits, or nearly so."""
+
+RISKS = {LEVEL: 0.25, EQUAL: 0.0}
+"""How likely a pass that is right at a level in the author's draws is wrong at `LEVEL` in PassBench's. Of 33 that were
+right at `LEVEL` and not one level further 8 were wrong (`benchmarks/agent/h200_distill_350`)."""
+
+RISK = 0.05
+"""The same at the levels between."""
+
+WRONG = 0.1
+"""What counts in place of a speedup where a pass is wrong, as in PassBench's aggregate score."""
+
+DEVICE_WEIGHT = 0.25
+"""How much the device's clock counts in a search, beside the end-to-end clock."""
+
+Choice = TypeVar("Choice", bound=Hashable)
+
+
+def is_right(result: VariantResult) -> bool:
+    """Whether a variant ran and is right at `LEVEL`."""
+    return result.status == "ok" and result.t_min is not None and result.t_min <= LEVEL
+
+
+@dataclass(frozen=True)
+class Merit:
+    """How good a measured pass is, and which of two is better.
+
+    `score` is its `speedup`, 1.0 for doing nothing, 0.0 for a wrong pass. `device` is its speedup by the device's clock
+    alone. Passes with equal `host`, where that is not None, cost the host the same: what their end-to-end times differ
+    by beyond the device's is what else the host had to do, such as other authors' work.
+    """
+
+    score: float
+    device: float | None = None
+    host: Hashable = None
+
+    def over(self, other: "Merit") -> float:
+        """How many times as good this one is: by the device's clock where the host's costs are equal."""
+        if not self.score or not other.score:
+            return math.inf if self.score else 0.0
+        if self.host is not None and self.host == other.host and self.device and other.device:
+            return self.device / other.device
+        return self.score / other.score
+
+    def expected(self, level: int) -> "Merit":
+        """What the pass is worth if it is right at this level in the author's draws."""
+        device = None if self.device is None else expected(self.device, level)
+        return replace(self, score=expected(self.score, level), device=device)
+
+
+def ranked(merits: Mapping[Choice, Merit]) -> list[Choice]:
+    """The choices, the best first."""
+    left, order = dict(merits), []
+    while left:
+        best = next(iter(left))
+        for choice in left:
+            if left[choice].over(left[best]) > 1.0:
+                best = choice
+        order.append(best)
+        del left[best]
+    return order
+
+
+NOTHING = Merit(1.0)
+"""Leaving a sample to eager."""
+
+
+def device_speedup(results: Sequence[VariantResult]) -> float | None:
+    """The geometric mean of the speedups by the device's clock; None where one is missing."""
+    return _mean([result.speedup("device") for result in results]) if results else None
+
+
+def speedup(results: Sequence[VariantResult]) -> float | None:
+    """How much faster the results are than eager; None where a variant failed or is wrong at `LEVEL`.
+
+    It is the geometric mean of the end-to-end speedups. Where these gain, the device's count with a weight of
+    `DEVICE_WEIGHT`: of two passes that the host bounds, the one with the better kernels is better. A loss on the device
+    counts fully.
+    """
+    if not results or not all(map(is_right, results)):
+        return None
+    e2e, device = (_mean([result.speedup(clock) for result in results]) for clock in ("e2e", "device"))
+    if e2e is None or device is None or e2e < 1.0:
+        return e2e
+    if device < 1.0:
+        return e2e * device
+    return e2e ** (1.0 - DEVICE_WEIGHT) * device**DEVICE_WEIGHT
+
+
+def _mean(speedups: Sequence[float | None]) -> float | None:
+    """The geometric mean; None where one of them is missing."""
+    if None in speedups:
+        return None
+    return math.exp(math.fsum(map(math.log, speedups)) / len(speedups))
+
+
+def in_words(results: Sequence[VariantResult]) -> str:
+    """The speedup, or how right each variant is."""
+    score = speedup(results)
+    said = [str(r.t_min) if r.status == "ok" else f"{r.status} {r.reason[:160]}".rstrip() for r in results]
+    return f"{score:.3f}" if score else f"no answer, {', '.join(said)}"
+
+
+def expected(score: float, level: int) -> float:
+    """What a pass of this speed is worth that is right at this level: the mean over being right and wrong, by the
+    logarithm."""
+    risk = RISKS.get(level, RISK)
+    return score ** (1.0 - risk) * WRONG**risk

@@ -1,0 +1,110 @@
+"""Passes of one task as a search measures them."""
+
+import tempfile
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.author import Attempt
+from agent.distill.search.found_families import Levels, SearchChoice
+from agent.distill.search.scores import EQUAL, Merit, device_speedup, in_words, is_right, speedup
+from agent.distill.task_plan import FloatDtypes, Task
+from passbench.result import VariantResult
+from storage.graph.as_json import to_json
+from storage.records import Sample
+
+
+@dataclass(frozen=True)
+class SearchTrial:
+    """Measures choices of patterns and style for one task, on some of the sample's variants.
+
+    `levels` is what the task leaves to eager. `start` is the choice that is expected to be best. `dtypes_of` has the
+    floating dtypes of the variants of each graph of the sample. `known` has results by source: choices that come down
+    to the same source are measured once. `own_schedule` gives the task with the kernels that TorchInductor makes.
+    """
+
+    task: Task
+    levels: Levels
+    start: SearchChoice
+    variants: Sample
+    attempt: Attempt
+    dtypes_of: Mapping[str, FloatDtypes]
+    own_schedule: Callable[[], Task]
+    known: dict[str, Sequence[VariantResult]] = field(default_factory=dict)
+
+    def merit(self, choice: SearchChoice) -> Merit:
+        """How good the choice is; its score is 0.0 where a variant failed, is wrong, or has no pass."""
+        results = self._results(choice)
+        return Merit(speedup(results) or 0.0, device_speedup(results), self._host(choice))
+
+    def _host(self, choice: SearchChoice) -> Hashable:
+        """What the choices have in common that cost the host the same in a call."""
+        style, graphs = choice.style, self.task.graphs
+        if style.captured and all(each.whole is not None for each in graphs):
+            return "all in CUDA graphs"
+        cases = [
+            [c.cases[0] for c in g.candidates if c.pattern in choice.patterns] for g in self._written(choice).graphs
+        ]
+        launches = tuple(sum(case.launches for case in each) for each in cases)
+        return choice.patterns, launches, style.captured, style.general
+
+    def _written(self, choice: SearchChoice) -> Task:
+        return self.own_schedule() if choice.style.own_schedule else self.task
+
+    def wrong(self, choice: SearchChoice) -> set[FloatDtypes]:
+        """The dtypes of graphs with a variant that failed or is wrong; none if all measured variants are right.
+
+        If some are, the dtypes of which no variant was measured are added. Without any result: all dtypes.
+        """
+        results, everything = self._results(choice), set(self.dtypes_of.values())
+        if len(results) != len(self.variants.variants):
+            return everything
+        measured = [self.dtypes_of[to_json(variant.graph)] for variant in self.variants.variants]
+        wrong = {dtypes for dtypes, result in zip(measured, results, strict=True) if not is_right(result)}
+        return wrong | (everything - set(measured)) if wrong else wrong
+
+    def rightness(self, choice: SearchChoice) -> dict[FloatDtypes, int]:
+        """The level at which all measured variants of each dtypes are right; only for a choice that is right."""
+        found: dict[FloatDtypes, int] = {}
+        for variant, result in zip(self.variants.variants, self._results(choice), strict=True):
+            dtypes = self.dtypes_of[to_json(variant.graph)]
+            found[dtypes] = max(result.t_min, found.get(dtypes, EQUAL))
+        return found
+
+    def _in_words(self, choice: SearchChoice) -> str:
+        rounding = ", ".join(sorted({level.name.lower() for level in self.levels.values()}))
+        return f"{len(choice.patterns)} patterns, {choice.style}, rounding {rounding}"
+
+    def _results(self, choice: SearchChoice) -> Sequence[VariantResult]:
+        with tempfile.TemporaryDirectory(prefix="passnet-") as scratch:
+            directory = Path(scratch) / "pass"
+            source = self._write(choice, directory)
+            if source is None:
+                return ()
+            if source not in self.known:
+                self.known[source] = self.attempt.measure(self.variants, directory)
+                self.attempt.say(f"{self._in_words(choice)}: {in_words(self.known[source])}")
+        return self.known[source]
+
+    def _write(self, choice: SearchChoice, directory: Path) -> str | None:
+        """Writes the pass of a choice; returns its source, None if there is no such pass."""
+        task = self._written(choice)
+        if task.write(known(task, choice), choice.style, directory).pass_dir is None:
+            return None
+        return "".join(file.read_text("utf-8") for file in sorted(directory.glob("*.*")))
+
+
+def rightness(first: SearchTrial, second: SearchTrial, choice: SearchChoice) -> dict[FloatDtypes, int]:
+    """The levels at which two measurements of a choice are right, by dtypes."""
+    once, twice = first.rightness(choice), second.rightness(choice)
+    return {dtypes: max(once.get(dtypes, EQUAL), twice.get(dtypes, EQUAL)) for dtypes in once.keys() | twice.keys()}
+
+
+def known(task: Task, choice: SearchChoice) -> tuple[str, ...]:
+    """The choice's patterns that the task has."""
+    return tuple(pattern for pattern in choice.patterns if pattern in task.gains())
+
+
+def writes(task: Task, choice: SearchChoice) -> bool:
+    """Whether there is a pass of this choice."""
+    return task.covers(choice.patterns, choice.style.captured)
