@@ -18,7 +18,8 @@ import torch
 from passbench.checking.tolerance import LEVELS, STRICT, t_min
 from passbench.child.outputs import BadOutput, check, check_memory, describe_all, flatten
 from passbench.contract import PassRule, loaded_rules, read_pass_dir
-from passbench.inputs.draw import CORRECTNESS, PYTHON_INT, Distribution, make_inputs
+from passbench.inputs.distribution import CORRECTNESS, Distribution
+from passbench.inputs.draw import PYTHON_INT, make_inputs
 from passbench.ipc.messages import OutputMeta
 from passbench.ipc.shared_memory import extent
 from passbench.launch.capture import captured

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
-from passbench.inputs.draw import Distribution, make_inputs
+from passbench.inputs.distribution import Distribution
+from passbench.inputs.draw import make_inputs
 from storage.graph.as_fx import to_fx
 from storage.records import Variant
 

@@ -27,7 +27,8 @@ import torch
 
 from extraction.analysis.footprint import footprint
 from extraction.analysis.propagate import Invalid, propagate
-from passbench.inputs.draw import Distribution, make_inputs
+from passbench.inputs.distribution import Distribution
+from passbench.inputs.draw import make_inputs
 from storage.graph.as_fx import to_module
 from storage.records import Variant
 from storage.schema import CATEGORIES

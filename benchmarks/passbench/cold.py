@@ -77,7 +77,8 @@ def plain(version: Path, passes: Path, name: str, number: int) -> dict:
     from passbench.checking.tolerance import t_min
     from passbench.child.outputs import flatten
     from passbench.contract import load_rules, read_pass_dir
-    from passbench.inputs.draw import CORRECTNESS, make_inputs
+    from passbench.inputs.distribution import CORRECTNESS
+    from passbench.inputs.draw import make_inputs
     from passbench.matching.rewrite import apply_pass
     from storage.graph.as_fx import to_module
     from storage.versions.samples import load_samples

@@ -5,7 +5,7 @@ import torch
 from passbench.double_precision import relative_error, wide
 from passbench.inputs import batch_layout
 from passbench.inputs.batch_layout import BatchLayout
-from passbench.inputs.draw import Distribution
+from passbench.inputs.distribution import Distribution
 from passbench.ipc.messages import Batch, Block, Code, Load, OutputMeta, RunCalls
 from passbench.result import Errors
 from passbench.workers.worker_handle import WorkerHandle

@@ -7,7 +7,7 @@ import torch
 from passbench.checking.tolerance import STRICT, Comparison, surely_close
 from passbench.inputs import batch_layout
 from passbench.inputs.batch_layout import BatchLayout
-from passbench.inputs.draw import CORRECTNESS
+from passbench.inputs.distribution import CORRECTNESS
 from passbench.ipc.messages import RunCalls
 from passbench.result import VariantFailure
 from passbench.workers.worker_pair import WorkerPair

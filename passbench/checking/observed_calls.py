@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from passbench.checking.evidence import judge, library_ops
 from passbench.contract import PassFiles
-from passbench.inputs.draw import Distribution
+from passbench.inputs.distribution import Distribution
 from passbench.ipc.messages import Observe
 from passbench.ipc.observation import Observation
 from passbench.result import VariantFailure

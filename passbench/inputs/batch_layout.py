@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
-from passbench.inputs.draw import PYTHON_INT, Distribution, fill, generator, integer_value
+from passbench.inputs.distribution import Distribution
+from passbench.inputs.draw import PYTHON_INT, drawn_together, fill, generator, integer_value
 from passbench.ipc.messages import Batch, Block, OutputKind, OutputMeta
 from passbench.ipc.shared_memory import ALIGNMENT, contiguous_stride, extent
 from storage.records import Input, dtype_of
@@ -58,17 +59,15 @@ def lay_out(
     waiting = sealed if spare else 0
     places = calls + waiting
     offset = start = rng.randrange(_SHIFTS) * ALIGNMENT
-    inputs: list[Block | int] = []
-    for spec in specs:
-        if spec.dtype == PYTHON_INT:
-            inputs.append(integer_value(spec))
-            continue
+    inputs: list[Block | int] = [integer_value(spec) if spec.dtype == PYTHON_INT else 0 for spec in specs]
+    for number in (n for group in _groups(specs) for n in group):
+        spec = specs[number]
         block = _kind(dtype_of(spec.dtype), tuple(spec.shape), tuple(spec.stride))
         starts = []
         for _ in range(places):
             starts.append(offset)
             offset += block.size + rng.randint(0, _MOST_GAP) * ALIGNMENT
-        inputs.append(block._replace(starts=tuple(starts)))
+        inputs[number] = block._replace(starts=tuple(starts))
     middle = offset
     slots: list[Block | None] = []
     for meta in outputs:
@@ -82,6 +81,15 @@ def lay_out(
     chosen = tuple(sorted(rng.sample(range(calls), sealed)))
     batch = Batch(calls, tuple(inputs), tuple(slots), tuple(order[:calls]), chosen, tuple(order[calls:]))
     return BatchLayout(batch, start, middle, offset)
+
+
+def _groups(specs: Sequence[Input]) -> list[list[int]]:
+    """The numbers of the tensors among the inputs. Those of a group lie side by side, since they are drawn together."""
+    groups: dict[str | int, list[int]] = {}
+    for number, spec in enumerate(specs):
+        if spec.dtype != PYTHON_INT:
+            groups.setdefault(drawn_together(spec) or number, []).append(number)
+    return list(groups.values())
 
 
 def _slot(meta: OutputMeta) -> Block:
@@ -127,9 +135,10 @@ def draw(
     """Draw the inputs of every call afresh into `memory`: draw number `index` of the seed. The gaps are drawn too, and
     the inputs of sealed calls lie at both of their places."""
     gen = generator(seed, index, memory.device)
-    for spec, block in zip(specs, layout.batch.inputs, strict=True):
-        if isinstance(block, Block):
-            fill(elements(memory, block), spec, how, gen, _lengths(block))
+    for group in _groups(specs):
+        blocks = [layout.batch.inputs[n] for n in group]
+        values = memory[blocks[0].offset : blocks[-1].end].view(blocks[0].dtype)
+        fill(values, [specs[n] for n in group], how, gen, _lengths(blocks))
     _move(memory, memory, layout, [layout.batch.order[call] for call in layout.batch.sealed], layout.batch.late)
 
 
@@ -158,9 +167,11 @@ def _bytes(memory: torch.Tensor, block: Block, place: int) -> torch.Tensor:
     return memory[block.starts[place] : block.starts[place] + block.size].view(torch.int64)
 
 
-def _lengths(block: Block) -> torch.Tensor:
-    """Elements of a block from each place to the next, the gap between them included."""
-    return torch.tensor((*block.starts, block.end)).diff() // block.dtype.itemsize
+def _lengths(blocks: Sequence[Block]) -> Sequence[torch.Tensor]:
+    """Of blocks side by side, the elements from each place to the next, the gap between them included."""
+    starts = [start for block in blocks for start in block.starts]
+    between = torch.tensor([*starts, blocks[-1].end]).diff() // blocks[0].dtype.itemsize
+    return between.split([len(block.starts) for block in blocks])
 
 
 def poison(memory: torch.Tensor, blocks: tuple[Block | int | None, ...]) -> None:

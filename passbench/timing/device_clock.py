@@ -14,7 +14,7 @@ device time. `Times.device_method` says which one a figure is.
 import math
 
 from passbench.inputs.batch_layout import BatchLayout
-from passbench.inputs.draw import Distribution
+from passbench.inputs.distribution import Distribution
 from passbench.ipc.messages import (
     ArmReplay,
     CaptureCalls,

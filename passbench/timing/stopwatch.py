@@ -5,7 +5,7 @@ import gc
 import math
 from collections.abc import Callable
 
-from passbench.inputs.draw import Distribution
+from passbench.inputs.distribution import Distribution
 from passbench.ipc.messages import Collect, Go
 from passbench.result import NO_GRAPH_OF_CANDIDATE, NO_GRAPH_OF_EAGER, Times, Timing, VariantFailure
 from passbench.timing import bandwidth, cores

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import torch
 
 from passbench.inputs import batch_layout as lay
-from passbench.inputs.draw import Distribution, InputError
+from passbench.inputs.distribution import Distribution
+from passbench.inputs.draw import InputError
 from passbench.ipc.messages import Code, Describe, Load, Warm, WorkerReply
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_process import WorkerDied, WorkerTimeout

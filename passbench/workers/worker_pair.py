@@ -6,7 +6,8 @@ import torch
 
 from passbench.inputs import batch_layout
 from passbench.inputs.batch_layout import BatchLayout
-from passbench.inputs.draw import Distribution, InputError
+from passbench.inputs.distribution import Distribution
+from passbench.inputs.draw import InputError
 from passbench.ipc.messages import (
     Block,
     Code,

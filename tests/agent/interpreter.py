@@ -15,7 +15,8 @@ import torch
 
 from passbench.child.triton_interpreter import round_bfloat16_to_nearest, spare_idle_work
 from passbench.contract import NAMES_FILE, loaded_rules
-from passbench.inputs.draw import CORRECTNESS, make_inputs
+from passbench.inputs.distribution import CORRECTNESS
+from passbench.inputs.draw import make_inputs
 from passbench.matching.rewrite import apply_pass
 from storage.graph.as_fx import to_fx
 from storage.records import Variant

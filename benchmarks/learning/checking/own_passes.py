@@ -96,7 +96,7 @@ def main() -> None:
 
     from agent.ahead.gpu_turns import GpuTurns
     from agent.ahead.quick_measure import QuickMeasure
-    from passbench.inputs.draw import CORRECTNESS
+    from passbench.inputs.distribution import CORRECTNESS
 
     device = torch.device(arguments.device)
     torch.set_num_threads(1)

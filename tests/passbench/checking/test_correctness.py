@@ -5,7 +5,7 @@ import torch
 
 from passbench.checking.correctness import Correctness
 from passbench.inputs import batch_layout
-from passbench.inputs.draw import Distribution
+from passbench.inputs.distribution import Distribution
 from passbench.ipc.messages import OutputKind, OutputMeta
 from passbench.layers import Layers
 from passbench.result import VariantFailure

@@ -8,7 +8,7 @@ import torch
 from passbench.child.outputs import BadOutput
 from passbench.child.sealing import SealedCalls
 from passbench.inputs import batch_layout as lay
-from passbench.inputs.draw import Distribution
+from passbench.inputs.distribution import Distribution
 from passbench.ipc.messages import OutputKind, OutputMeta
 from passbench.ipc.shared_memory import CpuSharedMemory, input_tensors, output_views
 from tests.passbench.samples import spec

@@ -6,9 +6,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from passbench.inputs import batch_layout as lay
-from passbench.inputs.draw import Distribution
+from passbench.inputs.distribution import CORRECTNESS, Distribution
 from passbench.ipc.messages import Block, OutputKind, OutputMeta
 from passbench.ipc.shared_memory import ALIGNMENT, CpuSharedMemory, extent, input_tensors, open_handle, output_views
 from storage.records import Input
@@ -117,3 +118,26 @@ def test_gaps_hold_values_like_those_of_calls():
     layout = lay.lay_out(one, (), 40, random.Random(0))
     lay.draw(memory, layout, one, 0, 0, Distribution.VARIED)
     assert (lay.elements(memory, layout.batch.inputs[0]) == 0).float().mean() < 0.01
+
+
+class _Operations(TorchDispatchMode):
+    """Counts what torch is asked to compute."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("how", CORRECTNESS)
+def test_many_inputs_take_no_more_operations_than_one(how):
+    def operations(number):
+        specs = tuple(Input(f"x{n}", "parameter", "bfloat16", (8, 4), (4, 1), mean=n, std=1.0) for n in range(number))
+        layout = lay.lay_out(specs, (), 3, random.Random(0))
+        memory = torch.empty(layout.middle, dtype=torch.uint8)
+        with _Operations() as counted:
+            lay.draw(memory, layout, specs, 0, 0, how)
+        return counted.count
+
+    assert operations(40) == operations(2)
