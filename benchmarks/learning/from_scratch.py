@@ -8,10 +8,11 @@ iteration on new tasks, of which it keeps its own answers that PassBench finds r
 `--traces`, or graphs that are put together at random.
 Tasks are of held-out samples, and with `--validation VERSION…` of families of these versions which the demonstrations
 keep for validation. Numbers change from epoch to epoch (`benchmarks.learning.decoder.renumbered`). Whether an answer
-is right is found out on the CPU, while the GPU goes on. Points also have the loss on demonstrations that are kept for
-validation. `--copies SHARE` mixes in examples that are drawn to teach copying (`benchmarks.learning.decoder.copying`).
-`--growing N` has N processes put further graphs together while it trains. `--bench-seconds` are then spent on timing
-its last answers on the GPU, beside those of `distill`.
+is right is found out on the CPU, while the GPU goes on. Points also have what the model predicts of demonstrations
+that are kept for validation, and how many answers repeat their task's lines. `--copies SHARE` mixes in examples that
+are drawn to teach copying (`benchmarks.learning.decoder.copying`). `--growing N` has N processes put further graphs
+together while it trains. `--bench-seconds` are then spent on timing its last answers on the GPU, beside those of
+`distill`.
 Needs torch, triton, numpy, pandas, pyarrow and tokenizers.
 
 Leaves DIR/record.json and DIR/answers.parquet, as far as it got, after every stage. `--tiny` tries everything on a CPU
@@ -28,7 +29,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from difflib import SequenceMatcher
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -46,13 +46,14 @@ from agent.learning.leaks import HeldOut
 from agent.llm.task import describe_graphs
 from benchmarks.learning.beside_training import LARGEST, Task, new_tasks, readable_answer
 from benchmarks.learning.decoder.code_tokens import Text
-from benchmarks.learning.decoder.copying import CopyTasks
+from benchmarks.learning.decoder.copying import CopyTasks, repeats
 from benchmarks.learning.decoder.renumbered import renumbered
 from benchmarks.learning.decoder.small_decoder import Decoder, Shape, sample
 from benchmarks.learning.decoder.training import Pair, Training
 from benchmarks.learning.graph_sources import held_out_samples, shown, small, version_samples
 from benchmarks.learning.growing import Growing
 from benchmarks.learning.judge import Judge, Verdict, shares
+from benchmarks.learning.nearness import memorised
 from passbench.bench import Bench
 from passbench.contract import NAMES_FILE, write_pass_dir
 from passbench.result import libraries
@@ -212,6 +213,7 @@ class _Experiment:
     judge: Judge | None = None
     thread: ThreadPoolExecutor | None = None
     answers: list[dict] = field(default_factory=list)
+    verdicts: dict[tuple[str, str], Verdict] = field(default_factory=dict)
     record: dict[str, Any] = field(default_factory=lambda: {"points": []})
     lock: Any = field(default_factory=Lock)
 
@@ -237,7 +239,8 @@ class _Experiment:
         several = {"after training": self.judge_several("after training", first)}
         several["after expert iteration"] = self.judge_several("after expert iteration", self.write_several())
         last.result()
-        self.note(self.memorised())
+        final = [a for a in self.answers if a["point"] == "after expert iteration"]
+        self.note(memorised(self.train, [t.sample for t in self.tasks], final))
         for name, found in several.items():
             self.note({f"pass_at_k {name}": _pass_at([one.result() for one in found])})
         self.judge_readable()
@@ -263,7 +266,8 @@ class _Experiment:
             "point": point,
             "steps": self.training.steps,
             "loss": sum(losses) / len(losses) if losses else None,
-            "loss_on_kept_families": self.training.loss_on(self.kept) if self.kept else None,
+            "kept_families": self.training.on(self.kept) if self.kept else None,
+            "repeats": sum(repeats(t.text, a) for t, a in zip(self.tasks, written, strict=True)) / len(self.tasks),
             "at_seconds": round(begin - self.began, 1),
             "answer_seconds": round(time.monotonic() - begin, 1),
         }
@@ -312,7 +316,10 @@ class _Experiment:
         return self.thread.submit(self._judged, point, pairs)
 
     def _judged(self, point: str, pairs: list[tuple[Sample, str]]) -> list[Verdict]:
-        verdicts = self.judge.judge(pairs, self.arguments.variants)
+        new = {(s.sample, a): (s, a) for s, a in pairs if (s.sample, a) not in self.verdicts}
+        found = self.judge.judge(list(new.values()), self.arguments.variants)
+        self.verdicts |= dict(zip(new, found, strict=True))
+        verdicts = [self.verdicts[sample.sample, answer] for sample, answer in pairs]
         for (_, answer), verdict in zip(pairs, verdicts, strict=True):
             self.answers.append({"point": point, "answer": answer, **verdict.to_row()})
         return verdicts
@@ -328,33 +335,6 @@ class _Experiment:
         training.add([pair for pair in own if len(pair[0]) <= arguments.context] * 2)
         training.run(arguments.train_seconds / 8, (0.9, 1.0), arguments.steps)
         return {"tasks": len(tasks), "answers": len(written), "kept": len(kept), **shares(verdicts)}
-
-    def memorised(self) -> dict[str, Any]:
-        """How near the tasks are to training, and what became of near and far ones after training."""
-        known = {tuple(r["op_sequence"]) for r in self.train}
-        operators = {op for ops in known for op in ops}
-        near = {t.sample.sample: nearest(tuple(t.sample.variants[0].graph.op_sequence), known) for t in self.tasks}
-        last = [a for a in self.answers if a["point"] == "after expert iteration"]
-        texts = {r["answer"].strip() for r in self.train}
-        groups: dict[str, list[bool]] = {}
-        by_operators: dict[str, list[bool]] = {}
-        all_known = {
-            t.sample.sample: all(op in operators for op in t.sample.variants[0].graph.op_sequence) for t in self.tasks
-        }
-        for one in last:
-            ratio = near[one["sample"]]
-            name = "0.8 and more" if ratio >= 0.8 else "0.6 to 0.8" if ratio >= 0.6 else "below 0.6"
-            groups.setdefault(name, []).append(one["right"])
-            name = "all" if all_known[one["sample"]] else "not all"
-            by_operators.setdefault(name, []).append(one["right"])
-        return {
-            "right_by_similarity_to_the_nearest": {name: [sum(g), len(g)] for name, g in sorted(groups.items())},
-            "right_by_whether_operators_are_known": {
-                name: [sum(g), len(g)] for name, g in sorted(by_operators.items())
-            },
-            "answers_that_are_training_answers": sum(a["answer"].strip() in texts for a in last),
-            "nearest": near,
-        }
 
     def judge_readable(self) -> None:
         """What `readable` itself answers to the tasks: the author of the demonstrations is the ceiling."""
@@ -392,16 +372,6 @@ def timed_summary(rows: Sequence[dict]) -> dict[str, Any]:
         "AS": aggregate(score_table(outcomes_of(rows, "e2e"))),
         "speedup_where_right": geometric_mean(speedups) if speedups else None,
     }
-
-
-def nearest(ops: tuple[str, ...], known: Iterable[tuple[str, ...]]) -> float:
-    """The similarity of the op sequence of `known` that is nearest."""
-    best, matcher = 0.0, SequenceMatcher(None, (), ops, False)
-    for one in known:
-        matcher.set_seq1(one)
-        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best:
-            best = max(best, matcher.ratio())
-    return best
 
 
 def _counts(rows: Sequence[dict]) -> dict[str, Any]:

@@ -46,8 +46,8 @@ class Text:
         return cls(tokenizer, tokenizer.token_to_id("<answer>"), tokenizer.token_to_id("<end>"))
 
     def prompt(self, task: str) -> list[int]:
-        """A task without its name, ready to be answered."""
-        return [*self.tokenizer.encode(task.partition("\n\n")[2]).ids, self.answer]
+        """A task, ready to be answered."""
+        return [*self.tokenizer.encode(shortened(task)).ids, self.answer]
 
     def pair(self, task: str, answer: str) -> tuple[list[int], int]:
         """A whole sequence, and how long its task is."""
@@ -56,12 +56,23 @@ class Text:
 
     def pairs(self, texts: Sequence[tuple[str, str]]) -> list[tuple[list[int], int]]:
         """As `pair`, of many tasks and answers side by side."""
-        tasks = self.tokenizer.encode_batch_fast([task.partition("\n\n")[2] for task, _ in texts])
+        tasks = self.tokenizer.encode_batch_fast([shortened(task) for task, _ in texts])
         answers = self.tokenizer.encode_batch_fast([answer for _, answer in texts])
         return [
             ([*task.ids, self.answer, *answer.ids, self.end], len(task.ids) + 1)
             for task, answer in zip(tasks, answers, strict=True)
         ]
+
+
+_VARIANT = re.compile(r"(?m)^\d+: (.*)\n?")
+_DTYPE = re.compile(r"(in_\d+ )\w+\[")
+
+
+def shortened(task: str) -> str:
+    """A task without its name, and without the inputs of variants that differ in dtypes alone from an earlier one's."""
+    source, begin, variants = task.partition("\n\n")[2].rpartition("\nInputs by variant:\n")
+    one_each = {_DTYPE.sub(r"\1[", found[1]): found[0] for found in reversed(list(_VARIANT.finditer(variants)))}
+    return f"{source}{begin}{''.join(reversed(one_each.values()))}".rstrip("\n")
 
 
 _COPIED = re.compile(f"{_NAME}|{_DIGIT}")

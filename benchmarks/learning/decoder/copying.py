@@ -64,5 +64,12 @@ class CopyTasks:
         return str(self.rng.randrange(10 ** (digits - 1), 10**digits))
 
 
+def repeats(task: str, answer: str) -> bool:
+    """Whether the pattern of an answer has the task's own lines, all and in order, and no other."""
+    pattern = answer.partition("\ndef pattern(")[2].partition("\n    return ")[0].splitlines()[1:]
+    source = task.partition("    def forward(")[2].partition("\n        return ")[0].splitlines()[1:]
+    return [line.strip() for line in pattern] == [line.strip() for line in source]
+
+
 def _first_variant(task: str) -> str:
     return task.rsplit("\n0: ", 1)[-1].partition("\n")[0]

@@ -1,4 +1,8 @@
-"""A decoder of some 60 million parameters in plain torch (RMS norms, rotary positions, SwiGLU), and fast sampling."""
+"""A decoder of some 60 million parameters in plain torch (RMS norms, rotary positions, SwiGLU), and fast sampling.
+
+Each layer attends with what its position and the few before it hold. To copy, a position looks for an earlier one that
+the same token stands before, which one layer finds then; without, it takes two layers that have to learn it together.
+"""
 
 from dataclasses import dataclass
 
@@ -9,7 +13,8 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a decoder. `context`: the longest sequence, in tokens. `dropout`: of what each part of a layer adds."""
+    """Sizes of a decoder. `context`: the longest sequence, in tokens. `dropout`: of what each part of a layer adds.
+    `reach`: how many positions before it a position attends with."""
 
     vocabulary: int
     width: int = 640
@@ -17,6 +22,7 @@ class Shape:
     heads: int = 10
     context: int = 2048
     dropout: float = 0.0
+    reach: int = 3
 
 
 class DecoderBlock(nn.Module):
@@ -26,7 +32,10 @@ class DecoderBlock(nn.Module):
         super().__init__()
         self.heads, inner = shape.heads, 256 * round(shape.width * 8 / 3 / 256) or 64
         self.attend_norm, self.inner_norm = nn.RMSNorm(shape.width), nn.RMSNorm(shape.width)
+        self.before = nn.Parameter(torch.empty(shape.reach, shape.width))
         self.qkv = nn.Linear(shape.width, 3 * shape.width, bias=False)
+        self.query_norm = nn.RMSNorm(shape.width // shape.heads)
+        self.key_norm = nn.RMSNorm(shape.width // shape.heads)
         self.mix = nn.Linear(shape.width, shape.width, bias=False)
         self.up = nn.Linear(shape.width, 2 * inner, bias=False)
         self.down = nn.Linear(inner, shape.width, bias=False)
@@ -34,15 +43,18 @@ class DecoderBlock(nn.Module):
 
     def forward(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
         """The layer on whole sequences, each position with those before it."""
-        q, k, v = self.heads_of(x, (cosine, sine))
+        own = mixed = self.attend_norm(x)
+        for back, weight in enumerate(self.before, 1):
+            mixed = mixed + weight * F.pad(own, (0, 0, back, 0))[:, : own.shape[1]]
+        q, k, v = self.heads_of(mixed, (cosine, sine))
         return self.rest(x, F.scaled_dot_product_attention(q, k, v, is_causal=True))
 
-    def heads_of(self, x: Tensor, rotation: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, each (batch, heads, length, width / heads)."""
-        batch, length, width = x.shape
-        parts = self.qkv(self.attend_norm(x)).view(batch, length, 3, self.heads, width // self.heads)
+    def heads_of(self, mixed: Tensor, rotation: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, each (batch, heads, length, width / heads), of what positions attend with."""
+        batch, length, width = mixed.shape
+        parts = self.qkv(mixed).view(batch, length, 3, self.heads, width // self.heads)
         q, k, v = parts.permute(2, 0, 3, 1, 4)
-        return rotated(q, *rotation), rotated(k, *rotation), v
+        return rotated(self.query_norm(q), *rotation), rotated(self.key_norm(k), *rotation), v
 
     def rest(self, x: Tensor, attended: Tensor) -> Tensor:
         """What follows attention."""
@@ -70,6 +82,8 @@ class Decoder(nn.Module):
         for parameter in self.parameters():
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=0.02)
+        for block in self.blocks:
+            nn.init.normal_(block.before, std=0.3)
         size = shape.width // shape.heads // 2
         angles = torch.arange(shape.context)[:, None] / 10000 ** (torch.arange(size) / size)
         self.register_buffer("cosine", angles.cos(), persistent=False)
@@ -84,10 +98,11 @@ class Decoder(nn.Module):
             x = x.flatten(0, 1)[places]
         return F.linear(self.norm(x), self.embedding.weight)
 
-    def advance(self, tokens: Tensor, at: Tensor, start: Tensor, caches: list[tuple[Tensor, Tensor]]) -> Tensor:
+    def advance(self, tokens: Tensor, at: Tensor, start: Tensor, caches: list[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
         """Logits (batch, vocabulary) behind `tokens`, (batch, length), which get slots `at`, (length,), of the caches.
 
-        Row n's sequence begins at slot `start[n]`; a cache is (batch, heads, slots, size) of keys and of values.
+        Row n's sequence begins at slot `start[n]`. A cache is (batch, heads, slots, size) of keys and of values, and
+        (batch, slots, width) of what layers begin with.
         """
         slots = torch.arange(caches[0][0].shape[2], device=tokens.device)
         before = slots <= at[:, None]
@@ -95,8 +110,12 @@ class Decoder(nn.Module):
         position = (at - start[:, None]).clamp(min=0)
         rotation = self.cosine[position][:, None], self.sine[position][:, None]
         x = self.embedding(tokens)
-        for block, (keys, values) in zip(self.blocks, caches, strict=True):
-            q, k, v = block.heads_of(x, rotation)
+        for block, (keys, values, owns) in zip(self.blocks, caches, strict=True):
+            mixed = block.attend_norm(x)
+            owns.index_copy_(1, at, (mixed * (at >= start[:, None])[..., None]).to(owns.dtype))
+            for back, weight in enumerate(block.before, 1):
+                mixed = mixed + weight * owns[:, (at - back).clamp(min=0)] * (at >= back)[:, None]
+            q, k, v = block.heads_of(mixed, rotation)
             keys.index_copy_(2, at, k.to(keys.dtype))
             values.index_copy_(2, at, v.to(values.dtype))
             attended = F.scaled_dot_product_attention(q.to(keys.dtype), keys, values, attn_mask=seen[:, None])
@@ -118,7 +137,10 @@ def sample(
     slots = min(width + longest, model.shape.context)
     size = model.shape.width // model.shape.heads
     caches = [
-        tuple(torch.zeros(batch, model.shape.heads, slots, size, device=device, dtype=dtype) for _ in range(2))
+        tuple(
+            torch.zeros(batch, *each, device=device, dtype=dtype)
+            for each in ((model.shape.heads, slots, size), (model.shape.heads, slots, size), (slots, model.shape.width))
+        )
         for _ in model.blocks
     ]
     padded = torch.tensor([[end] * (width - len(p)) + p for p in prompts], device=device)

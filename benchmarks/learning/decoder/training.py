@@ -1,4 +1,4 @@
-"""Training of a small decoder on (task, answer) sequences, by the clock: little padding, loss on answers alone."""
+"""Training of a small decoder on (task, answer) sequences, by the clock: little padding, Muon on its matrices."""
 
 import math
 import random
@@ -20,6 +20,8 @@ _GRAIN = 64
 _WARM_UP = 100
 _LAST = 0.02
 """The share of the learning rate at the end."""
+_OF_TASK = 0.2
+"""What a task's token counts in the loss, where an answer's counts 1."""
 
 
 @dataclass
@@ -39,11 +41,16 @@ class Training:
     losses: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        decayed = [p for p in self.model.parameters() if p.dim() > 1]
-        others = [p for p in self.model.parameters() if p.dim() == 1]
-        groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+        matrices = [m.weight for m in self.model.modules() if isinstance(m, torch.nn.Linear)]
+        ours = {id(p) for p in matrices}
+        others = [p for p in self.model.parameters() if id(p) not in ours]
         self.device = self.model.embedding.weight.device
-        self.optimizer = torch.optim.AdamW(groups, lr=self.rate, betas=(0.9, 0.95), fused=self.device.type == "cuda")
+        self.optimizers = (
+            torch.optim.Muon(matrices, lr=self.rate, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
+            torch.optim.AdamW(
+                others, lr=self.rate, betas=(0.9, 0.95), weight_decay=0.0, fused=self.device.type == "cuda"
+            ),
+        )
         self.grain = _GRAIN if self.device.type == "cuda" else 1
         self._queue: list[list[Pair]] = []
         self._own: list[Pair] = []
@@ -75,21 +82,25 @@ class Training:
         self._queue.clear()
 
     @torch.no_grad()
-    def loss_on(self, pairs: Sequence[Pair]) -> float:
-        """The mean loss of an answer's token in these sequences, which are not learned from."""
+    def on(self, pairs: Sequence[Pair]) -> dict[str, float]:
+        """Of sequences that are not learned from: the mean `loss` of an answer's token, and the shares of `tokens` that
+        are the most likely ones behind those before them, and of answers of which all tokens are, the `whole` ones."""
         self.model.eval()
-        total, count = 0.0, 0
+        total, tokens, whole, count = 0.0, 0, 0, 0
         with torch.compiler.set_stance("force_eager"):  # compiling for so few batches takes longer than to run them
             for batch in batches(pairs, self.batch_tokens, random.Random(0), self.grain):
-                loss, targets = self._loss(batch)
-                total, count = total + float(loss) * targets.numel(), count + targets.numel()
-        return total / max(1, count)
+                logits, targets, _ = self._predicted(batch, 0.0)
+                total, count = total + float(F.cross_entropy(logits, targets, reduction="sum")), count + len(targets)
+                right = (logits.argmax(-1) == targets).split([len(ids) - prompt for ids, prompt in batch])
+                tokens, whole = tokens + sum(int(r.sum()) for r in right), whole + sum(bool(r.all()) for r in right)
+        count, answers = max(1, count), max(1, len(pairs))
+        return {"loss": total / count, "tokens": tokens / count, "whole": whole / answers}
 
-    def _loss(self, batch: Sequence[Pair]) -> tuple[torch.Tensor, torch.Tensor]:
-        """The mean loss of an answer's token, and the tokens."""
-        tokens, places, targets = tensors_of(batch, self.device, self.grain)
+    def _predicted(self, batch: Sequence[Pair], of_task: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Logits, the tokens that they are of, and what each counts in the loss."""
+        tokens, places, targets, weights = tensors_of(batch, self.device, self.grain, of_task)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-            return F.cross_entropy(self.model(tokens, places).float(), targets), targets
+            return self.model(tokens, places).float(), targets, weights
 
     def _step(self, rate: float) -> None:
         if not self._queue:
@@ -100,18 +111,20 @@ class Training:
             every = [*self.sequences, *self._own]
             self._queue = batches(every, self.batch_tokens, self.rng, self.grain)
             self.epochs += 1
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
         self.model.train()
         batch = self._queue.pop()
-        loss, targets = self._loss(batch)
-        self.optimizer.zero_grad(set_to_none=True)
+        logits, targets, weights = self._predicted(batch, _OF_TASK)
+        loss = (F.cross_entropy(logits, targets, reduction="none") * weights).sum() / weights.sum()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimizer.step()
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
         self.steps += 1
         self.tokens += sum(len(ids) for ids, _ in batch)
-        self.answer_tokens += targets.numel()
+        self.answer_tokens += sum(len(ids) - prompt for ids, prompt in batch)
         if self.steps % 20 == 1:
             self.losses.append(float(loss.detach()))
 
@@ -134,22 +147,26 @@ def batches(sequences: Sequence[Pair], batch_tokens: int, rng: random.Random, gr
 
 
 def tensors_of(
-    batch: Sequence[Pair], device: torch.device, grain: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Tokens (sequences, length), padded; where, in the flattened tokens, the next one is of an answer; and those."""
+    batch: Sequence[Pair], device: torch.device, grain: int, of_task: float = 0.0
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Tokens (sequences, length), padded; where, in the flattened tokens, the next one is of an answer; those; and what
+    each counts. Those of tasks are there, too, and count `of_task`, where it is not 0."""
     length = _rounded(max(len(ids) for ids, _ in batch), grain)
     tokens = torch.zeros(len(batch), length, dtype=torch.long)
-    places, targets = [], []
+    places, targets, weights = [], [], []
     for row, (ids, prompt) in enumerate(batch):
+        first = 1 if of_task else prompt
         tokens[row, : len(ids)] = torch.tensor(ids)
-        places.append(torch.arange(prompt - 1, len(ids) - 1) + row * length)
-        targets += ids[prompt:]
+        places.append(torch.arange(first - 1, len(ids) - 1) + row * length)
+        targets += ids[first:]
+        weights += [of_task] * (prompt - first) + [1.0] * (len(ids) - prompt)
     if device.type == "cuda":
         tokens = tokens.pin_memory()
     return (
         tokens.to(device, non_blocking=True),
         torch.cat(places).to(device),
         torch.tensor(targets).to(device),
+        torch.tensor(weights).to(device),
     )
 
 
