@@ -87,10 +87,11 @@ class QuickMeasure:
     """`measure(sample, pass_dir)` gives a result per variant, with as much in it as a search asks for: status, reason,
     `t_min`, and times by both clocks (by "e2e" alone on a CPU).
 
-    `turn` is a context in which nothing else uses the GPU. Without `timed` there are no times. A variant has `draws`
-    draws at most. A pass that rounds otherwise than eager in them, or replays library calls, which amplify that, has up
-    to `further` ones on top: such passes were wrong in one draw of a hundred. Raises what CUDA raises where the process
-    is of no use after that, and ContractError on what is no pass.
+    `turn` is a context in which nothing else uses the GPU. `untimed` is one in which others may, but take no times:
+    where it is given, outputs are compared in it, and a turn is for times alone. Without `timed` there are no times. A
+    variant has `draws` draws at most. A pass that rounds otherwise than eager in them, or replays library calls, which
+    amplify that, has up to `further` ones on top: such passes were wrong in one draw of a hundred. Raises what CUDA
+    raises where the process is of no use after that, and ContractError on what is no pass.
     """
 
     def __init__(
@@ -101,8 +102,10 @@ class QuickMeasure:
         timed: bool = True,
         draws: int = 24,
         further: int = 0,
+        untimed: Callable[[], AbstractContextManager[None]] | None = None,
     ) -> None:
         self.device, self.turn, self.seed, self.timed = device, turn, seed, timed
+        self.untimed = untimed
         self.draws, self.further = draws, further
         self._sample = ""
         self._references: dict[tuple[str, bool], _Reference | str] = {}
@@ -156,12 +159,15 @@ class QuickMeasure:
                 raise VariantFailure("no_match", "the pass does not match")
             module.recompile()
             self._called(module.forward, reference.row(0))  # compiles
-            with self.turn():
+            with (self.untimed or self.turn)():
                 right = self._compared(module.forward, reference)
                 if right is not None and right <= STRICT and (replays or right > LEVELS[0]):
                     right = self._in_further_draws(variant, module.forward, reference, right)
                 if right is None or not self.timed:
                     return right, Times()
+                if self.untimed is None:
+                    return right, self._times(reference, module.forward)
+            with self.turn():
                 return right, self._times(reference, module.forward)
 
     @contextmanager
@@ -239,7 +245,7 @@ class QuickMeasure:
         pairs = enumerate(zip(rows[0], row, strict=True))
         written = tuple(n for n, (a, b) in pairs if isinstance(a, torch.Tensor) and not _same(a, b))
         reference = _Reference(call, rows, row, [], written, describe_all(outputs, row, self.device))
-        with self.turn():
+        with (self.untimed or self.turn)():
             for draw in range(len(rows)):
                 row = reference.row(draw)
                 found = [*self._called(call, row), *(row[n] for n in written)]

@@ -28,6 +28,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -46,8 +47,8 @@ from agent.learning.leaks import HeldOut
 from agent.llm.task import describe_graphs
 from benchmarks.learning.beside_training import LARGEST, Task, new_tasks, readable_answer
 from benchmarks.learning.decoder.code_tokens import Text
-from benchmarks.learning.decoder.copying import CopyTasks, repeats
-from benchmarks.learning.decoder.renumbered import renumbered
+from benchmarks.learning.decoder.copying import repeats
+from benchmarks.learning.decoder.sequences import Renewing, Sequences
 from benchmarks.learning.decoder.small_decoder import Decoder, Shape, sample
 from benchmarks.learning.decoder.training import Pair, Training
 from benchmarks.learning.graph_sources import held_out_samples, shown, small, version_samples
@@ -107,21 +108,28 @@ def main(given: Sequence[str] | None = None) -> int:
     with (
         Growing(arguments.growing, arguments.held_out, arguments.seed) as growing,
         ProcessPoolExecutor(2, get_context("spawn")) as beside,
+        ExitStack() as opened,
     ):
         time.sleep(arguments.wait)
-        train = [r for r in (*rows, *growing.new_rows()) if r["split"] == "train"]
+        train = _of_training([*rows, *growing.new_rows()])
         text = Text.trained([t for r in train for t in (r["task"], r["answer"])], arguments.vocabulary)
         width, layers = (64, 2) if arguments.tiny else (arguments.width, arguments.layers)
         heads = max(2, width // 64)
         shape = Shape(text.tokenizer.get_vocab_size(), width, layers, heads, arguments.context, arguments.dropout)
         model = Decoder(shape).to(device)
-        own_rng = random.Random(arguments.seed)
-        sequences = _Sequences(train, growing, text, arguments.context, own_rng, arguments.copies)
+        sequences = Sequences(list(train), text, arguments.context, arguments.seed, arguments.copies)
         pairs = sequences.as_they_are()
         if not pairs:
             raise PassNetError(f"no demonstration fits into {arguments.context} tokens: raise --context")
         rng = random.Random(arguments.seed)
-        training = Training(model, pairs, arguments.batch_tokens, arguments.rate, rng, sequences)
+
+        def further() -> list[dict]:
+            new = _of_training(growing.new_rows())
+            train.extend(new)
+            return new
+
+        renewing = opened.enter_context(Renewing(sequences, further))
+        training = Training(model, pairs, arguments.batch_tokens, arguments.rate, rng, renewing)
         tasks = eval_tasks(held_samples, arguments.families, arguments.longest_task)
         tasks += validation_tasks(arguments.validation, held, arguments.families, arguments.longest_task)
         graphs = {r["graph_hash"] for r in rows}
@@ -164,39 +172,6 @@ def main(given: Sequence[str] | None = None) -> int:
     run.note({"seconds": time.monotonic() - began})
     print(json.dumps({k: v for k, v in run.record.items() if k != "nearest"}, indent=1))
     return 0
-
-
-@dataclass
-class _Sequences:
-    """The demonstrations, and those that come in, as sequences that fit into the context."""
-
-    rows: list[dict]
-    growing: Growing
-    text: Text
-    context: int
-    rng: random.Random
-    copies: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.copy_tasks = CopyTasks(self.rows, self.rng) if self.copies else None
-
-    def as_they_are(self) -> list[Pair]:
-        """The sequences of the rows."""
-        return self._fitting([(row["task"], row["answer"]) for row in self.rows])
-
-    def __call__(self) -> list[Pair]:
-        """The sequences with other numbers than before."""
-        self.rows += [row for row in self.growing.new_rows() if row["split"] == "train"]
-        pairs = self._fitting([renumbered(row["task"], row["answer"], self.rng) for row in self.rows])
-        return pairs + self._drawn(round(len(pairs) * self.copies / (1.0 - self.copies)))
-
-    def _drawn(self, count: int) -> list[Pair]:
-        """So many examples of copying. They have no end, since an answer goes on behind its pattern."""
-        texts = [self.copy_tasks() for _ in range(count)]
-        return [(ids[:-1], prompt) for ids, prompt in self._fitting(texts)]
-
-    def _fitting(self, texts: list[tuple[str, str]]) -> list[Pair]:
-        return [pair for pair in self.text.pairs(texts) if len(pair[0]) <= self.context]
 
 
 @dataclass
@@ -372,6 +347,10 @@ def timed_summary(rows: Sequence[dict]) -> dict[str, Any]:
         "AS": aggregate(score_table(outcomes_of(rows, "e2e"))),
         "speedup_where_right": geometric_mean(speedups) if speedups else None,
     }
+
+
+def _of_training(rows: Iterable[dict]) -> list[dict]:
+    return [row for row in rows if row["split"] == "train"]
 
 
 def _counts(rows: Sequence[dict]) -> dict[str, Any]:

@@ -37,7 +37,8 @@ _READY = "ready\n"
 class OwnPasses:
     """A process that checks passes on a device; a context manager. It is replaced where it dies.
 
-    On a GPU processes that are given the same directory `turns` measure in turns. It must exist.
+    On a GPU processes that are given the same directory `turns`, which must exist, compare side by side and time in
+    turns.
     """
 
     def __init__(self, device: str = "cpu", turns: Path | None = None) -> None:
@@ -102,8 +103,9 @@ def main() -> None:
     torch.set_num_threads(1)
     if device.type == "cuda":
         torch.cuda.set_device(device)
-        turn = GpuTurns(arguments.turns).author if arguments.turns else nullcontext
-        measure = QuickMeasure(device, turn, further=_FURTHER_DRAWS)
+        turns = GpuTurns(arguments.turns) if arguments.turns else None
+        turn, untimed = (turns.author, turns.untimed) if turns else (nullcontext, None)
+        measure = QuickMeasure(device, turn, further=_FURTHER_DRAWS, untimed=untimed)
     else:
         _interpret()
         measure = QuickMeasure(device, timed=False, draws=len(CORRECTNESS))  # kernels are interpreted, slowly

@@ -70,7 +70,7 @@ _DTYPE = re.compile(r"(in_\d+ )\w+\[")
 
 def shortened(task: str) -> str:
     """A task without its name, and without the inputs of variants that differ in dtypes alone from an earlier one's."""
-    source, begin, variants = task.partition("\n\n")[2].rpartition("\nInputs by variant:\n")
+    source, begin, variants = task.partition("\n\n")[2].partition("\nInputs by variant:\n")
     one_each = {_DTYPE.sub(r"\1[", found[1]): found[0] for found in reversed(list(_VARIANT.finditer(variants)))}
     return f"{source}{begin}{''.join(reversed(one_each.values()))}".rstrip("\n")
 

@@ -54,7 +54,8 @@ class DecoderBlock(nn.Module):
         batch, length, width = mixed.shape
         parts = self.qkv(mixed).view(batch, length, 3, self.heads, width // self.heads)
         q, k, v = parts.permute(2, 0, 3, 1, 4)
-        return rotated(self.query_norm(q), *rotation), rotated(self.key_norm(k), *rotation), v
+        q, k = rotated(self.query_norm(q.float()), *rotation), rotated(self.key_norm(k.float()), *rotation)
+        return q.to(v.dtype), k.to(v.dtype), v
 
     def rest(self, x: Tensor, attended: Tensor) -> Tensor:
         """What follows attention."""
@@ -65,8 +66,8 @@ class DecoderBlock(nn.Module):
 
 def rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     """Rotary positions: x is (batch, heads, length, size), the others broadcast to (…, length, size / 2)."""
-    first, second = x.float().chunk(2, -1)
-    return torch.cat([first * cosine - second * sine, second * cosine + first * sine], -1).to(x.dtype)
+    first, second = x.chunk(2, -1)
+    return torch.cat([first * cosine - second * sine, second * cosine + first * sine], -1)
 
 
 class Decoder(nn.Module):

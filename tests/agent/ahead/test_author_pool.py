@@ -126,3 +126,24 @@ def test_a_benchmark_waits_for_the_authors_that_wait(tmp_path):
         thread.join()
     assert order[0] == order[-1] == "benchmark"
     assert order[1:5] in ([1, 1, 2, 2], [2, 2, 1, 1]), "one at a time"
+
+
+def test_authors_that_take_no_times_use_the_gpu_together_and_never_beside_one_that_does(tmp_path):
+    turns, both, order = GpuTurns(tmp_path), threading.Barrier(2, timeout=20), []
+
+    def untimed():
+        with turns.untimed():
+            both.wait()  # would break if only one of them were in
+            time.sleep(0.2)
+            order.append("untimed")
+
+    threads = [threading.Thread(target=untimed) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    while both.n_waiting == 0 and not both.broken and not order:
+        time.sleep(0.01)
+    with turns.author():
+        order.append("timed")
+    for thread in threads:
+        thread.join()
+    assert order == ["untimed", "untimed", "timed"]

@@ -27,8 +27,8 @@ from benchmarks.learning.checking.verdicts import BY_INTERPRETER, BY_PASSBENCH, 
 from benchmarks.learning.checking.ways import LATER, PASSBENCH, checking, one_of_each_layout
 from benchmarks.learning.claims import Claims
 from benchmarks.learning.composed import composed, few_rows
-from benchmarks.learning.decoder.code_tokens import Text
-from benchmarks.learning.decoder.copying import CopyTasks
+from benchmarks.learning.decoder.code_tokens import Text, shortened
+from benchmarks.learning.decoder.copying import CopyTasks, repeats
 from benchmarks.learning.decoder.renumbered import renumbered
 from benchmarks.learning.decoder.small_decoder import Decoder, Shape, sample
 from benchmarks.learning.decoder.training import Training
@@ -56,7 +56,9 @@ def test_a_decoder_learns_to_repeat_and_sampling_agrees_with_it():
     training = Training(model, sequences, 256, 1e-2, rng)
     training.run(1e9, (0.0, 1.0), most_steps=250)
     training.run(1e9, (0.9, 1.0), most_steps=100)
-    assert training.losses[-1] < 0.2 * training.losses[0] > 0.2 > training.loss_on(sequences[:20])
+    found = training.on(sequences[:20])
+    assert training.losses[-1] < 0.2 * training.losses[0] > 0.2 > found["loss"]
+    assert found["tokens"] >= found["whole"] > 0.8
     prompts = [[5, 5, 1], [7, 1], [3, 3, 3, 1]]
     written = sample(model, prompts, 0, longest=6)
     for prompt, answer in zip(prompts, written, strict=True):
@@ -99,6 +101,23 @@ def test_tokens_are_few_and_text_comes_back():
     ids, prompt = text.pair(f"Task 7\n\n{line}", f"{line}\ttmp_12 = 0.25\n")
     assert text.tokenizer.decode(ids[prompt:-1]) == f"{line}\ttmp_12 = 0.25\n"
     assert len(ids) < 60 and ids[0] == text.tokenizer.encode(line).ids[0]
+
+
+def test_a_prompt_has_variants_that_differ_in_more_than_dtypes():
+    given = "Task x: 3 variants\n\nSource of variants 0, 1, 2:\nreturn\n\nInputs by variant:\n"
+    given += "0: in_0 float16[2, 4], in_1 int64[4]\n1: in_0 float32[2, 4], in_1 int64[4]\n"
+    given += "2: in_0 float16[3, 4], in_1 int64[4]"
+    lines = given.splitlines()
+    assert shortened(given) == "\n".join([*lines[2:7], lines[8]])
+
+
+def test_an_answer_repeats_a_task_whose_lines_are_its_pattern():
+    task = describe_graphs(next(iter(composed(4))))
+    lines = "".join(f"{line[4:]}\n" for line in task.splitlines() if line.startswith("        tmp_"))
+    answer = f"import torch\n\n\ndef pattern(in_0):\n{lines}    return tmp_1\n"
+    assert lines and repeats(task, answer) and not repeats(task, answer.replace("tmp_0", "tmp_9", 1))
+    assert not repeats(task, answer.replace(lines, lines + "    tmp_99 = in_0 + 1\n"))
+    assert not repeats(task, "nothing")
 
 
 def test_answers_are_read_as_they_are_written():
