@@ -8,6 +8,7 @@ bandwidth. All of this ranks regions and says which cannot pay; where there is a
 """
 
 import math
+from collections.abc import Iterable
 
 from agent.distill.eager.op_effects import OpEffects, TensorLayout
 from agent.distill.eager.sum_order import PROCESSORS
@@ -69,7 +70,7 @@ def _eager_us(region: Region, known: OpEffects) -> tuple[float, float]:
             host += EAGER_VIEW
             continue
         operands = {region.value(ref.index) for ref in refs((op.args, op.kwargs))}
-        moved = sum(_bytes(known.values[n]) for n in (*operands, region.whole + number))
+        moved = bytes_of(known, (*operands, region.whole + number))
         launch = EAGER_SLOW.get(op_name(op), EAGER_LAUNCH)
         host += launch * known.launches[number]
         device += moved / BANDWIDTH
@@ -83,6 +84,11 @@ def _kernel_us(program: Program, number: int) -> float:
         sizes[f"in_{n}"] = _elements(shape, stride) * dtype.itemsize
     moved = sum(sizes[name] for name in launch.arguments)
     return moved / (BANDWIDTH * min(1.0, launch.kernel.programs / PROCESSORS))
+
+
+def bytes_of(known: OpEffects, numbers: Iterable[int]) -> int:
+    """The bytes of the values of these numbers."""
+    return sum(_bytes(known.values[number]) for number in numbers)
 
 
 def _bytes(value: object) -> int:

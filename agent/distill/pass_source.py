@@ -35,12 +35,15 @@ class Style:
     variants. Otherwise they are constants, and a kernel is compiled for each.
 
     `own_schedule`: which kernels a region becomes is TorchInductor's choice; else they are as few as can be.
+
+    `branches`: what needs nothing of each other is side by side in these CUDA graphs (`agent.distill.branches`).
     """
 
     limits: LaunchLimits = field(default_factory=LaunchLimits)
     general: bool = False
     captured: bool = False
     own_schedule: bool = False
+    branches: bool = False
 
 
 @dataclass(frozen=True)

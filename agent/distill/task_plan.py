@@ -16,7 +16,7 @@ from agent.distill.kernels.schedule import KernelBody
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style, module_source, short_names
 from agent.distill.rounding import Rounding
-from agent.distill.whole_graphs import WholeGraph, of_any_constants, structure, whole_graph, whole_source
+from agent.distill.whole_graphs import WholeGraph, in_branches, of_any_constants, structure, whole_graph, whole_source
 from passbench.contract import NAMES_FILE
 from storage.graph.as_json import to_json
 from storage.graph.record import Graph
@@ -48,6 +48,14 @@ class GraphCandidates:
         inside = {op for c in chosen for op in c.region.ops}
         calls = sum(n for op, n in enumerate(self.whole.known.launches) if op not in inside)
         return calls + sum(c.cases[0].launches for c in chosen)
+
+    def branches(self, patterns: Collection[str]) -> bool:
+        """Whether parts of the whole graph may pay side by side, with these patterns replaced."""
+        regions = {f"region_{n}": c.region for n, c in enumerate(self.candidates) if c.pattern in patterns}
+        try:
+            return self.whole is not None and in_branches(self.whole, regions) is not None
+        except Unsupported:
+            return False
 
     def sites(self, names: Mapping[str, str]) -> list[Site]:
         """Where the modules, given as pattern → name, should match."""
@@ -131,6 +139,10 @@ class Task:
         """The launches of the graph that has most with these patterns replaced, of those that can be one."""
         return max((each.launches(patterns) for each in self.graphs), default=0)
 
+    def branches(self, patterns: Collection[str]) -> bool:
+        """Whether parts of a graph may pay side by side, with these patterns replaced."""
+        return any(each.branches(patterns) for each in self.graphs)
+
     @property
     def any_whole(self) -> bool:
         """Whether a graph can be replaced as a whole."""
@@ -207,7 +219,8 @@ class Task:
         The modules of whole graphs apply first. Those of regions are applied where a graph is not replaced as a whole.
         What is for other constants applies last: to graphs in which nothing else has matched.
         """
-        sources = [self._whole_source(each, names) if style.captured else None for each in self.graphs]
+        captured, branches = style.captured, style.branches
+        sources = [self._whole_source(each, names, branches) if captured else None for each in self.graphs]
         wholes = [None if source is None else f"whole_graph_{n}" for n, source in enumerate(sources)]
         applied = [
             name
@@ -239,12 +252,12 @@ class Task:
             self._general[captured] = [source for source in sources if source is not None]
         return self._general[captured]
 
-    def _whole_source(self, graph: GraphCandidates, names: Mapping[str, str]) -> str | None:
+    def _whole_source(self, graph: GraphCandidates, names: Mapping[str, str], branches: bool) -> str | None:
         if graph.whole is None:
             return None
         regions = {names[c.pattern]: c.region for c in graph.candidates if c.pattern in names}
         try:
-            return whole_source(graph.whole, regions, self.family)
+            return whole_source(graph.whole, regions, self.family, branches)
         except Unsupported:
             return None
 

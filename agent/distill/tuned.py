@@ -138,6 +138,10 @@ class Tuned(Author):
             if found.score >= Search.worth and (rest is None or not rest.wrong(calls)):
                 best, merit = Best(calls, levels), found
                 keep(best)
+                beside = replace(calls, style=replace(calls.style, branches=True))
+                if task.branches(()) and (found := trial.merit(beside)).over(merit) > Search.better:
+                    best, merit = Best(beside, levels), found
+                    keep(best)
                 trial = whole = replace(whole, start=self._start(task, captured=True))
 
         def search_around(trial: SearchTrial) -> set[FloatDtypes]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from agent.distill.branches import WORTH_BRANCHES, WholeSteps, branched, op_cost, region_cost, spread_out
 from agent.distill.eager.op_effects import OpEffects, OpEffectsError, TensorLayout, find_effects
 from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.library_calls import WRITE_INTO, LibraryWriter, freed, library_body, without_library_call
@@ -90,26 +91,31 @@ def _without_returned_views(graph: Graph, known: OpEffects) -> set[int]:
     return ops
 
 
-def whole_source(whole: WholeGraph, regions: Mapping[str, Region], family: str) -> str:
+def whole_source(whole: WholeGraph, regions: Mapping[str, Region], family: str, branches: bool = False) -> str:
     """The source of the module that replaces the whole graph.
 
-    `regions` are computed by the wrappers of the modules by whose names they are given. Raises Unsupported if they
-    cannot be put in an order.
+    `regions` are computed by the wrappers of the modules by whose names they are given. With `branches`, what needs
+    nothing of each other is side by side in the CUDA graph where that may pay. Raises Unsupported if they cannot be put
+    in an order.
     """
     names = {value: value_name(value, whole.graph.inputs) for value in whole.region.inputs}
     given = ", ".join(names.values())
     own = ", ".join(value_name(n, len(whole.region.inputs)) for n in range(len(whole.region.inputs)))
     comma = "," if len(names) == 1 else ""
-    body = "".join(f"    {line}\n" for line in steps(whole, regions))
+    found = in_branches(whole, regions) if branches else None
+    functions, lines = found or ([], steps(whole, regions))
+    body = "".join(f"    {line}\n" for line in lines)
+    used = "branch, captured" if functions else "captured"
     imported = [f"from {name} import {_imported(name, region)}" for name, region in sorted(regions.items())]
     function = "whole_" + "_".join(short_names(whole.region.graph))
     kernels = f", {len(regions)} of its parts in kernels" if regions else ""
     parts = [
         f'"""{", ".join(short_names(whole.region.graph, 12))} as a CUDA graph{kernels}.\n\n'
         f'Written by distill for family {family or "unnamed"}.\n"""\n',
-        "import torch\n" + "".join(f"{line}\n" for line in imported) + "\nfrom passbench.launch import captured\n",
+        "import torch\n" + "".join(f"{line}\n" for line in imported) + f"\nfrom passbench.launch import {used}\n",
         whole.pattern,
         f"def replacement_args({own}):\n    return ({own}{comma})\n",
+        *functions,
         f"def steps({given}):\n{body}",
         f"@torch.fx.wrap\ndef {function}({given}):\n    return captured(steps, {given})\n",
         f"def replacement_func():\n    return {function}\n",
@@ -132,9 +138,45 @@ def steps(whole: WholeGraph, regions: Mapping[str, Region]) -> list[str]:
 
     Raises Unsupported where there is none.
     """
+    lines = _step_lines(whole, regions, _in_order(_needs(whole, regions)))
+    return freed([*(line for written in lines.values() for line in written), f"return {_returned(whole)}"])
+
+
+def in_branches(whole: WholeGraph, regions: Mapping[str, Region]) -> tuple[list[str], list[str]] | None:
+    """The functions of all branches, and the body of the function that calls them; None where they would not pay.
+
+    Nothing may write in place: the order of reads and writes is that of `steps`.
+    """
+    if any(whole.known.writes):
+        return None
+    needs = _needs(whole, regions)
+    order = _in_order(needs)
+    costs = {
+        step: op_cost(whole.graph, whole.known, step)
+        if isinstance(step, int)
+        else region_cost(regions[step], whole.known)
+        for step in order
+    }
+    found = WholeSteps(_step_lines(whole, regions, order), needs, costs)
+    found.divide(whole.graph)
+    units, before = found.units()
+    units, share = spread_out(units)
+    return branched(units, before, _returned(whole)) if share <= WORTH_BRANCHES else None
+
+
+def _returned(whole: WholeGraph) -> str:
+    return ", ".join(value_name(n, whole.graph.inputs) for n in whole.region.outputs)
+
+
+def _step_lines(
+    whole: WholeGraph, regions: Mapping[str, Region], order: Sequence[int | str]
+) -> dict[int | str, list[str]]:
+    """The lines of each step, in order."""
     graph = whole.graph
     writer = LibraryWriter(graph, whole.known, whole.region.inputs[0])
-    for step in _ordered(whole, regions):
+    lines: dict[int | str, list[str]] = {}
+    for step in order:
+        begin = len(writer.lines)
         if isinstance(step, int):
             writer.add(step)
         else:
@@ -142,30 +184,32 @@ def steps(whole: WholeGraph, regions: Mapping[str, Region]) -> list[str]:
             outputs = ", ".join(value_name(n, graph.inputs) for n in region.outputs)
             inputs = ", ".join(value_name(n, graph.inputs) for n in region.inputs)
             writer.lines.append(f"{outputs} = {_called(step)}({inputs})")
+        lines[step] = writer.lines[begin:]
     if writer.writes:
         raise Unsupported("writes to memory that is not the graph's own")
-    returned = ", ".join(value_name(n, graph.inputs) for n in whole.region.outputs)
-    return freed([*writer.lines, f"return {returned}"])
+    return lines
 
 
-def _ordered(whole: WholeGraph, regions: Mapping[str, Region]) -> list[int | str]:
-    """Ops outside of the regions and names of regions, such that each comes behind what it needs."""
+def _needs(whole: WholeGraph, regions: Mapping[str, Region]) -> dict[int | str, set[int | str]]:
+    """Ops outside of the regions and names of regions, with those that each needs, by their first op."""
     member = {op: name for name, region in regions.items() for op in region.ops}
     needs: dict[int | str, set[int | str]] = {}
-    first: dict[int | str, int] = {}
     inside = set(whole.region.ops)
     for number, before in enumerate(dependencies(whole.graph, whole.known)):
         if number in inside:
             step = member.get(number, number)
-            first.setdefault(step, number)
             needs.setdefault(step, set()).update(member.get(n, n) for n in before & inside)
+    return {step: before - {step} for step, before in needs.items()}
+
+
+def _in_order(needs: Mapping[int | str, set[int | str]]) -> list[int | str]:
+    """The steps such that each comes behind what it needs, otherwise in the order in which they are given."""
     order: list[int | str] = []
     left = dict(needs)
     while left:
-        ready = [step for step, before in left.items() if not (before - {step}) & left.keys()]
-        if not ready:
+        chosen = next((step for step, before in left.items() if not before & left.keys()), None)
+        if chosen is None:
             raise Unsupported("regions that need each other's results")
-        chosen = min(ready, key=first.__getitem__)
         order.append(chosen)
         del left[chosen]
     return order

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch._C._dynamo.guards import TensorGuards
 
+from passbench.launch.branches import branching
 from passbench.launch.copies import can_copy
 from passbench.launch.graph_copies import overlaps_itself, stepping
 from passbench.launch.recording import Recording
@@ -54,8 +55,11 @@ class GraphCapture:
             raise TypeError("captured takes a function that needs nothing but its arguments")
         if not all(isinstance(a, _ARGUMENTS) for a in arguments):
             raise TypeError("captured takes tensors and numbers one by one, no containers")
-        if not torch.cuda.is_initialized() or _is_capturing():
+        if not torch.cuda.is_initialized():
             return function(*arguments)
+        if _is_capturing():
+            with branching(arguments):
+                return function(*arguments)
         device = _current_device()
         stream = _raw_stream(device)
         with self._lock:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from passbench.launch.branches import branching
 from passbench.launch.graph_copies import GraphCopies, is_flat, is_flat_result, like, overlaps_itself, stepping
 
 _WARM_UP_CALLS = 2
@@ -36,7 +37,8 @@ class Recording:
         stream.wait_stream(torch.cuda.current_stream())
         with torch.no_grad(), torch.cuda.stream(stream):
             for _ in range(_WARM_UP_CALLS):  # kernels are compiled, and libraries allocate a workspace for a stream
-                warm = _leaves(function(*own))
+                with branching(own):
+                    warm = _leaves(function(*own))
         torch.cuda.synchronize()
         self._copies = GraphCopies([own[n] for n in self._flat], [a for a in warm if is_flat_result(a)])
         self._graph = torch.cuda.CUDAGraph()
@@ -47,7 +49,8 @@ class Recording:
                 torch.no_grad(),
                 torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"),
             ):
-                self._result = function(*own)
+                with branching(own):
+                    self._result = function(*own)
                 self._leaves = _leaves(self._result)
                 if [_kind(a) for a in self._leaves] != [_kind(a) for a in warm]:
                     raise TypeError("a captured function returns results of the same kinds in every call")

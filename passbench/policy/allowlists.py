@@ -107,8 +107,9 @@ modules have imported others, `typing.sys` for one, which are no part of them.""
 
 LAUNCH = "passbench.launch.Launch"
 CAPTURED = "passbench.launch.captured"
+BRANCH = "passbench.launch.branch"
 PLAN_FOR = "passbench.launch.plan_for"
-LAUNCHING = frozenset((LAUNCH, CAPTURED, PLAN_FOR))
+LAUNCHING = frozenset((LAUNCH, CAPTURED, BRANCH, PLAN_FOR))
 WRAP = "torch.fx.wrap"
 JIT = "triton.jit"
 KERNEL_DECORATORS = frozenset(("triton.autotune", "triton.heuristics"))

@@ -16,6 +16,7 @@ _MODULE_ALIASES = {
     "tl": "import triton.language as tl", "triton": "import triton", "torch": "import torch", "math": "import math",
     "F": "import torch.nn.functional as F", "nn": "from torch import nn",
     "Launch": "from passbench.launch import Launch", "captured": "from passbench.launch import captured",
+    "branch": "from passbench.launch import branch",
     "libdevice": "from triton.language.extra import libdevice", "functools": "import functools",
 }  # fmt: skip
 

@@ -160,7 +160,12 @@ class Calls(Expressions):
         if dotted in ("collections.defaultdict", "dataclasses.field"):
             return self._call_with_types(node, scope)
         if dotted == names.CAPTURED:
-            return self._call_captured(node, scope)
+            return self._call_captured(node, scope, node.args)
+        if dotted == names.BRANCH:
+            number = node.args[0] if node.args else node
+            if not isinstance(number, ast.Constant) or type(number.value) is not int:
+                self.find("launch", scope.module, node, "branch takes its number, written out, then as captured does")
+            return self._call_captured(node, scope, node.args[1:])
         positional, keywords = self._arguments(node, scope)
         given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
         if dotted == names.LAUNCH:
@@ -244,23 +249,24 @@ class Calls(Expressions):
             return first if first is ValueKind.OWN else ValueKind.TENSOR
         return ValueKind.OWN if call.fresh else ValueKind.TENSOR
 
-    def _call_captured(self, node: ast.Call, scope: Scope) -> ValueKind:
-        """`captured(function, *arguments)`: the function gets copies, so none of its arguments is its own."""
-        function = self.host_function(node.args[0], scope) if node.args else None
+    def _call_captured(self, node: ast.Call, scope: Scope, given: list[ast.expr]) -> ValueKind:
+        """`captured(function, *arguments)`: the function gets copies, so none of its arguments is its own. Nor are they
+        in `branch(number, function, *arguments)`: other branches read them at the same time."""
+        function = self.host_function(given[0], scope) if given else None
         if function is None or function in self.cached or node.keywords:
-            message = "captured takes a function of the pass by its name, then its arguments in order"
+            message = "captured and branch take a function of the pass by its name, then its arguments in order"
             self.find("launch", scope.module, node, message)
             return ValueKind.TENSOR
         self.check_callable(function, node, scope)
-        kinds = [self.kind(a, scope) for a in node.args[1:]]
+        kinds = [self.kind(a, scope) for a in given[1:]]
         if any(kind is ValueKind.HOLDER for kind in kinds):
-            message = "captured hands on tensors and numbers, one by one; lists and tuples stay outside"
+            message = "captured and branch hand on tensors and numbers, one by one; lists and tuples stay outside"
             self.find("launch", scope.module, node, message)
         if scope.hook:
             self.find("hook", scope.module, node, HOOK)
-        given = [ValueKind.TENSOR if kind.holds_tensors else kind for kind in kinds]
-        rest = ast.Call(node.args[0], node.args[1:], [])
-        self._pass_starred(ast.copy_location(rest, node), function, given, {})
+        taken = [ValueKind.TENSOR if kind.holds_tensors else kind for kind in kinds]
+        rest = ast.Call(given[0], given[1:], [])
+        self._pass_starred(ast.copy_location(rest, node), function, taken, {})
         return ValueKind.TENSOR
 
     def _call_higher(self, node: ast.Call, dotted: str, scope: Scope) -> ValueKind:

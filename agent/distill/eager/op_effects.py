@@ -9,6 +9,7 @@ from torch import fx
 from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
 
 from storage.errors import PassNetError
 from storage.graph.as_fx import to_module
@@ -54,7 +55,8 @@ class OpEffects:
     `values` holds a TensorLayout for a tensor, a tuple for a tuple or list of values, None for anything else.
     `launches` counts the library calls of an op that run something on the device, views and allocations excluded.
     `reads` and `writes` are the storages that an op touches. `on_host` are the values that stay on the CPU wherever the
-    graph runs. `additions` is what each op adds along dimensions.
+    graph runs. `additions` is what each op adds along dimensions. `flops` are each op's floating operations in matrix
+    products, convolutions and attention.
     """
 
     values: tuple[Any, ...]
@@ -63,6 +65,7 @@ class OpEffects:
     writes: tuple[frozenset[int], ...]
     on_host: frozenset[int] = frozenset()
     additions: tuple[tuple[Addition, ...], ...] = ()
+    flops: tuple[int, ...] = ()
 
 
 def find_effects(graph: Graph, inputs: Sequence[Input]) -> OpEffects:
@@ -76,7 +79,8 @@ def find_effects(graph: Graph, inputs: Sequence[Input]) -> OpEffects:
         lines = str(error).strip().splitlines() or [""]
         raise OpEffectsError(f"the graph does not run on fake tensors: {type(error).__name__}: {lines[0]}") from error
     effects = tuple(observer.launches), tuple(observer.reads), tuple(observer.writes)
-    return OpEffects(tuple(observer.values), *effects, _on_host(graph, observer.values), tuple(observer.additions))
+    on_host = _on_host(graph, observer.values)
+    return OpEffects(tuple(observer.values), *effects, on_host, tuple(observer.additions), tuple(observer.flops))
 
 
 def _on_host(graph: Graph, values: Sequence[Any]) -> frozenset[int]:
@@ -105,9 +109,11 @@ _FREE = {"alias", "detach", "_unsafe_view", "lift_fresh", "empty", "empty_like",
 
 @dataclass
 class _Counter(TorchDispatchMode):
-    """Counts launches, and notes which storages are written to and what is added, while it is active."""
+    """Counts launches and floating operations, and notes which storages are written to and what is added, while it is
+    active."""
 
     launches: int = 0
+    flops: int = 0
     writes: set[int] = field(default_factory=set)
     additions: list[Addition] = field(default_factory=list)
 
@@ -122,6 +128,8 @@ class _Counter(TorchDispatchMode):
         namespace, _, name = schema.name.partition("::")
         if not view and namespace != "prim" and name not in _FREE:
             self.launches += 1
+        if func.overloadpacket in flop_registry:
+            self.flops += flop_registry[func.overloadpacket](*args, **kwargs, out_val=result)
         if name in _ADDS:
             self.additions.append(_addition(_ADDS[name], args))
         for number, argument in enumerate(schema.arguments):
@@ -163,6 +171,7 @@ class _Observer(fx.Interpreter):
         self.reads: list[frozenset[int]] = []
         self.writes: list[frozenset[int]] = []
         self.additions: list[tuple[Addition, ...]] = []
+        self.flops: list[int] = []
         self.alive: list[Any] = []  # a freed storage's number could come back for another one
         return super().run(*args)
 
@@ -176,6 +185,7 @@ class _Observer(fx.Interpreter):
             with _Counter() as counter:
                 result = super().run_node(node)
             self.launches.append(counter.launches)
+            self.flops.append(counter.flops)
             self.reads.append(frozenset(_storage(t) for t in tree_leaves(used) if isinstance(t, torch.Tensor)))
             self.writes.append(frozenset(counter.writes))
             self.additions.append(tuple(counter.additions))

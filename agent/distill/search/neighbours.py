@@ -25,6 +25,8 @@ def alternatives(task: Task, start: SearchChoice) -> list[SearchChoice]:
         found.append(replace(style, captured=False))
     elif not style.captured and task.launches(start.patterns) >= WORTH:
         found.append(replace(style, captured=True))
+    if style.captured and task.branches(start.patterns):
+        found.append(replace(style, branches=True))
     if task.longest() >= LONG:
         found.append(replace(style, own_schedule=True))
     return [*in_other_order(task, start), *(SearchChoice(start.patterns, each) for each in found)]
@@ -57,6 +59,8 @@ def steps(task: Task, choice: SearchChoice) -> Iterator[SearchChoice]:
     for pattern in gains:
         if pattern not in choice.patterns:
             yield SearchChoice(tuple(sorted((*choice.patterns, pattern))), style)
+    if style.captured and task.branches(choice.patterns):
+        yield SearchChoice(choice.patterns, replace(style, branches=not style.branches))
     if style.captured and task.covers(choice.patterns):
         yield SearchChoice(choice.patterns, replace(style, captured=False))
     if task.longest() < LONG:
