@@ -2,11 +2,10 @@
 
 import platform
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-import numpy as np
-import torch
-import triton
+if TYPE_CHECKING:
+    import torch
 
 STATUSES = ("ok", "wrong", "runtime_error", "compile_error", "no_match", "rejected", "timeout")
 ERROR_CODES = {"wrong": 1, "runtime_error": 2, "compile_error": 3}
@@ -178,6 +177,10 @@ _PLAIN = (
 
 def libraries() -> dict[str, str]:
     """Versions that the figures depend on."""
+    import numpy as np
+    import torch
+    import triton
+
     versions = {
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -187,6 +190,8 @@ def libraries() -> dict[str, str]:
     return versions | ({"cuda": torch.version.cuda} if torch.version.cuda else {})
 
 
-def device_name(device: torch.device) -> str:
+def device_name(device: "torch.device") -> str:
     """ "cpu", or the GPU's name."""
+    import torch
+
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"

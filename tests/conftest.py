@@ -6,6 +6,7 @@ import sys
 sys.dont_write_bytecode = False  # else each of the tests' processes compiles torch and all else anew
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that wait for a busy core spin, and cost four times the work
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")  # see passbench.compilers.trust_cpp_compiler
 for _name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
     os.environ.setdefault(_name, "1")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -44,8 +45,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background
 settings.register_profile("passnet", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # no clocks
 settings.load_profile("passnet")
 
+# The first two are begun at once: one of them alone builds `built`, for which the other would wait.
 _LONGEST = """
-    deployments build_dataset attacks tuned from_scratch families rewrite_property hostile_models cli bench reward
+    deployments attacks build_dataset tuned from_scratch families rewrite_property hostile_models cli bench reward
     devices version_faults operations ordered workers faults layout_commands shards symbolic any_input policy
     honest_corpus notebooks evaluate_model readable main evaluate_llm process trace
 """.split()

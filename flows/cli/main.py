@@ -5,9 +5,11 @@ Progress goes to standard error, results to standard output, as text or (`--json
 interrupted.
 """
 
+import atexit
 import logging
+import os
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,25 @@ def main() -> None:
     logger.handlers[:] = [handler]
     logger.setLevel(logging.INFO)
     logger.propagate = False
+
+
+def run() -> None:
+    """The command `passnet`. Its process ends without taking apart what it has imported, which takes a second; what
+    libraries have registered for the end is called before."""
+    status = 1  # of an exception that is no SystemExit
+
+    def end() -> None:
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+    atexit.register(end)  # registered first, so that it is called last
+    try:
+        main()
+    except SystemExit as ended:
+        status = int(ended.code or 0)
+        raise
 
 
 def _workers_ahead(data: Path, workers: int | None) -> AbstractContextManager[None]:

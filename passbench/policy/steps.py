@@ -1,8 +1,8 @@
 """How long the static policy may take: so many steps, which no busy machine changes."""
 
-MOST = 400_000
-"""Looks at expressions, parameters and names that one pass may take; a second look counts. A core takes about two
-seconds for them. Passes that people write take some hundreds."""
+MOST = 200_000
+"""Looks at expressions, parameters and names that one pass may take; a second look counts. A core takes one to
+four seconds for them. The largest pass of ours takes 50,000, one that people write some hundreds."""
 
 
 class TooLong(Exception):

@@ -7,6 +7,7 @@ from flows.evaluate.devices import resolve_device
 from flows.find_sample import find_sample
 from flows.steps import say
 from passbench.bench import Bench
+from passbench.contract import read_pass_dir
 from passbench.names import CLOCKS
 from passbench.score import aggregate_score
 from passbench.scoring.groups import VariantFacts
@@ -34,12 +35,14 @@ def bench_sample(
     another is given. `dtype` takes its variants in that dtype alone, `limit` the first so many of those. `matched` says
     whether the pass fits any of them. Without a GPU there is no AS (None), since times mean nothing. Raises
     PassNetError for an unknown sample, compiler or device, for a directory that is not in the layout, for a pass
-    directory that is missing, and where no variant is left.
+    directory that is missing or holds no pass, and where no variant is left.
     """
     found, name, own = find_sample(sample, None if Path(sample).is_dir() else Store(data).open(version))
     found = some_variants(found, dtype, limit)
     passes = passes or (own if compiler in (None, "pass") else None)
     compiler = compiler or ("pass" if passes else "eager")
+    if compiler == "pass" and passes:
+        read_pass_dir(passes)  # what is no pass at all has no results
     where = resolve_device(device)
     say(f"{found.sample}: {len(found.variants)} variants of {name}, {compiler} on {where}")
     with Bench(where, Settings(protocol=protocol, flush_l2=flush_l2)) as bench:

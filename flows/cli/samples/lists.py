@@ -4,15 +4,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, astuple
 from math import exp, fsum, log
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
 from passbench.score import outcome_of
 from storage.errors import PassNetError
-from storage.records import Sample
-from storage.versions.samples import load_samples
 from storage.versions.version import Version
+
+if TYPE_CHECKING:  # the list of samples needs no torch, which takes seconds to import
+    from storage.records import Sample
 
 T = -5
 """The level at which results count as correct here, as in `passnet score`."""
@@ -59,6 +60,8 @@ def describe_sample(version: Version, name: str) -> dict[str, Any]:
     `code` is its first variant as Python source; `results` has a row for each run of an author. Raises PassNetError for
     an unknown sample.
     """
+    from storage.versions.samples import load_samples
+
     (sample,) = load_samples(version, names=[name])
     first = sample.variants[0]
     return {
@@ -127,7 +130,7 @@ def _mean(speedups: Iterable[float | None]) -> float | None:
     return exp(fsum(known) / len(known)) if known else None
 
 
-def _code(version: Version, sample: Sample) -> str:
+def _code(version: Version, sample: "Sample") -> str:
     first = pc.field("variant_hash") == sample.variants[0].variant_hash
     for batch in version.batches(sample.category, columns=["variant_hash", "code"], filter=first):
         return batch.column("code")[0].as_py()

@@ -27,6 +27,7 @@ bench fusible-                              | 2 samples of v2 fit 'fusible-'
 bench TMP/empty                             | it has neither graph_list.txt nor graphs/
 bench SAMPLE --compiler gcc                 | compiler 'gcc' is unknown
 bench SAMPLE --passes TMP/no                | TMP/no is no directory
+bench SAMPLE --passes TMP/empty             | write a JSON list of the pass
 bench SAMPLE --device cuda:77               | use --device cpu
 bench SAMPLE --dtype x --device cpu         | it has float16, float32
 samples --op zzz                            | the most frequent are
