@@ -5,7 +5,7 @@ import re
 from agent.distill.regions import Region
 from storage.graph.render import value_name
 
-_NAME = re.compile(r"\b(in|tmp)_(\d+)")
+_NAME = re.compile(r"(?:\b|(?<=_by_))(in|tmp)_(\d+)")
 _ITEM = r"(?:in|tmp)_\d+(?:_ptr|\.contiguous\(\))?"
 _LIST = re.compile(rf"{_ITEM}(?:, {_ITEM})+")
 _LISTS = re.compile(

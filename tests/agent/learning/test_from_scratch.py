@@ -19,7 +19,7 @@ from agent.learning.demonstrations import split_of
 from agent.learning.leaks import HeldOut
 from agent.llm.task import describe_graphs
 from agent.readable.author import Readable
-from benchmarks.learning import chat_dataset, from_scratch, make_demonstrations, oracle_rewards
+from benchmarks.learning import chat_dataset, copying_curve, from_scratch, make_demonstrations, oracle_rewards
 from benchmarks.learning.beside_training import new_tasks
 from benchmarks.learning.checking import own_passes
 from benchmarks.learning.checking.own_passes import OwnPasses
@@ -30,6 +30,7 @@ from benchmarks.learning.composed import composed, few_rows
 from benchmarks.learning.decoder.code_tokens import Text, shortened
 from benchmarks.learning.decoder.copying import CopyTasks, repeats
 from benchmarks.learning.decoder.renumbered import renumbered
+from benchmarks.learning.decoder.sequences import Renewing, Sequences
 from benchmarks.learning.decoder.small_decoder import Decoder, Shape, sample
 from benchmarks.learning.decoder.training import Training
 from benchmarks.learning.graph_sources import held_out_samples, kept_sample, line_of, version_samples
@@ -340,6 +341,28 @@ def test_new_tasks_are_of_graphs_that_no_demonstration_shows():
     left = new_tasks([], 3, 4, 4000, held, known)
     assert {t.sample.sample for t in left} == {t.sample.sample for t in first[2:]}
     assert len({t.sample.family_hash for t in first}) == 6 and all(t.text.startswith("Task") for t in first)
+
+
+def test_how_soon_a_decoder_copies_is_written_down_along_training(data, tmp_path, monkeypatch):
+    arguments = ["curve", "--demonstrations", data, "--out", tmp_path / "curve.json", "--longest", "600"]
+    arguments += ["--points", "2", "--steps", "2", "--width", "32", "--layers", "1", "--reach", "1"]
+    monkeypatch.setattr("sys.argv", [*map(str, arguments)])
+    copying_curve.main()
+    found = json.loads((tmp_path / "curve.json").read_text())
+    assert [point["steps"] for point in found["points"]] == [2, 4] and found["sequences"] > 5
+    assert found["points"][1]["drawn"]["loss"] < found["points"][0]["drawn"]["loss"]
+
+
+def test_the_sequences_of_an_epoch_have_other_numbers_and_the_rows_that_came():
+    given = list(islice(composed(9), 6))
+    tasks = [describe_graphs(s) for s in given]
+    rows = [{"task": task, "answer": f"import torch\n\n\ndef pattern(in_0):\n{task}"} for task in tasks]
+    text = Text.trained([row["task"] for row in rows], 400)
+    sequences = Sequences(rows[:4], text, 4000, copies=0.0)
+    first, second = sequences.as_they_are(), sequences.renewed(rows[4:])
+    assert [len(each) for each in (first, second, sequences.renewed())] == [4, 6, 6] and first != second[:4]
+    with Renewing(Sequences(rows[:4], text, 4000, copies=0.5), lambda: rows[4:5]) as renewing:
+        assert len(renewing()) > 5 + 3 and len(renewing()) > 6 + 3
 
 
 def test_the_whole_experiment_on_a_cpu(data, held_out, tmp_path):

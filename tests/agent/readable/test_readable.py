@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ import torch.nn.functional as F
 
 from agent.readable.author import Readable
 from agent.readable.sizes import HostSizes
+from agent.readable.task_names import named_as_in_task
 from passbench.contract import NAMES_FILE, write_pass_dir
 from passbench.policy.check import check_dir
 from storage.graph.as_fx import to_fx
@@ -160,3 +162,10 @@ def test_names_are_those_of_the_task(tmp_path, interpreter):
     assert "[key](in_2, in_3, tmp_0, out_0)" in module.source and "return (in_2, in_3, tmp_0)" in module.source
     write_pass_dir(made.files, tmp_path / "pass")
     assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+def test_both_inputs_in_the_name_of_a_product_are_named_as_in_the_task():
+    region = SimpleNamespace(inputs=(0,), whole=12, value=lambda number: (9, 14)[number])
+    given = "    in_0_size_0_by_in_0_size_2 = in_0.shape[0] * in_0.shape[2]\n    tmp_0 = in_0"
+    found = "    in_9_size_0_by_in_9_size_2 = in_9.shape[0] * in_9.shape[2]\n    tmp_2 = in_9"
+    assert named_as_in_task(given, region) == found
