@@ -1,6 +1,7 @@
 """Passes of `distill` on all variants of their samples, and on shapes that they have no plans for.
 
     python3 -m benchmarks.agent.all_variants VERSION_DIR --names FILE --out DIR            # writes passes first
+    python3 -m benchmarks.agent.all_variants VERSION_DIR --names FILE --static --one-a-dtype --out DIR  # no search
     python3 -m benchmarks.agent.all_variants VERSION_DIR --results ROWS.parquet... --out DIR  # passes of a record
 
 Without `--results`, `distill` writes a pass for each sample that is named, and the pass is measured on all variants of
@@ -26,6 +27,7 @@ import torch
 
 from agent.ahead.author_pool import Answers, AuthorPool
 from agent.author import Attempt, Author, Submission
+from agent.distill.static import Distill
 from agent.distill.tuned import Tuned
 from agent.run.choose import Choice, chosen, evenly
 from passbench.contract import write_pass_dir
@@ -110,6 +112,8 @@ def main() -> None:
     )
     add("--samples", type=int, default=40, help="with --results: so many samples at most")
     add("--others", type=int, default=5, help="with --results: so many variants of each at most")
+    add("--static", action="store_true", help="passes are written by distill-static, which measures nothing")
+    add("--one-a-dtype", action="store_true", help="take the first variant of each dtype alone")
     add("--search", type=float, default=6.0, metavar="SECONDS", help="what distill may spend on measuring a sample")
     add("--processes", type=int, default=8)
     add("--budget", type=float, default=3600.0, metavar="SECONDS", help="after these everything ends")
@@ -118,7 +122,8 @@ def main() -> None:
     options = parser.parse_args()
     end = time.monotonic() + options.budget
     names = frozenset(options.names.read_text("utf-8").split()) if options.names is not None else None
-    choice = Choice(splits=tuple(options.split.split(",")), categories=CATEGORIES, names=names)
+    splits = tuple(options.split.split(","))
+    choice = Choice(splits=splits, categories=CATEGORIES, names=names, one_a_dtype=options.one_a_dtype)
     samples = chosen(Version.open(options.version), choice)
     device, cores = torch.device(options.device), os.sched_getaffinity(0)
     device = torch.device("cuda:0") if device == torch.device("cuda") else device  # a pool's processes need a number
@@ -130,7 +135,7 @@ def main() -> None:
         samples = others(samples, known, options.samples, options.others)
         write_passes([known[sample.sample] for sample in samples], written)
     else:
-        author = replace(Tuned(), seconds=options.search)
+        author = Distill(name="distill-static") if options.static else replace(Tuned(), seconds=options.search)
         pool = AuthorPool(author, samples, Answers(written), device, options.processes, cores, options.out / "authors")
         pool.start()
         pool.finish(end - options.budget / 3)
