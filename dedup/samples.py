@@ -3,14 +3,14 @@
 The engine groups and counts; only one row a family comes into Python, where the split is chosen (`dedup.splits`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import islice
 
 import pyarrow as pa
 
 from dedup.database import Engine
-from dedup.splits import NOT_CHOSEN, FamilyCandidate, Transition, bits, choose, transitions
+from dedup.splits import LEARNED, NOT_CHOSEN, FamilyCandidate, Transition, bits, choose, transitions
 from storage.schema import CATEGORIES, SAMPLES
 
 EVAL_FUSIBLE = 200
@@ -56,12 +56,14 @@ def choose_samples(
     eval_sole_op: int = EVAL_SOLE_OP,
     max_share: float = MAX_EVAL_SHARE,
     earlier_eval: Mapping[str, str] | None = None,
+    earlier_train: Set[str] = frozenset(),
     seed: int = 0,
 ) -> SplitChoice:
     """Groups the unique variants of a relation by category and family, and puts each group in train or eval.
 
     `earlier_eval` are the families that were in eval in an earlier version, by hash, with their reasons: they stay
-    there, for the same reason. No family is in both splits, not even in different categories.
+    there, for the same reason. `earlier_train` are the hashes of those that were in train: they stay there, since
+    someone may have learned from them. No family is in both splits, not even in different categories.
     `sample_batches` then yields the samples from the engine.
     """
     engine.run(_FAMILIES.format(relation=relation))
@@ -72,8 +74,8 @@ def choose_samples(
         for category, family, sequence in _families(engine)
     ]
     quotas = {"fusible": eval_fusible, "typical": eval_typical, "sole_op": eval_sole_op}
-    chosen = choose(candidates, weights, quotas, max_share, earlier_eval or {}, seed)
-    decided = pa.RecordBatchReader.from_batches(_DECISIONS, _decided(_families(engine), weights, chosen))
+    chosen = choose(candidates, weights, quotas, max_share, earlier_eval or {}, earlier_train, seed)
+    decided = pa.RecordBatchReader.from_batches(_DECISIONS, _decided(_families(engine), weights, chosen, earlier_train))
     engine.table("decisions", decided)
     counts = engine.run("SELECT split, count(*) FROM decisions GROUP BY ALL ORDER BY ALL")
     return SplitChoice(frozenset(chosen), dict(counts))
@@ -89,7 +91,7 @@ def _families(engine: Engine) -> Iterator[Family]:
 
 
 def _decided(
-    families: Iterator[Family], weights: Mapping[Transition, float], chosen: Mapping[str, str]
+    families: Iterator[Family], weights: Mapping[Transition, float], chosen: Mapping[str, str], learned: Set[str]
 ) -> Iterator[pa.RecordBatch]:
     while some := list(islice(families, 10_000)):
         rows = []
@@ -101,7 +103,7 @@ def _decided(
                 "sample": f"{category}-{family[:12]}",
                 "split": "eval" if family in chosen else "train",
                 "rarity": sum(weights[t] for t in passed) / len(passed),
-                "reason": chosen.get(family, NOT_CHOSEN),
+                "reason": chosen.get(family, LEARNED if family in learned else NOT_CHOSEN),
             }
             rows.append(row)
         yield pa.RecordBatch.from_pylist(rows, _DECISIONS)

@@ -10,13 +10,14 @@ import hashlib
 import heapq
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 
 Transition = tuple[str, str]
 
 NOT_CHOSEN = "train: eval covers its op transitions with other families, or is full"
+LEARNED = "train: it was in train in an earlier version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +49,15 @@ def choose(
     quotas: Mapping[str, int],
     share: float,
     earlier: Mapping[str, str],
+    learned: Set[str],
     seed: int,
 ) -> dict[str, str]:
     """The families for evaluation, each with the reason.
 
     Categories are served in the order of `quotas`. A category gives at most its quota, and at most `share` of its
-    families (one, if it has two). Families of `earlier` always stay, even if they are more. A family that stands in
-    several categories counts in each of them, and is not chosen if one of them is full. A hash of seed and family
-    breaks ties.
+    families (one, if it has two). Families of `earlier` always stay, even if they are more; families of `learned` are
+    not chosen, unless they are in `earlier`. A family that stands in several categories counts in each of them, and is
+    not chosen if one of them is full. A hash of seed and family breaks ties.
     """
     places: dict[str, list[str]] = {}
     for candidate in candidates:
@@ -67,9 +69,10 @@ def choose(
         for category in places[family]:
             room[category] -= 1
     for category in quotas:
+        used = chosen.keys() | learned
         own = [c for c in candidates if c.category == category]
         covered = Counter(t for c in own if c.family in chosen for t in c.transitions)
-        queue = [(-_gain(c, weights, covered), _tie(seed, c.family), c) for c in own if c.family not in chosen]
+        queue = [(-_gain(c, weights, covered), _tie(seed, c.family), c) for c in own if c.family not in used]
         queue = [(gain, tie, number, c) for number, (gain, tie, c) in enumerate(queue)]
         heapq.heapify(queue)
         while queue and room[category] > 0:

@@ -27,7 +27,7 @@ from flows import DEFAULT_DATA
 from flows.artifacts import keep_build
 from flows.build.causes import causes
 from flows.build.data_home import DataHome, data_home
-from flows.build.dataset_rows import dataset_tables, eval_families, results_that_hold
+from flows.build.dataset_rows import dataset_tables, earlier_splits, results_that_hold
 from flows.build.kept_repeats import repeats_built
 from flows.build.pools import pool_on
 from flows.build.redone import redone
@@ -125,7 +125,7 @@ def build_dataset(
                 causes = subgraphs.dropped + variants.dropped
                 raise PassNetError(f"no subgraph of {catalog} is left; most often: {causes.most_common(1)[0][0]}")
             stage = build_stage("publish", 1)
-            choice = choose_samples(engine, parquet(variants.paths), earlier_eval=eval_families(earlier), **quotas)
+            choice = choose_samples(engine, parquet(variants.paths), **earlier_splits(earlier), **quotas)
             unique = unique_counts(engine, variants.paths)
             summary = summary_of_build(traced, subgraphs, variants, unique, choice)
             say(f"{sum(summary['subgraphs'].values())} unique variants in {sum(choice.samples.values())} samples")

@@ -14,7 +14,7 @@ from dedup.samples import choose_samples
 from dedup.unique import unique_files
 from extraction.failures import classify_end
 from extraction.pool.client import TaskPool
-from flows.build.dataset_rows import dataset_tables, eval_families, results_that_hold
+from flows.build.dataset_rows import dataset_tables, earlier_splits, results_that_hold
 from flows.build.import_task import new_record
 from flows.build.pools import pool_on
 from flows.steps import flow_run_id, say
@@ -164,7 +164,7 @@ def _run(
 
 def _splitting(split: str, earlier: Version | None, engine: Engine, paths: list[Path]) -> dict[str, Any]:
     if split == "auto":
-        return {"earlier_eval": eval_families(earlier)}
+        return earlier_splits(earlier)
     if split == "train":
         return {"eval_fusible": 0, "eval_typical": 0, "eval_sole_op": 0}
     families = engine.run(f"SELECT DISTINCT family_hash FROM {parquet(paths)}")

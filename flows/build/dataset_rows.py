@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, product
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,10 +35,17 @@ def _of_split(file: Path, choice: SplitChoice, split: str) -> Iterator[pa.Record
         yield batch.filter(in_eval if split == "eval" else pc.invert(in_eval))
 
 
-def eval_families(version: Version | None) -> dict[str, str]:
-    """Families of a version's evaluation samples, with the reasons: once in eval, always in eval."""
-    rows = version.table("samples", "eval", columns=["family_hash", "reason"]).to_pylist() if version else []
-    return {row["family_hash"]: row["reason"] for row in rows}
+def earlier_splits(version: Version | None) -> dict[str, Any]:
+    """What `choose_samples` takes of an earlier version, so that all families stay in their splits: those of its
+    evaluation samples with the reasons, and those of its training samples."""
+    if version is None:
+        return {}
+    held = version.table("samples", "eval", columns=["family_hash", "reason"]).to_pylist()
+    learned = version.table("samples", "train", columns=["family_hash"])["family_hash"].to_pylist()
+    return {
+        "earlier_eval": {row["family_hash"]: row["reason"] for row in held},
+        "earlier_train": frozenset(learned),
+    }
 
 
 def results_that_hold(version: Version | None, paths: Sequence[Path], engine: Engine) -> Tables:

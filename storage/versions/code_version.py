@@ -9,5 +9,5 @@ CODE_VERSIONS = {
     "cut": 1,  # subgraphs of traces: extraction.cutting, and their identity
     "vary": 1,  # variants of subgraphs, forward and backward: extraction.varying and extraction.cutting.backward
     "evaluate": 21,  # results of passes: PassBench, and the authors that come with PassNet
-    "unique": 1,  # which duplicates are kept, samples and splits: dedup
+    "unique": 2,  # which duplicates are kept, samples and splits: dedup
 }

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dedup.hashes import identify
-from dedup.splits import bits, transitions
+from dedup.splits import LEARNED, bits, transitions
 from storage.graph.record import Graph, Op, Ref
 from storage.records import Input, Variant
 from tests.support.in_memory import make_samples
@@ -56,12 +56,16 @@ def test_splits_do_not_leak_and_keep_their_bounds(variants: list[Variant], seed:
 
 @given(corpora, corpora)
 @settings(max_examples=15)
-def test_what_was_in_eval_stays_there(before: list[Variant], added: list[Variant]) -> None:
-    earlier = {s.family_hash: s.reason for s in make_samples(before) if s.split == "eval"}
+def test_families_stay_in_the_splits_of_an_earlier_version(before: list[Variant], added: list[Variant]) -> None:
+    first = make_samples(before)
+    earlier = {s.family_hash: s.reason for s in first if s.split == "eval"}
     known = {(v.category, v.variant_hash) for v in before}
     grown = before + [v for v in added if (v.category, v.variant_hash) not in known]
-    samples = make_samples(grown, earlier_eval=earlier)
+    learned = frozenset(s.family_hash for s in first if s.split == "train")
+    samples = make_samples(grown, earlier_eval=earlier, earlier_train=learned)
     assert earlier.keys() <= {s.family_hash for s in samples if s.split == "eval"}
+    assert learned <= {s.family_hash for s in samples if s.split == "train"}
+    assert all(s.reason == LEARNED for s in samples if s.family_hash in learned)
     assert all(s.reason == earlier[s.family_hash] for s in samples if s.family_hash in earlier)
 
 
