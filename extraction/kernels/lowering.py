@@ -14,7 +14,7 @@ behind a matrix product that becomes `addmm`), and its change of convolutions to
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -38,8 +38,9 @@ from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
 from extraction.analysis.prepared import prepare
-from extraction.analysis.propagate import Invalid, Propagated
+from extraction.analysis.propagate import Invalid, Propagated, propagate
 from extraction.kernels import reference_gpu
+from extraction.kernels.repeats import shortened
 from extraction.kernels.shared_kernels import CAT, early, is_view, pointwise_ops, with_shared_results
 from storage.errors import PassNetError
 from storage.graph.as_fx import to_module
@@ -125,10 +126,25 @@ def kernels_by_op(
     op that it only reads through a view.
 
     A range of ops may need less than its share of a whole graph's schedule; `extraction.kernels.shared_kernels` says
-    where, and what is done about it. `propagated` is what `propagate` says of the graph, where the caller has it.
+    where, and what is done about it. Of equal blocks in a row a few are lowered (`extraction.kernels.repeats`).
+    `propagated` is what `propagate` says of the graph, where the caller has it.
 
     Raises LoweringError where TorchInductor cannot lower the graph.
     """
+    propagated = propagated or propagate(graph, inputs)
+    short = None if isinstance(propagated, Invalid) else shortened(graph, inputs, propagated)
+    if short is not None:
+        with suppress(LoweringError):  # then the whole graph has the message
+            whole = short.whole(_scheduled(short.graph, short.inputs, device))
+            if whole is not None:
+                return whole
+    return _scheduled(graph, inputs, device, propagated)
+
+
+def _scheduled(
+    graph: Graph, inputs: Sequence[Input], device: str, propagated: Propagated | Invalid | None = None
+) -> list[frozenset[int]]:
+    """As `kernels_by_op`, of the schedule of the whole graph."""
     prepared = prepare(TracedGraph("", 0, graph, tuple(inputs)), propagated)
     if isinstance(prepared, Invalid):
         raise LoweringError(f"op {prepared.op} does not accept its arguments: {prepared.message}")
