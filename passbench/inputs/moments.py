@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from passbench.inputs.distribution import Distribution
-from passbench.inputs.segments import one_of_each, scale_and_shift, segment_of, spread
+from passbench.inputs.segments import of_rows, one_of_each, rows, scale_and_shift, segment_of, spread
 from storage.records import Input, dtype_of
 
 _MEAN_STD = {"input": (0.0, 1.0), "parameter": (0.0, 0.05)}
@@ -111,8 +111,7 @@ def _keep_one_of_ten(values: torch.Tensor, lengths: torch.Tensor, sparse: torch.
     """Set nine of ten values to 0, of those segments that are `sparse`."""
     zero = torch.rand(values.shape, generator=gen, device=values.device) < 0.9
     if not sparse.all():
-        size = len(values)
-        zero &= sparse.to(values.device).repeat_interleave(lengths.to(values.device), output_size=size)
+        rows(zero, lengths).logical_and_(of_rows(sparse.to(values.device), lengths))
     values.masked_fill_(zero, 0)
 
 

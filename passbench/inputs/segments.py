@@ -1,14 +1,8 @@
 """Memory in segments, such as the places of an input's calls: scaled, shifted and reached by few operations in all."""
 
-from collections.abc import Iterator
+import math
 
 import torch
-
-_AT_ONCE = 1 << 23
-"""Elements whose scales and shifts are written out at a time: 32 MiB each in single precision."""
-
-_ALONE = 1 << 19
-"""A segment of more elements is scaled by itself: that costs less than to write out its scales."""
 
 
 def scale_and_shift(values: torch.Tensor, lengths: torch.Tensor, scales: torch.Tensor, shifts: torch.Tensor) -> None:
@@ -19,22 +13,24 @@ def scale_and_shift(values: torch.Tensor, lengths: torch.Tensor, scales: torch.T
     may be thousands.
     """
     both = torch.stack((scales, shifts)).to(torch.promote_types(values.dtype, torch.float32))
-    begin = 0
-    for first, behind in _runs(lengths):
-        own, of_each = both[:, first:behind], lengths[first:behind]
-        part = values[begin : (begin := begin + int(of_each.sum()))]
-        if len(of_each) > 1:
-            own = own.repeat_interleave(of_each.to(values.device), 1, output_size=len(part))
-        part.mul_(own[0]).add_(own[1])
+    scale, shift = of_rows(both, lengths)
+    rows(values, lengths).mul_(scale).add_(shift)
 
 
-def _runs(lengths: torch.Tensor) -> Iterator[tuple[int, int]]:
-    """Segments in runs [first, behind) of `_AT_ONCE` elements or little more; a segment of more than `_ALONE` is alone."""
-    chunk = (lengths.cumsum(0) - 1) // _AT_ONCE
-    alone = lengths > _ALONE
-    bounds = (chunk[1:] != chunk[:-1]) | alone[1:] | alone[:-1]
-    starts = [0, *(bounds.nonzero().flatten() + 1).tolist()]
-    yield from zip(starts, [*starts[1:], len(lengths)], strict=True)
+def rows(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """The values as rows, as long as they can be with each row in one segment.
+
+    The places of inputs begin at multiples of some hundred bytes. So what belongs to a segment is written out once a
+    row and not once an element, of which a draw may have hundreds of millions.
+    """
+    return values.view(-1, math.gcd(*lengths.tolist()))
+
+
+def of_rows(of_segments: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """What is known of each segment, shape (…, segments), for each of the `rows`: shape (…, rows, 1)."""
+    counts = lengths // math.gcd(*lengths.tolist())
+    repeats = counts.to(of_segments.device)
+    return of_segments.repeat_interleave(repeats, -1, output_size=int(counts.sum())).unsqueeze(-1)
 
 
 def one_of_each(lengths: torch.Tensor, gen: torch.Generator) -> torch.Tensor:

@@ -5,25 +5,25 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from passbench.inputs import segments
 from passbench.inputs.draw import generator
-from passbench.inputs.segments import one_of_each, scale_and_shift, segment_of, spread
+from passbench.inputs.segments import of_rows, one_of_each, rows, scale_and_shift, segment_of, spread
 
 
-@given(
-    st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 50), st.integers(1, 50), st.integers(0, 99)
-)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 9), st.integers(0, 99))
 @settings(max_examples=200)
-def test_segments_are_scaled_and_shifted_as_one_by_one(lengths, at_once, alone, seed):
-    gen = generator(seed, 0, "cpu")
+def test_segments_are_scaled_and_shifted_as_one_by_one(lengths, unit, seed):
+    gen, lengths = generator(seed, 0, "cpu"), [unit * length for length in lengths]
     scales, shifts = torch.rand((2, len(lengths)), generator=gen)
     values = torch.randn(sum(lengths), generator=gen)
     wanted = torch.cat([x * a + b for x, a, b in zip(values.split(lengths), scales, shifts, strict=True)])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segments, "_AT_ONCE", at_once)
-        patch.setattr(segments, "_ALONE", alone)
-        scale_and_shift(values, torch.tensor(lengths), scales, shifts)
+    scale_and_shift(values, torch.tensor(lengths), scales, shifts)
     assert torch.equal(values, wanted)
+
+
+def test_what_belongs_to_a_segment_is_written_out_once_a_row():
+    lengths = torch.tensor([512, 256, 1280])
+    assert rows(torch.empty(2048), lengths).shape == (8, 256)
+    assert of_rows(torch.tensor([1, 2, 3]), lengths).flatten().tolist() == [1, 1, 2, 3, 3, 3, 3, 3]
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(0, 99))
