@@ -174,3 +174,56 @@ def test_the_gpu_has_a_clock_of_its_own(tmp_path):
     assert 0.2 < result.speedup("device") < 0.3
     device = next(t for t in result.timings if t.clock == "device")
     assert 30 < device.eager_us < 300, "two kernels that move 192 and 128 MB"
+
+
+class _Gpu:
+    """A GPU and a host with one clock, in microseconds: `free` is when the GPU has done all that it was handed."""
+
+    def __init__(self):
+        self.now = self.free = 0.0
+
+    def sleep(self, cycles):
+        self.free = max(self.free, self.now) + cycles / 2000.0
+
+    def call(self, host, device):
+        self.now += host
+        self.free = max(self.free, self.now) + device
+
+    def synchronize(self):
+        self.now = max(self.now, self.free)
+
+
+class _Rows:
+    def timed_rows(self, calls):
+        return [()] * calls
+
+
+@pytest.mark.parametrize(
+    ("delays", "in_time"),
+    [((), True), ((400.0, 400.0), True), ((90_000.0,) * 99, False)],
+    ids=["undisturbed", "twice late", "never in time"],
+)
+def test_the_device_is_not_charged_with_a_host_that_is_late(delays, in_time, monkeypatch):
+    """A call takes the host 20 us and the GPU 5; other processes delay the host in some calls."""
+    gpu, left = _Gpu(), list(delays)
+
+    class Event:
+        def __init__(self, enable_timing):
+            pass
+
+        def record(self):
+            self.time = max(gpu.now, gpu.free)
+
+        def query(self):
+            return self.time <= gpu.now
+
+        def elapsed_time(self, end):
+            return (end.time - self.time) / 1000.0
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "_sleep", gpu.sleep)
+    measure = QuickMeasure(torch.device("cpu"))
+    monkeypatch.setattr(measure, "_synchronize", gpu.synchronize)
+    calls = 1 if left else 4
+    took = measure._on_device(lambda: gpu.call(20.0 + (left.pop() if left else 0.0), 5.0), _Rows(), calls, 25.0)
+    assert took == pytest.approx(5.0) if in_time else took > 50_000.0
