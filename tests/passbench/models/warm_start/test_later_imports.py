@@ -1,4 +1,4 @@
-"""Packages that torch imports for nothing: not imported by a warm start, and there when asked for."""
+"""What torch imports and looks up for nothing: left out of a warm start, and there when asked for."""
 
 import subprocess
 import sys
@@ -54,4 +54,17 @@ def test_packages_that_are_imported_stay():
         "import_later()\n"
         "from torch._functorch._activation_checkpointing import graph_info_provider\n"
         "assert graph_info_provider.nx is networkx\n"
+    )
+
+
+def test_dynamo_looks_up_a_function_without_resolving_the_paths_of_all_modules():
+    _run(
+        "import inspect, sys, torch, torch.distributed.tensor\n"
+        "from passbench.models.warm_start.later_imports import REGISTERING, import_later\n"
+        "import_later()\n"
+        "resolved = len(inspect._filesbymodname)\n"
+        "import torch.distributed.tensor.experimental._func_map\n"
+        "assert REGISTERING in sys.modules and len(inspect._filesbymodname) == resolved\n"
+        "path = sys.modules[REGISTERING].__file__\n"
+        "assert inspect.modulesbyfile[path] == REGISTERING\n"
     )
