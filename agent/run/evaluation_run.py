@@ -24,6 +24,8 @@ from storage.schema import RESULTS
 
 AHEAD = 24
 """Samples whose passes are compiled together on a GPU before they are timed one by one; a lot at most."""
+QUIET_S = 30.0
+"""Seconds of a sample without a line after which a variant gets one: an interpreter takes minutes for a sample."""
 
 
 @dataclass(frozen=True)
@@ -112,15 +114,19 @@ def write_sample(run: EvaluationRun, bench: Bench, sample: Sample) -> list[Submi
 
 def measure_sample(run: EvaluationRun, bench: Bench, sample: Sample, submissions: Sequence[Submission]) -> list[dict]:
     """Rows of the results table for one sample, kept in the run's directory."""
-    rows = []
+    rows, told = [], time.monotonic()
     for attempt, submission in enumerate(submissions, 1):
         for result in _in_turn(run, bench.run(sample, submission.compiler, submission.pass_dir)):
             row = result.to_row(run=run.name, author=run.author.name, model=run.author.model_name, attempt=attempt)
             if submission.reason and row["status"] == "ok" and not row["reason"]:
                 row["reason"] = submission.reason
             rows.append(row)
-            line = f"{run.name} {sample.sample} {row['variant_hash'][:12]}: {row['status']} {row['reason']}"
-            run.say(line, logging.DEBUG, run=run.name, sample=sample.sample, variant=row["variant_hash"])
+            line = f"{run.name} {sample.sample} {row['variant_hash'][:12]}: {row['status']} {row['reason']}".rstrip()
+            level = logging.DEBUG
+            if time.monotonic() - told >= QUIET_S:
+                level, told = logging.INFO, time.monotonic()
+                line = f"{line}; {len(rows)} of {len(sample.variants) * len(submissions)} variants"
+            run.say(line, level, run=run.name, sample=sample.sample, variant=row["variant_hash"])
     write_rows(run.results(sample), rows, RESULTS)
     return rows
 

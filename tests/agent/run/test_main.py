@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.run import evaluation_run
 from agent.run.__main__ import main
 from storage.parquet import read_rows
 from storage.records import Sample
@@ -33,7 +34,7 @@ def files(out: Path) -> dict[str, int]:
     return {str(p.relative_to(out)): p.stat().st_mtime_ns for p in sorted(out.glob("runs/*/*.parquet"))}
 
 
-def test_it_measures_and_a_second_call_measures_only_what_is_missing(version, tmp_path, caplog):
+def test_it_measures_and_a_second_call_measures_only_what_is_missing(version, tmp_path, caplog, monkeypatch):
     given = [str(version.path), *FAST, "--authors", "eager", "--at-most", "1", "--out", str(tmp_path)]
     given += ["--compile-ahead", "1"]  # eager compiles nothing
     assert main(given) == 0
@@ -49,7 +50,10 @@ def test_it_measures_and_a_second_call_measures_only_what_is_missing(version, tm
     assert after.keys() == before.keys()
     assert [name for name in before if before[name] != after[name]] == [str(lost.relative_to(tmp_path))]
     assert "| eager | - | all | 2 | 2 | 2 | 2 |" in (tmp_path / "summary.md").read_text()
+    assert "1 of 1 variants" not in caplog.text
+    monkeypatch.setattr(evaluation_run, "QUIET_S", 0.0)
     assert main([*given, "--protocol", "paper"]) == 0
+    assert caplog.text.count(": ok; 1 of 1 variants") == 2, "a sample that takes long shows its variants"
     assert "has 2 finished samples: settings protocol was passnet, is paper" in caplog.text
 
 
