@@ -21,6 +21,7 @@ from extraction.examples.sessions import Session
 from extraction.failures import MAX_MESSAGE, ModelError
 from extraction.tracing.known_layouts import KnownLayouts
 from extraction.tracing.normalise import graph_record, input_records, normalise, take_out_numbers
+from extraction.tracing.shared_expressions import bounded_once
 from extraction.tracing.symbolic import MAX_CONDITIONS, Constants, Dims, Layout, constants_of, is_number
 from storage.graph.record import Graph, GraphError
 from storage.records import Input
@@ -121,7 +122,14 @@ def capture(
     without_cache = torch._dynamo.config.patch(fake_tensor_cache_enabled=False)
     # Dynamo tokenizes every source file for lines of a log that nobody reads.
     without_names = patch.object(symbolic_convert, "get_funcname", lambda *_: None)
-    with torch.no_grad(), shape_config.patch(patience), without_cache, without_names, KnownLayouts().used():
+    with (
+        torch.no_grad(),
+        shape_config.patch(patience),
+        without_cache,
+        without_names,
+        KnownLayouts().used(),
+        bounded_once(),
+    ):
         try:
             torch.compile(module, backend=collect, dynamic=False)(**arguments)
         except _Whole:
