@@ -1,0 +1,1 @@
+"""Builds on Ray clusters, measured: `throughput.py` compares local workers with nodes of one machine."""
