@@ -59,10 +59,10 @@ def main() -> None:
     def renewed() -> list[Pair]:
         own = fitting([renumbered(row["task"], row["answer"], rng) for row in train])
         count = round(len(own) * arguments.copies / (1.0 - arguments.copies))
-        return own + fitting([drawn() for _ in range(count)])
+        return own + fitting([(task, pattern) for task, _, pattern in (drawn() for _ in range(count))])
 
     kept = fitting([(row["task"], row["answer"]) for row in rows if row["split"] == "validation"])
-    others, first = fitting([drawn() for _ in range(100)]), renewed()
+    others, first = fitting([(task, pattern) for task, _, pattern in (drawn() for _ in range(100))]), renewed()
     heads = arguments.width // _HEAD
     shape = Shape(
         text.tokenizer.get_vocab_size(), arguments.width, arguments.layers, heads, arguments.longest,

@@ -9,10 +9,10 @@ iteration on new tasks, of which it keeps its own answers that PassBench finds r
 Tasks are of held-out samples, and with `--validation VERSION…` of families of these versions which the demonstrations
 keep for validation. Numbers change from epoch to epoch (`benchmarks.learning.decoder.renumbered`). Whether an answer
 is right is found out on the CPU, while the GPU goes on. Points also have what the model predicts of demonstrations
-that are kept for validation, and how many answers repeat their task's lines. `--copies SHARE` mixes in examples that
-are drawn to teach copying (`benchmarks.learning.decoder.copying`). `--growing N` has N processes put further graphs
-together while it trains. `--bench-seconds` are then spent on timing its last answers on the GPU, beside those of
-`distill`.
+that are kept for validation and of some that it learns from, and how many answers repeat their task's lines.
+`--copies SHARE` mixes in examples that are drawn to teach copying (`benchmarks.learning.decoder.copying`).
+`--growing N` has N processes put further graphs together while it trains. `--bench-seconds` are spent on timing its
+last answers on the GPU, beside those of `distill`, while sampled answers are judged on the CPU.
 Needs torch, triton, numpy, pandas, pyarrow and tokenizers.
 
 Leaves DIR/record.json and DIR/answers.parquet, as far as it got, after every stage. `--tiny` tries everything on a CPU
@@ -69,6 +69,8 @@ _TEMPERATURE = 0.6
 """Of sampled answers."""
 _OWN_ANSWERS = 4
 """Answers to each task of the round of expert iteration."""
+_LOOKED_AT = 200
+"""Demonstrations that it learns from whose prediction a point has, too."""
 _RECENT = 10
 """Losses that a point has the mean of."""
 
@@ -145,7 +147,8 @@ def main(given: Sequence[str] | None = None) -> int:
         readable = [beside.submit(readable_answer, task.sample) for task in tasks]
         kept = text.pairs([(r["task"], r["answer"]) for r in rows if r["split"] == "validation"])
         kept = [pair for pair in kept if len(pair[0]) <= arguments.context]
-        run = _Experiment(arguments, train, tasks, text, training, kept, own_tasks, readable, began)
+        learned = rng.sample(pairs, min(len(pairs), _LOOKED_AT))
+        run = _Experiment(arguments, train, tasks, text, training, kept, learned, own_tasks, readable, began)
         run.note(
             {
                 "arguments": {name: str(value) for name, value in vars(arguments).items() if name != "out"},
@@ -182,6 +185,7 @@ class _Experiment:
     text: Text
     training: Training
     kept: list[Pair]
+    learned: list[Pair]
     own_tasks: "Future[list[Task]]"
     readable: "list[Future[str]]"
     began: float
@@ -197,7 +201,10 @@ class _Experiment:
         arguments, training = self.arguments, self.training
         self.answer("before")
         share = arguments.train_seconds / arguments.points
+        readable = None
         for point in range(arguments.points):
+            if point == arguments.points // 2:  # those who judge have nothing else to do, and answers are there
+                readable = self.thread.submit(self.judge_readable)
             training.run(share, (point / arguments.points, (point + 1) / arguments.points), arguments.steps)
             self.answer(f"{(point + 1) * share:.0f} s of training")
         growing.close()
@@ -214,13 +221,13 @@ class _Experiment:
         several = {"after training": self.judge_several("after training", first)}
         several["after expert iteration"] = self.judge_several("after expert iteration", self.write_several())
         last.result()
+        readable.result()
         final = [a for a in self.answers if a["point"] == "after expert iteration"]
         self.note(memorised(self.train, [t.sample for t in self.tasks], final))
-        for name, found in several.items():
-            self.note({f"pass_at_k {name}": _pass_at([one.result() for one in found])})
-        self.judge_readable()
         if training.device.type == "cuda" and arguments.bench_seconds:
             self.timed()
+        for name, found in several.items():
+            self.note({f"pass_at_k {name}": _pass_at([one.result() for one in found])})
 
     def write(self, texts: Sequence[str], temperature: float) -> list[str]:
         """What the model answers to these tasks."""
@@ -242,6 +249,7 @@ class _Experiment:
             "steps": self.training.steps,
             "loss": sum(losses) / len(losses) if losses else None,
             "kept_families": self.training.on(self.kept) if self.kept else None,
+            "learned_from": self.training.on(self.learned),
             "repeats": sum(repeats(t.text, a) for t, a in zip(self.tasks, written, strict=True)) / len(self.tasks),
             "at_seconds": round(begin - self.began, 1),
             "answer_seconds": round(time.monotonic() - begin, 1),
@@ -314,7 +322,7 @@ class _Experiment:
     def judge_readable(self) -> None:
         """What `readable` itself answers to the tasks: the author of the demonstrations is the ceiling."""
         answers = [one.result() for one in self.readable]
-        verdicts = self._submit("readable", [(t.sample, a) for t, a in zip(self.tasks, answers, strict=True)]).result()
+        verdicts = self._judged("readable", [(t.sample, a) for t, a in zip(self.tasks, answers, strict=True)])
         self.point({"point": "readable", **self.shares(verdicts)})
 
     def timed(self) -> None:

@@ -2,39 +2,46 @@
 
 The first thing that a small decoder gets wrong is the pattern, which is the task's own lines. It sees some 3,000
 different ones in demonstrations, and learns those by heart. Here lines of all tasks are put together anew each time,
-with inputs and numbers drawn anew. Such a graph need not run, and nothing here was checked: it is no demonstration.
+with inputs and numbers drawn anew, and some operators with names that no task has: a held-out task has operators that
+no demonstration shows. Such a graph need not run, and nothing here was checked: it is no demonstration.
 """
 
 import random
 import re
 from collections.abc import Mapping, Sequence
+from keyword import iskeyword
 from typing import Any
 
 _LINE = re.compile(r"        (tmp_\d+ = .+|in_\d+ [-+*/]?= .+)")
 _INPUT = re.compile(r"in_\d+ (\w+\[[\d, ]*\][^,]*?(?:\[[-\d, ]+\])?(?: \w+)?)(?=, in_|$)")
 _NAME = re.compile(r"\b(?:in|tmp)_\d+\b")
 _NUMBER = re.compile(r"(?<![\w.])\d{2,4}(?![\w.])")
+_OPERATOR = re.compile(r"(?<=\.)[a-z][a-z_0-9]*(?=\(|\.[a-zA-Z_]+\()")
+_NAMESPACES = frozenset({"aten", "functional", "nn", "ops"})
+_WORD = re.compile(r"[a-z]{2,}")
+_NEW_NAMES = 0.25
+"""The share of operators whose names are drawn."""
 _LENGTHS = (1, 8)
 """Lines of a graph, at least and at most."""
 
 
 class CopyTasks:
-    """Draws pairs of a task and the beginning of its answer, up to the end of the pattern."""
+    """Draws a task, how its answer begins, which is drawn too, and its pattern."""
 
     def __init__(self, rows: Sequence[Mapping[str, Any]], rng: random.Random) -> None:
         tasks = [row["task"] for row in rows]
         self.rng = rng
         self.lines = sorted({line.partition(" = ")[2] for task in tasks for line in _LINE.findall(task)} - {""})
-        starts = {row["answer"].partition("def pattern(")[0] for row in rows if "def pattern(" in row["answer"]}
-        self.starts = sorted(starts)
+        self.words = sorted({word for line in self.lines for word in _WORD.findall(line)})
+        self.starts = [row["answer"].partition("def pattern(")[0] for row in rows if "def pattern(" in row["answer"]]
         self.inputs = sorted({found for task in tasks for found in _INPUT.findall(_first_variant(task))})
 
-    def __call__(self) -> tuple[str, str]:
-        """A task, and its answer up to the end of the pattern."""
+    def __call__(self) -> tuple[str, str, str]:
+        """A task, its answer up to the pattern, and the pattern."""
         rng, count = self.rng, self.rng.randint(*_LENGTHS)
         known, inputs, lines = [], 0, []
         for number in range(count):
-            text = _NUMBER.sub(self._number, rng.choice(self.lines))
+            text = _NUMBER.sub(self._number, _OPERATOR.sub(self._operator, rng.choice(self.lines)))
             places: dict[str, str] = {}
             for name in dict.fromkeys(_NAME.findall(text)):
                 if known and rng.random() < 0.7:
@@ -54,10 +61,16 @@ class CopyTasks:
             f"Inputs by variant:\n0: {shapes}"
         )
         body = "".join(line[4:] for line in lines)
-        return (
-            task,
-            f"{rng.choice(self.starts)}def pattern({', '.join(names)}):\n{body}    return {', '.join(results)}\n",
-        )
+        pattern = f"def pattern({', '.join(names)}):\n{body}    return {', '.join(results)}\n"
+        return task, rng.choice(self.starts), pattern
+
+    def _operator(self, found: re.Match[str]) -> str:
+        """The operator's name, or one made of pieces of words."""
+        if found[0] in _NAMESPACES or self.rng.random() >= _NEW_NAMES:
+            return found[0]
+        words = (self.rng.choice(self.words) for _ in range(self.rng.randint(1, 3)))
+        name = "_".join(word[: self.rng.randint(2, 8)] for word in words)
+        return f"{name}_" if iskeyword(name) else name
 
     def _number(self, found: re.Match[str]) -> str:
         digits = len(found[0])

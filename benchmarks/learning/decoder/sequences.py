@@ -44,9 +44,13 @@ class Sequences:
         return pairs + self._drawn(round(len(pairs) * self.copies / (1.0 - self.copies)))
 
     def _drawn(self, count: int) -> list[Pair]:
-        """So many examples of copying. They have no end, since an answer goes on behind its pattern."""
-        texts = [self.copy_tasks() for _ in range(count)]
-        return [(ids[:-1], prompt) for ids, prompt in self._fitting(texts)]
+        """So many examples of copying. They have no end, since an answer goes on behind its pattern. What stands before
+        the pattern counts as the task's, since nothing says how it is to be."""
+        drawn = [self.copy_tasks() for _ in range(count)]
+        begun = self.text.pairs([(task, start) for task, start, _ in drawn])
+        whole = self.text.pairs([(task, start + pattern) for task, start, pattern in drawn])
+        pairs = [(ids[:-1], len(before) - 1) for (ids, _), (before, _) in zip(whole, begun, strict=True)]
+        return [pair for pair in pairs if len(pair[0]) <= self.context]
 
     def _fitting(self, texts: list[tuple[str, str]]) -> list[Pair]:
         return [pair for pair in self.text.pairs(texts) if len(pair[0]) <= self.context]

@@ -160,14 +160,10 @@ def tensors_of(
         places.append(torch.arange(first - 1, len(ids) - 1) + row * length)
         targets += ids[first:]
         weights += [of_task] * (prompt - first) + [1.0] * (len(ids) - prompt)
-    if device.type == "cuda":
-        tokens = tokens.pin_memory()
-    return (
-        tokens.to(device, non_blocking=True),
-        torch.cat(places).to(device),
-        torch.tensor(targets).to(device),
-        torch.tensor(weights).to(device),
-    )
+    found = tokens, torch.cat(places), torch.tensor(targets), torch.tensor(weights)
+    if device.type == "cuda":  # from other memory a copy waits until the GPU has done what it was given before
+        found = tuple(each.pin_memory() for each in found)
+    return tuple(each.to(device, non_blocking=True) for each in found)
 
 
 def _rounded(length: int, grain: int) -> int:

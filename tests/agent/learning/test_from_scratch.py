@@ -313,11 +313,14 @@ def test_copy_tasks_repeat_a_graph_that_is_drawn_anew():
     given = [few_rows(s) for s in islice(composed(9), 20)]
     rows = [{"task": describe_graphs(s), "answer": "import torch\n\n\ndef pattern(in_0):\n    ..."} for s in given]
     drawn = CopyTasks(rows, random.Random(1))
-    pairs = [drawn() for _ in range(50)]
-    assert len({task for task, _ in pairs}) == 50
-    for task, answer in pairs:
+    found = [drawn() for _ in range(50)]
+    assert len({task for task, _, _ in found}) == 50 and {start for _, start, _ in found} == {"import torch\n\n\n"}
+    known = " ".join(row["task"] for row in rows)
+    names = {name for _, _, answer in found for name in re.findall(r"torch\.([a-z_]+)\(", answer)}
+    assert any(f"torch.{name}(" in known for name in names) and not all(f"torch.{name}(" in known for name in names)
+    for task, _, answer in found:
         forward, lines = re.search(r"def forward\(self, (.*)\):\n((?:        tmp_.*\n)+)", task).groups()
-        assert answer.startswith(f"import torch\n\n\ndef pattern({forward}):\n")
+        assert answer.startswith(f"def pattern({forward}):\n")
         assert [line.strip() for line in lines.splitlines()] == re.findall(
             r"^    (tmp_\d+ = .*)$", answer, re.MULTILINE
         )
@@ -371,7 +374,10 @@ def test_the_whole_experiment_on_a_cpu(data, held_out, tmp_path):
     given += " --growing 1 --copies 0.5"
     assert from_scratch.main([*given.split(), "--batch-tokens", "2000"]) == 0
     record = json.loads((tmp_path / "record.json").read_text())
-    assert [p["point"] for p in record["points"]] == ["before", "2 s of training", "after expert iteration", "readable"]
+    assert [p["point"] for p in record["points"] if p["point"] != "readable"] == [
+        "before", "2 s of training", "after expert iteration",
+    ]  # fmt: skip
+    assert any(p["point"] == "readable" for p in record["points"]), "judged beside training"
     assert record["expert_iteration"]["answers"] == 8 and "pass@2" in record["pass_at_k after training"]
     answers = pq.read_table(tmp_path / "answers.parquet").to_pylist()
     assert len(answers) == 2 * (4 + 2 * 2) + 8
