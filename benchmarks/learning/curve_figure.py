@@ -11,13 +11,20 @@ STAGES = ("parses", "allowed", "matches", "right")
 
 
 def table(record: dict) -> str:
-    """Markdown: a line a point."""
-    lines = ["| point | steps | loss | parses | allowed | matches | right |", "|---|---|---|---|---|---|---|"]
+    """Markdown: a line a point. `kept` is the loss on families kept for validation, `whole` the share of their answers
+    that the model predicts whole, `repeats` that of its answers which repeat their task's lines."""
+    lines = ["| point | steps | kept | whole | repeats | parses | allowed | matches | right |", "|---|" + "---|" * 8]
     for point in record["points"]:
-        loss = f"{point['loss']:.2f}" if point.get("loss") is not None else "–"
-        cells = [point["point"], str(point.get("steps", "–")), loss, *(f"{100 * point[name]:.0f} %" for name in STAGES)]
+        kept = point.get("kept_families") or {"loss": point.get("loss_on_kept_families")}
+        cells = [point["point"], str(point.get("steps", "–")), _cell(kept.get("loss"), "{:.2f}")]
+        cells += [_cell(share, "{:.0%}") for share in (kept.get("whole"), point.get("repeats"))]
+        cells += [_cell(point[name], "{:.0%}") for name in STAGES]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _cell(number: float | None, form: str) -> str:
+    return "–" if number is None else form.format(number).replace("%", " %")
 
 
 def draw(record: dict, path: Path) -> None:
