@@ -19,7 +19,14 @@ from agent.learning.demonstrations import split_of
 from agent.learning.leaks import HeldOut
 from agent.llm.task import describe_graphs
 from agent.readable.author import Readable
-from benchmarks.learning import chat_dataset, copying_curve, from_scratch, make_demonstrations, oracle_rewards
+from benchmarks.learning import (
+    chat_dataset,
+    copying_curve,
+    curve_figure,
+    from_scratch,
+    make_demonstrations,
+    oracle_rewards,
+)
 from benchmarks.learning.beside_training import new_tasks
 from benchmarks.learning.checking import own_passes
 from benchmarks.learning.checking.own_passes import OwnPasses
@@ -216,7 +223,7 @@ def test_a_journal_of_written_passes_holds_what_checks_need(held_out, tmp_path, 
     common = ["make", "--held-out", held_out, "--part", "0/1"]
     written, checked = tmp_path / "written", tmp_path / "checked"
     runs = (
-        ["--journal", written, "--composed", "2", "--seed", "5", "--check", "later"],
+        ["--journal", written, "--composed", "2", "--seed", "8", "--check", "later"],
         ["--journal", checked, "--written", written],
     )
     for more in runs:
@@ -354,6 +361,17 @@ def test_how_soon_a_decoder_copies_is_written_down_along_training(data, tmp_path
     found = json.loads((tmp_path / "curve.json").read_text())
     assert [point["steps"] for point in found["points"]] == [2, 4] and found["sequences"] > 5
     assert found["points"][1]["drawn"]["loss"] < found["points"][0]["drawn"]["loss"]
+
+
+@pytest.mark.parametrize("run", ["h200_from_scratch_2", "h200_from_scratch_3"])
+def test_the_curve_of_a_record_is_a_table_and_a_figure(run, tmp_path):
+    record = json.loads((ROOT / "benchmarks" / "learning" / run / "record.json").read_text())
+    lines = curve_figure.table(record).splitlines()
+    assert len(lines) == 2 + len(record["points"]) and len({line.count("|") for line in lines}) == 1
+    kept = {"h200_from_scratch_2": "| 0.22 | – | – | 68 % |", "h200_from_scratch_3": "| 0.09 | 16 % | 37 % | 80 % |"}
+    assert any(kept[run] in line for line in lines)
+    curve_figure.draw(record, tmp_path / "curve.svg")
+    assert (tmp_path / "curve.svg").read_text().count("<path") > 4
 
 
 def test_the_sequences_of_an_epoch_have_other_numbers_and_the_rows_that_came():
