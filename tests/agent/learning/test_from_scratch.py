@@ -21,7 +21,6 @@ from agent.llm.task import describe_graphs
 from agent.readable.author import Readable
 from benchmarks.learning import (
     chat_dataset,
-    copying_curve,
     curve_figure,
     from_scratch,
     make_demonstrations,
@@ -34,6 +33,7 @@ from benchmarks.learning.checking.verdicts import BY_INTERPRETER, BY_PASSBENCH, 
 from benchmarks.learning.checking.ways import LATER, PASSBENCH, checking, one_of_each_layout
 from benchmarks.learning.claims import Claims
 from benchmarks.learning.composed import composed, few_rows
+from benchmarks.learning.decoder import copying_curve
 from benchmarks.learning.decoder.code_tokens import Text, shortened
 from benchmarks.learning.decoder.copying import CopyTasks, repeats
 from benchmarks.learning.decoder.renumbered import renumbered

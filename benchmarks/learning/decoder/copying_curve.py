@@ -1,6 +1,6 @@
 """How soon a small decoder copies: tasks and their patterns alone, on one core of a CPU, within minutes.
 
-    python -m benchmarks.learning.copying_curve --demonstrations FILE --out FILE [--reach 3]
+    python -m benchmarks.learning.decoder.copying_curve --demonstrations FILE --out FILE [--reach 3]
 
 Learns from demonstrations whose task and pattern are short, with other numbers in each epoch, and as many examples of
 copying as `--copies` says. The file has, along training, what it predicts of demonstrations kept for validation, and of
