@@ -63,10 +63,10 @@ def fill(
     if not (dtype.is_floating_point or dtype.is_complex):
         _integers(values, *_integer_range(spec, dtype), gen)
         return
-    direct = dtype not in _NOT_DRAWN
-    target = values if direct else torch.empty(values.shape, dtype=torch.float32, device=values.device)
+    wider = _DRAWN_AS.get(dtype)
+    target = torch.empty(values.shape, dtype=wider, device=values.device) if wider else values
     _floating(target, specs, how, gen, [torch.tensor([values.numel()])] if lengths is None else lengths)
-    if not direct:
+    if wider:
         values.copy_(target)
 
 
@@ -88,18 +88,19 @@ def _floating(
     (spec,), (calls,) = specs, lengths
     if spec.role != "input" and how is not Distribution.VARIED:
         how = Distribution.NORMAL
+    low, high = _float_range(spec)
     if not values.dtype.is_complex:
-        low, high = _BUFFER_RANGE if without_facts(spec) else _float_range(spec, values.dtype)
         _fill_range(values, calls, low, high, how, gen)
-    elif spec.low is None or is_constant(spec):
+    elif low is None or is_constant(spec):
         _fill_complex(values, spec, how, gen)
     else:
         for part in torch.view_as_real(values).unbind(-1):
-            _uniform(part, *_float_range(spec, values.dtype), gen)
+            _uniform(part, low, high, gen)
 
 
 _INT_RANDOM = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
-_NOT_DRAWN = (torch.complex32, torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
+_FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
+_DRAWN_AS = {torch.complex32: torch.complex64, **dict.fromkeys(_FLOAT8, torch.float32)}  # these have no generators
 
 
 def _integers(values: torch.Tensor, low: int, high: int, gen: torch.Generator) -> None:
@@ -124,8 +125,13 @@ def _integer_range(spec: Input, dtype: torch.dtype) -> tuple[int, int]:
     return low, high
 
 
-def _float_range(spec: Input, dtype: torch.dtype) -> tuple[float, float]:
-    most = torch.finfo(dtype).max  # a mask's -3.4e38 is more than half precision holds
+def _float_range(spec: Input) -> tuple[float, float] | tuple[None, None]:
+    """The part of the declared range that the input's own dtype holds, or a buffer's; None where there is no range."""
+    if without_facts(spec):
+        return _BUFFER_RANGE
+    if spec.low is None:
+        return None, None
+    most = torch.finfo(dtype_of(spec.dtype)).max  # a mask's -3.4e38 is more than half precision holds
     low, high = (min(max(end, -most), most) for end in _ends(spec))
     return low, high
 

@@ -10,7 +10,8 @@ from passbench.inputs.draw import InputError, fill, generator, make_input, make_
 from storage.records import Input, dtype_of
 from tests.passbench.samples import spec
 
-DTYPES = """float32 float16 bfloat16 float64 int64 int32 int16 int8 uint8 uint16 bool complex64 float8_e4m3fn""".split()
+DTYPES = """float32 float16 bfloat16 float64 int64 int32 int16 int8 uint8 uint16 bool complex64 complex32
+    float8_e4m3fn""".split()
 
 
 def draw(one: Input, how: Distribution = Distribution.NORMAL, seed: int = 0) -> torch.Tensor:
@@ -22,9 +23,7 @@ def draw(one: Input, how: Distribution = Distribution.NORMAL, seed: int = 0) -> 
 def test_dtype_shape_and_stride_are_the_records(dtype, how):
     x = draw(Input("x", "input", dtype, (3, 4), (1, 3)), how)
     assert (x.dtype, x.shape, x.stride()) == (dtype_of(dtype), (3, 4), (1, 3))
-    if dtype.startswith("float8") or dtype == "complex64":
-        return
-    assert torch.isfinite(x.double()).all()
+    assert torch.isfinite(x.to(torch.complex128)).all()
 
 
 @pytest.mark.parametrize("stride", [(0, 1), (1, 1), (8, 2)])
@@ -73,6 +72,21 @@ def test_every_range_gives_values_that_the_dtype_holds(one, other, dtype, how):
         most = torch.finfo(x.dtype).max
         ends = torch.tensor([min(max(e, -most), most) for e in (low, high)], dtype=torch.float64).to(x.dtype)
         assert (x >= ends[0]).all() and (x <= ends[1]).all()
+
+
+@pytest.mark.parametrize("how", CORRECTNESS)
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "complex32"])
+def test_a_range_wider_than_a_small_dtype_gives_what_the_dtype_holds(dtype, how):
+    """These are drawn in a wider dtype, in which the range would be held."""
+    x = draw(spec("x", 1000, dtype=dtype, low=-1e6, high=1e6), how).to(torch.complex128)
+    assert torch.isfinite(x).all() and x.real.max() > 8
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float8_e4m3fn", "complex64", "complex32"])
+@pytest.mark.parametrize("how", CORRECTNESS)
+def test_a_buffer_of_which_nothing_is_known_may_be_a_variance(dtype, how):
+    parts = torch.view_as_real(draw(spec("v", 100, dtype=dtype, role="buffer"), how).to(torch.complex128))
+    assert parts[:, 0].min() >= 0.49 and parts.max() <= 1.5
 
 
 @pytest.mark.parametrize(("low", "high"), [(1.0, 0.0), (math.nan, 1.0), (0.0, math.nan)])
