@@ -9,7 +9,7 @@ import atexit
 import logging
 import os
 import sys
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -94,21 +94,24 @@ def main() -> None:
 
 
 def run() -> None:
-    """The command `passnet`. Its process ends without taking apart what it has imported, which takes a second; what
-    libraries have registered for the end is called before."""
+    """The command `passnet`. Its process ends without taking apart what it has imported, which takes a second. What
+    libraries have registered for the end is called before, and its status is that which Python would give."""
     status = 1  # of an exception that is no SystemExit
 
     def end() -> None:
-        with suppress(OSError, ValueError):
+        try:
             sys.stdout.flush()
             sys.stderr.flush()
+        except (OSError, ValueError):
+            os._exit(120)
         os._exit(status)
 
     atexit.register(end)  # registered first, so that it is called last
     try:
         main()
+        status = 0
     except SystemExit as ended:
-        status = int(ended.code or 0)
+        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
         raise
 
 

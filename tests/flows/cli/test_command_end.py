@@ -1,0 +1,52 @@
+"""How the process of a command ends: what its caller sees of it, though nothing is taken apart."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+PROGRAM = """
+import atexit, sys, threading, time
+import flows.cli.main as cli
+
+def late():
+    time.sleep(0.2)
+    sys.stdout.write("thread ")
+
+def done():
+    atexit.register(sys.stdout.write, "atexit ")
+    threading.Thread(target=late).start()
+    ENDING
+
+cli.main = done
+cli.run()
+"""
+
+
+def _ended(ending: str, **streams: Any) -> subprocess.CompletedProcess[str]:
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    program = PROGRAM.replace("ENDING", ending)
+    return subprocess.run([sys.executable, "-c", program], text=True, env=buffered, stderr=subprocess.PIPE, **streams)
+
+
+@pytest.mark.parametrize(
+    ("ending", "status", "said"),
+    [
+        ("return", 0, ""),
+        ("sys.exit()", 0, ""),
+        ("sys.exit(3)", 3, ""),
+        ("sys.exit('words')", 1, "words\n"),
+        ("raise ValueError('unforeseen')", 1, "ValueError: unforeseen\n"),
+    ],
+)
+def test_status_and_output_are_those_of_any_process(ending, status, said):
+    ended = _ended(ending, stdout=subprocess.PIPE)
+    assert (ended.returncode, ended.stdout) == (status, "thread atexit "), ended.stderr
+    assert ended.stderr.endswith(said) and bool(ended.stderr) == bool(said)
+
+
+def test_output_that_cannot_be_written_is_a_failure():
+    with open("/dev/full", "w") as full:
+        assert _ended("return", stdout=full).returncode == 120  # Python's own status
