@@ -16,6 +16,9 @@ import torch
 MOST_BRANCHES = 4
 """The branches of a recording, the recorded stream among them."""
 
+ARGUMENTS = (torch.Tensor, int, float, str, torch.dtype, type(None))
+"""What a captured function and a branch may get. Of tensors in containers nobody would see which branch made them."""
+
 _here = threading.local()
 """`active`: the branches of the recording that this thread makes; `streams`: by device, those of branches from 1 on."""
 
@@ -55,9 +58,9 @@ class _Branches:
         finally:
             self.running = False
         self.latest[number] = stream.record_event()
-        leaves = result if isinstance(result, tuple | list) else (result,)
-        self.kept += [*arguments, *leaves]
-        for leaf in leaves:
+        made = leaves_of(result)
+        self.kept += [*arguments, *made]
+        for leaf in made:
             if isinstance(leaf, torch.Tensor) and _memory(leaf) not in self.given:
                 self.made.setdefault(_memory(leaf), (number, self.latest[number]))
         return result
@@ -98,16 +101,29 @@ def branching(arguments: Sequence[Any]) -> Iterator[None]:
 def branch(number: int, function: Callable, *arguments: Any) -> Any:
     """`function(*arguments)`, computed in the branch of this number, from 0 to `MOST_BRANCHES` - 1.
 
-    The function computes new tensors, or views, from its arguments, and writes to none of them. It returns tensors and
-    numbers. What one branch has made only other calls of `branch` may read. Where nothing is recorded, and within
-    another branch, it is called as it is. Raises ValueError on other numbers.
+    The function computes new tensors, or views, from its arguments, and writes to none of them. It returns a tensor, or
+    a tuple or list of tensors, numbers and None. What one branch has made only other calls of `branch` may read. Where
+    nothing is recorded, and within another branch, it is called as it is. Raises ValueError on other numbers, TypeError
+    on containers as arguments and on other results.
     """
     if not 0 <= number < MOST_BRANCHES:
         raise ValueError(f"branches are numbered from 0 to {MOST_BRANCHES - 1}")
+    if not all(isinstance(a, ARGUMENTS) for a in arguments):
+        raise TypeError("branch takes tensors and numbers one by one, no containers")
     active: _Branches | None = getattr(_here, "active", None)
-    if active is None or active.running:
-        return function(*arguments)
-    return active.run(number, function, arguments)
+    if active is not None and not active.running:
+        return active.run(number, function, arguments)
+    result = function(*arguments)
+    leaves_of(result)
+    return result
+
+
+def leaves_of(result: Any) -> list[Any]:
+    """The tensors, numbers and None that a captured function or a branch returns. Raises TypeError on anything else."""
+    leaves = list(result) if isinstance(result, tuple | list) else [result]
+    if not all(a is None or isinstance(a, torch.Tensor | int | float) for a in leaves):
+        raise TypeError("a captured function, and a branch, returns tensors, numbers and None")
+    return leaves
 
 
 def _memory(x: torch.Tensor) -> int:

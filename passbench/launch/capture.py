@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch._C._dynamo.guards import TensorGuards
 
-from passbench.launch.branches import branching
+from passbench.launch.branches import ARGUMENTS, branching
 from passbench.launch.copies import can_copy
 from passbench.launch.graph_copies import overlaps_itself, stepping
 from passbench.launch.recording import Recording
@@ -24,7 +24,6 @@ MOST_RECORDINGS = 16
 """So many recordings are kept, the last used. Each holds copies of its inputs, and its results and intermediates."""
 MOST_BYTES = 256 << 20
 """Inputs of more bytes are not copied: launches are cheaper."""
-_ARGUMENTS = (torch.Tensor, int, float, str, torch.dtype, type(None))
 _is_capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
 _current_device = getattr(torch._C, "_cuda_getDevice", None)
 _raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
@@ -53,7 +52,7 @@ class GraphCapture:
             return latest.recording.replay(arguments, latest.stream)
         if type(function) is not FunctionType or function.__closure__ is not None:
             raise TypeError("captured takes a function that needs nothing but its arguments")
-        if not all(isinstance(a, _ARGUMENTS) for a in arguments):
+        if not all(isinstance(a, ARGUMENTS) for a in arguments):
             raise TypeError("captured takes tensors and numbers one by one, no containers")
         if not torch.cuda.is_initialized():
             return function(*arguments)

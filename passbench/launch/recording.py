@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from passbench.launch.branches import branching
+from passbench.launch.branches import branching, leaves_of
 from passbench.launch.graph_copies import GraphCopies, is_flat, is_flat_result, like, overlaps_itself, stepping
 
 _WARM_UP_CALLS = 2
@@ -38,7 +38,7 @@ class Recording:
         with torch.no_grad(), torch.cuda.stream(stream):
             for _ in range(_WARM_UP_CALLS):  # kernels are compiled, and libraries allocate a workspace for a stream
                 with branching(own):
-                    warm = _leaves(function(*own))
+                    warm = leaves_of(function(*own))
         torch.cuda.synchronize()
         self._copies = GraphCopies([own[n] for n in self._flat], [a for a in warm if is_flat_result(a)])
         self._graph = torch.cuda.CUDAGraph()
@@ -51,7 +51,7 @@ class Recording:
             ):
                 with branching(own):
                     self._result = function(*own)
-                self._leaves = _leaves(self._result)
+                self._leaves = leaves_of(self._result)
                 if [_kind(a) for a in self._leaves] != [_kind(a) for a in warm]:
                     raise TypeError("a captured function returns results of the same kinds in every call")
                 self._copies.record([a for a in self._leaves if is_flat_result(a)], stream.cuda_stream)
@@ -78,13 +78,6 @@ class Recording:
             next(flat) if carried else _copy(a) if isinstance(a, torch.Tensor) else a
             for a, carried in zip(self._leaves, self._carried, strict=True)
         ]
-
-
-def _leaves(result: Any) -> list[Any]:
-    leaves = list(result) if isinstance(result, tuple | list) else [result]
-    if not all(a is None or isinstance(a, torch.Tensor | int | float) for a in leaves):
-        raise TypeError("a captured function returns tensors, numbers and None")
-    return leaves
 
 
 def _kind(leaf: Any) -> tuple:

@@ -37,6 +37,10 @@ def three_waits(x):
     return branch(0, waits, x), branch(1, waits, x), branch(2, waits, x)
 
 
+def nested(x):
+    return [x + 1.0, (x * 2.0,)]
+
+
 def fails(x):
     branch(1, twice, x)
     raise ValueError("after a branch began")
@@ -51,15 +55,34 @@ def test_where_nothing_is_recorded_the_function_is_called():
         branch(-1, twice, x)
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+def test_tensors_in_containers_are_refused(device):
+    """Of these nobody would see which branch has made them, and another would read them too early."""
+    x, capture = torch.ones(4, device=device), GraphCapture()
+
+    def handed_on(x):
+        return branch(0, sum, [x, branch(1, twice, x)])
+
+    def returned(x):
+        return branch(1, nested, x)
+
+    for function in (handed_on, returned):
+        with pytest.raises(TypeError, match="tensors"):
+            capture(function, x)
+
+
 PASS = (
     HEAD
     + """
 def part(x):
     return x + 1.0, x * 2.0
 
+def total(y, z):
+    return y + z
+
 def steps(x):
     y, z = branch(GIVEN)
-    return y + z
+    return branch(0, total, y, z)
 
 @torch.fx.wrap
 def wrapper(x, y, route, n):
