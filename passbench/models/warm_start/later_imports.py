@@ -37,7 +37,7 @@ def import_later() -> None:
     """Import torch's modules of `LATER` without the packages, unless these are imported already.
 
     In `sys.modules` a package has its place until torch's module is there. A thread that imports it meanwhile gets
-    what imports the package at its first use.
+    what imports the package at its first use. Of a torch without such a module nothing is imported.
     """
     path = Path(torch.__file__).parent.joinpath(*REGISTERING.split(".")[1:]).with_suffix(".py")
     inspect.modulesbyfile.setdefault(str(path), REGISTERING)
@@ -50,6 +50,9 @@ def import_later() -> None:
         sys.modules[package] = later
         try:
             importlib.import_module(importer)
+        except ModuleNotFoundError as error:
+            if not error.name or not importer.startswith(error.name):
+                raise
         finally:
             delattr(later, annotation)
             if sys.modules.get(package) is later:

@@ -57,6 +57,17 @@ def test_packages_that_are_imported_stay():
     )
 
 
+@pytest.mark.parametrize("importer", ["torch._functorch.of_another_version", "torch._no_folder.of_another_version"])
+def test_a_torch_without_the_module_is_left_alone(importer):
+    _run(
+        "import sys, torch\n"
+        "from passbench.models.warm_start import later_imports\n"
+        f"later_imports.LATER = {{'networkx': ('DiGraph', {importer!r})}}\n"
+        "later_imports.import_later()\n"
+        "assert 'networkx' not in sys.modules\n"
+    )
+
+
 def test_dynamo_looks_up_a_function_without_resolving_the_paths_of_all_modules():
     _run(
         "import inspect, sys, torch, torch.distributed.tensor\n"
