@@ -6,7 +6,7 @@ Neighbours of one branch that need nothing of others between them share a functi
 """
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from agent.distill.cost import BANDWIDTH, bytes_of
@@ -109,8 +109,13 @@ def parts(units: Sequence[Unit]) -> list[Part]:
     return [*closed, *left_open.values()]
 
 
-def branched(units: Sequence[Unit], before: Sequence[str], returned: str) -> tuple[list[str], list[str]]:
-    """The functions of all parts, and the lines that call them behind the lines `before`, and return `returned`."""
+def branched(
+    units: Sequence[Unit], before: Sequence[str], returned: str, tuples: Collection[str] = ()
+) -> tuple[list[str], list[str]] | None:
+    """The functions of all parts, and the lines that call them behind the lines `before`, and return `returned`.
+
+    None where a part would read one of the values `tuples` of another: branches exchange tensors alone.
+    """
     functions, lines = [], list(before)
     found = parts(units)
     used_later = [_loaded([f"return {returned}"])]
@@ -122,6 +127,8 @@ def branched(units: Sequence[Unit], before: Sequence[str], returned: str) -> tup
         if not results:
             continue
         given_names = [name for name in dict.fromkeys(_names(part.lines, ast.Load)) if name not in made]
+        if any(name in tuples for name in given_names):
+            return None
         given = ", ".join(given_names)
         body = "".join(f"    {line}\n" for line in freed([*part.lines, f"return {results}"]))
         functions.append(f"def part_{number}({given}):\n{body}")

@@ -143,7 +143,8 @@ def steps(whole: WholeGraph, regions: Mapping[str, Region]) -> list[str]:
 
 
 def in_branches(whole: WholeGraph, regions: Mapping[str, Region]) -> tuple[list[str], list[str]] | None:
-    """The functions of all branches, and the body of the function that calls them; None where they would not pay.
+    """The functions of all branches, and the body of the function that calls them; None where they would not pay,
+    or cannot be.
 
     Nothing may write in place: the order of reads and writes is that of `steps`.
     """
@@ -161,7 +162,10 @@ def in_branches(whole: WholeGraph, regions: Mapping[str, Region]) -> tuple[list[
     found.divide(whole.graph)
     units, before = found.units()
     units, share = spread_out(units)
-    return branched(units, before, _returned(whole)) if share <= WORTH_BRANCHES else None
+    if share > WORTH_BRANCHES:
+        return None
+    tuples = {value_name(n, whole.graph.inputs) for n, v in enumerate(whole.known.values) if isinstance(v, tuple)}
+    return branched(units, before, _returned(whole), tuples)
 
 
 def _returned(whole: WholeGraph) -> str:

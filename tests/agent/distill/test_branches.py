@@ -145,6 +145,22 @@ def test_what_writes_in_place_has_no_branches():
     assert task.any_whole and not task.branches(())
 
 
+def test_no_branch_reads_a_tuple_of_another_one():
+    """Of tensors in a tuple a branch does not know which other one has made them."""
+
+    def halves(x, w, v):
+        first, second = torch.mm(x, w), torch.split(torch.mm(x, v), 4, 1)
+        return torch.mm(first, v), torch.cat(second, 0), torch.mm(second[0], w[:4]), torch.mm(second[1], v[:4])
+
+    inputs = [tensor(8, 8)] * 3
+    task = Distill(margin=ANY).task(sample(variant(halves, *inputs)), ANY, whole=True)
+    assert task.any_whole and not task.branches(())
+    units = [_unit(0, 10.0), _unit(1, 10.0, 0), _unit(2, 10.0, 0)]
+    units[2].branch = 1
+    assert branched(units, (), "tmp_1, tmp_2")
+    assert branched(units, (), "tmp_1, tmp_2", {"tmp_0"}) is None
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", CASES)
