@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from passbench.child.outputs import BadOutput
+from passbench.child.outputs import BadOutput, differing
 from passbench.ipc.messages import Batch, Block
 from passbench.ipc.shared_memory import SharedMemory, output_views, place_bytes
 
@@ -51,13 +51,13 @@ class SealedCalls:
 
     def check_unchanged(self, outputs: Sequence[Sequence[Any]]) -> None:
         """What sealed calls have returned is still what was taken of it; raises BadOutput."""
-        for call, slots in self._slots.items():
-            for number, slot in enumerate(slots):
-                if slot is not None and not _same(torch.as_tensor(outputs[call][number]).to(slot.device), slot):
-                    raise BadOutput(f"output {number} of a call has changed after the call: later calls write over it")
-
-
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether values are equal after the copy's conversion, NaN to NaN."""
-    one = one.to(other.dtype).expand(other.shape)
-    return bool(((one == other) | ((one != one) & (other != other))).all())
+        taken = [
+            (number, slot, torch.as_tensor(outputs[call][number]).resolve_conj().resolve_neg())
+            for call, slots in self._slots.items()
+            for number, slot in enumerate(slots)
+            if slot is not None
+        ]
+        changed = differing([(value.to(slot.device, slot.dtype).expand(slot.shape), slot) for _, slot, value in taken])
+        if any(changed):
+            number = taken[changed.index(True)][0]
+            raise BadOutput(f"output {number} of a call has changed after the call: later calls write over it")

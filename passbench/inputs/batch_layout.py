@@ -13,6 +13,7 @@ import torch
 
 from passbench.inputs.distribution import Distribution
 from passbench.inputs.draw import PYTHON_INT, drawn_together, fill, generator, integer_value
+from passbench.inputs.segments import move_rows
 from passbench.ipc.messages import Batch, Block, OutputKind, OutputMeta
 from passbench.ipc.shared_memory import ALIGNMENT, contiguous_stride, extent
 from storage.records import Input, dtype_of
@@ -129,6 +130,11 @@ def same(one: torch.Tensor, other: torch.Tensor, block: Block) -> bool:
     return torch.equal(*(raw(memory, block).view(torch.int64) for memory in (one, other)))  # not byte by byte
 
 
+def same_inputs(one: torch.Tensor, other: torch.Tensor, layout: BatchLayout) -> bool:
+    """Whether all inputs of a batch are the same bytes in two memories, and what lies between them."""
+    return torch.equal(*(memory[layout.start : layout.middle].view(torch.int64) for memory in (one, other)))
+
+
 def draw(
     memory: torch.Tensor, layout: BatchLayout, specs: tuple[Input, ...], seed: int, index: int, how: Distribution
 ) -> None:
@@ -153,18 +159,20 @@ def _move(
     memory: torch.Tensor, drawn: torch.Tensor, layout: BatchLayout, sources: Sequence[int], targets: Sequence[int]
 ) -> None:
     """Copy the inputs at the places `sources` of `drawn` to the places `targets` of `memory`."""
-    pairs = [
-        (_bytes(memory, block, target), _bytes(drawn, block, source))
+    pieces = [
+        (block.starts[source], block.starts[target], block.size)
         for block in layout.batch.inputs
         if isinstance(block, Block)
         for source, target in zip(sources, targets, strict=False)
     ]
-    if pairs:
-        torch._foreach_copy_(*map(list, zip(*pairs, strict=True)))
+    if pieces:
+        # A view of each piece would cost more than the copy: a batch has up to some thousands.
+        move_rows(_aligned(memory, layout), _aligned(drawn, layout), torch.tensor(pieces).T // ALIGNMENT)
 
 
-def _bytes(memory: torch.Tensor, block: Block, place: int) -> torch.Tensor:
-    return memory[block.starts[place] : block.starts[place] + block.size].view(torch.int64)
+def _aligned(memory: torch.Tensor, layout: BatchLayout) -> torch.Tensor:
+    """The inputs' part of a memory as rows of `ALIGNMENT` bytes, at which all places begin."""
+    return memory[: layout.middle].view(torch.int64).view(-1, ALIGNMENT // torch.int64.itemsize)
 
 
 def _lengths(blocks: Sequence[Block]) -> Sequence[torch.Tensor]:

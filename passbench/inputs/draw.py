@@ -12,14 +12,13 @@ from collections.abc import Sequence
 import torch
 
 from passbench.inputs.distribution import Distribution
-from passbench.inputs.moments import by_moments, fill_by_moments, is_constant, moments, without_facts
-from passbench.inputs.segments import scale_and_shift, spread
+from passbench.inputs.moments import by_moments, changed, fill_by_moments, is_constant, moments, without_facts
+from passbench.inputs.segments import nine_of_ten, scale_and_shift, spread
 from passbench.ipc.shared_memory import extent
 from storage.records import Input, dtype_of
 
 PYTHON_INT = "int"
 """`Input.dtype` of a Python integer."""
-
 
 _BUFFER_RANGE = (0.5, 1.5)  # running variances must be positive
 
@@ -137,14 +136,10 @@ def _float_range(spec: Input) -> tuple[float, float] | tuple[None, None]:
 
 
 def _fill_complex(values: torch.Tensor, spec: Input, how: Distribution, gen: torch.Generator) -> None:
-    mean, std = moments(spec)
-    if how is Distribution.SCALED:
-        std *= 4
-    elif how is Distribution.OFFSET:
-        mean += 2 * std
+    mean, std = changed(*moments(spec), how)
     values.normal_(mean, std, generator=gen)
     if how is Distribution.SPARSE:
-        values.masked_fill_(_nine_of_ten(values, gen), 0)
+        values.masked_fill_(nine_of_ten(values, gen), 0)
 
 
 def _uniform(values: torch.Tensor, low: float, high: float, gen: torch.Generator) -> None:
@@ -170,7 +165,7 @@ def _fill_range(
         upper = values > low / 2 + high / 2
         values.fill_(low).masked_fill_(upper, high)
     elif how is Distribution.SPARSE:
-        values.masked_fill_(_nine_of_ten(values, gen), min(max(0.0, low), high))
+        values.masked_fill_(nine_of_ten(values, gen), min(max(0.0, low), high))
     elif how is Distribution.VARIED and max(abs(low), abs(high)) < torch.finfo(values.dtype).max / 4:
         widths, starts = torch.rand((2, len(calls)), dtype=torch.float64, device=values.device, generator=gen)
         widths = _NARROWEST**widths
@@ -179,10 +174,6 @@ def _fill_range(
         values.clamp_(low, high)
         for end in (low, high):
             values.index_fill_(0, spread(len(values), max(len(calls), len(values) // _ELEMENTS_PER_END), gen), end)
-
-
-def _nine_of_ten(values: torch.Tensor, gen: torch.Generator) -> torch.Tensor:
-    return torch.rand(values.shape, generator=gen, device=values.device) < 0.9
 
 
 def make_input(spec: Input, how: Distribution, gen: torch.Generator) -> torch.Tensor | int:

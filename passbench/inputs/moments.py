@@ -5,12 +5,12 @@ operations of their own they took the host a third of a variant's seconds.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 from passbench.inputs.distribution import Distribution
-from passbench.inputs.segments import of_rows, one_of_each, rows, scale_and_shift, segment_of, spread
+from passbench.inputs.segments import nine_of_ten, of_rows, one_of_each, rows, scale_and_shift, segment_of, sent, spread
 from storage.records import Input, dtype_of
 
 _MEAN_STD = {"input": (0.0, 1.0), "parameter": (0.0, 0.05)}
@@ -81,7 +81,7 @@ def fill_by_moments(
         return
     values.normal_(0.0, 1.0, generator=gen)
     whole = each.cumsum(0)[calls.cumsum(0) - 1].diff(prepend=torch.zeros(1, dtype=torch.int64))
-    mean, std = own.T[:2].to(values.device)
+    mean, std = sent(own.T[:2], values.device)
     scale_and_shift(values, whole, std, mean)
     sparse = torch.tensor([how is Distribution.SPARSE and spec.role == "input" for spec in specs])
     if sparse.any():
@@ -100,23 +100,27 @@ def _facts(spec: Input, how: Distribution) -> tuple[float, float, float, float, 
     away = 0 if abs(mean) < 3 * std else (1 if mean > 0 else -1)
     if how is Distribution.VARIED:
         std = min(std, torch.finfo(dtype_of(spec.dtype)).max / 4 / _FARTHEST_STDS)
-    elif spec.role == "input" and how is Distribution.SCALED:
-        std *= 4
-    elif spec.role == "input" and how is Distribution.OFFSET:
-        mean += 2 * std
+    elif spec.role == "input":
+        mean, std = changed(mean, std, how)
     return mean, std, factor, offset, away
+
+
+def changed(mean: float, std: float, how: Distribution) -> tuple[float, float]:
+    """Mean and std of a SCALED or OFFSET draw; those of every other are left."""
+    if how is Distribution.SCALED:
+        return mean, 4 * std
+    return (mean + 2 * std, std) if how is Distribution.OFFSET else (mean, std)
 
 
 def _keep_one_of_ten(values: torch.Tensor, lengths: torch.Tensor, sparse: torch.Tensor, gen: torch.Generator) -> None:
     """Set nine of ten values to 0, of those segments that are `sparse`."""
-    zero = torch.rand(values.shape, generator=gen, device=values.device) < 0.9
+    zero = nine_of_ten(values, gen)
     if not sparse.all():
-        rows(zero, lengths).logical_and_(of_rows(sparse.to(values.device), lengths))
+        rows(zero, lengths).logical_and_(of_rows(sent(sparse, values.device), lengths))
     values.masked_fill_(zero, 0)
 
 
-@dataclass(frozen=True)
-class _Freedom:
+class _Freedom(NamedTuple):
     """Of each segment of a VARIED draw, on the device: its scale and shift in stds, and where its spikes point."""
 
     scale: torch.Tensor
@@ -129,22 +133,24 @@ def _fill_varied(values: torch.Tensor, lengths: torch.Tensor, own: torch.Tensor,
 
     `own`: `_facts` of each segment, of shape (5, segments).
     """
-    mean, std, factor, offset, away = own.to(values.device)
+    mean, std, factor, offset, away = sent(own, values.device)
     one, other = torch.rand((2, len(lengths)), dtype=torch.float64, device=values.device, generator=gen)
     scale = factor ** torch.where(away != 0, -one, 2 * one - 1)
     shift = offset * torch.where(away != 0, away * other, 2 * other - 1)
     values.normal_(0.0, 1.0, generator=gen)
-    _add_spikes(values, lengths.to(values.device), _Freedom(scale, shift, away), gen)
+    _add_spikes(values, sent(lengths, values.device), _Freedom(scale, shift, away), gen)
     scale_and_shift(values, lengths, std * scale, mean + std * shift)
 
 
 def _add_spikes(values: torch.Tensor, lengths: torch.Tensor, free: _Freedom, gen: torch.Generator) -> None:
     """Replace one value of each segment, and one in some hundreds of all, by one far from the mean."""
     most = max(1, len(values) // _ELEMENTS_PER_SPIKE)
-    for places in (spread(len(values), most, gen), one_of_each(lengths, gen)):  # one after the other: they may meet
-        segment = segment_of(places, lengths)
-        scale, shift, away = free.scale[segment], free.shift[segment], free.away[segment]
-        height = torch.empty_like(scale).uniform_(*_SPIKE_STDS, generator=gen)
-        sign = torch.empty_like(scale).bernoulli_(0.5, generator=gen).mul_(2).sub_(1)
-        near = (sign * height).clamp((-_FARTHEST_STDS - shift) / scale, (_FARTHEST_STDS - shift) / scale)
-        values.index_copy_(0, places, torch.where(away != 0, away * height, near).to(values.dtype))
+    here_and_there, in_each = spread(len(values), most, gen), one_of_each(lengths, gen)
+    places = torch.cat((here_and_there, in_each))
+    scale, shift, away = torch.stack(free).index_select(1, segment_of(places, lengths))
+    height = torch.empty_like(scale).uniform_(*_SPIKE_STDS, generator=gen)
+    sign = torch.empty_like(scale).bernoulli_(0.5, generator=gen).mul_(2).sub_(1)
+    near = (sign * height).clamp((-_FARTHEST_STDS - shift) / scale, (_FARTHEST_STDS - shift) / scale)
+    spikes = torch.where(away != 0, away * height, near).to(values.dtype)
+    values.index_copy_(0, here_and_there, spikes[: len(here_and_there)])
+    values.index_copy_(0, in_each, spikes[len(here_and_there) :])  # after the others: they may meet

@@ -29,8 +29,28 @@ def rows(values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
 def of_rows(of_segments: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     """What is known of each segment, shape (…, segments), for each of the `rows`: shape (…, rows, 1)."""
     counts = lengths // math.gcd(*lengths.tolist())
-    repeats = counts.to(of_segments.device)
+    repeats = sent(counts, of_segments.device)
     return of_segments.repeat_interleave(repeats, -1, output_size=int(counts.sum())).unsqueeze(-1)
+
+
+def move_rows(target: torch.Tensor, source: torch.Tensor, pieces: torch.Tensor) -> None:
+    """Copy pieces of `source` into `target`, both of shape (rows, …), in one operation.
+
+    `pieces`: int64 of shape (3, pieces) on the CPU: the first row of each in `source`, that in `target`, and its rows,
+    at least one. The pieces of `target` do not overlap. Both tensors may be one: all is read before it is written.
+    """
+    begins, counts = pieces[:2], pieces[2]
+    size = int(counts.sum())
+    ahead = sent(torch.cat((begins - counts.cumsum(0) + counts, counts.unsqueeze(0))), target.device)
+    first, second = ahead[:2].repeat_interleave(ahead[2], -1, output_size=size) + torch.arange(
+        size, device=target.device
+    )
+    target.index_copy_(0, second, source.index_select(0, first))
+
+
+def sent(values: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Values of the CPU on a device. The host does not wait until the device has done what it was given before."""
+    return values.to(device, non_blocking=True)
 
 
 def one_of_each(lengths: torch.Tensor, gen: torch.Generator) -> torch.Tensor:
@@ -58,3 +78,8 @@ def spread(size: int, count: int, gen: torch.Generator) -> torch.Tensor:
 def segment_of(indices: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     """The number of the segment that each index lies in; both on one device."""
     return torch.searchsorted(lengths.cumsum(0), indices, right=True)
+
+
+def nine_of_ten(values: torch.Tensor, gen: torch.Generator) -> torch.Tensor:
+    """A mask of the shape of `values`, True at nine of ten places in the mean."""
+    return torch.rand(values.shape, generator=gen, device=values.device) < 0.9

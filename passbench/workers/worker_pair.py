@@ -181,6 +181,8 @@ class WorkerPair:
 
     def changed_inputs(self, worker: WorkerHandle, layout: BatchLayout) -> frozenset[int]:
         """Numbers of the inputs whose memory a worker has changed in any call of a batch, or around a call."""
+        if batch_layout.same_inputs(worker.memory, self.drawn, layout):
+            return frozenset()
         blocks = [(n, x) for n, x in enumerate(layout.batch.inputs) if isinstance(x, Block)]
         return frozenset(n for n, x in blocks if not batch_layout.same(worker.memory, self.drawn, x))
 

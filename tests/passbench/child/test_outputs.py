@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from passbench.child.outputs import BadOutput, KeptOutputs, check, check_memory, describe_all
+from passbench.child.outputs import BadOutput, KeptOutputs, check, check_memory, describe_all, differing
 from passbench.ipc.messages import OutputMeta
 
 CPU = torch.device("cpu")
@@ -114,3 +114,19 @@ def test_few_calls_are_held():
     for _ in range(50):
         kept.keep_one([([torch.zeros(3)], ())])
     assert len(kept._held) == KeptOutputs._MOST_CALLS
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.bool, torch.bfloat16, torch.float32, torch.int64, torch.complex64, torch.complex128]
+)
+def test_values_that_differ_in_a_bit(dtype):
+    values = torch.tensor([0, 1, 1], dtype=dtype)
+    other = values.clone()
+    other[2] = 0
+    assert differing([(values, values.clone()), (values, other), (values[:0], other[:0])]) == [False, True, False]
+    assert differing([]) == []
+
+
+def test_nan_is_the_same_as_itself_and_zero_not_as_minus_zero():
+    nan, zero = torch.tensor([float("nan")]), torch.tensor([0.0])
+    assert differing([(nan, nan.clone()), (zero, -zero)]) == [False, True]

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from passbench.inputs.draw import generator
-from passbench.inputs.segments import of_rows, one_of_each, rows, scale_and_shift, segment_of, spread
+from passbench.inputs.segments import move_rows, of_rows, one_of_each, rows, scale_and_shift, segment_of, spread
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 9), st.integers(0, 99))
@@ -24,6 +24,21 @@ def test_what_belongs_to_a_segment_is_written_out_once_a_row():
     lengths = torch.tensor([512, 256, 1280])
     assert rows(torch.empty(2048), lengths).shape == (8, 256)
     assert of_rows(torch.tensor([1, 2, 3]), lengths).flatten().tolist() == [1, 1, 2, 3, 3, 3, 3, 3]
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=20), st.randoms(use_true_random=False))
+def test_pieces_are_moved_as_one_by_one(sizes, chance):
+    source = torch.arange(3 * sum(sizes) + 20).view(-1, 1).expand(-1, 2).contiguous()
+    target, free, pieces = -source, 0, []
+    for size in sizes:
+        free += chance.randrange(3)
+        pieces.append((chance.randrange(len(source) - size), free, size))
+        free += size
+    wanted = target.clone()
+    for begin, place, size in pieces:
+        wanted[place : place + size] = source[begin : begin + size]
+    move_rows(target, source, torch.tensor(pieces).T)
+    assert torch.equal(target, wanted)
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(0, 99))
