@@ -9,9 +9,9 @@ verifier judges it, on one benchmark that stays warm. Passes are compiled some a
 `evaluate` does, and one in `--again` of them is judged twice. Writes a JSON file after each few tasks; run again, it
 goes on where it stopped.
 
+`--side-by-side N` has N processes judge on one GPU, each with its own part of the cores: they compile and check side by
+side, and take times in turns, one alone at a time. `--without FILE` leaves out graphs that an earlier file has.
 `--part I/N` judges a part of the tasks. With `--parts FILE...` nothing is judged: the files of all parts become one.
-Eight parts side by side on one GPU took 15.6 s a verdict in the median, one alone 2.2 and 2.5 s: give each a GPU of
-its own.
 """
 
 import argparse
@@ -23,13 +23,15 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Self
 
 import pyarrow.parquet as pq
 
+from agent.ahead.gpu_turns import GpuTurns
 from agent.learning import verify
 from agent.learning.answers import files_of
 from agent.learning.harbor import write_task
@@ -42,9 +44,6 @@ from passbench.result import device_name
 from storage.disk import write_json
 from storage.records import Sample
 
-_TOGETHER = 8
-"""Passes that are compiled at a time."""
-
 
 def main() -> int:
     """Judge, and write the file after each few tasks."""
@@ -56,7 +55,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seconds", type=float, default=1e9)
-    parser.add_argument("--again", type=int, default=5)
+    parser.add_argument("--again", type=int, default=5, help="one task in so many is judged twice")
+    parser.add_argument("--together", type=int, default=8, help="passes that a process compiles at a time")
+    parser.add_argument("--side-by-side", type=int, default=1, metavar="N", help="processes on the GPU")
+    parser.add_argument("--turns", type=Path, help="where they wait for one another; what a process is told")
+    parser.add_argument("--without", type=Path, action="append", default=[], help="a file whose graphs are left out")
     parser.add_argument("--part", default="0/1", metavar="I/N")
     parser.add_argument("--parts", type=Path, nargs="+", default=[])
     arguments = parser.parse_args()
@@ -64,16 +67,20 @@ def main() -> int:
         return joined(arguments.parts, arguments.out)
     if not (arguments.written and arguments.demonstrations):
         parser.error("give --written and --demonstrations, or --parts")
+    if arguments.side_by_side > 1:
+        return side_by_side(arguments.side_by_side, arguments.out)
     number, count = map(int, arguments.part.split("/"))
-    if count > 1:  # of so few cores PassBench pins nothing
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[number::count])
+    if count > 1:  # PassBench pins what it times to cores of these
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, cores[number * len(cores) // count : (number + 1) * len(cores) // count] or cores)
     end = time.monotonic() + arguments.seconds
     rows = {row["graph_hash"]: row for row in pq.read_table(arguments.demonstrations).to_pylist()}
     lines = {line["graph_hash"]: line for place in arguments.written for line in journal(place) if not line["cause"]}
     largest = LARGEST[INTERPRETER if arguments.device == "cpu" else GPU]
     both = [g for g, line in lines.items() if g in rows and line["task"] == rows[g]["task"]]
     samples = {g: chosen_variants(kept_sample(lines[g]), 1, largest) for g in both}
-    chosen = sorted(graph for graph, sample in samples.items() if sample)
+    before = {graph for file in arguments.without for graph in judged_graphs(json.loads(file.read_text("utf-8")))}
+    chosen = sorted(graph for graph, sample in samples.items() if sample and graph not in before)
     random.Random(arguments.seed).shuffle(chosen)
     chosen = chosen[: arguments.tasks][number::count]
     if not chosen:
@@ -81,17 +88,69 @@ def main() -> int:
         return 1
     found = json.loads(arguments.out.read_text("utf-8"))["verdicts"] if arguments.out.exists() else []
     left = [graph for graph in chosen if graph not in {one["graph"] for one in found}]
-    with tempfile.TemporaryDirectory() as place, Bench(arguments.device, verify.settings_of(arguments.device)) as bench:
+    twice = set(chosen[:: arguments.again])
+    settings = verify.settings_of(arguments.device)
+    with (
+        tempfile.TemporaryDirectory() as place,
+        Bench(arguments.device, settings) as bench,
+        InTurns(arguments.turns) as turns,
+    ):
         while left and time.monotonic() < end:
-            graphs, left = [*left[:_TOGETHER], *left[: _TOGETHER : arguments.again]], left[_TOGETHER:]
+            graphs, left = left[: arguments.together], left[arguments.together :]
+            graphs += [graph for graph in graphs if graph in twice]
             tasks = [
                 task_of(samples[g], rows[g]["answer"], Path(place) / str(len(found) + n)) for n, g in enumerate(graphs)
             ]
-            found += [{"graph": g} | one for g, one in zip(graphs, judged(bench, tasks, end), strict=False)]
+            found += [{"graph": g} | one for g, one in zip(graphs, judged(bench, tasks, end, turns), strict=False)]
             about = {"device": device_name(bench.device), "of": len(chosen), **summary(found)}
             write_json(arguments.out, about | {"verdicts": found})
     print(json.dumps(summary(found), indent=1))
     return 0
+
+
+def side_by_side(count: int, out: Path) -> int:
+    """Have so many processes judge a part each on one device, and join their files; 1 where one ended early."""
+    with tempfile.TemporaryDirectory() as turns:
+        parts = [out.with_name(f"{out.stem}_{n}_of_{count}{out.suffix}") for n in range(count)]
+        options = [["--part", f"{n}/{count}", "--out", str(part)] for n, part in enumerate(parts)]
+        common = [sys.executable, "-m", __spec__.name, *sys.argv[1:], "--side-by-side", "1", "--turns", turns]
+        codes = [process.wait() for process in [subprocess.Popen([*common, *each]) for each in options]]
+    return joined([part for part in parts if part.exists()] or parts, out) or int(any(codes))
+
+
+class InTurns:
+    """The GPU's turn of a process that benchmarks: with others while it checks, alone while it takes times.
+
+    A context manager, which ends its turn, and a `Progress` of `Bench.run`: the stages that it is told of say which
+    turn. `directory`: that of all processes on the GPU; without one nobody waits.
+    """
+
+    def __init__(self, directory: Path | None) -> None:
+        turns = GpuTurns(directory) if directory else None
+        self._of_stage = {"eager": turns.untimed, "timing": turns.author} if turns else {}
+        self._held = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def __call__(self, line: str) -> None:
+        turn: Callable[[], AbstractContextManager[None]] | None = self._of_stage.get(line.rpartition(": ")[2])
+        if turn is not None:
+            self.end()
+            self._held.enter_context(turn())
+
+    def end(self) -> None:
+        """Let others have the GPU."""
+        self._held.close()
+
+
+def judged_graphs(record: Mapping[str, Any]) -> Iterator[str]:
+    """The graphs of the verdicts of a file, or of a record of several runs."""
+    for run in record.get("runs", {"": record}).values():
+        yield from (verdict["graph"] for verdict in run["verdicts"])
 
 
 def joined(parts: Sequence[Path], out: Path) -> int:
@@ -115,8 +174,12 @@ def task_of(sample: Sample, answer: str, place: Path) -> tuple[Sample, Path]:
     return verify.kept_sample(place / "task" / "tests" / "sample"), place / "pass"
 
 
-def judged(bench: Bench, tasks: Sequence[tuple[Sample, Path]], end: float) -> list[dict[str, Any]]:
-    """Rewards of these tasks' passes in order, as far as time goes; `seconds` has a part of what compiling took."""
+def judged(
+    bench: Bench, tasks: Sequence[tuple[Sample, Path]], end: float, turns: "InTurns | None" = None
+) -> list[dict[str, Any]]:
+    """Rewards of these tasks' passes in order, as far as time goes; `seconds` has a part of what compiling took, and
+    waiting for `turns`."""
+    turns = turns or InTurns(None)
     begin = time.monotonic()
     bench.prepare(tasks)
     share = (time.monotonic() - begin) / len(tasks)
@@ -125,7 +188,8 @@ def judged(bench: Bench, tasks: Sequence[tuple[Sample, Path]], end: float) -> li
         if time.monotonic() > end:
             break
         begin = time.monotonic()
-        reward = reward_of(list(bench.run(sample, "pass", passes)))
+        reward = reward_of(list(bench.run(sample, "pass", passes, turns)))
+        turns.end()
         about = {"reward": reward.value, "speedup": reward.speedup, "status": reward.status, "reason": reward.reason}
         seconds = round(share + time.monotonic() - begin, 2)
         found.append({"sample": sample.sample, "variants": len(sample.variants)} | about | {"seconds": seconds})

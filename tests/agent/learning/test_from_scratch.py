@@ -5,6 +5,7 @@ import json
 import lzma
 import random
 import re
+import threading
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -275,6 +276,30 @@ def test_parts_of_rewards_become_one_file_if_all_are_there(tmp_path):
     assert oracle_rewards.joined(parts, out) == 0
     found = json.loads(out.read_text())
     assert (found["of"], found["tasks"], len(found["verdicts"])) == (10, 2, 2)
+
+
+def test_two_benchmarks_check_side_by_side_and_time_alone(tmp_path):
+    """The stages that PassBench reports take the turns; what is not waited for is free."""
+    both = [oracle_rewards.InTurns(tmp_path) for _ in range(2)]
+    for turn in both:
+        turn("typical-1 1/1: eager")
+        turn("typical-1 1/1: pass: load")
+    both[1].end()
+    both[0]("typical-1 1/1: timing")
+    waiting = threading.Thread(target=both[1], args=("typical-2 1/1: eager",))
+    waiting.start()
+    waiting.join(0.3)
+    assert waiting.is_alive(), "another one's times would be disturbed"
+    both[0].end()
+    waiting.join(20)
+    assert not waiting.is_alive()
+    with both[1]:
+        oracle_rewards.InTurns(None)("typical-1 1/1: timing")
+
+
+def test_graphs_of_records_are_left_out():
+    run = {"verdicts": [{"graph": "a"}]}
+    assert [*oracle_rewards.judged_graphs(run)] == [*oracle_rewards.judged_graphs({"runs": {"one": run}})] == ["a"]
 
 
 REWARDS = (("a", 0.5, 1.0), ("b", 0.6, 2.0), ("c", 0.0, 3.0), ("b", 0.66, 2.0), ("a", 0.51, 9.0))

@@ -24,7 +24,7 @@ def rows():
 
 
 def test_nothing_of_the_held_out_samples_is_in_it(rows):
-    for place in ("dedup/held_out_1", "extraction/corpus_350", "extraction/corpus_328"):
+    for place in ("dedup/held_out_1", "extraction/corpus_350", "extraction/corpus_328", "extraction/corpus_578"):
         version = Version.open(ROOT / place / "version")
         columns = ["family_hash", "op_sequence"]
         held = [row for c in CATEGORIES for b in version.batches(c, "eval", columns) for row in b.to_pylist()]
@@ -44,5 +44,5 @@ def test_answers_are_passes_that_the_policy_allows(rows):
     for row in rows[::25]:
         files = files_of(row["answer"])
         names = tuple(name.removesuffix(".py") for name in files if name != NAMES_FILE)
-        assert names[0] == "fuse"
+        assert "fuse" in names
         assert check_files(PassFiles(names, files, ())) == [], row["sample"]
