@@ -11,7 +11,6 @@ imported torch and triton, and touches no GPU, since CUDA does not survive a for
 """
 
 import json
-import multiprocessing
 import os
 import shutil
 import time
@@ -26,14 +25,14 @@ import torch
 from agent.ahead.gpu_turns import GpuTurns
 from agent.ahead.quick_measure import QuickMeasure
 from agent.author import Attempt, Author, Submission
+from passbench.workers.preloaded_forks import forks_with
 from storage.disk import write_json
 from storage.records import Sample
 
 _NICE = 10
 """Authors leave the processor to the benchmark."""
 
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["agent.ahead.author_pool", "torch._dynamo", "triton"])
+_FORKS = forks_with("agent.ahead.author_pool", "torch._dynamo", "triton")
 
 _POLL = 0.05
 """Seconds between looks at processes that are to end by themselves."""

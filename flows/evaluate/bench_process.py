@@ -1,10 +1,10 @@
 """A bench in a process of its own. What others do does not disturb its clock, and the run survives its end.
 
-A `ProcessPoolExecutor` with one worker starts the process and carries calls, results and exceptions.
+A `ProcessPoolExecutor` with one worker starts the process and carries calls, results and exceptions. The processes of
+all devices are forks of one that has imported torch.
 """
 
 import contextlib
-import multiprocessing
 import os
 import shutil
 import signal
@@ -26,12 +26,13 @@ from flows.steps import say
 from passbench.bench import Bench
 from passbench.result import VariantResult
 from passbench.settings import Settings
+from passbench.workers.preloaded_forks import forks_with
 from storage.records import Sample
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-_SPAWN = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
+_FORKS = forks_with("flows.evaluate.bench_worker", "torch._dynamo")
 _TRIES = 3
 _LOOKS, _LOOK_SECONDS = 30, 0.1
 
@@ -61,10 +62,9 @@ class BenchProcess:
         called. Raises PassNetError or Lost where it does not work."""
         self.close()
         self._scratch = Path(tempfile.mkdtemp(prefix="passnet-bench-"))
-        heard, says = _SPAWN.Pipe(duplex=False)
-        self._pool = ProcessPoolExecutor(
-            1, mp_context=_SPAWN, initializer=bench_worker.enter, initargs=(str(self._scratch), self.cores, says)
-        )
+        heard, says = _FORKS.Pipe(duplex=False)
+        given = (dict(os.environ), str(self._scratch), self.cores, says)
+        self._pool = ProcessPoolExecutor(1, mp_context=_FORKS, initializer=bench_worker.enter, initargs=given)
         self.alive, self._step = True, None
         opened = self._pool.submit(bench_worker.open_bench, self.name, self.settings)  # this starts the process
         says.close()

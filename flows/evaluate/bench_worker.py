@@ -56,8 +56,11 @@ class _Sayer(logging.Handler):
         self.says.send((record.getMessage(), record.levelno, ids))
 
 
-def enter(scratch: str, cores: set[int], says: Connection) -> None:
-    """The first call: temporary files go to `scratch`, progress to `says`; the process ends with its parent."""
+def enter(environment: dict[str, str], scratch: str, cores: set[int], says: Connection) -> None:
+    """The first call: its environment is the parent's, temporary files go to `scratch`, progress to `says`; the process
+    ends with its parent."""
+    os.environ.clear()
+    os.environ.update(environment)
     gc.freeze()  # libraries are no garbage: looking through them at the end alone takes 0.3 s
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     threading.Thread(target=_end_with_parent, daemon=True).start()
