@@ -114,10 +114,7 @@ class QuickMeasure:
 
     def __call__(self, sample: Sample, pass_dir: Path) -> list[VariantResult]:
         """A result per variant, in order."""
-        if sample.sample != self._sample:
-            self._sample, self._references, self._measured_before = sample.sample, {}, set()
-            if self.device.type == "cuda":
-                torch.cuda.empty_cache()  # others need the memory
+        self.turn_to(sample)
         results = []
         captured.forget()  # what other passes have recorded
         files = read_pass_dir(pass_dir)
@@ -147,6 +144,26 @@ class QuickMeasure:
                     )
                 )
         return results
+
+    def turn_to(self, sample: Sample) -> None:
+        """Keep nothing of another sample than this one."""
+        if sample.sample != self._sample:
+            self._sample, self._references, self._measured_before = sample.sample, {}, set()
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()  # others need the memory
+
+    def rightness(self, variant: Variant, call: Call) -> int | None:
+        """At which level a call agrees with eager in all draws; None at none. Raises VariantFailure where eager fails
+        or the call writes over its inputs, what the call raises, and BadOutput on what is no output."""
+        reference = self._reference(variant, again=False)
+        self._called(call, reference.row(0))  # compiles
+        with (self.untimed or self.turn)():
+            return self._compared(call, reference)
+
+    def fresh_rows(self, variant: Variant, calls: int) -> list[Row]:
+        """Inputs of so many calls, each in memory of its own. Raises VariantFailure where eager fails."""
+        rows = self._reference(variant, again=False).rows
+        return [tuple(map(_copy, rows[n % min(_TIMED, len(rows))])) for n in range(calls)]
 
     def _measured(
         self, variant: Variant, rules: list[PassRule], again: bool, replays: bool
