@@ -47,6 +47,8 @@ _CALLS = (2, 8)
 """Calls of each side in a round, at least and at most."""
 _ROUND_US = 1500.0
 """What a side's calls in a round should take."""
+_DEVICE_CALLS = 32
+"""Calls of each side by the device's clock, at most: an event is off by about half a microsecond."""
 
 _CYCLES_A_US = 2000.0
 """Of the GPU's clock, or a few more than it has."""
@@ -297,6 +299,7 @@ class QuickMeasure:
         e2e = {name: quantiles(us, n=4)[0] for name, us in found.items()}
         timings = [_timing("e2e", e2e, _ROUNDS * calls)]
         if self.device.type == "cuda":
+            calls = int(min(max(_ROUND_US / first, least), _DEVICE_CALLS))
             device = {name: self._on_device(call, reference, calls, e2e[name]) for name, call in sides.items()}
             timings.append(_timing("device", device, _REPLAYS * calls))
         return Times(tuple(timings))

@@ -10,7 +10,7 @@ from itertools import product
 from statistics import fmean
 
 from agent.distill.convolution_bias import SplitGraph, split_biases, unsplit
-from agent.distill.cost import device_us, gain, most_gain, sure_gain
+from agent.distill.cost import gain, most_gain, sure_gain
 from agent.distill.eager.op_effects import OpEffects, OpEffectsError, TensorLayout, find_effects
 from agent.distill.kernels.host_program import Sketch
 from agent.distill.kernels.launch_configs import LaunchLimits
@@ -55,8 +55,7 @@ class Candidate:
     """A region and how it is computed in each variant.
 
     `gain` is the time that a call is expected to save, the mean over the variants. `sure` is what it saves at least in
-    the variant that saves least. `device` is the least time of its kernels in the slowest variant. All are in
-    microseconds.
+    the variant that saves least. Both are in microseconds.
     """
 
     region: Region
@@ -64,7 +63,6 @@ class Candidate:
     cases: tuple[Case, ...]
     gain: float
     sure: float
-    device: float
 
 
 def promising(variants: Sequence[Variant], options: Options) -> bool:
@@ -190,7 +188,7 @@ class _Search:
         """The region as a candidate, or the ops that it must do without."""
         cases: list[Case] = []
         gains: list[float] = []
-        sure, device = math.inf, 0.0
+        sure = math.inf
         joined, calls = self.split.joined(region)
         for each in known:
             predicted, *others = self._layouts(region, each)
@@ -211,12 +209,11 @@ class _Search:
             program = exact[0].program(LaunchLimits())
             gains.append(gain(region, each, program))
             sure = min(sure, sure_gain(region, each, program))
-            device = max(device, device_us(program))
         if fmean(gains) <= self.options.margin:
             names, one = ", ".join(self._names(region.ops)), cases[0].sketch
             counts = f"{one.replaced} launches in eager, {len(one.bodies)} fused"
             self.causes.append(f"{names}: {counts}, which saves {fmean(gains):.0f} us")
-        return Candidate(joined, pattern_source(joined.graph), tuple(cases), fmean(gains), sure, device)
+        return Candidate(joined, pattern_source(joined.graph), tuple(cases), fmean(gains), sure)
 
     def _layouts(self, region: Region, known: OpEffects) -> list[list[Input]]:
         """The layouts of the region's inputs to write plans for; the predicted one comes first.

@@ -118,10 +118,6 @@ class Task:
                 gains[c.pattern] = gains.get(c.pattern, 0.0) + c.gain * each.variants / variants
         return dict(sorted(gains.items(), key=lambda item: -item[1]))
 
-    def longest(self) -> float:
-        """The least time of the slowest region's kernels, in microseconds."""
-        return max((c.device for each in self.graphs for c in each.candidates), default=0.0)
-
     def kernels(self) -> list[KernelBody]:
         """The kernels of all regions."""
         cases = (case for each in self.graphs for c in each.candidates for case in c.cases)

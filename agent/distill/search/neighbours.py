@@ -8,9 +8,6 @@ from agent.distill.search.found_families import SearchChoice
 from agent.distill.task_plan import Task
 from agent.distill.whole_graphs import WORTH
 
-LONG = 3.0
-"""Microseconds. A kernel that takes less hides behind the host, so its blocks and warps are not worth a search."""
-
 _STAGES = 3
 """How many steps of a sweep are loaded at once in the passes that try this."""
 
@@ -27,7 +24,7 @@ def alternatives(task: Task, start: SearchChoice) -> list[SearchChoice]:
         found.append(replace(style, captured=True))
     if style.captured and task.branches(start.patterns):
         found.append(replace(style, branches=True))
-    if task.longest() >= LONG:
+    if task.kernels():
         found.append(replace(style, own_schedule=True))
     return [*in_other_order(task, start), *(SearchChoice(start.patterns, each) for each in found)]
 
@@ -63,10 +60,10 @@ def steps(task: Task, choice: SearchChoice) -> Iterator[SearchChoice]:
         yield SearchChoice(choice.patterns, replace(style, branches=not style.branches))
     if style.captured and task.covers(choice.patterns):
         yield SearchChoice(choice.patterns, replace(style, captured=False))
-    if task.longest() < LONG:
+    kernels = task.kernels()
+    if not kernels:
         return
     yield SearchChoice(choice.patterns, replace(style, own_schedule=not style.own_schedule))
-    kernels = task.kernels()
     if any(kernel.flat is not None for kernel in kernels):  # tiled for the sake of its accesses
         yield SearchChoice(choice.patterns, replace(style, limits=replace(limits, tiles=not limits.tiles)))
     for factor in (2.0, 0.5):

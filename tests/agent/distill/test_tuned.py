@@ -219,16 +219,17 @@ def test_what_is_wrong_in_one_dtype_alone_stays_fused_in_the_others(tmp_path):
 def test_what_is_right_by_luck_is_not_submitted(failures, tmp_path):
     """The first pass, and the first without its sum, are wrong when they are measured again; what adds in eager's order
     is made of the same modules and wrong at once."""
-    one, measured = _norms(), []
+    one, measured, sources = _norms(), [], []
 
     def rule(names, source):
-        again = measured.count(names) > 1
+        again = source in sources
+        sources.append(source)
         lucky = ("tl.sum(",) if failures == 1 else ("tl.sum(", "exp(")
         return _results(one, 1.0 + len(names), t_min=-4 if again and any(text in source for text in lucky) else -10)
 
     measuring().attempt(one, tmp_path / "pass", _attempt(rule, measured))
     names = _names(tmp_path / "pass")
-    assert measured.count(names) == 2
+    assert measured.count(names) >= 2, "it was measured again before it was handed in"
     assert len(names) == failures + 1
 
 
