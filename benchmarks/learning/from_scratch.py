@@ -30,6 +30,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -53,8 +54,9 @@ from benchmarks.learning.decoder.small_decoder import Decoder, Shape, sample
 from benchmarks.learning.decoder.training import Pair, Training
 from benchmarks.learning.graph_sources import held_out_samples, shown, small, version_samples
 from benchmarks.learning.growing import Growing
+from benchmarks.learning.journals import as_rows, journal
 from benchmarks.learning.judge import Judge, Verdict, shares
-from benchmarks.learning.nearness import memorised
+from benchmarks.learning.nearness import all_nearest, by_similarity, memorised
 from passbench.bench import Bench
 from passbench.contract import NAMES_FILE, write_pass_dir
 from passbench.result import libraries
@@ -106,6 +108,9 @@ def main(given: Sequence[str] | None = None) -> int:
     held_samples = held_out_samples(arguments.held_out)
     held = HeldOut.of(held_samples)
     rows = [row for path in arguments.data for row in pq.read_table(path).to_pylist()]
+    known = {row["graph_hash"] for row in rows}
+    written = [row for place in arguments.written for row in as_rows(journal(place))]
+    rows += [row for row in written if row["split"] == "train" and row["graph_hash"] not in known]
     rows = [r for r in rows if r["family_hash"] not in held.families and tuple(r["op_sequence"]) not in held.sequences]
     with (
         Growing(arguments.growing, arguments.held_out, arguments.seed) as growing,
@@ -145,10 +150,13 @@ def main(given: Sequence[str] | None = None) -> int:
         )
         own_tasks = beside.submit(new_tasks, *new)
         readable = [beside.submit(readable_answer, task.sample) for task in tasks]
-        kept = text.pairs([(r["task"], r["answer"]) for r in rows if r["split"] == "validation"])
-        kept = [pair for pair in kept if len(pair[0]) <= arguments.context]
+        unseen = [r for r in rows if r["split"] == "validation"]
+        kept = text.pairs([(r["task"], r["answer"]) for r in unseen])
+        fitting = [len(ids) <= arguments.context for ids, _ in kept]
+        kept, unseen = list(compress(kept, fitting)), list(compress(unseen, fitting))
+        near = beside.submit(all_nearest, _sequences(unseen), set(_sequences(train)))
         learned = rng.sample(pairs, min(len(pairs), _LOOKED_AT))
-        run = _Experiment(arguments, train, tasks, text, training, kept, learned, own_tasks, readable, began)
+        run = _Experiment(arguments, train, tasks, text, training, kept, near, learned, own_tasks, readable, began)
         run.note(
             {
                 "arguments": {name: str(value) for name, value in vars(arguments).items() if name != "out"},
@@ -185,6 +193,7 @@ class _Experiment:
     text: Text
     training: Training
     kept: list[Pair]
+    near: "Future[list[float]]"
     learned: list[Pair]
     own_tasks: "Future[list[Task]]"
     readable: "list[Future[str]]"
@@ -218,8 +227,11 @@ class _Experiment:
         first = self.write_several()
         self.note({"expert_iteration": self.expert_iteration(own_tasks, own, verdicts.result())})
         last = self.answer("after expert iteration")
-        several = {"after training": self.judge_several("after training", first)}
-        several["after expert iteration"] = self.judge_several("after expert iteration", self.write_several())
+        if self.kept:
+            whole = by_similarity(self.near.result(), self.training.whole(self.kept))
+            self.note({"whole_by_similarity_to_the_nearest": whole})
+        several = {"after expert iteration": self.judge_several("after expert iteration", self.write_several())}
+        several["after training"] = self.judge_several("after training", first)
         last.result()
         readable.result()
         final = [a for a in self.answers if a["point"] == "after expert iteration"]
@@ -227,7 +239,8 @@ class _Experiment:
         if training.device.type == "cuda" and arguments.bench_seconds:
             self.timed()
         for name, found in several.items():
-            self.note({f"pass_at_k {name}": _pass_at([one.result() for one in found])})
+            verdicts, size = found.result(), len(self.held_out)
+            self.note({f"pass_at_k {name}": _pass_at([verdicts[n : n + size] for n in range(0, len(verdicts), size)])})
 
     def write(self, texts: Sequence[str], temperature: float) -> list[str]:
         """What the model answers to these tasks."""
@@ -275,12 +288,10 @@ class _Experiment:
         """Sampled answers to all held-out tasks, `--samples` of each."""
         return self.write([t.text for _ in range(self.arguments.samples) for t in self.held_out], _TEMPERATURE)
 
-    def judge_several(self, point: str, written: list[str]) -> "list[Future[list[Verdict]]]":
+    def judge_several(self, point: str, written: list[str]) -> "Future[list[Verdict]]":
         """Verdicts on what `write_several` wrote, an attempt at all tasks after another."""
-        size = len(self.held_out)
-        parts = [written[start : start + size] for start in range(0, len(written), size)]
-        pairs = [[(t.sample, a) for t, a in zip(self.held_out, part, strict=True)] for part in parts]
-        return [self._submit(f"sampled {point}", each) for each in pairs]
+        tasks = self.held_out * self.arguments.samples
+        return self._submit(f"sampled {point}", [(t.sample, a) for t, a in zip(tasks, written, strict=True)])
 
     def point(self, found: dict[str, Any]) -> None:
         """Keep a point of the curve."""
@@ -357,6 +368,10 @@ def timed_summary(rows: Sequence[dict]) -> dict[str, Any]:
     }
 
 
+def _sequences(rows: Iterable[dict]) -> list[tuple[str, ...]]:
+    return [tuple(row["op_sequence"]) for row in rows]
+
+
 def _of_training(rows: Iterable[dict]) -> list[dict]:
     return [row for row in rows if row["split"] == "train"]
 
@@ -385,6 +400,7 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--data", type=Path, nargs="*", default=[], help="files of demonstrations; none: those of --growing alone")
+    add("--written", type=Path, action="append", default=[], help="a journal of passes to learn from, not checked")
     add("--held-out", type=Path, action="append", required=True, help="a version whose evaluation samples ask")
     add("--out", type=Path, required=True)
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")

@@ -5,8 +5,21 @@ import lzma
 from pathlib import Path
 from typing import Any
 
+from agent.learning.demonstrations import split_of
+
 Line = dict[str, Any]
 """A graph in a journal: `sample`, the `cause` for which it is left out, or the row."""
+
+
+def as_rows(lines: list[Line]) -> list[Line]:
+    """Passes that were written and not checked, as rows to learn from."""
+    return [
+        {name: line[name] for name in ("sample", "kind", "graph_hash", "family_hash", "task", "answer")}
+        | {"split": split_of(line["family_hash"]), "checked": ""}
+        | {"op_sequence": line["variants_shown"][0]["op_sequence"]}
+        for line in lines
+        if not line["cause"]
+    ]
 
 
 def journal(directory: Path) -> list[Line]:

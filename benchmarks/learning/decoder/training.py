@@ -3,7 +3,7 @@
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -81,20 +81,33 @@ class Training:
         self._own += pairs
         self._queue.clear()
 
-    @torch.no_grad()
     def on(self, pairs: Sequence[Pair]) -> dict[str, float]:
         """Of sequences that are not learned from: the mean `loss` of an answer's token, and the shares of `tokens` that
         are the most likely ones behind those before them, and of answers of which all tokens are, the `whole` ones."""
+        found = list(self._of_each(pairs))
+        count = max(1, sum(len(right) for _, _, right in found))
+        return {
+            "loss": sum(loss for _, loss, _ in found) / count,
+            "tokens": sum(int(right.sum()) for *_, right in found) / count,
+            "whole": sum(bool(right.all()) for *_, right in found) / max(1, len(pairs)),
+        }
+
+    def whole(self, pairs: Sequence[Pair]) -> list[bool]:
+        """Of each sequence whether all of its answer's tokens are the most likely ones."""
+        found = {id(pair): bool(right.all()) for pair, _, right in self._of_each(pairs)}
+        return [found[id(pair)] for pair in pairs]
+
+    @torch.no_grad()
+    def _of_each(self, pairs: Sequence[Pair]) -> Iterator[tuple[Pair, float, torch.Tensor]]:
+        """Each sequence in some order, the loss of its answer's tokens, and which of them are the most likely ones."""
         self.model.eval()
-        total, tokens, whole, count = 0.0, 0, 0, 0
         with torch.compiler.set_stance("force_eager"):  # compiling for so few batches takes longer than to run them
             for batch in batches(pairs, self.batch_tokens, random.Random(0), self.grain):
                 logits, targets, _ = self._predicted(batch, 0.0)
-                total, count = total + float(F.cross_entropy(logits, targets, reduction="sum")), count + len(targets)
-                right = (logits.argmax(-1) == targets).split([len(ids) - prompt for ids, prompt in batch])
-                tokens, whole = tokens + sum(int(r.sum()) for r in right), whole + sum(bool(r.all()) for r in right)
-        count, answers = max(1, count), max(1, len(pairs))
-        return {"loss": total / count, "tokens": tokens / count, "whole": whole / answers}
+                lengths = [len(ids) - prompt for ids, prompt in batch]
+                losses = F.cross_entropy(logits, targets, reduction="none").split(lengths)
+                right = (logits.argmax(-1) == targets).split(lengths)
+                yield from zip(batch, (float(each.sum()) for each in losses), right, strict=True)
 
     def _predicted(self, batch: Sequence[Pair], of_task: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Logits, the tokens that they are of, and what each counts in the loss."""

@@ -45,6 +45,7 @@ from benchmarks.learning.graph_sources import held_out_samples, kept_sample, lin
 from benchmarks.learning.journals import journal
 from benchmarks.learning.judge import Judge, shares
 from benchmarks.learning.make_demonstrations import demonstration, rows_of
+from benchmarks.learning.nearness import by_similarity
 from passbench.contract import NAMES_FILE
 from tests.agent.readable.test_readable import FEED_FORWARD, feed_forward
 from tests.agent.support import sample as sample_of
@@ -297,6 +298,11 @@ def test_two_benchmarks_check_side_by_side_and_time_alone(tmp_path):
         oracle_rewards.InTurns(None)("typical-1 1/1: timing")
 
 
+def test_how_many_are_right_by_how_near_they_are():
+    found = by_similarity([0.9, 0.8, 0.79, 0.1], [True, False, True, False])
+    assert found == {"0.8 and more": [1, 2], "0.6 to 0.8": [1, 1], "below 0.6": [0, 1]}
+
+
 def test_graphs_of_records_are_left_out():
     run = {"verdicts": [{"graph": "a"}]}
     assert [*oracle_rewards.judged_graphs(run)] == [*oracle_rewards.judged_graphs({"runs": {"one": run}})] == ["a"]
@@ -412,7 +418,11 @@ def test_the_sequences_of_an_epoch_have_other_numbers_and_the_rows_that_came():
 
 
 def test_the_whole_experiment_on_a_cpu(data, held_out, tmp_path):
-    given = f"--data {data} --held-out {held_out} --out {tmp_path} --tiny --device cpu --train-seconds 2 --points 1"
+    row = next(row for row in pq.read_table(data).to_pylist() if row["split"] == "train")
+    line = row | {"graph_hash": "new", "cause": "", "variants_shown": [{"op_sequence": row["op_sequence"]}]}
+    (tmp_path / "j.jsonl").write_text("".join(json.dumps(each) + "\n" for each in (line, {"cause": "too long"})))
+    given = f"--data {data} --written {tmp_path} --held-out {held_out} --out {tmp_path} --tiny --device cpu"
+    given += " --train-seconds 2 --points 1"
     given += " --families 2 --samples 2 --own-tasks 2 --workers 1 --longest 12 --context 4000 --vocabulary 500"
     given += " --growing 1 --copies 0.5"
     assert from_scratch.main([*given.split(), "--batch-tokens", "2000"]) == 0
@@ -420,6 +430,7 @@ def test_the_whole_experiment_on_a_cpu(data, held_out, tmp_path):
     assert [p["point"] for p in record["points"] if p["point"] != "readable"] == [
         "before", "2 s of training", "after expert iteration",
     ]  # fmt: skip
+    assert record["demonstrations"]["rows"] == record["demonstrations"]["checked"] + 1, "one was written alone"
     assert any(p["point"] == "readable" for p in record["points"]), "judged beside training"
     assert record["expert_iteration"]["answers"] == 8 and "pass@2" in record["pass_at_k after training"]
     answers = pq.read_table(tmp_path / "answers.parquet").to_pylist()
