@@ -31,7 +31,6 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from threading import Lock
@@ -62,6 +61,7 @@ from passbench.contract import NAMES_FILE, write_pass_dir
 from passbench.result import libraries
 from passbench.score import aggregate, geometric_mean, outcomes_of, pass_at_k, score_table
 from passbench.settings import Settings
+from passbench.workers.preloaded_forks import forks_with
 from storage.errors import PassNetError
 from storage.records import Sample
 from storage.versions.version import Version
@@ -114,7 +114,7 @@ def main(given: Sequence[str] | None = None) -> int:
     rows = [r for r in rows if r["family_hash"] not in held.families and tuple(r["op_sequence"]) not in held.sequences]
     with (
         Growing(arguments.growing, arguments.held_out, arguments.seed) as growing,
-        ProcessPoolExecutor(2, get_context("spawn")) as beside,
+        ProcessPoolExecutor(2, forks_with("benchmarks.learning.beside_training")) as beside,
         ExitStack() as opened,
     ):
         time.sleep(arguments.wait)

@@ -20,7 +20,11 @@ EVALUATED = {
     "device": "NVIDIA H200",
     "times_meaningful": True,
     "seconds": 90.0,
-    "devices": [{"device": "cuda:1", "lots": 4, "lost": 1, "seconds": 45.0, "busy": 0.5}],
+    "devices": [
+        {"device": "cuda:1", "lots": 4, "lost": 1, "seconds": 45.0, "busy": 0.5},
+        {"device": "cpu", "lots": 3, "lost": 0, "seconds": 9.0, "busy": 0.1},
+        {"device": "cpu", "lots": 2, "lost": 0, "seconds": 18.0, "busy": 0.2},
+    ],
     "runs": [RUN],
 }
 
@@ -35,7 +39,12 @@ def test_an_evaluation_has_scores_cost_devices_and_failures():
     page = evaluation_page(EVALUATED)
     assert "3 variants in 1.5 minutes." in page and "No GPU" not in page
     assert ["llm-0123456789", "2", "3", "2", "1.250", "1.100", "-", "$1.50", RUN["stopped"], "1"] in rows(page)
-    assert ["cuda:1", "4", "1", "45.000", "50%"] in rows(page)
+    shown = [
+        ["cuda:1", "4", "1", "45.000", "50%"],
+        ["cpu", "3", "0", "9.000", "10%"],
+        ["cpu", "2", "0", "18.000", "20%"],
+    ]
+    assert [row for row in rows(page) if row[0] in ("cuda:1", "cpu")] == shown, "one line a device"
     assert ["llm-0123456789", "wrong", "1", "output 0[1] ¦ nan here"] in rows(page)
     assert "No GPU ran" in evaluation_page(EVALUATED | {"times_meaningful": False})
 

@@ -7,13 +7,13 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import Any, Self
 
 from benchmarks.learning.decoder.code_tokens import Text
 from benchmarks.learning.decoder.copying import CopyTasks
 from benchmarks.learning.decoder.renumbered import renumbered
 from benchmarks.learning.decoder.training import Pair
+from passbench.workers.preloaded_forks import forks_with
 
 Row = Mapping[str, Any]
 """A demonstration: its `task` and its `answer`."""
@@ -64,7 +64,7 @@ class Renewing:
 
     def __init__(self, sequences: Sequences, further: Callable[[], Sequence[Row]]) -> None:
         self._further = further
-        self._process = ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin, initargs=(sequences,))
+        self._process = ProcessPoolExecutor(1, forks_with(__name__), initializer=_begin, initargs=(sequences,))
 
     def __enter__(self) -> Self:
         return self

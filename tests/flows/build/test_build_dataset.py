@@ -97,7 +97,7 @@ def test_a_second_build_traces_nothing_and_publishes_nothing(data_dir, built):
 def test_one_new_model_traces_and_cuts_one_model_and_keeps_the_eval_families(data_dir, built, tmp_path):
     """`data_dir` is a copy of `built`: shards are found again in a data directory that was moved."""
     catalog = tmp_path / "more.txt"
-    catalog.write_text((built.parent / "catalog.txt").read_text() + "timm:resnet14t\n")
+    catalog.write_text((built.parent / "catalog.txt").read_text() + "timm:test_resnet\n")
     done = passnet_here("build", "--catalog", catalog, "--data", data_dir)
     assert done.returncode == 0, done.stderr
     assert "1 to trace" in done.stderr
@@ -112,7 +112,7 @@ def test_one_new_model_traces_and_cuts_one_model_and_keeps_the_eval_families(dat
     new_files = now.keys() - earlier.keys()
     assert new_files and not subgraphs_of(now, new_files) & subgraphs_of(earlier, earlier), "each is varied once"
     places = places_of(old, "typical")
-    assert places and {place for place in places_of(new, "typical") if place[0] != "timm:resnet14t"} == places
+    assert places and {place for place in places_of(new, "typical") if place[0] != "timm:test_resnet"} == places
 
     fresh = tmp_path / "fresh"
     shutil.copytree(data_dir / "traces", fresh / "traces")

@@ -1,14 +1,15 @@
 """What torch imports and looks up for nothing: left out of a warm start, and there when asked for."""
 
-import subprocess
-import sys
+from collections.abc import Callable, Iterator
 
 import pytest
+
+from tests.support.forked_programs import forked_programs
 
 pytest.importorskip("networkx")
 
 BEFORE = """
-import sys, torch
+import os, sys, torch
 from passbench.models.warm_start.later_imports import LATER, import_later
 import_later()
 import torch._inductor.compile_fx
@@ -18,26 +19,35 @@ assert not found, found
 """
 
 
-def _run(program: str) -> None:
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+@pytest.fixture(scope="module")
+def run() -> Iterator[Callable[[str], None]]:
+    """Runs a program in a new process, which has imported torch; it must succeed."""
+    with forked_programs("import torch") as forked:
+
+        def succeeds(program: str) -> None:
+            done = forked(program)
+            assert done.returncode == 0, done.stderr
+
+        yield succeeds
 
 
-def test_torchinductor_is_imported_without_them_and_torch_finds_them_when_it_asks():
-    _run(
-        BEFORE + "graph = graph_info_provider.nx.DiGraph([(1, 2)])\n"
-        "assert list(knapsack_evaluator.nx.topological_sort(graph)) == [1, 2]\n"
-        "import networkx\n"
-        "assert type(graph) is networkx.DiGraph and sys.modules['networkx'].Graph is networkx.Graph\n"
+def test_torchinductor_is_imported_without_them_torch_finds_them_when_it_asks_and_a_user_imports_them_as_ever(run):
+    run(
+        BEFORE + "if torchs := os.fork():\n"
+        "    import networkx.algorithms\n"
+        "    from networkx import DiGraph\n"
+        "    assert DiGraph([(1, 2)]).size() == 1\n"
+        "    assert os.waitpid(torchs, 0)[1] == 0\n"
+        "else:\n"
+        "    graph = graph_info_provider.nx.DiGraph([(1, 2)])\n"
+        "    assert list(knapsack_evaluator.nx.topological_sort(graph)) == [1, 2]\n"
+        "    import networkx\n"
+        "    assert type(graph) is networkx.DiGraph and sys.modules['networkx'].Graph is networkx.Graph\n"
     )
 
 
-def test_a_user_imports_them_as_ever():
-    _run(BEFORE + "import networkx.algorithms\nfrom networkx import DiGraph\nassert DiGraph([(1, 2)]).size() == 1\n")
-
-
-def test_what_is_imported_meanwhile_is_the_package():
-    _run(
+def test_what_is_imported_meanwhile_is_the_package(run):
+    run(
         "import sys\n"
         "from passbench.models.warm_start.later_imports import _Later\n"
         "later = sys.modules['networkx'] = _Later('networkx')\n"
@@ -47,9 +57,9 @@ def test_what_is_imported_meanwhile_is_the_package():
     )
 
 
-def test_packages_that_are_imported_stay():
-    _run(
-        "import networkx, torch\n"
+def test_packages_that_are_imported_stay(run):
+    run(
+        "import networkx\n"
         "from passbench.models.warm_start.later_imports import import_later\n"
         "import_later()\n"
         "from torch._functorch._activation_checkpointing import graph_info_provider\n"
@@ -58,8 +68,8 @@ def test_packages_that_are_imported_stay():
 
 
 @pytest.mark.parametrize("importer", ["torch._functorch.of_another_version", "torch._no_folder.of_another_version"])
-def test_a_torch_without_the_module_is_left_alone(importer):
-    _run(
+def test_a_torch_without_the_module_is_left_alone(run, importer):
+    run(
         "import sys, torch\n"
         "from passbench.models.warm_start import later_imports\n"
         f"later_imports.LATER = {{'networkx': ('DiGraph', {importer!r})}}\n"
@@ -68,8 +78,8 @@ def test_a_torch_without_the_module_is_left_alone(importer):
     )
 
 
-def test_dynamo_looks_up_a_function_without_resolving_the_paths_of_all_modules():
-    _run(
+def test_dynamo_looks_up_a_function_without_resolving_the_paths_of_all_modules(run):
+    run(
         "import inspect, sys, torch, torch.distributed.tensor\n"
         "from passbench.models.warm_start.later_imports import REGISTERING, import_later\n"
         "import_later()\n"
