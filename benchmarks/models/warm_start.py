@@ -9,7 +9,8 @@ Each process imports torch, builds its model, waits for its turn and calls it on
 `--prepared` no clock runs before all models are built, so that no process imports torch beside one that is timed;
 `--workers` must be as many as there are models then.
 
-Writes DIR/warm.jsonl, a row for each model: seconds, seconds by part, and `imported` seconds by the first module that
+Writes DIR/warm.jsonl, a row for each model: seconds, `kept` if an earlier process's capture was taken up, `host_us`
+(`passbench.timing.cores`), seconds by part, and `imported` seconds by the first module that
 is being imported; and DIR/stacks/MODEL.txt, the stacks and how often each was seen (lines for a flame graph).
 """
 
@@ -33,6 +34,8 @@ from typing import IO, Any
 
 PARTS = (
     ("import", ("importlib._bootstrap",)),
+    ("kept capture", ("kept_captures.py:get", "kept_captures.py:__init__")),
+    ("capture is kept", ("kept_captures.py:put",)),
     ("facts of the graph", (":graph_facts",)),
     ("dynamo: guards", (":build_guards",)),
     ("dynamo: fake tensors", (":get_fake_value", ":wrap_tensor")),
@@ -114,6 +117,7 @@ def _measured(options: argparse.Namespace) -> dict[str, Any]:
     from benchmarks.models.model_list import MODELS, prepared
     from passbench.models.optimize import optimize_model
     from passbench.models.optimized_model import OptimizeSettings
+    from passbench.timing.cores import host_us
 
     (found,) = [model for model in MODELS if model.name == options.one]
     model, args, kwargs = prepared(found, options.batch, getattr(torch, options.dtype), torch.device(options.device))
@@ -123,6 +127,7 @@ def _measured(options: argparse.Namespace) -> dict[str, Any]:
         time.sleep(0.2)
     with torch.no_grad(), _turn(options.out, options.at_once):
         model(*args, **kwargs)
+        host = host_us()
         stacks: list[Stack] = []
         done = threading.Event()
         sampler = threading.Thread(target=_look, args=(threading.get_ident(), stacks, done), daemon=True)
@@ -142,6 +147,8 @@ def _measured(options: argparse.Namespace) -> dict[str, Any]:
         "processor": round(processor, 3),
         "chosen": ours.report.name,
         "remembered": ours.report.remembered,
+        "kept": ours.report.kept,
+        "host_us": round(host),
         "fallbacks": ours.fallbacks,
         "parts": _shares(map(part_of, stacks), each),
         "imported": _shares((_imported(stack) for stack in stacks if part_of(stack) == "import"), each),

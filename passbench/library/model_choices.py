@@ -2,6 +2,7 @@
 
 LIBRARY/models/KEY.json        what was chosen for a graph, and all that was tried
 LIBRARY/first_calls/KEY.json   calls of a model that take long the first time
+LIBRARY/captures/KEY.json      graphs of models, kept by `passbench.models.kept`
 """
 
 import hashlib
@@ -56,7 +57,7 @@ def _key(what: Sequence[Any], device: torch.device, conditions: Sequence[Any]) -
 
 
 class ModelChoices:
-    """What a library's directory, which need not exist yet, has of a kind: "models" or "first_calls"."""
+    """What a library's directory, which need not exist yet, has of a kind: "models", "first_calls" or "captures"."""
 
     def __init__(self, directory: str | Path, kind: str = "models") -> None:
         self._directory = Path(directory) / kind

@@ -6,23 +6,28 @@ tensors and of the model's parameters the graph takes, and where its outputs are
 
 import math
 import re
+import threading
 import types
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import patch
 
 import torch
 import torch._dynamo
 from torch import fx
-from torch._dynamo import symbolic_convert
+from torch._dynamo import convert_frame, symbolic_convert
 from torch._dynamo.eval_frame import _debug_get_cache_entry_list
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
+from torch._dynamo.guards import CheckFunctionManager
+from torch.utils._pytree import tree_leaves
 
 from passbench.models.graph_facts import GraphFacts, graph_facts
 from passbench.models.parameters.parameter_parts import ModuleState
+from passbench.models.result_form import NoResultForm, ResultForm, result_form
 from storage.errors import PassNetError, in_one_line
+
+_CAPTURING = threading.RLock()
+"""Held by the thread that captures, since what it replaces in dynamo is there for all threads."""
 
 
 class NotWhole(PassNetError):
@@ -40,11 +45,23 @@ class HeldTensor:
 
 
 @dataclass(frozen=True)
+class Read:
+    """What dynamo said of a capture: the expressions of its guards, its globals, and the code that it traced."""
+
+    expressions: frozenset[str]
+    names: Mapping[str, Any]
+    code: frozenset[types.CodeType]
+
+
+@dataclass(frozen=True)
 class ModelCapture:
     """`graph` takes `moving` (tensors of the call), then `held` (of the model); `fetch(args, kwargs)` gives those of a
     call. `guarded(args, kwargs)` asks dynamo's guards, and what they leave out; `why_not` says what failed. `draw()`
     draws the random numbers that the model draws and does not use, as for layers that it skips in training alone.
-    `rebuild(outputs, moving)` makes what the model would have returned of the graph's outputs."""
+    `rebuild(outputs, moving)` makes what the model would have returned of the graph's outputs, as `form` says.
+
+    `read` is what dynamo read to make it, None where another process made it; `renew(args, kwargs)` makes it anew then.
+    """
 
     graph: fx.GraphModule
     facts: GraphFacts
@@ -56,6 +73,9 @@ class ModelCapture:
     why_not: Callable[[tuple, dict], str]
     draw: Callable[[], None]
     rebuild: Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], Any]
+    form: ResultForm
+    read: Read | None = field(default=None, repr=False)
+    renew: Callable[[tuple, dict], "ModelCapture"] | None = None
 
 
 def capture_model(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> ModelCapture:
@@ -66,10 +86,11 @@ def capture_model(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]
     that are made outside of the graph, or no tensor at all.
     """
     entry = _entry(model)
-    seen = _Seen()
+    seen = _Seen(entry.__code__)
     # dynamo tokenizes every source file of the model and of torch.nn for lines of a log
     without_names = patch.object(symbolic_convert, "get_funcname", lambda *_: None, create=True)
-    with torch.no_grad(), without_names:
+    noting = patch.object(convert_frame, "CheckFunctionManager", seen.guards)
+    with _CAPTURING, torch.no_grad(), without_names, noting:
         try:
             result = torch.compile(entry, backend=seen.backend, fullgraph=True, dynamic=False)(*args, **kwargs)
         except Exception as error:  # dynamo and the model may raise anything
@@ -79,7 +100,8 @@ def capture_model(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]
     if seen.graph is None or seen.inputs is None:
         raise NotWhole("the model computes nothing that dynamo puts into a graph")
     (cached,) = _debug_get_cache_entry_list(entry.__code__)
-    return _captured(model, seen, cached.guard_manager, result, _zero_signs(args, kwargs))
+    read = Read(seen.expressions, dict(entry.__globals__), seen.code - {entry.__code__})
+    return _captured(model, seen, cached.guard_manager, result, _zero_signs(args, kwargs), read)
 
 
 def _why_dynamo_failed(error: Exception) -> str:
@@ -95,13 +117,23 @@ class _Seen:
     branch on them would have broken the graph. On a GPU it would cost a second, most of it to load eager's kernels.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, entry: types.CodeType) -> None:
+        self._entry = entry
         self.graph: fx.GraphModule | None = None
         self.facts: GraphFacts | None = None
         self.sources: tuple[str, ...] = ()
         self.inputs: tuple | None = None
         self.outputs: Sequence[torch.Tensor] = ()
         self.problem = ""
+        self.expressions: frozenset[str] = frozenset()
+        self.code: frozenset[types.CodeType] = frozenset()
+
+    def guards(self, code: types.CodeType, output: Any, *rest: Any, **named: Any) -> Any:
+        """In the place of dynamo's class that builds the guards: by then all of them are known."""
+        if code is self._entry:
+            self.expressions = frozenset(_name_of(guard) for guard in output.guards)
+            self.code = frozenset(output.tracing_context.traced_code)
+        return CheckFunctionManager(code, output, *rest, **named)
 
     def backend(self, graph: fx.GraphModule, examples: list[Any]) -> Callable:
         self.graph = graph
@@ -154,9 +186,12 @@ def _entry(model: torch.nn.Module) -> types.FunctionType:
 
 
 def _source(node: fx.Node) -> str:
-    source = getattr(node, "_dynamo_source", None)
-    name = getattr(source, "name", node.name)
-    return name() if callable(name) else str(name)
+    return _name_of(getattr(node, "_dynamo_source", None) or node)
+
+
+def _name_of(source: Any) -> str:
+    """The expression of a source or of a guard: an attribute, or in other versions of torch a method."""
+    return source.name() if callable(source.name) else str(source.name)
 
 
 def _python_effects() -> str:
@@ -198,8 +233,10 @@ def _zero_signs(args: tuple, kwargs: Mapping[str, Any]) -> list[float]:
     return [math.copysign(1, x) for x in tree_leaves((args, kwargs)) if isinstance(x, float) and x == 0]
 
 
-def _captured(model: torch.nn.Module, seen: _Seen, guards: Any, result: Any, signs: Sequence[float]) -> ModelCapture:
-    places = _places(model)
+def _captured(
+    model: torch.nn.Module, seen: _Seen, guards: Any, result: Any, signs: Sequence[float], read: Read
+) -> ModelCapture:
+    places = places_of(model)
     moving: list[int] = []
     held: list[tuple[int, HeldTensor]] = []
     for number, (source, tensor) in enumerate(zip(seen.sources, seen.inputs, strict=True)):
@@ -210,7 +247,7 @@ def _captured(model: torch.nn.Module, seen: _Seen, guards: Any, result: Any, sig
             held.append((number, HeldTensor(name, tensor, tuple(found))))
         elif _OF_THE_CALL.fullmatch(source):
             moving.append(number)
-        elif (place := _place(source, model)) is not None:
+        elif (place := place_at(source, model)) is not None:
             held.append((number, HeldTensor(source, tensor, (place,))))
         else:
             raise NotWhole(f"the forward reads {source}, a tensor that is neither the call's nor the model's")
@@ -223,9 +260,12 @@ def _captured(model: torch.nn.Module, seen: _Seen, guards: Any, result: Any, sig
     if draws:
         facts = replace(facts, random=False)
     graph = reordered(seen.graph, order)
-    fetched = [seen.sources[number].replace("L['args']", "args").replace("L['kwargs']", "kwargs") for number in moving]
-    fetch = eval(f"lambda args, kwargs: ({''.join(f'{text}, ' for text in fetched)})")
+    fetched, fetch = fetching([seen.sources[number] for number in moving])
     tensors = tuple(seen.inputs[number] for number in moving)
+    try:
+        form = result_form(result, seen.outputs, tensors)
+    except NoResultForm as error:
+        raise NotWhole(str(error)) from None
 
     def frame(args: tuple, kwargs: dict) -> dict[str, Any]:
         return {"args": args, "kwargs": kwargs, "model": model}
@@ -253,11 +293,22 @@ def _captured(model: torch.nn.Module, seen: _Seen, guards: Any, result: Any, sig
         guarded,
         why_not,
         lambda: [target(*args, **kwargs) for target, args, kwargs in draws],
-        _rebuilding(result, seen.outputs, tensors),
+        form.builder(),
+        form,
+        read,
     )
 
 
-def _places(model: torch.nn.Module) -> dict[int, tuple[str, list[tuple[dict[str, Any], str]]]]:
+def fetching(sources: Sequence[str]) -> tuple[list[str], Callable[[tuple, dict], tuple]]:
+    """How the tensors at these places of a call are written, and a function that gives them. Raises NotWhole on what is
+    no place of a call."""
+    if unknown := [source for source in sources if not _OF_THE_CALL.fullmatch(source)]:
+        raise NotWhole(f"{unknown[0]} is no place of a call")
+    texts = [source.replace("L['args']", "args").replace("L['kwargs']", "kwargs") for source in sources]
+    return texts, eval(f"lambda args, kwargs: ({''.join(f'{text}, ' for text in texts)})")
+
+
+def places_of(model: torch.nn.Module) -> dict[int, tuple[str, list[tuple[dict[str, Any], str]]]]:
     """Where each parameter and buffer stands, by its id, with its first name."""
     found: dict[int, tuple[str, list[tuple[dict[str, Any], str]]]] = {}
     for prefix, module in model.named_modules(remove_duplicate=False):
@@ -269,7 +320,7 @@ def _places(model: torch.nn.Module) -> dict[int, tuple[str, list[tuple[dict[str,
     return found
 
 
-def _place(source: str, model: torch.nn.Module) -> tuple[dict[str, Any], str] | None:
+def place_at(source: str, model: torch.nn.Module) -> tuple[dict[str, Any], str] | None:
     """The dictionary and the key that hold a tensor which is no parameter or buffer, such as one that a module keeps
     from its first call; None where it is held otherwise."""
     found = _OF_THE_MODEL.fullmatch(source)
@@ -293,68 +344,6 @@ def reordered(module: fx.GraphModule, order: Sequence[int]) -> fx.GraphModule:
     values = {old[number]: graph.node_copy(old[number]) for number in order}
     graph.output(graph.graph_copy(module.graph, values))
     return fx.GraphModule(module, graph)
-
-
-_CONSTANT = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
-
-
-def _rebuilding(
-    result: Any, outputs: Sequence[torch.Tensor], moving: Sequence[torch.Tensor]
-) -> Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], Any]:
-    """How to make the model's result of the graph's outputs. Raises NotWhole where that cannot be told."""
-    leaves, spec = tree_flatten(result)
-    slots = [_slot(leaf, outputs, moving) for leaf in leaves]
-    if isinstance(result, torch.Tensor) and slots[0][0] == "output":
-        only = slots[0][1]
-        return lambda made, given: made[only]
-    if type(result) in (tuple, list) and len(slots) == len(result) and all(kind == "output" for kind, _ in slots):
-        numbers, sort = [number for _, number in slots], type(result)
-        return lambda made, given: sort([made[number] for number in numbers])
-    if (quick := _flat_dataclass(result, slots)) is not None:
-        return quick
-    return lambda made, given: _unflatten(slots, spec, made, given)
-
-
-def _flat_dataclass(result: Any, slots: Sequence[tuple[str, Any]]) -> Callable[[Sequence, Sequence], Any] | None:
-    """How to make a dictionary that is a dataclass too, as transformers' outputs are, of its values alone; None for
-    anything else. Its own constructor takes several times as long."""
-    kind = type(result)
-    if not (isinstance(result, OrderedDict) and is_dataclass(result)):
-        return None
-    keys, attributes = list(result), dict(vars(result))
-    plain = {key: value for key, value in attributes.items() if key not in result}
-    flat = len(slots) == len(keys) and all(isinstance(value, torch.Tensor) for value in result.values())
-    alike = all(attributes.get(key) is value for key, value in result.items())
-    if not (flat and alike and all(value is None for value in plain.values())):
-        return None
-
-    def build(made: Sequence, given: Sequence) -> Any:
-        values = dict(zip(keys, ((made if side == "output" else given)[number] for side, number in slots), strict=True))
-        new = kind.__new__(kind)
-        OrderedDict.__init__(new)
-        for key, value in values.items():
-            OrderedDict.__setitem__(new, key, value)
-        vars(new).update(plain, **values)
-        return new
-
-    return build
-
-
-def _unflatten(slots: Sequence[tuple[str, Any]], spec: TreeSpec, made: Sequence, given: Sequence) -> Any:
-    sides = {"output": made, "input": given}
-    return tree_unflatten([sides[kind][what] if kind in sides else what for kind, what in slots], spec)
-
-
-def _slot(leaf: Any, outputs: Sequence, moving: Sequence) -> tuple[str, Any]:
-    if not isinstance(leaf, torch.Tensor):
-        if isinstance(leaf, _CONSTANT):
-            return "constant", leaf
-        raise NotWhole(f"the model returns a {type(leaf).__qualname__}, which may hold tensors")
-    for kind, group in (("input", moving), ("output", outputs)):
-        for number, tensor in enumerate(group):
-            if tensor is leaf:
-                return kind, number
-    raise NotWhole("the model returns a parameter, or a tensor that is made outside of its graph")
 
 
 def _reason(verbose: Any) -> str:

@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_leaves
 from passbench.library.model_choices import call_key
 from passbench.models.choosing import Progress
 from passbench.models.dynamo_backend import passnet_backend
+from passbench.models.kept.kept_captures import KeptCaptures
 from passbench.models.model_capture import NotWhole, capture_model
 from passbench.models.optimized_model import GraphRoute, ModelReport, OptimizedModel, OptimizeSettings
 from passbench.models.recipes import check_asked
@@ -39,12 +40,15 @@ def optimize_model(
     _check_call(model, args, kwargs)
     import_later()
     first_calls = _prepare(model, args, kwargs, settings)
+    kept = None if settings.library is None else KeptCaptures(settings.library, model, args, kwargs, capture_model)
     try:
         with garbage_later():
-            capture = capture_model(model, args, kwargs)
+            capture = (kept and kept.get()) or capture_model(model, args, kwargs)
     except NotWhole as error:
         return OptimizedModel(model, _compiled(model, settings), ModelReport("torch.compile", why_not=str(error)))
     route = GraphRoute(capture, settings, progress, before_timing, first_calls)
+    if kept is not None:
+        kept.put(capture)
     return OptimizedModel(model, route, route.report)
 
 

@@ -20,7 +20,7 @@ from passbench.library.pass_library import LibraryEntry, PassLibrary
 from passbench.models.choosing import Progress, RunningGraph, Trial, choose, start
 from passbench.models.graph_facts import calls_of
 from passbench.models.lowering import GraphCall, LoweredGraph
-from passbench.models.model_capture import ModelCapture
+from passbench.models.model_capture import ModelCapture, NotWhole
 from passbench.models.parameters.parameter_parts import HeldState
 from passbench.models.recipes import Recipe, recipes
 from passbench.models.serving import fitting, server
@@ -61,8 +61,8 @@ class OptimizeSettings:
 class ModelReport:
     """`name` of what was chosen, `trials` of all recipes, `taken`: nodes that are computed once. `ops` are the graph's
     operators, `covered` those that passes serve; `refused` says which passes of the library may not, and why.
-    `remembered`: the choice is an earlier one, kept in the library. `why_not` says why the model is not run as one
-    graph; then torch.compile runs it with the backend "passnet"."""
+    `remembered`: the choice is an earlier one, kept in the library; `kept`: so is dynamo's capture. `why_not` says why
+    the model is not run as one graph; then torch.compile runs it with the backend "passnet"."""
 
     name: str
     trials: tuple[Trial, ...] = ()
@@ -73,6 +73,7 @@ class ModelReport:
     covered: int = 0
     refused: Mapping[str, str] = field(default_factory=dict)
     remembered: bool = False
+    kept: bool = False
 
 
 class OptimizedModel:
@@ -134,6 +135,7 @@ class GraphRoute:
     ) -> None:
         self.capture = capture
         self._lock = threading.RLock()
+        self._changed = False
         self._kinds = [(type(x), x.shape, x.stride(), x.dtype, x.device) for x in capture.moving]
         self._held_kinds = [_kind_of(each.tensor) for each in capture.held]
         given = self._given([each.tensor for each in capture.held])
@@ -150,6 +152,7 @@ class GraphRoute:
             covered=self._running.lowered.covered,
             refused=refused,
             remembered=remembered,
+            kept=capture.renew is not None,
         )
 
     def _chosen(
@@ -212,7 +215,7 @@ class GraphRoute:
             return _MISS  # without a CUDA graph, whose memory is kept, changed parameters could fail in the call
         running, epoch = self._running, self._epoch
         outputs = running.call(*moving)
-        if not self.capture.guarded(args, kwargs):
+        if not self.capture.guarded(args, kwargs) and not self._renewed(args, kwargs):
             return _MISS
         if not self._still_held():
             if not self._take_up():
@@ -222,6 +225,22 @@ class GraphRoute:
             outputs = self._running.call(*moving)
         self.capture.draw()
         return self.capture.rebuild(outputs, moving)
+
+    def _renewed(self, args: tuple, kwargs: dict) -> bool:
+        """Have dynamo capture the call anew where another process made the capture, and something has changed since it
+        was taken up. False if the model is another one now; else dynamo's guards are asked from then on."""
+        with self._lock:
+            if self.capture.renew is None or self._changed:
+                return self.capture.renew is None and self.capture.guarded(args, kwargs)
+            try:
+                fresh = self.capture.renew(args, kwargs)
+            except NotWhole:
+                fresh = None
+            if fresh is None or not _replaces(fresh, self.capture):
+                self._changed = True
+                return False
+            self.capture = fresh
+            return True
 
     def why_not(self, args: tuple, kwargs: dict) -> str:
         """Why a call is a miss, as well as can be told afterwards."""
@@ -275,6 +294,16 @@ class GraphRoute:
     def running(self) -> RunningGraph:
         """The recipe at work."""
         return self._running
+
+
+def _replaces(fresh: ModelCapture, kept: ModelCapture) -> bool:
+    """Whether a capture says the same as one that is at work: the same graph, of tensors at the same places."""
+
+    def said(capture: ModelCapture) -> tuple:
+        places = [[(id(group), key) for group, key in each.places] for each in capture.held]
+        return capture.graph.code, capture.moving_names, places, capture.facts.same, capture.form.slots
+
+    return said(fresh) == said(kept) and type(fresh.form.spec) is type(kept.form.spec)
 
 
 def _passes(library: str | None, given: GraphCall) -> tuple[list[LibraryEntry], dict[str, str]]:

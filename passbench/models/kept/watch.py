@@ -1,0 +1,153 @@
+"""Whether all that a kept capture depends on is still as it was when it was believed: asked in every call."""
+
+import gc
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter, is_
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten
+
+from passbench.models.parameters.parameter_parts import ModuleState
+
+_version = torch._C._dynamo.guards.dict_version
+_meaning = attrgetter("__code__", "__defaults__", "__kwdefaults__")
+
+
+class Watch:
+    """The dictionaries and lists of all objects that dynamo read, the model's modules, torch's state and the example
+    call. Any change counts, also one that dynamo's guards would let pass: dynamo is asked then."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        args: tuple,
+        kwargs: Mapping[str, Any],
+        steps: Sequence[list],
+        values: Sequence[Any],
+        held: Sequence[tuple[dict, str]],
+    ) -> None:
+        self._state = torch._C._dynamo.guards.GlobalStateGuard()
+        self._modules = ModuleState(model)
+        self._call = _Call(args, kwargs)
+        taken = {(id(group), key) for group, key in held}
+        self._groups = [group for each in dict.fromkeys(model.modules()) for group in _groups_of(each)]
+        self._sizes = list(map(len, self._groups))
+        left = [(group, key) for group in self._groups for key in group if (id(group), key) not in taken]
+        self._left, self._keys = [group for group, _ in left], [key for _, key in left]
+        self._values = list(map(dict.get, self._left, self._keys))
+        passed_over = {id(group) for each in dict.fromkeys(model.modules()) for group in _passed_over(each)}
+        self._noted: dict[int, tuple[dict, dict, bool]] = {}
+        self._lists: dict[int, tuple[list, list]] = {}
+        functions: dict[int, types.FunctionType] = {}
+        for group, key in _of_modules(steps, values):
+            self._noted.setdefault(id(group), (group, {}, False))[1][key] = group.get(key)
+        passed_over |= {id(value) for step, value in zip(steps, values, strict=True) if step[0] == "names"}
+        for value in (*values, *model.modules(), *dict.fromkeys(map(type, model.modules()))):
+            if isinstance(value, types.FunctionType):
+                functions[id(value)] = value
+            if id(value) not in passed_over:
+                self._note(value)
+        self._functions = list(functions.values())
+        self._meanings = list(map(_meaning, self._functions))
+        self._dicts = [group for group, _, _ in self._noted.values()]
+        self._versions = list(map(_version, self._dicts))
+
+    def _note(self, value: Any) -> None:
+        if isinstance(value, list):
+            self._lists[id(value)] = (value, list(value))
+        elif isinstance(value, dict):
+            self._add(value)
+        elif isinstance(value, type):
+            for each in value.__mro__:
+                if each.__flags__ & (1 << 9):  # made by Python, so that its members can change
+                    self._add(*gc.get_referents(vars(each)))
+        elif isinstance(value, torch.Tensor | types.ModuleType):
+            return
+        elif isinstance(own := getattr(value, "__dict__", None), dict):
+            self._add(own)
+
+    def _add(self, group: Any) -> None:
+        if isinstance(group, dict) and id(group) not in self._noted:
+            self._noted[id(group)] = (group, dict(group), True)
+
+    def unchanged(self, args: tuple, kwargs: Mapping[str, Any]) -> bool:
+        """Whether all of it is as it was, and the call is of the example's kind."""
+        if not (self._state.check() and self._call.fits(args, kwargs) and self._modules.unchanged()):
+            return False
+        if list(map(_meaning, self._functions)) != self._meanings or list(map(len, self._groups)) != self._sizes:
+            return False
+        if not all(map(is_, map(dict.get, self._left, self._keys), self._values)):
+            return False
+        if not all(_same(now, then) for now, then in self._lists.values()):
+            return False
+        now = list(map(_version, self._dicts))
+        if now != self._versions:
+            for then, version, group in zip(self._versions, now, self._dicts, strict=True):
+                if then != version and not self._as_noted(group):
+                    return False
+            self._versions = now
+        return True
+
+    def _as_noted(self, group: dict) -> bool:
+        _, kept, whole = self._noted[id(group)]
+        if whole and len(group) != len(kept):
+            return False
+        return all(group.get(key) is value for key, value in kept.items())
+
+
+def _of_modules(steps: Sequence[list], values: Sequence[Any]) -> Iterator[tuple[dict, str]]:
+    """The names of modules that were read, of each its dictionary and its key."""
+    for kind, base, name in steps:
+        if kind == "attribute" and isinstance(values[base], types.ModuleType):
+            yield vars(values[base]), name
+        elif kind == "item" and steps[base][0] == "names" and isinstance(values[base], dict):
+            yield values[base], name
+
+
+def _groups_of(module: torch.nn.Module) -> tuple[dict, dict]:
+    """Dictionaries of which `HeldState` asks for the tensors that the graph takes."""
+    return module._parameters, module._buffers
+
+
+def _passed_over(module: torch.nn.Module) -> Iterator[dict]:
+    """What `ModuleState` and `_groups_of` look after, and hooks of gradients, of which there are none."""
+    yield from (module._parameters, module._buffers, module._modules)
+    yield from (x for key, x in vars(module).items() if "hooks" in key and isinstance(x, dict))
+
+
+class _Call:
+    """The kind of the example call: what it holds besides tensors, which tensors are one, and their kinds."""
+
+    def __init__(self, args: tuple, kwargs: Mapping[str, Any]) -> None:
+        leaves, self._spec = tree_flatten((args, dict(kwargs)))
+        self._rest, tensors = _taken_apart(leaves)
+        self._firsts = _firsts(tensors)
+        self._guards = None
+        if tensors:
+            nothing = [[None] * x.dim() for x in tensors]
+            self._guards = torch._C._dynamo.guards.TensorGuards(
+                *tensors, dynamic_dims_sizes=nothing, dynamic_dims_strides=nothing
+            )
+
+    def fits(self, args: tuple, kwargs: Mapping[str, Any]) -> bool:
+        leaves, spec = tree_flatten((args, dict(kwargs)))
+        rest, tensors = _taken_apart(leaves)
+        if spec != self._spec or rest != self._rest or _firsts(tensors) != self._firsts:
+            return False
+        return self._guards is None or self._guards.check(*tensors)
+
+
+def _taken_apart(leaves: Sequence[Any]) -> tuple[list[str], list[torch.Tensor]]:
+    rest = ["" if isinstance(x, torch.Tensor) else f"{type(x).__qualname__} {x!r}" for x in leaves]
+    return rest, [x for x in leaves if isinstance(x, torch.Tensor)]
+
+
+def _firsts(tensors: Sequence[torch.Tensor]) -> list[int]:
+    first: dict[int, int] = {}
+    return [first.setdefault(id(x), number) for number, x in enumerate(tensors)]
+
+
+def _same(now: list, then: list) -> bool:
+    return len(now) == len(then) and all(a is b for a, b in zip(now, then, strict=True))

@@ -1,0 +1,196 @@
+"""A later start takes up dynamo's capture of an earlier one, and notices all that has changed since."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from passbench.models import optimize
+from passbench.models.kept.kept_captures import KeptCaptures
+from passbench.models.model_capture import capture_model
+from passbench.models.optimize import optimize_model
+from passbench.models.optimized_model import FallbackWarning, OptimizedModel, OptimizeSettings
+from passbench.models.recipes import Recipe
+from tests.passbench.models.kept import small_world
+from tests.passbench.models.kept.small_world import Reading
+
+EAGER = Recipe("eager", "eager")
+X = torch.linspace(-1, 1, 8).reshape(2, 4)
+
+
+def started(library: Path, model: torch.nn.Module, *args: torch.Tensor, **kwargs: object) -> OptimizedModel:
+    torch._dynamo.reset()
+    with torch.no_grad():
+        return optimize_model(model, args or (X,), kwargs, OptimizeSettings(library=str(library), recipe=EAGER))
+
+
+def same(optimised: OptimizedModel, model: torch.nn.Module, x: torch.Tensor = X, **kwargs: object) -> bool:
+    with torch.no_grad():
+        return all(map(torch.equal, optimised(x, **kwargs), model(x, **kwargs)))
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    library = tmp_path_factory.mktemp("library")
+    first = started(library, Reading().eval())
+    assert not first.report.kept and len(list((library / "captures").iterdir())) == 1
+    return library
+
+
+def test_it_is_taken_up_without_dynamo(filled, monkeypatch):
+    monkeypatch.setattr(optimize, "capture_model", None)
+    other = Reading().eval()
+    optimised = started(filled, other)
+    assert optimised.report.kept and same(optimised, other) and same(optimised, other, X + 1)
+    with torch.no_grad():
+        other.first.weight.mul_(2)
+    assert same(optimised, other)
+    other.second.weight = torch.nn.Parameter(torch.ones(4, 4))
+    assert same(optimised, other) and optimised.fallbacks == 0
+
+
+ANOTHER_PROCESS = """
+import sys, torch
+from passbench.models import optimize
+from passbench.models.optimized_model import OptimizeSettings
+from passbench.models.recipes import Recipe
+from tests.passbench.models.kept.small_world import Reading
+optimize.capture_model = None
+model, x = Reading().eval(), torch.ones(2, 4)
+settings = OptimizeSettings(library=sys.argv[1], recipe=Recipe("eager", "eager"))
+with torch.no_grad():
+    found = optimize.optimize_model(model, (x,), {}, settings)
+    assert found.report.kept and all(map(torch.equal, found(x), model(x))) and found.fallbacks == 0
+"""
+
+
+def test_another_process_takes_it_up(filled):
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    command = [sys.executable, "-c", ANOTHER_PROCESS, str(filled)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def _patched_forward(self: Reading, x: torch.Tensor, *, twice: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    return self.second(x).view(-1, 2, 2), x
+
+
+def _another(x: torch.Tensor, by: float = 3.0) -> torch.Tensor:
+    return x / by
+
+
+def _of_a_module(change):
+    return lambda monkeypatch, model: change(model)
+
+
+CHANGES = {
+    "a global": lambda patch, model: patch.setattr(small_world, "FACTOR", 2.5),
+    "a function": lambda patch, model: patch.setattr(small_world, "scaled", _another),
+    "a default": lambda patch, model: patch.setattr(small_world.scaled, "__defaults__", (4.0,)),
+    "code": lambda patch, model: patch.setattr(small_world.scaled, "__code__", _another.__code__),
+    "a closure": lambda patch, model: patch.setattr(small_world, "ADD", small_world.adding(2.0)),
+    "a registry": lambda patch, model: patch.setitem(small_world.REGISTRY, "kind", torch.tanh),
+    "torch's function": lambda patch, model: patch.setattr(F, "linear", lambda x, w, b: x),
+    "a class": lambda patch, model: patch.setattr(Reading, "forward", _patched_forward),
+    "a method": lambda patch, model: patch.setattr(Reading, "middle", lambda self, x: x),
+    "a class's number": lambda patch, model: patch.setattr(Reading, "sign", -1.0),
+    "torch's class": lambda patch, model: patch.setattr(torch.nn.Linear, "forward", lambda self, x: x),
+    "an own forward": _of_a_module(lambda model: setattr(model.first, "forward", lambda x: x)),
+    "a configuration": _of_a_module(lambda model: setattr(model.config.deep, "shift", 0.25)),
+    "a list": _of_a_module(lambda model: model.sizes.reverse() or model.sizes.append(1)),
+    "a buffer": _of_a_module(lambda model: setattr(model, "missing", torch.ones(4))),
+    "a module": _of_a_module(lambda model: setattr(model, "first", torch.nn.Identity())),
+    "one module twice": _of_a_module(lambda model: setattr(model, "second", model.first)),
+    "a hook": _of_a_module(lambda model: model.first.register_forward_hook(lambda *_: X)),
+    "no bias": _of_a_module(lambda model: setattr(model.first, "bias", None)),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_before_the_start_is_noticed(name, filled, monkeypatch):
+    model = Reading().eval()
+    CHANGES[name](monkeypatch, model)
+    with torch.no_grad():
+        assert KeptCaptures(str(filled), model, (X,), {}, capture_model).get() is None
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.filterwarnings("ignore::passbench.models.optimized_model.FallbackWarning")
+def test_a_change_after_the_start_is_noticed_too(name, filled, monkeypatch):
+    model = Reading().eval()
+    optimised = started(filled, model)
+    assert optimised.report.kept and same(optimised, model)
+    CHANGES[name](monkeypatch, model)
+    assert same(optimised, model) and same(optimised, model, X * 2)
+
+
+def test_another_state_of_torch_and_another_call_are_noticed(filled):
+    def kept(*args: object, **kwargs: object) -> bool:
+        with torch.no_grad():
+            return KeptCaptures(str(filled), Reading().eval(), args, kwargs, capture_model).get() is not None
+
+    assert kept(X) and not kept(X, twice=True) and not kept(X.double()) and not kept(X.T.contiguous().T)
+    assert not kept(X[:1]) and not kept(X.clone().requires_grad_())
+    with torch.autocast("cpu"):
+        assert not kept(X)
+    with torch.device("cpu"):
+        assert not kept(X)
+    with torch._dynamo.config.patch(inline_inbuilt_nn_modules=False):
+        assert not kept(X)
+    torch.backends.cuda.enable_flash_sdp(not torch.backends.cuda.flash_sdp_enabled())
+    try:
+        assert not kept(X)
+    finally:
+        torch.backends.cuda.enable_flash_sdp(not torch.backends.cuda.flash_sdp_enabled())
+    assert kept(X)
+
+
+def test_a_change_that_means_nothing_has_dynamo_asked_once(filled):
+    model = Reading().eval()
+    optimised = started(filled, model)
+    model.note = "of no meaning"
+    assert same(optimised, model) and optimised.fallbacks == 0
+    assert optimised._route.capture.renew is None  # dynamo's guards from here on
+    small_world.FACTOR, before = 5.0, small_world.FACTOR
+    try:
+        with pytest.warns(FallbackWarning):
+            assert same(optimised, model)
+    finally:
+        small_world.FACTOR = before
+
+
+def test_a_call_of_another_kind_goes_to_the_model(filled):
+    model = Reading().eval()
+    optimised = started(filled, model)
+    with pytest.warns(FallbackWarning):
+        assert same(optimised, model, twice=True)
+    assert optimised.fallbacks == 1 and same(optimised, model) and optimised.fallbacks == 1
+
+
+DAMAGE = {
+    "a name": lambda data: data["nodes"][-1].__setitem__(0, "x\n    import os"),
+    "an input": lambda data: data["nodes"][0].__setitem__(1, "x):\n    import os\ndef f("),
+    "a step": lambda data: data["witness"]["steps"][-1].__setitem__(0, "import"),
+    "a call's place": lambda data: data["moving"].__setitem__(0, "L['args'].__import__('os')"),
+    "a held place": lambda data: data["held"].__setitem__(0, "L['model'].__import__('os')"),
+    "a target": lambda data: data.update(graph=data["graph"].replace("torch.nn.functional.linear", "os.system")),
+    "a class": lambda data: data["result"].update(flat=["os", "system"]),
+    "nothing": lambda data: data.clear(),
+    "numbers": lambda data: data["witness"].update(told=[[10**6, ""]]),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_file_that_says_something_else_is_passed_over(name, filled, tmp_path):
+    (file,) = (filled / "captures").iterdir()
+    (tmp_path / "captures").mkdir()
+    data = json.loads(file.read_text())
+    DAMAGE[name](data)
+    (tmp_path / "captures" / file.name).write_text(json.dumps(data))
+    kept = KeptCaptures(str(tmp_path), Reading().eval(), (X,), {}, capture_model)
+    assert kept.get() is None and kept.why_not
