@@ -7,20 +7,19 @@ places, or a pass could assume the moments of a distribution, and skip elements 
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import torch
 
 from passbench.inputs.distribution import Distribution
-from passbench.inputs.moments import by_moments, changed, fill_by_moments, is_constant, moments, without_facts
-from passbench.inputs.segments import nine_of_ten, scale_and_shift, spread
+from passbench.inputs.moments import by_moments, changed, fill_by_moments, is_constant, moments
+from passbench.inputs.ranges import ends, fill_by_range, range_of
+from passbench.inputs.segments import nine_of_ten
 from passbench.ipc.shared_memory import extent
 from storage.records import Input, dtype_of
 
 PYTHON_INT = "int"
 """`Input.dtype` of a Python integer."""
-
-_BUFFER_RANGE = (0.5, 1.5)  # running variances must be positive
 
 
 def generator(seed: int, index: int, device: torch.device | str) -> torch.Generator:
@@ -56,7 +55,7 @@ def fill(
     if values.numel() == 0:
         return
     for spec in specs:
-        if spec.low is not None and not (ends := _ends(spec))[0] <= ends[1]:
+        if spec.low is not None and not (both := ends(spec))[0] <= both[1]:
             raise InputError(f"input {spec.name}: no values lie in [{spec.low}, {spec.high}]")
     spec, dtype = specs[0], values.dtype
     if not (dtype.is_floating_point or dtype.is_complex):
@@ -69,9 +68,11 @@ def fill(
         values.copy_(target)
 
 
-def drawn_together(spec: Input) -> str | None:
-    """What inputs have in common that are drawn at once: their dtype. None for an input that is drawn alone."""
-    return spec.dtype if by_moments(spec) else None
+def drawn_together(spec: Input) -> Hashable | None:
+    """What inputs have in common that are drawn at once. None for an input that is drawn alone."""
+    if by_moments(spec):
+        return spec.dtype
+    return (spec.dtype, spec.role == "input") if dtype_of(spec.dtype).is_floating_point else None
 
 
 def _floating(
@@ -84,17 +85,16 @@ def _floating(
     if by_moments(specs[0]):
         fill_by_moments(values, specs, lengths, how, gen)
         return
-    (spec,), (calls,) = specs, lengths
+    spec = specs[0]
     if spec.role != "input" and how is not Distribution.VARIED:
         how = Distribution.NORMAL
-    low, high = _float_range(spec)
     if not values.dtype.is_complex:
-        _fill_range(values, calls, low, high, how, gen)
-    elif low is None or is_constant(spec):
+        fill_by_range(values, specs, lengths, how, gen)
+    elif range_of(spec) is None or is_constant(spec):
         _fill_complex(values, spec, how, gen)
     else:
-        for part in torch.view_as_real(values).unbind(-1):
-            _uniform(part, low, high, gen)
+        numbers = torch.view_as_real(values).view(-1)
+        fill_by_range(numbers, specs, [2 * one for one in lengths], Distribution.NORMAL, gen)
 
 
 _INT_RANDOM = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
@@ -111,27 +111,11 @@ def _integers(values: torch.Tensor, low: int, high: int, gen: torch.Generator) -
         values.copy_(drawn.random_(low, high + 1, generator=gen))
 
 
-def _ends(spec: Input) -> tuple[float, float]:
-    """Of the declared range; without an upper one it is a single value."""
-    return spec.low, spec.low if spec.high is None else spec.high
-
-
 def _integer_range(spec: Input, dtype: torch.dtype) -> tuple[int, int]:
     if spec.low is None:
         return 0, 1
     least, most = (0, 1) if dtype == torch.bool else (torch.iinfo(dtype).min, min(torch.iinfo(dtype).max, 2**62))
-    low, high = (int(min(max(end, least), most)) for end in _ends(spec))
-    return low, high
-
-
-def _float_range(spec: Input) -> tuple[float, float] | tuple[None, None]:
-    """The part of the declared range that the input's own dtype holds, or a buffer's; None where there is no range."""
-    if without_facts(spec):
-        return _BUFFER_RANGE
-    if spec.low is None:
-        return None, None
-    most = torch.finfo(dtype_of(spec.dtype)).max  # a mask's -3.4e38 is more than half precision holds
-    low, high = (min(max(end, -most), most) for end in _ends(spec))
+    low, high = (int(min(max(end, least), most)) for end in ends(spec))
     return low, high
 
 
@@ -140,40 +124,6 @@ def _fill_complex(values: torch.Tensor, spec: Input, how: Distribution, gen: tor
     values.normal_(mean, std, generator=gen)
     if how is Distribution.SPARSE:
         values.masked_fill_(nine_of_ten(values, gen), 0)
-
-
-def _uniform(values: torch.Tensor, low: float, high: float, gen: torch.Generator) -> None:
-    """Also from ranges wider than the largest number, which torch refuses."""
-    if high / 2 - low / 2 > torch.finfo(values.dtype).max / 2:
-        values.uniform_(low / 2, high / 2, generator=gen).mul_(2)
-    else:
-        values.uniform_(low, high, generator=gen)
-
-
-_NARROWEST = 1 / 8  # of the range
-_ELEMENTS_PER_END = 256
-
-
-def _fill_range(
-    values: torch.Tensor, calls: torch.Tensor, low: float, high: float, how: Distribution, gen: torch.Generator
-) -> None:
-    if how is Distribution.OFFSET:
-        _uniform(values, high - (high / 4 - low / 4), high, gen)
-        return
-    _uniform(values, low, high, gen)
-    if how is Distribution.SCALED:
-        upper = values > low / 2 + high / 2
-        values.fill_(low).masked_fill_(upper, high)
-    elif how is Distribution.SPARSE:
-        values.masked_fill_(nine_of_ten(values, gen), min(max(0.0, low), high))
-    elif how is Distribution.VARIED and max(abs(low), abs(high)) < torch.finfo(values.dtype).max / 4:
-        widths, starts = torch.rand((2, len(calls)), dtype=torch.float64, device=values.device, generator=gen)
-        widths = _NARROWEST**widths
-        starts = low + (1 - widths) * (high - low) * starts
-        scale_and_shift(values, calls, widths, starts - low * widths)
-        values.clamp_(low, high)
-        for end in (low, high):
-            values.index_fill_(0, spread(len(values), max(len(calls), len(values) // _ELEMENTS_PER_END), gen), end)
 
 
 def make_input(spec: Input, how: Distribution, gen: torch.Generator) -> torch.Tensor | int:

@@ -10,7 +10,16 @@ from typing import NamedTuple
 import torch
 
 from passbench.inputs.distribution import Distribution
-from passbench.inputs.segments import nine_of_ten, of_rows, one_of_each, rows, scale_and_shift, segment_of, sent, spread
+from passbench.inputs.segments import (
+    here_and_there,
+    nine_of_ten,
+    of_rows,
+    one_of_each,
+    rows,
+    scale_and_shift,
+    segment_of,
+    sent,
+)
 from storage.records import Input, dtype_of
 
 _MEAN_STD = {"input": (0.0, 1.0), "parameter": (0.0, 0.05)}
@@ -26,7 +35,6 @@ _FREEDOM = {True: (4.0, 2.0), False: (2.0, 0.5)}
 
 _SPIKE_STDS = (4.0, 16.0)
 _FARTHEST_STDS = 32.0  # where the third power of a value of std 1 still fits into half precision
-_ELEMENTS_PER_SPIKE = 256
 
 
 def by_moments(spec: Input) -> bool:
@@ -144,13 +152,12 @@ def _fill_varied(values: torch.Tensor, lengths: torch.Tensor, own: torch.Tensor,
 
 def _add_spikes(values: torch.Tensor, lengths: torch.Tensor, free: _Freedom, gen: torch.Generator) -> None:
     """Replace one value of each segment, and one in some hundreds of all, by one far from the mean."""
-    most = max(1, len(values) // _ELEMENTS_PER_SPIKE)
-    here_and_there, in_each = spread(len(values), most, gen), one_of_each(lengths, gen)
-    places = torch.cat((here_and_there, in_each))
+    anywhere, in_each = here_and_there(values, 1, gen), one_of_each(lengths, gen)
+    places = torch.cat((anywhere, in_each))
     scale, shift, away = torch.stack(free).index_select(1, segment_of(places, lengths))
     height = torch.empty_like(scale).uniform_(*_SPIKE_STDS, generator=gen)
     sign = torch.empty_like(scale).bernoulli_(0.5, generator=gen).mul_(2).sub_(1)
     near = (sign * height).clamp((-_FARTHEST_STDS - shift) / scale, (_FARTHEST_STDS - shift) / scale)
     spikes = torch.where(away != 0, away * height, near).to(values.dtype)
-    values.index_copy_(0, here_and_there, spikes[: len(here_and_there)])
-    values.index_copy_(0, in_each, spikes[len(here_and_there) :])  # after the others: they may meet
+    values.index_copy_(0, anywhere, spikes[: len(anywhere)])
+    values.index_copy_(0, in_each, spikes[len(anywhere) :])  # after the others: they may meet

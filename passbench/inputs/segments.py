@@ -75,6 +75,14 @@ def spread(size: int, count: int, gen: torch.Generator) -> torch.Tensor:
     return start + torch.arange(0, part * count, part, device=gen.device) + torch.randint(0, part, (count,), **drawn)
 
 
+def here_and_there(values: torch.Tensor, least: int, gen: torch.Generator) -> torch.Tensor:
+    """The indices of one value in some hundreds, `least` of them or more, as `spread` gives them."""
+    return spread(len(values), max(least, len(values) // _FEW), gen)
+
+
+_FEW = 256
+
+
 def segment_of(indices: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     """The number of the segment that each index lies in; both on one device."""
     return torch.searchsorted(lengths.cumsum(0), indices, right=True)

@@ -157,6 +157,18 @@ def test_inputs_that_are_drawn_together_keep_their_own_moments(dtype):
     assert x.abs().max() > 4
 
 
+@pytest.mark.parametrize("how", CORRECTNESS)
+def test_inputs_that_are_drawn_together_keep_their_own_ranges(how):
+    most = float(torch.finfo(torch.float16).max)
+    ends = [(0.0, 2.0), (-0.4, 1.6), (100.0, 101.0), (-most, most), (3.0, 3.0)]
+    specs = [spec("x", 2000, dtype="float16", low=low, high=high) for low, high in ends]
+    values = torch.empty(10000, dtype=torch.float16)
+    fill(values, specs, how, generator(0, 0, "cpu"), [torch.full((4,), 500)] * len(specs))
+    for (low, high), part in zip(torch.tensor(ends).half().tolist(), values.float().view(5, 2000), strict=True):
+        assert low <= part.min() and part.max() <= high
+        assert part.max() - part.min() >= (high - low) / 9
+
+
 CONSTANTS = [
     {"mean": 0.0, "std": 0.0},
     {"mean": 0.0, "std": 1e-6},
