@@ -19,6 +19,7 @@ from passbench import compilers
 from passbench.child import observe, triton_interpreter
 from passbench.child.call_memory import CallMemory
 from passbench.child.failures import CallFailed, explain
+from passbench.child.kernel_options import confine_options
 from passbench.child.kernel_time import device_us
 from passbench.child.outputs import (
     BadOutput,
@@ -70,8 +71,9 @@ _FLUSH_BYTES = 256 << 20  # several times the largest L2 cache
 class Worker:
     """Handles commands one by one; state lasts from one `Load` to the next."""
 
-    def __init__(self, device: torch.device, shared_fd: int | None) -> None:
+    def __init__(self, device: torch.device, shared_fd: int | None, *, confine_kernels: bool = True) -> None:
         self.device, self._memory = device, CallMemory(device, shared_fd)
+        self._confine_kernels = confine_kernels
         self._replays = Replays(self._memory)
         self._rules: dict[str, list[PassRule]] = {}
         self._call: Callable | None = None
@@ -174,6 +176,8 @@ class Worker:
 
     def _pass_rules(self, directory: str) -> list[PassRule]:
         if directory not in self._rules:
+            if self._confine_kernels:
+                confine_options()
             names = read_pass_dir(directory).names
             self._rules[directory] = load_rules(Path(directory), names)
         return self._rules[directory]
@@ -353,7 +357,7 @@ def main(spawn: Spawn, commands: int, replies: int, shared_fd: int | None) -> No
             if spawn.confine_kernels:
                 triton_interpreter.confine_kernels()
     gc.freeze()  # collections between calls need not look at torch itself
-    worker = Worker(device, shared_fd)
+    worker = Worker(device, shared_fd, confine_kernels=spawn.confine_kernels)
     for nonce, command in _commands(commands, spin=device.type == "cuda"):
         _write(replies, encode_reply(nonce, worker.handle(command)))
 

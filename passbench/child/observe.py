@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch.autograd import DeviceType
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from passbench.child.profiled import profiled
 from passbench.ipc.observation import Observation
@@ -32,7 +32,7 @@ def observe(
     """
     watch = _Watch()
     device = _Device() if torch.cuda.is_initialized() else None
-    runner = _Runner(module, frozenset(replacements), watch, device)
+    runner = _Runner(module, frozenset(replacements), watch, device, _depth())
     events = []
     with nullcontext() if device is None else profiled() as profiler:
         for inputs in calls:
@@ -51,23 +51,44 @@ def observe(
 
 
 class _Runner(fx.Interpreter):
-    """Runs a graph node by node, and the replacements under the eyes of `watch` and `device`."""
+    """Runs a graph node by node, and the replacements under the eyes of `watch` and `device`.
+
+    A replacement has as many frames left below it as in a timed call, where the graph's own code calls it: `depth` is
+    that of `observe`, whose caller calls that code otherwise. A pass could count them, by calling itself.
+    """
 
     def __init__(
-        self, module: fx.GraphModule, replacements: frozenset[fx.Node], watch: "_Watch", device: "_Device | None"
+        self,
+        module: fx.GraphModule,
+        replacements: frozenset[fx.Node],
+        watch: "_Watch",
+        device: "_Device | None",
+        depth: int,
     ) -> None:
         super().__init__(module)
         self.extra_traceback = False  # errors of a pass are shown as they are
-        self._replacements, self._watch, self._device = replacements, watch, device
+        self._replacements, self._watch, self._device, self._depth = replacements, watch, device, depth
 
     def run_node(self, n: fx.Node) -> Any:
         if n not in self._replacements:
             return super().run_node(n)
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        limit = sys.getrecursionlimit()
         with ExitStack() as stack:
             if self._device is not None:
                 stack.enter_context(self._device.inside())
             stack.enter_context(self._watch.inside())
-            return super().run_node(n)
+            stack.callback(sys.setrecursionlimit, limit)
+            sys.setrecursionlimit(limit + _depth() - self._depth)
+            return n.target(*args, **kwargs)
+
+
+def _depth() -> int:
+    """How many frames are on the stack, the caller's included."""
+    frame, depth = sys._getframe(1), 0
+    while frame is not None:
+        frame, depth = frame.f_back, depth + 1
+    return depth
 
 
 class _Watch(TorchDispatchMode):
@@ -84,6 +105,7 @@ class _Watch(TorchDispatchMode):
         self.captured = False
         self._paused = False
         self._launching = False
+        self._opening = False  # within what would be a CUDA graph
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         if not self._paused:
@@ -128,7 +150,7 @@ class _Watch(TorchDispatchMode):
 
     def _noted(self, run: Callable) -> Callable:
         def noted(kernel: Any, *args: Any, **kwargs: Any) -> Any:
-            if not kwargs.get("warmup") and not self._launching:
+            if not kwargs.get("warmup") and not self._launching and not self._paused:
                 self.triton_kernels.add(kernel.__name__)
                 self.events += 1
             return run(kernel, *args, **kwargs)
@@ -150,11 +172,23 @@ class _Watch(TorchDispatchMode):
         return noted
 
     def _opened(self, call: Callable) -> Callable:
-        """What would be a CUDA graph is run as it is: a replay has the same kernels, and no operators to see."""
+        """What would be a CUDA graph is run as it is, for its operators, and replayed, for the kernels that it has:
+        they were recorded earlier, perhaps of something else."""
 
         def opened(capture: Any, function: Callable, *arguments: Any) -> Any:
-            self.captured = True
-            return function(*arguments)
+            outermost, self._opening, self.captured = not self._opening, True, True
+            try:
+                result = function(*arguments)
+            finally:
+                self._opening = not outermost
+            if not outermost or not torch.cuda.is_initialized():
+                return result
+            self._paused = True
+            try:
+                with _disable_current_modes():  # with a mode, torch takes the arguments for others than before
+                    return call(capture, function, *arguments)
+            finally:
+                self._paused = False
 
         return opened
 

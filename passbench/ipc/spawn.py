@@ -8,7 +8,8 @@ class Spawn:
     """A request for a worker. `box` is the directory that it may write to, with its home, temporary files and caches;
     `environment` replaces the environment; `isolate`: in namespaces of its own, where that works. `memory_bytes` of
     address space are a process's own limit, `file_bytes` a file's; `resident_bytes`, `processes` and `disk_bytes` hold
-    for all together. `confine_kernels`: interpreted kernels reach the memory of their arguments alone.
+    for all together. `confine_kernels`: interpreted kernels reach the memory of their arguments alone,
+    and compiled ones are compiled with options that a pass may have.
 
     With it travel the descriptors of commands, replies, the parent's lifeline, the supervisor's report, the output,
     and the shared memory's if it has one.

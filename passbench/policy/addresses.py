@@ -33,6 +33,11 @@ _HARMLESS = {"dtype": ("element_ty", "primitive_bitwidth"), "type": ("primitive_
 `element_ty`."""
 _ASM = f"{_TL}inline_asm_elementwise"
 _TOUCHES_MEMORY = re.compile(r"\[|\b(call|bra|brx|trap|exit|brkpt|cp|bar|barrier|mbarrier|vprintf|malloc|free)\b")
+_TELLS_MORE = re.compile(
+    r"%(?!(n?tid|n?ctaid|laneid|lanemask_\w+|(?!pm)[a-z]{1,2}\d*)\b)\w*|\b(griddepcontrol|nanosleep|pmevent)\b"
+)
+"""Registers of clocks, of processors and of launches, all but a program's place in its grid and `%r1` and the like;
+and what lets another launch begin."""
 
 Key = tuple[ast.FunctionDef, str]
 
@@ -166,6 +171,9 @@ class Addresses:
                 report.at("assembly", module, node, "write the text of inline assembly out, as one string")
             elif _TOUCHES_MEMORY.search(text.value):
                 message = "inline assembly computes on registers; load and store with tl, branch in Triton"
+                report.at("assembly", module, node, message)
+            elif found := _TELLS_MORE.search(text.value):
+                message = f"{found[0]} tells more than a call's own inputs; leave it out (temporaries are %r1, %f1)"
                 report.at("assembly", module, node, message)
         given = [*node.args, *(k.value for k in node.keywords)]
         if callee(self._modules, module, node.func) is not None or dotted in _SAME | _SHOWS:

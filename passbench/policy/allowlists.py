@@ -116,8 +116,13 @@ KERNEL_DECORATORS = frozenset(("triton.autotune", "triton.heuristics"))
 CONSTANTS = frozenset(f"math.{n}" for n in ("pi", "e", "tau", "inf", "nan")) | {"sys.maxsize", "torch.pi", "torch.inf"}
 HOST_VALUES = DTYPES | _FORMATS | CONSTANTS | _TRITON_TYPES | {"torch.Tensor", "torch.dtype"}
 TYPES = frozenset("torch.Tensor torch.dtype torch.device torch.Size int float bool str tuple list dict".split())
-LOADING_OPTIONS = frozenset(("extern_libs", "ir_override", "ptx_options"))
-"""Options of a launch or a configuration that bring in code from files."""
+_LOADS = ("extern_libs", "code from outside is not allowed; write the kernel in Triton")
+REFUSED_OPTIONS = {
+    **dict.fromkeys(("extern_libs", "ir_override", "ptx_options"), _LOADS),
+    "launch_pdl": ("launch", "a kernel begins when what was launched before it has ended; leave it out"),
+}
+"""Options of a launch or a configuration → the rule, and what to write. Spelled otherwise, Triton refuses them
+(`passbench.child.kernel_options`)."""
 
 PATTERN_VALUES = DTYPES | _FORMATS | {"torch.Tensor", "torch.device", "torch.Size"}
 

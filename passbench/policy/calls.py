@@ -9,7 +9,7 @@ from passbench.policy import operators
 from passbench.policy.addresses import is_constant
 from passbench.policy.bindings import FIELDS, HOOK, LAUNCHED, WRITE_ADVICE
 from passbench.policy.classes import lineage, own_fields
-from passbench.policy.expressions import LOADING_ADVICE, Expressions
+from passbench.policy.expressions import Expressions
 from passbench.policy.modules import Module
 from passbench.policy.scopes import RETURN, Scope, ValueKind, parameters
 from storage.graph import targets
@@ -30,8 +30,7 @@ class Calls(Expressions):
         for keyword in node.keywords:  # ** may be there several times
             kind = self.kind(keyword.value, scope, hook=hook)
             keywords[keyword.arg] = max(kind, keywords.get(keyword.arg, kind))
-            if keyword.arg in names.LOADING_OPTIONS:
-                self.find("extern_libs", scope.module, node, f"{keyword.arg}: {LOADING_ADVICE}")
+            self.check_option(keyword.arg, node, scope)
         return positional, keywords
 
     def pass_arguments(self, function: ast.FunctionDef, positional: list[ValueKind], keywords: Keywords) -> ValueKind:

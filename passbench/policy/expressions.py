@@ -9,7 +9,6 @@ from passbench.policy.bindings import CONTEXT, FIELDS, HOOK, Bindings
 from passbench.policy.scopes import COMPREHENSIONS, Scope, ValueKind, parameters
 from storage.graph import targets
 
-LOADING_ADVICE = "code from outside is not allowed; write the kernel in Triton"
 _TYPE_PARTS = (
     ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.Tuple, ast.List, ast.BinOp, ast.BitOr, ast.Load,
     ast.UnaryOp, ast.USub,
@@ -29,8 +28,7 @@ class Expressions(Bindings):
         self.seen.add(node)
         match node:
             case ast.Constant():
-                if node.value in names.LOADING_OPTIONS:
-                    self.find("extern_libs", scope.module, node, f"{node.value}: {LOADING_ADVICE}")
+                self.check_option(node.value, node, scope)
                 return ValueKind.SCALAR
             case ast.Name():
                 return self._name(node, scope, hook)
@@ -96,6 +94,12 @@ class Expressions(Bindings):
             if not isinstance(part, _TYPE_PARTS) or private:
                 self.find("annotation", scope.module, node, "an annotation names a type; it computes nothing")
                 return
+
+    def check_option(self, name: object, node: ast.expr, scope: Scope) -> None:
+        """Report the name of an option of a launch that a pass may not have."""
+        if isinstance(name, str) and name in names.REFUSED_OPTIONS:
+            rule, advice = names.REFUSED_OPTIONS[name]
+            self.find(rule, scope.module, node, f"{name}: {advice}")
 
     def test(self, node: ast.expr, scope: Scope) -> ValueKind:
         """The kind of an expression whose truth decides something; a tensor there is a finding."""

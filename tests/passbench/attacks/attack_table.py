@@ -312,7 +312,13 @@ ATTACKS: tuple[Attack, ...] = (
         "so does pruning, once and then never again",
     ),
     *_hooks("pre_hook_computes", rule="in_place"),
-    Attack("kernel_reads_clock", on.add_relu, (NO_GAIN,), "nothing depends on the device's clock", ("cuda",)),
+    Attack(
+        "kernel_reads_clock",
+        on.add_relu,
+        (static("assembly"), NO_GAIN),
+        "the time between calls tells sealed ones",
+        ("cuda",),
+    ),
     Attack(
         "kernel_builtins",
         on.add_relu,

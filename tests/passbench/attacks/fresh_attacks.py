@@ -186,6 +186,28 @@ FRESH_ATTACKS: tuple[Attack, ...] = (
         "a graph with sealed calls has as many calls as a timed one",
         ("cuda",),
     ),
+    Attack(
+        "counts_replays",
+        add_relu,
+        (Step("sealed_calls", ("wrong", "runtime_error"), SPOILT + "|has changed"), WORKS),
+        "a graph with sealed calls is replayed as often as a timed one",
+        ("cuda",),
+    ),
+    Attack("overlaps_launches", add_relu, (static("launch"), WORKS), "a launch begins when the one before has ended"),
+    Attack(
+        "option_of_parts",
+        add_relu,
+        (Step("kernel_memory", ("runtime_error", "compile_error"), "kernel_options: "), WORKS),
+        "options of a kernel are an allowlist where Triton reads them",
+        ("cuda",),
+    ),
+    Attack(
+        "shows_another_function",
+        add_relu,
+        (FOREIGN_KERNEL, WORKS),
+        "a CUDA graph is replayed where it is observed, too",
+        ("cuda",),
+    ),
     # What is said
     Attack("prints_a_flood", add_relu, (NO_GAIN,), "nobody reads what a child prints"),
     Attack("logger_of_the_harness", add_relu, (NO_GAIN,), "nobody reads what a child prints"),

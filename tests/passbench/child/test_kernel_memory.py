@@ -5,6 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import CUDABackend
+
+from passbench.child.kernel_options import KernelOption, confine_options
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = """
@@ -67,3 +71,15 @@ def answers(tmp_path_factory):
 @pytest.mark.parametrize("expression", TRIED)
 def test_a_kernel_reaches_its_arguments(answers, expression):
     assert answers[expression] == TRIED[expression]
+
+
+def test_options_that_load_code_or_let_launches_overlap_are_refused(monkeypatch):
+    monkeypatch.setattr(CUDABackend, "parse_options", CUDABackend.parse_options)  # back afterwards
+    confine_options.__wrapped__()
+    backend = CUDABackend(GPUTarget("cuda", 90, 32))
+    own = {"num_warps": 8, "num_stages": 2, "maxnreg": 64, "debug": True, "launch_cooperative_grid": True}
+    read = backend.parse_options(own)
+    assert read.num_warps == 8 and backend.parse_options(vars(read)) == read  # Triton reads what it has read
+    for foreign in ({"extern_libs": {"libdevice": "f.py"}}, {"launch_pdl": True}, {"ptx_options": "-O1"}):
+        with pytest.raises(KernelOption, match=f"may not choose {next(iter(foreign))}"):
+            backend.parse_options(own | foreign)

@@ -437,6 +437,19 @@ REFUSED_MODULES = {
         ),
         "assembly",
     ),
+    **{
+        f"assembly_with_{what}": (
+            HEAD.replace(
+                "i = tl.program_id(0)",
+                f'p = tl.inline_asm_elementwise("{text}", "=r", [], dtype=tl.int32, is_pure=False, pack=1)',
+            ),
+            "assembly",
+        )
+        for what, text in (
+            ("a_clock", "mov.u32 $0, %clock_hi;"),
+            ("the_next_launch", "griddepcontrol.launch_dependents;"),
+        )
+    },
     "assembly_in_a_name": (
         HEAD.replace(
             "i = tl.program_id(0)",

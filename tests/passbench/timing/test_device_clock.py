@@ -1,7 +1,10 @@
 """The device clock: what needs no GPU here first, then what does."""
 
+import contextlib
 import functools
 import itertools
+import random
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,7 +13,7 @@ from benchmarks.passbench import eager_as_pass
 from passbench.bench import Bench
 from passbench.child.captured_calls import CapturedCalls
 from passbench.child.kernel_time import busy_us, device_us
-from passbench.ipc.messages import Load, Ping
+from passbench.ipc.messages import Code, Load, Ping, WorkerReply
 from passbench.layers import Layers
 from passbench.settings import Settings
 from passbench.timing.device_clock import DeviceClock, Uncapturable
@@ -135,6 +138,59 @@ def test_kernels_are_timed_without_the_gaps_between_them():
     alone, thrice = device_us(run), device_us(lambda: [(run(), torch.cuda.synchronize()) for _ in range(3)])
     assert 10 < alone < 1000  # 128 MiB read and written
     assert thrice == pytest.approx(3 * alone, rel=0.2)
+
+
+class _Looked(Exception):
+    """Outputs of a replay that is not like the first are compared."""
+
+
+class _CountedReplays:
+    """Exchanges with workers that do nothing but count the replays of a graph, the one of its capture included."""
+
+    def __init__(self, seed: int, honest: int) -> None:
+        self.pair, self.honest, self.replays = self, honest, 0
+        self.rng, self.outputs, self.settings = random.Random(seed), (), Settings().resolved(torch.device("cpu"))
+        self.layers, self.phases = Layers(), lambda name: contextlib.nullcontext()
+        self.eager, self.candidate = (
+            SimpleNamespace(ask=lambda *_: WorkerReply(Code.OK)),
+            SimpleNamespace(ask=self._own),
+        )
+        self.in_turn = lambda pairs: [(self.eager, pairs.eager), (self.candidate, pairs.candidate)]
+        self.about, self.refill, self.hand_over, self.collect = (lambda *_: 8,) * 4
+
+    def draw(self, calls, *_, sealed):
+        return SimpleNamespace(batch=SimpleNamespace(calls=calls))
+
+    def _own(self, command, _):
+        self.replays = 1
+        return WorkerReply(Code.OK)
+
+    def ask(self, *_):
+        return WorkerReply(Code.OK)
+
+    def timed(self, worker, *_):
+        self.replays += worker is self.candidate
+        return WorkerReply(Code.OK), 1000
+
+    def compare(self, layout):
+        if self.replays > self.honest:
+            raise _Looked
+
+
+def test_a_kernel_that_counts_replays_is_looked_at_in_any_of_them():
+    def found(honest: int) -> int:
+        graphs = 0
+        for seed in range(200):
+            try:
+                DeviceClock(_CountedReplays(seed, honest))._check_sealed(8, 2)
+            except _Looked:
+                graphs += 1
+        return graphs
+
+    assert found(1) == 200  # from the first replay after that of the capture on
+    assert found(3) > 190  # the third of eight: none of four replays at random is missed in 99 of 100 trials
+    assert 50 < found(8) < 150  # the last alone
+    assert found(9) == 0  # a timed graph has no more
 
 
 def pointwise(x):

@@ -1,0 +1,38 @@
+"""Options of Triton's compiler that a pass may have: the sizes and precisions of a kernel, none that loads code."""
+
+import functools
+from dataclasses import fields
+from typing import Any
+
+_OWN = frozenset(
+    """num_warps num_ctas num_stages warp_size maxnreg enable_fp_fusion enable_reflect_ftz launch_cooperative_grid
+    default_dot_input_precision allowed_dot_input_precisions max_num_imprecise_acc_default supported_fp8_dtypes
+    deprecated_fp8_dot_operand_dtypes debug sanitize_overflow instrumentation_mode""".split()
+)
+"""What a pass may choose. All else is as Triton has it, `extern_libs` and `launch_pdl` among it."""
+
+
+class KernelOption(Exception):
+    """A kernel is compiled with an option that a pass may not have."""
+
+
+@functools.cache
+def confine_options() -> None:
+    """Refuse a kernel for an NVIDIA GPU whose options load code, or let it begin before what comes before it has ended.
+
+    The static policy reads the names of options where they are written out; a pass can put one together from parts.
+    Options are read when a kernel is compiled and at no later launch. Raises KernelOption there.
+    """
+    from triton.backends.nvidia.compiler import CUDABackend
+
+    parse = CUDABackend.parse_options
+
+    @functools.wraps(parse)
+    def checked(backend: Any, options: dict[str, Any]) -> Any:
+        found, usual = parse(backend, options), parse(backend, {})
+        changed = [f.name for f in fields(found) if getattr(found, f.name) != getattr(usual, f.name)]
+        if foreign := [name for name in changed if name not in _OWN]:
+            raise KernelOption(f"kernel_options: a pass may not choose {', '.join(foreign)}; leave it out")
+        return found
+
+    CUDABackend.parse_options = checked
