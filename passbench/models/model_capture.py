@@ -259,6 +259,8 @@ def _captured(
         seen.graph.graph.erase_node(node)
     if draws:
         facts = replace(facts, random=False)
+    for node in [node for node in seen.graph.graph.nodes if node.target is torch._C._log_api_usage_once]:
+        seen.graph.graph.erase_node(node)  # it computes nothing
     graph = reordered(seen.graph, order)
     fetched, fetch = fetching([seen.sources[number] for number in moving])
     tensors = tuple(seen.inputs[number] for number in moving)

@@ -124,6 +124,20 @@ _TYPES = (None, torch.Tensor, torch.nn.Parameter)
 """What dynamo annotates an input with; it is part of the graph's code, and so of its key in TorchInductor's caches."""
 
 
+_SPELT = {"__eq__": "eq", "__ne__": "ne", "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge"}
+"""Methods that a stored graph spells otherwise; `nodes` has them as dynamo does, for the graph's key."""
+
+
+def _plain(graph: fx.Graph) -> fx.Graph:
+    """A copy with the methods of `_SPELT` as a stored graph has them."""
+    copy = fx.Graph()
+    copy.output(copy.graph_copy(graph, {}))
+    for node in copy.nodes:
+        if node.op == "call_method":
+            node.target = _SPELT.get(node.target, node.target)
+    return copy
+
+
 def _as_data(capture: ModelCapture) -> dict[str, Any]:
     """The capture without its witness as plain data. Raises ValueError, or PassNetError, where it is none."""
     if capture.facts.idle_draws:
@@ -135,7 +149,7 @@ def _as_data(capture: ModelCapture) -> dict[str, Any]:
         raise ValueError("it computes on several devices")
     facts = capture.facts
     return {
-        "graph": to_json(from_fx(graph)),
+        "graph": to_json(from_fx(_plain(graph))),
         "device": next(iter(devices), "cpu"),
         "nodes": [[node.name, str(node.target), _TYPES.index(node.type)] for node in nodes],
         "values": [_kinds(node.meta.get("example_value")) for node in nodes],
@@ -202,7 +216,7 @@ def _graph_of(data: Mapping[str, Any], device: str) -> fx.GraphModule:
                 raise ValueError(f"{name} is no name")
             node._rename(name)
             node.type = _TYPES[kind]
-            if node.op == "placeholder":
+            if node.op == "placeholder" or (node.op == "call_method" and _SPELT.get(target) == node.target):
                 node.target = target
             if kinds is not None:
                 node.meta["example_value"] = _value(kinds)

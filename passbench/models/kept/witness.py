@@ -143,7 +143,7 @@ def _call(args: tuple, kwargs: Mapping[str, Any]) -> list[Any]:
     return [str(spec), [tensor_text(x) if isinstance(x, torch.Tensor) else repr(x) for x in leaves]]
 
 
-_HOOKS = re.compile(r"_\w*hooks\w*")
+_HOOKS = re.compile(r"_(forward|backward)\w*hooks\w*")
 
 
 def _modules_of(model: torch.nn.Module) -> list[Any]:
@@ -155,6 +155,8 @@ def _modules_of(model: torch.nn.Module) -> list[Any]:
             if _HOOKS.fullmatch(key) and isinstance(value, Mapping):
                 if value:
                     raise NoWitness(f"{name or 'the model'} has {key}")
+            elif "hooks" in key:  # of loading and saving
+                continue
             elif key in ("_parameters", "_buffers"):
                 said[key] = [[each, None if x is None else tensor_text(x)] for each, x in value.items()]
             elif key == "_modules":
