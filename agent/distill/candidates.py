@@ -35,7 +35,8 @@ class Options:
     A region must be able to save `margin` microseconds a call. The search ends at `deadline`, a time of
     `time.thread_time`. Regions have no ops that `rounding` leaves to eager. `confirms` says which orders of addition
     are eager's. With `own_schedule` kernels are those that TorchInductor makes of a region, else as few as can be. With
-    `biases` kernels also add the biases of convolutions, as eager does on a GPU.
+    `biases` kernels also add the biases of convolutions, as eager does on a GPU. With `channels_last` whole graphs have
+    their half-type convolutions in channels-last memory.
     """
 
     margin: float = 0.0
@@ -44,6 +45,7 @@ class Options:
     confirms: Confirms = assumed
     own_schedule: bool = False
     biases: bool = False
+    channels_last: bool = False
 
     def split(self, graph: Graph) -> SplitGraph:
         """The graph in which regions are looked for."""

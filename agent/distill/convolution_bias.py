@@ -108,13 +108,14 @@ def unsplit(graph: Graph) -> SplitGraph:
 
 def _bias(op: Op) -> Ref | None:
     """The bias of a convolution without groups."""
-    if op.kind != "function" or op.target not in _DIMS or _argument(op, _GROUPS, "groups", 1) != 1:
+    if op.kind != "function" or op.target not in _DIMS or argument(op, _GROUPS, "groups", 1) != 1:
         return None
-    bias = _argument(op, _BIAS, "bias", None)
+    bias = argument(op, _BIAS, "bias", None)
     return bias if isinstance(bias, Ref) else None
 
 
-def _argument(op: Op, position: int, name: str, default: Value) -> Value:
+def argument(op: Op, position: int, name: str, default: Value) -> Value:
+    """An argument of the op, given by its position or its name."""
     return op.args[position] if len(op.args) > position else op.kwargs.get(name, default)
 
 

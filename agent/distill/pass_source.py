@@ -37,6 +37,8 @@ class Style:
     `own_schedule`: which kernels a region becomes is TorchInductor's choice; else they are as few as can be.
 
     `branches`: what needs nothing of each other is side by side in these CUDA graphs (`agent.distill.branches`).
+
+    `channels_last`: half-type convolutions in them are in channels-last memory (`agent.distill.channels_last`).
     """
 
     limits: LaunchLimits = field(default_factory=LaunchLimits)
@@ -44,6 +46,7 @@ class Style:
     captured: bool = False
     own_schedule: bool = False
     branches: bool = False
+    channels_last: bool = False
 
 
 @dataclass(frozen=True)

@@ -57,13 +57,15 @@ class Distill(Author):
         whole: bool = False,
         own_schedule: bool = False,
         biases: bool = False,
+        channels_last: bool = False,
     ) -> Task:
         """The sample with its regions that might save `margin` microseconds.
 
         `rounding` says, by the floating dtypes of a graph's variants, which ops are left to eager; by default none.
         `confirms` says which orders of addition are eager's. `whole`: also graphs that could be replaced as a whole.
         `own_schedule`: kernels are TorchInductor's. `biases`: kernels add the biases of convolutions.
+        `channels_last`: whole graphs have half-type convolutions in channels-last memory.
         """
         deadline = time.thread_time() + self.seconds
-        options = Options(margin, deadline, confirms=confirms, own_schedule=own_schedule, biases=biases)
+        options = Options(margin, deadline, Rounding.ANY, confirms, own_schedule, biases, channels_last)
         return Task.of(sample, options, self.sketches, rounding, whole)

@@ -10,13 +10,22 @@ from pathlib import Path
 
 from agent.author import Submission
 from agent.distill.candidates import Candidate, Options, find_candidates, promising
+from agent.distill.channels_last import in_channels_last
 from agent.distill.check_matches import Site, mismatches
 from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.kernels.schedule import KernelBody
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style, module_source, short_names
 from agent.distill.rounding import Rounding
-from agent.distill.whole_graphs import WholeGraph, in_branches, of_any_constants, structure, whole_graph, whole_source
+from agent.distill.whole_graphs import (
+    WholeGraph,
+    in_branches,
+    of_any_constants,
+    structure,
+    whole_graph,
+    whole_graph_instead,
+    whole_source,
+)
 from passbench.contract import NAMES_FILE
 from storage.graph.as_json import to_json
 from storage.graph.record import Graph
@@ -90,7 +99,7 @@ class Task:
         that it does not name gets `options.rounding`.
         """
         groups = list(_by_graph(sample.variants).values())
-        if not any(promising(variants, options) for variants in groups):
+        if not options.channels_last and not any(promising(variants, options) for variants in groups):
             found = [GraphCandidates(v[0].graph, len(v), (), whole_graph(v)) for v in groups] if whole else []
             kept = tuple(found) if any(each.whole for each in found) else ()
             examples = {structure(v[0].graph): v[0] for v in groups}.values() if kept else ()
@@ -100,12 +109,18 @@ class Task:
         # The graphs of a family differ in their constants.
         excluded: dict[tuple[Rounding, tuple[str, ...]], frozenset[int]] = {}
         for variants in groups:
+            graph = variants[0].graph
             own = replace(options, rounding=(rounding or {}).get(_float_dtypes(variants), options.rounding))
             ops = own.rounding, tuple(own.split(variants[0].graph).graph.op_sequence)
+            instead = in_channels_last(variants) if own.channels_last else None
+            as_one = whole_graph(variants) if whole and instead is None else None
+            if instead is not None:
+                as_one = whole_graph_instead(variants, instead)
+                variants = [replace(variant, graph=instead) for variant in variants]
+                ops = own.rounding, tuple(own.split(instead).graph.op_sequence)
             found = find_candidates(variants, own, sketches, excluded.get(ops))
             excluded[ops] = found.excluded
-            as_one = whole_graph(variants) if whole else None
-            graphs.append(GraphCandidates(variants[0].graph, len(variants), found.candidates, as_one))
+            graphs.append(GraphCandidates(graph, len(variants), found.candidates, as_one))
             causes += found.causes
         return cls(sample.family_hash, tuple(graphs), tuple(dict.fromkeys(causes)), examples)
 
@@ -256,6 +271,11 @@ class Task:
             return whole_source(graph.whole, regions, self.family, branches)
         except Unsupported:
             return None
+
+
+def has_channels_last(variants: Iterable[Variant]) -> bool:
+    """Whether a graph has convolutions that could be in channels-last memory."""
+    return any(in_channels_last(group) is not None for group in _by_graph(variants).values())
 
 
 def float_dtypes(variants: Iterable[Variant]) -> dict[str, FloatDtypes]:

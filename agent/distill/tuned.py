@@ -29,11 +29,11 @@ from agent.distill.eager.order_probe import ProbedOrders
 from agent.distill.rounding import Confirms, Rounding, assumed
 from agent.distill.search.found_families import Best, FamilySearch, FoundFamilies, Levels, SearchChoice
 from agent.distill.search.hill_climb import Search
-from agent.distill.search.neighbours import alternatives, in_other_order, steps
+from agent.distill.search.neighbours import alternatives, in_other_order, steps, with_channels_last
 from agent.distill.search.scores import EQUAL, NOTHING, Merit, ranked
 from agent.distill.search.trial import SearchTrial, known, rightness, writes
 from agent.distill.static import Distill
-from agent.distill.task_plan import FloatDtypes, Task, float_dtypes
+from agent.distill.task_plan import FloatDtypes, Task, float_dtypes, has_channels_last
 from agent.distill.whole_graphs import WORTH
 from storage.records import Sample, Variant
 
@@ -79,9 +79,10 @@ class Tuned(Author):
         best = self.found[sample.family_hash]
         if best is None:
             return Submission("eager", reason="no pass that was measured is right and faster than eager")
-        own_schedule = best.choice.style.own_schedule
-        if own_schedule or any(best.levels.values()):
-            task = self._task(sample, best.levels, self._confirms(attempt), own_schedule)
+        style = best.choice.style
+        if style.own_schedule or style.channels_last or any(best.levels.values()):
+            confirms = self._confirms(attempt)
+            task = self._task(sample, best.levels, confirms, style.own_schedule, channels_last=style.channels_last)
         return task.write(known(task, best.choice), best.choice.style, directory)
 
     def _searched(self, task: Task, sample: Sample, attempt: Attempt) -> Best | None:
@@ -128,7 +129,17 @@ class Tuned(Author):
         def own_schedule(levels: Levels) -> Callable[[], Task]:
             return functools.cache(partial(self._task, sample, levels, confirms, own_schedule=True, end=end))
 
-        trial = whole = SearchTrial(task, levels, self._start(task), probed, attempt, graphs, own_schedule(levels))
+        converts = has_channels_last(sample.variants)
+
+        def channels_last(levels: Levels) -> Callable[[], Task | None]:
+            if not converts:
+                return lambda: None
+            return functools.cache(partial(self._task, sample, levels, confirms, end=end, channels_last=True))
+
+        def tasks(levels: Levels) -> dict[str, Callable]:
+            return {"own_schedule": own_schedule(levels), "channels_last": channels_last(levels)}
+
+        trial = whole = SearchTrial(task, levels, self._start(task), probed, attempt, graphs, **tasks(levels))
         best, merit = None, NOTHING
         calls = SearchChoice((), replace(self.distill.style, captured=True))
         few = task.launches(whole.start.patterns) < WORTH
@@ -155,8 +166,12 @@ class Tuned(Author):
                 if search.measured[choice].over(merit) > 1.0:
                     keep(Best(choice, trial.levels))
 
-            search = Search(trial.merit, partial(steps, trial.task), end - time.monotonic(), improved=improved)
-            choice = search.run(trial.start, *alternatives(trial.task, trial.start))
+            def neighbours(choice: SearchChoice) -> Iterable[SearchChoice]:
+                return steps(trial.written(choice) if choice.style.channels_last else trial.task, choice)
+
+            search = Search(trial.merit, neighbours, end - time.monotonic(), improved=improved)
+            starts = (*with_channels_last(trial, self.distill.margin), *alternatives(trial.task, trial.start))
+            choice = search.run(trial.start, *starts)
             if choice is None or search.measured[choice].over(merit) <= 1.0:
                 return set()
             again = replace(trial, variants=more, known={})
@@ -183,9 +198,11 @@ class Tuned(Author):
             if levels == trial.levels:
                 return
             task = self._task(sample, levels, confirms)
-            exact = replace(trial, task=task, levels=levels, own_schedule=own_schedule(levels))
-            same = replace(choice, patterns=known(task, choice))
-            tried = dict.fromkeys((same, *in_other_order(task, same), self._start(task, captured)))
+            exact = replace(trial, task=task, levels=levels, **tasks(levels))
+            written = exact.written(choice) if choice.style.channels_last else task
+            same = replace(choice, patterns=known(written, choice))
+            others = (*in_other_order(written, same), *with_channels_last(exact, self.distill.margin))
+            tried = dict.fromkeys((same, *others, self._start(task, captured)))
             merits = {safer: exact.merit(safer) for safer in tried if writes(task, safer)}
             for safer in ranked(merits):
                 if merits[safer].over(merit) <= 1.0:
@@ -201,8 +218,8 @@ class Tuned(Author):
             if any(levels.values()):
                 task = self._task(sample, levels, confirms)
             choice = replace(earlier.choice, patterns=known(task, earlier.choice))
-            start = choice if writes(task, choice) else self._start(task)
-            trial = replace(trial, task=task, levels=levels, start=start, own_schedule=own_schedule(levels))
+            start = choice if writes(task, choice) and not choice.style.channels_last else self._start(task)
+            trial = replace(trial, task=task, levels=levels, start=start, **tasks(levels))
         while writes(trial.task, trial.start) and (best is None or time.monotonic() < end):
             wrong = trial.wrong(trial.start) or search_around(trial)
             if not wrong or time.monotonic() >= end:
@@ -213,7 +230,7 @@ class Tuned(Author):
                 break
             task = self._task(sample, levels, confirms)
             start = self._start(task, captured)
-            trial = replace(trial, task=task, levels=levels, start=start, own_schedule=own_schedule(levels))
+            trial = replace(trial, task=task, levels=levels, start=start, **tasks(levels))
         if trial is not whole and (best is None or time.monotonic() < end):
             search_around(whole)
         return best
@@ -229,10 +246,13 @@ class Tuned(Author):
         confirms: Confirms = assumed,
         own_schedule: bool = False,
         end: float = math.inf,
+        channels_last: bool = False,
     ) -> Task:
         """The sample's task; regions are not looked for after `end`, a time of `time.monotonic`."""
         distill = replace(self.distill, seconds=min(self.distill.seconds, max(0.0, end - time.monotonic())))
-        return distill.task(sample, -self.reach, levels, confirms, whole=True, own_schedule=own_schedule, biases=True)
+        return distill.task(
+            sample, -self.reach, levels, confirms, True, own_schedule, biases=True, channels_last=channels_last
+        )
 
     def _start(self, task: Task, captured: bool = False) -> SearchChoice:
         """The choice that is expected to be best: whole graphs if they are to be `captured`, or have no regions."""

@@ -34,17 +34,19 @@ WORTH = 3
 class WholeGraph:
     """A graph that can be one replacement. `known` are the effects of its ops in one variant.
 
-    `region` has all its ops but those that make a returned view of an input: a replay would return a copy.
+    `region` has all its ops but those that make a returned view of an input: a replay would return a copy. `replaced`
+    is the region that the pattern is of, where that is another graph's of the same inputs and outputs.
     """
 
     graph: Graph
     region: Region
     known: OpEffects
+    replaced: Region | None = None
 
     @property
     def pattern(self) -> str:
         """The function `pattern` for the whole graph."""
-        return pattern_source(self.region.graph)
+        return pattern_source((self.replaced or self.region).graph)
 
 
 def whole_graph(variants: Sequence[Variant]) -> WholeGraph | None:
@@ -73,6 +75,25 @@ def whole_graph(variants: Sequence[Variant]) -> WholeGraph | None:
     except Unsupported:
         return None
     return whole
+
+
+def whole_graph_instead(variants: Sequence[Variant], instead: Graph) -> WholeGraph | None:
+    """As `whole_graph`, but computed by `instead`, which has the same inputs and returns the same; None if either
+    cannot be one replacement."""
+    matched, computed = (whole_graph([replace(v, graph=g) for v in variants]) for g in (variants[0].graph, instead))
+    if matched is None or computed is None:
+        return None
+    one, other = matched.region, computed.region
+    if one.inputs != other.inputs or [_place(matched, n) for n in one.outputs] != [
+        _place(computed, n) for n in other.outputs
+    ]:
+        return None
+    return replace(computed, replaced=one)
+
+
+def _place(whole: WholeGraph, number: int) -> list[int]:
+    """Where among what the graph returns a value is."""
+    return [place for place, ref in enumerate(refs(whole.graph.output)) if ref.index == number]
 
 
 def _without_returned_views(graph: Graph, known: OpEffects) -> set[int]:

@@ -144,7 +144,7 @@ class _GraphTimer:
     """Times replays of one CUDA graph of `call` on each of `rows`, whose values are written anew before each."""
 
     def __init__(self, call: Callable, rows: Sequence[Row], device: torch.device) -> None:
-        self._given = [x for row in rows for x in row if isinstance(x, torch.Tensor)]
+        self._given = [_memory(x) for row in rows for x in row if isinstance(x, torch.Tensor)]
         self._kept = [x.clone() for x in self._given]
         self._graph, self._calls = CapturedCalls(call, rows), len(rows)
         self._empty = EmptyReplay(device)
@@ -154,6 +154,11 @@ class _GraphTimer:
         if self._given:
             torch._foreach_copy_(self._given, self._kept)
         return max(_replay_us(self._graph) - _replay_us(self._empty), 0.001) / self._calls
+
+
+def _memory(x: torch.Tensor) -> torch.Tensor:
+    """The bytes that a tensor lies in: of one that is expanded, each is there once."""
+    return torch.empty(0, dtype=torch.uint8, device=x.device).set_(x.untyped_storage())
 
 
 def _replay_us(graph: CapturedCalls | EmptyReplay) -> float:

@@ -1,10 +1,12 @@
 """What a search tries: choices beside the first one, and choices that differ from the best so far in one respect."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
 from agent.distill.kernels.launch_configs import choose
 from agent.distill.search.found_families import SearchChoice
+from agent.distill.search.trial import SearchTrial
 from agent.distill.task_plan import Task
 from agent.distill.whole_graphs import WORTH
 
@@ -27,6 +29,17 @@ def alternatives(task: Task, start: SearchChoice) -> list[SearchChoice]:
     if task.kernels():
         found.append(replace(style, own_schedule=True))
     return [*in_other_order(task, start), *(SearchChoice(start.patterns, each) for each in found)]
+
+
+def with_channels_last(trial: SearchTrial, margin: float) -> list[SearchChoice]:
+    """The start with half-type convolutions in channels-last memory, also with branches; none if there are none."""
+    task = trial.channels_last()
+    if task is None:
+        return []
+    style = replace(trial.start.style, captured=True, own_schedule=False, channels_last=True)
+    patterns = tuple(sorted(task.likely(margin) or task.likely(-math.inf)))
+    found = [style, replace(style, branches=True)] if task.branches(patterns) else [style]
+    return [SearchChoice(patterns, each) for each in found]
 
 
 def in_other_order(task: Task, choice: SearchChoice) -> list[SearchChoice]:
@@ -58,12 +71,13 @@ def steps(task: Task, choice: SearchChoice) -> Iterator[SearchChoice]:
             yield SearchChoice(tuple(sorted((*choice.patterns, pattern))), style)
     if style.captured and task.branches(choice.patterns):
         yield SearchChoice(choice.patterns, replace(style, branches=not style.branches))
-    if style.captured and task.covers(choice.patterns):
+    if style.captured and not style.channels_last and task.covers(choice.patterns):
         yield SearchChoice(choice.patterns, replace(style, captured=False))
     kernels = task.kernels()
     if not kernels:
         return
-    yield SearchChoice(choice.patterns, replace(style, own_schedule=not style.own_schedule))
+    if not style.channels_last:
+        yield SearchChoice(choice.patterns, replace(style, own_schedule=not style.own_schedule))
     if any(kernel.flat is not None for kernel in kernels):  # tiled for the sake of its accesses
         yield SearchChoice(choice.patterns, replace(style, limits=replace(limits, tiles=not limits.tiles)))
     for factor in (2.0, 0.5):

@@ -20,7 +20,8 @@ class SearchTrial:
 
     `levels` is what the task leaves to eager. `start` is the choice that is expected to be best. `dtypes_of` has the
     floating dtypes of the variants of each graph of the sample. `known` has results by source: choices that come down
-    to the same source are measured once. `own_schedule` gives the task with the kernels that TorchInductor makes.
+    to the same source are measured once. `own_schedule` gives the task with the kernels that TorchInductor makes,
+    `channels_last` the one with convolutions in channels-last memory; None if it has none.
     """
 
     task: Task
@@ -30,6 +31,7 @@ class SearchTrial:
     attempt: Attempt
     dtypes_of: Mapping[str, FloatDtypes]
     own_schedule: Callable[[], Task]
+    channels_last: Callable[[], Task | None]
     known: dict[str, Sequence[VariantResult]] = field(default_factory=dict)
 
     def merit(self, choice: SearchChoice) -> Merit:
@@ -43,12 +45,15 @@ class SearchTrial:
         if style.captured and all(each.whole is not None for each in graphs):
             return "all in CUDA graphs"
         cases = [
-            [c.cases[0] for c in g.candidates if c.pattern in choice.patterns] for g in self._written(choice).graphs
+            [c.cases[0] for c in g.candidates if c.pattern in choice.patterns] for g in self.written(choice).graphs
         ]
         launches = tuple(sum(case.launches for case in each) for each in cases)
         return choice.patterns, launches, style.captured, style.general
 
-    def _written(self, choice: SearchChoice) -> Task:
+    def written(self, choice: SearchChoice) -> Task:
+        """The task that the choice's pass is written from."""
+        if choice.style.channels_last:
+            return self.channels_last() or self.task
         return self.own_schedule() if choice.style.own_schedule else self.task
 
     def wrong(self, choice: SearchChoice) -> set[FloatDtypes]:
@@ -88,7 +93,7 @@ class SearchTrial:
 
     def _write(self, choice: SearchChoice, directory: Path) -> str | None:
         """Writes the pass of a choice; returns its source, None if there is no such pass."""
-        task = self._written(choice)
+        task = self.written(choice)
         if task.write(known(task, choice), choice.style, directory).pass_dir is None:
             return None
         return "".join(file.read_text("utf-8") for file in sorted(directory.glob("*.*")))
