@@ -35,6 +35,7 @@ from flows.build.stages import build_stage
 from flows.build.subgraphs import Subgraphs, cut, digest_of, repeats_of, shards_of, vary, working
 from flows.build.traced import Traced, find_traces
 from flows.expected_failures import one_line
+from flows.plurals import counted
 from flows.progress import RunStage
 from flows.steps import HOURS, each, flow_run_id, say
 from storage.errors import PassNetError
@@ -95,7 +96,7 @@ def build_dataset(
             pool.warm_up(PREPARE)  # the workers import their libraries while the configs are read
         specs = read_specs(entries)
         missing = traces.missing(specs, CATEGORIES if retry_failed else ())
-        say(f"{len(entries)} models in {catalog}, {len(missing)} to trace with {pool.size}")
+        say(f"{counted(len(entries), 'model')} in {catalog}, {len(missing)} to trace with {pool.size}")
         for line in redone(home.root / "traces", missing):
             say(line)
         trace_missing(home, traces, missing, pool)

@@ -20,6 +20,7 @@ from flows.artifacts import keep_evaluation
 from flows.evaluate.open_benches import benches_on
 from flows.evaluate.samples import Ended, evaluate_samples
 from flows.expected_failures import one_line
+from flows.plurals import counted
 from flows.steps import HOURS, begun_before, flow_run_id, say
 from passbench.names import CLOCKS
 from passbench.score import outcome_of, score_runs
@@ -78,7 +79,9 @@ def evaluate_model(
     ends: dict[str, Ended] = {}
     start = time.monotonic()
     with benches_on(device, settings, runner) as benches:
-        say(f"{len(samples)} samples of {opened.name}, authors {author}, on {benches.count} x {benches.kind}")
+        say(
+            f"{counted(len(samples), 'sample')} of {opened.name}, authors {author}, on {benches.count} x {benches.kind}"
+        )
         for writer in authors:
             root, afresh = Path(data).resolve(), rerun and not begun_before()
             run = opened_run(writer, samples, attempts, benches.kind, settings, root, say=say, afresh=afresh)

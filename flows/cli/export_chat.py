@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from flows.plurals import counted
 from flows.report.results import COLUMNS, find_runs
 from flows.steps import say
 from passbench.score import aggregate_score
@@ -116,7 +117,7 @@ def export_trajectories(
             (place / "README.md").write_text(card, encoding="utf-8")
     except OSError as error:
         raise disk_error(error, out, "another --out") from error
-    say(f"{len(scores)} conversations in {out}; left out: {_counts(causes)}")
+    say(f"{counted(len(scores), 'conversation')} in {out}; left out: {_counts(causes)}")
     return {"path": str(out), "version": opened.name, "exported": len(scores), "left_out": dict(causes)}
 
 
@@ -200,4 +201,4 @@ def _key(row: dict) -> tuple:
 
 
 def _counts(causes: Counter[str]) -> str:
-    return ", ".join(f"{count} {cause}" for cause, count in causes.most_common()) or "none"
+    return ", ".join(f"{cause} ({count})" for cause, count in causes.most_common()) or "none"

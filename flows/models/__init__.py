@@ -5,5 +5,5 @@ In: a line of a catalogue, or `module:function`. Out: JSON-ready documents, entr
 (what a name stands for). `explain.py` says where the time goes, `regions_report.py` what each region saves;
 `library_lists.py` and `library_hub.py` are about libraries of passes, here and on the Hub.
 
-May import: flows.report, flows.steps, flows.evaluate, agent, extraction, dedup, passbench, storage.
+May import: flows.plurals, flows.report, flows.steps, flows.evaluate, agent, extraction, dedup, passbench, storage.
 """

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dedup.hashes import identify
+from flows.plurals import counted
 from passbench.library.pass_library import LibraryEntry, PassLibrary
 from storage.errors import PassNetError
 from storage.hub_repo import create_repo, pull_files, push_files
@@ -30,7 +31,9 @@ def push_library(directory: Path, repo: str, *, private: bool, say: Say, endpoin
     entries = PassLibrary(directory).entries()
     paths = [path for entry in entries for path in sorted(entry.directory.rglob("*")) if path.is_file()]
     names = [str(path.relative_to(directory)) for path in paths]
-    commit, sent = push_files(directory, names, repo, f"{len(entries)} passes", progress=say, endpoint=endpoint)
+    commit, sent = push_files(
+        directory, names, repo, counted(len(entries), "pass", "passes"), progress=say, endpoint=endpoint
+    )
     return {"repo": repo, "commit": commit, "passes": len(entries), "sent": sent, "taken": taken}
 
 

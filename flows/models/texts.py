@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from flows.plurals import counted
+
 
 def tuned_text(document: Mapping[str, Any]) -> str:
     """What `tune` prints."""
@@ -29,7 +31,7 @@ def tuned_text(document: Mapping[str, Any]) -> str:
 
 def library_text(document: Mapping[str, Any]) -> str:
     """What `library list` prints."""
-    lines = [f"{len(document['entries'])} passes in {document['library']}"]
+    lines = [f"{counted(len(document['entries']), 'pass', 'passes')} in {document['library']}"]
     for entry in document["entries"]:
         speed = "" if entry["speedup_e2e"] is None else f"{entry['speedup_e2e']:.2f} x"
         ops = " ".join(name.rpartition(".")[2] for name in entry["ops"])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from flows.evaluate.devices import resolve_device
 from flows.find_sample import find_sample
+from flows.plurals import counted
 from flows.steps import say
 from passbench.bench import Bench
 from passbench.contract import read_pass_dir
@@ -44,7 +45,7 @@ def bench_sample(
     if compiler == "pass" and passes:
         read_pass_dir(passes)  # what is no pass at all has no results
     where = resolve_device(device)
-    say(f"{found.sample}: {len(found.variants)} variants of {name}, {compiler} on {where}")
+    say(f"{found.sample}: {counted(len(found.variants), 'variant')} of {name}, {compiler} on {where}")
     with Bench(where, Settings(protocol=protocol, flush_l2=flush_l2)) as bench:
         results = list(bench.run(found, compiler, passes, progress=say))
     rows = [r.to_row(run="", author="", model="", attempt=1) for r in results]

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from flows.cli.tables import NO_GPU, cell, render
+from flows.plurals import counted
 
 MOST_LINES = 12
 """Variants and sources that `show` lists; `--json` has all."""
@@ -34,7 +35,7 @@ def show_text(done: dict) -> str:
         f"{done['sample']} of {done['version']}{backward}, split {done['split']}; {done['reason']}",
         done["code"].rstrip(),
         render("Inputs of the first variant", ("name", "role", "dtype", "shape", "values"), inputs, _TEXT),
-        render(f"{len(variants)} variants", columns, variants[:MOST_LINES], _TEXT) + _more(variants),
+        render(counted(len(variants), "variant"), columns, variants[:MOST_LINES], _TEXT) + _more(variants),
         "\n".join(["Where it comes from", *sources[:MOST_LINES]]) + _more(sources),
         _results(done),
     ]
