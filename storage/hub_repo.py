@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -201,9 +202,10 @@ def pull_files(
 
     def fetch() -> str:
         head = repo.api.repo_info(repo_id, repo_type="dataset", revision="main", timeout=SILENCE).sha
-        repo.api.snapshot_download(
-            repo_id, repo_type="dataset", revision=head, local_dir=into, allow_patterns=[pattern]
-        )
+        if any(fnmatch(name, pattern) for name in repo.remote_files(head)):  # the client warns where none does
+            repo.api.snapshot_download(
+                repo_id, repo_type="dataset", revision=head, local_dir=into, allow_patterns=[pattern]
+            )
         return head
 
     with quiet_bounded_client():

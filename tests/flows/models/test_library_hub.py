@@ -48,6 +48,12 @@ def test_passes_go_there_and_come_back_with_the_passports_of_all_machines(hub, t
     assert {row["device"] for row in merged.passports} == {"cpu", "NVIDIA H200"} and merged.files().files == FILES
 
 
+def test_nothing_is_fetched_from_a_new_repository(hub, tmp_path, monkeypatch):
+    monkeypatch.setattr(huggingface_hub.HfApi, "snapshot_download", lambda *_, **__: pytest.fail("fetched"))
+    library(tmp_path, 4)
+    assert push_library(tmp_path, REPO, private=False, **options(hub))["sent"] > 0
+
+
 def test_pulling_runs_nothing_and_believes_no_name(hub, tmp_path):
     to = options(hub)
     files = FILES | {"fuse.py": 'raise SystemExit("this must not run")'}
