@@ -7,7 +7,7 @@ from operator import attrgetter, is_
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_structure
 
 from passbench.models.parameters.parameter_parts import ModuleState
 
@@ -121,7 +121,9 @@ class _Call:
     """The kind of the example call: what it holds besides tensors, which tensors are one, and their kinds."""
 
     def __init__(self, args: tuple, kwargs: Mapping[str, Any]) -> None:
-        leaves, self._spec = tree_flatten((args, dict(kwargs)))
+        leaves, spec = tree_flatten((args, dict(kwargs)))
+        self._spec = None if spec == tree_structure(_flat(args, kwargs)) else spec
+        self._names = (len(args), *kwargs)
         self._rest, tensors = _taken_apart(leaves)
         self._firsts = _firsts(tensors)
         self._guards = None
@@ -132,11 +134,21 @@ class _Call:
             )
 
     def fits(self, args: tuple, kwargs: Mapping[str, Any]) -> bool:
-        leaves, spec = tree_flatten((args, dict(kwargs)))
+        if (len(args), *kwargs) != self._names:
+            return False
+        leaves: Sequence[Any] = (*args, *kwargs.values())
+        if self._spec is not None:  # else a list in place of a tensor is told by `rest`
+            leaves, spec = tree_flatten((args, dict(kwargs)))
+            if spec != self._spec:
+                return False
         rest, tensors = _taken_apart(leaves)
-        if spec != self._spec or rest != self._rest or _firsts(tensors) != self._firsts:
+        if rest != self._rest or _firsts(tensors) != self._firsts:
             return False
         return self._guards is None or self._guards.check(*tensors)
+
+
+def _flat(args: tuple, kwargs: Mapping[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    return (0,) * len(args), dict.fromkeys(kwargs, 0)
 
 
 def _taken_apart(leaves: Sequence[Any]) -> tuple[list[str], list[torch.Tensor]]:
