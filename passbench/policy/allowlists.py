@@ -182,7 +182,7 @@ CONTAINER_TYPES = frozenset("list dict set tuple int float bool str".split())
 HEURISTIC_CALLS = frozenset("min max int bool len abs".split())
 
 DEVICE_BUILTINS = frozenset("range len min max int float bool abs sum tuple list isinstance slice print".split())
-PATTERN_BUILTINS = frozenset("float int bool slice len min max".split())
+PATTERN_BUILTINS = frozenset("float int bool slice len min max Ellipsis".split())
 
 _TL, _LIBDEVICE = "triton.language", "triton.language.extra.libdevice"
 

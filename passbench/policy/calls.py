@@ -42,9 +42,10 @@ class Calls(Expressions):
         for name, kind in keywords.items():
             if name is not None:
                 self.kinds.join(function, name, kind)
-        if keywords.get(None, ValueKind.SCALAR).holds_tensors:  # **kwargs may go anywhere
+        if keywords.get(None, ValueKind.SCALAR).holds_tensors:  # **kwargs may go anywhere but where a keyword goes
             for parameter in parameters(function):
-                self.kinds.join(function, parameter.arg, ValueKind.TENSOR)
+                if parameter.arg not in keywords:
+                    self.kinds.join(function, parameter.arg, ValueKind.TENSOR)
         return self.kinds.get(function, RETURN)
 
     def check_cached(self, function: ast.FunctionDef, module: Module) -> None:
@@ -105,7 +106,9 @@ class Calls(Expressions):
         positional, keywords = self._arguments(node, scope)
         if max((*positional, *keywords.values()), default=ValueKind.SCALAR).holds_tensors and self._is_error(own):
             self.read("what an error is made with can be read off its text", scope, node)
-        statements = [s for one in lineage(self.modules, self.class_homes[own], own) for s in one.body]
+        ancestors = lineage(self.modules, self.class_homes[own], own)
+        self.steps.take(len(ancestors))
+        statements = [s for one in ancestors for s in one.body]
         initial = next((s for s in statements if isinstance(s, ast.FunctionDef) and s.name == "__init__"), None)
         if initial is not None:
             self._pass_starred(node, initial, [ValueKind.SCALAR, *positional], keywords)

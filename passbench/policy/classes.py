@@ -10,6 +10,7 @@ import functools
 import itertools
 import logging
 import types
+from collections import deque
 from collections.abc import Iterable, Iterator
 from types import FunctionType
 
@@ -64,12 +65,13 @@ def _nothing() -> None:
 
 def lineage(modules: dict[str, Module], module: Module, own: ast.ClassDef) -> list[ast.ClassDef]:
     """A class of the pass and those that it derives from, as far as they are the pass's."""
-    found, waiting = [], [(module, own)]
+    found: dict[ast.ClassDef, None] = {}
+    waiting = deque([(module, own)])
     while waiting:
-        home, one = waiting.pop(0)
+        home, one = waiting.popleft()
         if one in found:
             continue
-        found.append(one)
+        found[one] = None
         for base in one.bases:
             place = home.sibling_function(home.dotted(base) or "")
             if place is not None and place[0] in modules:
@@ -78,7 +80,7 @@ def lineage(modules: dict[str, Module], module: Module, own: ast.ClassDef) -> li
                 home_of_base, name = home, base.id if isinstance(base, ast.Name) else ""
             if name in home_of_base.classes:
                 waiting.append((home_of_base, home_of_base.classes[name]))
-    return found
+    return list(found)
 
 
 def members(modules: dict[str, Module]) -> tuple[frozenset[str], dict[str, list[ast.FunctionDef]]]:

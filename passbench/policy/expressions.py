@@ -154,6 +154,7 @@ class Expressions(Bindings):
         waiting, seen = [node], set()
         while waiting:
             part = waiting.pop()
+            self.steps.take()
             if isinstance(part, ast.Call):
                 waiting += [*part.args, *(k.value for k in part.keywords)]
             elif isinstance(part, ast.Name | ast.Attribute):

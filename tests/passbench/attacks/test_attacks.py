@@ -121,6 +121,10 @@ REFUSED_BODIES = {
         "def grid(m):\n    def f(a):\n        a[0] += a[1]\n    f(m)\nkernel[grid](x, y, out, n, BLOCK=1)",
         "statement",
     ),
+    "grid_of_options": (
+        'def f(**o):\n    kernel[lambda m: (m["BLOCK"] * 2,)](x, y, out, n, **o)\nf(BLOCK=x)',
+        "hook",
+    ),
     "import_in_function": ("from socket import socket", "import"),
     "kernel_rebound": ("global kernel\nkernel = 1", "rebinding"),
     "endless_chain": ("\n".join(f"a{i} = a{i + 1}" for i in range(100)) + "\na100 = x\nz = float(a0)", "size"),
@@ -209,6 +213,10 @@ def test_text_that_is_no_text(tmp_path):
 
 
 HONEST_BODIES = {
+    "options_of_a_helper": (
+        'def launch(*, block=16, **options):\n    grid = lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)\n'
+        "    kernel[grid](x, y, out, n, BLOCK=block, **options)\nlaunch(num_warps=8)"
+    ),
     "enumerate": "outs = [None] * 2\nfor i, t in enumerate((x, y)):\n    outs[i] = t.view(-1)\n    n = n + i",
     "zip": "for t, s in zip((x, y), (1, 2)):\n    n = n + s",
     "fallback": 'c = {(1, 2): {"BLOCK": 16}}.get(x.shape, {"BLOCK": 64})\nkernel[(1,)](x, y, out, n, **c)',

@@ -599,6 +599,13 @@ def test_what_takes_too_long_is_a_finding(tmp_path):
     assert len(text) < MAX_SOURCE
     (finding,) = check(tmp_path, text)
     assert finding.rule == "size" and "too many steps" in finding.message
+    table = "TABLE = [" + ", ".join(map(str, range(4000))) + "]\n"
+    texts = table + in_wrapper("\n".join(["str(TABLE)"] * 1000))  # a look at every element each time
+    classes = "class C0:\n    pass\n" + "".join(f"class C{i}(C{i - 1}):\n    pass\n" for i in range(1, 500))
+    classes += in_wrapper("\n".join(["C499()"] * 1000))
+    for text in (texts, classes):
+        (finding,) = check(tmp_path, text)
+        assert finding.rule == "size" and "too many steps" in finding.message
     (finding,) = check(tmp_path, HEAD, more="\n" * MAX_SOURCE)
     assert finding.rule == "size" and "characters" in finding.message
 
@@ -613,6 +620,11 @@ def test_words_for_beginners(tmp_path):
     assert finding.message == "w is not a parameter, a variable or an import here"
     (finding,) = check(tmp_path, HEAD.replace("torch.relu(x + y)", "torch.relu(x + w)") + WRAPPER.format(body="pass"))
     assert finding.message.startswith("w is not a parameter of pattern")
+
+
+def test_a_pattern_may_name_ellipsis(tmp_path):
+    text = HEAD.replace("torch.relu(x + y)", "torch.relu(x + y)[(Ellipsis, slice(None, 2, None))]")
+    assert check(tmp_path, text + WRAPPER.format(body="pass")) == []
 
 
 def test_a_helper_of_kernels_may_have_the_name_of_what_the_pattern_calls(tmp_path):
