@@ -44,6 +44,7 @@ class Tuned(Author):
 
     `seconds` is how long measuring one sample may take, `probes` how many of its variants are measured. `reach`: a
     region that is expected to cost up to so many microseconds a call is still tried. `found` has the answers by family.
+    `channels_last`: half-type convolutions are tried in channels-last memory, too (`agent.distill.channels_last`).
     `orders` makes the function that confirms orders of addition on a device; `probed` keeps its answers.
     """
 
@@ -53,6 +54,7 @@ class Tuned(Author):
     probes: int = 6
     reach: float = 15.0
     found: dict[str, Best | None] = field(default_factory=dict)
+    channels_last: bool = False
     orders: Callable[..., Confirms] = ProbedOrders
     probed: dict[str, bool] = field(default_factory=dict)
     measures: ClassVar[bool] = True
@@ -60,7 +62,8 @@ class Tuned(Author):
     @property
     def identity(self) -> Mapping[str, Any]:
         """What decides how attempts go; there is no model."""
-        return {"model": "", "seconds": self.seconds, "probes": self.probes, "reach": self.reach}
+        found = {"model": "", "seconds": self.seconds, "probes": self.probes, "reach": self.reach}
+        return found | ({"channels_last": True} if self.channels_last else {})
 
     def begin(self, saved: Iterable[Mapping[str, Any]]) -> None:
         """Start a run. The saved trajectories are not needed: searches that were killed are in `attempt.state`."""
@@ -129,7 +132,7 @@ class Tuned(Author):
         def own_schedule(levels: Levels) -> Callable[[], Task]:
             return functools.cache(partial(self._task, sample, levels, confirms, own_schedule=True, end=end))
 
-        converts = has_channels_last(sample.variants)
+        converts = self.channels_last and has_channels_last(sample.variants)
 
         def channels_last(levels: Levels) -> Callable[[], Task | None]:
             if not converts:

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from agent.distill.channels_last import in_channels_last
 from agent.distill.pass_source import Style
 from agent.distill.tuned import Tuned
+from passbench.policy.check import check_dir
 from storage.graph.as_fx import to_module
 from tests.agent.distill.test_tuned import _attempt, _names, measuring
 from tests.agent.support import in_dtype, sample, tensor, variant
@@ -56,13 +57,15 @@ def test_what_is_written_over_is_converted_again():
         assert have.stride() == want.stride()
 
 
-def test_a_pass_matches_the_graph_as_it_was_and_computes_the_other(tmp_path):
+def test_a_pass_matches_the_graph_as_it_was_and_computes_the_other(tmp_path, interpreter):
     one = sample(_variant())
     task = Tuned()._task(one, channels_last=True)
     assert task.write(task.gains(), LAST, tmp_path / "pass").compiler == "pass"
     sources = [path.read_text() for path in sorted((tmp_path / "pass").glob("whole_graph_*.py"))]
     assert any("channels_last" in source.partition("def steps")[2] for source in sources)
     assert not any("channels_last" in source.partition("def steps")[0] for source in sources), "the pattern is eager's"
+    assert check_dir(tmp_path / "pass") == []
+    assert interpreter.problems(tmp_path / "pass", one.variants[0]) == []
 
 
 @pytest.mark.parametrize("faster", [True, False])
@@ -72,7 +75,7 @@ def test_it_is_handed_in_where_it_is_measured_to_be_faster(faster, tmp_path):
         return 1.5 + (0.5 if faster else -0.3) * last
 
     one = sample(_variant())
-    assert measuring().attempt(one, tmp_path / "pass", _attempt(rule, [])).compiler == "pass"
+    assert measuring(channels_last=True).attempt(one, tmp_path / "pass", _attempt(rule, [])).compiler == "pass"
     written = "".join(path.read_text() for path in (tmp_path / "pass").glob("*.py"))
     assert ("memory_format=torch.channels_last" in written) == faster
     assert _names(tmp_path / "pass")
