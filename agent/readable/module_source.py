@@ -298,7 +298,10 @@ class _RegionWriter:
             raise Unreadable("a result that is a view of a shape that no input gives")
         made = [next((a for a in p.allocations if a.name == name), None) for p in self.programs]
         plain = None not in made and all(_contiguous(a.shape, a.stride) for a in made)
-        if plain and all(_contiguous(*view[:2]) and view[2] == 0 for view in views):
+        if plain and all(
+            _contiguous(*view[:2]) and view[2] == 0 and math.prod(view[0]) == math.prod(one.shape)
+            for view, one in zip(views, made, strict=True)
+        ):
             return f"{name}.view({shape})"
         strides = [self.sizes.text(numbers) for numbers in zip(*(stride for _, stride, _ in views), strict=True)]
         offset = self.sizes.text(tuple(offset for _, _, offset in views))

@@ -105,6 +105,21 @@ def test_extremes_over_rows_are_swept_several_columns_side_by_side(tmp_path, int
     )
 
 
+def heads(x):
+    parts = x.view(2, 6, 3, 4, -1).permute(2, 0, 3, 1, 4).reshape(3, 8, 6, -1).unbind(0)
+    return parts[0], parts[1], parts[2]
+
+
+def test_results_that_are_parts_of_one_buffer(tmp_path, interpreter):
+    """The first part begins where the buffer does, and is not all of it."""
+    one = variant(heads, tensor(2, 6, 96))
+    made = Readable(margin=-100.0).write(sample(one))
+    assert made.files, made.reason
+    write_pass_dir(made.files, tmp_path / "pass")
+    assert check_dir(tmp_path / "pass") == []
+    assert interpreter.problems(tmp_path / "pass", one) == []
+
+
 def resized(one: Variant) -> Variant | None:
     """The variant with three more of its first input's leading size, wherever inputs have it; None where eager does not
     run on that."""
