@@ -136,8 +136,11 @@ class VariantResult:
 
     @property
     def kernels_only(self) -> bool | None:
-        """Whether no operator of the library computed inside replacements; None where nobody looked."""
-        return None if self.library_ops is None else not self.library_ops
+        """Whether no operator of the library computed inside replacements; None where nobody looked.
+
+        False for a pass that had a CUDA graph recorded: what the graph holds was not seen.
+        """
+        return None if self.library_ops is None else not (self.library_ops or self.capture_used)
 
     def speedup(self, clock: str) -> float | None:
         """Eager time over candidate time by "e2e" or "device" clock, None where it was not measured."""

@@ -194,7 +194,11 @@ TABLES: dict[str, list[Column]] = {
             pa.list_(pa.string()),
             "ATen operators that computed inside replacements, such as `aten.mm`; null where nobody looked",
         ),
-        ("kernels_only", pa.bool_(), "whether no such operator ran: replacements were kernels of the pass's own"),
+        (
+            "kernels_only",
+            pa.bool_(),
+            "whether no operator and no CUDA graph was seen: replacements were kernels of the pass's own",
+        ),
         (
             "capture_used",
             pa.bool_(),

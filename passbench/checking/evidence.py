@@ -47,9 +47,6 @@ _TORCH_KERNELS = re.compile(
 """What torch 2.11 to 2.15 launch for the free operators. The functor comes early in these names, so that it is within
 `NAME_BYTES`; without it, `elementwise_kernel` could be any operator."""
 
-COPIES = "copy_pieces_kernel"
-"""PassBench's own kernel, which carries inputs into a CUDA graph and results out of it."""
-
 _ADVICE = "call torch's public operators, or compute in @triton.jit kernels of the pass"
 
 
@@ -68,7 +65,6 @@ def judge(observation: Observation, files: PassFiles) -> str | None:
     if operators:
         return f"evidence_operator: {_some(operators)} ran inside the replacement; {_ADVICE}"
     own, library = jit_functions(files), library_ops(observation)
-    own |= {COPIES} if observation.captured else set()
     kernels = [] if library else list(observation.kernels)
     kernels = [name for name in kernels if name not in own and not _TORCH_KERNELS.fullmatch(name)]
     kernels += [name for name in observation.triton_kernels if name not in own]

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch.autograd import DeviceType
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from passbench.child.profiled import profiled
 from passbench.ipc.observation import Observation
@@ -105,7 +105,6 @@ class _Watch(TorchDispatchMode):
         self.captured = False
         self._paused = False
         self._launching = False
-        self._opening = False  # within what would be a CUDA graph
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         if not self._paused:
@@ -150,7 +149,7 @@ class _Watch(TorchDispatchMode):
 
     def _noted(self, run: Callable) -> Callable:
         def noted(kernel: Any, *args: Any, **kwargs: Any) -> Any:
-            if not kwargs.get("warmup") and not self._launching and not self._paused:
+            if not kwargs.get("warmup") and not self._launching:
                 self.triton_kernels.add(kernel.__name__)
                 self.events += 1
             return run(kernel, *args, **kwargs)
@@ -172,23 +171,14 @@ class _Watch(TorchDispatchMode):
         return noted
 
     def _opened(self, call: Callable) -> Callable:
-        """What would be a CUDA graph is run as it is, for its operators, and replayed, for the kernels that it has:
-        they were recorded earlier, perhaps of something else."""
+        """What would be a CUDA graph is run as it is: a replay has no operators to see.
+
+        What the graph has was recorded earlier, perhaps of something else, so that nothing is said of its kernels.
+        """
 
         def opened(capture: Any, function: Callable, *arguments: Any) -> Any:
-            outermost, self._opening, self.captured = not self._opening, True, True
-            try:
-                result = function(*arguments)
-            finally:
-                self._opening = not outermost
-            if not outermost or not torch.cuda.is_initialized():
-                return result
-            self._paused = True
-            try:
-                with _disable_current_modes():  # with a mode, torch takes the arguments for others than before
-                    return call(capture, function, *arguments)
-            finally:
-                self._paused = False
+            self.captured = True
+            return function(*arguments)
 
         return opened
 

@@ -153,6 +153,7 @@ def test_a_result_says_whether_a_cuda_graph_was_asked_for(bench):
     assert result.status == "ok", result.reason
     assert result.to_row(run="r", author="a")["capture_used"] is True
     assert result.library_ops == ("aten.addmm",)
+    assert replace(result, library_ops=()).kernels_only is False
 
 
 def test_a_refused_pass_starts_no_process(bench):

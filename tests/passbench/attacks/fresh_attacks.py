@@ -201,13 +201,6 @@ FRESH_ATTACKS: tuple[Attack, ...] = (
         "options of a kernel are an allowlist where Triton reads them",
         ("cuda",),
     ),
-    Attack(
-        "shows_another_function",
-        add_relu,
-        (FOREIGN_KERNEL, WORKS),
-        "a CUDA graph is replayed where it is observed, too",
-        ("cuda",),
-    ),
     # What is said
     Attack("prints_a_flood", add_relu, (NO_GAIN,), "nobody reads what a child prints"),
     Attack("logger_of_the_harness", add_relu, (NO_GAIN,), "nobody reads what a child prints"),

@@ -13,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import fx
 
-from passbench.checking.evidence import COPIES, FREE, jit_functions, judge, library_ops
+from passbench.checking.evidence import FREE, jit_functions, judge, library_ops
 from passbench.child.observe import between_marks, observe
 from passbench.child.triton_interpreter import untimed_autotuning
 from passbench.contract import PassFiles, load_rules, read_pass_dir
 from passbench.ipc.observation import BYTES, MAX_NAMES, NAME_BYTES, Observation
-from passbench.launch.copies import copy_pieces_kernel
 from passbench.matching.rewrite import apply_pass
 from passbench.policy import allowlists
 from tests.passbench.samples import PASSES, fx_graph
@@ -206,16 +205,6 @@ def test_a_replacement_has_as_many_frames_left_as_in_a_timed_call():
     module.forward(torch.ones(3))
     observe(module, nodes[1:], [[torch.ones(3)]])
     assert left[0] == left[1] and sys.getrecursionlimit() == limit
-
-
-def test_what_a_graph_holds_is_explained_like_what_is_launched():
-    seen = {"operators": ["aten.empty_like.default"], "triton_kernels": [], "profiled": True}
-    seen["kernels"] = [COPIES, "at::native::reduce_kernel"]
-    assert "reduce_kernel" in judge(Observation.of(**seen, captured=True), NO_FILES)
-    seen["kernels"] = [COPIES]
-    assert judge(Observation.of(**seen, captured=True), NO_FILES) is None
-    assert COPIES in judge(Observation.of(**seen), NO_FILES)
-    assert copy_pieces_kernel.__name__ == COPIES
 
 
 def test_what_a_pass_raises_comes_through_and_nothing_stays_patched():
