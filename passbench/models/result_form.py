@@ -4,6 +4,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, is_dataclass
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -12,8 +13,6 @@ from torch.utils._pytree import (
     tree_flatten,
     tree_structure,
     tree_unflatten,
-    treespec_dumps,
-    treespec_loads,
 )
 
 from storage.errors import PassNetError
@@ -76,10 +75,7 @@ class ResultForm:
         flat = None if self.flat is None else [self.flat.__module__, self.flat.__qualname__]
         if flat is not None and _class_at(*flat) is not self.flat:
             raise NoResultForm(f"the model returns a {flat[1]}, which is not found by its name")
-        try:
-            spec = "" if flat is not None else treespec_dumps(self.spec)
-        except (NotImplementedError, TypeError, ValueError) as error:
-            raise NoResultForm(f"the model returns what pytree cannot write down: {error}") from None
+        spec = None if flat is not None else _shape_of(tree_unflatten([0] * self.spec.num_leaves, self.spec))
         return {"slots": self.slots, "spec": spec, "flat": flat, "keys": self.keys, "empty": self.empty}
 
     @classmethod
@@ -87,17 +83,43 @@ class ResultForm:
         """From what `to_json` gave; nothing is imported. Raises NoResultForm where the class is not there."""
         slots = tuple((str(side), what) for side, what in data["slots"])
         if data["flat"] is None:
-            return cls(slots, treespec_loads(data["spec"]))
+            return cls(slots, tree_structure(_of_shape(data["spec"])))
         flat = _class_at(*data["flat"])
         if not (isinstance(flat, type) and issubclass(flat, OrderedDict) and is_dataclass(flat)):
             raise NoResultForm(f"{data['flat']} is no class of a model's result here")
         return cls(slots, tree_structure(0), flat, tuple(data["keys"]), tuple(data["empty"]))
 
 
+_CONTAINERS = {"list": list, "tuple": tuple}
+_MAPPINGS = {"dict": dict, "OrderedDict": OrderedDict}
+
+
+def _shape_of(tree: Any) -> list | None:
+    """A result without its leaves as plain data. pytree's own form names modules that are imported when it is read."""
+    kind = type(tree).__name__
+    if _CONTAINERS.get(kind) is type(tree):
+        return [kind, [_shape_of(each) for each in tree]]
+    if _MAPPINGS.get(kind) is type(tree) and all(type(key) in (int, str) for key in tree):
+        return [kind, [[key, _shape_of(each)] for key, each in tree.items()]]
+    if type(tree) is not int:
+        raise NoResultForm(f"the model returns a {kind}, which plain data does not hold")
+    return None
+
+
+def _of_shape(shape: list | None) -> Any:
+    if shape is None:
+        return 0
+    kind, inside = shape
+    if kind in _CONTAINERS:
+        return _CONTAINERS[kind](map(_of_shape, inside))
+    return _MAPPINGS[kind]((key, _of_shape(each)) for key, each in inside)
+
+
 def _class_at(module: str, name: str) -> Any:
+    """The class of a module by its name, None where there is none. Nothing is asked that could import or load."""
     found: Any = sys.modules.get(module)
     for each in name.split("."):
-        found = getattr(found, each, None)
+        found = vars(found).get(each) if isinstance(found, ModuleType | type) else None
     return found
 
 

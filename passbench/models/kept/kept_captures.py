@@ -20,7 +20,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from passbench.library.model_choices import ModelChoices, call_key
 from passbench.models.graph_facts import GraphFacts
-from passbench.models.kept.paths import UnknownPath
+from passbench.models.kept.paths import PathTable, UnknownPath, walk
 from passbench.models.kept.watch import Watch
 from passbench.models.kept.witness import NoWitness, Witness, state_of, witness_of
 from passbench.models.model_capture import HeldTensor, ModelCapture, NotWhole, fetching, place_at, places_of
@@ -32,12 +32,12 @@ from storage.records import dtype_of
 
 LOGGER = logging.getLogger("passnet.models")
 
-FORMAT = 1
+FORMAT = 2
 """Raised when a file says something else than before."""
 
 Capturing = Callable[[torch.nn.Module, tuple, Mapping[str, Any]], ModelCapture]
 _UNFIT = (PassNetError, UnknownPath, NoWitness, KeyError, TypeError, ValueError, IndexError, AttributeError)
-"""What a file raises that says something else than a capture of this model: anybody may have written the library."""
+"""What a capture raises that cannot be told to another process."""
 
 
 class KeptCaptures:
@@ -69,7 +69,7 @@ class KeptCaptures:
             self.why_not, values = witness.compare(self._model, self._args, self._kwargs)
             LOGGER.info("passnet: a capture of another process %s", self.why_not or "is taken up")
             return None if self.why_not else self._capture(known, witness, values)
-        except _UNFIT as error:
+        except Exception as error:  # anybody may have written the library
             self.why_not = f"{type(error).__name__}: {error}"
             return None
 
@@ -93,8 +93,10 @@ class KeptCaptures:
     def _capture(self, data: Mapping[str, Any], witness: Witness, values: Sequence[Any]) -> ModelCapture:
         model, args, kwargs = self._model, self._args, self._kwargs
         texts, fetch = fetching(data["moving"])
+        roots = {"model": model, "args": args, "kwargs": kwargs}
+        _look_at(data["moving"], roots)
         moving = fetch(args, dict(kwargs))
-        held = tuple(_held(data["held"], model))
+        held = tuple(_held(data["held"], model, roots))
         graph = _graph_of(data, str(data["device"]))
         form = ResultForm.from_json(data["result"])
         places = [place for each in held for place in each.places]
@@ -181,8 +183,19 @@ def _facts_of(data: Mapping[str, Any]) -> GraphFacts:
     )
 
 
-def _held(names: Sequence[str], model: torch.nn.Module) -> list[HeldTensor]:
+def _look_at(expressions: Sequence[str], roots: Mapping[str, Any]) -> None:
+    """Raises NotWhole where an expression leads to no tensor, UnknownPath where it asks what `paths` does not."""
+    table = PathTable({})
+    numbers = [table.add(each) for each in expressions]
+    values = walk(table.steps, roots)
+    for number, expression in zip(numbers, expressions, strict=True):
+        if not isinstance(values[number], torch.Tensor):
+            raise NotWhole(f"{expression} is no tensor")
+
+
+def _held(names: Sequence[str], model: torch.nn.Module, roots: Mapping[str, Any]) -> list[HeldTensor]:
     places = dict(places_of(model).values())
+    _look_at([name for name in names if name not in places], roots)
     tensors = {name: group[key] for name, found in places.items() for group, key in found[:1]}
     held = []
     for name in names:

@@ -1,13 +1,18 @@
 """The expressions by which dynamo names what it read, as data: `L['model'].config`, `G['__import_torch'].nn`.
 
 They come back from a file that anybody may have written, so they are walked step by step, never run: attributes, items,
-types and the modules that are there already.
+types and the modules that are there already. No `__getattr__` or `__getitem__` is asked that could act on a name of the
+file: `ctypes.cdll["/some/file.so"]` loads that file.
 """
 
 import ast
 import sys
+from collections import deque
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType, ModuleType
 from typing import Any
+
+import torch
 
 ABSENT = type("Absent", (), {"__repr__": lambda self: "absent"})()
 """The value of what cannot be reached: dynamo also notes that an attribute is not there."""
@@ -101,9 +106,9 @@ def _taken(kind: str, base: Any, argument: Any, values: Sequence[Any], roots: Ma
             case "names":
                 return vars(sys.modules[argument])
             case "item":
-                return base[argument]
+                return _item(base, argument)
             case "attribute":
-                return getattr(base, argument)
+                return _attribute(base, argument)
             case "type":
                 return type(base)
             case "keys":
@@ -115,3 +120,44 @@ def _taken(kind: str, base: Any, argument: Any, values: Sequence[Any], roots: Ma
     except (AttributeError, KeyError, IndexError, TypeError, RuntimeError):
         return ABSENT
     raise UnknownPath(kind)
+
+
+_INDEXED = (list, tuple, deque, range, MappingProxyType, torch.Size)
+_READERS = [kind.__getitem__ for kind in _INDEXED]
+
+
+def _item(base: Any, key: Any) -> Any:
+    """`base[key]` of Python's own containers and of torch's modules. Raises UnknownPath on others."""
+    reader = next((vars(kind)["__getitem__"] for kind in type(base).__mro__ if "__getitem__" in vars(kind)), None)
+    if reader is dict.__getitem__:
+        return dict.get(base, key, ABSENT)  # asks no __missing__
+    if reader in _READERS or str(getattr(reader, "__module__", "")).startswith("torch.nn.modules."):
+        return base[key]
+    raise UnknownPath(f"an item of a {type(base).__qualname__}")
+
+
+def _attribute(base: Any, name: str) -> Any:
+    """`getattr(base, name)` where no `__getattr__` of another class than torch.nn.Module has to be asked for it; raises
+    UnknownPath where one has."""
+    own = _own(base)
+    groups = [own, *map(vars, type(base).__mro__), *map(vars, base.__mro__ if isinstance(base, type) else ())]
+    if isinstance(base, torch.nn.Module):
+        groups += [own.get(group) or {} for group in ("_parameters", "_buffers", "_modules")]
+    if any(name in group for group in groups):
+        return getattr(base, name)
+    if isinstance(base, ModuleType):
+        return ABSENT
+    if not name.isidentifier():
+        raise UnknownPath(f"{name!r} is no name")
+    asked = next((vars(kind)["__getattr__"] for kind in type(base).__mro__ if "__getattr__" in vars(kind)), None)
+    if asked not in (None, torch.nn.Module.__getattr__):
+        raise UnknownPath(f"{name} of a {type(base).__qualname__}")
+    return getattr(base, name)  # a configuration of transformers has names for other names
+
+
+def _own(base: Any) -> Mapping[str, Any]:
+    try:
+        own = object.__getattribute__(base, "__dict__")
+    except (AttributeError, TypeError):
+        return {}
+    return own if isinstance(own, dict | MappingProxyType) else {}

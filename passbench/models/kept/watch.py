@@ -2,6 +2,7 @@
 
 import gc
 import types
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter, is_
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_structure
 
+from passbench.models.kept.paths import ABSENT
 from passbench.models.parameters.parameter_parts import ModuleState
 
 _version = torch._C._dynamo.guards.dict_version
@@ -16,8 +18,9 @@ _meaning = attrgetter("__code__", "__defaults__", "__kwdefaults__")
 
 
 class Watch:
-    """The dictionaries and lists of all objects that dynamo read, the model's modules, torch's state and the example
-    call. Any change counts, also one that dynamo's guards would let pass: dynamo is asked then."""
+    """The dictionaries, slots, containers, cells and classes of all objects that dynamo read, the model's modules,
+    torch's state and the example call. Any change counts, also one that dynamo's guards would let pass: dynamo is asked
+    then."""
 
     def __init__(
         self,
@@ -39,9 +42,9 @@ class Watch:
         self._values = list(map(dict.get, self._left, self._keys))
         passed_over = {id(group) for each in dict.fromkeys(model.modules()) for group in _passed_over(each)}
         self._noted: dict[int, tuple[dict, dict, bool]] = {}
-        self._lists: dict[int, tuple[list, list]] = {}
+        self._lists: dict[int, tuple[list | deque | set, list]] = {}
         functions: dict[int, types.FunctionType] = {}
-        for group, key in _of_modules(steps, values):
+        for group, key in (*_of_modules(steps, values), *_of_tensors(steps, values)):
             self._noted.setdefault(id(group), (group, {}, False))[1][key] = group.get(key)
         passed_over |= {id(value) for step, value in zip(steps, values, strict=True) if step[0] == "names"}
         for value in (*values, *model.modules(), *dict.fromkeys(map(type, model.modules()))):
@@ -50,16 +53,28 @@ class Watch:
             if id(value) not in passed_over:
                 self._note(value)
         self._functions = list(functions.values())
-        self._meanings = list(map(_meaning, self._functions))
+        self._meanings = [part for each in self._functions for part in _meaning(each)]
+        self._cells = [cell for each in self._functions for cell in each.__closure__ or ()]
+        self._cells += [value for value in values if isinstance(value, types.CellType)]
+        self._contents = list(map(_contents, self._cells))
+        self._slots = list(_slots(steps, values))
+        self._objects = [*dict.fromkeys(model.modules()), *(x for x in values if _may_change_class(x))]
+        self._types = list(map(type, self._objects))
         self._dicts = [group for group, _, _ in self._noted.values()]
         self._versions = list(map(_version, self._dicts))
 
     def _note(self, value: Any) -> None:
-        if isinstance(value, list):
-            self._lists[id(value)] = (value, list(value))
+        if isinstance(value, list | tuple | deque | set):
+            if not isinstance(value, tuple):
+                self._lists[id(value)] = (value, list(value))
+            for each in value:
+                if isinstance(each, list | tuple | deque | set | dict) and id(each) not in self._lists:
+                    self._note(each)
         elif isinstance(value, dict):
             self._add(value)
-        elif isinstance(value, type):
+        elif isinstance(value, types.MappingProxyType):
+            self._add(*gc.get_referents(value))
+        if isinstance(value, type):
             for each in value.__mro__:
                 if each.__flags__ & (1 << 9):  # made by Python, so that its members can change
                     self._add(*gc.get_referents(vars(each)))
@@ -74,9 +89,16 @@ class Watch:
 
     def unchanged(self, args: tuple, kwargs: Mapping[str, Any]) -> bool:
         """Whether all of it is as it was, and the call is of the example's kind."""
-        if not (self._state.check() and self._call.fits(args, kwargs) and self._modules.unchanged()):
+        if torch._C._len_torch_function_stack() or not self._state.check():
+            return False  # a default device is a mode of that stack, too
+        if not (self._call.fits(args, kwargs) and self._modules.unchanged()):
             return False
-        if list(map(_meaning, self._functions)) != self._meanings or list(map(len, self._groups)) != self._sizes:
+        if list(map(len, self._groups)) != self._sizes or not all(map(is_, map(type, self._objects), self._types)):
+            return False
+        meanings = (part for each in self._functions for part in _meaning(each))
+        if not (all(map(is_, meanings, self._meanings)) and all(map(is_, map(_contents, self._cells), self._contents))):
+            return False
+        if not all(getattr(owner, name, None) is then for owner, name, then in self._slots):
             return False
         if not all(map(is_, map(dict.get, self._left, self._keys), self._values)):
             return False
@@ -104,6 +126,34 @@ def _of_modules(steps: Sequence[list], values: Sequence[Any]) -> Iterator[tuple[
             yield vars(values[base]), name
         elif kind == "item" and steps[base][0] == "names" and isinstance(values[base], dict):
             yield values[base], name
+
+
+def _of_tensors(steps: Sequence[list], values: Sequence[Any]) -> Iterator[tuple[dict, str]]:
+    """The attributes that somebody gave to tensors and that were read."""
+    for kind, base, name in steps:
+        if kind in ("attribute", "own") and isinstance(values[base], torch.Tensor):
+            yield vars(values[base]), name
+
+
+def _slots(steps: Sequence[list], values: Sequence[Any]) -> Iterator[tuple[Any, str, Any]]:
+    """What was read of objects without a dictionary: the object, the name and the value."""
+    for (kind, base, name), value in zip(steps, values, strict=True):
+        if kind in ("attribute", "own") and isinstance(name, str):
+            found = (vars(each)[name] for each in type(values[base]).__mro__ if name in vars(each))
+            if isinstance(next(found, None), types.MemberDescriptorType):
+                yield values[base], name, None if value is ABSENT else value
+
+
+def _contents(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return ABSENT
+
+
+def _may_change_class(value: Any) -> bool:
+    """Whether the class was made by Python: an object of another has its class for good."""
+    return bool(type(value).__flags__ & (1 << 9)) and not isinstance(value, type)
 
 
 def _groups_of(module: torch.nn.Module) -> tuple[dict, dict]:
@@ -161,5 +211,5 @@ def _firsts(tensors: Sequence[torch.Tensor]) -> list[int]:
     return [first.setdefault(id(x), number) for number, x in enumerate(tensors)]
 
 
-def _same(now: list, then: list) -> bool:
+def _same(now: list | deque | set, then: list) -> bool:
     return len(now) == len(then) and all(a is b for a, b in zip(now, then, strict=True))

@@ -1,5 +1,6 @@
 """A model whose forward reads Python of all kinds, each of which a test changes."""
 
+from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -24,6 +25,33 @@ def adding(number: float) -> Callable[[torch.Tensor], torch.Tensor]:
 ADD = adding(1.0)
 
 
+class Slotted:
+    """Has no dictionary."""
+
+    __slots__ = ("by",)
+
+    def __init__(self, by: float) -> None:
+        self.by = by
+
+
+class Shifted:
+    def of(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 0.125
+
+
+class ShiftedMore:
+    def of(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 0.25
+
+
+SLOTTED, SHIFTED = Slotted(2.0), Shifted()
+
+
+class Halved(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) / 2
+
+
 class Reading(nn.Module):
     """Reads a global, a registry, a function and its default, a closure, a configuration and attributes of its own."""
 
@@ -35,6 +63,9 @@ class Reading(nn.Module):
         self.config = SimpleNamespace(deep=SimpleNamespace(shift=0.5))
         self.sizes = [2, 2]
         self.register_buffer("missing", None)
+        self.scale = nn.Parameter(torch.ones(4))
+        self.scale.times = 3.0
+        self.queue, self.chosen = deque([1.5]), {"doubled"}
 
     def middle(self, x: torch.Tensor) -> torch.Tensor:
         return x - self.config.deep.shift
@@ -42,6 +73,9 @@ class Reading(nn.Module):
     def forward(self, x: torch.Tensor, *, twice: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
         x = REGISTRY["kind"](self.first(x)) * FACTOR * self.sign
         x = ADD(scaled(self.middle(x)))
+        x = SHIFTED.of(x) * SLOTTED.by * self.queue[0] * self.scale * self.scale.times
+        if "doubled" in self.chosen:
+            x = x * 2
         x = x.where(x.__ge__(-9.0), x)  # a method that stored graphs spell otherwise
         if twice:
             x = x + x

@@ -1,9 +1,12 @@
 """A later start takes up dynamo's capture of an earlier one, and notices all that has changed since."""
 
+import ctypes
+import importlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -94,6 +97,13 @@ CHANGES = {
     "a default": lambda patch, model: patch.setattr(small_world.scaled, "__defaults__", (4.0,)),
     "code": lambda patch, model: patch.setattr(small_world.scaled, "__code__", _another.__code__),
     "a closure": lambda patch, model: patch.setattr(small_world, "ADD", small_world.adding(2.0)),
+    "a cell": lambda patch, model: patch.setattr(small_world.ADD.__closure__[0], "cell_contents", 2.0),
+    "a slot": lambda patch, model: patch.setattr(small_world.SLOTTED, "by", 3.0),
+    "a queue": _of_a_module(lambda model: model.queue.__setitem__(0, 3.0)),
+    "a set": _of_a_module(lambda model: model.chosen.clear()),
+    "an object's class": lambda patch, model: patch.setattr(small_world.SHIFTED, "__class__", small_world.ShiftedMore),
+    "an attribute of a tensor": _of_a_module(lambda model: setattr(model.scale, "times", 4.0)),
+    "a module's class": _of_a_module(lambda model: setattr(model.first, "__class__", small_world.Halved)),
     "a registry": lambda patch, model: patch.setitem(small_world.REGISTRY, "kind", torch.tanh),
     "torch's function": lambda patch, model: patch.setattr(F, "linear", lambda x, w, b: x),
     "a class": lambda patch, model: patch.setattr(Reading, "forward", _patched_forward),
@@ -180,6 +190,8 @@ DAMAGE = {
     "a held place": lambda data: data["held"].__setitem__(0, "L['model'].__import__('os')"),
     "a target": lambda data: data.update(graph=data["graph"].replace("torch.nn.functional.linear", "os.system")),
     "a class": lambda data: data["result"].update(flat=["os", "system"]),
+    "a keyword": lambda data: data["nodes"][0].__setitem__(1, "class"),
+    "a device": lambda data: data.update(device="nowhere"),
     "nothing": lambda data: data.clear(),
     "numbers": lambda data: data["witness"].update(told=[[10**6, ""]]),
 }
@@ -192,5 +204,54 @@ def test_a_file_that_says_something_else_is_passed_over(name, filled, tmp_path):
     data = json.loads(file.read_text())
     DAMAGE[name](data)
     (tmp_path / "captures" / file.name).write_text(json.dumps(data))
-    kept = KeptCaptures(str(tmp_path), Reading().eval(), (X,), {}, capture_model)
-    assert kept.get() is None and kept.why_not
+    with torch.no_grad():
+        kept = KeptCaptures(str(tmp_path), Reading().eval(), (X,), {}, capture_model)
+        assert kept.get() is None and kept.why_not and "has none" not in kept.why_not
+
+
+def _steps(*last: list) -> Callable[[dict], None]:
+    def add(data: dict) -> None:
+        steps = data["witness"]["steps"]
+        number = len(steps)
+        steps += [["module", -1, "ctypes"], ["attribute", number, "cdll"], [last[0], number + 1, last[1]]]
+
+    return add
+
+
+_FROM_TORCH = ".__globals__['torch'].ctypes.cdll['/library.so']"
+LOADING = {
+    "an item": _steps("item", "/library.so"),
+    "an attribute": _steps("attribute", "/library.so"),
+    "a held place": lambda data: data["held"].__setitem__(0, f"L['model'].forward{_FROM_TORCH}.x"),
+    "a call's place": lambda data: data["moving"].__setitem__(0, f"L['args'][0].backward{_FROM_TORCH}"),
+    "a class": lambda data: data["result"].update(flat=["ctypes", "cdll./library"]),
+    "pytree's enumeration": lambda data: data["result"].update(
+        spec=_spec("builtins.dict", json.dumps({"__enum__": True, "fqn": "ctypes:cdll", "name": "/library.so"}))
+    ),
+    "pytree's import": lambda data: data["result"].update(
+        spec=_spec(
+            "collections.defaultdict",
+            {"default_factory_module": "antigravity", "default_factory_name": "fly", "dict_context": []},
+        )
+    ),
+}
+"""Ways by which a name in a file could have code loaded: a shared library by its path, or a module."""
+
+
+def _spec(kind: str, context: object) -> str:
+    return json.dumps([1, {"type": kind, "context": context, "children_spec": []}])
+
+
+@pytest.mark.parametrize("name", LOADING)
+def test_a_file_loads_nothing(name, filled, tmp_path, monkeypatch):
+    loaded = []
+    monkeypatch.setattr(ctypes.CDLL, "__init__", lambda self, path, *rest, **named: loaded.append(path))
+    monkeypatch.setattr(importlib, "import_module", lambda name, *rest: loaded.append(name))
+    (file,) = (filled / "captures").iterdir()
+    (tmp_path / "captures").mkdir()
+    data = json.loads(file.read_text())
+    LOADING[name](data)
+    (tmp_path / "captures" / file.name).write_text(json.dumps(data))
+    with torch.no_grad():
+        assert KeptCaptures(str(tmp_path), Reading().eval(), (X,), {}, capture_model).get() is None
+    assert not loaded
