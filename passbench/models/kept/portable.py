@@ -29,9 +29,10 @@ _LISTS = (list, tuple, collections.deque)
 _PASSED_OVER = frozenset(
     "__doc__ __annotations__ __annotate__ __annotate_func__ __annotations_cache__ __dict__ __weakref__ __module__ "
     "__abstractmethods__ _abc_impl __parameters__ __orig_bases__ __slotnames__ __firstlineno__ "
-    "__static_attributes__ _torchdynamo_wrapper_id".split()
+    "__static_attributes__ _torchdynamo_wrapper_id smart_apply".split()
 )
-"""Members of classes and functions that say nothing of what their code does, or are filled in later."""
+"""Members of classes and functions that say nothing of what their code does, or are filled in later: transformers gives
+torch.nn.Module a `smart_apply` when it first initialises a model."""
 _MOST_DEEP = 8
 """Containers within containers that are looked into."""
 
