@@ -147,7 +147,7 @@ def _attribute(base: Any, name: str) -> Any:
         return getattr(base, name)
     if isinstance(base, ModuleType):
         return ABSENT
-    if not name.isidentifier():
+    if not (isinstance(base, torch.nn.Module) or name.isidentifier()):
         raise UnknownPath(f"{name!r} is no name")
     asked = next((vars(kind)["__getattr__"] for kind in type(base).__mro__ if "__getattr__" in vars(kind)), None)
     if asked not in (None, torch.nn.Module.__getattr__):
