@@ -246,6 +246,7 @@ def _spec(kind: str, context: object) -> str:
 def test_a_file_loads_nothing(name, filled, tmp_path, monkeypatch):
     loaded = []
     monkeypatch.setattr(ctypes.CDLL, "__init__", lambda self, path, *rest, **named: loaded.append(path))
+    monkeypatch.setattr(ctypes, "cdll", ctypes.LibraryLoader(ctypes.CDLL))  # it keeps what it has loaded
     monkeypatch.setattr(importlib, "import_module", lambda name, *rest: loaded.append(name))
     (file,) = (filled / "captures").iterdir()
     (tmp_path / "captures").mkdir()
