@@ -1,13 +1,13 @@
 """Demonstrations from a version's results as a dataset that `load_dataset` reads, for `passnet demonstrations`."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agent.learning.dataset import write_dataset
 from agent.learning.demonstrations import COLUMNS, DEMONSTRATIONS, Solved, demonstrations
 from agent.learning.leaks import HeldOut
-from flows.plurals import counted
+from flows.plurals import causes_text, counted
 from flows.report.results import find_runs
 from storage.errors import PassNetError
 from storage.versions.samples import load_samples
@@ -57,7 +57,7 @@ def export_demonstrations(
     for split, row in demonstrations(_solved(opened, wanted), held, causes, unmeasured):
         rows[split].append(row)
     found = [row for split in SPLITS for row in rows[split]]
-    left_out = _counts(dict(causes.most_common()))
+    left_out = causes_text(dict(causes.most_common()))
     if not found:
         raise PassNetError(
             f"no pass in {opened.name} is left to learn from (left out: {left_out}); make some with "
@@ -81,11 +81,7 @@ def demonstrations_text(done: dict) -> str:
     """What was written, in one line."""
     splits = ", ".join(f"{count} {split}" for split, count in done["splits"].items())
     families = counted(done["families"], "family", "families")
-    return f"{splits} in {done['path']}, of {families}; left out: {_counts(done['left_out'])}"
-
-
-def _counts(causes: Mapping[str, int]) -> str:
-    return ", ".join(f"{cause} ({count})" for cause, count in causes.items()) or "none"
+    return f"{splits} in {done['path']}, of {families}; left out: {causes_text(done['left_out'])}"
 
 
 def _solved(version: Version, runs: Sequence[str]) -> Iterator[Solved]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from flows.plurals import counted
+from flows.plurals import causes_text, counted
 from flows.report.results import COLUMNS, find_runs
 from flows.steps import say
 from passbench.score import aggregate_score
@@ -99,9 +99,10 @@ def export_trajectories(
     wanted = {run for name in runs for run in find_runs(opened, name)}
     rule = Filter(min_score, per_sample, submitted, unmeasured)
     scores, causes = _chosen(opened, wanted, rule)
+    left_out = causes_text(dict(causes.most_common()))
     if not scores:
         raise PassNetError(
-            f"no attempt in {opened.name} is left to export (left out: {_counts(causes)}); make some with "
+            f"no attempt in {opened.name} is left to export (left out: {left_out}); make some with "
             "`passnet evaluate --author llm --split train`"
         )
     tools = tools_json()
@@ -117,7 +118,7 @@ def export_trajectories(
             (place / "README.md").write_text(card, encoding="utf-8")
     except OSError as error:
         raise disk_error(error, out, "another --out") from error
-    say(f"{counted(len(scores), 'conversation')} in {out}; left out: {_counts(causes)}")
+    say(f"{counted(len(scores), 'conversation')} in {out}; left out: {left_out}")
     return {"path": str(out), "version": opened.name, "exported": len(scores), "left_out": dict(causes)}
 
 
@@ -198,7 +199,3 @@ def _batched(version: Version, keys: set[tuple]) -> Iterator[list[dict]]:
 
 def _key(row: dict) -> tuple:
     return row["run"], row["sample"], row["attempt"]
-
-
-def _counts(causes: Counter[str]) -> str:
-    return ", ".join(f"{cause} ({count})" for cause, count in causes.most_common()) or "none"

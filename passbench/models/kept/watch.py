@@ -11,6 +11,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_structure
 
 from passbench.models.kept.paths import ABSENT
+from passbench.models.kept.witness import firsts
 from passbench.models.parameters.parameter_parts import ModuleState
 
 _version = torch._C._dynamo.guards.dict_version
@@ -175,7 +176,7 @@ class _Call:
         self._spec = None if spec == tree_structure(_flat(args, kwargs)) else spec
         self._names = (len(args), *kwargs)
         self._rest, tensors = _taken_apart(leaves)
-        self._firsts = _firsts(tensors)
+        self._firsts = firsts(map(id, tensors))
         self._guards = None
         if tensors:
             nothing = [[None] * x.dim() for x in tensors]
@@ -192,7 +193,7 @@ class _Call:
             if spec != self._spec:
                 return False
         rest, tensors = _taken_apart(leaves)
-        if rest != self._rest or _firsts(tensors) != self._firsts:
+        if rest != self._rest or firsts(map(id, tensors)) != self._firsts:
             return False
         return self._guards is None or self._guards.check(*tensors)
 
@@ -204,11 +205,6 @@ def _flat(args: tuple, kwargs: Mapping[str, Any]) -> tuple[tuple, dict[str, Any]
 def _taken_apart(leaves: Sequence[Any]) -> tuple[list[str], list[torch.Tensor]]:
     rest = ["" if isinstance(x, torch.Tensor) else f"{type(x).__qualname__} {x!r}" for x in leaves]
     return rest, [x for x in leaves if isinstance(x, torch.Tensor)]
-
-
-def _firsts(tensors: Sequence[torch.Tensor]) -> list[int]:
-    first: dict[int, int] = {}
-    return [first.setdefault(id(x), number) for number, x in enumerate(tensors)]
 
 
 def _same(now: list | deque | set, then: list) -> bool:

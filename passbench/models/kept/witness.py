@@ -173,7 +173,7 @@ def _shared(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> l
     objects: list[Any] = [module for _, module in model.named_modules(remove_duplicate=False)]
     tensors = list(_tensors(model, args, kwargs))
     memory = [x.untyped_storage()._cdata for x in tensors if x.layout == torch.strided and not x.is_nested]
-    return _firsts(map(id, [*objects, *tensors])) + _firsts(memory)
+    return firsts(map(id, [*objects, *tensors])) + firsts(memory)
 
 
 def _tensors(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> Iterator[torch.Tensor]:
@@ -183,6 +183,7 @@ def _tensors(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> 
     yield from (x for x in tree_flatten((args, dict(kwargs)))[0] if isinstance(x, torch.Tensor))
 
 
-def _firsts(values: Iterable[int]) -> list[int]:
+def firsts(values: Iterable[int]) -> list[int]:
+    """For each value, the number of the first that is equal to it."""
     first: dict[int, int] = {}
     return [first.setdefault(value, number) for number, value in enumerate(values)]
