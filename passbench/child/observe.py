@@ -110,9 +110,12 @@ class _Watch(TorchDispatchMode):
         if not self._paused:
             self.operators.add(str(func))
             self.events += 1
-            if str(func).startswith("aten.index.") and _by_mask(args):
+            if str(func).startswith(("aten.index.", "aten._unsafe_index.")) and _by_mask(args):
                 self.operators.add("aten.nonzero.default")  # which `index` calls below the dispatcher
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        if not self._paused and comes_to_the_host((*args, *(kwargs or {}).values()), result):
+            self.operators.add("aten.item.default")  # what torch reads there takes no operator
+        return result
 
     @contextmanager
     def inside(self) -> Iterator[None]:
@@ -193,6 +196,14 @@ class _Watch(TorchDispatchMode):
                 self._paused = False
 
         return unseen
+
+
+def comes_to_the_host(given: Sequence[Any], result: Any) -> bool:
+    """Whether an operator brings what lies on a device to the host."""
+    tensors = [x for x in given if isinstance(x, torch.Tensor)]
+    results = result if isinstance(result, tuple | list) else (result,)
+    there = any(x.device.type != "cpu" for x in tensors)
+    return there and any(isinstance(x, torch.Tensor) and x.device.type == "cpu" for x in results)
 
 
 def _by_mask(args: tuple) -> bool:

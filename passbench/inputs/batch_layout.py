@@ -8,6 +8,7 @@ the inputs of another call, and mostly is not.
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -29,12 +30,34 @@ _POISON_FLOAT, _POISON_OTHER = 0xFF, 0xA5  # bytes of a NaN in every floating dt
 
 @dataclass(frozen=True)
 class BatchLayout:
-    """A batch whose inputs lie in bytes [start, middle) of the shared memory and whose outputs lie in [middle, end)."""
+    """A batch whose inputs lie in bytes [start, middle) of the shared memory and whose outputs lie in [middle, end).
+
+    `groups`: the numbers of the inputs that are drawn together. A batch is often drawn again, so that what its draws
+    need of the places is worked out once.
+    """
 
     batch: Batch
     start: int
     middle: int
     end: int
+    groups: tuple[tuple[int, ...], ...]
+
+    @cached_property
+    def lengths(self) -> list[Sequence[torch.Tensor]]:
+        """Of each group's inputs, the elements from each place to the next, the gap between them included."""
+        return [_lengths([self.batch.inputs[n] for n in group]) for group in self.groups]
+
+    @cached_property
+    def to_late(self) -> torch.Tensor | None:
+        """The pieces that bring the inputs of sealed calls to their second places, as `move_rows` takes them."""
+        return _pieces(self.batch, [self.batch.order[call] for call in self.batch.sealed], self.batch.late)
+
+    @cached_property
+    def of_others(self) -> torch.Tensor | None:
+        """The pieces that bring another call's inputs to the first places of sealed calls."""
+        batch = self.batch
+        others = [batch.order[(call + 1) % batch.calls] for call in batch.sealed]
+        return _pieces(batch, others, [batch.order[call] for call in batch.sealed] if batch.late else ())
 
 
 def call_bytes(specs: tuple[Input, ...], outputs: tuple[OutputMeta, ...]) -> int:
@@ -61,7 +84,8 @@ def lay_out(
     places = calls + waiting
     offset = start = rng.randrange(_SHIFTS) * ALIGNMENT
     inputs: list[Block | int] = [integer_value(spec) if spec.dtype == PYTHON_INT else 0 for spec in specs]
-    for number in (n for group in _groups(specs) for n in group):
+    groups = _groups(specs)
+    for number in (n for group in groups for n in group):
         spec = specs[number]
         block = _kind(dtype_of(spec.dtype), tuple(spec.shape), tuple(spec.stride))
         starts = []
@@ -81,16 +105,16 @@ def lay_out(
     order = rng.sample(range(places), places)
     chosen = tuple(sorted(rng.sample(range(calls), sealed)))
     batch = Batch(calls, tuple(inputs), tuple(slots), tuple(order[:calls]), chosen, tuple(order[calls:]))
-    return BatchLayout(batch, start, middle, offset)
+    return BatchLayout(batch, start, middle, offset, groups)
 
 
-def _groups(specs: Sequence[Input]) -> list[list[int]]:
+def _groups(specs: Sequence[Input]) -> tuple[tuple[int, ...], ...]:
     """The numbers of the tensors among the inputs. Those of a group lie side by side, since they are drawn together."""
     groups: dict[str | int, list[int]] = {}
     for number, spec in enumerate(specs):
         if spec.dtype != PYTHON_INT:
             groups.setdefault(drawn_together(spec) or number, []).append(number)
-    return list(groups.values())
+    return tuple(map(tuple, groups.values()))
 
 
 def _slot(meta: OutputMeta) -> Block:
@@ -141,33 +165,34 @@ def draw(
     """Draw the inputs of every call afresh into `memory`: draw number `index` of the seed. The gaps are drawn too, and
     the inputs of sealed calls lie at both of their places."""
     gen = generator(seed, index, memory.device)
-    for group in _groups(specs):
-        blocks = [layout.batch.inputs[n] for n in group]
-        values = memory[blocks[0].offset : blocks[-1].end].view(blocks[0].dtype)
-        fill(values, [specs[n] for n in group], how, gen, _lengths(blocks))
-    _move(memory, memory, layout, [layout.batch.order[call] for call in layout.batch.sealed], layout.batch.late)
+    for group, lengths in zip(layout.groups, layout.lengths, strict=True):
+        first, last = layout.batch.inputs[group[0]], layout.batch.inputs[group[-1]]
+        values = memory[first.offset : last.end].view(first.dtype)
+        fill(values, [specs[n] for n in group], how, gen, lengths)
+    _move(memory, memory, layout, layout.to_late)
 
 
 def withhold(memory: torch.Tensor, drawn: torch.Tensor, layout: BatchLayout) -> None:
     """Put another call's inputs where those of the sealed calls belong; their own wait at their late places."""
-    batch = layout.batch
-    others = [batch.order[(call + 1) % batch.calls] for call in batch.sealed]
-    _move(memory, drawn, layout, others, [batch.order[call] for call in batch.sealed] if batch.late else ())
+    _move(memory, drawn, layout, layout.of_others)
 
 
-def _move(
-    memory: torch.Tensor, drawn: torch.Tensor, layout: BatchLayout, sources: Sequence[int], targets: Sequence[int]
-) -> None:
-    """Copy the inputs at the places `sources` of `drawn` to the places `targets` of `memory`."""
+def _pieces(batch: Batch, sources: Sequence[int], targets: Sequence[int]) -> torch.Tensor | None:
+    """The inputs at the places `sources` and `targets` as pieces for `move_rows`; None where there are none. A view of
+    each would cost more than the copy: a batch has up to some thousands."""
     pieces = [
         (block.starts[source], block.starts[target], block.size)
-        for block in layout.batch.inputs
+        for block in batch.inputs
         if isinstance(block, Block)
         for source, target in zip(sources, targets, strict=False)
     ]
-    if pieces:
-        # A view of each piece would cost more than the copy: a batch has up to some thousands.
-        move_rows(_aligned(memory, layout), _aligned(drawn, layout), torch.tensor(pieces).T // ALIGNMENT)
+    return torch.tensor(pieces).T // ALIGNMENT if pieces else None
+
+
+def _move(memory: torch.Tensor, drawn: torch.Tensor, layout: BatchLayout, pieces: torch.Tensor | None) -> None:
+    """Copy pieces of `drawn` into `memory`."""
+    if pieces is not None:
+        move_rows(_aligned(memory, layout), _aligned(drawn, layout), pieces)
 
 
 def _aligned(memory: torch.Tensor, layout: BatchLayout) -> torch.Tensor:

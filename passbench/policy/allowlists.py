@@ -66,6 +66,9 @@ SCALAR_CALLS = frozenset(
 )
 """Host functions whose results are no tensors."""
 
+ABOUT_TENSORS = frozenset("torch.is_tensor torch.result_type torch.cuda.device_of".split())
+"""Those of these functions that may be given tensors: they look at dtypes and devices alone."""
+
 _COLLECTING = frozenset("OrderedDict defaultdict deque Counter ChainMap".split())
 _ITERTOOLS = "chain count cycle product permutations combinations repeat islice zip_longest accumulate".split()
 COLLECTING_CALLS = (

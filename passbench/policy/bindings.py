@@ -182,7 +182,10 @@ class Bindings:
             starred = parameter in (node.args.vararg, node.args.kwarg)
             if node in self.hooks:  # a dict of arguments, configurations and one, or keywords
                 kind = ValueKind.HOLDER if starred or number < 2 else ValueKind.TENSOR
-            self.kinds.join(node, parameter.arg, ValueKind.HOLDER if starred else kind)
+            if starred:  # of a function of the module the calls tell what it collects
+                self.kinds.join(node, parameter.arg, self.holder([kind]) if node in self.homes else ValueKind.HOLDER)
+            else:
+                self.kinds.join(node, parameter.arg, kind)
 
     def mark_hook(self, function: ast.FunctionDef | ast.Lambda) -> None:
         if function not in self.hooks:
@@ -272,14 +275,14 @@ METHODS = object()
 
 
 def check_builtin_names(module: Module, report: Report) -> None:
-    """A variable or function of the module may be called like a built-in that a pass may not use, if it is bound before
-    the name is mentioned anywhere: until then the name would be the built-in."""
+    """A variable or function of the module may be called like a built-in if it is bound, whatever happens, before the
+    name is mentioned anywhere: until then the name is the built-in, which `calls.py` has rules for."""
     settled: set[str] = set()
     everything = _bound_in_module(module)
     for name in sorted(n for n in everything - names.OWN_DUNDERS if n.startswith("__") and n.endswith("__")):
         message = f"{name} means something to Python; a pass does not set it"
         report.at("rebinding", module, module.tree, message)
-    bound = {n for n in everything if is_builtin(n) and n not in names.HOST_BUILTINS}
+    bound = {n for n in everything if is_builtin(n)}
     for statement in module.tree.body if bound else ():
         first = _first_names(statement) & bound
         mentioned = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}

@@ -1,8 +1,10 @@
 """The static policy on calls in host code: of torch, of the pass's own functions, of built-ins and of methods."""
 
 import ast
+import itertools
 import re
 from collections import Counter, OrderedDict, deque
+from collections.abc import Sequence
 
 from passbench.policy import allowlists as names
 from passbench.policy import operators
@@ -11,7 +13,7 @@ from passbench.policy.bindings import FIELDS, HOOK, LAUNCHED, WRITE_ADVICE
 from passbench.policy.classes import lineage, own_fields
 from passbench.policy.expressions import Expressions
 from passbench.policy.modules import Module
-from passbench.policy.scopes import RETURN, Scope, ValueKind, parameters
+from passbench.policy.scopes import RETURN, Scope, ValueKind, defaults, parameters
 from storage.graph import targets
 
 _KEYED = frozenset("get setdefault pop index count".split())
@@ -42,11 +44,19 @@ class Calls(Expressions):
         for name, kind in keywords.items():
             if name is not None:
                 self.kinds.join(function, name, kind)
+        known = {a.arg for a in parameters(function)}
+        self._collect(function, function.args.vararg, positional[len(order) :])
+        self._collect(function, function.args.kwarg, [k for name, k in keywords.items() if name not in known])
         if keywords.get(None, ValueKind.SCALAR).holds_tensors:  # **kwargs may go anywhere but where a keyword goes
             for parameter in parameters(function):
                 if parameter.arg not in keywords:
                     self.kinds.join(function, parameter.arg, ValueKind.TENSOR)
         return self.kinds.get(function, RETURN)
+
+    def _collect(self, function: ast.FunctionDef, into: ast.arg | None, kinds: Sequence[ValueKind]) -> None:
+        """Arguments of these kinds are collected in a parameter `*rest` or `**rest`."""
+        if into is not None:
+            self.kinds.join(function, into.arg, self.holder(list(kinds)))
 
     def check_cached(self, function: ast.FunctionDef, module: Module) -> None:
         """Report a cached function that gets tensors: its cache would remember earlier calls."""
@@ -93,7 +103,8 @@ class Calls(Expressions):
             return self._call_method(node, node.func, scope)
         if isinstance(node.func, ast.Subscript):  # kernel[grid](...), or a function out of a table
             self.kind(node.func.value, scope)
-            self.kind(node.func.slice, scope, hook=True)
+            if self._is_made(node.func.slice, self.kind(node.func.slice, scope, hook=True), scope):
+                self.read("a grid is made of numbers", scope, node)
             self._launch(node, self._kernel(node.func.value, scope), *self._arguments(node, scope))
             return ValueKind.TENSOR
         self.kind(node.func, scope)
@@ -130,7 +141,8 @@ class Calls(Expressions):
         extra = len(positional) - len(node.args)  # an instance
         stars = [n + extra for n, a in enumerate(node.args) if isinstance(a, ast.Starred)]
         if stars:
-            positional = _spread(function, positional, set(keywords), stars)
+            self._collect(function, function.args.vararg, positional[stars[0] :])
+            positional = _spread(function, positional, set(keywords), stars, function in self.kernel_homes)
         return self.pass_arguments(function, positional, keywords)
 
     def _kernel(self, node: ast.expr, scope: Scope) -> ast.FunctionDef | None:
@@ -188,16 +200,18 @@ class Calls(Expressions):
         if dotted == "dataclasses.asdict" and self.kinds.holds_tensors(FIELDS):
             return ValueKind.HOLDER
         if dotted in names.SCALAR_CALLS | names.MATH:
-            if given.holds_tensors and not dotted.startswith("torch."):
+            if given.holds_tensors and dotted not in names.ABOUT_TENSORS:
                 self.read(f"{dotted} of a tensor is a number of the host", scope, node)
             return ValueKind.SCALAR
         if dotted == names.PLAN_FOR:  # its table holds no tensors, and it looks at dtypes and sizes alone
             return ValueKind.SCALAR
         if dotted in names.COLLECTING_CALLS:
+            self._call_back(given)  # `accumulate` calls what it gets
             return self.holder([given])
         if dotted in names.ALLOCATORS:
             if keywords.get("out", ValueKind.OWN) is not ValueKind.OWN:
                 self.find("in_place", scope.module, node, f"{dotted} writes into its out=; {WRITE_ADVICE}")
+            self._check_numbers(node, dotted, dotted, node.args, positional, keywords, scope)
             return ValueKind.TENSOR if dotted == "torch.as_tensor" and given.holds_tensors else ValueKind.OWN
         stored = operators.stored_name(dotted)
         if stored is None:
@@ -226,6 +240,7 @@ class Calls(Expressions):
         if scope.hook and max((*positional, *keywords.values()), default=ValueKind.SCALAR).holds_tensors:
             self.find("hook", scope.module, node, HOOK)
         named = {k.arg: k.value for k in node.keywords if k.arg is not None}
+        self._check_numbers(node, name, stored, arguments, positional, keywords, scope)
         call = operators.library_call(stored, arguments, named)
         if call.random:
             message = f"{name} draws random numbers; a pass computes from its inputs alone (dropout: training=False)"
@@ -251,6 +266,33 @@ class Calls(Expressions):
             return first if first is ValueKind.OWN else ValueKind.TENSOR
         return ValueKind.OWN if call.fresh else ValueKind.TENSOR
 
+    def _check_numbers(
+        self,
+        node: ast.Call,
+        name: str,
+        stored: str,
+        arguments: list[ast.expr],
+        positional: list[ValueKind],
+        keywords: Keywords,
+        scope: Scope,
+    ) -> None:
+        """Report a tensor where an operator, or a method of tensors, needs a number: torch reads it for that.
+
+        A tensor is one that the pass has made here. Of a parameter, which may be either, the evidence tells.
+        """
+        pairs = zip(arguments, positional, strict=False)
+        plain = itertools.takewhile(lambda pair: not isinstance(pair[0], ast.Starred), pairs)
+        places = [*enumerate(plain), *((k.arg, (k.value, keywords[k.arg])) for k in node.keywords if k.arg is not None)]
+        for place, (value, kind) in places:
+            number = self._is_made(value, kind, scope) and operators.is_number(stored, place)
+            if number or (kind is not ValueKind.SCALAR and operators.is_read_unseen(stored, place)):
+                self.read(f"{name} needs a number, or numbers, where it gets a tensor", scope, node)
+
+    def _is_made(self, node: ast.expr, kind: ValueKind, scope: Scope) -> bool:
+        """Whether an expression of this kind is a tensor that the pass has made here, or a tuple or list of such."""
+        parts = node.elts if isinstance(node, ast.Tuple | ast.List) and kind.holds_tensors else []
+        return ValueKind.OWN in (kind, *(self.kind(part, scope) for part in parts))
+
     def _call_captured(self, node: ast.Call, scope: Scope, given: list[ast.expr]) -> ValueKind:
         """`captured(function, *arguments)`: the function gets copies, so none of its arguments is its own. Nor are they
         in `branch(number, function, *arguments)`: other branches read them at the same time."""
@@ -275,18 +317,40 @@ class Calls(Expressions):
         """`functools.reduce` and `partial`: the first argument is a function, which gets the others. `reduce` alone may
         get `min` and `max`, of numbers: a partial function gets what this call does not show."""
         function, reduces = node.args[0], dotted == "functools.reduce"
+        known = (
+            None
+            if reduces or any(isinstance(a, ast.Starred) for a in node.args)
+            else self.host_function(function, scope)
+        )
         chooses = reduces and isinstance(function, ast.Name) and function.id in ("min", "max")
         chooses = chooses and scope.find(function.id) is None
-        if not chooses and self._kernel(function, scope) is None:
+        if not chooses and known is None and self._kernel(function, scope) is None:
             self.kind(function, scope)
         kinds = [self.kind(a, scope) for a in node.args[1:]] + [self.kind(k.value, scope) for k in node.keywords]
         if chooses and any(kind.holds_tensors for kind in kinds):
             self.read(f"{function.id}() of a tensor needs its values", scope, node)
+        if known is not None:
+            self._fix_first(known, kinds[: len(node.args) - 1], node, scope)
         if kinds:
             self.launch_any(kinds, {}, starred=True)
-            self.give_methods("__init__", [], {None: max(kinds)})
+            self._call_back(max(kinds))
         found = self.holder(kinds)
         return found.item() if reduces else found
+
+    def _fix_first(self, function: ast.FunctionDef, given: list[ValueKind], node: ast.Call, scope: Scope) -> None:
+        """A partial function gets these arguments first. All others are its caller's, and may be tensors."""
+        self.check_callable(function, node, scope)
+        self.pass_arguments(function, given, {})
+        fixed = [a.arg for a in (*function.args.posonlyargs, *function.args.args)][: len(given)]
+        for parameter in parameters(function):
+            starred = parameter in (function.args.vararg, function.args.kwarg)
+            if parameter.arg not in fixed:
+                self.kinds.join(function, parameter.arg, ValueKind.HOLDER if starred else ValueKind.TENSOR)
+
+    def _call_back(self, kind: ValueKind) -> None:
+        """Something of this kind is given to what may be a class of the pass, or an instance of one."""
+        for name in ("__init__", "__call__"):
+            self.give_methods(name, [], {None: kind})
 
     def _call_with_types(self, node: ast.Call, scope: Scope) -> ValueKind:
         """`defaultdict(list)`, `field(default_factory=dict)`: built-in types make what is empty."""
@@ -385,8 +449,12 @@ class Calls(Expressions):
         if name in self.methods or (name in self.fields and not base.is_tensor):
             return self._call_own(node, name, positional, keywords)
         if name in names.METADATA_METHODS:
+            if given.holds_tensors:
+                self.read(f".{name}() takes a number", scope, node)
             return ValueKind.SCALAR
         if name in names.VIEW_METHODS:
+            of = [method.value, *node.args], [base, *positional]
+            self._check_numbers(node, f".{name}()", f".{name}", *of, keywords, scope)
             return ValueKind.OWN if name.startswith("new_") else base
         if name in names.CONTAINER_METHODS and not base.is_tensor:
             if (
@@ -459,14 +527,18 @@ def _is_plain_format(node: ast.expr) -> bool:
 
 
 def _spread(
-    function: ast.FunctionDef, positional: list[ValueKind], keywords: set[str | None], stars: list[int]
+    function: ast.FunctionDef, positional: list[ValueKind], keywords: set[str | None], stars: list[int], kernel: bool
 ) -> list[ValueKind]:
-    """Kinds by parameter where an argument is `*values`. A single one takes what parameters are left, those of
-    `tl.constexpr` aside; from there on nothing is surely a number."""
+    """Kinds by parameter where an argument is `*values`. A single one takes what parameters are left, of a kernel those
+    of `tl.constexpr` aside; from there on nothing is surely a number. Where it may leave out parameters that have a
+    default, what comes behind it may go to any."""
     first = stars[0]
     order = [a for a in (*function.args.posonlyargs, *function.args.args) if a.arg not in keywords]
-    left = sum(not is_constant(a) for a in order) - (len(positional) - 1)
-    if len(stars) > 1 or left < 0:
+    taken = [a for a in order if not (kernel and is_constant(a))]
+    left = len(taken) - (len(positional) - 1)
+    optional = {parameter for parameter, _ in defaults(function)}
+    shifts = len(positional) > first + 1 and not optional.isdisjoint(taken[first:])
+    if len(stars) > 1 or left < 0 or shifts:
         worst = max(positional[first:])
         return positional[:first] + [worst.item() if worst.holds_tensors else ValueKind.EITHER] * len(order)
     spread = [*positional[:first], *[positional[first].item()] * left, *positional[first + 1 :]]

@@ -127,6 +127,10 @@ def check_class(module: Module, own: ast.ClassDef, report: Report) -> None:
         ):
             message = "__post_init__ takes self alone; read what the fields hold"
             report.at("module_statement", module, statement, message)
+    for node in ast.walk(own):
+        for name in filter(_is_renamed, _written(node)):
+            message = f"Python has another name for {name} in a class; choose one without two underscores before it"
+            report.at("private_name", module, node, message)
     for node, name in _named(own):
         special = name.startswith("_") and name.endswith("_")
         if special and name not in names.CLASS_METHODS | {"__slots__"}:
@@ -148,6 +152,17 @@ def _check_function(module: Module, own: ast.ClassDef, report: Report) -> None:
         if not fits:
             message = "an autograd function has a static forward(ctx, ...) and backward; write a function for the rest"
             report.at("module_statement", module, statement, message)
+
+
+def _written(node: ast.AST) -> Iterator[str]:
+    """The names that a node of the syntax tree has."""
+    for field in ("id", "attr", "arg", "name", "asname"):
+        if isinstance(found := getattr(node, field, None), str):
+            yield found
+
+
+def _is_renamed(name: str) -> bool:
+    return name.startswith("__") and not name.endswith("__")
 
 
 def _is_usable(name: str) -> bool:

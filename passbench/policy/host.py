@@ -328,8 +328,8 @@ class HostChecker(Calls):
                 self._block(node.body, scope)
             case ast.Assert():
                 self.test(node.test, scope)
-                if node.msg is not None:
-                    self.kind(node.msg, scope)
+                if node.msg is not None and self.kind(node.msg, scope).holds_tensors:
+                    self.read("what an error is made with can be read off its text", scope, node)
             case ast.Raise():
                 for part in filter(None, (node.exc, node.cause)):
                     self.kind(part, scope)

@@ -106,6 +106,50 @@ def _value(node: ast.expr, number: int) -> object:
     return Ref(number)
 
 
+_READ_BY_THE_HOST = {
+    "tensor_split": ("tensor_indices_or_sections",), "narrow": ("start",), "repeat_interleave": ("repeats",),
+    "linspace": ("start", "end"), "logspace": ("start", "end"),
+}  # fmt: skip
+"""Parameters that an overload takes as tensors only to read what they hold."""
+
+
+def is_read_unseen(stored: str, place: int | str) -> bool:
+    """Whether torch reads a tensor at a place, a position or a keyword, by no operator that an observation sees."""
+    return _base(stored)[1] == "tensor_split" and place in (1, *_READ_BY_THE_HOST["tensor_split"])
+
+
+@functools.cache
+def is_number(stored: str, place: int | str) -> bool:
+    """Whether an operator needs a number, or numbers, at a place, a position or a keyword: of a tensor the host would
+    read the value. False where nothing says so."""
+    space, base = _base(stored)
+    schemas = _schemas(base) or _schemas(f"{space}_{base}")
+    kinds = [found for schema in schemas if (found := _parameter(schema.arguments, base, place)) is not None]
+    return bool(kinds) and not any("Tensor" in kind for kind in kinds)
+
+
+def _base(stored: str) -> tuple[str, str]:
+    """Namespace and name of an operator, without its overload: `torch.fft.fft` → ("fft", "fft")."""
+    parts = stored.split(".")
+    space, base = parts[2:4] if stored.startswith("torch.ops.") else ("", *parts)[-2:]
+    return space, base
+
+
+def _parameter(arguments: list, base: str, place: int | str) -> str | None:
+    """The type of a parameter as torch writes it, None if there is none at this place. Sizes may be written one by one:
+    what comes behind the last position belongs to it."""
+    if isinstance(place, str):
+        found = next((a for a in arguments if a.name == place), None)
+    else:
+        positional = [a for a in arguments if not a.kwarg_only]
+        found = positional[min(place, len(positional) - 1)] if positional else None
+        if found is not None and place >= len(positional) and "List" not in str(found.type):
+            return None
+    if found is None:
+        return None
+    return "int" if found.name in _READ_BY_THE_HOST.get(base, ()) else str(found.type)
+
+
 @functools.cache
 def _schemas(base: str) -> tuple:
     return tuple(torch._C._jit_get_schemas_for_operator(f"aten::{base}"))

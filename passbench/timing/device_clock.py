@@ -37,6 +37,7 @@ _PRECISION = 0.01  # of the speedup; replays vary little
 _SHARE = 0.5  # of `Settings.timing_budget`
 _GRAPH_US = 600.0  # that the calls of a replay should take: an exchange varies by microseconds, whatever is in it
 _MOST_CAPTURED = 128  # calls of a timed graph; to capture one takes several times as long as to make it
+_PROBED = 16  # calls of the graph that tells roughly how long they take
 _SEALED_GRAPHS = 2  # as large as timed ones; which of all graphs they are is random
 _MOST_SEALED = 96  # calls of such a graph that are sealed
 _COMPARED_REPLAYS = 2  # of such a graph
@@ -102,9 +103,9 @@ class DeviceClock:
 
     def _graph_size(self, size: int) -> int:
         """About how many calls a graph should hold so that its calls take `_GRAPH_US` on the faster side, and `size` at
-        least; a graph of `size` calls tells."""
+        least; a small graph tells."""
         pairs = Pairs(candidate_began=False)  # where neither side can be captured, it is eager that cannot
-        layout = self._graph(size, pairs)
+        layout = self._graph(min(size, _PROBED), pairs)
         self._replay_both(layout, pairs)
         empty_us = self._replay(self._pair.eager, layout, empty=True)
         shortest_us = min(side[-1].total_us for side in (pairs.eager, pairs.candidate)) - empty_us

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import fx
 
 from passbench.checking.evidence import FREE, jit_functions, judge, library_ops
-from passbench.child.observe import between_marks, observe
+from passbench.child.observe import between_marks, comes_to_the_host, observe
 from passbench.child.triton_interpreter import untimed_autotuning
 from passbench.contract import PassFiles, load_rules, read_pass_dir
 from passbench.ipc.observation import BYTES, MAX_NAMES, NAME_BYTES, Observation
@@ -548,3 +548,12 @@ def test_host_functions_on_a_gpu(dtype):
 
 if __name__ == "__main__":
     main(sys.argv[1:])
+
+
+def test_what_comes_to_the_host_is_seen_by_devices():
+    there, here = torch.empty(2, device="meta"), torch.empty(2)  # any device but the CPU is one
+    assert comes_to_the_host((there, "cpu"), here)
+    assert comes_to_the_host((here, there), (there, here))
+    assert not comes_to_the_host((there, here), there)
+    assert not comes_to_the_host((here, 1), [here])
+    assert not comes_to_the_host((), here)

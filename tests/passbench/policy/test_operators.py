@@ -1,0 +1,37 @@
+"""Where an operator needs numbers, so that a tensor there is read."""
+
+import pytest
+
+from passbench.policy.operators import is_number, is_read_unseen
+
+
+@pytest.mark.parametrize(
+    ("stored", "place"),
+    [
+        ("torch.zeros", 0), ("torch.full", 1), ("torch.add", "alpha"), ("torch.cat", 1), ("torch.fft.fft", 1),
+        ("torch.linalg.norm", 1), ("torch.nn.functional.pad", 1), ("torch.narrow", 2), ("torch.linspace", 0),
+        (".view", 1), (".view", 3), (".sum", "dim"), (".repeat", 2), ("torch.ops.aten.slice.Tensor", 3),
+    ],
+)  # fmt: skip
+def test_places_of_numbers(stored, place):
+    assert is_number(stored, place)
+
+
+@pytest.mark.parametrize(
+    ("stored", "place"),
+    [
+        ("torch.add", 1), ("torch.cat", 0), ("torch.einsum", 2), ("torch.nn.functional.linear", 2), (".fill_", 1),
+        (".to", 1), (".masked_fill", 2), ("torch.ops.aten.index.Tensor", 1), ("torch.block_diag", 3),
+        ("operator.add", 1), ("torch.add", "nothing_of_this_name"),
+    ],
+)  # fmt: skip
+def test_places_of_tensors_and_unknown_ones(stored, place):
+    assert not is_number(stored, place)
+
+
+def test_a_split_by_a_tensor_is_read_unseen():
+    assert is_read_unseen("torch.tensor_split", 1)
+    assert is_read_unseen(".tensor_split", "tensor_indices_or_sections")
+    assert is_read_unseen("torch.ops.aten.tensor_split.tensor_indices_or_sections", 1)
+    assert not is_read_unseen("torch.tensor_split", 2)
+    assert not is_read_unseen("torch.split", 1)
