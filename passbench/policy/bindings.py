@@ -282,7 +282,7 @@ def check_builtin_names(module: Module, report: Report) -> None:
     for name in sorted(n for n in everything - names.OWN_DUNDERS if n.startswith("__") and n.endswith("__")):
         message = f"{name} means something to Python; a pass does not set it"
         report.at("rebinding", module, module.tree, message)
-    bound = {n for n in everything if is_builtin(n)}
+    bound = {n for n in open_scope(module, module.tree, None).names if is_builtin(n)}  # `global` has a rule of its own
     for statement in module.tree.body if bound else ():
         first = _first_names(statement) & bound
         mentioned = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}

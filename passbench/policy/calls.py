@@ -449,7 +449,7 @@ class Calls(Expressions):
         if name in self.methods or (name in self.fields and not base.is_tensor):
             return self._call_own(node, name, positional, keywords)
         if name in names.METADATA_METHODS:
-            if given.holds_tensors:
+            if ValueKind.OWN in positional:
                 self.read(f".{name}() takes a number", scope, node)
             return ValueKind.SCALAR
         if name in names.VIEW_METHODS:
