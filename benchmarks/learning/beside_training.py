@@ -1,16 +1,19 @@
-"""What other processes of `benchmarks.learning.from_scratch` find meanwhile: new tasks, and what `readable` answers."""
+"""What other processes of `benchmarks.learning.from_scratch` find meanwhile: new tasks, and what authors answer."""
 
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from agent.distill.static import Distill
 from agent.learning.answers import answer_of
 from agent.learning.leaks import HeldOut
 from agent.llm.task import describe_graphs
 from agent.readable.author import Readable
 from benchmarks.learning.composed import composed
 from benchmarks.learning.graph_sources import shown, small, window_samples
+from passbench.contract import read_pass_dir
 from storage.records import Sample
 
 LARGEST = 60_000
@@ -57,3 +60,11 @@ def readable_answer(sample: Sample) -> str:
     """What the author of the demonstrations answers; empty where it writes nothing."""
     files = Readable(margin=-100.0, seconds=10.0).write(sample).files
     return answer_of(files) if files else ""
+
+
+def distill_answer(sample: Sample) -> tuple[str, dict[str, str]]:
+    """What `distill` hands in without tuning: a compiler of PassBench, and the files of its pass."""
+    with tempfile.TemporaryDirectory() as place:
+        made = Distill(seconds=5.0).write(sample, Path(place) / "pass")
+        files = read_pass_dir(made.pass_dir).files if made.pass_dir else {}
+        return made.compiler, dict(files)

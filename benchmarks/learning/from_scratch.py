@@ -10,9 +10,11 @@ Tasks are of held-out samples, and with `--validation VERSION…` of families of
 keep for validation. Numbers change from epoch to epoch (`benchmarks.learning.decoder.renumbered`). Whether an answer
 is right is found out on the CPU, while the GPU goes on. Points also have what the model predicts of demonstrations
 that are kept for validation and of some that it learns from, and how many answers repeat their task's lines.
-`--copies SHARE` mixes in examples that are drawn to teach copying (`benchmarks.learning.decoder.copying`).
+`--copies SHARE` mixes in examples that are drawn to teach copying (`benchmarks.learning.decoder.copying`). With
+`--replays N` demonstrations for tasks of at least N lines replay eager's calls (`benchmarks.learning.decoder.replays`).
 `--growing N` has N processes put further graphs together while it trains. `--bench-seconds` are spent on timing its
-last answers on the GPU, beside those of `distill`, while sampled answers are judged on the CPU.
+last answers to held-out tasks on the GPU, beside those of `distill`, while sampled answers are judged on the CPU. Of
+those as many are judged as there is time for until `--end`, those after expert iteration first.
 Needs torch, triton, numpy, pandas, pyarrow and tokenizers.
 
 Leaves DIR/record.json and DIR/answers.parquet, as far as it got, after every stage. `--tiny` tries everything on a CPU
@@ -23,11 +25,10 @@ import argparse
 import json
 import random
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import compress
@@ -40,14 +41,14 @@ import pandas as pd
 import pyarrow.parquet as pq
 import torch
 
-from agent.distill.static import Distill
 from agent.learning.answers import files_of
 from agent.learning.demonstrations import split_of
 from agent.learning.leaks import HeldOut
 from agent.llm.task import describe_graphs
-from benchmarks.learning.beside_training import LARGEST, Task, new_tasks, readable_answer
+from benchmarks.learning.beside_training import LARGEST, Task, distill_answer, new_tasks, readable_answer
 from benchmarks.learning.decoder.code_tokens import Text
 from benchmarks.learning.decoder.copying import repeats
+from benchmarks.learning.decoder.replays import with_replays
 from benchmarks.learning.decoder.sequences import Renewing, Sequences
 from benchmarks.learning.decoder.small_decoder import Decoder, Shape, sample
 from benchmarks.learning.decoder.training import Pair, Training
@@ -56,17 +57,14 @@ from benchmarks.learning.growing import Growing
 from benchmarks.learning.journals import as_rows, journal
 from benchmarks.learning.judge import Judge, Verdict, shares
 from benchmarks.learning.nearness import all_nearest, by_similarity, memorised
-from passbench.bench import Bench
-from passbench.contract import NAMES_FILE, write_pass_dir
+from benchmarks.learning.timed_answers import HandedIn, timed
 from passbench.result import libraries
-from passbench.score import aggregate, geometric_mean, outcomes_of, pass_at_k, score_table
-from passbench.settings import Settings
+from passbench.score import pass_at_k
 from passbench.workers.preloaded_forks import forks_with
 from storage.errors import PassNetError
 from storage.records import Sample
 from storage.versions.version import Version
 
-TIMED = Settings(double=False, timing_budget=2.0, pairs=4, repeats=1, draws=3)
 _TEMPERATURE = 0.6
 """Of sampled answers."""
 _OWN_ANSWERS = 4
@@ -112,9 +110,11 @@ def main(given: Sequence[str] | None = None) -> int:
     written = [row for place in arguments.written for row in as_rows(journal(place))]
     rows += [row for row in written if row["split"] == "train" and row["graph_hash"] not in known]
     rows = [r for r in rows if r["family_hash"] not in held.families and tuple(r["op_sequence"]) not in held.sequences]
+    if arguments.replays:
+        rows = [with_replays(row, arguments.replays) for row in rows]
     with (
         Growing(arguments.growing, arguments.held_out, arguments.seed) as growing,
-        ProcessPoolExecutor(2, forks_with("benchmarks.learning.beside_training")) as beside,
+        ProcessPoolExecutor(3, forks_with("benchmarks.learning.beside_training")) as beside,
         ExitStack() as opened,
     ):
         time.sleep(arguments.wait)
@@ -124,7 +124,7 @@ def main(given: Sequence[str] | None = None) -> int:
         heads = max(2, width // 64)
         shape = Shape(text.tokenizer.get_vocab_size(), width, layers, heads, arguments.context, arguments.dropout)
         model = Decoder(shape).to(device)
-        sequences = Sequences(list(train), text, arguments.context, arguments.seed, arguments.copies)
+        sequences = Sequences(list(train), text, arguments.context, arguments.seed, arguments.copies, arguments.replays)
         pairs = sequences.as_they_are()
         if not pairs:
             raise PassNetError(f"no demonstration fits into {arguments.context} tokens: raise --context")
@@ -149,14 +149,17 @@ def main(given: Sequence[str] | None = None) -> int:
             graphs,
         )
         own_tasks = beside.submit(new_tasks, *new)
-        readable = [beside.submit(readable_answer, task.sample) for task in tasks]
+        authors = Authors(
+            [beside.submit(readable_answer, task.sample) for task in tasks],
+            [beside.submit(distill_answer, task.sample) for task in tasks if not task.validation],
+        )
         unseen = [r for r in rows if r["split"] == "validation"]
         kept = text.pairs([(r["task"], r["answer"]) for r in unseen])
         fitting = [len(ids) <= arguments.context for ids, _ in kept]
         kept, unseen = list(compress(kept, fitting)), list(compress(unseen, fitting))
         near = beside.submit(all_nearest, _sequences(unseen), set(_sequences(train)))
         learned = rng.sample(pairs, min(len(pairs), _LOOKED_AT))
-        run = _Experiment(arguments, train, tasks, text, training, kept, near, learned, own_tasks, readable, began)
+        run = _Experiment(arguments, train, tasks, text, training, kept, near, learned, own_tasks, authors, began)
         run.note(
             {
                 "arguments": {name: str(value) for name, value in vars(arguments).items() if name != "out"},
@@ -185,6 +188,14 @@ def main(given: Sequence[str] | None = None) -> int:
     return 0
 
 
+@dataclass(frozen=True)
+class Authors:
+    """What `readable` answers to all tasks, and `distill` to held-out ones; they are asked meanwhile."""
+
+    readable: "list[Future[str]]"
+    distill: "list[Future[tuple[str, dict[str, str]]]]"
+
+
 @dataclass
 class _Experiment:
     arguments: argparse.Namespace
@@ -196,7 +207,7 @@ class _Experiment:
     near: "Future[list[float]]"
     learned: list[Pair]
     own_tasks: "Future[list[Task]]"
-    readable: "list[Future[str]]"
+    authors: Authors
     began: float
     judge: Judge | None = None
     thread: ThreadPoolExecutor | None = None
@@ -204,6 +215,10 @@ class _Experiment:
     verdicts: dict[tuple[str, str], Verdict] = field(default_factory=dict)
     record: dict[str, Any] = field(default_factory=lambda: {"points": []})
     lock: Any = field(default_factory=Lock)
+    last: list[str] = field(default_factory=list)
+    sampled: "list[tuple[str, list[str]]]" = field(default_factory=list)
+    sampled_verdicts: dict[str, list[list[Verdict]]] = field(default_factory=dict)
+    judging: "Future[list[Verdict]] | None" = None
 
     def learn(self, growing: Growing) -> None:
         """Training, answers along it, a round of expert iteration, answers after it, and what they are worth."""
@@ -224,23 +239,21 @@ class _Experiment:
         own = self.write([task.text for _ in range(_OWN_ANSWERS) for task in own_tasks], _TEMPERATURE)
         pairs = [(t.sample, a) for t, a in zip(own_tasks * _OWN_ANSWERS, own, strict=True)]
         verdicts = self._submit("own tasks", pairs)
-        first = self.write_several()
+        self.judge_sampled("after training", self.write_several())
         self.note({"expert_iteration": self.expert_iteration(own_tasks, own, verdicts.result())})
         last = self.answer("after expert iteration")
+        self.judge_sampled("after expert iteration", self.write_several())
         if self.kept:
             whole = by_similarity(self.near.result(), self.training.whole(self.kept))
             self.note({"whole_by_similarity_to_the_nearest": whole})
-        several = {"after expert iteration": self.judge_several("after expert iteration", self.write_several())}
-        several["after training"] = self.judge_several("after training", first)
+        if training.device.type == "cuda" and arguments.bench_seconds:
+            torch.cuda.empty_cache()  # a benchmark stops what waits where the GPU has little memory left
+            self.timed()
         last.result()
         readable.result()
         final = [a for a in self.answers if a["point"] == "after expert iteration"]
         self.note(memorised(self.train, [t.sample for t in self.tasks], final))
-        if training.device.type == "cuda" and arguments.bench_seconds:
-            self.timed()
-        for name, found in several.items():
-            verdicts, size = found.result(), len(self.held_out)
-            self.note({f"pass_at_k {name}": _pass_at([verdicts[n : n + size] for n in range(0, len(verdicts), size)])})
+        self.finish_judging()
 
     def write(self, texts: Sequence[str], temperature: float) -> list[str]:
         """What the model answers to these tasks."""
@@ -267,6 +280,7 @@ class _Experiment:
             "at_seconds": round(begin - self.began, 1),
             "answer_seconds": round(time.monotonic() - begin, 1),
         }
+        self.last = written
         judged = self._submit(point, [(t.sample, a) for t, a in zip(self.tasks, written, strict=True)])
         judged.add_done_callback(lambda done: self.point(about | self.shares(done.result())))
         return judged
@@ -288,10 +302,39 @@ class _Experiment:
         """Sampled answers to all held-out tasks, `--samples` of each."""
         return self.write([t.text for _ in range(self.arguments.samples) for t in self.held_out], _TEMPERATURE)
 
-    def judge_several(self, point: str, written: list[str]) -> "Future[list[Verdict]]":
-        """Verdicts on what `write_several` wrote, an attempt at all tasks after another."""
-        tasks = self.held_out * self.arguments.samples
-        return self._submit(f"sampled {point}", [(t.sample, a) for t, a in zip(tasks, written, strict=True)])
+    def judge_sampled(self, point: str, written: list[str]) -> None:
+        """Have what `write_several` wrote judged, before what waits; what is submitted meanwhile comes in between."""
+        size = len(self.held_out)
+        with self.lock:
+            self.sampled[:0] = [(point, written[n : n + size]) for n in range(0, len(written), size)]
+        if self.judging is None:
+            self._judge_an_attempt()
+
+    def _judge_an_attempt(self) -> None:
+        """Judge an answer to each held-out task, then the next attempt that waits."""
+        with self.lock:
+            point, written = self.sampled.pop(0) if self.sampled else ("", [])
+        if not point:
+            self.judging = None
+            return
+
+        def done(judged: "Future[list[Verdict]]") -> None:
+            attempts = self.sampled_verdicts.setdefault(point, [])
+            attempts.append(judged.result())
+            self.note({f"pass_at_k {point}": _pass_at(attempts)})
+            self._judge_an_attempt()
+
+        pairs = [(task.sample, answer) for task, answer in zip(self.held_out, written, strict=True)]
+        self.judging = self._submit(f"sampled {point}", pairs)
+        self.judging.add_done_callback(done)
+
+    def finish_judging(self) -> None:
+        """Wait until all sampled answers are judged, or until `--end`."""
+        end = self.began + self.arguments.end
+        while (judging := self.judging) is not None and time.monotonic() < end:
+            wait([judging], timeout=min(1.0, end - time.monotonic()))
+        with self.lock:
+            self.sampled.clear()
 
     def point(self, found: dict[str, Any]) -> None:
         """Keep a point of the curve."""
@@ -332,40 +375,21 @@ class _Experiment:
 
     def judge_readable(self) -> None:
         """What `readable` itself answers to the tasks: the author of the demonstrations is the ceiling."""
-        answers = [one.result() for one in self.readable]
+        answers = [one.result() for one in self.authors.readable]
         verdicts = self._judged("readable", [(t.sample, a) for t, a in zip(self.tasks, answers, strict=True)])
         self.point({"point": "readable", **self.shares(verdicts)})
 
     def timed(self) -> None:
-        """On the GPU: the model's last greedy answers and the passes of `distill` (not tuned), task by task."""
-        last = {a["sample"]: a for a in self.answers if a["point"] == "after expert iteration"}
-        rows: dict[str, list[dict]] = {"model": [], "distill": []}
-        end = time.monotonic() + self.arguments.bench_seconds
-        author = Distill(seconds=5.0)
-        with Bench("cuda:0", TIMED) as bench, tempfile.TemporaryDirectory() as place:
-            for number, task in enumerate(sorted(self.tasks, key=lambda t: not last[t.sample.sample]["right"])):
-                if time.monotonic() > end:
-                    break
-                given = Path(place) / f"model_{number}"
-                write_pass_dir(files_of(last[task.sample.sample]["answer"]) or {NAMES_FILE: '["fuse"]\n'}, given)
-                rows["model"] += [r.to_row(run="", author="model") for r in bench.run(task.sample, "pass", given)]
-                made = author.write(task.sample, Path(place) / f"distill_{number}")
-                results = bench.run(task.sample, made.compiler, made.pass_dir)
-                rows["distill"] += [r.to_row(run="", author="distill") for r in results]
-                found = {name: timed_summary(of_author) for name, of_author in rows.items()}
-                self.note({"timed": found | {"tasks": number + 1}})
-
-
-def timed_summary(rows: Sequence[dict]) -> dict[str, Any]:
-    """AS and shares of rows of results; eager's AS is 1 by definition."""
-    right = [r for r in rows if r["status"] == "ok" and r["t_min"] is not None and r["t_min"] <= -5]
-    speedups = [r["speedup_e2e"] for r in right if r["speedup_e2e"]]
-    return {
-        "variants": len(rows),
-        "right": len(right),
-        "AS": aggregate(score_table(outcomes_of(rows, "e2e"))),
-        "speedup_where_right": geometric_mean(speedups) if speedups else None,
-    }
+        """On the GPU: the model's last greedy answers to held-out tasks, and the passes of `distill` (not tuned)."""
+        greedy = [files_of(a) for t, a in zip(self.tasks, self.last, strict=True) if not t.validation]
+        made = [one.result() for one in self.authors.distill]
+        tasks = [
+            (task.sample, (HandedIn("model", "pass", files), HandedIn("distill", *other)))
+            for task, files, other in zip(self.held_out, greedy, made, strict=True)
+        ]
+        random.Random(self.arguments.seed).shuffle(tasks)  # time may end before all are done
+        for found in timed(tasks, self.arguments.variants, self.arguments.bench_seconds):
+            self.note({"timed": found})
 
 
 def _sequences(rows: Iterable[dict]) -> list[tuple[str, ...]]:
@@ -390,10 +414,14 @@ def _median(numbers: Iterable[int]) -> int:
 
 
 def _pass_at(attempts: Sequence[Sequence[Verdict]]) -> dict[str, float]:
-    """pass@1 and pass@k over tasks, of k attempts at each."""
+    """pass@1 and pass@k over tasks, of k attempts at each; and the share of tasks at which the first attempt that the
+    policy allows is right."""
     count = len(attempts)
-    right = [sum(v.right for v in of_task) for of_task in zip(*attempts, strict=True)]
-    return {f"pass@{k}": sum(pass_at_k(count, n, k) for n in right) / max(1, len(right)) for k in sorted({1, count})}
+    of_tasks = list(zip(*attempts, strict=True))
+    right = [sum(v.right for v in of_task) for of_task in of_tasks]
+    found = {f"pass@{k}": sum(pass_at_k(count, n, k) for n in right) / max(1, len(right)) for k in sorted({1, count})}
+    first = [next((v.right for v in of_task if v.allowed), False) for of_task in of_tasks]
+    return found | {"first allowed": sum(first) / max(1, len(first)), "attempts": count}
 
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
@@ -419,6 +447,8 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     add("--traces", type=Path, action="append", default=[], help="traces whose windows are those tasks")
     add("--dropout", type=float, default=0.1)
     add("--copies", type=float, default=0.0, help="share of examples that are drawn to teach copying")
+    add("--replays", type=int, default=0, help="lines of a task that are replayed, at least; 0: none is")
+    add("--end", type=float, default=1e9, help="seconds from the start after which no sampled answer is judged")
     add("--workers", type=int, default=6, help="processes that judge")
     add("--bench-seconds", type=float, default=60.0)
     add("--width", type=int, default=640)

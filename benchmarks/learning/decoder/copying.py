@@ -21,16 +21,14 @@ _NAMESPACES = frozenset({"aten", "functional", "nn", "ops"})
 _WORD = re.compile(r"[a-z]{2,}")
 _NEW_NAMES = 0.25
 """The share of operators whose names are drawn."""
-_LENGTHS = (1, 8)
-"""Lines of a graph, at least and at most."""
 
 
 class CopyTasks:
-    """Draws a task, how its answer begins, which is drawn too, and its pattern."""
+    """Draws a task of at most `most` lines, how its answer begins, which is drawn too, and its pattern."""
 
-    def __init__(self, rows: Sequence[Mapping[str, Any]], rng: random.Random) -> None:
+    def __init__(self, rows: Sequence[Mapping[str, Any]], rng: random.Random, most: int = 8) -> None:
         tasks = [row["task"] for row in rows]
-        self.rng = rng
+        self.rng, self.most = rng, most
         self.lines = sorted({line.partition(" = ")[2] for task in tasks for line in _LINE.findall(task)} - {""})
         self.words = sorted({word for line in self.lines for word in _WORD.findall(line)})
         self.starts = [row["answer"].partition("def pattern(")[0] for row in rows if "def pattern(" in row["answer"]]
@@ -38,7 +36,7 @@ class CopyTasks:
 
     def __call__(self) -> tuple[str, str, str]:
         """A task, its answer up to the pattern, and the pattern."""
-        rng, count = self.rng, self.rng.randint(*_LENGTHS)
+        rng, count = self.rng, self.rng.randint(1, self.most)
         known, inputs, lines = [], 0, []
         for number in range(count):
             text = _NUMBER.sub(self._number, _OPERATOR.sub(self._operator, rng.choice(self.lines)))

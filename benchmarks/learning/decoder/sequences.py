@@ -12,26 +12,33 @@ from typing import Any, Self
 from benchmarks.learning.decoder.code_tokens import Text
 from benchmarks.learning.decoder.copying import CopyTasks
 from benchmarks.learning.decoder.renumbered import renumbered
+from benchmarks.learning.decoder.replays import replay_of
 from benchmarks.learning.decoder.training import Pair
 from passbench.workers.preloaded_forks import forks_with
 
 Row = Mapping[str, Any]
 """A demonstration: its `task` and its `answer`."""
 
+_SHORT, _LONG = 8, 16
+"""Lines of an example of copying, at most: of patterns alone, and where most are whole answers."""
+
 
 @dataclass
 class Sequences:
-    """The demonstrations as sequences of at most `context` tokens. `copies`: the share of examples of copying."""
+    """The demonstrations as sequences of at most `context` tokens. `copies`: the share of examples of copying.
+    `replays`: of so many lines an example is a whole answer that replays them; 0: none is."""
 
     rows: list[Row]
     text: Text
     context: int
     seed: int = 0
     copies: float = 0.0
+    replays: int = 0
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
-        self.copy_tasks = CopyTasks(self.rows, self.rng) if self.copies else None
+        most = _LONG if self.replays else _SHORT
+        self.copy_tasks = CopyTasks(self.rows, self.rng, most) if self.copies else None
 
     def as_they_are(self) -> list[Pair]:
         """The sequences of the rows."""
@@ -44,13 +51,18 @@ class Sequences:
         return pairs + self._drawn(round(len(pairs) * self.copies / (1.0 - self.copies)))
 
     def _drawn(self, count: int) -> list[Pair]:
-        """So many examples of copying. They have no end, since an answer goes on behind its pattern. What stands before
-        the pattern counts as the task's, since nothing says how it is to be."""
+        """So many examples of copying. Those that are no whole answers have no end, since an answer goes on behind its
+        pattern. What stands before the pattern counts as the task's, since nothing says how it is to be."""
         drawn = [self.copy_tasks() for _ in range(count)]
+        whole_answers: list[tuple[str, str]] = []
+        if self.replays:
+            replays = [replay_of(task, self.replays) for task, _, _ in drawn]
+            whole_answers = [(one[0], answer) for one, answer in zip(drawn, replays, strict=True) if answer]
+            drawn = [one for one, answer in zip(drawn, replays, strict=True) if not answer]
         begun = self.text.pairs([(task, start) for task, start, _ in drawn])
         whole = self.text.pairs([(task, start + pattern) for task, start, pattern in drawn])
         pairs = [(ids[:-1], len(before) - 1) for (ids, _), (before, _) in zip(whole, begun, strict=True)]
-        return [pair for pair in pairs if len(pair[0]) <= self.context]
+        return self._fitting(whole_answers) + [pair for pair in pairs if len(pair[0]) <= self.context]
 
     def _fitting(self, texts: list[tuple[str, str]]) -> list[Pair]:
         return [pair for pair in self.text.pairs(texts) if len(pair[0]) <= self.context]

@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -25,7 +26,6 @@ from benchmarks.learning import (
     curve_figure,
     from_scratch,
     make_demonstrations,
-    oracle_rewards,
 )
 from benchmarks.learning.beside_training import new_tasks
 from benchmarks.learning.checking import own_passes
@@ -38,9 +38,11 @@ from benchmarks.learning.decoder import copying_curve
 from benchmarks.learning.decoder.code_tokens import Text, shortened
 from benchmarks.learning.decoder.copying import CopyTasks, repeats
 from benchmarks.learning.decoder.renumbered import renumbered
+from benchmarks.learning.decoder.replays import replay_of, with_replays
 from benchmarks.learning.decoder.sequences import Renewing, Sequences
 from benchmarks.learning.decoder.small_decoder import Decoder, Shape, sample
 from benchmarks.learning.decoder.training import Training
+from benchmarks.learning.exported_tasks import oracle_rewards, oracle_tasks
 from benchmarks.learning.graph_sources import held_out_samples, kept_sample, line_of, version_samples
 from benchmarks.learning.journals import journal
 from benchmarks.learning.judge import Judge, shares
@@ -252,9 +254,10 @@ def spoilt(answer):
 def test_a_known_pass_is_judged_as_the_task_that_is_exported_has_it(tmp_path):
     given = few_rows(next(iter(composed(4))))
     answer = answer_of(Readable(margin=-100.0).write(given).files)
-    exported, passes = oracle_rewards.task_of(given, answer, tmp_path)
+    exported, passes = oracle_tasks.task_of(given, answer, tmp_path)
     assert exported == given == replace(kept_sample(line_of(given)), rarity=given.rarity, reason=given.reason)
     assert {path.name: path.read_text() for path in passes.iterdir()} == files_of(answer)
+    assert oracle_tasks.earned_by_nothing(tmp_path, "cpu") == 0.0
 
 
 def test_rewards_of_known_passes_are_counted_by_task():
@@ -267,16 +270,43 @@ def test_rewards_of_known_passes_are_counted_by_task():
     assert oracle_rewards.summary([])["median_reward"] is None, "time ended before any verdict"
 
 
-def test_parts_of_rewards_become_one_file_if_all_are_there(tmp_path):
+def test_parts_of_rewards_become_one_summary(tmp_path):
     parts = [tmp_path / "0.json", tmp_path / "1.json"]
-    for part, (graph, reward, seconds) in zip(parts, REWARDS, strict=False):
-        verdict = {"graph": graph, "reward": reward, "status": "ok", "seconds": seconds}
-        part.write_text(json.dumps({"device": "one", "of": 5, "verdicts": [verdict]}))
-    out = tmp_path / "all.json"
-    assert oracle_rewards.joined([*parts, tmp_path / "2.json"], out) == 1 and not out.exists()
-    assert oracle_rewards.joined(parts, out) == 0
+    for number, (part, (graph, reward, seconds)) in enumerate(zip(parts, REWARDS, strict=False)):
+        verdict = {"graph": graph, "reward": reward, "status": "ok", "seconds": seconds, "side_by_side": number + 1}
+        part.write_text(json.dumps({"device": "one", "verdicts": [verdict]}))
+    found = oracle_rewards.joined(parts)
+    assert (found["device"], found["tasks"], len(found["verdicts"])) == ("one", 2, 2)
+    assert [found["by_processes"][n]["median_seconds"] for n in "12"] == [1.0, 2.0]
+    assert oracle_rewards.joined([])["tasks"] == 0, "no process has written yet"
+
+
+def test_tasks_of_demonstrations_are_judged_alone_and_side_by_side(tmp_path, monkeypatch):
+    """Two tasks on a CPU: one alone and twice, then the other; nothing earns nothing."""
+    given = [few_rows(s) for s in islice(composed(4), 2)]
+    rows = [
+        {
+            "graph_hash": s.variants[0].graph_hash,
+            "task": describe_graphs(s),
+            "answer": answer_of(Readable(margin=-100.0).write(s).files),
+            "cause": "",
+        }
+        for s in given
+    ]
+    data, written = tmp_path / "demonstrations.parquet", tmp_path / "written"
+    pq.write_table(pa.Table.from_pylist(rows), data)
+    written.mkdir()
+    lines = [json.dumps(row | line_of(s)) + "\n" for row, s in zip(rows, given, strict=True)]
+    (written / "j.jsonl").write_text("".join(lines))
+    out = tmp_path / "oracle.json"
+    arguments = ["oracle", "--written", written, "--demonstrations", data, "--out", out]
+    arguments += ["--device", "cpu", "--tasks", "9", "--alone", "1", "--again"]
+    monkeypatch.setattr("sys.argv", [*map(str, arguments)])
+    assert oracle_rewards.main() == 0
     found = json.loads(out.read_text())
-    assert (found["of"], found["tasks"], len(found["verdicts"])) == (10, 2, 2)
+    assert (found["tasks"], found["earning"], found["twice"], found["twice_within_3_percent"]) == (2, 2, 1, 1)
+    assert found["nothing_was_left"] == {"tasks": 2, "earning": 0}
+    assert all({"compiling", "waiting", "seconds"} <= set(one) for one in found["verdicts"])
 
 
 def test_two_benchmarks_check_side_by_side_and_time_alone(tmp_path):
@@ -347,6 +377,39 @@ def test_numbers_change_in_a_task_and_its_answer_alike():
     assert renumbered(task, answer + " 1536", random.Random(3)) == (task, answer + " 1536")
 
 
+def test_a_tasks_lines_are_replayed_as_the_author_replays_them():
+    given = sample_of(variant(feed_forward, *FEED_FORWARD))
+    task, files = describe_graphs(given), Readable(margin=-100.0).replayed(given).files
+    assert files_of(replay_of(task, 1)) == files
+    lines = task.count("\n        tmp_")
+    assert replay_of(task, lines) and replay_of(task, lines + 1) is None
+    assert with_replays({"task": task, "answer": "x"}, lines)["answer"] == replay_of(task, 1)
+    assert with_replays({"task": task, "answer": "x"}, lines + 1) == {"task": task, "answer": "x"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "returned"),
+    [
+        (["tmp_0 = in_0.add_(1)"], "tmp_0"),
+        (["in_0 += 1", "tmp_0 = in_0 * 2"], "tmp_0"),
+        (["tmp_0 = torch.nn.functional.relu(in_0, inplace=True)"], "tmp_0"),
+        (["tmp_0 = torch.rand_like(in_0)"], "tmp_0"),
+        (["tmp_0 = torch.nn.functional.dropout(in_0, 0.1, True, False)"], "tmp_0"),
+        (["tmp_0 = in_0.view(2, 3)", "tmp_1 = tmp_0 + 1"], "tmp_0, tmp_1"),
+        (["tmp_0 = torch.ops.aten.t.default(in_0)", "tmp_1 = tmp_0[0]"], "tmp_1"),
+        (["tmp_0 = in_0 + 1"], "in_0, tmp_0"),
+    ],
+)
+def test_what_a_replay_would_do_otherwise_than_eager_is_not_replayed(lines, returned):
+    assert replay_of(_task(["tmp_0 = in_0 * 2", "tmp_1 = tmp_0.view(6)"], "tmp_1"), 1)
+    assert replay_of(_task(lines, returned), 1) is None
+
+
+def _task(lines, returned):
+    body = "".join(f"        {line}\n" for line in lines)
+    return f"Task\n\n```python\n    def forward(self, in_0):\n{body}        return ({returned},)\n```\n"
+
+
 def test_copy_tasks_repeat_a_graph_that_is_drawn_anew():
     given = [few_rows(s) for s in islice(composed(9), 20)]
     rows = [{"task": describe_graphs(s), "answer": "import torch\n\n\ndef pattern(in_0):\n    ..."} for s in given]
@@ -413,6 +476,9 @@ def test_the_sequences_of_an_epoch_have_other_numbers_and_the_rows_that_came():
     sequences = Sequences(rows[:4], text, 4000, copies=0.0)
     first, second = sequences.as_they_are(), sequences.renewed(rows[4:])
     assert [len(each) for each in (first, second, sequences.renewed())] == [4, 6, 6] and first != second[:4]
+    whole = Sequences(rows, text, 4000, copies=0.5, replays=1).renewed()[6:]
+    ends = [text.end in ids for ids, _ in whole]
+    assert any(ends) and all("captured" in text.tokenizer.decode(ids) for ids, _ in whole if text.end in ids)
     with Renewing(Sequences(rows[:4], text, 4000, copies=0.5), lambda: rows[4:5]) as renewing:
         assert len(renewing()) > 5 + 3 and len(renewing()) > 6 + 3
 
@@ -424,7 +490,7 @@ def test_the_whole_experiment_on_a_cpu(data, held_out, tmp_path):
     given = f"--data {data} --written {tmp_path} --held-out {held_out} --out {tmp_path} --tiny --device cpu"
     given += " --train-seconds 2 --points 1"
     given += " --families 2 --samples 2 --own-tasks 2 --workers 1 --longest 12 --context 4000 --vocabulary 500"
-    given += " --growing 1 --copies 0.5"
+    given += " --growing 1 --copies 0.5 --replays 3 --end 1000"
     assert from_scratch.main([*given.split(), "--batch-tokens", "2000"]) == 0
     record = json.loads((tmp_path / "record.json").read_text())
     assert [p["point"] for p in record["points"] if p["point"] != "readable"] == [
@@ -433,5 +499,6 @@ def test_the_whole_experiment_on_a_cpu(data, held_out, tmp_path):
     assert record["demonstrations"]["rows"] == record["demonstrations"]["checked"] + 1, "one was written alone"
     assert any(p["point"] == "readable" for p in record["points"]), "judged beside training"
     assert record["expert_iteration"]["answers"] == 8 and "pass@2" in record["pass_at_k after training"]
+    assert record["pass_at_k after expert iteration"]["attempts"] == 2
     answers = pq.read_table(tmp_path / "answers.parquet").to_pylist()
     assert len(answers) == 2 * (4 + 2 * 2) + 8

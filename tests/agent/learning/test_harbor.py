@@ -60,7 +60,7 @@ def test_the_solution_earns_and_doing_nothing_does_not(task, tmp_path):
 
 @pytest.mark.parametrize("name", ["getattr_call", "last_call_computes"])
 def test_an_attack_earns_nothing_from_a_task(name, tmp_path):
-    """One that the policy refuses, and one that a benchmark finds; benchmarks/learning/attack_rewards.py tries all."""
+    """One that the policy refuses, and one that a benchmark finds; `exported_tasks/attack_rewards.py` tries all."""
     (attack,) = (a for a in ATTACKS if a.name == name)
     write_task(attack.sample(), tmp_path / "task")
     given = ["--sample", tmp_path / "task" / "tests" / "sample", "--passes", attack.directory, "--device", "cpu"]

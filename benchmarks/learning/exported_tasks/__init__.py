@@ -1,0 +1,1 @@
+"""What exported tasks pay: known passes (`oracle_rewards.py`), nothing at all, and attacks (`attack_rewards.py`)."""
