@@ -307,16 +307,17 @@ class _Experiment:
         size = len(self.held_out)
         with self.lock:
             self.sampled[:0] = [(point, written[n : n + size]) for n in range(0, len(written), size)]
-        if self.judging is None:
+            idle = self.judging is None
+        if idle:
             self._judge_an_attempt()
 
     def _judge_an_attempt(self) -> None:
         """Judge an answer to each held-out task, then the next attempt that waits."""
         with self.lock:
-            point, written = self.sampled.pop(0) if self.sampled else ("", [])
-        if not point:
-            self.judging = None
-            return
+            if not self.sampled:
+                self.judging = None
+                return
+            point, written = self.sampled.pop(0)
 
         def done(judged: "Future[list[Verdict]]") -> None:
             attempts = self.sampled_verdicts.setdefault(point, [])
@@ -333,6 +334,9 @@ class _Experiment:
         end = self.began + self.arguments.end
         while (judging := self.judging) is not None and time.monotonic() < end:
             wait([judging], timeout=min(1.0, end - time.monotonic()))
+            if judging.done():
+                judging.result()  # raises what judging has raised
+                time.sleep(0.05)  # until the next attempt is submitted
         with self.lock:
             self.sampled.clear()
 
