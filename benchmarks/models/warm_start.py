@@ -9,8 +9,8 @@ Each process imports torch, builds its model, waits for its turn and calls it on
 `--prepared` no clock runs before all models are built, so that no process imports torch beside one that is timed;
 `--workers` must be as many as there are models then.
 
-Writes DIR/warm.jsonl, a row for each model: seconds, `kept` if an earlier process's capture was taken up, `host_us`
-(`passbench.timing.cores`), seconds by part, and `imported` seconds by the first module that
+Writes DIR/warm.jsonl, a row for each model: seconds, `kept` if an earlier process's capture was taken up, `said` what
+was logged of it, `host_us` (`passbench.timing.cores`), seconds by part, and `imported` seconds by the first module that
 is being imported; and DIR/stacks/MODEL.txt, the stacks and how often each was seen (lines for a flame graph).
 """
 
@@ -18,6 +18,7 @@ import argparse
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import statistics
 import subprocess
@@ -122,6 +123,11 @@ def _measured(options: argparse.Namespace) -> dict[str, Any]:
     (found,) = [model for model in MODELS if model.name == options.one]
     model, args, kwargs = prepared(found, options.batch, getattr(torch, options.dtype), torch.device(options.device))
     settings = OptimizeSettings(effort="quick", library=options.library)
+    said: list[str] = []
+    logger, handler = logging.getLogger("passnet.models"), logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage()[:300])
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
     (options.ready / options.one.replace(":", "_")).touch()
     while len(list(options.ready.iterdir())) < options.wanted:
         time.sleep(0.2)
@@ -148,6 +154,7 @@ def _measured(options: argparse.Namespace) -> dict[str, Any]:
         "chosen": ours.report.name,
         "remembered": ours.report.remembered,
         "kept": ours.report.kept,
+        "said": said,
         "host_us": round(host),
         "fallbacks": ours.fallbacks,
         "parts": _shares(map(part_of, stacks), each),

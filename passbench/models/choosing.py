@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -14,6 +13,7 @@ from passbench.models.lowering import GraphCall, LoweredGraph, Serve, lower
 from passbench.models.recipes import Recipe
 from passbench.models.replayed import NotCaptured, ReplayedGraph, captured_in
 from passbench.models.warm_start.beside_capture import wait_for_gpu_thread
+from passbench.models.warm_start.planned_convolutions import PlannedConvolutions
 from storage.errors import PassNetError, in_one_line
 
 ENOUGH = 0.98
@@ -60,18 +60,18 @@ def start(
     recipe: Recipe,
     serve: Serve | None = None,
     lowered: LoweredGraph | None = None,
-    thread: Executor | None = None,
+    planned: PlannedConvolutions | None = None,
 ) -> RunningGraph:
-    """A recipe made ready for calls, its CUDA graph captured by `thread`, if given. Raises what the compiler raises, or
-    NotCaptured."""
+    """A recipe made ready for calls, its CUDA graph captured by the thread that has `planned` its convolutions, if
+    given. Raises what the compiler raises, or NotCaptured."""
     lowered = lowered or lower(given, recipe, serve)
     if not recipe.graphed:
         return RunningGraph(recipe, lowered.call, lowered, None)
-    if thread is None:
+    if planned is None:
         wait_for_gpu_thread(given.device)
         replayed = ReplayedGraph(lowered.call, given.moving)
     else:
-        replayed = captured_in(thread, lowered.call, given.moving)
+        replayed = captured_in(planned.thread, planned.calling(lowered.call), given.moving)
     return RunningGraph(recipe, replayed, lowered, replayed)
 
 

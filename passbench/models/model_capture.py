@@ -56,8 +56,9 @@ class Read:
 @dataclass(frozen=True)
 class ModelCapture:
     """`graph` takes `moving` (tensors of the call), then `held` (of the model); `fetch(args, kwargs)` gives those of a
-    call. `guarded(args, kwargs)` asks dynamo's guards, and what they leave out; `why_not` says what failed. `draw()`
-    draws the random numbers that the model draws and does not use, as for layers that it skips in training alone.
+    call. `guarded(args, kwargs)` asks dynamo's guards, and what they leave out; `why_not` says what failed. `draws` are
+    calls that draw the random numbers that the model draws and does not use, as for layers that it skips in training
+    alone: a function, its arguments, and those by name. `draw()` makes them.
     `rebuild(outputs, moving)` makes what the model would have returned of the graph's outputs, as `form` says.
 
     `read` is what dynamo read to make it, None where another process made it; `renew(args, kwargs)` makes it anew then.
@@ -71,11 +72,16 @@ class ModelCapture:
     fetch: Callable[[tuple, dict], tuple]
     guarded: Callable[[tuple, dict], bool]
     why_not: Callable[[tuple, dict], str]
-    draw: Callable[[], None]
+    draws: tuple[tuple[Callable, tuple, dict], ...]
     rebuild: Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], Any]
     form: ResultForm
     read: Read | None = field(default=None, repr=False)
     renew: Callable[[tuple, dict], "ModelCapture"] | None = None
+
+    def draw(self) -> None:
+        """Draw what the model draws."""
+        for function, args, kwargs in self.draws:
+            function(*args, **kwargs)
 
 
 def capture_model(model: torch.nn.Module, args: tuple, kwargs: Mapping[str, Any]) -> ModelCapture:
@@ -294,7 +300,7 @@ def _captured(
         fetch,
         guarded,
         why_not,
-        lambda: [target(*args, **kwargs) for target, args, kwargs in draws],
+        tuple(draws),
         form.builder(),
         form,
         read,

@@ -176,8 +176,8 @@ class GraphRoute:
             trials = [Trial.from_json(each) for each in known["trials"]]
             chosen = next(trial.recipe for trial in trials if trial.recipe.name == known["chosen"])
             with garbage_later():
-                thread = first_calls.thread if first_calls is not None and chosen.compiler == "inductor" else None
-                return start(given, chosen, self._serve, thread=thread), trials, True
+                planned = first_calls.planned if first_calls is not None and chosen.compiler == "inductor" else None
+                return start(given, chosen, self._serve, planned=planned), trials, True
         if settings.library is not None:
             check_writable(Path(settings.library), "another library")
         found = recipes(given.device, strict=settings.strict, effort=settings.effort, without=settings.without)

@@ -2,7 +2,7 @@
 
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from types import ModuleType
 from typing import Any
@@ -53,18 +53,11 @@ class ResultForm:
         return lambda *both: tree_unflatten([both[sides[s]][what] if s in sides else what for s, what in slots], spec)
 
     def _flat_builder(self, kind: type) -> Callable[[Sequence, Sequence], Any]:
-        """The class's own constructor takes several times as long."""
         keys, slots, plain = self.keys, self.slots, dict.fromkeys(self.empty)
 
         def build(made: Sequence, given: Sequence) -> Any:
             found = ((made if side == "output" else given)[number] for side, number in slots)
-            values = dict(zip(keys, found, strict=True))
-            new = kind.__new__(kind)
-            OrderedDict.__init__(new)
-            for key, value in values.items():
-                OrderedDict.__setitem__(new, key, value)
-            vars(new).update(plain, **values)
-            return new
+            return _made(kind, dict(zip(keys, found, strict=True)), plain)
 
         return build
 
@@ -72,9 +65,7 @@ class ResultForm:
         """As plain data. Raises NoResultForm where it holds something that plain data does not."""
         if any(side == "constant" and type(what) not in _IN_JSON for side, what in self.slots):
             raise NoResultForm("the model returns a constant that plain data does not hold")
-        flat = None if self.flat is None else [self.flat.__module__, self.flat.__qualname__]
-        if flat is not None and _class_at(*flat) is not self.flat:
-            raise NoResultForm(f"the model returns a {flat[1]}, which is not found by its name")
+        flat = None if self.flat is None else _name_of(self.flat)
         spec = None if flat is not None else _shape_of(tree_unflatten([0] * self.spec.num_leaves, self.spec))
         return {"slots": self.slots, "spec": spec, "flat": flat, "keys": self.keys, "empty": self.empty}
 
@@ -83,15 +74,17 @@ class ResultForm:
         """From what `to_json` gave; nothing is imported. Raises NoResultForm where the class is not there."""
         slots = tuple((str(side), what) for side, what in data["slots"])
         if data["flat"] is None:
-            return cls(slots, tree_structure(_of_shape(data["spec"])))
-        flat = _class_at(*data["flat"])
-        if not (isinstance(flat, type) and issubclass(flat, OrderedDict) and is_dataclass(flat)):
-            raise NoResultForm(f"{data['flat']} is no class of a model's result here")
-        return cls(slots, tree_structure(0), flat, tuple(data["keys"]), tuple(data["empty"]))
+            spec = tree_structure(_of_shape(data["spec"]))
+            if spec.num_leaves != len(slots):
+                raise NoResultForm("the result has another number of leaves here")
+            return cls(slots, spec)
+        return cls(slots, tree_structure(0), _class_of(data["flat"]), tuple(data["keys"]), tuple(data["empty"]))
 
 
 _CONTAINERS = {"list": list, "tuple": tuple}
 _MAPPINGS = {"dict": dict, "OrderedDict": OrderedDict}
+_CLASS = "class"
+"""Stands before the name of a class like those that `ResultForm.flat` may be, in a result that has other parts."""
 
 
 def _shape_of(tree: Any) -> list | None:
@@ -101,6 +94,8 @@ def _shape_of(tree: Any) -> list | None:
         return [kind, [_shape_of(each) for each in tree]]
     if _MAPPINGS.get(kind) is type(tree) and all(type(key) in (int, str) for key in tree):
         return [kind, [[key, _shape_of(each)] for key, each in tree.items()]]
+    if isinstance(tree, OrderedDict) and is_dataclass(tree) and all(type(key) is str for key in tree):
+        return [_CLASS, [_name_of(type(tree)), [[key, _shape_of(each)] for key, each in tree.items()]]]
     if type(tree) is not int:
         raise NoResultForm(f"the model returns a {kind}, which plain data does not hold")
     return None
@@ -112,7 +107,34 @@ def _of_shape(shape: list | None) -> Any:
     kind, inside = shape
     if kind in _CONTAINERS:
         return _CONTAINERS[kind](map(_of_shape, inside))
+    if kind == _CLASS:
+        return _made(_class_of(inside[0]), {str(key): _of_shape(each) for key, each in inside[1]}, {})
     return _MAPPINGS[kind]((key, _of_shape(each)) for key, each in inside)
+
+
+def _made(kind: type, values: Mapping[str, Any], plain: Mapping[str, Any]) -> Any:
+    """A dictionary that is a dataclass, without its own constructor, which takes several times as long."""
+    new = kind.__new__(kind)
+    OrderedDict.__init__(new)
+    for key, value in values.items():
+        OrderedDict.__setitem__(new, key, value)
+    vars(new).update(plain, **values)
+    return new
+
+
+def _name_of(kind: type) -> list[str]:
+    """Module and name of a class. Raises NoResultForm where it is not found by them."""
+    if _class_at(kind.__module__, kind.__qualname__) is not kind:
+        raise NoResultForm(f"the model returns a {kind.__qualname__}, which is not found by its name")
+    return [kind.__module__, kind.__qualname__]
+
+
+def _class_of(name: Sequence[str]) -> type:
+    """The class that `_name_of` gave the name of. Raises NoResultForm where it is not there, or of another kind."""
+    found = _class_at(*name)
+    if not (isinstance(found, type) and issubclass(found, OrderedDict) and is_dataclass(found)):
+        raise NoResultForm(f"{name} is no class of a model's result here")
+    return found
 
 
 def _class_at(module: str, name: str) -> Any:

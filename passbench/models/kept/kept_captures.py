@@ -32,7 +32,7 @@ from storage.records import dtype_of
 
 LOGGER = logging.getLogger("passnet.models")
 
-FORMAT = 2
+FORMAT = 3
 """Raised when a file says something else than before."""
 
 Capturing = Callable[[torch.nn.Module, tuple, Mapping[str, Any]], ModelCapture]
@@ -63,6 +63,7 @@ class KeptCaptures:
         known = self._kept.get(self._key) if self._key else None
         if not isinstance(known, dict):
             self.why_not = self.why_not or "the library has none of this model in this state"
+            LOGGER.info("passnet: no capture is taken up: %s", self.why_not)
             return None
         try:
             witness = Witness(**known["witness"])
@@ -115,7 +116,7 @@ class KeptCaptures:
             fetch,
             watch.unchanged,
             lambda args, kwargs: "something that the forward depends on has changed",
-            lambda: None,
+            tuple((torch.rand, ((),), {}) for _ in data["facts"]["idle_draws"]),
             form.builder(),
             form,
             renew=renew,
@@ -142,8 +143,10 @@ def _plain(graph: fx.Graph) -> fx.Graph:
 
 def _as_data(capture: ModelCapture) -> dict[str, Any]:
     """The capture without its witness as plain data. Raises ValueError, or PassNetError, where it is none."""
-    if capture.facts.idle_draws:
-        raise ValueError("it draws random numbers")
+    if not all(
+        function is torch.rand and args in (((),), ([],)) and not kwargs for function, args, kwargs in capture.draws
+    ):
+        raise ValueError("it draws random numbers otherwise than one by one with torch.rand")
     graph = capture.graph.graph
     nodes = [node for node in graph.nodes if node.op != "output"]
     devices = {str(device) for device in capture.facts.devices}
@@ -161,6 +164,7 @@ def _as_data(capture: ModelCapture) -> dict[str, Any]:
         "facts": {
             "written": facts.written,
             "random": facts.random,
+            "idle_draws": facts.idle_draws,
             "same": facts.same,
             "aliased": facts.aliased,
             "devices": sorted(devices),
@@ -174,7 +178,7 @@ def _facts_of(data: Mapping[str, Any]) -> GraphFacts:
     return GraphFacts(
         written=tuple(data["written"]),
         random=data["random"],
-        idle_draws=(),
+        idle_draws=tuple(data["idle_draws"]),
         same=tuple(data["same"]),
         aliased=data["aliased"],
         devices=frozenset(map(torch.device, data["devices"])),

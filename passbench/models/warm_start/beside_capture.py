@@ -14,6 +14,7 @@ import torch._dynamo.config
 
 from passbench.launch.copies import load_copies
 from passbench.models.parameters.weight_merging import folded_weights
+from passbench.models.warm_start.compiler_hashes import CompilerHashes
 
 T = TypeVar("T")
 
@@ -40,19 +41,19 @@ def _once(function: Callable[..., T]) -> Callable[..., T]:
 def hashing() -> threading.Thread:
     """A thread that hashes the files of torch and triton, without which TorchInductor finds nothing in its caches.
 
-    That is half a gigabyte in 2,000 files, once in a process. Reading and hashing hold no lock of Python's, but each
-    file asks for the lock again, and a busy main thread gives it after 5 ms alone: for so long it gives it sooner.
+    That is half a gigabyte in 2,000 files, once in a process; it has nothing to do where no file has changed since
+    another process did it. Reading and hashing hold no lock of Python's, but each file asks for the lock again, and a
+    busy main thread gives it after 5 ms alone: for so long it gives it sooner.
     """
-    from torch._inductor.codecache import torch_key
-    from torch._inductor.runtime.triton_compat import HAS_TRITON, triton_key
+    hashes = CompilerHashes()
+    if hashes.take_up():
+        return _begun(int, "passnet-hashing")
 
     def hash_files() -> None:
         before = sys.getswitchinterval()
         sys.setswitchinterval(min(before, SHORT_TURN))
         try:
-            torch_key()
-            if HAS_TRITON:
-                triton_key()
+            hashes.compute()
         finally:
             sys.setswitchinterval(before)
 
@@ -65,6 +66,12 @@ def gpu_thread(device: torch.device) -> ThreadPoolExecutor:
 
     A process that ends waits for what the thread is at, some seconds at most: CUDA may not be taken apart under it."""
     return ThreadPoolExecutor(1, "passnet-gpu")
+
+
+@_once
+def helping_thread(device: torch.device, number: int) -> ThreadPoolExecutor:
+    """One of the threads that plan convolutions beside `gpu_thread`, and call them for it."""
+    return ThreadPoolExecutor(1, f"passnet-gpu-helper-{number}")
 
 
 @_once

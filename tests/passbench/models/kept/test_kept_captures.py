@@ -21,6 +21,7 @@ from passbench.models.optimized_model import FallbackWarning, OptimizedModel, Op
 from passbench.models.recipes import Recipe
 from tests.passbench.models.kept import small_world
 from tests.passbench.models.kept.small_world import Reading
+from tests.passbench.models.small_models import Skipping
 
 EAGER = Recipe("eager", "eager")
 X = torch.linspace(-1, 1, 8).reshape(2, 4)
@@ -63,6 +64,7 @@ from passbench.models import optimize
 from passbench.models.optimized_model import OptimizeSettings
 from passbench.models.recipes import Recipe
 from tests.passbench.models.kept.small_world import Reading
+from tests.passbench.models.small_models import Skipping
 library, taken_up = sys.argv[1], sys.argv[2] == "take up"
 if taken_up:
     optimize.capture_model = None
@@ -176,6 +178,19 @@ def test_a_change_that_means_nothing_has_dynamo_asked_once(filled):
         small_world.FACTOR = before
 
 
+def test_numbers_that_a_model_draws_for_nothing_are_drawn_after_a_start_too(tmp_path, monkeypatch):
+    model = Skipping().eval()
+    assert not started(tmp_path, model).report.kept
+    monkeypatch.setattr(optimize, "capture_model", None)
+    optimised = started(tmp_path, model)
+    assert optimised.report.kept
+    with torch.no_grad():
+        torch.manual_seed(0)
+        expected, after = model(X), torch.rand(2)
+        torch.manual_seed(0)
+        assert torch.equal(optimised(X), expected) and torch.equal(torch.rand(2), after) and optimised.fallbacks == 0
+
+
 def test_a_call_of_another_kind_goes_to_the_model(filled):
     model = Reading().eval()
     optimised = started(filled, model)
@@ -227,6 +242,9 @@ LOADING = {
     "a held place": lambda data: data["held"].__setitem__(0, f"L['model'].forward{_FROM_TORCH}.x"),
     "a call's place": lambda data: data["moving"].__setitem__(0, f"L['args'][0].backward{_FROM_TORCH}"),
     "a class": lambda data: data["result"].update(flat=["ctypes", "cdll./library"]),
+    "a class within": lambda data: data["result"].update(
+        flat=None, spec=["class", [["ctypes", "cdll./library"], [["a", None]]]]
+    ),
     "pytree's enumeration": lambda data: data["result"].update(
         spec=_spec("builtins.dict", json.dumps({"__enum__": True, "fqn": "ctypes:cdll", "name": "/library.so"}))
     ),

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 import torch._dynamo.config
-from torch._inductor.runtime.triton_compat import triton_key
+from torch._inductor.runtime import triton_compat
 
 from passbench.launch.copies import _compiled, can_copy
 from passbench.models.warm_start.beside_capture import _once, garbage_later, hashing, loading, wait_for_kernels
@@ -18,7 +18,7 @@ def test_what_caches_are_keyed_by_is_hashed_once() -> None:
     before = sys.getswitchinterval()
     hashing().join()
     assert hashing() is hashing() and not hashing().is_alive()
-    assert triton_key.cache_info().currsize == 1
+    assert triton_compat.triton_key.cache_info().currsize == 1
     assert sys.getswitchinterval() == before
 
 

@@ -10,7 +10,8 @@ from passbench.library.model_choices import call_key
 from passbench.models.optimize import optimize_model
 from passbench.models.optimized_model import OptimizeSettings
 from passbench.models.warm_start.beside_capture import gpu_thread
-from passbench.models.warm_start.first_calls import FirstCalls, call_on_stand_ins, convolutions_of
+from passbench.models.warm_start.first_calls import FirstCalls, convolutions_of
+from passbench.models.warm_start.planned_convolutions import call_on_stand_ins
 from tests.passbench.models.small_models import Convolutional
 
 CPU = torch.device("cpu")
@@ -34,11 +35,11 @@ def test_stand_ins_meet_the_very_convolutions_that_were_noted():
 def test_a_library_knows_them_in_the_next_start(tmp_path):
     x = torch.randn(1, 3, 8, 8)
     first = FirstCalls(str(tmp_path), "key", CPU)
-    assert first.thread is None
+    assert first.planned is None
     first.note(convolved, [x])
-    assert FirstCalls(str(tmp_path), "key", CPU).thread is gpu_thread(CPU)
+    assert FirstCalls(str(tmp_path), "key", CPU).planned.thread is gpu_thread(CPU)
     FirstCalls(str(tmp_path), "none", CPU).note(lambda x: [x + 1], [x])
-    assert FirstCalls(str(tmp_path), "none", CPU).thread is None
+    assert FirstCalls(str(tmp_path), "none", CPU).planned is None
 
 
 KIND = ["torch.float32", [1, 1, 1, 1], [1, 1, 1, 1]]
