@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_SOURCE = re.compile(r"    def forward\(self, (.*)\):\n((?:        .+\n)+?)        return \((.*?),?\)\n```")
+_SOURCE = re.compile(r"    def forward\(self, (.*)\):\n((?:        .+\n)+?)        return \(?([\w, ]*?),?\)?\n```")
 _NAME = re.compile(r"\b(?:in|tmp)_\d+\b")
 _NO_REPLAY = re.compile(
     r"_\(|_\.\w+\(|\w [-+*/@|&^%]= |\bout=|_\d+\[.*\] = |\[\[|rand|dropout\(\w+, [\d.]+, True|bernoulli|normal\("
