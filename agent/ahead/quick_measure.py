@@ -5,16 +5,15 @@ that searches among passes of its own writing asks here, in hundredths of a seco
 in. A measurement disturbs no other: the GPU is used in turns, but for the first call of a pass, which compiles.
 """
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median, quantiles
 from typing import Any
 
 import torch
 
+from agent.ahead.side_times import Call, Row, side_times
 from passbench.checking.tolerance import LEVELS, STRICT, t_min
 from passbench.child.outputs import BadOutput, check, check_memory, describe_all, flatten
 from passbench.contract import PassRule, loaded_rules, read_pass_dir
@@ -24,7 +23,7 @@ from passbench.ipc.messages import OutputMeta
 from passbench.ipc.shared_memory import extent
 from passbench.launch.capture import captured
 from passbench.matching.rewrite import apply_pass
-from passbench.result import EAGER_FAILED, Times, Timing, VariantFailure, VariantResult, device_name
+from passbench.result import EAGER_FAILED, Times, VariantFailure, VariantResult, device_name
 from storage.graph.as_fx import to_module
 from storage.records import Sample, Variant, dtype_of
 
@@ -42,30 +41,13 @@ _FIRST_FURTHER = 1000
 _TIMED = 3
 """Draws whose inputs are timed in turn."""
 
-_ROUNDS = 4
-_CALLS = (2, 8)
-"""Calls of each side in a round, at least and at most."""
-_ROUND_US = 1500.0
-"""What a side's calls in a round should take."""
-_DEVICE_CALLS = 32
-"""Calls of each side by the device's clock, at most: an event is off by about half a microsecond."""
-
-_CYCLES_A_US = 2000.0
-"""Of the GPU's clock, or a few more than it has."""
-_LONGEST_US = 20_000.0
-"""The GPU waits no longer for the host: calls that take longer than that hide what the host takes."""
-_REPLAYS, _MORE_REPLAYS = 3, 4
-"""Times that are taken, and how many more if the host was late in some."""
-
-Call = Callable[..., Any]
-Row = tuple[torch.Tensor | int, ...]
-
 
 @dataclass(frozen=True)
 class _Reference:
     """A variant in eager: the call, the inputs of each draw, and what it returns for them with what it leaves of the
     inputs that it writes to. `left` are the inputs of the first draw as a call leaves them, `written` the numbers of
-    those that it writes to, `metas` what PassBench knows of the outputs.
+    those that it writes to, `metas` what PassBench knows of the outputs. `took` has the microseconds of its calls by
+    clock, of each measurement.
 
     Inputs are drawn once: that takes longer than to compare.
     """
@@ -76,6 +58,7 @@ class _Reference:
     expected: list[list[Any]]
     written: tuple[int, ...]
     metas: tuple[OutputMeta, ...]
+    took: dict[str, list[float]] = field(default_factory=dict)
 
     def row(self, draw: int) -> Row:
         """The inputs of a draw, those that are written to as copies."""
@@ -285,62 +268,10 @@ class QuickMeasure:
             torch.cuda.synchronize(self.device)
 
     def _times(self, reference: _Reference, candidate: Call) -> Times:
-        """What both sides take, measured in turn: the lower quartile, since other processes only add to it."""
         sides = {"eager": reference.call, "candidate": candidate}
         for call in sides.values():
             self._called(call, reference.row(0))
-        first = median(self._alone(reference.call, reference.timed_rows(3)))
-        least, most = _CALLS
-        calls = int(min(max(_ROUND_US / first, least), most))
-        found: dict[str, list[float]] = {name: [] for name in sides}
-        for _ in range(_ROUNDS):
-            for name, call in sides.items():
-                found[name] += self._alone(call, reference.timed_rows(calls))
-        e2e = {name: quantiles(us, n=4)[0] for name, us in found.items()}
-        timings = [_timing("e2e", e2e, _ROUNDS * calls)]
-        if self.device.type == "cuda":
-            calls = int(min(max(_ROUND_US / first, least), _DEVICE_CALLS))
-            device = {name: self._on_device(call, reference, calls, e2e[name]) for name, call in sides.items()}
-            timings.append(_timing("device", device, _REPLAYS * calls))
-        return Times(tuple(timings))
-
-    def _alone(self, call: Call, rows: Sequence[Row]) -> Iterator[float]:
-        """Microseconds of a call on each row, each waited for."""
-        self._synchronize()
-        for row in rows:
-            begin = time.perf_counter()
-            call(*row)
-            self._synchronize()
-            yield (time.perf_counter() - begin) * 1e6
-
-    def _on_device(self, call: Call, reference: _Reference, calls: int, e2e_us: float) -> float:
-        """Microseconds of a call on the GPU: the host hands calls over while the GPU waits.
-
-        Where the GPU did not wait long enough, which other processes cause, it waits twice as long the next time, and
-        the time counts only if there is no other.
-        """
-        in_time, late = [], []
-        wait = e2e_us * (calls + 1)
-        for _ in range(_REPLAYS + _MORE_REPLAYS):
-            rows = reference.timed_rows(calls)
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            torch.cuda._sleep(int(_CYCLES_A_US * min(wait, _LONGEST_US)))
-            begin.record()
-            for row in rows:
-                call(*row)
-            end.record()
-            waited = not begin.query()
-            self._synchronize()
-            (in_time if waited else late).append(1000.0 * begin.elapsed_time(end) / calls)
-            if len(in_time) == _REPLAYS:
-                break
-            wait *= 1.0 if waited else 2.0
-        return max(min(in_time or late), 0.001)
-
-
-def _timing(clock: str, us: dict[str, float], calls: int) -> Timing:
-    speedup = us["eager"] / us["candidate"]
-    return Timing(clock, us["eager"], us["candidate"], 0.0, 0.0, calls, 0, False, speedup, speedup)
+        return side_times(sides, reference.timed_rows, self.device, reference.took)
 
 
 def _tensors(variant: Variant) -> list[Any]:

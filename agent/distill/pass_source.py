@@ -38,7 +38,8 @@ class Style:
 
     `branches`: what needs nothing of each other is side by side in these CUDA graphs (`agent.distill.branches`).
 
-    `channels_last`: half-type convolutions in them are in channels-last memory (`agent.distill.channels_last`).
+    `channels_last`: whole graphs are replaced, with half-type convolutions in channels-last memory
+    (`agent.distill.channels_last`).
     """
 
     limits: LaunchLimits = field(default_factory=LaunchLimits)
@@ -47,6 +48,11 @@ class Style:
     own_schedule: bool = False
     branches: bool = False
     channels_last: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether whole graphs are replaced."""
+        return self.captured or self.channels_last
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,8 @@ class Region:
 
 
 def find_regions(graph: Graph, known: OpEffects, excluded: Collection[int]) -> list[Region]:
-    """The maximal convex connected groups of ops outside `excluded` whose boundary values are tensors, in order.
+    """The maximal convex groups of ops outside `excluded` whose boundary values are tensors, in order. The ops of a
+    group are connected, or read the same value.
 
     An op stays outside if its result is a view of an input of the group and is read outside of the group. A group that
     eager runs without any launch is left out.
@@ -136,15 +137,20 @@ def _levels(before: list[set[int]], supported: list[bool]) -> list[int]:
 
 
 def _components(graph: Graph, levels: list[int], supported: list[bool], before: list[set[int]]) -> list[set[int]]:
-    """Supported ops of one level that are connected, in order of their first op."""
+    """Supported ops of one level that are connected or read the same value, in order of their first op.
+
+    What reads the same value may become one kernel, and is one call in any case.
+    """
     group: dict[int, set[int]] = {}
+    readers: dict[tuple[int, int], int] = {}  # level and value from outside → the first op that reads it
     for number, needs in enumerate(before):
         if not supported[number]:
             continue
-        merged = {number}
-        for needed in needs:
-            if supported[needed] and levels[needed] == levels[number]:
-                merged |= group[needed]
+        near = [needed for needed in needs if supported[needed] and levels[needed] == levels[number]]
+        read = {r.index for r in refs((graph.ops[number].args, graph.ops[number].kwargs))}
+        outside = read - {graph.inputs + needed for needed in near}
+        near += [readers.setdefault((levels[number], value), number) for value in sorted(outside)]
+        merged = {number}.union(*(group[other] for other in near if other != number))
         for member in merged:
             group[member] = merged
     unique = {id(ops): ops for ops in group.values()}

@@ -138,11 +138,11 @@ class Task:
         cases = (case for each in self.graphs for c in each.candidates for case in c.cases)
         return [body for case in cases for body in case.sketch.bodies]
 
-    def covers(self, patterns: Collection[str], captured: bool = False) -> bool:
+    def covers(self, patterns: Collection[str], whole: bool = False) -> bool:
         """Whether every variant has a match of one of these patterns, or is replaced as a whole if graphs are
-        `captured`. A variant without a match scores as a failure."""
+        `whole`. A variant without a match scores as a failure."""
         return bool(self.graphs) and all(
-            (captured and each.whole is not None) or any(c.pattern in patterns for c in each.candidates)
+            (whole and each.whole is not None) or any(c.pattern in patterns for c in each.candidates)
             for each in self.graphs
         )
 
@@ -192,7 +192,7 @@ class Task:
         submission declines and there is no directory.
         """
         causes, task = list(self.causes), self
-        while task.covers(patterns, style.captured):
+        while task.covers(patterns, style.whole):
             names = task._module_names(patterns)
             wholes = task._write(names, style, directory)
             sites = [
@@ -230,8 +230,7 @@ class Task:
         The modules of whole graphs apply first. Those of regions are applied where a graph is not replaced as a whole.
         What is for other constants applies last: to graphs in which nothing else has matched.
         """
-        captured, branches = style.captured, style.branches
-        sources = [self._whole_source(each, names, branches) if captured else None for each in self.graphs]
+        sources = [self._whole_source(each, names, style) if style.whole else None for each in self.graphs]
         wholes = [None if source is None else f"whole_graph_{n}" for n, source in enumerate(sources)]
         applied = [
             name
@@ -263,12 +262,12 @@ class Task:
             self._general[captured] = [source for source in sources if source is not None]
         return self._general[captured]
 
-    def _whole_source(self, graph: GraphCandidates, names: Mapping[str, str], branches: bool) -> str | None:
+    def _whole_source(self, graph: GraphCandidates, names: Mapping[str, str], style: Style) -> str | None:
         if graph.whole is None:
             return None
         regions = {names[c.pattern]: c.region for c in graph.candidates if c.pattern in names}
         try:
-            return whole_source(graph.whole, regions, self.family, branches)
+            return whole_source(graph.whole, regions, self.family, style.branches, style.captured)
         except Unsupported:
             return None
 

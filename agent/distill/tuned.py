@@ -54,7 +54,7 @@ class Tuned(Author):
     probes: int = 6
     reach: float = 15.0
     found: dict[str, Best | None] = field(default_factory=dict)
-    channels_last: bool = False
+    channels_last: bool = True
     orders: Callable[..., Confirms] = ProbedOrders
     probed: dict[str, bool] = field(default_factory=dict)
     measures: ClassVar[bool] = True
@@ -63,7 +63,7 @@ class Tuned(Author):
     def identity(self) -> Mapping[str, Any]:
         """What decides how attempts go; there is no model."""
         found = {"model": "", "seconds": self.seconds, "probes": self.probes, "reach": self.reach}
-        return found | ({"channels_last": True} if self.channels_last else {})
+        return found | {"channels_last": self.channels_last}
 
     def begin(self, saved: Iterable[Mapping[str, Any]]) -> None:
         """Start a run. The saved trajectories are not needed: searches that were killed are in `attempt.state`."""

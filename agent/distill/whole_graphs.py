@@ -112,33 +112,42 @@ def _without_returned_views(graph: Graph, known: OpEffects) -> set[int]:
     return ops
 
 
-def whole_source(whole: WholeGraph, regions: Mapping[str, Region], family: str, branches: bool = False) -> str:
+def whole_source(
+    whole: WholeGraph, regions: Mapping[str, Region], family: str, branches: bool = False, captured: bool = True
+) -> str:
     """The source of the module that replaces the whole graph.
 
     `regions` are computed by the wrappers of the modules by whose names they are given. With `branches`, what needs
-    nothing of each other is side by side in the CUDA graph where that may pay. Raises Unsupported if they cannot be put
-    in an order.
+    nothing of each other is side by side in the CUDA graph where that may pay. Not `captured`, it makes its calls one
+    after another. Raises Unsupported if they cannot be put in an order.
     """
     names = {value: value_name(value, whole.graph.inputs) for value in whole.region.inputs}
     given = ", ".join(names.values())
     own = ", ".join(value_name(n, len(whole.region.inputs)) for n in range(len(whole.region.inputs)))
     comma = "," if len(names) == 1 else ""
-    found = in_branches(whole, regions) if branches else None
+    found = in_branches(whole, regions) if branches and captured else None
     functions, lines = found or ([], steps(whole, regions))
     body = "".join(f"    {line}\n" for line in lines)
     used = "branch, captured" if functions else "captured"
     imported = [f"from {name} import {_imported(name, region)}" for name, region in sorted(regions.items())]
     function = "whole_" + "_".join(short_names(whole.region.graph))
     kernels = f", {len(regions)} of its parts in kernels" if regions else ""
+    how, launching = "calls", ""
+    replaying = [f"@torch.fx.wrap\ndef {function}({given}):\n{body}"]
+    if captured:
+        how, launching = "a CUDA graph", f"\nfrom passbench.launch import {used}\n"
+        replaying = [
+            f"def steps({given}):\n{body}",
+            f"@torch.fx.wrap\ndef {function}({given}):\n    return captured(steps, {given})\n",
+        ]
     parts = [
-        f'"""{", ".join(short_names(whole.region.graph, 12))} as a CUDA graph{kernels}.\n\n'
+        f'"""{", ".join(short_names(whole.region.graph, 12))} as {how}{kernels}.\n\n'
         f'Written by distill for family {family or "unnamed"}.\n"""\n',
-        "import torch\n" + "".join(f"{line}\n" for line in imported) + f"\nfrom passbench.launch import {used}\n",
+        "import torch\n" + "".join(f"{line}\n" for line in imported) + launching,
         whole.pattern,
         f"def replacement_args({own}):\n    return ({own}{comma})\n",
         *functions,
-        f"def steps({given}):\n{body}",
-        f"@torch.fx.wrap\ndef {function}({given}):\n    return captured(steps, {given})\n",
+        *replaying,
         f"def replacement_func():\n    return {function}\n",
     ]
     return parts[0] + "\n" + "\n\n".join(parts[1:])

@@ -231,7 +231,6 @@ def main() -> None:
     add("--names", type=Path, metavar="FILE", required=True, help="a file with the names of the samples to take")
     add("--passes", type=Path, metavar="DIR", help="passes that are there: DIR/SAMPLE/pass; none is written")
     add("--search", type=float, default=6.0, metavar="SECONDS", help="what distill may spend on measuring a sample")
-    add("--channels-last", action="store_true", help="distill also tries convolutions in channels-last memory")
     add("--processes", type=int, default=8)
     add("--write", type=float, default=600.0, metavar="SECONDS", help="after these no further pass is written")
     add("--budget", type=float, default=3600.0, metavar="SECONDS", help="after these everything ends")
@@ -246,7 +245,7 @@ def main() -> None:
     kept.mkdir(parents=True, exist_ok=True)
     if options.passes is None:
         written = Answers(passes)
-        author = replace(Tuned(), seconds=options.search, channels_last=options.channels_last)
+        author = replace(Tuned(), seconds=options.search)
         pool = AuthorPool(author, samples, written, device, options.processes, cores, options.out / "authors")
         pool.start()
         pool.finish(begin + min(options.write, options.budget))

@@ -74,6 +74,8 @@ def _softmax_backward(grad: torch.Tensor, output: torch.Tensor, dim: int, dtype:
 
 
 def _pow(x: torch.Tensor, exponent: float) -> torch.Tensor:
+    if x.dtype in (torch.float16, torch.bfloat16) and exponent in (2, -1):
+        return _rounded(x * x if exponent == 2 else 1 / x)  # TorchInductor's own keeps it in float32 for a sum behind
     if not x.is_floating_point() or x.dtype == torch.float64 or exponent in (0, 1, 2, 0.5, -0.5, -1):
         return NotImplemented  # TorchInductor's own
     if exponent == 3:

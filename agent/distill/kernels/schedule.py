@@ -21,7 +21,7 @@ from extraction.kernels.lowering import Kernel, Lowered
 INDEX_LIMIT = 2**31
 """Indices are 32-bit integers: buffers of more elements are left to eager."""
 
-TILED = 2**16
+TILED = 2**13
 """From so many elements on it matters that neighbouring threads read neighbouring memory."""
 NARROW = 8
 """With fewer columns, each of them is read in sequence anyway."""

@@ -32,13 +32,20 @@ def alternatives(task: Task, start: SearchChoice) -> list[SearchChoice]:
 
 
 def with_channels_last(trial: SearchTrial, margin: float) -> list[SearchChoice]:
-    """The start with half-type convolutions in channels-last memory, also with branches; none if there are none."""
+    """The start with half-type convolutions in channels-last memory; none if there are none.
+
+    It is one CUDA graph, also with branches, and calls one after another: these copy no inputs and outputs.
+    """
     task = trial.channels_last()
     if task is None:
         return []
     style = replace(trial.start.style, captured=True, own_schedule=False, channels_last=True)
     patterns = tuple(sorted(task.likely(margin) or task.likely(-math.inf)))
-    found = [style, replace(style, branches=True)] if task.branches(patterns) else [style]
+    found = [
+        style,
+        *([replace(style, branches=True)] if task.branches(patterns) else []),
+        replace(style, captured=False),
+    ]
     return [SearchChoice(patterns, each) for each in found]
 
 
@@ -64,7 +71,7 @@ def steps(task: Task, choice: SearchChoice) -> Iterator[SearchChoice]:
                 yield SearchChoice(patterns, replace(style, captured=True))
     for pattern in sorted(choice.patterns, key=lambda p: gains[p]):
         rest = tuple(p for p in choice.patterns if p != pattern)
-        if task.covers(rest, style.captured):
+        if task.covers(rest, style.whole):
             yield SearchChoice(rest, style)
     for pattern in gains:
         if pattern not in choice.patterns:

@@ -48,7 +48,7 @@ class SearchTrial:
             [c.cases[0] for c in g.candidates if c.pattern in choice.patterns] for g in self.written(choice).graphs
         ]
         launches = tuple(sum(case.launches for case in each) for each in cases)
-        return choice.patterns, launches, style.captured, style.general
+        return choice.patterns, launches, style.captured, style.channels_last, style.general
 
     def written(self, choice: SearchChoice) -> Task:
         """The task that the choice's pass is written from."""
@@ -112,4 +112,4 @@ def known(task: Task, choice: SearchChoice) -> tuple[str, ...]:
 
 def writes(task: Task, choice: SearchChoice) -> bool:
     """Whether there is a pass of this choice."""
-    return task.covers(choice.patterns, choice.style.captured)
+    return task.covers(choice.patterns, choice.style.whole)

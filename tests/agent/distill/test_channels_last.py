@@ -1,5 +1,7 @@
 """Half-type convolutions in channels-last memory: where they are, and that passes compute the same."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -57,13 +59,16 @@ def test_what_is_written_over_is_converted_again():
         assert have.stride() == want.stride()
 
 
-def test_a_pass_matches_the_graph_as_it_was_and_computes_the_other(tmp_path, interpreter):
+@pytest.mark.parametrize("captured", [True, False])
+def test_a_pass_matches_the_graph_as_it_was_and_computes_the_other(captured, tmp_path, interpreter):
     one = sample(_variant())
     task = Tuned()._task(one, channels_last=True)
-    assert task.write(task.gains(), LAST, tmp_path / "pass").compiler == "pass"
+    assert task.write(task.gains(), replace(LAST, captured=captured), tmp_path / "pass").compiler == "pass"
     sources = [path.read_text() for path in sorted((tmp_path / "pass").glob("whole_graph_*.py"))]
-    assert any("channels_last" in source.partition("def steps")[2] for source in sources)
-    assert not any("channels_last" in source.partition("def steps")[0] for source in sources), "the pattern is eager's"
+    behind = [source.partition("def replacement_args") for source in sources]
+    assert any("channels_last" in computed for _, _, computed in behind)
+    assert not any("channels_last" in pattern for pattern, _, _ in behind), "the pattern is eager's"
+    assert all(("captured(steps" in computed) == captured for _, _, computed in behind)
     assert check_dir(tmp_path / "pass") == []
     assert interpreter.problems(tmp_path / "pass", one.variants[0]) == []
 
@@ -82,13 +87,14 @@ def test_it_is_handed_in_where_it_is_measured_to_be_faster(faster, tmp_path):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("captured", [True, False])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_a_pass_has_eagers_bits_on_a_gpu(dtype, tmp_path):
+def test_a_pass_has_eagers_bits_on_a_gpu(dtype, captured, tmp_path):
     from agent.ahead.quick_measure import QuickMeasure
 
     inputs = (tensor(2, 64, 28, 28), tensor(64, 64, 3, 3), tensor(64, 64, 1, 1), tensor(1))
     one = sample(variant(_net, *in_dtype(inputs, dtype)))
     task = Tuned()._task(one, channels_last=True)
-    assert task.write(task.likely(0.0), LAST, tmp_path / "pass").compiler == "pass"
+    assert task.write(task.likely(0.0), replace(LAST, captured=captured), tmp_path / "pass").compiler == "pass"
     (result,) = QuickMeasure(torch.device("cuda:0"))(one, tmp_path / "pass")
     assert (result.status, result.t_min) == ("ok", -10)

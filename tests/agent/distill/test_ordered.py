@@ -119,6 +119,20 @@ def test_a_kernel_adds_in_that_order_bit_for_bit(shape, dims, dtype, tmp_path, i
     assert torch.equal(found, expected)
 
 
+def test_squares_of_a_half_type_are_rounded_before_they_are_added(tmp_path, interpreter):
+    """As eager rounds what it stores (fusible-8cc452f53b67)."""
+
+    def function(x):
+        return ((x * 3.0) ** 2).sum(-1)
+
+    x = _wide(6, 32, dtype=BFLOAT16)
+    one, source = _pass(function, (tensor(6, 32, dtype="bfloat16"),), tmp_path / "pass")
+    assert "ordered_sum" in source
+    (found,) = interpreter.results(tmp_path / "pass", one, [x])
+    order = sum_order(x.shape, x.stride(), (1,), BFLOAT16)
+    assert torch.equal(found, added(((x * 3.0) ** 2).float(), order).to(BFLOAT16))
+
+
 def test_sums_of_several_orders_share_a_kernel(tmp_path, interpreter):
     """A mean in bfloat16, of which a step has 256 elements, and one in float32, with 128."""
 

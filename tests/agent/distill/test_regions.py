@@ -102,3 +102,21 @@ def test_views_alone_are_no_region():
         return x.view(2, 8).transpose(0, 1)
 
     assert _regions(moved, tensor(4, 4)) == []
+
+
+def test_what_reads_the_same_value_is_one_group():
+    """As a sum beside a sum of a view (fusible-c1c78e153ad2), which TorchInductor makes one kernel of."""
+
+    def beside(x, w):
+        return x.sum(-1), x.view(2, 1, 8).sum(-1), torch.relu(w)
+
+    assert _regions(beside, tensor(2, 8), tensor(4)) == [[".sum", ".view", ".sum"], ["torch.relu"]]
+
+
+def test_readers_of_one_value_stay_apart_where_a_library_call_lies_between():
+    def around(x, w):
+        y = torch.matmul(torch.relu(x), w)
+        return torch.sigmoid(y) * x
+
+    found = _regions(around, tensor(4, 4), tensor(4, 4), excluded=("torch.matmul",))
+    assert found == [["torch.relu"], ["torch.sigmoid", "operator.mul"]]
