@@ -17,6 +17,7 @@ class Family:
     function: Callable
     inputs: tuple[Input, ...]
     modules: int = 1
+    kernels: str = "one kernel"
     dtypes: tuple[str, ...] = FLOATS
     margin: float = PAIR
 
@@ -259,12 +260,11 @@ FAMILIES: dict[str, Family] = {
     "squeeze_excite": Family(_squeeze_excite, (tensor(2, 4, 6, 6), tensor(2, 4, 1, 1))),
     "in_place_residual": Family(_in_place_residual, (tensor(2, 30), tensor(2, 30))),
     "in_place_clamp": Family(_in_place_clamp, (tensor(2, 30), tensor(30))),
-    "log_softmax_and_best": Family(_log_softmax_and_best, (tensor(6, 33),), modules=2, dtypes=("float32",), margin=ANY),
+    "log_softmax_and_best": Family(_log_softmax_and_best, (tensor(6, 33),), dtypes=("float32",), margin=ANY),
     "extremes": Family(_extremes, (tensor(6, 33),)),
     "integers": Family(
         _integers,
         (tensor(5, 9, dtype="int64", low=-9, high=9), tensor(9, dtype="int64", low=-9, high=9)),
-        modules=2,
         dtypes=("float32",),
     ),
     "causal_mask": Family(_causal_mask, (tensor(2, 7, dtype="int64", low=0, high=1),), dtypes=("float32",)),
@@ -272,7 +272,7 @@ FAMILIES: dict[str, Family] = {
     "positions_of_tokens": Family(
         _positions_of_tokens, (tensor(2, 60, dtype="int64", low=0, high=1),), dtypes=("float32",)
     ),
-    "scans": Family(_scans, (tensor(5, 19),), modules=2, margin=ANY),
+    "scans": Family(_scans, (tensor(5, 19),), kernels="2 kernels", margin=ANY),
     "mirrored_positions": Family(_mirrored_positions, (tensor(3, 10),)),
     "rotary": Family(_rotary, (tensor(2, 3, 8),), dtypes=("float32",)),
     "layer_scale": Family(_layer_scale, (tensor(2, 6, 4, 4), _parameter(6), tensor(2, 6, 4, 4))),
