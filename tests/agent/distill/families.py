@@ -12,7 +12,7 @@ from tests.agent.support import ANY, FLOATS, PAIR, tensor
 
 @dataclass(frozen=True)
 class Family:
-    """`modules` is how many modules the pass has, each with one kernel a variant; `margin` is `Distill`'s."""
+    """`modules` is how many modules the pass has, each with `kernels` a variant; `margin` is `Distill`'s."""
 
     function: Callable
     inputs: tuple[Input, ...]
