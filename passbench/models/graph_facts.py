@@ -25,8 +25,8 @@ class GraphFacts:
     `idle_draws`: the nodes that draw them, if nothing uses what any of them draws.
 
     `same`: for each output the placeholder that it is, or None. `aliased`: which output is a view of an input, empty
-    where none is. `devices`: where its values are. `node_storages`: the memory (a number) that
-    each node's tensors lie in; `written_storages`: the memory that some node writes to after it was made.
+    where none is. `devices`: where its values are, but those of `idle_draws`. `node_storages`: the memory (a number)
+    that each node's tensors lie in; `written_storages`: the memory that some node writes to after it was made.
     """
 
     written: tuple[int, ...]
@@ -68,14 +68,15 @@ def _facts(module: fx.GraphModule, inputs: Sequence[Any]) -> GraphFacts:
     flat = [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, torch.Tensor)]
     storage_of = [_storage(x) if isinstance(x, torch.Tensor) else None for x in made]
     same = tuple(next((n for n, x in enumerate(made) if x is out), None) for out in flat)
-    values = [x for x in (*made, *runner.tensors) if isinstance(x, torch.Tensor)]
+    idle = _idle(module, runner.drawing)
+    used = [x for name, found in runner.tensors.items() if name not in idle for x in found]
     return GraphFacts(
         written=tuple(n for n, number in enumerate(storage_of) if number in watch.written),
         random=watch.random,
-        idle_draws=_idle(module, runner.drawing),
+        idle_draws=idle,
         same=same,
         aliased=_aliases(flat, same, storage_of),
-        devices=frozenset(x.device for x in values),
+        devices=frozenset(x.device for x in (*made, *used) if isinstance(x, torch.Tensor)),
         node_storages=runner.storages,
         written_storages=frozenset(watch.written),
     )
@@ -126,7 +127,7 @@ class _Noting(fx.Interpreter):
         self._watch = watch
         self.drawing: list[str] = []
         self.storages: dict[str, frozenset[int]] = {}
-        self.tensors: list[torch.Tensor] = []
+        self.tensors: dict[str, list[torch.Tensor]] = {}
 
     def run_node(self, node: fx.Node) -> Any:
         draws = self._watch.draws
@@ -135,7 +136,7 @@ class _Noting(fx.Interpreter):
             self.drawing.append(node.name)
         node.meta.setdefault("example_value", value)  # without it TorchInductor keeps no graph in its caches
         found = [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
-        self.tensors += found
+        self.tensors[node.name] = found
         self.storages[node.name] = frozenset(_storage(x) for x in found)
         return value
 

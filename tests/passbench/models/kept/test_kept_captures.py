@@ -191,6 +191,15 @@ def test_numbers_that_a_model_draws_for_nothing_are_drawn_after_a_start_too(tmp_
         assert torch.equal(optimised(X), expected) and torch.equal(torch.rand(2), after) and optimised.fallbacks == 0
 
 
+def test_numbers_drawn_for_nothing_on_another_device_keep_no_capture_from_a_library(tmp_path):
+    model, x = Skipping().eval().to("meta"), X.to("meta")  # torch.rand([]) draws on the CPU
+    with torch.no_grad():
+        capture = capture_model(model, (x,), {})
+        KeptCaptures(str(tmp_path), model, (x,), {}, capture_model).put(capture)
+        taken_up = KeptCaptures(str(tmp_path), model, (x,), {}, capture_model).get()
+    assert taken_up is not None and taken_up.facts == capture.facts and len(taken_up.draws) == 3
+
+
 def test_a_call_of_another_kind_goes_to_the_model(filled):
     model = Reading().eval()
     optimised = started(filled, model)
