@@ -2,7 +2,7 @@
 
     python -m benchmarks.models.run_models --out COLD --regimes ours --library LIB --cache CACHE --models NAMES
     python -m benchmarks.models.warm_start --out DIR --library LIB --cache CACHE --models NAMES [--workers 12]
-        [--at-once 1] [--batch 1] [--dtype float32] [--device cuda]
+        [--at-once 1] [--compile-threads 1] [--batch 1] [--dtype float32] [--device cuda]
 
 Each process imports torch, builds its model, waits for its turn and calls it once; then the clock runs from
 `passnet.optimize` until three calls were answered. Meanwhile a thread looks at the main thread's stack every 5 ms. With
@@ -83,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--models", required=True, help="names separated by commas")
     parser.add_argument("--workers", type=int, default=12, help="processes side by side")
     parser.add_argument("--at-once", type=int, default=1, help="of them run against the clock")
+    parser.add_argument("--compile-threads", type=int, default=1, help="TorchInductor's of each; for filling alone")
     parser.add_argument("--prepared", action="store_true", help="no clock runs before all models are built")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--dtype", default="float32")
@@ -101,8 +102,10 @@ def _in_process(name: str, options: argparse.Namespace) -> dict[str, Any]:
         "TORCHINDUCTOR_CACHE_DIR": str(options.cache / "inductor"),
         "TRITON_CACHE_DIR": str(options.cache / "triton"),
     }
-    alone = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, env={**os.environ, **caches, **alone}, capture_output=True, text=True)
+    threads = {"TORCHINDUCTOR_COMPILE_THREADS": str(options.compile_threads), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command, env={**os.environ, **caches, **threads, "HF_HUB_OFFLINE": "1"}, capture_output=True, text=True
+    )
     (Path(options.ready) / f"{name.replace(':', '_')}").touch()  # one that failed keeps nobody waiting
     lines = done.stdout.strip().splitlines()
     row = json.loads(lines[-1]) if done.returncode == 0 else {"model": name, "reason": done.stderr[-2000:]}
