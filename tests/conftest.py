@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from extraction.pool.client import Pool
 
 CATALOG = """\
-# a convolutional and a transformer model, small
+# a convolutional and a transformer model, small, at few sizes
+points: 3
 timm:resnet10t
 transformers:bert
 """

@@ -1,19 +1,20 @@
 """One device's process of `agent.learning.rewards`: jobs come on standard input, rewards go to standard output.
 
-    python -m agent.learning.reward_worker
-
-Both ends are ours: the passes that are judged run in PassBench's own isolated processes, further down. Messages are
-pickles behind their length, which is 8 bytes.
+It is a fork of the process that PassBench's workers are forks of. Both ends are ours: the passes that are judged run in
+PassBench's own isolated processes. Messages are pickles behind their length, which is 8 bytes.
 """
 
 import os
 import pickle
+import socket
 import struct
-import sys
 from typing import Any, BinaryIO
+
+import torch
 
 from agent.learning.reward import Reward, earn
 from passbench.bench import Bench
+from passbench.workers.fork_server_client import shared_server
 from storage.errors import PassNetError
 
 _LENGTH = struct.Struct("<Q")
@@ -38,13 +39,18 @@ def receive(stream: BinaryIO) -> Any:
     return pickle.loads(data)
 
 
-def main() -> None:
-    """The first message is (device, settings), each further one (sample, files, level, clock); the answer to each is a
-    `Reward`, or the text of an error that is the caller's to mend. The first answer is an empty text."""
-    answers = os.fdopen(os.dup(1), "wb")
+def main(control: int) -> None:
+    """The first message is (environment, the server's directory, device, settings), and `control` the server's socket;
+    each further message is (sample, files, level, clock). The first answer is an empty text, or why the device does not
+    work; each further one is a `Reward`, or the text of an error that is the caller's to mend."""
+    answers, jobs = os.fdopen(os.dup(1), "wb"), os.fdopen(0, "rb")
     os.dup2(2, 1)  # whatever prints must not disturb the answers
-    jobs = sys.stdin.buffer
-    device, settings = receive(jobs)
+    environment, scratch, device, settings = receive(jobs)
+    os.environ.clear()
+    os.environ.update(environment)
+    if "OMP_NUM_THREADS" in environment:  # which torch has not seen
+        torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
+    shared_server().borrow(scratch, socket.socket(fileno=control))
     try:
         bench = Bench(device, settings)
     except PassNetError as error:
@@ -63,7 +69,3 @@ def main() -> None:
             except PassNetError as error:
                 answer = str(error)
             send(answers, answer)
-
-
-if __name__ == "__main__":
-    main()

@@ -3,8 +3,6 @@
 import hashlib
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +14,8 @@ import torch
 from agent.learning.reward import LEVEL, SETTINGS, Files, Reward, check_terms
 from agent.learning.reward_worker import receive, send
 from passbench.settings import Settings
+from passbench.workers.fork_server_client import shared_server
+from passbench.workers.forked_program import ForkedProgram
 from storage.errors import PassNetError
 from storage.records import Sample
 
@@ -100,7 +100,7 @@ class _Worker:
 
     def __init__(self, device: str, settings: Settings) -> None:
         self.device, self.settings = device, settings
-        self._process: subprocess.Popen | None = None
+        self._process: ForkedProgram | None = None
 
     def ask(self, job: tuple) -> Reward | str | None:
         """The answer; None where the process ended over it."""
@@ -116,30 +116,14 @@ class _Worker:
     def close(self) -> None:
         """End the process."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        try:
-            process.stdin.close()  # it ends its workers, and itself
-        except OSError:
-            process.kill()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        process.stdout.close()
+        if process is not None:
+            process.close()  # at the end of its input it ends its workers, and itself
 
     def _start(self) -> None:
-        path = os.pathsep.join(p for p in sys.path if p)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "agent.learning.reward_worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path},
-            start_new_session=True,  # Ctrl-C is the caller's; the process ends when its input does
-        )
+        self._process = ForkedProgram("agent.learning.reward_worker")
+        server, _ = shared_server().lend()
         try:
-            send(self._process.stdin, (self.device, self.settings))
+            send(self._process.stdin, (dict(os.environ), server, self.device, self.settings))
             refused = receive(self._process.stdout)
         except (EOFError, OSError):
             refused = "its process ended at once; its messages are above"

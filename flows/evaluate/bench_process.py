@@ -26,6 +26,7 @@ from flows.steps import say
 from passbench.bench import Bench
 from passbench.result import VariantResult
 from passbench.settings import Settings
+from passbench.workers.fork_server_client import shared_server
 from passbench.workers.preloaded_forks import forks_with
 from storage.records import Sample
 
@@ -63,7 +64,7 @@ class BenchProcess:
         self.close()
         self._scratch = Path(tempfile.mkdtemp(prefix="passnet-bench-"))
         heard, says = _FORKS.Pipe(duplex=False)
-        given = (dict(os.environ), str(self._scratch), self.cores, says)
+        given = (dict(os.environ), str(self._scratch), self.cores, says, shared_server().lend())
         self._pool = ProcessPoolExecutor(1, mp_context=_FORKS, initializer=bench_worker.enter, initargs=given)
         self.alive, self._step = True, None
         opened = self._pool.submit(bench_worker.open_bench, self.name, self.settings)  # this starts the process

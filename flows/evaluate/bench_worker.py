@@ -6,6 +6,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import socket
 import tempfile
 import threading
 import traceback
@@ -20,6 +21,7 @@ from flows.log_lines import IDS, LOGGER
 from passbench.bench import Bench
 from passbench.result import VariantResult
 from passbench.settings import Settings
+from passbench.workers.fork_server_client import shared_server
 from storage.errors import PassNetError
 from storage.graph.record import Graph, Op, Ref
 from storage.records import Input, Sample, Variant
@@ -56,15 +58,18 @@ class _Sayer(logging.Handler):
         self.says.send((record.getMessage(), record.levelno, ids))
 
 
-def enter(environment: dict[str, str], scratch: str, cores: set[int], says: Connection) -> None:
-    """The first call: its environment is the parent's, temporary files go to `scratch`, progress to `says`; the process
-    ends with its parent."""
+def enter(
+    environment: dict[str, str], scratch: str, cores: set[int], says: Connection, server: tuple[Path, socket.socket]
+) -> None:
+    """The first call: its environment is the parent's, temporary files go to `scratch`, progress to `says`, and workers
+    are forks of the parent's `server`; the process ends with its parent."""
     os.environ.clear()
     os.environ.update(environment)
     gc.freeze()  # libraries are no garbage: looking through them at the end alone takes 0.3 s
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     threading.Thread(target=_end_with_parent, daemon=True).start()
     tempfile.tempdir = scratch
+    shared_server().borrow(*server)
     os.sched_setaffinity(0, cores)
     LOGGER.handlers[:] = [_Sayer(says)]
     LOGGER.setLevel(logging.DEBUG)  # what is shown is for the parent to say

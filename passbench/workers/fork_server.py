@@ -1,8 +1,11 @@
-"""A process that has imported torch and triton and nothing else, and forks workers from that state.
+"""A process that has imported torch and nothing else, and forks others from that state.
 
 A fork starts in a tenth of a second, where a new interpreter takes seconds; and all forks have one layout of memory
 and one seed of hashes, which otherwise make two processes of the same code differ by several percent for as long as
-they live. The zygote never touches CUDA, which does not survive a fork, and never sees a pass.
+they live. It never touches CUDA, which does not survive a fork, and never sees a pass.
+
+Workers are forks of a second process, a zygote, which has imported triton, too. There are two, each with its first
+worker: with Triton's interpreter and without, which is decided when triton is imported.
 
 Every worker gets a supervisor, forked first: it is outside the worker's namespaces, ends everything that the worker
 has started when the worker ends, ends the worker when PassBench does, and reports the exit status.
@@ -23,19 +26,20 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
+from typing import NoReturn
 
-from passbench.ipc.spawn import Spawn
+from passbench.ipc.spawn import Ready, RunModule, Spawn
 from passbench.workers import isolation, process_usage
 
 MESSAGE_BYTES = 1 << 16
 WORD_BYTES = 1024
 STATUS = struct.Struct("<i")
-"""What a supervisor reports, twice: the worker's process id (0: none could be started), then its wait status."""
+"""What a supervisor reports, twice: the worker's process id (0: none could be started), then its wait status. A
+program reports its process id."""
 
 
 _DESCRIPTORS = 6
 _IMPORTED = (
-    "torch",
     "torch.profiler",
     "torch._dynamo",  # the first dispatch mode imports it, over a second in every worker of a pass
     "triton",
@@ -53,28 +57,110 @@ _LOOKS_AT_DISK = 8  # one look in so many is at its files, too
 
 
 def main(control: int, scratch: str) -> None:
-    """Serve requests on a Unix socket until the other end closes. Starts with a word on isolation: empty, or why it
-    does not work here."""
+    """Serve requests on a Unix socket until the other end closes: each is a pickle of `passbench.ipc.spawn`."""
     gc.disable()  # nothing of an import is garbage, and looking for it takes a fifth of the time
-    for name in _IMPORTED:
-        importlib.import_module(name)
-    gc.freeze()  # workers do not look at it either, which would copy its memory
-    gc.enable()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors are reaped by the kernel
+    importlib.import_module("torch")
+    gc.freeze()  # forks do not look at it either, which would copy its memory
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks are reaped by the kernel
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     connection = socket.socket(fileno=control)
-    problem = _why_not_isolated(Path(scratch))
-    connection.send(problem.encode()[:WORD_BYTES].ljust(WORD_BYTES))
+    zygotes: dict[bool, socket.socket] = {}
     while True:
         data, fds, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, _DESCRIPTORS)
         if not data:  # also where the other end was killed
             shutil.rmtree(scratch, ignore_errors=True)
             return
-        if os.fork() == 0:
-            connection.close()
-            _supervise(pickle.loads(data), fds, isolate=not problem)
+        request = pickle.loads(data)
+        if not isinstance(request, RunModule):
+            _forward(data, fds, request.interpret, zygotes, connection, Path(scratch))
+        elif os.fork() == 0:
+            for one in (connection, *zygotes.values()):
+                one.close()
+            _run(request, fds)
         for fd in fds:
             os.close(fd)
+
+
+def _forward(
+    data: bytes,
+    fds: list[int],
+    interpret: bool,
+    zygotes: dict[bool, socket.socket],
+    connection: socket.socket,
+    scratch: Path,
+) -> None:
+    """Hand a request to the zygote of its kind, which is forked if there is none, or none any more."""
+    if interpret in zygotes:
+        try:
+            socket.send_fds(zygotes[interpret], [data], fds)
+            return
+        except (BrokenPipeError, ConnectionResetError):
+            zygotes.pop(interpret).close()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork() == 0:
+        for one in (connection, ours, *zygotes.values()):
+            one.close()
+        for fd in fds:
+            os.close(fd)
+        _be_zygote(theirs, interpret, scratch)
+    theirs.close()
+    zygotes[interpret] = ours
+    socket.send_fds(ours, [data], fds)
+
+
+def _be_zygote(connection: socket.socket, interpret: bool, scratch: Path) -> NoReturn:
+    """Import what workers need, and fork them as requests come."""
+    try:
+        if interpret:
+            os.environ["TRITON_INTERPRET"] = "1"
+        for name in _IMPORTED:
+            importlib.import_module(name)
+        gc.freeze()
+        gc.enable()
+        problem = _why_not_isolated(scratch)
+        while True:
+            data, fds, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, _DESCRIPTORS)
+            if not data:
+                break
+            request = pickle.loads(data)
+            if isinstance(request, Ready):
+                with contextlib.suppress(BrokenPipeError):  # whoever asked has ended
+                    os.write(fds[0], problem.encode()[:WORD_BYTES].ljust(WORD_BYTES))
+            elif os.fork() == 0:
+                connection.close()
+                _supervise(request, fds, isolate=not problem)
+            for fd in fds:
+                os.close(fd)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def _run(program: RunModule, fds: list[int]) -> NoReturn:
+    """Be a process of ours that runs a program."""
+    status = 1
+    try:
+        for standard, fd in enumerate(fds[:3]):
+            os.dup2(fd, standard)
+            os.close(fd)
+        report, *given = fds[3:]
+        os.write(report, STATUS.pack(os.getpid()))
+        os.close(report)
+        os.setsid()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        gc.enable()
+        sys.path[:] = program.path
+        os.chdir(program.directory)
+        importlib.import_module(program.module).main(*given)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
 
 
 def _why_not_isolated(scratch: Path) -> str:
@@ -98,11 +184,12 @@ def _why_not_isolated(scratch: Path) -> str:
         return stream.read().decode("utf-8", "replace")
 
 
-def _supervise(spawn: Spawn, fds: list[int], *, isolate: bool) -> None:
-    """Start the main, and see to its end; never returns."""
+def _supervise(spawn: Spawn, fds: list[int], *, isolate: bool) -> NoReturn:
+    """Start the main, and see to its end."""
     isolate = isolate and spawn.isolate
     commands, replies, lifeline, report, output, *memory = fds
     os.setsid()
+    os.sched_setaffinity(0, spawn.cores)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for standard in (1, 2):

@@ -60,6 +60,8 @@ class Process:
         output, output_write = os.pipe()
         theirs = (command_read, reply_write, lifeline, report_write, output_write)
         request = Spawn(
+            launcher.interpret,
+            frozenset(os.sched_getaffinity(0)),
             str(box),
             environment(box, launcher.interpret) | one_gpu(device),
             "namespaces" not in settings.off,
@@ -140,7 +142,7 @@ class Process:
         data = os.read(self._report, STATUS.size)
         pid = STATUS.unpack(data)[0] if len(data) == STATUS.size else 0
         if not pid:
-            tail = self._words() or self._launcher.last_words()
+            tail = self._words() or self._launcher.server.last_words()
             raise self.give_up(f"the worker process could not be started: {tail}")
         self.pid = pid
 

@@ -25,7 +25,7 @@ from passbench.bench import Bench
 from passbench.result import VariantResult
 from passbench.settings import Settings
 from passbench.workers import isolation, process_usage
-from passbench.workers.fork_server_client import shared_launcher
+from passbench.workers.fork_server_client import shared_server
 from storage.errors import PassNetError
 from storage.records import Sample
 from tests.passbench.samples import PASSES, add_relu_sample
@@ -253,10 +253,9 @@ def main() -> None:
     with Bench(args.device, settings(args.device, namespaces=not args.without_namespaces)) as bench:
         found = run(bench, plan(args.only, args.times, random.Random(args.seed)), args.device)
         scratch = bench._scratch
-    launchers = [shared_launcher(interpret=interpret) for interpret in (True, False)]
-    for launcher in launchers:
-        launcher.close()  # it outlives a benchmark
-    marks = [str(directory) for directory in (scratch, *(launcher.scratch for launcher in launchers))]
+    server = shared_server()
+    server.close()  # it outlives a benchmark
+    marks = [str(scratch), str(server.scratch)]
     found.problems += [f"a process is left: {line}" for line in left_behind(marks)]
     if scratch.exists():
         found.problems.append(f"{scratch} is left")

@@ -84,7 +84,7 @@ def test_limits_hold_for_a_worker_with_its_descendants():
     family = process_usage.family(child)
     assert len(family) == 2 and family[0] == child
     shared = process_usage.filled_bytes("self")
-    spawn = Spawn(".", {}, False, "cpu", 1, None, 1 << 30, 2, 0, 0.0, 0, True)
+    spawn = Spawn(False, frozenset({0}), ".", {}, False, "cpu", 1, None, 1 << 30, 2, 0, 0.0, 0, True)
     assert process_usage.excess(child, shared, spawn) == ""
     assert process_usage.excess(child, shared, replace(spawn, processes=1)) == "more than 1 processes"
     less = replace(spawn, resident_bytes=32 << 20)
@@ -99,7 +99,7 @@ def test_limits_hold_for_a_worker_with_its_descendants():
 
 def test_shared_memory_counts_beyond_that_of_inputs_and_outputs(monkeypatch):
     monkeypatch.setattr(process_usage, "_SHARED_BYTES", 0)
-    spawn = Spawn(".", {}, False, "cpu", 1, None, 32 << 20, 2, 0, 0.0, 0, True)
+    spawn = Spawn(False, frozenset({0}), ".", {}, False, "cpu", 1, None, 32 << 20, 2, 0, 0.0, 0, True)
     own, ready = process_usage.filled_bytes("self"), os.pipe()
     child = os.fork()
     if child == 0:
@@ -117,7 +117,7 @@ def test_shared_memory_counts_beyond_that_of_inputs_and_outputs(monkeypatch):
 
 
 def test_files_have_a_limit(tmp_path):
-    spawn = Spawn(str(tmp_path), {}, False, "cpu", 1, None, 0, 0, 0, 0.0, 1 << 20, True)
+    spawn = Spawn(False, frozenset({0}), str(tmp_path), {}, False, "cpu", 1, None, 0, 0, 0, 0.0, 1 << 20, True)
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "one").write_bytes(b"x" * (512 << 10))
     assert process_usage.excess_on_disk(spawn) == ""

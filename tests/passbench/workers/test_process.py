@@ -17,7 +17,7 @@ from passbench.contract import NAMES_FILE
 from passbench.ipc import messages
 from passbench.ipc.messages import Code, Load, OutputKind, OutputMeta, Ping, ProtocolError, WorkerReply
 from passbench.settings import Settings
-from passbench.workers.fork_server_client import Launcher, shared_launcher
+from passbench.workers.fork_server_client import ForkServer, Launcher, shared_launcher
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_process import WorkerDied, WorkerTimeout
 from storage.graph.as_json import to_json
@@ -206,7 +206,7 @@ def test_a_worker_dies_with_its_parent(tmp_path):
     read, write = os.pipe()
     parent = os.fork()
     if parent == 0:
-        one = WorkerHandle(CPU, SETTINGS, Launcher(tmp_path / "zygote"), tmp_path / "worker" / "box")
+        one = WorkerHandle(CPU, SETTINGS, Launcher(ForkServer(tmp_path / "zygote")), tmp_path / "worker" / "box")
         one.ask(Ping(), 60)
         os.write(write, str(one._process.pid).encode())
         os._exit(0)
@@ -218,16 +218,16 @@ def test_a_worker_dies_with_its_parent(tmp_path):
 
 
 def test_a_zygote_that_dies_is_replaced(tmp_path):
-    launcher = Launcher(tmp_path / "zygote")
+    launcher = Launcher(ForkServer(tmp_path / "zygote"))
     one = WorkerHandle(CPU, SETTINGS, launcher, tmp_path / "worker" / "box")
     assert one.ask(Ping(), 60).code is Code.OK
-    launcher._zygote.kill()
-    launcher._zygote.wait()
+    launcher.server._process.kill()
+    launcher.server._process.wait()
     assert one.ask(Ping(), 60).code is Code.OK  # a worker outlives it
     one.stop()
     assert one.ask(Ping(), 60).code is Code.OK
     one.close()
-    launcher.close()
+    launcher.server.close()
 
 
 def test_a_worker_that_is_well_after_a_failure_is_kept(side, tmp_path):
