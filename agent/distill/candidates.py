@@ -19,7 +19,6 @@ from agent.distill.lowered_regions import FAILURES, Sketches
 from agent.distill.pass_source import Case, pattern_source
 from agent.distill.regions import Region, find_regions, region_of
 from agent.distill.rounding import Confirms, Rounding, assumed, rounded
-from extraction.kernels.lowering import lowered
 from storage.graph.record import Graph, refs
 from storage.records import Input, Variant
 
@@ -157,8 +156,7 @@ class _Search:
 
     def _library_calls(self) -> set[int]:
         first = self.variants[0]
-        with lowered(first.graph, first.inputs) as result:
-            called = {max(k.ops) for k in result.kernels if k.kind == "extern" and k.ops}
+        called = set(self.sketches.library_calls(first.graph, first.inputs))
         if called:
             self.causes.append("library calls: " + ", ".join(self._names(called)))
         return called

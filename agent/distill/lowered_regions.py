@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from agent.distill.eager.op_effects import OpEffectsError
 from agent.distill.kernels.host_program import Sketch, sketch
 from agent.distill.kernels.index_expressions import Unsupported
-from extraction.kernels.lowering import LoweringError
+from extraction.kernels.lowering import LoweringError, lowered
 from storage.graph.as_json import to_json
 from storage.graph.record import Graph
 from storage.records import Input
@@ -22,10 +22,11 @@ class Sketches:
         self.capacity = capacity
         self.lowered = 0  # regions that were not known
         self._kept: OrderedDict[tuple, Sketch | tuple[type[Exception], str]] = OrderedDict()
+        self._calls: OrderedDict[tuple, frozenset[int]] = OrderedDict()
 
     def of(self, graph: Graph, inputs: Sequence[Input], own_schedule: bool = False) -> Sketch:
         """The region's sketch. Raises one of `FAILURES`; a region that has failed before raises the same again."""
-        key = (to_json(graph), own_schedule, tuple((i.dtype, i.shape, i.stride) for i in inputs))
+        key = (*_key(graph, inputs), own_schedule)
         if key in self._kept:
             self._kept.move_to_end(key)
         else:
@@ -38,6 +39,20 @@ class Sketches:
             return answer
         kind, message = answer
         raise kind(message)
+
+    def library_calls(self, graph: Graph, inputs: Sequence[Input]) -> frozenset[int]:
+        """The last op of each library call that TorchInductor makes of a whole graph. Raises LoweringError."""
+        key = _key(graph, inputs)
+        if key not in self._calls:
+            with lowered(graph, inputs) as result:
+                self._calls[key] = frozenset(max(k.ops) for k in result.kernels if k.kind == "extern" and k.ops)
+            if len(self._calls) > self.capacity:
+                self._calls.popitem(last=False)
+        return self._calls[key]
+
+
+def _key(graph: Graph, inputs: Sequence[Input]) -> tuple:
+    return to_json(graph), tuple((i.dtype, i.shape, i.stride) for i in inputs)
 
 
 def _lowered(graph: Graph, inputs: Sequence[Input], own_schedule: bool) -> Sketch | tuple[type[Exception], str]:

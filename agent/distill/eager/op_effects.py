@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch.utils.flop_counter import flop_registry
 
 from storage.errors import PassNetError
 from storage.graph.as_fx import to_module
+from storage.graph.as_json import to_json
 from storage.graph.record import RUN_DEVICE, Graph, refs
 from storage.records import Input, dtype_name, dtype_of
 
@@ -69,17 +71,35 @@ class OpEffects:
 
 
 def find_effects(graph: Graph, inputs: Sequence[Input]) -> OpEffects:
-    """Runs the graph on fake CPU tensors and notes what happens. Raises OpEffectsError where that fails."""
+    """Runs the graph on fake CPU tensors and notes what happens. Raises OpEffectsError where that fails.
+
+    The latest answers are kept: an author asks the same of a graph for each way of rounding, and of equal regions.
+    """
+    return _effects(_Question(to_json(graph), tuple((i.dtype, i.shape, i.stride) for i in inputs), graph))
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What the effects of a graph depend on; and the graph itself, which is no key."""
+
+    text: str
+    tensors: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]
+    graph: Graph = field(compare=False)
+
+
+@lru_cache(maxsize=1000)
+def _effects(asked: _Question) -> OpEffects:
     try:
         with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
-            arguments = [torch.empty_strided(i.shape, i.stride, dtype=dtype_of(i.dtype)) for i in inputs]
-            observer = _Observer(to_module(graph, "cpu"))
+            tensors = asked.tensors
+            arguments = [torch.empty_strided(shape, stride, dtype=dtype_of(dtype)) for dtype, shape, stride in tensors]
+            observer = _Observer(to_module(asked.graph, "cpu"))
             observer.run(*arguments)
     except Exception as error:  # any op of any model may fail on fake tensors; the errors share no type
         lines = str(error).strip().splitlines() or [""]
         raise OpEffectsError(f"the graph does not run on fake tensors: {type(error).__name__}: {lines[0]}") from error
     effects = tuple(observer.launches), tuple(observer.reads), tuple(observer.writes)
-    on_host = _on_host(graph, observer.values)
+    on_host = _on_host(asked.graph, observer.values)
     return OpEffects(tuple(observer.values), *effects, on_host, tuple(observer.additions), tuple(observer.flops))
 
 

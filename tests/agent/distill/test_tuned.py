@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 from agent.author import Attempt
 from agent.distill.kernels.launch_configs import LaunchLimits
+from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style
 from agent.distill.rounding import assumed
 from agent.distill.search.found_families import SearchChoice
@@ -23,10 +24,13 @@ from passbench.result import Times, Timing, VariantResult
 from passbench.settings import Settings
 from tests.agent.support import ANY, in_dtype, sample, tensor, variant
 
+SKETCHES = Sketches()
+"""What has been lowered is known to all tests of this file: many of them search the same samples."""
+
 
 def measuring(**fields):
     """The author, which takes every order of addition for eager's: there is no GPU to ask."""
-    return Tuned(orders=lambda *_: assumed, **fields)
+    return Tuned(Distill(sketches=SKETCHES), orders=lambda *_: assumed, **fields)
 
 
 def _block(x, y, w):
