@@ -113,7 +113,7 @@ class _Watch(TorchDispatchMode):
             if str(func).startswith(("aten.index.", "aten._unsafe_index.")) and _by_mask(args):
                 self.operators.add("aten.nonzero.default")  # which `index` calls below the dispatcher
         result = func(*args, **(kwargs or {}))
-        if not self._paused and comes_to_the_host((*args, *(kwargs or {}).values()), result):
+        if not self._paused and comes_to_the_host(func, (*args, *(kwargs or {}).values()), result):
             self.operators.add("aten.item.default")  # what torch reads there takes no operator
         return result
 
@@ -198,8 +198,14 @@ class _Watch(TorchDispatchMode):
         return unseen
 
 
-def comes_to_the_host(given: Sequence[Any], result: Any) -> bool:
-    """Whether an operator brings what lies on a device to the host."""
+def comes_to_the_host(func: Any, given: Sequence[Any], result: Any) -> bool:
+    """Whether an operator brings what lies on a device to the host.
+
+    Attention also returns the state of a random generator, which is the host's unless a CUDA graph is recorded. Any
+    other operator that may draw is refused in any case.
+    """
+    if torch.Tag.nondeterministic_seeded in func.tags:
+        return False
     tensors = [x for x in given if isinstance(x, torch.Tensor)]
     results = result if isinstance(result, tuple | list) else (result,)
     there = any(x.device.type != "cpu" for x in tensors)

@@ -1,6 +1,7 @@
 """Attacks and unusual honest passes of somebody who has read docs/integrity.md and none of the other fixtures."""
 
 import torch
+import torch.nn.functional as F
 
 from storage.records import Sample
 from tests.passbench.attacks.attack_kinds import (
@@ -30,6 +31,13 @@ def negation() -> Sample:
 
 def running_sums() -> Sample:
     return sample(variant(lambda x: (torch.cumsum(x, -1),), spec("x", 5, 100)))
+
+
+def masked_attention() -> Sample:
+    def f(q, k, v, mask):
+        return (F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2),)
+
+    return sample(variant(f, *(spec(name, 2, 3, 16, 32) for name in ("q", "k", "v")), spec("mask", 3, 16, 16)))
 
 
 _STALE = Step("poisoned_outputs", ("runtime_error", "wrong", "ok"), UNWRITTEN.reason, least=0, most=1)
@@ -246,4 +254,5 @@ FRESH_HONEST: tuple[Honest, ...] = (
     Honest("matches_the_dtype", add_relu, EXACT),
     Honest("grid_of_starred_sizes", add_relu, EXACT),
     Honest("partial_of_a_helper", add_relu, EXACT),
+    Honest("attention_with_a_mask", masked_attention, EXACT),
 )

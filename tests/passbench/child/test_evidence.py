@@ -546,14 +546,23 @@ def test_host_functions_on_a_gpu(dtype):
     assert judge(observation, NO_FILES) is None
 
 
-if __name__ == "__main__":
-    main(sys.argv[1:])
-
-
 def test_what_comes_to_the_host_is_seen_by_devices():
     there, here = torch.empty(2, device="meta"), torch.empty(2)  # any device but the CPU is one
-    assert comes_to_the_host((there, "cpu"), here)
-    assert comes_to_the_host((here, there), (there, here))
-    assert not comes_to_the_host((there, here), there)
-    assert not comes_to_the_host((here, 1), [here])
-    assert not comes_to_the_host((), here)
+    copies = torch.ops.aten._to_copy.default
+    assert comes_to_the_host(copies, (there, "cpu"), here)
+    assert comes_to_the_host(torch.ops.aten.split_with_sizes.default, (here, there), (there, here))
+    assert not comes_to_the_host(copies, (there, here), there)
+    assert not comes_to_the_host(copies, (here, 1), [here])
+    assert not comes_to_the_host(copies, (), here)
+
+
+def test_the_state_of_the_generator_of_attention_is_no_value():
+    there, state = torch.empty(2, device="meta"), torch.empty((), dtype=torch.long)
+    for name in ("efficient", "flash", "cudnn"):
+        attention = getattr(torch.ops.aten, f"_scaled_dot_product_{name}_attention").default
+        assert not comes_to_the_host(attention, (there, there, there), (there, there, state, state))
+        assert judge(Observation.of({str(attention)}, (), (), profiled=True), NO_FILES) is None
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
