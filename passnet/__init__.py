@@ -153,9 +153,10 @@ def optimize(
 
     The example call's tensors say for which shapes, dtypes and device. Ways that are tried: eager, TorchInductor, and
     each of them as one CUDA graph; `effort` ("quick", "normal", "full") says how many. A way is kept only if its
-    outputs are as near to double precision as eager's; with `strict`, only if they are eager's bits. No further way is
-    begun after `seconds`. `without` switches parts off, to see what each gives: "graph", "inductor", "merged", "once",
-    "passes". `.report` of the result says what was tried and chosen.
+    outputs are as near to double precision as eager's; with `strict`, only if they are eager's bits, and the `reason`
+    of any other names the first part that has not. No further way is begun after `seconds`. `without` switches parts
+    off, to see what each gives: "graph", "inductor", "merged", "once", "passes". `.report` of the result says what was
+    tried and chosen.
 
     `library` is a directory (docs/faster-models.md): passes in it that were measured on this kind of machine may serve
     regions of the model, which runs their code in this process; what is chosen is kept there for the next start.

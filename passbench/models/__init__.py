@@ -7,7 +7,8 @@ to the model itself), then `choosing.py` (ways of running a graph, measured) and
 `model_capture.py` captures a model's forward with dynamo and keeps dynamo's guards. `graph_facts.py` says what a graph
 does besides computing: writes, random numbers, aliases. `parameters/` computes once what depends on parameters alone.
 `warm_start/` does in threads what a start needs besides the capture. `lowering.py` makes a callable of a graph by
-a recipe. `replayed.py` is a CUDA graph of that. `serving.py` puts passes of a library into a graph.
+a recipe, and `first_unlike.py` says which part of it has not eager's bits. `replayed.py` is a CUDA graph of that.
+`serving.py` puts passes of a library into a graph.
 `dynamo_backend.py` is the backend of `torch.compile`.
 
 May import: passbench.library, passbench.matching, passbench.contract, passbench.compilers, passbench.checking,

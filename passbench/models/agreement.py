@@ -66,7 +66,7 @@ class Reference:
                 return ModelErrors(False, None, None, None, None, None, problem)
             for place, (a, b) in enumerate(zip(outputs, self.eager[number], strict=True)):
                 against.add(a, b, number, place)
-                equal = equal and _same_bits(a, b)
+                equal = equal and same_bits(a, b)
             made.append(outputs)
         if self.double is None:
             error_eager = error = level_eager = level = None
@@ -149,7 +149,8 @@ def _unlike(outputs: Sequence, expected: Sequence[torch.Tensor]) -> str:
     return ""
 
 
-def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors hold the same numbers; NaN is NaN, and zero has no sign."""
     return torch.equal(a, b) or bool(((a == b) | ((a != a) & (b != b))).all())
 
 

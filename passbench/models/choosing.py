@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import torch
 
 from passbench.models.agreement import ModelErrors, Reference, reference
 from passbench.models.call_times import call_times
+from passbench.models.first_unlike import first_unlike
 from passbench.models.lowering import GraphCall, LoweredGraph, Serve, lower
 from passbench.models.recipes import Recipe
 from passbench.models.replayed import NotCaptured, ReplayedGraph, captured_in
@@ -88,8 +89,8 @@ def choose(
 ) -> tuple[RunningGraph, list[Trial]]:
     """Try recipes in order and keep the fastest that is right. `seconds`: no further one is begun after that time.
 
-    `before_timing` is called when all are ready. A recipe that fails is left out; its trial says why. Raises
-    PassNetError if none works, eager among them.
+    `before_timing` is called when all are ready. A recipe that fails is left out; its trial says why, with `strict`
+    also which part of the graph has not eager's bits. Raises PassNetError if none works, eager among them.
     """
     begin = time.monotonic()
     truth = reference(given.module, given.moving, given.held, double=double and not strict)
@@ -111,6 +112,14 @@ def choose(
             running[recipe.name] = ready
     if not running:
         raise PassNetError(f"no way of running the graph works: {'; '.join(t.reason for t in trials)}")
+    if strict:
+        parts: dict[tuple, str] = {}
+        for number, trial in enumerate(trials):
+            if trial.errors is not None and not trial.errors.equal:
+                late = seconds is not None and time.monotonic() - begin > seconds
+                if trial.recipe.lowering not in parts:
+                    parts[trial.recipe.lowering] = "" if late else _unlike_part(given, trial.recipe, truth, serve)
+                trials[number] = replace(trial, reason=trial.reason + parts[trial.recipe.lowering])
     if before_timing is not None:
         before_timing()
     times = call_times({name: _calling(each, given) for name, each in running.items()}, given.device)
@@ -143,12 +152,19 @@ def _try(
     return trial, None if errors.reason else ready
 
 
+def _unlike_part(given: GraphCall, recipe: Recipe, truth: Reference, serve: Serve | None) -> str:
+    try:
+        return f"; the first part that has not: {first_unlike(given, recipe, truth.draws, serve)}"
+    except Exception as error:  # compilers, kernels and passes may raise anything, for want of memory too
+        return f"; which part has not is unknown: {in_one_line(error)}"
+
+
 def _calling(running: RunningGraph, given: GraphCall) -> Callable[[], object]:
     return lambda: running.call(*given.moving)
 
 
 def _timed(trial: Trial, us: float) -> Trial:
-    return Trial(trial.recipe, us, trial.reason, trial.errors, trial.served, trial.seconds)
+    return replace(trial, us=us)
 
 
 def _fastest(times: dict[str, float]) -> str:

@@ -7,7 +7,7 @@ from passbench.models.optimize import optimize_model
 from passbench.models.optimized_model import OptimizeSettings
 from passbench.models.recipes import Recipe
 from tests.passbench.library.small_library import library
-from tests.passbench.models.test_serving import Residual
+from tests.passbench.models.small_models import Residual
 
 WRITTEN = """
 async_compile = AsyncCompile()

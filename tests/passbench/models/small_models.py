@@ -122,3 +122,14 @@ class Inside(nn.Module):
         mask = torch.zeros(4, device=x.device)
         mask[0] = 1.0
         return a + self.second(y) * mask
+
+
+class Residual(nn.Module):
+    """Two places that a pass for `relu(x + y)` matches; in the second, y is a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x + self.layer(x)) * 2 + torch.relu(self.layer(x) + 1)

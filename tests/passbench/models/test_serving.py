@@ -9,17 +9,7 @@ from passbench.models.optimize import optimize_model
 from passbench.models.optimized_model import OptimizedModel, OptimizeSettings
 from storage.errors import PassNetError
 from tests.passbench.library.small_library import library, passport, problem
-
-
-class Residual(nn.Module):
-    """Two places that a pass for `relu(x + y)` matches; in the second, y is a number."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(8, 8)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(x + self.layer(x)) * 2 + torch.relu(self.layer(x) + 1)
+from tests.passbench.models.small_models import Residual
 
 
 @pytest.fixture(autouse=True)
