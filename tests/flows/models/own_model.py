@@ -2,7 +2,7 @@
 
 import torch
 
-from tests.passbench.models.test_serving import Residual
+from tests.passbench.models.small_models import Residual
 
 
 def residual() -> tuple:
