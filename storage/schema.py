@@ -293,6 +293,12 @@ TABLES: dict[str, list[Column]] = {
         ("speedup_compiled", _FLOAT, "`us` of the fastest mode of torch.compile over ours; null: not measured"),
         ("served", _MAP_OF_SIZES, "matches of each pass of the library in the graph that was chosen"),
         ("covered", _FLOAT, "share of the model's operators that passes serve"),
+        (
+            "covered_time",
+            _FLOAT,
+            "share of eager's time that these operators take, each run by itself: time of their kernels on a GPU, "
+            "else of the host; null: not measured",
+        ),
         ("ops", _INT, "operators of the graph; null where there are several graphs"),
         ("t_min", _INT, "smallest level in −10…1 at which ours agrees with eager; null: none"),
         ("error_eager", _FLOAT, "eager's relative error against double precision; null: it does not run in it"),

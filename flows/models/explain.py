@@ -9,10 +9,11 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from flows.models.named_model import NamedModel
-from flows.models.regions_report import CALLS, kernel_sources, regions
+from flows.models.regions_report import kernel_sources, regions
 from flows.models.tune import tuned_document
 from flows.report.page import folded, joined, page, paragraph, table
 from passbench.library.pass_library import LibraryEntry, PassLibrary
+from passbench.models.call_times import PROFILED
 from passbench.models.graph_facts import calls_of
 from passbench.models.lowering import LoweredGraph
 from passbench.models.optimized_model import OptimizedModel
@@ -40,7 +41,7 @@ def explain(named: NamedModel, fast: OptimizedModel, library: Path) -> dict[str,
         "served_by": _served_by(lowered),
         "eager_kernels": eager,
         "kernels": [{**line, "by": _maker(line["name"], passes)} for line in mine],
-        "regions_served": [] if lowered is None else regions(lowered, fast.example, times, speedups),
+        "regions_served": [] if lowered is None else regions(lowered, fast.given.moving, times, speedups),
         "passes": passes,
         "kernel_sources": {} if lowered is None else kernel_sources(lowered.sources),
         "code": "" if lowered is None else lowered.parts.main.code.strip(),
@@ -52,7 +53,7 @@ def _profiled(function: Callable[[], object]) -> list[dict[str, Any]]:
     gpu = torch.cuda.is_available()
     function()
     with profile(activities=[ProfilerActivity.CUDA] if gpu else [ProfilerActivity.CPU], acc_events=True) as seen:
-        for _ in range(CALLS):
+        for _ in range(PROFILED):
             function()
         if gpu:
             torch.cuda.synchronize()
@@ -62,8 +63,8 @@ def _profiled(function: Callable[[], object]) -> list[dict[str, Any]]:
             continue  # a range around kernels, such as "TorchDynamo Cache Lookup", whose time is theirs
         us = event.self_device_time_total if gpu else event.self_cpu_time_total
         if us > 0:
-            found[event.key][0] += us / CALLS
-            found[event.key][1] += event.count / CALLS
+            found[event.key][0] += us / PROFILED
+            found[event.key][1] += event.count / PROFILED
     lines = [{"name": name, "us": us, "calls": calls} for name, (us, calls) in found.items()]
     return sorted(lines, key=lambda line: -line["us"])
 
@@ -75,7 +76,7 @@ def _served_by(lowered: LoweredGraph | None) -> dict[str, int]:
     calls = calls_of(lowered.parts.main.graph)
     rest = sum(not str(node.target).startswith(NAMESPACE) for node in calls)
     compiler = "TorchInductor" if lowered.compiler == "inductor" else "eager"
-    return {compiler: rest, "passes": lowered.covered, "computed once": len(lowered.parts.taken)}
+    return {compiler: rest, "passes": len(lowered.replaced), "computed once": len(lowered.parts.taken)}
 
 
 def _passes(lowered: LoweredGraph | None, library: Path) -> list[dict[str, Any]]:

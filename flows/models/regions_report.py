@@ -11,14 +11,10 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.autograd import DeviceType
-from torch.profiler import ProfilerActivity, profile, record_function
 
+from passbench.models.call_times import node_times
 from passbench.models.lowering import LoweredGraph
 from passbench.models.serving import NAMESPACE
-
-CALLS = 3
-"""Calls that are profiled; times are of one."""
 
 _KERNEL = re.compile(r"^(\w+) = async_compile\.\w+\(.*?r?'''(.*?)'''", re.MULTILINE | re.DOTALL)
 _LAUNCH = re.compile(r"# Topologically Sorted Source Nodes: \[(.*?)\].*?\n((?:(?!\s*# Topologically).*\n)*)")
@@ -64,7 +60,7 @@ def regions(
     passes by hash, from their passports: what eager takes for a pass's region follows from them.
     """
     main = lowered.parts.main
-    by_node = _eager_times(main, [*moving, *lowered.parts.statics])
+    by_node = node_times(main, [*moving, *lowered.parts.statics])
     ops = {node.name: _op(node) for node in main.graph.nodes}
     lines = []
     for kernel, nodes in launches(lowered.sources).items():
@@ -89,30 +85,3 @@ def _line(by: str, kernel: str, ops: list[str], us: float | None, eager: float |
 def _op(node: fx.Node) -> str:
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
     return name.rpartition(".")[2]
-
-
-class _Named(fx.Interpreter):
-    """Runs a graph with a range of the profiler's around each node."""
-
-    def run_node(self, node: fx.Node) -> Any:
-        with record_function(f"node {node.name}"):
-            return super().run_node(node)
-
-
-def _eager_times(module: fx.GraphModule, inputs: Sequence[torch.Tensor]) -> dict[str, float]:
-    """Microseconds of each node in eager: of its kernels on a GPU, else of the host."""
-    gpu = torch.cuda.is_available()
-    kinds = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * gpu
-    with torch.no_grad():
-        _Named(module).run(*inputs)
-        with profile(activities=kinds, acc_events=True) as seen:
-            for _ in range(CALLS):
-                _Named(module).run(*inputs)
-            if gpu:
-                torch.cuda.synchronize()
-    ranges = [event for event in seen.key_averages() if event.key.startswith("node ")]
-    return {
-        event.key.removeprefix("node "): (event.device_time_total if gpu else event.cpu_time_total) / CALLS
-        for event in ranges
-        if event.device_type == DeviceType.CPU  # the same range on the GPU holds the gaps between its kernels
-    }

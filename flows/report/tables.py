@@ -218,8 +218,9 @@ def whole_models(rows: Sequence[Row]) -> list[dict]:
         kept = {name: row[name] for name in ("model", "batch", "dtype", "device", "status", "chosen")}
         regimes = {name: times.get(name) for name in ("eager", "compile", "reduce-overhead", "max-autotune", "ours")}
         over = {"over eager": row["speedup_eager"], "over torch.compile": row["speedup_compiled"]}
-        errors = {"error": row["error"], "eager's error": row["error_eager"], "covered": row["covered"]}
-        lines.append({**kept, **regimes, **over, **errors, "reason": row["reason"] or row["why_not"]})
+        errors = {"error": row["error"], "eager's error": row["error_eager"]}
+        shares = {"covered": row["covered"], "covered time": row["covered_time"]}
+        lines.append({**kept, **regimes, **over, **errors, **shares, "reason": row["reason"] or row["why_not"]})
     return sorted(lines, key=lambda line: (line["dtype"], line["batch"], line["model"]))
 
 

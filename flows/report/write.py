@@ -211,10 +211,10 @@ def _whole_models(material: Material, writer: _ReportWriter) -> Markup:
     text = (
         "Speedups are of whole calls, host included: eager's time over ours, and the time of the fastest mode of "
         "torch.compile over ours. Error is the relative error against double precision; covered: the share of the "
-        "model's operators that passes of the library serve."
+        "model's operators that passes of the library serve; covered time: the share of eager's time that these take."
     )
     parts = [paragraph(text), table(groups, list(groups[0])) if groups else paragraph("None was measured.")]
-    return joined([*parts, table(lines, list(lines[0]), ("covered",), long=("reason",))])
+    return joined([*parts, table(lines, list(lines[0]), ("covered", "covered time"), long=("reason",))])
 
 
 def _tracing(material: Material, writer: _ReportWriter) -> Markup:

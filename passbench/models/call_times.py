@@ -1,15 +1,22 @@
-"""How long calls take: whole calls with a synchronisation at both ends, in turn, medians."""
+"""How long calls take: whole calls with a synchronisation at both ends, in turn, medians; and the nodes of a graph."""
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
+from torch import fx
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile, record_function
 
 SECONDS = 0.5
 """Time that all rounds of a comparison take, about."""
 ROUNDS = (5, 60)
 """Rounds at least and at most; each round calls every function once, in an order of its own."""
+
+PROFILED = 3
+"""Calls that are profiled; times are of one."""
 
 
 def call_times(
@@ -54,3 +61,30 @@ def _once(function: Callable[[], object], device: torch.device) -> float:
     function()
     wait(device)
     return (time.perf_counter() - begin) * 1e6
+
+
+class _Named(fx.Interpreter):
+    """Runs a graph with a range of the profiler's around each node."""
+
+    def run_node(self, node: fx.Node) -> Any:
+        with record_function(f"node {node.name}"):
+            return super().run_node(node)
+
+
+def node_times(module: fx.GraphModule, inputs: Sequence[torch.Tensor]) -> dict[str, float]:
+    """Microseconds of each node in eager: of its kernels on a GPU, else of the host."""
+    gpu = torch.cuda.is_available()
+    kinds = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * gpu
+    with torch.no_grad():
+        _Named(module).run(*inputs)
+        with profile(activities=kinds, acc_events=True) as seen:
+            for _ in range(PROFILED):
+                _Named(module).run(*inputs)
+            if gpu:
+                torch.cuda.synchronize()
+    ranges = [event for event in seen.key_averages() if event.key.startswith("node ")]
+    return {
+        event.key.removeprefix("node "): (event.device_time_total if gpu else event.cpu_time_total) / PROFILED
+        for event in ranges
+        if event.device_type == DeviceType.CPU  # the same range on the GPU holds the gaps between its kernels
+    }

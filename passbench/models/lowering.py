@@ -16,7 +16,6 @@ from passbench.models.graph_facts import GraphFacts, calls_of, graph_facts
 from passbench.models.parameters.parameter_parts import ParameterParts, take_parameter_parts
 from passbench.models.parameters.weight_merging import merge_weights
 from passbench.models.recipes import Recipe
-from passbench.models.serving import served_ops
 from passbench.models.warm_start.beside_capture import hashing, wait_for_kernels
 
 
@@ -43,7 +42,7 @@ class GraphCall:
 class LoweredGraph:
     """`call(*moving)` gives the graph's outputs in order. `parts` says what was computed once; `refresh` does so again.
 
-    `served` counts the matches of passes by entry of the library, `covered` the operators that they serve.
+    `served` counts the matches of passes by entry of the library, `replaced` are the graph's operators that they serve.
     `compiler` is the recipe's. `sources` are the files that TorchInductor wrote for it, empty where this process had
     them already.
     """
@@ -51,7 +50,7 @@ class LoweredGraph:
     call: Callable[..., Sequence[torch.Tensor]]
     parts: ParameterParts
     served: dict[str, int]
-    covered: int
+    replaced: tuple[str, ...]
     compiler: str
     sources: tuple[str, ...] = ()
 
@@ -72,11 +71,12 @@ def lower(given: GraphCall, recipe: Recipe, serve: Serve | None = None) -> Lower
     wait_for_kernels()
     module, facts = copy_of(given.module), given.facts
     served: dict[str, int] = {}
-    covered = 0
+    replaced: tuple[str, ...] = ()
     if recipe.passes and serve is not None:
-        before = len(calls_of(module.graph))
+        before = [node.name for node in calls_of(module.graph)]
         served = serve(module, recipe.passes)
-        covered = served_ops(module.graph, before)
+        left = {node.name for node in module.graph.nodes}
+        replaced = tuple(name for name in before if name not in left)
     if served:
         facts = graph_facts(module, [*given.moving, *given.held])
     if recipe.merged:
@@ -87,7 +87,7 @@ def lower(given: GraphCall, recipe: Recipe, serve: Serve | None = None) -> Lower
         parts = ParameterParts(module, given.held, (), None, (), ())
     with torch.no_grad(), _written() as sources:
         function = _compiled(parts.main, [*given.moving, *parts.statics], recipe)
-    return LoweredGraph(_bound(function, parts.statics), parts, served, covered, recipe.compiler, tuple(sources))
+    return LoweredGraph(_bound(function, parts.statics), parts, served, replaced, recipe.compiler, tuple(sources))
 
 
 def copy_of(module: fx.GraphModule) -> fx.GraphModule:

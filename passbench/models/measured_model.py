@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from passbench.models.agreement import ModelErrors
-from passbench.models.call_times import back_to_back, call_times
+from passbench.models.call_times import back_to_back, call_times, node_times
 from passbench.models.choosing import Trial
+from passbench.models.graph_facts import calls_of
 from passbench.models.optimize import optimize_model
 from passbench.models.optimized_model import OptimizedModel, OptimizeSettings
 from passbench.models.recipes import PARTS
@@ -107,7 +108,7 @@ def _empty(
     name: str, run: str, batch: int, dtype: torch.dtype, strict: bool, device: torch.device, commit: str | None
 ) -> dict[str, Any]:
     nothing = dict.fromkeys(
-        "speedup_eager speedup_compiled covered ops t_min error_eager error level_eager level".split()
+        "speedup_eager speedup_compiled covered covered_time ops t_min error_eager error level_eager level".split()
     )
     return {
         "run": run,
@@ -141,10 +142,20 @@ def _of_ours(ours: OptimizedModel, regime: dict[str, Any]) -> dict[str, Any]:
         said |= {"level_eager": errors.level_eager, "level": errors.level, "served": dict(chosen.served)}
         regime["error"] = errors.error
     if report.ops:
-        said |= {"ops": report.ops, "covered": report.covered / report.ops}
+        said |= {"ops": report.ops, "covered": report.covered / report.ops, "covered_time": _covered_time(ours)}
     if ours.fallbacks:
         said["reason"] = f"{ours.fallbacks} calls went to the model itself"
     return said
+
+
+def _covered_time(ours: OptimizedModel) -> float | None:
+    """The share of eager's time that the operators take which passes serve."""
+    if not ours.lowered.replaced:
+        return 0.0
+    calls = {node.name for node in calls_of(ours.given.module.graph)}
+    times = node_times(ours.given.module, [*ours.given.moving, *ours.given.held])
+    total = sum(times.get(name, 0.0) for name in calls)
+    return sum(times.get(name, 0.0) for name in ours.lowered.replaced) / total if total else None
 
 
 def _switched_off(trials: Sequence[Trial]) -> list[dict[str, Any]]:

@@ -94,9 +94,9 @@ class OptimizedModel:
         self._guarded = served
 
     @property
-    def example(self) -> tuple[torch.Tensor, ...]:
-        """The example call's tensors, as the graph takes them; empty where the model is not run as one graph."""
-        return () if self._route is None else self._route.capture.moving
+    def given(self) -> GraphCall | None:
+        """The graph with the example call's tensors; None where the model is not run as one graph."""
+        return None if self._route is None else self._route.given
 
     @property
     def lowered(self) -> LoweredGraph | None:
@@ -138,7 +138,7 @@ class GraphRoute:
         self._changed = False
         self._kinds = [(type(x), x.shape, x.stride(), x.dtype, x.device) for x in capture.moving]
         self._held_kinds = [_kind_of(each.tensor) for each in capture.held]
-        given = self._given([each.tensor for each in capture.held])
+        given = self.given
         passes, refused = _passes(None if "passes" in settings.without else settings.library, given)
         self._serve = server(passes, given.device)
         self._running, trials, remembered = self._chosen(given, settings, passes, progress, before_timing, first_calls)
@@ -149,7 +149,7 @@ class GraphRoute:
             self._running.lowered.parts.taken,
             notes=_notes(capture),
             ops=len(calls_of(capture.graph.graph)),
-            covered=self._running.lowered.covered,
+            covered=len(self._running.lowered.replaced),
             refused=refused,
             remembered=remembered,
             kept=capture.renew is not None,
@@ -259,6 +259,11 @@ class GraphRoute:
         if not self.capture.guarded(args, kwargs):
             return self.capture.why_not(args, kwargs)
         return "parameters have other shapes, dtypes or devices than when it was optimised"
+
+    @property
+    def given(self) -> GraphCall:
+        """What was lowered: the graph with the tensors that it was captured with."""
+        return self._given([each.tensor for each in self.capture.held])
 
     def _given(self, held: Sequence[torch.Tensor]) -> GraphCall:
         return GraphCall(self.capture.graph, self.capture.moving, tuple(held), self.capture.facts)

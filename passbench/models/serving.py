@@ -1,7 +1,6 @@
 """Regions of a graph served by passes: each match becomes an operator of torch's, which every compiler leaves whole."""
 
 import hashlib
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -106,14 +105,6 @@ def fitting(entries: Sequence[LibraryEntry], graph: fx.Graph) -> list[LibraryEnt
 def _plain_name(target: Any) -> str:
     name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
     return name.rpartition(".")[2].strip("_")
-
-
-def served_ops(graph: fx.Graph, ops_before: int) -> int:
-    """How many of a graph's operators passes serve, given how many it had before they were applied."""
-    calls = calls_of(graph)
-    ours = [node for node in calls if str(node.target).startswith(NAMESPACE)]
-    picked = [node for call in ours for node in call.users if node.target is operator.getitem]
-    return ops_before - (len(calls) - len(ours) - len(picked)) if ours else 0
 
 
 def _make_operator(call: fx.Node, digest: str) -> None:

@@ -46,6 +46,6 @@ def test_a_pass_saves_what_its_passport_says(tmp_path):
     torch.manual_seed(0)
     with torch.no_grad():
         fast = optimize_model(Residual().eval(), (torch.randn(4, 8),), {}, settings)
-    (line,) = regions(fast.lowered, fast.example, {}, {entry.name: 3.0})
+    (line,) = regions(fast.lowered, fast.given.moving, {}, {entry.name: 3.0})
     assert line["by"] == "pass" and line["kernel"] == entry.name and line["us"] > 0
     assert abs(line["saves_us"] - 2 * line["us"]) < 1e-6
