@@ -114,7 +114,7 @@ def main(given: Sequence[str] | None = None) -> int:
         rows = [with_replays(row, arguments.replays) for row in rows]
     with (
         Growing(arguments.growing, arguments.held_out, arguments.seed) as growing,
-        ProcessPoolExecutor(3, forks_with("benchmarks.learning.beside_training")) as beside,
+        ProcessPoolExecutor(3, forks_with("torch._dynamo", "triton")) as beside,
         ExitStack() as opened,
     ):
         time.sleep(arguments.wait)

@@ -1,6 +1,7 @@
 """Processes that are forks of one, which has imported what they need: a new interpreter takes seconds to import torch.
 
 The one that they are forks of starts with the first of them. It touches no GPU, since CUDA does not survive a fork.
+Nor may it import what asks how many GPUs there are, as `torch._inductor` does: torch then refuses CUDA to every fork.
 """
 
 import multiprocessing
