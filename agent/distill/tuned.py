@@ -181,14 +181,17 @@ class Tuned(Author):
             wrong = again.wrong(choice)
             if not wrong and again.merit(choice).score >= 1.0:
                 right = rightness(trial, again, choice)
-                consider(choice, trial.levels, search.measured[choice], right)
+                wrong_alike = trial.share_wrong(each for each in search.measured if each.is_like(choice))
+                consider(choice, trial.levels, search.measured[choice], right, wrong_alike)
                 try_safer(trial, choice, right)
             return wrong
 
-        def consider(choice: SearchChoice, levels: Levels, found: Merit, right: Mapping[FloatDtypes, int]) -> None:
-            """Makes the choice the best if it is expected to be."""
+        def consider(
+            choice: SearchChoice, levels: Levels, found: Merit, right: Mapping[FloatDtypes, int], wrong: float = 0.0
+        ) -> None:
+            """Makes the choice the best if it is expected to be. `wrong` is the share of passes like it that are."""
             nonlocal best, merit
-            worth = found.expected(max(right.values()))
+            worth = found.expected(max(right.values()), wrong)
             if worth.over(merit) > 1.0:
                 best, merit = Best(choice, levels), worth
                 keep(best)

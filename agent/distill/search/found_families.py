@@ -28,6 +28,11 @@ class SearchChoice:
     patterns: tuple[str, ...]
     style: Style
 
+    def is_like(self, other: "SearchChoice") -> bool:
+        """Whether both have the same regions in kernels lowered by the same means: what they compute is rounded alike,
+        but for the order in which sums are added up."""
+        return self.patterns == other.patterns and self.style.own_schedule == other.style.own_schedule
+
 
 Levels = Mapping[FloatDtypes, Rounding]
 """What graphs leave to eager, by the floating dtypes of their variants."""

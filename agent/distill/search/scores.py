@@ -55,10 +55,10 @@ class Merit:
             return self.device / other.device
         return self.score / other.score
 
-    def expected(self, level: int) -> "Merit":
-        """What the pass is worth if it is right at this level in the author's draws."""
-        device = None if self.device is None else expected(self.device, level)
-        return replace(self, score=expected(self.score, level), device=device)
+    def expected(self, level: int, wrong: float = 0.0) -> "Merit":
+        """What the pass is worth if it is right at this level in the author's draws; `wrong` as in `expected`."""
+        device = None if self.device is None else expected(self.device, level, wrong)
+        return replace(self, score=expected(self.score, level, wrong), device=device)
 
 
 def ranked(merits: Mapping[Choice, Merit]) -> list[Choice]:
@@ -116,8 +116,14 @@ def in_words(results: Sequence[VariantResult]) -> str:
     return f"no answer, {', '.join(said)}"
 
 
-def expected(score: float, level: int) -> float:
+def expected(score: float, level: int, wrong: float = 0.0) -> float:
     """What a pass of this speed is worth that is right at this level: the mean over being right and wrong, by the
-    logarithm."""
+    logarithm.
+
+    `wrong` is the share of passes with the same regions and rounding that were wrong. One that differs from eager is
+    as likely wrong as they are, at least: it was right in draws where they were not.
+    """
     risk = RISKS.get(level, RISK)
+    if level > EQUAL:
+        risk = max(risk, wrong)
     return score ** (1.0 - risk) * WRONG**risk

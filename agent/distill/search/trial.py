@@ -1,7 +1,7 @@
 """Passes of one task as a search measures them."""
 
 import tempfile
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,6 +75,12 @@ class SearchTrial:
             dtypes = self.dtypes_of[to_json(variant.graph)]
             found[dtypes] = max(result.t_min, found.get(dtypes, EQUAL))
         return found
+
+    def share_wrong(self, choices: Iterable[SearchChoice]) -> float:
+        """Of the choices that ran, the share that is wrong in some variant."""
+        found = [self._results(choice) for choice in choices]
+        ran = [results for results in found if results and all(result.status == "ok" for result in results)]
+        return sum(not all(map(is_right, results)) for results in ran) / len(ran) if ran else 0.0
 
     def _in_words(self, choice: SearchChoice) -> str:
         rounding = ", ".join(sorted({level.name.lower() for level in self.levels.values()}))

@@ -271,6 +271,22 @@ def test_eager_is_safer_than_a_small_gain_that_is_right_by_little(tmp_path):
     assert expected(2.5, -5) > 1.0 > expected(1.9, -5) and expected(1.9, -10) == 1.9
 
 
+@pytest.mark.parametrize("others", [-5, -4])
+def test_what_is_right_by_little_is_not_trusted_where_passes_like_it_are_wrong(others, tmp_path):
+    """The same kernels with other block sizes are slower, and right or wrong."""
+    one, sources = sample(variant(_norm, *in_dtype((tensor(2**16, 8), tensor(2**16, 8), tensor(8)), "float32"))), []
+
+    def rule(names, source):
+        if "tl.exp(" not in source:
+            return _results(one, 0.9)
+        sources.append(source)
+        return _results(one, 4.0, t_min=-5) if source == sources[0] else _results(one, 1.1, t_min=others)
+
+    submission = measuring().attempt(one, tmp_path / "pass", _attempt(rule, []))
+    assert len(set(sources)) >= 3
+    assert submission.declined == (others == -4)
+
+
 def test_what_is_slower_when_it_is_measured_again_is_not_submitted(tmp_path):
     one, measured = _norms(), []
     attempt = _attempt(lambda names, _: 0.95 if measured.count(names) > 1 else 1.1, measured)
