@@ -37,6 +37,7 @@ from flows.cli.options import (
 from flows.cli.progress_display import progress_shown
 from flows.cli.samples.commands import bench, export, samples, show
 from flows.cli.versions.commands import diff, download, gc, rollback, upload, versions
+from flows.plurals import counted
 from passbench.names import CLOCKS
 from passbench.scoring.groups import GROUPINGS
 from storage.errors import PassNetError
@@ -308,7 +309,7 @@ def trajectories(out: Path, data: Path, as_json: bool, **parameters: Any) -> Non
     from flows.cli.export_chat import export_trajectories
 
     done = export_trajectories(out, data, **parameters)
-    emit(done, as_json, lambda d: f"{d['exported']} conversations in {d['path']}")
+    emit(done, as_json, lambda d: f"{counted(d['exported'], 'conversation')} in {d['path']}")
 
 
 @main.command()

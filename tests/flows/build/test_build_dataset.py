@@ -171,7 +171,7 @@ def killed_at() -> Iterator[Callable[[str, Path, Path], str]]:
 
 def test_models_that_a_killed_build_traced_are_not_traced_again(tmp_path, killed_at):
     catalog, data = tmp_path / "catalog.txt", tmp_path / "data"
-    catalog.write_text("timm:resnet10t\ntransformers:bert\ntimm:resnet14t\n")
+    catalog.write_text("timm:test_resnet\ntimm:test_vit\ntimm:test_byobnet\n")
     assert "3 to trace" in killed_at("traces/*/*.parquet", catalog, data)
     assert len(TraceStore(data / "traces").missing(specified(read_catalog(str(catalog))))) == 1
 
