@@ -1,38 +1,55 @@
 #!/usr/bin/env bash
-# Traces what is left of a catalogue, cuts and varies all of it, on a GPU host's cores that have no Prefect; and packs
-# what `passnet build` needs to publish it elsewhere.
+# Cuts and varies what is traced of a catalogue and traces more beside it, on a GPU host's cores that have no Prefect;
+# packs what came of it, finished or not, so that another machine goes on.
 #
-#   bash benchmarks/extraction/corpus_on_host.sh CATALOG TRACES OUT TRACE_S CUT_AND_VARY_S
+#   taskset -c 4-15 bash benchmarks/extraction/corpus_on_host.sh CARRIED OUT SECONDS
 #
-# TRACES is a tar file of a data directory's traces, OUT a folder for the parts of the packed result (16 MiB each at
-# most), TRACE_S and CUT_AND_VARY_S are seconds. Tracing ends after TRACE_S; if varying does not end in its time, its
-# finished shards are packed as far as they fit.
+# CARRIED holds `site.tar.xz`, the packages that the host lacks; `held.txt`, a catalogue of models that are traced in
+# the records beside this script or in CARRIED/traces.tar; `to_trace.txt`, models to trace, in this order. Varying has
+# the cores first (tracing is nice), then tracing has them all. Unpacked below a data directory, OUT's files are traces
+# and shards that `trace_corpus`, `corpus_shards` and `passnet build --data` find there.
 set -u
-catalog=$1 traces=$2 out=$3 trace_s=$4 rest_s=$5
+begin=$(date +%s)
+carried=$1 out=$2 end=$((begin + $3 - 30))  # packing takes the last 30 s
 data=${DATA:-/tmp/corpus_data}
 workers=$(nproc)
-export PYTHONUNBUFFERED=1 PYTHONPATH="${PYTHONPATH:-}:$PWD"
-mkdir -p "$data/traces" "$out"
-tar -xf "$traces" -C "$data/traces"
-date; nproc; grep -m1 "model name" /proc/cpuinfo
+left() { echo $((end - $(date +%s))); }
+mkdir -p "$data/traces/t3" "$data/site" "$out"
+tar -xJf "$carried/site.tar.xz" -C "$data/site"
+find benchmarks/extraction -path '*traces*' -name '*.parquet' -exec cp -t "$data/traces/t3" {} +
+if [ -e "$carried/traces.tar" ]; then tar -xf "$carried/traces.tar" -C "$data/traces"; fi
+export PYTHONUNBUFFERED=1 PYTHONPATH="$data/site:$PWD"
+date; echo "$workers cores"; grep -m1 "model name" /proc/cpuinfo
 python3 -c "import sys, torch, timm, transformers, duckdb; print(sys.version.split()[0], torch.__version__, timm.__version__, transformers.__version__, duckdb.__version__)"
-timeout -k 5 $((trace_s + 60)) python3 -m benchmarks.extraction.trace_corpus --catalog "$catalog" --in-order --workers "$workers" --shard 16 \
-    --timeout 120 --budget "$trace_s" --data "$data" > "$data/trace.log" 2>&1
-tail -8 "$data/trace.log"; date
-tar -C "$data/traces" -cf - t3 | xz -T0 -3 > "$out/traces.tar.xz"
-timeout -k 5 "$rest_s" python3 -m benchmarks.extraction.corpus_shards --catalog "$catalog" --workers "$workers" --points 1 --data "$data" > "$data/shards.log" 2>&1
-echo "corpus_shards ended with $?"; tail -12 "$data/shards.log" | cut -c1-400; date
-gzip -c "$data/trace.log" "$data/shards.log" > "$out/logs.gz"
+touch "$data/begun"
+
+nice -n 19 timeout -k 5 "$(left)" python3 -m benchmarks.extraction.trace_corpus --catalog "$carried/to_trace.txt" --in-order \
+    --workers "$workers" --shard 8 --timeout 400 --budget $(($(left) - 25)) --data "$data" > "$data/trace.log" 2>&1 &
+timeout -k 5 "$(left)" python3 -m benchmarks.extraction.corpus_shards --catalog "$carried/held.txt" --workers "$workers" \
+    --points 1 --data "$data" > "$data/shards.log" 2>&1
+echo "corpus_shards ended with $?, $(left) s left"; tail -12 "$data/shards.log" | cut -c1-400
+wait
+tail -5 "$data/trace.log" | cut -c1-200
+grep -c '^\[' "$data/trace.log"
+
 cd "$data"
-rm -rf work/*/engine
-if ls work/*/unique/typical.parquet; then
-    packed=work
-    # Without its own compression a file of rows takes xz half the bytes.
-    python3 -c "import sys, pyarrow.parquet as pq
-for path in sys.argv[1:]: pq.write_table(pq.read_table(path), path, compression='none')" work/*/unique/*.parquet
-else
-    packed=shards
-fi
-du -sm work shards traces
-tar -cf - "$packed" shards/*/repeats | xz -T0 -6 | split -b 16000000 -d -a 2 - "$out/corpus.tar.xz.part"
-ls -la "$out"; date
+gzip -c trace.log shards.log > "$out/corpus_logs.gz"
+find traces -newer begun -name '*.parquet' -print0 | tar --null -T - -cf "$out/corpus_traces.tar"
+# Without its own compression a file of rows takes xz half the bytes.
+python3 - <<'PY'
+from multiprocessing import Pool
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+def plain(path):
+    table, told = pq.read_table(path), pq.read_metadata(path).metadata
+    with pq.ParquetWriter(path, table.schema, compression="none") as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({key: value for key, value in told.items() if key != b"ARROW:schema"})
+
+with Pool() as pool:
+    pool.map(plain, Path("shards").rglob("[!.]*.parquet"))
+PY
+tar --exclude='.*' -cf - shards | xz -T"$workers" -6 | split -b 16000000 -d -a 1 - "$out/corpus_shards.tar.xz."
+ls -la "$out"; du -sm shards traces; echo "$(($(date +%s) - begin)) s"

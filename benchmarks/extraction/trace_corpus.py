@@ -42,10 +42,11 @@ def main() -> None:
     parser.add_argument("--memory", type=int, default=8_192, help="MiB a model")
     parser.add_argument("--retry-failed", nargs="*", metavar="CATEGORY", choices=CATEGORIES, default=None,
                         help="trace again what failed before with one of these categories (default: any)")  # fmt: skip
-    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds; the rest is left for another time")
+    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds, configs of the catalogues included; the rest is left for another time")
     parser.add_argument("--done", type=Path, action="append", default=[], help="models.csv of what need not be traced")
     parser.add_argument("--in-order", action="store_true", help="take each catalogue's models as they stand")
     arguments = parser.parse_args()
+    end = time.monotonic() + arguments.budget
     entries = to_trace(arguments.catalog, arguments.done, arguments.in_order)[: arguments.limit]
     store = TraceStore(arguments.data / "traces")
     retry = CATEGORIES if arguments.retry_failed == [] else arguments.retry_failed or ()
@@ -62,7 +63,7 @@ def main() -> None:
             if len(shard) == arguments.shard:
                 store.add(shard)
                 shard = []
-            if time.monotonic() - started > arguments.budget:
+            if time.monotonic() > end:
                 break
     if shard:
         store.add(shard)
