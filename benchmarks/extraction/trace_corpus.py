@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--retry-failed", nargs="*", metavar="CATEGORY", choices=CATEGORIES, default=None,
                         help="trace again what failed before with one of these categories (default: any)")  # fmt: skip
     parser.add_argument("--budget", type=float, default=float("inf"),
-                        help="seconds, configs of the catalogues included; the rest is left for another time")  # fmt: skip
+                        help="seconds, reading of configs included; the rest is left for another time")  # fmt: skip
     parser.add_argument("--done", type=Path, action="append", default=[], help="models.csv of what need not be traced")
     parser.add_argument("--in-order", action="store_true", help="take each catalogue's models as they stand")
     arguments = parser.parse_args()
