@@ -28,9 +28,9 @@ from storage.records import Sample
 
 PATIENCE = {"cpu": 12.0, "cuda": 40.0}
 """Seconds for a variant, compiling included."""
-_FURTHER_DRAWS = 64
-"""On a GPU, beside the eight that QuickMeasure makes for a search: as many as PassBench has before it times. With eight
-alone, two of 14 passes were called right that PassBench found wrong."""
+FURTHER_DRAWS = 512
+"""On a GPU, beside the eight that QuickMeasure makes for a search: about as many as PassBench compares in all. With
+eight alone, two of 14 passes were called right that PassBench found wrong, with 64 one more of about 80."""
 _READY = "ready\n"
 
 
@@ -38,11 +38,11 @@ class OwnPasses:
     """A process that checks passes on a device; a context manager. It is replaced where it dies.
 
     On a GPU processes that are given the same directory `turns`, which must exist, compare side by side and time in
-    turns.
+    turns; a pass that rounds otherwise than eager has so many `further` draws.
     """
 
-    def __init__(self, device: str = "cpu", turns: Path | None = None) -> None:
-        self._command = [sys.executable, "-m", __name__, "--device", device]
+    def __init__(self, device: str = "cpu", turns: Path | None = None, further: int = FURTHER_DRAWS) -> None:
+        self._command = [sys.executable, "-m", __name__, "--device", device, "--further", str(further)]
         self._command += ["--turns", str(turns)] if turns else []
         cpu = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}
         self._environment = {**os.environ, **cpu}
@@ -92,6 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", required=True)
     parser.add_argument("--turns", type=Path)
+    parser.add_argument("--further", type=int, required=True)
     arguments = parser.parse_args()
     import torch
 
@@ -105,7 +106,7 @@ def main() -> None:
         torch.cuda.set_device(device)
         turns = GpuTurns(arguments.turns) if arguments.turns else None
         turn, untimed = (turns.author, turns.untimed) if turns else (nullcontext, None)
-        measure = QuickMeasure(device, turn, further=_FURTHER_DRAWS, untimed=untimed)
+        measure = QuickMeasure(device, turn, further=arguments.further, untimed=untimed)
     else:
         _interpret()
         measure = QuickMeasure(device, timed=False, draws=len(CORRECTNESS))  # kernels are interpreted, slowly

@@ -8,9 +8,10 @@ whose benchmark stays warm. Passes are compiled some at a time before they are j
 file after each few tasks.
 
 The first `--alone` tasks are judged by one process that has the GPU to itself, twice with `--again`. The others are
-judged by `--side-by-side` processes, each with its own part of the cores: they compile and check side by side, and take
-times in turns, one alone at a time. `--without FILE` leaves out graphs that an earlier file has. Nothing is begun
-after `--alone-seconds` and `--seconds`.
+judged by `--side-by-side` processes. These disturb each other's times, so that they measure no longer where times are
+noisy; and what earns nothing beside others is judged once more alone, which is the verdict that counts. `--without
+FILE` leaves out graphs that earned in an earlier file; those that did not come first. Nothing is begun after
+`--alone-seconds` and `--seconds`.
 """
 
 import argparse
@@ -21,13 +22,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any, Self
+from typing import Any
 
-from agent.ahead.gpu_turns import GpuTurns
 from agent.learning import verify
 from agent.learning.reward import reward_of
 from benchmarks.learning.exported_tasks.oracle_tasks import drawn_tasks, earned_by_nothing, write_tasks, written_task
@@ -36,19 +36,24 @@ from passbench.result import device_name
 from storage.disk import write_json
 from storage.records import Sample
 
+_UNPINNED = 3
+"""With so few cores PassBench pins nothing. Where it pins, processes side by side would choose the same cores."""
+_FOR_ALONE = 20.0
+"""Seconds before the end after which nothing is begun side by side, so that what earned nothing is judged alone."""
+
 
 def main() -> int:
     """Write the tasks, have them judged, and write the file."""
     arguments = _arguments()
-    if arguments.made:
+    if arguments.numbers:
         judge_part(arguments)
         return 0
     began = time.monotonic()
-    before = {graph for file in arguments.without for graph in judged_graphs(json.loads(file.read_text("utf-8")))}
+    records = [json.loads(file.read_text("utf-8")) for file in arguments.without]
+    earned = {graph: earns for record in records for graph, earns in judged_graphs(record)}
     with tempfile.TemporaryDirectory(prefix="passnet-oracle-") as place:
-        made, turns = Path(place) / "tasks", Path(place) / "turns"
-        turns.mkdir()
-        tasks = drawn_tasks(arguments.written, arguments.demonstrations, arguments.seed, arguments.device, before)
+        made = Path(place) / "tasks"
+        tasks = drawn_tasks(arguments.written, arguments.demonstrations, arguments.seed, arguments.device, earned)
         count = write_tasks(tasks, arguments.tasks, made)
         if not count:
             print("no demonstration has its sample in a journal", file=sys.stderr)
@@ -60,96 +65,85 @@ def main() -> int:
             "preparing_seconds": round(time.monotonic() - began, 1),
         }
         print(json.dumps(about), flush=True)
+        judging, end = Judging(arguments, Path(place), made, about), began + arguments.seconds
         alone = min(arguments.alone, count)
-        common = [sys.executable, "-m", __spec__.name, "--made", made, "--device", arguments.device]
-        common += ["--together", arguments.together]
+        judging.by(1, range(alone), min(time.monotonic() + arguments.alone_seconds, end), arguments.again)
+        judging.by(arguments.side_by_side, range(alone, count), end - _FOR_ALONE)
+        if arguments.side_by_side > 1:
+            numbers = {(made / str(n) / "graph").read_text(): n for n in range(count)}
+            judging.by(1, [numbers[one["graph"]] for one in judging.found["verdicts"] if not one["reward"]], end)
+        print(json.dumps({name: value for name, value in judging.found.items() if name != "verdicts"}, indent=1))
+    return int(judging.broke)
 
-        def judged_by(processes: int, first: int, end: int, seconds: float, again: bool) -> None:
-            """Have so many processes judge these tasks, and write what all have found until now."""
-            parts = [Path(place) / f"{first}_{n}.json" for n in range(processes)]
-            begun = []
-            for n, part in enumerate(parts):
-                options = ["--out", part, "--tasks-from", first, "--tasks-to", end, "--part", f"{n}/{processes}"]
-                options += ["--seconds", seconds, *(["--turns", turns] if processes > 1 else [])]
-                options += ["--again"] if again else []
-                begun.append(subprocess.Popen([*map(str, common), *map(str, options)]))
-            while any(process.poll() is None for process in begun):
-                time.sleep(1.0)
-                write_json(arguments.out, about | joined(sorted(Path(place).glob("*.json"))))
-            codes.extend(process.returncode for process in begun)
-            write_json(arguments.out, about | joined(sorted(Path(place).glob("*.json"))))
 
-        codes: list[int] = []
-        end = began + arguments.seconds
-        if alone:
-            judged_by(1, 0, alone, min(arguments.alone_seconds, end - time.monotonic()), arguments.again)
-        if alone < count:
-            judged_by(arguments.side_by_side, alone, count, end - time.monotonic(), False)
-    found = json.loads(arguments.out.read_text("utf-8"))
-    print(json.dumps({name: value for name, value in found.items() if name != "verdicts"}, indent=1))
-    return int(any(codes))
+@dataclass
+class Judging:
+    """Processes that judge the tasks in `made`, what they have `found`, and whether one of them `broke`."""
+
+    arguments: argparse.Namespace
+    place: Path
+    made: Path
+    about: Mapping[str, Any]
+    broke: bool = False
+
+    @property
+    def found(self) -> dict[str, Any]:
+        """What all processes have written until now."""
+        return dict(self.about) | joined(sorted(self.place.glob("*.json")))
+
+    def by(self, processes: int, numbers: Sequence[int], end: float, again: bool = False) -> None:
+        """Have so many processes judge these tasks, and write what was found. Nothing is begun after `end`, on the
+        clock of `time.monotonic`."""
+        before, begun = len([*self.place.glob("*.json")]), []
+        for n in range(min(processes, len(numbers))):
+            mine = ",".join(map(str, numbers[n::processes]))
+            command = [sys.executable, "-m", __spec__.name, "--made", self.made, "--device", self.arguments.device]
+            command += ["--out", self.place / f"{before + n:03}.json", "--numbers", mine, "--part", f"{n}/{processes}"]
+            command += ["--together", self.arguments.together, "--seconds", end - time.monotonic()]
+            begun.append(subprocess.Popen([*map(str, command), *(["--again"] if again else [])]))
+        while any(process.poll() is None for process in begun):
+            time.sleep(1.0)
+            write_json(self.arguments.out, self.found)
+        write_json(self.arguments.out, self.found)
+        self.broke |= any(process.returncode for process in begun)
 
 
 def judge_part(arguments: argparse.Namespace) -> None:
-    """Judge a part of the tasks that are written in `arguments.made`, and write the file after each few."""
+    """Judge the tasks of these numbers that are written in `arguments.made`, and write the file after each few."""
     number, count = map(int, arguments.part.split("/"))
-    if count > 1:  # PassBench pins what it times to cores of these
-        cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, cores[number * len(cores) // count : (number + 1) * len(cores) // count] or cores)
-    end = time.monotonic() + arguments.seconds
-    numbers = range(arguments.tasks_from, arguments.tasks_to)[number::count]
-    side_by_side = count if arguments.turns else 1
-    found: list[dict[str, Any]] = []
     settings = verify.settings_of(arguments.device)
-    with Bench(arguments.device, settings) as bench, InTurns(arguments.turns) as turns:
+    if count > 1:
+        os.sched_setaffinity(0, cores_of(number, count, sorted(os.sched_getaffinity(0))))
+        settings = replace(settings, repeats=0)
+    end = time.monotonic() + arguments.seconds
+    numbers = [*map(int, arguments.numbers.split(","))]
+    found: list[dict[str, Any]] = []
+    with Bench(arguments.device, settings) as bench:
         for start in range(0, len(numbers), arguments.together):
             few = numbers[start : start + arguments.together]
             for again in (False, True) if arguments.again else (False,):
                 places = [arguments.made / str(n) for n in few]
-                verdicts = judged(bench, [written_task(place) for place in places], end, turns)
+                verdicts = judged(bench, [written_task(place) for place in places], end)
                 found += [
-                    {"graph": (place / "graph").read_text(), "side_by_side": side_by_side, "again": again} | one
+                    {"graph": (place / "graph").read_text(), "side_by_side": count, "again": again} | one
                     for place, one in zip(places, verdicts, strict=False)
                 ]
                 write_json(arguments.out, {"device": device_name(bench.device), "verdicts": found})
 
 
-class InTurns:
-    """The GPU's turn of a process that benchmarks: with others while it checks, alone while it takes times.
-
-    A context manager, which ends its turn, and a `Progress` of `Bench.run`: the stages that it is told of say which
-    turn. `directory`: that of all processes on the GPU; without one nobody waits.
-    """
-
-    def __init__(self, directory: Path | None) -> None:
-        turns = GpuTurns(directory) if directory else None
-        self._of_stage = {"eager": turns.untimed, "timing": turns.author} if turns else {}
-        self._held = ExitStack()
-        self.waited = 0.0  # seconds
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-
-    def __call__(self, line: str) -> None:
-        turn: Callable[[], AbstractContextManager[None]] | None = self._of_stage.get(line.rpartition(": ")[2])
-        if turn is not None:
-            self.end()
-            begin = time.monotonic()
-            self._held.enter_context(turn())
-            self.waited += time.monotonic() - begin
-
-    def end(self) -> None:
-        """Let others have the GPU."""
-        self._held.close()
+def cores_of(number: int, count: int, cores: Sequence[int]) -> set[int]:
+    """The cores of a process of several: its own ones where they are enough to be pinned to, else a few that it shares
+    with its neighbours."""
+    size = len(cores) // count
+    if size > _UNPINNED:
+        return set(cores[number * size : (number + 1) * size])
+    return {cores[(number + step) % len(cores)] for step in range(min(_UNPINNED, len(cores)))}
 
 
-def judged_graphs(record: Mapping[str, Any]) -> Iterator[str]:
-    """The graphs of the verdicts of a file, or of a record of several runs."""
+def judged_graphs(record: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    """The graphs of the verdicts of a file, or of a record of several runs, and whether they earned anything."""
     for run in record.get("runs", {"": record}).values():
-        yield from (verdict["graph"] for verdict in run["verdicts"])
+        yield from ((verdict["graph"], verdict["reward"] > 0) for verdict in run["verdicts"])
 
 
 def joined(parts: Sequence[Path]) -> dict[str, Any]:
@@ -164,14 +158,11 @@ def joined(parts: Sequence[Path]) -> dict[str, Any]:
     return about | {"verdicts": found}
 
 
-def judged(
-    bench: Bench, tasks: Sequence[tuple[Sample, Path]], end: float, turns: "InTurns | None" = None
-) -> list[dict[str, Any]]:
+def judged(bench: Bench, tasks: Sequence[tuple[Sample, Path]], end: float) -> list[dict[str, Any]]:
     """Rewards of these tasks' passes in order, as far as time goes. `seconds` is what a verdict took with its part of
-    `compiling`, but without `waiting` for `turns`."""
+    `compiling`."""
     if time.monotonic() > end:
         return []
-    turns = turns or InTurns(None)
     begin = time.monotonic()
     bench.prepare(tasks)
     share = (time.monotonic() - begin) / len(tasks)
@@ -179,24 +170,23 @@ def judged(
     for sample, passes in tasks:
         if time.monotonic() > end:
             break
-        begin, waited = time.monotonic(), turns.waited
-        reward = reward_of(list(bench.run(sample, "pass", passes, turns)))
-        turns.end()
+        begin = time.monotonic()
+        reward = reward_of(list(bench.run(sample, "pass", passes)))
         about = {"reward": reward.value, "speedup": reward.speedup, "status": reward.status, "reason": reward.reason}
-        seconds = {"compiling": round(share, 2), "waiting": round(turns.waited - waited, 2)}
-        seconds["seconds"] = round(share + time.monotonic() - begin - (turns.waited - waited), 2)
+        seconds = {"compiling": round(share, 2), "seconds": round(share + time.monotonic() - begin, 2)}
         found.append({"sample": sample.sample, "variants": len(sample.variants)} | about | seconds)
     return found
 
 
 def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """How many tasks the solution earned something at, seconds, and how far two rewards of a pass are apart;
-    None where time ended before any."""
+    """How many tasks the solution earned something at, seconds, and how far two rewards of a pass are apart; None where
+    time ended before any. A task's first verdict counts, and where it was judged alone the first one alone."""
     first: dict[str, Mapping[str, Any]] = {}
     apart = []
-    for one in found:
+    for one in sorted(found, key=lambda one: one["side_by_side"] > 1):
         other = first.setdefault(one["graph"], one)
-        if other is not one and one["reward"] and other["reward"]:
+        alone = one["side_by_side"] == other["side_by_side"] == 1
+        if other is not one and alone and one["reward"] and other["reward"]:
             apart.append(abs(one["reward"] / other["reward"] - 1.0))
     return {
         "tasks": len(first),
@@ -225,13 +215,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--again", action="store_true", help="those are judged twice")
     parser.add_argument("--together", type=int, default=8, help="passes that a process compiles at a time")
     parser.add_argument("--side-by-side", type=int, default=1, metavar="N", help="processes on the GPU")
-    parser.add_argument("--without", type=Path, action="append", default=[], help="a file whose graphs are left out")
+    parser.add_argument("--without", type=Path, action="append", default=[], help="a file of earlier verdicts")
     of_a_process = parser.add_argument_group("what a process that judges is told")
     of_a_process.add_argument("--made", type=Path, help="the tasks that are written")
-    of_a_process.add_argument("--tasks-from", type=int, default=0)
-    of_a_process.add_argument("--tasks-to", type=int, default=0)
-    of_a_process.add_argument("--part", default="0/1", metavar="I/N")
-    of_a_process.add_argument("--turns", type=Path, help="where they wait for one another")
+    of_a_process.add_argument("--numbers", help="which of them it judges")
+    of_a_process.add_argument("--part", default="0/1", metavar="I/N", help="which process of how many it is")
     arguments = parser.parse_args()
     if not arguments.made and not (arguments.written and arguments.demonstrations):
         parser.error("give --written and --demonstrations")

@@ -8,12 +8,12 @@ Tasks are numbered in the order in which they were drawn.
 """
 
 import contextlib
+import hashlib
 import io
 import json
 import os
-import random
 import subprocess
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -33,21 +33,21 @@ _WRITERS = 8
 
 
 def drawn_tasks(
-    written: Sequence[Path], demonstrations: Path, seed: int, device: str, without: Collection[str]
+    written: Sequence[Path], demonstrations: Path, seed: int, device: str, earned: Mapping[str, bool]
 ) -> Iterator[tuple[str, Sample, str]]:
     """Graph, sample and answer of demonstrations whose samples these journals have, in a random order.
 
-    Variants are those that `make_demonstrations --check gpu` takes, on a CPU small ones. Graphs in `without` are left
-    out.
+    Variants are those that `make_demonstrations --check gpu` takes, on a CPU small ones. `earned` has graphs that were
+    judged before: those that earned are left out, the others come first.
     """
     columns = ["graph_hash", "task", "answer"]
     rows = {row["graph_hash"]: row for row in pq.read_table(demonstrations, columns=columns).to_pylist()}
     lines = {line["graph_hash"]: line for place in written for line in journal(place) if not line["cause"]}
     largest = LARGEST[INTERPRETER if device == "cpu" else GPU]
-    both = sorted(g for g, line in lines.items() if g in rows and line["task"] == rows[g]["task"])
-    random.Random(seed).shuffle(both)
-    for graph in both:
-        sample = None if graph in without else chosen_variants(kept_sample(lines[graph]), 1, largest)
+    both = [g for g, line in lines.items() if g in rows and line["task"] == rows[g]["task"]]
+    drawn = {graph: hashlib.sha256(f"{seed} {graph}".encode()).digest() for graph in both}
+    for graph in sorted(both, key=lambda graph: (graph not in earned, drawn[graph])):
+        sample = None if earned.get(graph) else chosen_variants(kept_sample(lines[graph]), 1, largest)
         if sample is not None:
             yield graph, sample, rows[graph]["answer"]
 

@@ -5,7 +5,6 @@ import json
 import lzma
 import random
 import re
-import threading
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -28,9 +27,9 @@ from benchmarks.learning import (
     make_demonstrations,
 )
 from benchmarks.learning.beside_training import new_tasks
-from benchmarks.learning.checking import own_passes
+from benchmarks.learning.checking import own_passes, recheck
 from benchmarks.learning.checking.own_passes import OwnPasses
-from benchmarks.learning.checking.verdicts import BY_INTERPRETER, BY_PASSBENCH, Checked
+from benchmarks.learning.checking.verdicts import BY_INTERPRETER, BY_OWN_PROCESS, BY_PASSBENCH, Checked
 from benchmarks.learning.checking.ways import LATER, PASSBENCH, checking, one_of_each_layout
 from benchmarks.learning.claims import Claims
 from benchmarks.learning.composed import composed, few_rows
@@ -261,13 +260,18 @@ def test_a_known_pass_is_judged_as_the_task_that_is_exported_has_it(tmp_path):
 
 
 def test_rewards_of_known_passes_are_counted_by_task():
-    found = [{"graph": g, "reward": r, "status": "ok" if r else "wrong", "seconds": s} for g, r, s in REWARDS]
+    found = [
+        {"graph": g, "reward": r, "status": "ok" if r else "wrong", "seconds": s, "side_by_side": 1}
+        for g, r, s in REWARDS
+    ]
     summary = oracle_rewards.summary(found)
     assert (summary["tasks"], summary["earning"], summary["statuses"]) == (3, 2, {"ok": 2, "wrong": 1})
     assert (summary["median_reward"], summary["median_seconds"], summary["most_seconds"]) == (0.5, 2.0, 9.0)
     assert (summary["twice"], summary["twice_within_3_percent"]) == (2, 1)
     assert summary["farthest_apart"] == pytest.approx(0.1)
     assert oracle_rewards.summary([])["median_reward"] is None, "time ended before any verdict"
+    beside = {**found[0], "reward": 0.0, "status": "rejected", "side_by_side": 3}
+    assert oracle_rewards.summary([beside, *found]) == summary | {"median_seconds": 2.0}, "the verdict alone counts"
 
 
 def test_parts_of_rewards_become_one_summary(tmp_path):
@@ -306,26 +310,33 @@ def test_tasks_of_demonstrations_are_judged_alone_and_side_by_side(tmp_path, mon
     found = json.loads(out.read_text())
     assert (found["tasks"], found["earning"], found["twice"], found["twice_within_3_percent"]) == (2, 2, 1, 1)
     assert found["nothing_was_left"] == {"tasks": 2, "earning": 0}
-    assert all({"compiling", "waiting", "seconds"} <= set(one) for one in found["verdicts"])
+    assert all({"compiling", "seconds"} <= set(one) for one in found["verdicts"])
 
 
-def test_two_benchmarks_check_side_by_side_and_time_alone(tmp_path):
-    """The stages that PassBench reports take the turns; what is not waited for is free."""
-    both = [oracle_rewards.InTurns(tmp_path) for _ in range(2)]
-    for turn in both:
-        turn("typical-1 1/1: eager")
-        turn("typical-1 1/1: pass: load")
-    both[1].end()
-    both[0]("typical-1 1/1: timing")
-    waiting = threading.Thread(target=both[1], args=("typical-2 1/1: eager",))
-    waiting.start()
-    waiting.join(0.3)
-    assert waiting.is_alive(), "another one's times would be disturbed"
-    both[0].end()
-    waiting.join(20)
-    assert not waiting.is_alive()
-    with both[1]:
-        oracle_rewards.InTurns(None)("typical-1 1/1: timing")
+def test_processes_side_by_side_share_cores_that_are_too_few_to_pin():
+    assert [oracle_rewards.cores_of(n, 3, range(4)) for n in range(3)] == [{0, 1, 2}, {1, 2, 3}, {2, 3, 0}]
+    assert [oracle_rewards.cores_of(n, 2, range(8)) for n in range(2)] == [{0, 1, 2, 3}, {4, 5, 6, 7}]
+
+
+def test_doubtful_demonstrations_are_checked_again(tmp_path, monkeypatch):
+    """Of three rows the first is doubtful and wrong, the second doubtful and right; the third is right by far."""
+    given = [few_rows(s) for s in islice(composed(4), 3)]
+    given = [replace(s, sample=f"fusible-{n}", variants=s.variants[:1]) for n, s in enumerate(given)]
+    rows, lines = [], []
+    for n, one in enumerate(given):
+        answer = answer_of(Readable(margin=-100.0).write(one).files)
+        row = {"graph_hash": one.variants[0].graph_hash, "task": describe_graphs(one), "level": -10 if n == 2 else -5}
+        rows.append(row | {"answer": answer if n else spoilt(answer), "checked": BY_OWN_PROCESS})
+        lines.append(json.dumps(row | {"cause": ""} | line_of(one)) + "\n")
+    data, out, record = (tmp_path / name for name in ("rows.parquet", "out.parquet", "record.json"))
+    pq.write_table(pa.Table.from_pylist(rows), data)
+    (tmp_path / "j.jsonl").write_text("".join(lines))
+    arguments = ["recheck", "--demonstrations", data, "--written", tmp_path, "--out", out, "--record", record]
+    monkeypatch.setattr("sys.argv", [*map(str, arguments), "--device", "cpu"])
+    assert recheck.main() == 0
+    found = json.loads(record.read_text())
+    assert (found["doubtful"], found["checked"], found["right"]) == (2, 2, 1)
+    assert pq.read_table(out).to_pylist() == rows[1:]
 
 
 def test_how_many_are_right_by_how_near_they_are():
@@ -334,8 +345,9 @@ def test_how_many_are_right_by_how_near_they_are():
 
 
 def test_graphs_of_records_are_left_out():
-    run = {"verdicts": [{"graph": "a"}]}
-    assert [*oracle_rewards.judged_graphs(run)] == [*oracle_rewards.judged_graphs({"runs": {"one": run}})] == ["a"]
+    run = {"verdicts": [{"graph": "a", "reward": 0.4}, {"graph": "b", "reward": 0.0}]}
+    assert [*oracle_rewards.judged_graphs(run)] == [("a", True), ("b", False)]
+    assert [*oracle_rewards.judged_graphs({"runs": {"one": run}})] == [("a", True), ("b", False)]
 
 
 REWARDS = (("a", 0.5, 1.0), ("b", 0.6, 2.0), ("c", 0.0, 3.0), ("b", 0.66, 2.0), ("a", 0.51, 9.0))
