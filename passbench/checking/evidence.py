@@ -47,6 +47,10 @@ _TORCH_KERNELS = re.compile(
 """What torch 2.11 to 2.15 launch for the free operators. The functor comes early in these names, so that it is within
 `NAME_BYTES`; without it, `elementwise_kernel` could be any operator."""
 
+_TO_THE_HOST = "Memcpy DtoH"
+"""A copy that torch makes without an operator is one, too: `torch.tensor([x[0]])` reads `x`. Operators of linear
+algebra look for their errors by such copies, so that nothing follows from one beside an operator."""
+
 _ADVICE = "call torch's public operators, or compute in @triton.jit kernels of the pass"
 
 
@@ -65,11 +69,15 @@ def judge(observation: Observation, files: PassFiles) -> str | None:
     if operators:
         return f"evidence_operator: {_some(operators)} ran inside the replacement; {_ADVICE}"
     own, library = jit_functions(files), library_ops(observation)
+    if not library and any(name.startswith(_TO_THE_HOST) for name in observation.kernels):
+        return "evidence_read: values were copied from the device to the host inside the replacement"
     kernels = [] if library else list(observation.kernels)
     kernels = [name for name in kernels if name not in own and not _TORCH_KERNELS.fullmatch(name)]
     kernels += [name for name in observation.triton_kernels if name not in own]
     if kernels:
         return f"evidence_kernel: {_some(kernels)} ran inside the replacement and is no kernel of the pass; {_ADVICE}"
+    if observation.deep:
+        return "evidence_deep: functions call each other hundreds of times deep; write a loop"
     if observation.uneven:
         return "evidence_uneven: some calls launch less than others; compute every call's outputs in that call"
     named = len(observation.operators) + len(observation.triton_kernels)

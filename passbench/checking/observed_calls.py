@@ -8,7 +8,7 @@ from passbench.inputs.distribution import Distribution
 from passbench.ipc.messages import Observe
 from passbench.ipc.observation import Observation
 from passbench.result import VariantFailure
-from passbench.workers.worker_pair import WorkerPair
+from passbench.workers.worker_pair import SEALED, WorkerPair
 
 _CALLS = 6
 
@@ -30,7 +30,7 @@ def observe(pair: WorkerPair, files: PassFiles, size: int) -> SeenCalls | None:
     if not pair.layers.has("evidence"):
         return None
     calls = pair.about(size)
-    layout = pair.draw(calls, pair.outputs, Distribution.VARIED)
+    layout = pair.draw(calls, pair.outputs, Distribution.VARIED, like_sealed=SEALED)
     pair.hand_over(pair.candidate, layout)
     observed = min(_CALLS, calls)
     command = Observe(layout.batch, pair.rng.getrandbits(32), pair.rng.randint(0, calls - observed), observed)

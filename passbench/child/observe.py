@@ -11,6 +11,8 @@ on another thread is seen by its kernels alone, so not on a CPU.
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -32,7 +34,8 @@ def observe(
     """
     watch = _Watch()
     device = _Device() if torch.cuda.is_initialized() else None
-    runner = _Runner(module, frozenset(replacements), watch, device, _depth())
+    depth = _DepthWatch(replacements)
+    runner = _Runner(module, frozenset(replacements), watch, device, depth)
     events = []
     with nullcontext() if device is None else profiled() as profiler:
         for inputs in calls:
@@ -47,14 +50,15 @@ def observe(
         profiled=kernels is not None,
         uneven=len(set(events)) > 1,
         captured=watch.captured,
+        deep=depth.deep,
     )
 
 
 class _Runner(fx.Interpreter):
     """Runs a graph node by node, and the replacements under the eyes of `watch` and `device`.
 
-    A replacement has as many frames left below it as in a timed call, where the graph's own code calls it: `depth` is
-    that of `observe`, whose caller calls that code otherwise. A pass could count them, by calling itself.
+    A replacement has as many frames left below it as in a timed call, where the graph's own code calls it. A pass
+    could count them, by calling itself.
     """
 
     def __init__(
@@ -63,7 +67,7 @@ class _Runner(fx.Interpreter):
         replacements: frozenset[fx.Node],
         watch: "_Watch",
         device: "_Device | None",
-        depth: int,
+        depth: "_DepthWatch",
     ) -> None:
         super().__init__(module)
         self.extra_traceback = False  # errors of a pass are shown as they are
@@ -79,13 +83,50 @@ class _Runner(fx.Interpreter):
                 stack.enter_context(self._device.inside())
             stack.enter_context(self._watch.inside())
             stack.callback(sys.setrecursionlimit, limit)
-            sys.setrecursionlimit(limit + _depth() - self._depth)
+            sys.setrecursionlimit(limit + self._depth.added())
+            stack.enter_context(self._depth.inside())
             return n.target(*args, **kwargs)
 
 
-def _depth() -> int:
-    """How many frames are on the stack, the caller's included."""
-    frame, depth = sys._getframe(1), 0
+class _DepthWatch:
+    """How deep the functions of a pass call each other, in calls that are observed.
+
+    At Python's limit an operator that is observed fails where one that is not goes through: the observer has frames of
+    its own. So a pass could tell observed calls from others there. `deep`: it came near the limit.
+    """
+
+    _NEAR = 0.5  # of the limit
+
+    def __init__(self, replacements: Collection[fx.Node]) -> None:
+        self.deep = False
+        self._outside = _frames(sys._getframe(1))  # of `observe`, whose caller calls a replacement otherwise
+        codes = (getattr(node.target, "__code__", None) for node in replacements)
+        self._directories = tuple({f"{Path(code.co_filename).parent}/" for code in codes if code is not None})
+
+    def added(self) -> int:
+        """The frames that a replacement's caller has below it here and has not in a timed call, and that of `_called`,
+        which Python needs before a function begins."""
+        return _frames(sys._getframe(1)) - self._outside + 1
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Watch what is called in this context."""
+        before = sys.gettrace()
+        sys.settrace(self._called)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+    def _called(self, frame: FrameType, event: str, argument: Any) -> None:
+        own = not self.deep and frame.f_code.co_filename.startswith(self._directories)
+        if own and _frames(frame) > self._NEAR * sys.getrecursionlimit():
+            self.deep = True
+
+
+def _frames(frame: FrameType | None) -> int:
+    """How many frames are on the stack, this one included."""
+    depth = 0
     while frame is not None:
         frame, depth = frame.f_back, depth + 1
     return depth

@@ -32,8 +32,8 @@ _POISON_FLOAT, _POISON_OTHER = 0xFF, 0xA5  # bytes of a NaN in every floating dt
 class BatchLayout:
     """A batch whose inputs lie in bytes [start, middle) of the shared memory and whose outputs lie in [middle, end).
 
-    `groups`: the numbers of the inputs that are drawn together. A batch is often drawn again, so that what its draws
-    need of the places is worked out once.
+    `groups`: the numbers of the inputs that are drawn together. `twice`: the calls whose inputs also lie at a place of
+    `batch.late`. A batch is often drawn again, so that what its draws need of the places is worked out once.
     """
 
     batch: Batch
@@ -41,6 +41,7 @@ class BatchLayout:
     middle: int
     end: int
     groups: tuple[tuple[int, ...], ...]
+    twice: tuple[int, ...]
 
     @cached_property
     def lengths(self) -> list[Sequence[torch.Tensor]]:
@@ -49,8 +50,8 @@ class BatchLayout:
 
     @cached_property
     def to_late(self) -> torch.Tensor | None:
-        """The pieces that bring the inputs of sealed calls to their second places, as `move_rows` takes them."""
-        return _pieces(self.batch, [self.batch.order[call] for call in self.batch.sealed], self.batch.late)
+        """The pieces that bring inputs to their second places, as `move_rows` takes them."""
+        return _pieces(self.batch, [self.batch.order[call] for call in self.twice], self.batch.late)
 
     @cached_property
     def of_others(self) -> torch.Tensor | None:
@@ -74,14 +75,14 @@ def lay_out(
     rng: random.Random,
     *,
     sealed: int = 0,
-    spare: bool = True,
+    twice: int = 0,
 ) -> BatchLayout:
     """The layout of a batch of `calls` calls. `rng` chooses the places, and which `sealed` of the calls are sealed.
 
-    `spare`: each sealed call gets a second place, in which its inputs wait.
+    So many calls have inputs that lie at a second place, `twice`: as many as are sealed, whose inputs wait there, or
+    none. Where none is sealed, they make the batch look as if some were.
     """
-    waiting = sealed if spare else 0
-    places = calls + waiting
+    places = calls + twice
     offset = start = rng.randrange(_SHIFTS) * ALIGNMENT
     inputs: list[Block | int] = [integer_value(spec) if spec.dtype == PYTHON_INT else 0 for spec in specs]
     groups = _groups(specs)
@@ -103,9 +104,9 @@ def lay_out(
         slots.append(block._replace(starts=range(offset, offset + calls * block.size, block.size)))
         offset += calls * block.size
     order = rng.sample(range(places), places)
-    chosen = tuple(sorted(rng.sample(range(calls), sealed)))
-    batch = Batch(calls, tuple(inputs), tuple(slots), tuple(order[:calls]), chosen, tuple(order[calls:]))
-    return BatchLayout(batch, start, middle, offset, groups)
+    chosen = tuple(sorted(rng.sample(range(calls), max(sealed, twice))))
+    batch = Batch(calls, tuple(inputs), tuple(slots), tuple(order[:calls]), chosen[:sealed], tuple(order[calls:]))
+    return BatchLayout(batch, start, middle, offset, groups, chosen[:twice])
 
 
 def _groups(specs: Sequence[Input]) -> tuple[tuple[int, ...], ...]:
@@ -163,7 +164,7 @@ def draw(
     memory: torch.Tensor, layout: BatchLayout, specs: tuple[Input, ...], seed: int, index: int, how: Distribution
 ) -> None:
     """Draw the inputs of every call afresh into `memory`: draw number `index` of the seed. The gaps are drawn too, and
-    the inputs of sealed calls lie at both of their places."""
+    the inputs of some calls lie at both of their places."""
     gen = generator(seed, index, memory.device)
     for group, lengths in zip(layout.groups, layout.lengths, strict=True):
         first, last = layout.batch.inputs[group[0]], layout.batch.inputs[group[-1]]

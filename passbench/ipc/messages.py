@@ -101,7 +101,7 @@ class Batch(NamedTuple):
 
     A timed exchange seals the calls in `sealed`. The inputs of call `sealed[k]` wait at place `late[k]` until the call
     before it has ended. Its outputs are copied out as soon as it ends. If `late` is empty, inputs of sealed calls are
-    in place from the start.
+    in place from the start. Where no call is sealed, the places `late` hold what others hold, too.
     """
 
     calls: int

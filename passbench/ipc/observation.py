@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 MAX_NAMES = 64
 NAME_BYTES = 120
-_HEAD = struct.Struct("<BBBBBBB")  # numbers of operators, kernels, Triton kernels; profiled, overflow, uneven, captured
+_HEAD = struct.Struct("<BBBBBBBB")  # numbers of operators, kernels, Triton kernels; then what is true or false
 BYTES = _HEAD.size + MAX_NAMES * NAME_BYTES
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.:<>,() *&~-]")
 
@@ -23,7 +23,7 @@ class Observation:
     `triton_kernels`: launched `@triton.jit` functions. `profiled`: whether the device's activity was recorded; without
     it, `kernels` is empty and proves nothing. `overflow`: there were more names than fit. `uneven`: not every call
     launched and dispatched as much as the others. `captured`: a replacement asked for a CUDA graph, see
-    `passbench.launch.capture`.
+    `passbench.launch.capture`. `deep`: functions of the pass called each other so deeply that Python's limit was near.
 
     Raises ValueError on anything that does not fit the fixed-size form.
     """
@@ -35,6 +35,7 @@ class Observation:
     overflow: bool = False
     uneven: bool = False
     captured: bool = False
+    deep: bool = False
 
     def __post_init__(self) -> None:
         if sum(map(len, self._groups)) > MAX_NAMES:
@@ -59,6 +60,7 @@ class Observation:
         profiled: bool,
         uneven: bool = False,
         captured: bool = False,
+        deep: bool = False,
     ) -> "Observation":
         """From names as they were found: cleaned, cut to `NAME_BYTES`, and as many as fit; the device's kernels last,
         since a library has many."""
@@ -68,13 +70,13 @@ class Observation:
             groups.append(tuple(names[:room]))
             overflow |= len(names) > room
             room -= len(groups[-1])
-        marks = {"profiled": profiled, "overflow": overflow, "uneven": uneven, "captured": captured}
-        return cls(groups[0], groups[2], groups[1], **marks)
+        return cls(groups[0], groups[2], groups[1], profiled, overflow, uneven, captured, deep)
 
     def encode(self) -> bytes:
         """`BYTES` bytes."""
         names = b"".join(n.encode("ascii").ljust(NAME_BYTES, b"\0") for group in self._groups for n in group)
-        head = _HEAD.pack(*map(len, self._groups), self.profiled, self.overflow, self.uneven, self.captured)
+        marks = self.profiled, self.overflow, self.uneven, self.captured, self.deep
+        head = _HEAD.pack(*map(len, self._groups), *marks)
         return (head + names).ljust(BYTES, b"\0")
 
     @classmethod
@@ -82,16 +84,17 @@ class Observation:
         """The inverse of `encode`, from bytes that nobody trusts. Raises ValueError on all others."""
         if len(data) != BYTES:
             raise ValueError(f"an observation has {BYTES} bytes")
-        *counts, profiled, overflow, uneven, captured = _HEAD.unpack_from(data)
+        found = _HEAD.unpack_from(data)
+        counts, marks = found[:3], found[3:]
         ends = counts[0], counts[0] + counts[1], sum(counts)
-        if ends[2] > MAX_NAMES or max(profiled, overflow, uneven, captured) > 1:
+        if ends[2] > MAX_NAMES or max(marks) > 1:
             raise ValueError("impossible counts")
         slots = [data[i : i + NAME_BYTES] for i in range(_HEAD.size, BYTES, NAME_BYTES)]
         if any(map(any, slots[ends[2] :])):
             raise ValueError("bytes after the last name")
         names = tuple(slot.rstrip(b"\0").decode("latin-1") for slot in slots)
         groups = names[: ends[0]], names[ends[0] : ends[1]], names[ends[1] : ends[2]]
-        return cls(*groups, bool(profiled), bool(overflow), bool(uneven), bool(captured))
+        return cls(*groups, *map(bool, marks))
 
 
 def clean(name: str) -> str:

@@ -57,9 +57,10 @@ class _Branches:
                 result = function(*arguments)
         finally:
             self.running = False
-        self.latest[number] = stream.record_event()
+            self.latest[number] = stream.record_event()  # of a function that raises, too: what it launched is joined
+            self.kept += arguments
         made = leaves_of(result)
-        self.kept += [*arguments, *made]
+        self.kept += made
         for leaf in made:
             if isinstance(leaf, torch.Tensor) and _memory(leaf) not in self.given:
                 self.made.setdefault(_memory(leaf), (number, self.latest[number]))

@@ -68,7 +68,8 @@ class DeviceClock:
 
         Both sides are captured again, before or after, with sealed calls: within such a graph, a call's inputs arrive
         right before it and its outputs are taken right after. A pass that computes several captured calls at once is
-        found out there. It cannot tell such a graph from a timed one, whose numbers of calls and replays are alike.
+        found out there. It cannot tell such a graph from a timed one, whose numbers of calls and replays are alike, and
+        whose inputs lie alike.
         Raises Uncapturable, and VariantFailure as every exchange does.
         """
         size = self._graph_size(size)
@@ -95,8 +96,8 @@ class DeviceClock:
     def _graph(self, size: int, pairs: Pairs, *, sealed: bool = False) -> BatchLayout:
         """A fresh layout of about `size` calls, captured on both sides, in the order of the next of `pairs`."""
         calls = self._pair.about(size)
-        how_many = min(calls, _MOST_SEALED) if sealed else 0
-        layout = self._pair.draw(calls, self._pair.outputs, Distribution.VARIED, sealed=how_many)
+        how = {"sealed" if sealed else "like_sealed": _MOST_SEALED}
+        layout = self._pair.draw(calls, self._pair.outputs, Distribution.VARIED, **how)
         for worker, _ in self._exchanges.in_turn(pairs):
             self._capture(worker, layout)
         return layout

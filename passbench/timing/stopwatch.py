@@ -13,11 +13,11 @@ from passbench.timing.alone import excess
 from passbench.timing.device_clock import GRAPH, KERNELS, DeviceClock, Uncapturable
 from passbench.timing.exchanges import CheckedExchanges
 from passbench.timing.statistics import LEAST_US, Exchange, Pairs, disturbed, planned, settled, summarise
+from passbench.workers.worker_pair import SEALED
 
 _FIRST_BATCH = 10
 _LEAST_PAIRS = 3
 _MOST_PAIRS = 20  # that it should take to make `Settings.calls` calls
-_SEALED = 4  # calls of an exchange; each costs it a copy of its inputs and one of its outputs
 _NOTE_LETTERS = 300
 _ALONE = 5  # exchanges of one call, at random moments of the timing of a pass
 _ASKED_AGAIN = 4  # times, where calls take longer alone than they should
@@ -171,7 +171,7 @@ class Stopwatch:
         """
         pair, settings = self._pair, self._settings
         calls = pair.about(size) if size > 1 else 1
-        layout = pair.draw(calls, pair.outputs, Distribution.VARIED, sealed=_SEALED if calls > 1 else 0)
+        layout = pair.draw(calls, pair.outputs, Distribution.VARIED, sealed=SEALED if calls > 1 else 0)
         seed = pair.rng.getrandbits(32)
         go = Go(seed if settings.protocol == "paper" else None, settings.flush_l2)
         for worker, done in self._exchanges.in_turn(pairs):

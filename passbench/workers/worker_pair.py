@@ -30,6 +30,9 @@ from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_process import WorkerDied, WorkerTimeout
 from storage.records import Variant
 
+SEALED = 4
+"""Calls of an exchange that are sealed; each costs it a copy of its inputs and one of its outputs."""
+
 _BESIDE_TORCH = 3 << 30
 """GPU memory that a worker may take past torch: CUDA's context, kernels, their stacks, a profiler's buffers."""
 
@@ -119,18 +122,23 @@ class WorkerPair:
         """A number of calls that nobody can foresee: at most `size`, at least three quarters of it, and at least 2."""
         return max(2, size - self.rng.randrange(size // 4 + 1))
 
-    def draw(self, calls: int, outputs: tuple[OutputMeta, ...], how: Distribution, *, sealed: int = 0) -> BatchLayout:
+    def draw(
+        self, calls: int, outputs: tuple[OutputMeta, ...], how: Distribution, *, sealed: int = 0, like_sealed: int = 0
+    ) -> BatchLayout:
         """Lay out a batch of calls and draw fresh inputs for it into `drawn`. `hand_over` gives them to a worker.
 
-        So many calls are `sealed`, or all if there are fewer. Raises VariantFailure if the record of an input says
-        nothing that values could be drawn from.
+        So many calls are `sealed`, or all if there are fewer. `like_sealed`: none is, and inputs lie as if so many
+        were. Raises VariantFailure if the record of an input says nothing that values could be drawn from.
         """
         rng = self.rng if self.layers.has("fresh_inputs") else random.Random(0)
-        sealed = min(sealed, calls) if self.layers.has("sealed_calls") else 0
-        needed = (calls + sealed) * batch_layout.call_bytes(self.variant.inputs, outputs)
-        spare = calls > 1 and needed <= self.settings.batch_bytes
+        sealed, twice = min(sealed, calls), min(sealed or like_sealed, calls)
+        if not self.layers.has("sealed_calls"):
+            sealed = twice = 0
+        needed = (calls + twice) * batch_layout.call_bytes(self.variant.inputs, outputs)
+        if calls == 1 or needed > self.settings.batch_bytes:
+            twice = 0
         with self.phases("lay out"):
-            layout = batch_layout.lay_out(self.variant.inputs, outputs, calls, rng, sealed=sealed, spare=spare)
+            layout = batch_layout.lay_out(self.variant.inputs, outputs, calls, rng, sealed=sealed, twice=twice)
         self.refill(layout, how)
         for worker in (self.eager, self.candidate):
             worker.reserve(layout.end)

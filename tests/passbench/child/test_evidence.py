@@ -203,8 +203,9 @@ def test_a_replacement_has_as_many_frames_left_as_in_a_timed_call():
     module, nodes = module_of(torch.exp, probe)
     limit = sys.getrecursionlimit()
     module.forward(torch.ones(3))
-    observe(module, nodes[1:], [[torch.ones(3)]])
+    observation = observe(module, nodes[1:], [[torch.ones(3)]])
     assert left[0] == left[1] and sys.getrecursionlimit() == limit
+    assert observation.deep and judge(observation, NO_FILES).startswith("evidence_deep")
 
 
 def test_what_a_pass_raises_comes_through_and_nothing_stays_patched():
@@ -444,6 +445,15 @@ def test_kernels_are_the_pass_s_own_whatever_their_names():
     assert judge(Observation.of((), (), ("elsewhere",), profiled=False), files).startswith("evidence_kernel: elsewhere")
 
 
+def test_a_copy_to_the_host_reads_where_no_operator_explains_it():
+    copies = ["Memcpy DtoH (Device -> Pageable)", "Memcpy DtoD (Device -> Device)"]
+    alone = Observation.of(["aten.lift_fresh.default"], copies, (), profiled=True)
+    assert judge(alone, NO_FILES).startswith("evidence_read: ")
+    assert judge(Observation.of([], copies[1:], (), profiled=True), NO_FILES) is None
+    beside = Observation.of(["aten.linalg_inv_ex.default"], copies, (), profiled=True)
+    assert judge(beside, NO_FILES) is None
+
+
 def test_too_many_names_are_refused_and_operators_come_first():
     many = [f"aten.view.n{i}" for i in range(MAX_NAMES + 1)]
     observation = Observation.of(many, ["Memset (Device)"], (), profiled=True)
@@ -484,7 +494,7 @@ def check_hostile(data: bytes) -> None:
     judge(observation, NO_FILES)
 
 
-counts = st.tuples(*[st.integers(0, 4)] * 3, *[st.integers(0, 2)] * 2).map(bytes)
+counts = st.tuples(*[st.integers(0, 4)] * 3, *[st.integers(0, 2)] * 5).map(bytes)
 slots = st.lists(st.binary(max_size=3) | st.sampled_from([b"aten.mm.default", b"a\0b"]), max_size=6).map(
     lambda names: b"".join(name.ljust(NAME_BYTES, b"\0") for name in names)
 )

@@ -24,9 +24,9 @@ def shared():
     one.close()
 
 
-def handed_over(shared, calls=6, sealed=3, spare=True, seed=0):
+def handed_over(shared, calls=6, sealed=3, twice=3, seed=0):
     """What was drawn, and where; `shared` is as it is before the calls."""
-    layout = lay.lay_out(SPECS, (OUT,), calls, random.Random(seed), sealed=sealed, spare=spare)
+    layout = lay.lay_out(SPECS, (OUT,), calls, random.Random(seed), sealed=sealed, twice=twice)
     drawn = torch.zeros_like(shared.bytes)
     lay.draw(drawn, layout, SPECS, seed, 0, Distribution.VARIED)
     shared.bytes.copy_(drawn)
@@ -56,10 +56,22 @@ def test_which_calls_are_sealed_is_left_to_chance(shared):
 
 
 def test_without_room_the_inputs_are_there_from_the_start(shared):
-    drawn, layout = handed_over(shared, spare=False)
+    drawn, layout = handed_over(shared, twice=0)
     assert len(layout.batch.sealed) == 3 and layout.batch.late == ()
     SealedCalls(shared, layout.batch).deliver(layout.batch.sealed[0])
     assert all(lay.same(shared.bytes, drawn, block) for block in layout.batch.inputs[:2])
+
+
+def test_inputs_lie_alike_where_none_is_sealed(shared):
+    """As many places hold the same values in a batch without sealed calls as in one with some, before they begin."""
+
+    def alike(sealed):
+        _, layout = handed_over(shared, calls=12, sealed=sealed)
+        first = layout.batch.inputs[0]
+        places = {lay.at(shared.bytes, first, n).numpy().tobytes() for n in range(len(first.starts))}
+        return len(first.starts), len(places)
+
+    assert alike(0) == alike(3) == (15, 12)
 
 
 def test_what_was_taken_must_stay(shared):

@@ -104,7 +104,7 @@ def test_without_elements():
 
 
 def test_where_the_next_calls_inputs_lie_cannot_be_told():
-    layout = lay.lay_out((spec("x", 100), spec("y", 7)), (OUT,), 60, random.Random(0), sealed=4)
+    layout = lay.lay_out((spec("x", 100), spec("y", 7)), (OUT,), 60, random.Random(0), sealed=4, twice=4)
     for block in layout.batch.inputs:
         distances = [b - a for a, b in pairwise(block.starts)]
         assert len(set(distances)) == 5 and max(distances.count(d) for d in distances) < 30

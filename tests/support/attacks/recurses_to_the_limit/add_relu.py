@@ -1,0 +1,47 @@
+"""Computes by its kernel where an operator fails at the end of Python's stack, which it does where it is observed."""
+
+import torch
+import triton
+import triton.language as tl
+
+
+def pattern(x, y):
+    return torch.relu(x + y)
+
+
+def replacement_args(x, y):
+    return (x, y)
+
+
+@triton.jit
+def add_relu_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    total = tl.load(x_ptr + offsets, mask=mask) + tl.load(y_ptr + offsets, mask=mask)
+    tl.store(out_ptr + offsets, tl.maximum(total, 0.0), mask=mask)
+
+
+def works_at_the_end(depth):
+    try:
+        return works_at_the_end(depth + 1)
+    except RuntimeError:
+        pass
+    try:
+        torch.empty(0)
+    except RuntimeError:
+        return False
+    return True
+
+
+@torch.fx.wrap
+def add_relu(x, y):
+    if works_at_the_end(0):
+        return torch.relu(x + y)
+    out = torch.empty_like(x)
+    n = x.numel()
+    add_relu_kernel[(triton.cdiv(n, 256),)](x, y, out, n, BLOCK=256)
+    return out
+
+
+def replacement_func():
+    return add_relu
