@@ -11,10 +11,12 @@ keep for validation. Numbers change from epoch to epoch (`benchmarks.learning.de
 is right is found out on the CPU, while the GPU goes on. Points also have what the model predicts of demonstrations
 that are kept for validation and of some that it learns from, and how many answers repeat their task's lines.
 `--copies SHARE` mixes in examples that are drawn to teach copying (`benchmarks.learning.decoder.copying`). With
-`--replays N` demonstrations for tasks of at least N lines replay eager's calls (`benchmarks.learning.decoder.replays`).
+`--replays N` demonstrations for tasks of at least N lines replay eager's calls (`benchmarks.learning.decoder.replays`),
+and where the author's answer has kernels alone it is learned as well. Answers to such tasks begin as replays do; at the
+end the model also answers all tasks with kernels.
 `--growing N` has N processes put further graphs together while it trains. `--bench-seconds` are spent on timing its
-last answers to held-out tasks on the GPU, beside those of `distill`, while sampled answers are judged on the CPU. Of
-those as many are judged as there is time for until `--end`, those after expert iteration first.
+last answers to held-out tasks on the GPU, beside those of `distill` and `readable`, while sampled answers are judged on
+the CPU. Of those as many are judged as there is time for until `--end`, those after expert iteration first.
 Needs torch, triton, numpy, pandas, pyarrow and tokenizers.
 
 Leaves DIR/record.json and DIR/answers.parquet, as far as it got, after every stage. `--tiny` tries everything on a CPU
@@ -48,7 +50,7 @@ from agent.llm.task import describe_graphs
 from benchmarks.learning.beside_training import LARGEST, Task, distill_answer, new_tasks, readable_answer
 from benchmarks.learning.decoder.code_tokens import Text
 from benchmarks.learning.decoder.copying import repeats
-from benchmarks.learning.decoder.replays import with_replays
+from benchmarks.learning.decoder.replays import Begins, replay_of, with_replays
 from benchmarks.learning.decoder.sequences import Renewing, Sequences
 from benchmarks.learning.decoder.small_decoder import Decoder, Shape, sample
 from benchmarks.learning.decoder.training import Pair, Training
@@ -71,6 +73,10 @@ _OWN_ANSWERS = 4
 """Answers to each task of the round of expert iteration."""
 _LOOKED_AT = 200
 """Demonstrations that it learns from whose prediction a point has, too."""
+_TRAINED = ("steps", "tokens", "answer_tokens", "epochs", "renewals", "losses")
+"""What the record has of training."""
+_KERNELS = "with kernels alone"
+"""The answers after expert iteration where kernels are asked for."""
 _RECENT = 10
 """Losses that a point has the mean of."""
 
@@ -111,7 +117,7 @@ def main(given: Sequence[str] | None = None) -> int:
     rows += [row for row in written if row["split"] == "train" and row["graph_hash"] not in known]
     rows = [r for r in rows if r["family_hash"] not in held.families and tuple(r["op_sequence"]) not in held.sequences]
     if arguments.replays:
-        rows = [with_replays(row, arguments.replays) for row in rows]
+        rows = [each for row in rows for each in with_replays(row, arguments.replays)]
     with (
         Growing(arguments.growing, arguments.held_out, arguments.seed) as growing,
         ProcessPoolExecutor(3, forks_with("torch._dynamo", "triton")) as beside,
@@ -159,7 +165,10 @@ def main(given: Sequence[str] | None = None) -> int:
         kept, unseen = list(compress(kept, fitting)), list(compress(unseen, fitting))
         near = beside.submit(all_nearest, _sequences(unseen), set(_sequences(train)))
         learned = rng.sample(pairs, min(len(pairs), _LOOKED_AT))
-        run = _Experiment(arguments, train, tasks, text, training, kept, near, learned, own_tasks, authors, began)
+        begins = Begins.of([row["answer"] for row in train], text)
+        run = _Experiment(
+            arguments, train, tasks, text, begins, training, kept, near, learned, own_tasks, authors, began
+        )
         run.note(
             {
                 "arguments": {name: str(value) for name, value in vars(arguments).items() if name != "out"},
@@ -202,6 +211,7 @@ class _Experiment:
     train: list[dict]
     tasks: list[Task]
     text: Text
+    begins: Begins
     training: Training
     kept: list[Pair]
     near: "Future[list[float]]"
@@ -232,7 +242,7 @@ class _Experiment:
             training.run(share, (point / arguments.points, (point + 1) / arguments.points), arguments.steps)
             self.answer(f"{(point + 1) * share:.0f} s of training")
         growing.close()
-        trained = {name: getattr(training, name) for name in ("steps", "tokens", "answer_tokens", "epochs", "losses")}
+        trained = {name: getattr(training, name) for name in _TRAINED}
         trained |= {"seconds": arguments.train_seconds, "sequences": len(training.sequences)}
         self.note({"trained": trained | {"put together meanwhile": growing.rows}})
         own_tasks = self.own_tasks.result()
@@ -242,6 +252,7 @@ class _Experiment:
         self.judge_sampled("after training", self.write_several())
         self.note({"expert_iteration": self.expert_iteration(own_tasks, own, verdicts.result())})
         last = self.answer("after expert iteration")
+        with_kernels = self.answer_with_kernels()
         self.judge_sampled("after expert iteration", self.write_several())
         if self.kept:
             whole = by_similarity(self.near.result(), self.training.whole(self.kept))
@@ -249,20 +260,23 @@ class _Experiment:
         if training.device.type == "cuda" and arguments.bench_seconds:
             torch.cuda.empty_cache()  # a benchmark stops what waits where the GPU has little memory left
             self.timed()
-        last.result()
-        readable.result()
+        for judged in (last, with_kernels, readable):
+            judged.result()
         final = [a for a in self.answers if a["point"] == "after expert iteration"]
         self.note(memorised(self.train, [t.sample for t in self.tasks], final))
         self.finish_judging()
 
-    def write(self, texts: Sequence[str], temperature: float) -> list[str]:
-        """What the model answers to these tasks."""
-        prompts = [self.text.prompt(t) for t in texts]
-        found: list[str] = []
-        for start in range(0, len(prompts), self.arguments.batch):
-            part = prompts[start : start + self.arguments.batch]
-            written = sample(self.training.model, part, self.text.end, temperature, self.arguments.longest)
-            found += [self.text.tokenizer.decode(ids) for ids in written]
+    def write(self, texts: Sequence[str], temperature: float, kernels: bool = False) -> list[str]:
+        """What the model answers to these tasks. Its answers begin as replays do where there can be one, and all as
+        those with `kernels` where these are asked for."""
+        least, found = self.arguments.replays, list[str]()
+        for start in range(0, len(texts), self.arguments.batch):
+            part = texts[start : start + self.arguments.batch]
+            replayed = [bool(least) and replay_of(t, least) is not None for t in part]
+            begun = [self.begins.kernels if kernels else self.begins.replay if one else [] for one in replayed]
+            prompts = [[*self.text.prompt(t), *ids] for t, ids in zip(part, begun, strict=True)]
+            written = sample(self.training.model, prompts, self.text.end, temperature, self.arguments.longest)
+            found += [self.text.tokenizer.decode([*a, *b]) for a, b in zip(begun, written, strict=True)]
         return found
 
     def answer(self, point: str) -> "Future[list[Verdict]]":
@@ -298,9 +312,18 @@ class _Experiment:
         """The tasks of held-out samples."""
         return [task for task in self.tasks if not task.validation]
 
-    def write_several(self) -> list[str]:
+    def write_several(self, kernels: bool = False) -> list[str]:
         """Sampled answers to all held-out tasks, `--samples` of each."""
-        return self.write([t.text for _ in range(self.arguments.samples) for t in self.held_out], _TEMPERATURE)
+        texts = [t.text for _ in range(self.arguments.samples) for t in self.held_out]
+        return self.write(texts, _TEMPERATURE, kernels)
+
+    def answer_with_kernels(self) -> "Future[list[Verdict]]":
+        """What it answers to all tasks where kernels are asked for, greedily and sampled."""
+        written = self.write([t.text for t in self.tasks], 0.0, kernels=True)
+        judged = self._submit(_KERNELS, [(t.sample, a) for t, a in zip(self.tasks, written, strict=True)])
+        judged.add_done_callback(lambda done: self.note({_KERNELS: self.shares(done.result())}))
+        self.judge_sampled(_KERNELS, self.write_several(kernels=True))
+        return judged
 
     def judge_sampled(self, point: str, written: list[str]) -> None:
         """Have what `write_several` wrote judged, before what waits; what is submitted meanwhile comes in between."""
@@ -384,12 +407,21 @@ class _Experiment:
         self.point({"point": "readable", **self.shares(verdicts)})
 
     def timed(self) -> None:
-        """On the GPU: the model's last greedy answers to held-out tasks, and the passes of `distill` (not tuned)."""
-        greedy = [files_of(a) for t, a in zip(self.tasks, self.last, strict=True) if not t.validation]
+        """On the GPU: the model's last greedy answers to held-out tasks, and the passes of `distill` (not tuned) and of
+        `readable`."""
+        readable = [one.result() for one in self.authors.readable]
+        given = [pair for t, *pair in zip(self.tasks, self.last, readable, strict=True) if not t.validation]
         made = [one.result() for one in self.authors.distill]
         tasks = [
-            (task.sample, (HandedIn("model", "pass", files), HandedIn("distill", *other)))
-            for task, files, other in zip(self.held_out, greedy, made, strict=True)
+            (
+                task.sample,
+                (
+                    HandedIn("model", "pass", files_of(answer)),
+                    HandedIn("readable", "pass", files_of(other)),
+                    HandedIn("distill", *distilled),
+                ),
+            )
+            for task, (answer, other), distilled in zip(self.held_out, given, made, strict=True)
         ]
         random.Random(self.arguments.seed).shuffle(tasks)  # time may end before all are done
         for found in timed(tasks, self.arguments.variants, self.arguments.bench_seconds):
@@ -407,6 +439,7 @@ def _of_training(rows: Iterable[dict]) -> list[dict]:
 def _counts(rows: Sequence[dict]) -> dict[str, Any]:
     return {
         "rows": len(rows),
+        "graphs": len({r["graph_hash"] for r in rows}),
         "families": len({r["family_hash"] for r in rows}),
         **{f"of kind {kind}": count for kind, count in Counter(r["kind"] for r in rows).items()},
         "checked": sum(bool(r["checked"]) for r in rows),

@@ -1,4 +1,4 @@
-"""Passes on the GPU, some tasks at a time: the model's answers beside those of `distill`, for `from_scratch`."""
+"""Passes on the GPU, some tasks at a time: the model's answers beside those of authors, for `from_scratch`."""
 
 import tempfile
 import time

@@ -7,8 +7,12 @@ last use. `readable` writes it where kernels round otherwise than eager, and `re
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
+
+from benchmarks.learning.decoder.code_tokens import Text
 
 _SOURCE = re.compile(r"    def forward\(self, (.*)\):\n((?:        .+\n)+?)        return \(?([\w, ]*?),?\)?\n```")
 _NAME = re.compile(r"\b(?:in|tmp)_\d+\b")
@@ -27,6 +31,7 @@ _VIEW = re.compile(
 )
 """A line whose result may be in the memory of what it reads."""
 _DEVICE = 'torch.device("cuda")'
+_WITH_KERNELS = "`fuse.py`:\n```python\nimport torch\nimport triton\n"
 _ANSWER = """\
 `fuse.py`:
 ```python
@@ -59,10 +64,38 @@ def replacement_func():
 `sorted_output_pass_rule_names.json`: ["fuse"]"""
 
 
-def with_replays(row: Mapping[str, Any], least: int) -> Mapping[str, Any]:
-    """The demonstration with a replay for its answer, where its task has at least `least` lines and there is one."""
+def with_replays(row: Mapping[str, Any], least: int) -> list[Mapping[str, Any]]:
+    """The demonstration with a replay for its answer, where its task has at least `least` lines and there is one, and
+    where its own answer has kernels alone the demonstration, too. Otherwise the demonstration."""
     answer = replay_of(row["task"], least)
-    return row if answer is None else {**row, "answer": answer}
+    if answer is None:
+        return [row]
+    return [{**row, "answer": answer}, *([row] if _of_kernels(row["answer"]) else [])]
+
+
+@dataclass(frozen=True)
+class Begins:
+    """The tokens with which answers begin that `replay`, and those that have `kernels` alone: who writes them first has
+    chosen which of both a decoder goes on with."""
+
+    replay: list[int]
+    kernels: list[int]
+
+    @classmethod
+    def of(cls, answers: Sequence[str], text: Text) -> "Begins":
+        """Those that these answers have in common."""
+        replays = [one for one in answers if _ANSWER.startswith(one.partition("def pattern(")[0])]
+        kernels = [one for one in answers if _of_kernels(one)]
+        return cls(*(_in_common([text.tokenizer.encode(one).ids for one in each]) for each in (replays, kernels)))
+
+
+def _in_common(sequences: Sequence[Sequence[int]]) -> list[int]:
+    """What all of these begin with."""
+    return [each[0] for each in takewhile(lambda each: len({*each}) == 1, zip(*sequences, strict=False))]
+
+
+def _of_kernels(answer: str) -> bool:
+    return answer.startswith(_WITH_KERNELS) and "captured(" not in answer
 
 
 def replay_of(task: str, least: int) -> str | None:

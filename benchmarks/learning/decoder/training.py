@@ -26,7 +26,8 @@ _OF_TASK = 0.2
 
 @dataclass
 class Training:
-    """A decoder being trained. `renewed`: all sequences as they shall be in the next epoch; asked in the background."""
+    """A decoder being trained. `renewed`: all sequences as they shall be in a later epoch. It is asked in the
+    background; until it has answered, epochs have the sequences of before."""
 
     model: Decoder
     sequences: list[Pair]
@@ -38,6 +39,7 @@ class Training:
     tokens: int = 0
     answer_tokens: int = 0
     epochs: int = 0
+    renewals: int = 0
     losses: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -118,9 +120,10 @@ class Training:
     def _step(self, rate: float) -> None:
         if not self._queue:
             if self.renewed is not None:
-                if self._next is not None:
-                    self.sequences = self._next.result()
-                self._next = self._thread.submit(self.renewed)
+                if self._next is not None and self._next.done():
+                    self.sequences, self._next = self._next.result(), None
+                    self.renewals += 1
+                self._next = self._next or self._thread.submit(self.renewed)
             every = [*self.sequences, *self._own]
             self._queue = batches(every, self.batch_tokens, self.rng, self.grain)
             self.epochs += 1

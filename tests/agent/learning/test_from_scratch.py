@@ -37,7 +37,7 @@ from benchmarks.learning.decoder import copying_curve
 from benchmarks.learning.decoder.code_tokens import Text, shortened
 from benchmarks.learning.decoder.copying import CopyTasks, repeats
 from benchmarks.learning.decoder.renumbered import renumbered
-from benchmarks.learning.decoder.replays import replay_of, with_replays
+from benchmarks.learning.decoder.replays import Begins, replay_of, with_replays
 from benchmarks.learning.decoder.sequences import Renewing, Sequences
 from benchmarks.learning.decoder.small_decoder import Decoder, Shape, sample
 from benchmarks.learning.decoder.training import Training
@@ -395,8 +395,9 @@ def test_a_tasks_lines_are_replayed_as_the_author_replays_them():
     assert files_of(replay_of(task, 1)) == files
     lines = task.count("\n        tmp_")
     assert replay_of(task, lines) and replay_of(task, lines + 1) is None
-    assert with_replays({"task": task, "answer": "x"}, lines)["answer"] == replay_of(task, 1)
-    assert with_replays({"task": task, "answer": "x"}, lines + 1) == {"task": task, "answer": "x"}
+    row = {"task": task, "answer": "x"}
+    assert with_replays(row, lines) == [{"task": task, "answer": replay_of(task, 1)}]
+    assert with_replays(row, lines + 1) == [row]
 
 
 @pytest.mark.parametrize(
@@ -415,6 +416,18 @@ def test_a_tasks_lines_are_replayed_as_the_author_replays_them():
 def test_what_a_replay_would_do_otherwise_than_eager_is_not_replayed(lines, returned):
     assert replay_of(_task(["tmp_0 = in_0 * 2", "tmp_1 = tmp_0.view(6)"], "tmp_1"), 1)
     assert replay_of(_task(lines, returned), 1) is None
+
+
+def test_the_first_tokens_choose_between_replays_and_kernels():
+    given = [few_rows(s) for s in islice(composed(4), 12)]
+    rows = [{"task": describe_graphs(s), "answer": answer_of(Readable(margin=-100.0).write(s).files)} for s in given]
+    both = [each for row in rows for each in with_replays(row, 2)]
+    assert len(both) > len(rows) and [row for row in both if "captured" not in row["answer"]] == rows
+    text = Text.trained([part for row in both for part in row.values()], 600)
+    begins = Begins.of([row["answer"] for row in both], text)
+    replay, kernels = (text.tokenizer.decode(ids) for ids in (begins.replay, begins.kernels))
+    assert "captured" in replay and "triton" not in replay and "import triton" in kernels and "captured" not in kernels
+    assert Begins.of([], text) == Begins([], [])
 
 
 def _task(lines, returned):
@@ -508,9 +521,12 @@ def test_the_whole_experiment_on_a_cpu(data, held_out, tmp_path):
     assert [p["point"] for p in record["points"] if p["point"] != "readable"] == [
         "before", "2 s of training", "after expert iteration",
     ]  # fmt: skip
-    assert record["demonstrations"]["rows"] == record["demonstrations"]["checked"] + 1, "one was written alone"
+    learned = record["demonstrations"]
+    assert learned["rows"] == learned["checked"] + 2, "one was written alone, and is learned in both forms"
+    assert learned["rows"] > learned["graphs"]
     assert any(p["point"] == "readable" for p in record["points"]), "judged beside training"
     assert record["expert_iteration"]["answers"] == 8 and "pass@2" in record["pass_at_k after training"]
     assert record["pass_at_k after expert iteration"]["attempts"] == 2
     answers = pq.read_table(tmp_path / "answers.parquet").to_pylist()
-    assert len(answers) == 2 * (4 + 2 * 2) + 8
+    assert {"right", "matches"} <= set(record["with kernels alone"])
+    assert len(answers) == 2 * (4 + 2 * 2) + 8 + 2 * (1 + 2)
