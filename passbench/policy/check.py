@@ -10,9 +10,9 @@ from pathlib import Path
 
 from passbench.contract import NAMES_FILE, PACKAGE, PassFiles, read_pass_dir
 from passbench.policy import allowlists as names
-from passbench.policy.addresses import Addresses
-from passbench.policy.host import HostChecker
-from passbench.policy.kernels import check_device_function
+from passbench.policy.host.checker import HostChecker
+from passbench.policy.kernels.addresses import Addresses
+from passbench.policy.kernels.device_code import check_device_function
 from passbench.policy.modules import Module, Report, check_siblings, parse
 from passbench.policy.patterns import check_pattern, check_replacement_args
 from passbench.policy.scopes import open_scope

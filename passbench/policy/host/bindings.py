@@ -258,11 +258,11 @@ class Bindings:
         return ValueKind.HOLDER if found.holds_tensors else found
 
     def kind(self, node: ast.expr, scope: Scope, *, hook: bool = False, bound: bool = False) -> ValueKind:
-        """The kind of an expression; see `passbench.policy.expressions`."""
+        """The kind of an expression; see `passbench.policy.host.expressions`."""
         raise NotImplementedError
 
     def index(self, node: ast.Subscript, scope: Scope) -> tuple[ValueKind, ValueKind]:
-        """Check a subscript; see `passbench.policy.expressions`."""
+        """Check a subscript; see `passbench.policy.host.expressions`."""
         raise NotImplementedError
 
 

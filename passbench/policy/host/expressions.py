@@ -3,11 +3,10 @@
 import ast
 
 from passbench.policy import allowlists as names
-from passbench.policy import operators
-from passbench.policy.addresses import callee
-from passbench.policy.bindings import CONTEXT, FIELDS, HOOK, Bindings
+from passbench.policy.host.bindings import HOOK
+from passbench.policy.host.named_values import NamedValues
+from passbench.policy.kernels.addresses import callee
 from passbench.policy.scopes import COMPREHENSIONS, Scope, ValueKind, parameters
-from storage.graph import targets
 
 _TYPE_PARTS = (
     ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.Tuple, ast.List, ast.BinOp, ast.BitOr, ast.Load,
@@ -15,11 +14,11 @@ _TYPE_PARTS = (
 )  # fmt: skip
 
 
-class Expressions(Bindings):
+class Expressions(NamedValues):
     """Evaluates expressions to kinds; reports only once `report` is set, when the kinds are final."""
 
     def call(self, node: ast.Call, scope: Scope) -> ValueKind:
-        """The kind of a call's result; see `passbench.policy.calls`."""
+        """The kind of a call's result; see `passbench.policy.host.calls`."""
         raise NotImplementedError
 
     def kind(self, node: ast.expr, scope: Scope, *, hook: bool = False, bound: bool = False) -> ValueKind:
@@ -181,17 +180,6 @@ class Expressions(Bindings):
             return ValueKind.SCALAR
         return self.kind(node, scope)
 
-    def _is_type_of(self, node: ast.expr, scope: Scope) -> bool:
-        return (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id == "type"
-            and scope.find("type") is None
-            and len(node.args) == 1
-            and not node.keywords
-            and not isinstance(node.args[0], ast.Starred)
-        )
-
     def _lambda(self, node: ast.Lambda, scope: Scope, *, bound: bool) -> ValueKind:
         inner = self.opened(node, scope, hook=node in self.hooks)
         for parameter in parameters(node):
@@ -246,161 +234,6 @@ class Expressions(Bindings):
             elif isinstance(part, ast.Compare) and found.is_tensor:
                 self.read("how many elements a mask picks follows from values; write torch.where(…)", scope, node)
         return kind, by
-
-    def host_function(self, node: ast.expr, scope: Scope) -> ast.FunctionDef | None:
-        """The host function of the pass that an expression names, here or in a sibling."""
-        dotted = scope.module.dotted(node)
-        if dotted is not None:
-            place = scope.module.sibling_function(dotted)
-            other = self.modules.get(place[0]) if place else None
-            return other.functions.get(place[1]) if other else None
-        if isinstance(node, ast.Name):
-            owner = scope.find(node.id)
-            return owner.functions.get(node.id) if owner else None
-        return None
-
-    def own_class(self, node: ast.expr, scope: Scope) -> ast.ClassDef | None:
-        """The class of the pass that an expression names, here or in a sibling."""
-        dotted = scope.module.dotted(node)
-        place = scope.module.sibling_function(dotted) if dotted else None
-        if place is not None:
-            other = self.modules.get(place[0])
-            return other.classes.get(place[1]) if other else None
-        if isinstance(node, ast.Name) and scope.find(node.id) is self.scopes[scope.module.name]:
-            return scope.module.classes.get(node.id)
-        return None
-
-    def _name(self, node: ast.Name, scope: Scope, hook: bool) -> ValueKind:
-        function = self.host_function(node, scope)
-        if function is not None:
-            return self._hand_on(function, hook, node, scope)
-        dotted = scope.module.dotted(node)
-        if dotted is not None:
-            return self.imported_name(node, dotted, scope)
-        owner = scope.find(node.id)
-        if owner is not None:
-            for function in owner.lambdas.get(node.id, []):
-                if hook:
-                    self.mark_hook(function)
-                else:
-                    message = f"{node.id} is a lambda; use it as a grid, or write a function with def"
-                    self.find("lambda_as_value", scope.module, node, message)
-            if (own := self.own_class(node, scope)) is not None:
-                self.class_values.add(own)
-            return self.kinds.get(owner.node, node.id)
-        if node.id not in names.PLAIN_VALUES:
-            self.unknown(node.id, node, scope.module)
-        return ValueKind.SCALAR
-
-    def _hand_on(self, function: ast.FunctionDef, hook: bool, node: ast.expr, scope: Scope) -> ValueKind:
-        """A function of the pass used as a value: called by Triton if `hook`, else by anyone with anything."""
-        self.check_callable(function, node, scope)
-        if hook:
-            self.mark_hook(function)
-        elif function not in self.escaped:
-            self.escaped.add(function)
-            self.kinds.changed = True
-        return ValueKind.SCALAR
-
-    def check_callable(self, function: ast.FunctionDef, node: ast.AST, scope: Scope) -> None:
-        """Report a use of `pattern` and the like, which may hold any operation: host code must not run them."""
-        if function in self.special:
-            message = f"{function.name} is for PassBench alone; call a function of your own"
-            self.find("forbidden_call", scope.module, node, message)
-
-    def imported_name(self, node: ast.expr, dotted: str, scope: Scope) -> ValueKind:
-        """A name that starts at an import, such as `torch.float16`, used as a value. Refused unless a list has it."""
-        place = scope.module.sibling_function(dotted)
-        if place is not None:
-            self.check_sibling(place, node, scope)
-            if (own := self.own_class(node, scope)) is not None:
-                self.class_values.add(own)
-            other = self.modules.get(place[0])
-            return self.kinds.get(other.tree, place[1]) if other else ValueKind.SCALAR
-        if dotted in names.HOST_VALUES | names.TYPE_FORMS:
-            return ValueKind.SCALAR
-        if dotted in names.ALLOCATORS | names.SCALAR_CALLS | names.COLLECTING_CALLS | names.LAUNCHING:
-            self.find("function_as_value", scope.module, node, f"call {dotted} where it is needed")
-        elif dotted in names.MODULES or dotted in scope.module.siblings or names.may_import(dotted):
-            message = f"{ast.unparse(node)} is a module; use its members by name and do not hand it on"
-            self.find("module_as_value", scope.module, node, message)
-        elif dotted not in names.MATH and (stored := operators.stored_name(dotted)) is not None:
-            effects = operators.library_call(stored, [], {})
-            writes = stored.endswith("_") or stored.removeprefix("operator.") in {"setitem", *targets.AUGMENTED}
-            if effects.random or effects.reading or writes:
-                self.refuse_name(node, dotted, scope)
-        else:
-            self.refuse_name(node, dotted, scope)
-        return ValueKind.SCALAR
-
-    def check_sibling(self, place: tuple[str, str], node: ast.expr, scope: Scope) -> None:
-        """Report a sibling's lambda: what it is called with is known in its own module alone."""
-        other = self.scopes.get(place[0])
-        if other is not None and place[1] in other.lambdas:
-            message = f"{place[1]} is a lambda of another module; write a function with def"
-            self.find("lambda_as_value", scope.module, node, message)
-        if other is not None and place[1] not in other.names | other.module.imports.keys():
-            self.find("forbidden_name", scope.module, node, f"{place[0]}.py has no {place[1]}")
-
-    def refuse_name(self, node: ast.expr, dotted: str, scope: Scope) -> None:
-        """Report an imported name, used or called, that no list of `passbench.policy.allowlists` has."""
-        advice = names.advice(dotted)
-        if advice is not None:
-            message = f"{dotted} is not allowed in host code; {advice}"
-        elif dotted.startswith("triton.language."):
-            message = f"{dotted} works inside of a @triton.jit kernel alone"
-        elif dotted.startswith("torch."):
-            message = f"{dotted} is not allowed in host code; call an operator that computes from its arguments alone"
-        else:
-            message = f"{dotted} is not allowed in host code; a call knows its own inputs and nothing else"
-        self.find("forbidden_call", scope.module, node, message)
-
-    def _attribute(self, node: ast.Attribute, scope: Scope, hook: bool) -> ValueKind:
-        dotted = scope.module.dotted(node)
-        if node.attr == "__name__" and self._is_type_of(node.value, scope):  # of an error, in a message
-            self.seen.add(node.value)
-            self.kind(node.value.args[0], scope)
-            return ValueKind.SCALAR
-        if dotted is not None:
-            if any(part.startswith("_") for part in dotted.split(".")):
-                self.find("private_name", scope.module, node, f"{dotted} is private; a pass uses public names")
-                return ValueKind.SCALAR
-            function = self.host_function(node, scope)
-            if function is not None:
-                return self._hand_on(function, hook, node, scope)
-            if self.own_class(node.value, scope) is None:
-                return self.imported_name(node, dotted, scope)
-        base = ValueKind.SCALAR if self.own_class(node.value, scope) is not None else self.kind(node.value, scope)
-        return self.member(node, base, scope)
-
-    def member(self, node: ast.Attribute, base: ValueKind, scope: Scope) -> ValueKind:
-        """An attribute of a value of this kind."""
-        if self.is_of_context(node, scope):
-            if node.attr == "saved_tensors":
-                return ValueKind.HOLDER
-            if node.attr == "needs_input_grad" or (CONTEXT, node.attr) in self.kinds:
-                return self.kinds.get(CONTEXT, node.attr)
-        own = self.kinds.get(FIELDS, node.attr)
-        if node.attr in self.fields:
-            if node.attr in self.methods:  # a property, or a method that is handed on
-                return max(own, self.give_methods(node.attr, [], {None: ValueKind.TENSOR}))
-            return own
-        if node.attr.startswith("_"):
-            self.find("private_name", scope.module, node, f"{node.attr} is private; a pass uses public names")
-        elif node.attr in names.VIEW_ATTRIBUTES:
-            return base
-        elif node.attr in names.CONFIG_ATTRIBUTES:
-            return ValueKind.SCALAR
-        elif node.attr not in names.TENSOR_ATTRIBUTES and (
-            base.holds_tensors or node.attr not in names.SCALAR_ATTRIBUTES
-        ):
-            message = f"attribute {node.attr} is not allowed in host code; use shape, stride(), dtype and the like"
-            self.find("forbidden_attribute", scope.module, node, message)
-        return ValueKind.SCALAR
-
-    fields: frozenset[str]
-    """Names of fields and methods of the classes of the pass; see `passbench.policy.classes`."""
-    methods: dict[str, list[ast.FunctionDef]]
 
 
 def _loaded(target: ast.Name) -> ast.Name:

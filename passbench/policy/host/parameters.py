@@ -3,8 +3,8 @@
 import ast
 
 from passbench.policy import allowlists as names
-from passbench.policy.addresses import base_parameters, callee
-from passbench.policy.bindings import Bindings
+from passbench.policy.host.bindings import Bindings
+from passbench.policy.kernels.addresses import base_parameters, callee
 from passbench.policy.modules import Module
 from passbench.policy.scopes import ValueKind, parameters
 

@@ -4,7 +4,7 @@ import ast
 import re
 
 from passbench.policy import allowlists as names
-from passbench.policy.addresses import CONSTEXPR, Addresses
+from passbench.policy.kernels.addresses import CONSTEXPR, Addresses
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.scopes import own_nodes, parameters
 

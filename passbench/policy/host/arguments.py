@@ -1,0 +1,121 @@
+"""The static policy on what functions, kernels and methods of a pass are given."""
+
+import ast
+from collections.abc import Sequence
+
+from passbench.policy.host.bindings import LAUNCHED
+from passbench.policy.host.expressions import Expressions
+from passbench.policy.kernels.addresses import is_constant
+from passbench.policy.modules import Module
+from passbench.policy.scopes import RETURN, Scope, ValueKind, defaults, parameters
+
+Keywords = dict[str | None, ValueKind]
+
+
+class Arguments(Expressions):
+    """Hands the kinds of arguments to what is called."""
+
+    def _arguments(self, node: ast.Call, scope: Scope, hook: bool = False) -> tuple[list[ValueKind], Keywords]:
+        positional = [self.kind(a, scope, hook=hook) for a in node.args]
+        keywords: Keywords = {}
+        for keyword in node.keywords:  # ** may be there several times
+            kind = self.kind(keyword.value, scope, hook=hook)
+            keywords[keyword.arg] = max(kind, keywords.get(keyword.arg, kind))
+            self.check_option(keyword.arg, node, scope)
+        return positional, keywords
+
+    def pass_arguments(self, function: ast.FunctionDef, positional: list[ValueKind], keywords: Keywords) -> ValueKind:
+        """Hand arguments of these kinds to a function or kernel of the pass; returns the kind of its result."""
+        self.steps.take(len(parameters(function)))
+        order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+        for name, kind in zip(order, positional, strict=False):
+            self.kinds.join(function, name, kind)
+        for name, kind in keywords.items():
+            if name is not None:
+                self.kinds.join(function, name, kind)
+        known = {a.arg for a in parameters(function)}
+        self._collect(function, function.args.vararg, positional[len(order) :])
+        self._collect(function, function.args.kwarg, [k for name, k in keywords.items() if name not in known])
+        if keywords.get(None, ValueKind.SCALAR).holds_tensors:  # **kwargs may go anywhere but where a keyword goes
+            for parameter in parameters(function):
+                if parameter.arg not in keywords:
+                    self.kinds.join(function, parameter.arg, ValueKind.TENSOR)
+        return self.kinds.get(function, RETURN)
+
+    def _collect(self, function: ast.FunctionDef, into: ast.arg | None, kinds: Sequence[ValueKind]) -> None:
+        """Arguments of these kinds are collected in a parameter `*rest` or `**rest`."""
+        if into is not None:
+            self.kinds.join(function, into.arg, self.holder(list(kinds)))
+
+    def _pass_starred(
+        self, node: ast.Call, function: ast.FunctionDef, positional: list[ValueKind], keywords: Keywords
+    ) -> ValueKind:
+        extra = len(positional) - len(node.args)  # an instance
+        stars = [n + extra for n, a in enumerate(node.args) if isinstance(a, ast.Starred)]
+        if stars:
+            self._collect(function, function.args.vararg, positional[stars[0] :])
+            positional = _spread(function, positional, set(keywords), stars, function in self.kernel_homes)
+        return self.pass_arguments(function, positional, keywords)
+
+    def check_cached(self, function: ast.FunctionDef, module: Module) -> None:
+        """Report a cached function that gets tensors: its cache would remember earlier calls."""
+        given = max((self.kinds.get(function, p.arg) for p in parameters(function)), default=ValueKind.SCALAR)
+        if given.holds_tensors:
+            message = f"{function.name} is cached and gets a tensor; give it shapes, dtypes and numbers"
+            self.find("cached_tensor", module, function, message)
+
+    def _kernel(self, node: ast.expr, scope: Scope) -> ast.FunctionDef | None:
+        """The kernel that an expression names, here or in a sibling; None if it is not a plain name."""
+        dotted = scope.module.dotted(node)
+        place = scope.module.sibling_function(dotted) if dotted else None
+        if place is not None:
+            return self.modules[place[0]].kernels.get(place[1]) if place[0] in self.modules else None
+        if isinstance(node, ast.Name) and scope.find(node.id) is self.scopes[scope.module.name]:
+            return scope.module.kernels.get(node.id)
+        return None
+
+    def _launch(
+        self, node: ast.Call, kernel: ast.FunctionDef | None, positional: list[ValueKind], keywords: Keywords
+    ) -> None:
+        """Note what a kernel gets, since Triton hands it to hooks. `kernel` None: it may be any kernel of the pass."""
+        if kernel is None:
+            self.launch_any(positional, keywords, any(isinstance(a, ast.Starred) for a in node.args))
+            self._give(node, "__call__", positional, keywords)
+            self._give(node, "__init__", positional, keywords)
+            return
+        self._pass_starred(node, kernel, positional, keywords)
+        for parameter in parameters(kernel):
+            self.kinds.join(LAUNCHED, parameter.arg, self.kinds.get(kernel, parameter.arg))
+
+    def _give(self, node: ast.Call, name: str, positional: list[ValueKind], keywords: Keywords) -> ValueKind:
+        """Arguments for all methods of this name; a starred one may be any."""
+        if any(isinstance(a, ast.Starred) for a in node.args):
+            worst = max([*positional, keywords.get(None, ValueKind.SCALAR)])
+            keywords = {**keywords, None: worst}
+        return self.give_methods(name, positional, keywords)
+
+    def _fix_constants(self, kernel: ast.FunctionDef, constants: Keywords) -> None:
+        """A `Launch` is called with what is not among its constants, tensors all of it, by whoever calls it."""
+        for parameter in parameters(kernel):
+            if parameter.arg not in constants and not is_constant(parameter):
+                self.kinds.join(kernel, parameter.arg, ValueKind.TENSOR)
+                self.kinds.join(LAUNCHED, parameter.arg, ValueKind.TENSOR)
+
+
+def _spread(
+    function: ast.FunctionDef, positional: list[ValueKind], keywords: set[str | None], stars: list[int], kernel: bool
+) -> list[ValueKind]:
+    """Kinds by parameter where an argument is `*values`. A single one takes what parameters are left, of a kernel those
+    of `tl.constexpr` aside; from there on nothing is surely a number. Where it may leave out parameters that have a
+    default, what comes behind it may go to any."""
+    first = stars[0]
+    order = [a for a in (*function.args.posonlyargs, *function.args.args) if a.arg not in keywords]
+    taken = [a for a in order if not (kernel and is_constant(a))]
+    left = len(taken) - (len(positional) - 1)
+    optional = {parameter for parameter, _ in defaults(function)}
+    shifts = len(positional) > first + 1 and not optional.isdisjoint(taken[first:])
+    if len(stars) > 1 or left < 0 or shifts:
+        worst = max(positional[first:])
+        return positional[:first] + [worst.item() if worst.holds_tensors else ValueKind.EITHER] * len(order)
+    spread = [*positional[:first], *[positional[first].item()] * left, *positional[first + 1 :]]
+    return [kind if n < first else max(kind, ValueKind.EITHER) for n, kind in enumerate(spread)]

@@ -1,0 +1,76 @@
+"""The static policy on calls by a plain name: of built-ins, and of variables."""
+
+import ast
+
+from passbench.policy import allowlists as names
+from passbench.policy.host.bindings import HOOK
+from passbench.policy.host.operator_calls import OperatorCalls
+from passbench.policy.scopes import Scope, ValueKind
+
+
+class BuiltInCalls(OperatorCalls):
+    """Follows kinds through Python's built-ins, and refuses those that read values."""
+
+    def _call_name(self, node: ast.Call, name: str, scope: Scope) -> ValueKind:
+        owner = scope.find(name)
+        if name == "isinstance" and owner is None and len(node.args) == 2 and not node.keywords:
+            self.kind(node.args[0], scope)
+            if not self._is_type(node.args[1], scope):
+                message = "isinstance is for torch.Tensor, int, float, bool, str, tuple and list, written out"
+                self.find("forbidden_name", scope.module, node, message)
+            return ValueKind.SCALAR
+        if name == "hasattr" and owner is None:
+            return self._has_attribute(node, scope)
+        if name == "type" and owner is None:
+            message = "type() is for comparisons such as type(x) is int; elsewhere write isinstance"
+            self.find("forbidden_name", scope.module, node, message)
+            return ValueKind.SCALAR
+        if name == "print" and owner is None and any(k.arg not in ("sep", "end", "flush") for k in node.keywords):
+            self.find("forbidden_name", scope.module, node, "print goes to the log and takes sep, end and flush alone")
+        if name in ("str", "repr") and owner is None:
+            for argument in node.args:
+                self.check_text(argument, scope)
+        positional, keywords = self._arguments(node, scope)
+        given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
+        if owner is not None:
+            if name in owner.lambdas and given.holds_tensors:
+                message = f"{name} is a lambda and gets a tensor; write a function with def"
+                self.find("dynamic_call", scope.module, node, message)
+            self._launch(node, None, positional, keywords)
+            return ValueKind.TENSOR
+        if name not in names.HOST_BUILTINS:
+            self.unknown(name, node, scope.module)
+            return ValueKind.SCALAR  # one finding is enough
+        if name in names.COMPUTING_BUILTINS:
+            if scope.hook and given.holds_tensors:
+                self.find("hook", scope.module, node, HOOK)
+            return ValueKind.OWN if given.holds_tensors else given
+        if name in names.ERRORS and given.holds_tensors:
+            self.read("what an error is made with can be read off its text", scope, node)
+        keys = name in ("set", "frozenset") and given.holds_tensors
+        if (name in names.READING_BUILTINS and given.holds_tensors) or (name in ("range", "slice") and given.is_tensor):
+            self.read(f"{name}() of a tensor needs its values", scope, node)
+            return ValueKind.SCALAR
+        if keys:
+            self.read("a tensor is no key: it stands for itself alone, not for its values", scope, node)
+        if name in names.READING_BUILTINS or name in ("len", "range", "callable"):
+            return ValueKind.SCALAR
+        return given.item() if name == "next" else self.holder([given])
+
+    def _has_attribute(self, node: ast.Call, scope: Scope) -> ValueKind:
+        """`hasattr(tl, "NAME")`: whether a module that a pass may use, or a value, has a public name."""
+        name = node.args[1].value if len(node.args) == 2 and isinstance(node.args[1], ast.Constant) else None
+        if not isinstance(name, str) or not name.isidentifier() or name.startswith("_") or node.keywords:
+            self.find("forbidden_name", scope.module, node, "hasattr takes a value and a public name, written out")
+        if node.args and scope.module.dotted(node.args[0]) not in names.MODULES:
+            self.kind(node.args[0], scope)
+        return ValueKind.SCALAR
+
+    def _is_type(self, node: ast.expr, scope: Scope) -> bool:
+        if isinstance(node, ast.Tuple):
+            return all(self._is_type(e, scope) for e in node.elts)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            return self._is_type(node.left, scope) and self._is_type(node.right, scope)
+        if isinstance(node, ast.Name) and scope.find(node.id) is None and node.id in names.TYPES:
+            return True
+        return scope.module.dotted(node) in names.TYPES or self.own_class(node, scope) is not None

@@ -1,0 +1,104 @@
+"""The static policy on calls in host code: which kind of call one is, instances of classes, and decorators."""
+
+import ast
+
+from passbench.policy import allowlists as names
+from passbench.policy.host.bindings import FIELDS
+from passbench.policy.host.classes import lineage, own_fields
+from passbench.policy.host.imported_calls import ImportedCalls
+from passbench.policy.modules import Module
+from passbench.policy.scopes import Scope, ValueKind
+
+
+class Calls(ImportedCalls):
+    """Follows kinds through calls, and refuses those that read values, write to what is not theirs, or know more than
+    their arguments."""
+
+    def call(self, node: ast.Call, scope: Scope) -> ValueKind:
+        function = self.host_function(node.func, scope)
+        if function is not None:
+            self.check_callable(function, node, scope)
+            positional, keywords = self._arguments(node, scope)
+            if function in self.hooks and any(k.holds_tensors for k in (*positional, *keywords.values())):
+                message = f"{function.name} is a grid or hook of Triton, which alone calls it"
+                self.find("dynamic_call", scope.module, node, message)
+            return self._pass_starred(node, function, positional, keywords)
+        own = self.own_class(node.func, scope)
+        if own is not None:
+            return self._construct(node, own, scope)
+        dotted = scope.module.dotted(node.func)
+        if dotted is not None:
+            return self._call_dotted(node, dotted, scope)
+        if isinstance(node.func, ast.Name):
+            return self._call_name(node, node.func.id, scope)
+        if isinstance(node.func, ast.Attribute):
+            return self._call_method(node, node.func, scope)
+        if isinstance(node.func, ast.Subscript):  # kernel[grid](...), or a function out of a table
+            self.kind(node.func.value, scope)
+            if self._is_made(node.func.slice, self.kind(node.func.slice, scope, hook=True), scope):
+                self.read("a grid is made of numbers", scope, node)
+            self._launch(node, self._kernel(node.func.value, scope), *self._arguments(node, scope))
+            return ValueKind.TENSOR
+        self.kind(node.func, scope)
+        self._arguments(node, scope)
+        self.find("dynamic_call", scope.module, node, "call functions of the pass by name")
+        return ValueKind.TENSOR
+
+    def _construct(self, node: ast.Call, own: ast.ClassDef, scope: Scope) -> ValueKind:
+        """An instance of a class of the pass: its fields are of the kinds that it is made with."""
+        positional, keywords = self._arguments(node, scope)
+        if max((*positional, *keywords.values()), default=ValueKind.SCALAR).holds_tensors and self._is_error(own):
+            self.read("what an error is made with can be read off its text", scope, node)
+        ancestors = lineage(self.modules, self.class_homes[own], own)
+        self.steps.take(len(ancestors))
+        statements = [s for one in ancestors for s in one.body]
+        initial = next((s for s in statements if isinstance(s, ast.FunctionDef) and s.name == "__init__"), None)
+        if initial is not None:
+            self._pass_starred(node, initial, [ValueKind.SCALAR, *positional], keywords)
+            return ValueKind.SCALAR
+        given = max((*positional, keywords.get(None, ValueKind.SCALAR)), default=ValueKind.SCALAR)
+        for number, name in enumerate(own_fields(statements)):
+            if number < len(positional) or name in keywords or None in keywords:
+                self.shared.add((FIELDS, name))
+            self.kinds.join(FIELDS, name, max(given, keywords.get(name, ValueKind.SCALAR)))
+        return self.holder([given])  # a NamedTuple can be unpacked
+
+    def _is_error(self, own: ast.ClassDef) -> bool:
+        bases = (b for one in lineage(self.modules, self.class_homes[own], own) for b in one.bases)
+        return any(isinstance(b, ast.Name) and b.id in names.ERRORS for b in bases)
+
+    def decorator_arguments(self, node: ast.Call, dotted: str, scope: Scope) -> None:
+        """Arguments of `triton.jit`, `autotune` and `heuristics`; the latter's values must be plain numbers."""
+        self._arguments(node, scope, hook=dotted in names.KERNEL_DECORATORS)
+        for keyword in node.keywords:
+            if keyword.arg == "prune_configs_by" and not _prunes_early(keyword.value):
+                message = "rank configurations in early_config_prune; no other function of prune_configs_by is allowed"
+                self.find("prune_configs_by", scope.module, node, message)
+            if keyword.arg == "do_bench":
+                self.find("hook", scope.module, node, "Triton times configurations itself; leave do_bench out")
+        if dotted != "triton.heuristics":
+            return
+        for argument in (*node.args, *(k.value for k in node.keywords)):
+            for value in argument.values if isinstance(argument, ast.Dict) else [argument]:
+                if not (isinstance(value, ast.Lambda) and _is_plain(value.body, scope.module)):
+                    message = "a heuristic is a lambda whose value is a comparison, or a min, max, int or bool"
+                    self.find("heuristic", scope.module, value, message)
+
+
+def _prunes_early(node: ast.expr) -> bool:
+    """Whether `prune_configs_by` is written out and prunes without a performance model, which gets every argument."""
+    if not isinstance(node, ast.Dict):
+        return False
+    return all(isinstance(k, ast.Constant) and k.value in ("early_config_prune", "top_k") for k in node.keys)
+
+
+def _is_plain(node: ast.expr, module: Module) -> bool:
+    """Whether the value of an expression is a Python number or boolean, whatever its operands are."""
+    if isinstance(node, ast.Call):
+        named = isinstance(node.func, ast.Name) and node.func.id in names.HEURISTIC_CALLS
+        return named or module.dotted(node.func) in ("triton.next_power_of_2", "triton.cdiv")
+    if isinstance(node, ast.IfExp):
+        return _is_plain(node.body, module) and _is_plain(node.orelse, module)
+    if isinstance(node, ast.BoolOp):
+        return all(_is_plain(v, module) for v in node.values)
+    return isinstance(node, ast.Constant | ast.Compare)

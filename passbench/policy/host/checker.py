@@ -1,0 +1,204 @@
+"""The static policy on host code: wrappers, helpers, classes, module level, grid functions and Triton's host hooks.
+
+Host code may compute with torch's operators. It may not read the values of a tensor, nor write to a tensor that it has
+not made. So the policy must know which expressions may be tensors. Each variable has one kind (`scopes.ValueKind`), the
+largest of what is assigned to it in all modules of the pass. Kinds flow through calls until nothing changes.
+"""
+
+import ast
+from collections.abc import Iterator
+
+from passbench.policy import allowlists as names
+from passbench.policy.host.bindings import check_builtin_names
+from passbench.policy.host.classes import check_class, members
+from passbench.policy.host.own_place import extends_path, tests_path
+from passbench.policy.host.parameters import parameter_kinds
+from passbench.policy.host.statements import Statements
+from passbench.policy.kernels.addresses import base_parameters, callee, is_constant
+from passbench.policy.modules import Module, Report
+from passbench.policy.scopes import Scope, ValueKind, parameters
+from passbench.policy.steps import Steps
+
+_RULE_FUNCTIONS = ("pattern", "replacement_args", "replacement_func")
+_ROUNDS = 40  # rounds until kinds no longer change, at most; passes that people and models write take under ten
+
+
+class HostChecker(Statements):
+    """Checks the host code of all modules of a pass."""
+
+    def __init__(self, modules: dict[str, Module], rules: tuple[str, ...], report: Report, steps: Steps) -> None:
+        super().__init__(modules, steps)
+        self._rules, self._target = rules, report
+        found = (modules[rule].functions for rule in rules if rule in modules)
+        self.fields, self.methods = members(modules)
+        self.special = {functions[n] for functions in found for n in _RULE_FUNCTIONS if n in functions}
+        named = list(_kernels_in_host_code(modules))
+        self._named = {kernel for kernel, _ in named}
+        self._handed_on = {kernel for kernel, plain in named if not plain}
+        self._constants_of: dict[ast.FunctionDef, frozenset[str]] = {}
+
+    def check(self) -> None:
+        """Report every breach, once the kinds of all variables are known. Raises TooLong."""
+        self._follow()
+        for module in self.modules.values():
+            check_builtin_names(module, self._target)
+            for own in module.classes.values():
+                check_class(module, own, self._target)
+
+    def may_be_launched_with_tensor(self, kernel: ast.FunctionDef, parameter: str) -> bool:
+        """Whether a parameter of a kernel may be an address, as far as host code and the kernel tell.
+
+        False for a helper that host code does not name: nobody launches it. `Addresses` follows what kernels hand to
+        it.
+        """
+        if kernel not in self._named or parameter in self._constants(kernel):
+            return False
+        kind = self.kinds.get(kernel, parameter)
+        if kernel in self._handed_on:
+            kind = max(kind, self.launched(parameter))
+        if kind is ValueKind.EITHER:
+            return parameter in base_parameters(self.modules, self.kernel_homes[kernel], kernel, self.bases)
+        return kind.holds_tensors
+
+    def is_handed_in(self, kernel: ast.FunctionDef, parameter: str) -> bool:
+        """Whether a parameter of a kernel is given to launches. No number is converted to the type of such a one: it
+        could be an address that went through the host by a way which `kinds` do not follow."""
+        return kernel in self._named and parameter not in self._constants(kernel)
+
+    def _constants(self, kernel: ast.FunctionDef) -> frozenset[str]:
+        if kernel not in self._constants_of:
+            self._constants_of[kernel] = frozenset(p.arg for p in parameters(kernel) if is_constant(p))
+        return self._constants_of[kernel]
+
+    def _follow(self) -> None:
+        self._wrapper_parameters()
+        rounds = 0
+        self.kinds.changed = True
+        while self.kinds.changed and rounds < _ROUNDS:
+            self.kinds.changed = False
+            self._all()
+            rounds += 1
+        self.report = self._target
+        if self.kinds.changed:
+            for module in self.modules.values():
+                self.find("size", module, module.tree, "values take too many steps to follow; write shorter code")
+        self._all()
+        for module in self.modules.values() if not self._target.sorted() else ():
+            self._refuse_unseen(module)
+
+    def _refuse_unseen(self, module: Module) -> None:
+        """Report calls of host code that no check has met, so that code in a place which nobody thought of is refused
+        instead of run. Kernels, `pattern` and the like are checked elsewhere."""
+        special = _RULE_FUNCTIONS if module.name in self._rules else ()
+        waiting: list[ast.AST] = [module.tree]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.Expr) and (
+                self._wraps(node.value, self.scopes[module.name]) or extends_path(node.value, module)
+            ):
+                continue
+            if isinstance(node, ast.If) and tests_path(node.test, module):
+                waiting += [*node.body, *node.orelse]
+                continue
+            if isinstance(node, ast.Call) and node not in self.seen:
+                message = f"{ast.unparse(node)[:80]} stands where a pass calls nothing; call it in the wrapper"
+                self.find("expression", module, node, message)
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                calls = [d for d in node.decorator_list if isinstance(d, ast.Call)]
+                waiting += [part for d in calls for part in (*d.args, *d.keywords)]
+                inside = module.kernels.get(node.name) is node or (
+                    node.name in special and module.functions.get(node.name) is node
+                )
+                waiting += [] if inside else node.body
+                waiting += [node.args] if isinstance(node, ast.FunctionDef) else []
+                continue
+            waiting += ast.iter_child_nodes(node)
+
+    def _all(self) -> None:
+        for module in self.modules.values():
+            special = _RULE_FUNCTIONS if module.name in self._rules else ()
+            if special:
+                self._replacement_func(module)
+            self._clashes(self.scopes[module.name])
+            for statement in module.tree.body:
+                if isinstance(statement, ast.FunctionDef) and statement.name in special:
+                    self._signature(statement, self.scopes[module.name])
+                else:
+                    self._module_statement(statement, self.scopes[module.name])
+
+    def _wrapper_parameters(self) -> None:
+        """What `replacement_args` picks flows into the function that `replacement_func` returns."""
+        for name in self._rules:
+            module = self.modules.get(name)
+            found = module and self._returned(module)
+            arguments = module and module.functions.get("replacement_args")
+            if not found or not arguments or not isinstance(arguments.body[-1], ast.Return):
+                continue
+            value = arguments.body[-1].value
+            items = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+            self.pass_arguments(found, parameter_kinds(self, module, found, items), {})
+
+    def _returned(self, module: Module) -> ast.FunctionDef | None:
+        function = module.functions.get("replacement_func")
+        if function is None or not function.body or not isinstance(function.body[-1], ast.Return):
+            return None
+        value = function.body[-1].value
+        return self.host_function(value, self.scopes[module.name]) if value is not None else None
+
+    def _replacement_func(self, module: Module) -> None:
+        function = module.functions.get("replacement_func")
+        if function is None:
+            return
+        body = [s for s in function.body if not _is_docstring(s)]
+        if function.decorator_list or len(body) != 1 or self._returned(module) is None:
+            advice = "write `return NAME` with a function of this directory that launches your kernels"
+            self.find("replacement_func", module, function, f"replacement_func only returns a function; {advice}")
+
+    def _module_statement(self, statement: ast.stmt, scope: Scope) -> None:
+        if isinstance(statement, ast.ClassDef):
+            self._class(statement, scope)
+        elif isinstance(statement, ast.Expr) and (
+            self._wraps(statement.value, scope) or extends_path(statement.value, scope.module)
+        ):
+            return
+        elif isinstance(statement, ast.If) and tests_path(statement.test, scope.module):
+            for inner in (*statement.body, *statement.orelse):
+                self._module_statement(inner, scope)
+        elif isinstance(statement, ast.While | ast.With | ast.Return | ast.Raise):
+            message = "a pass's module holds imports, constants, functions and classes; do the rest in the wrapper"
+            self.find("module_statement", scope.module, statement, message)
+        else:
+            self._statement(statement, scope)
+
+    def _wraps(self, value: ast.expr, scope: Scope) -> bool:
+        """`torch.fx.wrap(f)` or `torch.fx.wrap("f")` as a statement."""
+        return (
+            isinstance(value, ast.Call)
+            and scope.module.dotted(value.func) == names.WRAP
+            and not value.keywords
+            and all(isinstance(a, ast.Constant | ast.Name) for a in value.args)
+        )
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _kernels_in_host_code(modules: dict[str, Module]) -> Iterator[tuple[ast.FunctionDef, bool]]:
+    """Kernels that the modules' code outside of kernels names, by whatever spelling of theirs or of a sibling's, once
+    for each place; and whether it is named there as `Launch(KERNEL, …)` or `KERNEL[grid](…)`, so that what it gets is
+    known. In all other places it may be handed on to a launch that does not name it."""
+    for module in modules.values():
+        waiting: list[ast.AST] = [module.tree]
+        plain: set[int] = set()
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.Call):
+                if isinstance(node.func, ast.Subscript):
+                    plain.add(id(node.func.value))
+                elif node.args and module.dotted(node.func) == names.LAUNCH:
+                    plain.add(id(node.args[0]))
+            if isinstance(node, ast.Name | ast.Attribute) and (kernel := callee(modules, module, node)) is not None:
+                yield kernel, id(node) in plain
+            inside = module.kernels.get(node.name) is node if isinstance(node, ast.FunctionDef) else False
+            waiting += [*node.decorator_list, node.args] if inside else ast.iter_child_nodes(node)

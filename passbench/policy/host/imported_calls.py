@@ -1,0 +1,133 @@
+"""The static policy on calls of what a pass imports: torch, the standard library, `passbench.launch` and siblings."""
+
+import ast
+
+from passbench.policy import allowlists as names
+from passbench.policy import operators
+from passbench.policy.host.bindings import FIELDS, HOOK, WRITE_ADVICE
+from passbench.policy.host.method_calls import MethodCalls
+from passbench.policy.host.operator_calls import OperatorCall
+from passbench.policy.scopes import Scope, ValueKind, parameters
+
+
+class ImportedCalls(MethodCalls):
+    """Follows kinds through functions of other modules, and refuses those that are on no list."""
+
+    def _call_dotted(self, node: ast.Call, dotted: str, scope: Scope) -> ValueKind:
+        if dotted in ("functools.reduce", "functools.partial") and node.args:
+            return self._call_higher(node, dotted, scope)
+        if dotted in ("collections.defaultdict", "dataclasses.field"):
+            return self._call_with_types(node, scope)
+        if dotted == names.CAPTURED:
+            return self._call_captured(node, scope, node.args)
+        if dotted == names.BRANCH:
+            number = node.args[0] if node.args else node
+            if not isinstance(number, ast.Constant) or type(number.value) is not int:
+                self.find("launch", scope.module, node, "branch takes its number, written out, then as captured does")
+            return self._call_captured(node, scope, node.args[1:])
+        positional, keywords = self._arguments(node, scope)
+        given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
+        if dotted == names.LAUNCH:
+            kernel = self._kernel(node.args[0], scope) if node.args else None
+            if kernel is None:
+                message = "Launch takes a @triton.jit kernel of the pass by its name, then the grid and constants"
+                self.find("launch", scope.module, node, message)
+            else:
+                self._fix_constants(kernel, keywords)
+            if given.holds_tensors:
+                self.find("launch", scope.module, node, "call the launch with the tensors; Launch takes none")
+            return ValueKind.SCALAR
+        place = scope.module.sibling_function(dotted)
+        if place is not None:
+            self.check_sibling(place, node, scope)
+            self._launch(node, None, positional, keywords)
+            return ValueKind.TENSOR
+        if dotted == "dataclasses.asdict" and self.kinds.holds_tensors(FIELDS):
+            return ValueKind.HOLDER
+        if dotted in names.SCALAR_CALLS | names.MATH:
+            if given.holds_tensors and dotted not in names.ABOUT_TENSORS:
+                self.read(f"{dotted} of a tensor is a number of the host", scope, node)
+            return ValueKind.SCALAR
+        if dotted == names.PLAN_FOR:  # its table holds no tensors, and it looks at dtypes and sizes alone
+            return ValueKind.SCALAR
+        if dotted in names.COLLECTING_CALLS:
+            self._call_back(given)  # `accumulate` calls what it gets
+            return self.holder([given])
+        if dotted in names.ALLOCATORS:
+            if keywords.get("out", ValueKind.OWN) is not ValueKind.OWN:
+                self.find("in_place", scope.module, node, f"{dotted} writes into its out=; {WRITE_ADVICE}")
+            self._check_numbers(OperatorCall(node, dotted, dotted, node.args, positional, keywords, scope))
+            return ValueKind.TENSOR if dotted == "torch.as_tensor" and given.holds_tensors else ValueKind.OWN
+        stored = operators.stored_name(dotted)
+        if stored is None:
+            self.refuse_name(node, dotted, scope)
+            return ValueKind.SCALAR  # one finding is enough
+        return self._library(OperatorCall(node, dotted, stored, node.args, positional, keywords, scope))
+
+    def _call_captured(self, node: ast.Call, scope: Scope, given: list[ast.expr]) -> ValueKind:
+        """`captured(function, *arguments)`: the function gets copies, so none of its arguments is its own. Nor are they
+        in `branch(number, function, *arguments)`: other branches read them at the same time."""
+        function = self.host_function(given[0], scope) if given else None
+        if function is None or function in self.cached or node.keywords:
+            message = "captured and branch take a function of the pass by its name, then its arguments in order"
+            self.find("launch", scope.module, node, message)
+            return ValueKind.TENSOR
+        self.check_callable(function, node, scope)
+        kinds = [self.kind(a, scope) for a in given[1:]]
+        if any(kind is ValueKind.HOLDER for kind in kinds):
+            message = "captured and branch hand on tensors and numbers, one by one; lists and tuples stay outside"
+            self.find("launch", scope.module, node, message)
+        if scope.hook:
+            self.find("hook", scope.module, node, HOOK)
+        taken = [ValueKind.TENSOR if kind.holds_tensors else kind for kind in kinds]
+        rest = ast.Call(given[0], given[1:], [])
+        self._pass_starred(ast.copy_location(rest, node), function, taken, {})
+        return ValueKind.TENSOR
+
+    def _call_higher(self, node: ast.Call, dotted: str, scope: Scope) -> ValueKind:
+        """`functools.reduce` and `partial`: the first argument is a function, which gets the others. `reduce` alone may
+        get `min` and `max`, of numbers: a partial function gets what this call does not show."""
+        function, reduces = node.args[0], dotted == "functools.reduce"
+        known = (
+            None
+            if reduces or any(isinstance(a, ast.Starred) for a in node.args)
+            else self.host_function(function, scope)
+        )
+        chooses = reduces and isinstance(function, ast.Name) and function.id in ("min", "max")
+        chooses = chooses and scope.find(function.id) is None
+        if not chooses and known is None and self._kernel(function, scope) is None:
+            self.kind(function, scope)
+        kinds = [self.kind(a, scope) for a in node.args[1:]] + [self.kind(k.value, scope) for k in node.keywords]
+        if chooses and any(kind.holds_tensors for kind in kinds):
+            self.read(f"{function.id}() of a tensor needs its values", scope, node)
+        if known is not None:
+            self._fix_first(known, kinds[: len(node.args) - 1], node, scope)
+        if kinds:
+            self.launch_any(kinds, {}, starred=True)
+            self._call_back(max(kinds))
+        found = self.holder(kinds)
+        return found.item() if reduces else found
+
+    def _fix_first(self, function: ast.FunctionDef, given: list[ValueKind], node: ast.Call, scope: Scope) -> None:
+        """A partial function gets these arguments first. All others are its caller's, and may be tensors."""
+        self.check_callable(function, node, scope)
+        self.pass_arguments(function, given, {})
+        fixed = [a.arg for a in (*function.args.posonlyargs, *function.args.args)][: len(given)]
+        for parameter in parameters(function):
+            starred = parameter in (function.args.vararg, function.args.kwarg)
+            if parameter.arg not in fixed:
+                self.kinds.join(function, parameter.arg, ValueKind.HOLDER if starred else ValueKind.TENSOR)
+
+    def _call_back(self, kind: ValueKind) -> None:
+        """Something of this kind is given to what may be a class of the pass, or an instance of one."""
+        for name in ("__init__", "__call__"):
+            self.give_methods(name, [], {None: kind})
+
+    def _call_with_types(self, node: ast.Call, scope: Scope) -> ValueKind:
+        """`defaultdict(list)`, `field(default_factory=dict)`: built-in types make what is empty."""
+        kinds = [ValueKind.SCALAR]
+        for value in (*node.args, *(k.value for k in node.keywords)):
+            plain = isinstance(value, ast.Name) and value.id in names.CONTAINER_TYPES and scope.find(value.id) is None
+            if not plain and self.own_class(value, scope) is None:
+                kinds.append(self.kind(value, scope))
+        return self.holder(kinds)

@@ -1,0 +1,110 @@
+"""The static policy on calls of methods: of the pass's classes, of containers, texts and tensors."""
+
+import ast
+import re
+from collections import Counter, OrderedDict, deque
+
+from passbench.policy import allowlists as names
+from passbench.policy import operators
+from passbench.policy.host.arguments import Keywords
+from passbench.policy.host.built_in_calls import BuiltInCalls
+from passbench.policy.host.operator_calls import OperatorCall
+from passbench.policy.scopes import Scope, ValueKind
+from storage.graph import targets
+
+_KEYED = frozenset("get setdefault pop index count".split())
+_OF_CONTAINERS = {n for kind in (set, Counter, deque, OrderedDict) for n in dir(kind)} & targets.methods()
+"""Methods of containers that tensors have too: of what is no tensor they are the container's, such as `set.add`."""
+
+
+class MethodCalls(BuiltInCalls):
+    """Follows kinds through methods, and refuses those that are on no list."""
+
+    def _call_of_class(self, node: ast.Call, own: ast.ClassDef, name: str, scope: Scope) -> ValueKind | None:
+        """`NAME.method(…)` of a class of the pass: the method is known. None if the class itself has none of that name.
+
+        `apply` of a `torch.autograd.Function` is its `forward`.
+        """
+        functional = any(scope.module.dotted(base) == names.FUNCTION for base in own.bases)
+        methods = [s for s in own.body if isinstance(s, ast.FunctionDef)]
+        found = [method for method in methods if method.name == name]
+        context = functional and name == "apply" and not found
+        if context:
+            found = [method for method in methods if method.name == "forward"]
+        if not found or (name in self.fields and name not in self.methods):
+            return None
+        positional, keywords = self._arguments(node, scope)
+        results = [ValueKind.SCALAR]
+        for method in found:
+            first = context or any(ast.unparse(d) == "classmethod" for d in method.decorator_list)
+            given = [ValueKind.SCALAR, *positional] if first else positional  # the context, or the class
+            results.append(self._pass_starred(node, method, given, keywords))
+        return max(results)
+
+    def _call_method(self, node: ast.Call, method: ast.Attribute, scope: Scope) -> ValueKind:
+        name = method.attr
+        own = self.own_class(method.value, scope)
+        found = self._call_of_class(node, own, name, scope) if own is not None else None
+        if found is not None:
+            return found
+        base = self.kind(method.value, scope)
+        positional, keywords = self._arguments(node, scope)
+        given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
+        if name in self.methods or (name in self.fields and not base.is_tensor):
+            return self._call_own(node, name, positional, keywords)
+        of = [method.value, *node.args], [base, *positional]
+        as_operator = OperatorCall(node, f".{name}()", f".{name}", *of, keywords, scope)
+        if name in names.METADATA_METHODS:
+            if ValueKind.OWN in positional:
+                self.read(f".{name}() takes a number", scope, node)
+            return ValueKind.SCALAR
+        if name in names.VIEW_METHODS:
+            self._check_numbers(as_operator)
+            return ValueKind.OWN if name.startswith("new_") else base
+        if name in names.CONTAINER_METHODS and not base.is_tensor:
+            if name in _KEYED and positional[:1] and positional[0].holds_tensors:
+                self.read("a tensor is no key of a list or dict", scope, node)
+            if name in names.PUTTING_METHODS:
+                self.put_into(method.value, given, scope)
+            return ValueKind.TENSOR if base.holds_tensors or given.holds_tensors else max(base, given)
+        if name in names.STRING_METHODS | names.LOGGING_METHODS and not base.holds_tensors:
+            if given.holds_tensors:
+                self.read("the text of a tensor has its values", scope, node)
+            return ValueKind.SCALAR
+        if name in names.NUMBER_METHODS and not base.holds_tensors:
+            return ValueKind.SCALAR
+        if name in names.CONTEXT_METHODS and not base.holds_tensors:
+            return ValueKind.SCALAR  # the context of a torch.autograd.Function, which ends with the call
+        if name == "format" and not base.holds_tensors and _is_plain_format(method.value):
+            for argument in (*node.args, *(k.value for k in node.keywords)):
+                self.check_text(argument, scope)
+            if given.holds_tensors:
+                self.read("the text of a tensor has its values", scope, node)
+            return ValueKind.SCALAR
+        if name in _OF_CONTAINERS and base in (ValueKind.SCALAR, ValueKind.HOLDER) and given.holds_tensors:
+            self.read("a tensor is no key: it stands for itself alone, not for its values", scope, node)
+        if operators.is_method(name) and not name.startswith("_"):
+            if name == "type" and not node.args and not node.keywords:
+                return ValueKind.SCALAR
+            return self._library(as_operator)
+        rule = "private_name" if name.startswith("_") else "tensor_method"
+        advice = names.advice(name) or "tensors have public methods"
+        self.find(rule, scope.module, node, f"method {name}() is not allowed in host code; {advice}")
+        return ValueKind.SCALAR  # one finding is enough
+
+    def _call_own(self, node: ast.Call, name: str, positional: list[ValueKind], keywords: Keywords) -> ValueKind:
+        """A method of a class of the pass, or a function that a field holds."""
+        if name not in self.methods:
+            self._launch(node, None, positional, keywords)
+            return ValueKind.TENSOR
+        return self._give(node, name, positional, keywords)
+
+
+_PLAIN_FIELD = re.compile(r"[^{}]|\{\{|\}\}|\{\w*(:[^{}]*)?\}")
+
+
+def _is_plain_format(node: ast.expr) -> bool:
+    """Whether an expression is a format, written out, whose fields are values and none of their attributes."""
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+        return False
+    return re.fullmatch(f"({_PLAIN_FIELD.pattern})*", node.value, re.DOTALL) is not None

@@ -1,0 +1,91 @@
+"""The static policy on calls of torch's operators and of tensors' methods."""
+
+import ast
+import itertools
+from dataclasses import dataclass
+
+from passbench.policy import operators
+from passbench.policy.host.arguments import Arguments, Keywords
+from passbench.policy.host.bindings import HOOK, WRITE_ADVICE
+from passbench.policy.scopes import Scope, ValueKind
+from storage.graph import targets
+
+
+@dataclass(frozen=True)
+class OperatorCall:
+    """A call of an operator, `name` as written and `stored` as a record has it: its arguments in order, a method's
+    tensor first, with their kinds, and the kinds of those given by name."""
+
+    node: ast.Call
+    name: str
+    stored: str
+    arguments: list[ast.expr]
+    positional: list[ValueKind]
+    keywords: Keywords
+    scope: Scope
+
+    @property
+    def named(self) -> dict[str, ast.expr]:
+        """Arguments by name."""
+        return {keyword.arg: keyword.value for keyword in self.node.keywords if keyword.arg is not None}
+
+    @property
+    def largest(self) -> ValueKind:
+        """The largest kind of its arguments."""
+        return max((*self.positional, *self.keywords.values()), default=ValueKind.SCALAR)
+
+
+class OperatorCalls(Arguments):
+    """Follows kinds through operators, and refuses those that read values or write to what is not the pass's."""
+
+    def _library(self, call: OperatorCall) -> ValueKind:
+        """The kind of what one of torch's operators returns."""
+        scope, given = call.scope, call.largest
+        if scope.hook and given.holds_tensors:
+            self.find("hook", scope.module, call.node, HOOK)
+        self._check_numbers(call)
+        effects = operators.library_call(call.stored, call.arguments, call.named)
+        if effects.random:
+            message = (
+                f"{call.name} draws random numbers; a pass computes from its inputs alone (dropout: training=False)"
+            )
+            self.find("random", scope.module, call.node, message)
+        if effects.reading:
+            self.read(f"{call.name} reads values", scope, call.node)
+        kinds = dict(zip(map(id, call.arguments), call.positional, strict=False))
+        kinds |= {id(call.named[key]): kind for key, kind in call.keywords.items() if key is not None}
+        for written in effects.written:
+            if not isinstance(written, ast.Constant) and kinds.get(id(written)) is not ValueKind.OWN:
+                message = f"{call.name} writes into {ast.unparse(written)}; {WRITE_ADVICE}"
+                self.find("in_place", scope.module, call.node, message)
+        if effects.scalar:
+            if call.stored in targets.SYMBOLIC and given.holds_tensors:
+                self.read(f"{call.name} is for numbers", scope, call.node)
+            return ValueKind.SCALAR
+        first = call.positional[0] if call.positional else ValueKind.SCALAR
+        if call.stored.startswith("operator.") and not given.is_tensor:
+            return max(call.positional, default=ValueKind.SCALAR)
+        if effects.written:
+            return ValueKind.OWN
+        if effects.views:
+            return first if first is ValueKind.OWN else ValueKind.TENSOR
+        return ValueKind.OWN if effects.fresh else ValueKind.TENSOR
+
+    def _check_numbers(self, call: OperatorCall) -> None:
+        """Report a tensor where an operator, or a method of tensors, needs a number: torch reads it for that.
+
+        A tensor is one that the pass has made here. Of a parameter, which may be either, the evidence tells.
+        """
+        pairs = zip(call.arguments, call.positional, strict=False)
+        plain = itertools.takewhile(lambda pair: not isinstance(pair[0], ast.Starred), pairs)
+        named = ((key, (value, call.keywords[key])) for key, value in call.named.items())
+        for place, (value, kind) in (*enumerate(plain), *named):
+            number = self._is_made(value, kind, call.scope) and operators.is_number(call.stored, place)
+            if number or (kind is not ValueKind.SCALAR and operators.is_read_unseen(call.stored, place)):
+                message = f"{call.name} needs a number, or numbers, where it gets a tensor"
+                self.read(message, call.scope, call.node)
+
+    def _is_made(self, node: ast.expr, kind: ValueKind, scope: Scope) -> bool:
+        """Whether an expression of this kind is a tensor that the pass has made here, or a tuple or list of such."""
+        parts = node.elts if isinstance(node, ast.Tuple | ast.List) and kind.holds_tensors else []
+        return ValueKind.OWN in (kind, *(self.kind(part, scope) for part in parts))

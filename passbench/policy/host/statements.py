@@ -1,0 +1,248 @@
+"""The static policy on statements of host code: of functions, of classes and their methods."""
+
+import ast
+
+from passbench.policy import allowlists as names
+from passbench.policy.host.bindings import METHODS, WRITE_ADVICE
+from passbench.policy.host.calls import Calls
+from passbench.policy.host.classes import lineage, own_fields
+from passbench.policy.modules import is_builtin
+from passbench.policy.scopes import RETURN, Scope, ValueKind, parameters
+
+
+class Statements(Calls):
+    """Follows kinds through statements, and refuses those that a pass may not have."""
+
+    def _block(self, body: list[ast.stmt], scope: Scope) -> None:
+        for statement in body:
+            self._statement(statement, scope)
+
+    def _statement(self, node: ast.stmt, scope: Scope) -> None:
+        match node:
+            case ast.FunctionDef():
+                self._function(node, scope)
+            case ast.Return():
+                kind = ValueKind.SCALAR if node.value is None else self.kind(node.value, scope)
+                self.kinds.join(scope.node, RETURN, kind)
+            case ast.Assign():
+                kind = self.kind(node.value, scope, bound=_has_own_name(node.targets, scope))
+                for target in node.targets:
+                    self.assign(target, kind, scope, node.value if len(node.targets) == 1 else None)
+            case ast.AnnAssign():
+                self.annotation(node.annotation, scope)
+                if node.value is not None:
+                    self.assign(node.target, self.kind(node.value, scope), scope, node.value)
+            case ast.AugAssign():
+                before, added = self.kind(_load(node.target), scope), self.kind(node.value, scope)
+                after = self.operate(node, (before, added), node.op, scope)
+                if before is ValueKind.TENSOR:
+                    message = f"{ast.unparse(node)} writes into {ast.unparse(node.target)}; {WRITE_ADVICE}"
+                    self.find("in_place", scope.module, node, message)
+                elif not before.is_tensor:
+                    self.put_into(node.target, added, scope)  # `+=` changes a list in place
+                self.assign(node.target, after, scope, _SAME)
+            case ast.Expr():
+                self.kind(node.value, scope)
+            case ast.If() | ast.While():
+                self.test(node.test, scope)
+                self._block(node.body, scope)
+                self._block(node.orelse, scope)
+            case ast.For():
+                self.iterate(node.target, node.iter, scope)
+                self._block(node.body, scope)
+                self._block(node.orelse, scope)
+            case ast.With():
+                for item in node.items:
+                    self.kind(item.context_expr, scope)
+                    if item.optional_vars is not None:
+                        self.find("statement", scope.module, node, "leave out `as`; the context has no value to use")
+                self._block(node.body, scope)
+            case ast.Assert():
+                self.test(node.test, scope)
+                if node.msg is not None and self.kind(node.msg, scope).holds_tensors:
+                    self.read("what an error is made with can be read off its text", scope, node)
+            case ast.Raise():
+                for part in filter(None, (node.exc, node.cause)):
+                    self.kind(part, scope)
+            case ast.Try():
+                self._try(node, scope)
+            case ast.Delete():
+                self._delete(node, scope)
+            case ast.Match():
+                self._match(node, scope)
+            case ast.Global():
+                for name in filter(is_builtin, node.names):
+                    self.find("rebinding", scope.module, node, f"{name} is a built-in; choose another name")
+            case ast.Pass() | ast.Break() | ast.Continue() | ast.Import() | ast.ImportFrom():
+                pass
+            case _:
+                message = f"{type(node).__name__} is not allowed in a pass; write plain functions"
+                self.find("statement", scope.module, node, message)
+
+    def _delete(self, node: ast.Delete, scope: Scope) -> None:
+        """`del x` of a function's own variable. A name of the module would mean the built-in of its name afterwards."""
+        for target in node.targets:
+            owner = scope.find(target.id) if isinstance(target, ast.Name) else None
+            if owner is None or isinstance(owner.node, ast.Module) or owner is not scope or is_builtin(target.id):
+                message = "del is for variables of the same function; leave it out"
+                self.find("statement", scope.module, node, message)
+
+    def _match(self, node: ast.Match, scope: Scope) -> None:
+        """`match` of a number, dtype or text with constants, one after another."""
+        if self.kind(node.subject, scope).holds_tensors:
+            self.read("which case a tensor is in is one of its values", scope, node)
+        for case in node.cases:
+            waiting = [case.pattern]
+            while waiting:
+                pattern = waiting.pop()
+                if isinstance(pattern, ast.MatchOr | ast.MatchSequence):
+                    waiting += pattern.patterns
+                elif isinstance(pattern, ast.MatchValue):
+                    self.kind(pattern.value, scope)
+                elif not isinstance(pattern, ast.MatchSingleton) and not _is_wildcard(pattern):
+                    message = "a case is a constant, several with |, or _; take parts out in the block below"
+                    self.find("statement", scope.module, pattern, message)
+            if case.guard is not None:
+                self.test(case.guard, scope)
+            self._block(case.body, scope)
+
+    def _try(self, node: ast.Try, scope: Scope) -> None:
+        """Check a `try`: only named errors may be caught, so that an exception which ends the process is not."""
+        self._block(node.body, scope)
+        for handler in node.handlers:
+            kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+            if not all(isinstance(k, ast.Name) and k.id in names.PLAIN_VALUES for k in kinds):
+                self.find("statement", scope.module, handler, "catch Exception, or an error that you name")
+            if handler.name:
+                self.check_free(handler.name, handler, scope)
+            self._block(handler.body, scope)
+        self._block(node.orelse, scope)
+        self._block(node.finalbody, scope)
+
+    def _function(self, node: ast.FunctionDef, scope: Scope) -> None:
+        kernel = scope.module.kernels.get(node.name) is node
+        for decorator in node.decorator_list:
+            self._decorator(decorator, node, scope, kernel)
+        self._signature(node, scope)
+        if kernel:
+            return
+        if scope.hook:
+            self.find("statement", scope.module, node, "a grid or hook of Triton defines no functions")
+        inner = self.opened(node, scope, hook=node in self.hooks)
+        self.enter(node, scope, ValueKind.TENSOR if node in self.escaped else ValueKind.SCALAR)
+        if node in self.cached:
+            self.check_cached(node, scope.module)
+        self._clashes(inner)
+        self._block(node.body, inner)
+
+    def _method(self, node: ast.FunctionDef, scope: Scope, given: bool, functional: bool) -> None:
+        """Check a method. `given`: it may get what is given to any method of its name. `functional`: it is one of a
+        `torch.autograd.Function`."""
+        decorators = set()
+        for decorator in node.decorator_list:
+            dotted = scope.module.dotted(decorator) or ast.unparse(decorator)
+            decorators.add(dotted)
+            if dotted not in names.METHOD_DECORATORS or scope.find(dotted) is not None:
+                self.find("decorator", scope.module, node, f"decorator {dotted} is not allowed on a method")
+        self._signature(node, scope)
+        first = [*node.args.posonlyargs, *node.args.args][:1]
+        plain = first and not decorators & {"staticmethod", "classmethod"}
+        inner = self.opened(node, scope, self_name=first[0].arg if plain else None)
+        if functional and first and "staticmethod" in decorators and node.name in ("forward", "backward"):
+            inner.context = first[0].arg
+        self.enter(node, scope, ValueKind.SCALAR)
+        if given:
+            self.take_given(node, bound=bool(first) and "staticmethod" not in decorators)
+        self._clashes(inner)
+        self._block(node.body, inner)
+        self.kinds.join((METHODS, node.name), RETURN, self.kinds.get(node, RETURN))
+
+    def _class(self, own: ast.ClassDef, scope: Scope) -> None:
+        """Check fields and methods. What a class may hold at all is checked once, by `check_class`."""
+        self.check_free(own.name, own, scope)
+        for decorator in own.decorator_list:
+            if isinstance(decorator, ast.Call):
+                for value in (*decorator.args, *(k.value for k in decorator.keywords)):
+                    self.kind(value, scope)
+        if any(
+            isinstance(s, ast.FunctionDef) and "classmethod" in map(ast.unparse, s.decorator_list) for s in own.body
+        ):
+            self.class_values.add(own)  # under the name `cls`
+        made_by_anyone = own in self.class_values
+        if made_by_anyone:
+            self.class_values |= {*lineage(self.modules, scope.module, own)}
+            self.take_made(list(own_fields(own.body)))
+        functional = any(scope.module.dotted(base) == names.FUNCTION for base in own.bases)
+        ancestors = lineage(self.modules, scope.module, own)
+        homes = ((self.class_homes[one], base) for one in ancestors for base in one.bases)
+        enumerated = any((home.dotted(base) or "").startswith("enum.") for home, base in homes)
+        for statement in own.body:
+            if isinstance(statement, ast.FunctionDef):
+                given = statement.name != "__init__" or made_by_anyone
+                self._method(statement, scope, given, functional)
+            elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+                kind = self.kind(statement.value, scope)
+                if enumerated and kind.holds_tensors:
+                    message = "members of an enumeration are constants; keep tensors in a dict"
+                    self.find("container", scope.module, statement, message)
+                for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+                    if isinstance(target, ast.Name):
+                        made = _makes_each(statement.value, scope)
+                        self.bind_field(target.id, kind, _SAME if made else statement.value, scope)
+                    else:
+                        self.find("module_statement", scope.module, statement, "a class binds plain names")
+            if isinstance(statement, ast.AnnAssign):
+                self.annotation(statement.annotation, scope)
+
+    def _clashes(self, scope: Scope) -> None:
+        for function in scope.clashes:
+            message = f"{function.name} is there twice; choose another name"
+            self.find("rebinding", scope.module, function, message)
+
+    def _signature(self, node: ast.FunctionDef, scope: Scope) -> None:
+        """Defaults and annotations run when the module is imported."""
+        for default in (*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)):
+            self.kind(default, scope)
+        for annotation in (*(p.annotation for p in parameters(node)), node.returns):
+            self.annotation(annotation, scope)
+        for name in (node.name, *(p.arg for p in parameters(node))):
+            self.check_free(name, node, scope)
+        if getattr(node, "type_params", None):
+            self.find("annotation", scope.module, node, f"{node.name}: a function of a pass has no type parameters")
+
+    def _decorator(self, node: ast.expr, function: ast.FunctionDef, scope: Scope, kernel: bool) -> None:
+        target = node.func if isinstance(node, ast.Call) else node
+        dotted = scope.module.dotted(target)
+        allowed = {names.JIT, *names.KERNEL_DECORATORS} if kernel else names.HOST_DECORATORS
+        if dotted not in allowed:
+            advice = "torch.fx.wrap and functools.lru_cache on functions, triton.jit on kernels"
+            advice = names.advice(dotted or "") or f"use {advice}"
+            self.find("decorator", scope.module, node, f"decorator {ast.unparse(target)} is not allowed; {advice}")
+        elif dotted in names.CACHES:
+            self.cached.add(function)
+        if isinstance(node, ast.Call):
+            self.decorator_arguments(node, dotted or "", scope)
+
+
+_SAME = ast.Constant(None)  # the value for `assign` of `x += y`, which makes x no other name of y
+
+
+def _makes_each(value: ast.expr, scope: Scope) -> bool:
+    """Whether a field's value is `field(…)`, which has a container made for each instance."""
+    return isinstance(value, ast.Call) and scope.module.dotted(value.func) == "dataclasses.field"
+
+
+def _has_own_name(targets: list[ast.expr], scope: Scope) -> bool:
+    """Whether a lambda assigned to these targets is known by its name wherever it is called."""
+    owners = [scope.find(t.id) if isinstance(t, ast.Name) else None for t in targets]
+    return all(owner is not None and t.id in owner.lambdas for owner, t in zip(owners, targets, strict=True))
+
+
+def _is_wildcard(pattern: ast.pattern) -> bool:
+    return isinstance(pattern, ast.MatchAs) and pattern.pattern is None and pattern.name is None
+
+
+def _load(target: ast.expr) -> ast.expr:
+    """The target of `x += y` as the expression that is read."""
+    loaded = ast.copy_location(ast.parse(ast.unparse(target), mode="eval").body, target)
+    return ast.fix_missing_locations(loaded)
