@@ -87,15 +87,16 @@ def vary_shard(payload: dict[str, Any]) -> Iterator[dict[str, int]]:
 
 
 def prepare() -> None:
-    """Cuts, varies and lowers a small graph, so that every worker starts with all imported and warm.
+    """Cuts, varies and lowers a small graph into rows, so that every worker starts with all imported and warm.
 
-    It takes no gradient: autograd's threads do not outlive the fork.
+    The first rows cost half a second of the processor or more, since pyarrow imports pandas for them. The graph takes
+    no gradient: autograd's threads do not outlive the fork.
     """
     ops = (Op("function", "torch.relu", (Ref(0),), {}), Op("function", "torch.exp", (Ref(1),), {}))
     inputs = (Input("in_0", "input", "float32", (2, 3), (3, 1), mean=0.0, std=1.0),)
     graph = TracedGraph("warm-up", 0, Graph(1, ops, (Ref(2),)), inputs, kernels_by_op(Graph(1, ops, (Ref(2),)), inputs))
     for subgraph in cut_graph(graph, Counter()):
-        list(vary(subgraph, Counter()))
+        list(batches(map(identify, vary(subgraph, Counter()))))
 
 
 def graphs_of(payload: dict[str, Any]) -> list[TracedGraph]:
