@@ -18,7 +18,7 @@ SPLITS = ("train", "validation")
 
 NAME = "Compiler passes that work"
 CARD = """\
-{rows} tasks from real models, each with a pass that PassBench found right at t = -5, of {families} families. No family,
+{rows} from real models, each with a pass that PassBench found right at t = -5, of {families}. No family,
 op sequence or text of an evaluation sample is among them, no two rows have the same graph, and no family is in two
 splits. Made by `passnet demonstrations` from {version}, runs {runs}.
 
@@ -64,8 +64,8 @@ def export_demonstrations(
             "`passnet evaluate --author readable --split train`"
         )
     card = CARD.format(
-        rows=len(found),
-        families=len({row["family_hash"] for row in found}),
+        rows=counted(len(found), "task"),
+        families=counted(len({row["family_hash"] for row in found}), "family", "families"),
         version=opened.name,
         runs=", ".join(wanted),
         causes=left_out,

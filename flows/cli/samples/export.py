@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from agent.learning.harbor import IMAGE, write_task
+from agent.learning.reward import LEVEL
 from agent.run.choose import evenly
 from storage.errors import PassNetError
 from storage.layout.export import write_sample
@@ -33,21 +34,23 @@ def export_sample(sample: str, directory: Path, data: Path, version: str | None 
     }
 
 
-def best_pass(version: Version, sample: str) -> tuple[str | None, dict[str, str]]:
-    """Author and files of a sample's best pass: all its results are correct, and their geometric mean is the fastest.
+def best_pass(version: Version, sample: str, untimed: bool = False) -> tuple[str | None, dict[str, str]]:
+    """Author and files of a sample's best pass: all its results are right at t = -5, and their geometric mean is the
+    fastest. With `untimed` results without times count as eager's speed.
 
-    None and no files if there is no such pass, or if times mean nothing.
+    None and no files if there is no such pass.
     """
-    columns = ["run", "author", "attempt", "compiler", "status", "speedup_e2e", "times_meaningful", "pass_files"]
+    columns = ["run", "author", "attempt", "compiler", "status", "t_min", "speedup_e2e", "times_meaningful"]
+    columns += ["pass_files"]
     of_sample = pc.field("sample") == sample
     attempts: dict[tuple, list[dict]] = {}
     for batch in version.batches("results", columns=["sample", *columns], filter=of_sample):
         for row in batch.to_pylist():
             attempts.setdefault((row["run"], row["author"], row["attempt"]), []).append(row)
     ranked = [
-        (math.fsum(math.log(row["speedup_e2e"]) for row in rows) / len(rows), key, rows[0]["pass_files"])
+        (math.fsum(math.log(_speedup(row) or 1.0) for row in rows) / len(rows), key, rows[0]["pass_files"])
         for key, rows in attempts.items()
-        if all(_counts(row) for row in rows)
+        if all(_right(row) and (untimed or _speedup(row)) for row in rows)
     ]
     if not ranked:
         return None, {}
@@ -55,9 +58,13 @@ def best_pass(version: Version, sample: str) -> tuple[str | None, dict[str, str]
     return author, {file["path"]: file["content"] for file in files}
 
 
-def _counts(row: dict) -> bool:
-    good = row["compiler"] == "pass" and row["status"] == "ok" and row["times_meaningful"]
-    return bool(good and row["pass_files"] and row["speedup_e2e"])
+def _right(row: dict) -> bool:
+    good = row["compiler"] == "pass" and row["status"] == "ok" and row["pass_files"]
+    return bool(good and row["t_min"] is not None and row["t_min"] <= LEVEL)
+
+
+def _speedup(row: dict) -> float | None:
+    return row["speedup_e2e"] if row["times_meaningful"] else None
 
 
 def export_text(done: dict) -> str:
@@ -88,7 +95,7 @@ def export_tasks(
     tasks = []
     for one in found:
         chosen = replace(one, variants=evenly(one.variants, at_most)) if at_most else one
-        author, files = best_pass(opened, one.sample)
+        author, files = best_pass(opened, one.sample, untimed=True)
         place = directory if split is None else directory / one.sample
         write_task(chosen, place, files or None, image or IMAGE)
         tasks.append(

@@ -183,12 +183,16 @@ def test_the_best_pass_of_a_sample_goes_with_it(imported: tuple[Path, Path, dict
     def row(author: str, speedup: float, **changes: object) -> dict:
         files = [{"path": NAMES, "content": '["a"]'}, {"path": "a.py", "content": author}]
         plain = {"run": author, "sample": name, "author": author, "attempt": 1, "compiler": "pass", "status": "ok"}
-        return {**plain, "speedup_e2e": speedup, "times_meaningful": True, "pass_files": files, **changes}
+        plain |= {"t_min": -5, "speedup_e2e": speedup, "times_meaningful": True, "pass_files": files}
+        return {**plain, **changes}
 
     rows = [row("slow", 1.1), row("fast", 2.0), row("fast", 3.0), row("wrong", 9.0), row("wrong", 9.0, status="wrong")]
-    rows += [row("cpu", 8.0, times_meaningful=False), row("none", 7.0, compiler="eager"), row("else", 6.0, sample="x")]
+    rows += [row("cpu", 8.0, times_meaningful=False), row("none", 7.0, compiler="eager"), row("loose", 8.5, t_min=-4)]
+    rows += [row("elsewhere", 6.0, sample="x", times_meaningful=False)]
     results = {("results", "all"): iter(pa.Table.from_pylist(rows, RESULTS).to_batches())}
     keep = ["models", "samples", "fusible", "typical", "sole_op"]
     version, _ = store.publish(results, kind="evaluate", parent=store.latest(), keep=keep, parameters={}, summary={})
     assert best_pass(version, name) == ("fast", {NAMES: '["a"]', "a.py": "fast"})
+    assert best_pass(version, name, untimed=True) == best_pass(version, name), "untimed ones count as eager's speed"
+    assert [best_pass(version, "x", untimed)[0] for untimed in (False, True)] == [None, "elsewhere"]
     assert best_pass(version, SAMPLES[1].sample) == (None, {})
