@@ -2,6 +2,7 @@
 
 In: a `storage.records.Sample` and a pass directory, or the name of a baseline. Out: `result.VariantResult`s, and scores
 of them. Read first: `bench.py` (what happens to a sample), then `trial.py` (one variant: describe, check, time).
+`shared_bench.py` and `shared_trial.py` do the same with many trusted compilers at once.
 `launch` is the one package that a pass may import; `contract.py` says what a pass directory holds; `compilers.py` has
 the baselines.
 

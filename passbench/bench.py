@@ -25,7 +25,7 @@ from passbench.result import EAGER_VARIES, ERROR_CODES, Finding, VariantResult, 
 from passbench.settings import Settings
 from passbench.timing import bandwidth
 from passbench.timing.gpu_conditions import Surroundings, busy, compared
-from passbench.trial import TrialCandidate, TrialWorkers, run_trial
+from passbench.trial import TrialCandidate, TrialOutcome, TrialWorkers, run_trial
 from passbench.workers import precompile
 from passbench.workers.fork_server_client import Launcher, shared_launcher
 from passbench.workers.worker_handle import WorkerHandle
@@ -203,19 +203,24 @@ class Bench:
         finally:
             worker.close()
 
-    def _run_pass(self, sample: Sample, pass_dir: Path, progress: Progress | None) -> Iterator[VariantResult]:
+    def _admitted(self, sample: Sample, pass_dir: Path) -> tuple[PassFiles | None, list[VariantResult]]:
+        """The text of a pass; None for one that is malformed or refused, with what that makes of each variant."""
         try:
             files = read_pass_dir(pass_dir)
         except ContractError as error:
-            yield from self._refused(sample, "compile_error", str(error), ())
-            return
-        texts = tuple(files.files.items())
+            return None, list(self._refused(sample, "compile_error", str(error), ()))
         findings = self._refusals(files)
-        if findings:
-            first = findings[0]
-            reason = f"{first.rule}: {first.file}:{first.line}: {first.message}"
-            for result in self._refused(sample, "rejected", reason, texts):
-                yield replace(result, findings=tuple(findings))
+        if not findings:
+            return files, []
+        first, texts = findings[0], tuple(files.files.items())
+        reason = f"{first.rule}: {first.file}:{first.line}: {first.message}"
+        refused = self._refused(sample, "rejected", reason, texts)
+        return None, [replace(result, findings=tuple(findings)) for result in refused]
+
+    def _run_pass(self, sample: Sample, pass_dir: Path, progress: Progress | None) -> Iterator[VariantResult]:
+        files, refused = self._admitted(sample, pass_dir)
+        yield from refused
+        if files is None:
             return
         room = self._room(files)
         worker = self._prepared.pop(room, None)
@@ -292,30 +297,38 @@ class Bench:
             candidate = TrialCandidate(compiler, pass_dir, files)
             workers = TrialWorkers(self._eager, worker, self._double)
             outcome = run_trial(variant, candidate, workers, self.settings, seed, report)
-            agreement = outcome.comparison
-            missing, after = self._missing_layers(), self._surroundings.look()
+            after = self._surroundings.look()
             report(outcome.status)
             yield replace(
-                self._result(sample, variant, compiler, outcome.status),
-                reason=_with_eager(outcome.reason or _worst_element(agreement), outcome.of_eager),
-                error_code=outcome.error_code,
-                t_min=agreement.t_min if agreement else None,
-                t_min_eager=outcome.of_eager.t_min if outcome.of_eager else None,
-                max_abs_error=agreement.max_abs_error if agreement else None,
-                errors=outcome.errors,
-                times=outcome.times,
+                self._result_of(sample, variant, candidate, outcome),
                 seed=seed,
-                layers=self._layers(compiler, outcome.layers, missing),
-                layers_missing=missing,
                 surroundings=compared(before, after),
                 busy=busy(before, after, self._processes()),
-                matches=outcome.matches,
-                library_ops=outcome.library_ops,
-                capture_used=outcome.capture_used,
-                pass_files=tuple(files.files.items()) if files else (),
                 seconds=time.monotonic() - begin,
-                phases=outcome.phases,
             )
+
+    def _result_of(
+        self, sample: Sample, variant: Variant, candidate: TrialCandidate, outcome: TrialOutcome
+    ) -> VariantResult:
+        """What a trial found out, without when and amid what it was."""
+        agreement, missing, files = outcome.comparison, self._missing_layers(), candidate.files
+        return replace(
+            self._result(sample, variant, candidate.compiler, outcome.status),
+            reason=_with_eager(outcome.reason or _worst_element(agreement), outcome.of_eager),
+            error_code=outcome.error_code,
+            t_min=agreement.t_min if agreement else None,
+            t_min_eager=outcome.of_eager.t_min if outcome.of_eager else None,
+            max_abs_error=agreement.max_abs_error if agreement else None,
+            errors=outcome.errors,
+            times=outcome.times,
+            layers=self._layers(candidate.compiler, outcome.layers, missing),
+            layers_missing=missing,
+            matches=outcome.matches,
+            library_ops=outcome.library_ops,
+            capture_used=outcome.capture_used,
+            pass_files=tuple(files.files.items()) if files else (),
+            phases=outcome.phases,
+        )
 
     def _layers(self, compiler: str, seen: list[str], missing: dict[str, str]) -> tuple[str, ...]:
         static = ["static_policy"] if compiler == "pass" else []

@@ -117,7 +117,11 @@ class _Direct:
 
 class _CudaGraph:
     """A CUDA graph of a callable. Inputs are copied into its own, weights too, since every call brings fresh ones at
-    fresh addresses; outputs are cloned, since the next call overwrites the graph's."""
+    fresh addresses; outputs are cloned, since the next call overwrites the graph's.
+
+    A graph cannot be replayed within another capture, such as the device clock's. There the callable itself is called
+    on the same inputs, and the capture gets the kernels that the graph has.
+    """
 
     def __init__(self, function: Callable) -> None:
         self._function = function
@@ -129,6 +133,8 @@ class _CudaGraph:
         pairs = [(a, b) for a, b in zip(self._inputs, inputs, strict=True) if isinstance(a, torch.Tensor)]
         if pairs:
             torch._foreach_copy_(*map(list, zip(*pairs, strict=True)))
+        if torch.cuda.is_current_stream_capturing():
+            return _cloned(self._function(*self._inputs))
         self._graph.replay()
         return _cloned(self._outputs)
 

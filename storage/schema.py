@@ -206,7 +206,7 @@ TABLES: dict[str, list[Column]] = {
         ),
         ("pass_files", pa.list_(FILE), "the pass itself"),
         ("device", _TEXT, "name of the GPU, or `cpu`"),
-        ("protocol", _TEXT, "`passnet` or `paper`: how calls were timed"),
+        ("protocol", _TEXT, "`passnet`, `paper`, or `shared`, in rounds with other compilers: how calls were timed"),
         ("seconds", _FLOAT, "time that the benchmark of this variant took"),
         ("libraries", _MAP_OF_TEXT, "versions of Python, torch, triton, numpy and CUDA"),
         (

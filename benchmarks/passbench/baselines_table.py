@@ -1,91 +1,265 @@
 """One table of eager, all baselines and `distill` on the same samples, by both clocks, in as many sittings as it takes.
 
-    python3 -m benchmarks.passbench.baselines_table VERSION --out DIR [--budget 540] [--each 60] [--categories fusible]
-        [--names FILE] [--authors eager,inductor] [--with DIR]
+    python3 -m benchmarks.passbench.baselines_table VERSION_DIR... --names FILE --out DIR --budget 560 --device cuda:0
+        [--first 180] [--write 170] [--tune 30] [--search 4] [--authors 9] [--processes 6] [--full 6]
 
-Samples are VERSION's, those of `--names` alone where that is given; one variant of each. `--with` adds the rows of
-another run of `agent.run`, such as one of `distill`, to the table. The samples are cut into two parts, whatever the
-host: with two GPUs both run side by side, each on its half of the cores, with one GPU one after the other. A later
-sitting with the same DIR goes on where the last one ended, as long as authors and settings are the same. DIR/table gets
-the rows and the table of those variants that all authors have. `--repeats 0`, so that no variant is timed for longer
-because it is noisy: intervals are in the rows.
+Samples are those that FILE names, in its order, each from the first version that has it; one variant of each, whose
+dtype changes from sample to sample. A sitting has three parts:
+
+1. for `--write` seconds `distill` writes passes (`--authors` processes) while `--processes` others compile all
+   baselines but max-autotune. That one has `--tune` seconds for what is answered by then, sole_op and fusible samples
+   and the first typical ones: a variant takes it up to a minute of a core. What it does not come to has no row of it;
+2. then nothing but the timing is at work: each sample under all of them at once (`passbench.shared_bench`);
+3. the first `--full` samples are measured once more, one compiler after another (`passbench.bench`), to compare.
+
+A sample that takes `distill` longer than `--patience` counts as left to eager; one that is not answered when the time
+is over is left to the next sitting. DIR/rows has a file of each sample, so that a sitting that is killed loses nothing,
+and a later one with the same DIR goes on. `--only-table` makes the tables of what is there. With several GPUs start one
+such run each, with its `--part I/N`, its `--device` and its share of the cores (`taskset`).
 """
 
 import argparse
 import os
-import subprocess
-import sys
+import threading
 import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
+from agent.ahead.author_pool import Answers, AuthorPool
+from agent.author import Submission
+from agent.distill.tuned import Tuned
+from agent.run.choose import Choice, chosen
+from benchmarks.passbench.compared import text_of
+from passbench.result import VariantResult
+from passbench.settings import Settings
+from passbench.shared_bench import LOST, SharedBench
 from passbench.timing.cores import on_cores
+from passbench.workers.precompile import NO_TIME, Missed
+from storage.parquet import read_rows, write_rows
+from storage.records import Sample
+from storage.schema import CATEGORIES, RESULTS
+from storage.versions.version import Version
 
-ROOT = Path(__file__).parents[2]
-AUTHORS = (
-    "eager,inductor,inductor-direct,inductor-strict,inductor-strict-direct,cudagraphs,inductor-max-autotune,distill"
-)
-PARTS = 2
-
-
-def command(category: str, part: int, given: argparse.Namespace, device: int, cores: int, seconds: float) -> list[str]:
-    """A run of one part of a category's samples."""
-    names = [] if given.names is None else ["--names", str(given.names)]
-    chosen = ["--split", "eval,train", "--categories", category, "--each", str(given.each), "--at-most", "1", *names]
-    how = ["--authors", given.authors, "--search", str(given.search), "--repeats", "0", "--compile-ahead", str(cores)]
-    where = ["--device", f"cuda:{device}", "--budget", f"{seconds:.0f}", "--out", str(directory(given, category, part))]
-    return [sys.executable, "-m", "agent.run", str(given.version), *chosen, "--part", f"{part}/{PARTS}", *how, *where]
-
-
-def directory(given: argparse.Namespace, category: str, part: int) -> Path:
-    """Where a part's rows are."""
-    return given.out / f"{category}-{part}"
+BASELINES = ("inductor", "inductor-direct", "inductor-strict", "inductor-strict-direct", "cudagraphs")
+TUNED = "inductor-max-autotune"
+AUTHOR = "distill"
+ROWS, FULL, BEGUN = "rows", "full", "begun"
+_TOGETHER = 12  # samples whose passes are compiled side by side, before they are timed
+_TUNED_TYPICAL = 8  # typical samples that max-autotune gets
+_GRACE = 20.0  # seconds that it may go on with what it has begun
+_FULL_SECONDS = 4.0  # that the second measurement of a sample takes, about
 
 
-def run(given: argparse.Namespace) -> None:
-    """One sitting: every category in turn, for an equal share of the time that is left."""
-    cores, gpus = sorted(os.sched_getaffinity(0)), min(PARTS, torch.cuda.device_count())
-    end, categories = time.monotonic() + given.budget, given.categories.split(",")
-    waiting = [(category, parts) for category in categories for parts in _side_by_side(gpus)]
-    for number, (category, parts) in enumerate(waiting):
-        seconds = (end - time.monotonic()) / (len(waiting) - number)
-        each, running = len(cores) // len(parts), []
-        for place, part in enumerate(parts):
-            log = directory(given, category, part).with_suffix(".log").open("ab")
-            with log, on_cores(set(cores[place * each : (place + 1) * each])):
-                one = command(category, part, given, place, max(1, each - 2), seconds)
-                running.append(subprocess.Popen(one, cwd=ROOT, stdout=log, stderr=log))
-        for process in running:
-            process.wait()
+@dataclass(frozen=True)
+class Sitting:
+    """The samples of this sitting and where all is kept. `began` and all limits are of `time.monotonic`."""
+
+    given: argparse.Namespace
+    samples: Sequence[Sample]
+    answers: Answers
+    began: float
+
+    @property
+    def left(self) -> list[Sample]:
+        """The samples that have no rows yet; last those in which an earlier sitting broke off."""
+        left = [sample for sample in self.samples if not self.file(sample).exists()]
+        return sorted(left, key=lambda sample: self.file(sample, BEGUN).exists())
+
+    def file(self, sample: Sample, of: str = ROWS) -> Path:
+        """Where the rows of a sample are, or those `of` its second measurement; or what says that it was begun."""
+        return self.given.out / of / f"{sample.sample}.parquet"
+
+    def end(self, seconds: float) -> float:
+        """The moment so many seconds after the beginning."""
+        return self.began + seconds
+
+    def say(self, text: str) -> None:
+        """Print a line with the time."""
+        print(f"{time.monotonic() - self.began:6.1f} s  {text}", flush=True)
 
 
-def _side_by_side(gpus: int) -> list[list[int]]:
-    parts = list(range(PARTS))
-    return [parts[start : start + gpus] for start in range(0, PARTS, gpus)]
+def samples_of(versions: Sequence[Path], names: Sequence[str]) -> list[Sample]:
+    """The named samples in this order, each with one variant; its dtype is the next one that the sample has."""
+    found: dict[str, Sample] = {}
+    for path in versions:
+        wanted = frozenset(names) - found.keys()
+        for sample in chosen(Version.open(path), Choice(("eval", "train"), names=wanted, one_a_dtype=True)):
+            found.setdefault(sample.sample, sample)
+    return [
+        replace(found[name], variants=(found[name].variants[number % len(found[name].variants)],))
+        for number, name in enumerate(names)
+    ]
+
+
+def write_and_compile(sitting: Sitting, bench: SharedBench) -> set[tuple[str, str]]:
+    """Part 1: passes and compiled baselines, side by side on cores of their own. Returns which compilers are left out
+    of which variants: those that nobody came to, and where max-autotune would have to start anew."""
+    given, left = sitting.given, sitting.left
+    cores = sorted(os.sched_getaffinity(0))
+    share = max(1, len(cores) * given.processes // (given.processes + given.authors))
+    author = replace(Tuned(), seconds=given.search)
+    pool = AuthorPool(
+        author,
+        left,
+        sitting.answers,
+        bench.device,
+        given.authors,
+        set(cores[share:] or cores),
+        given.out / "authors",
+        given.patience,
+    )
+    variants = [sample.variants[0] for sample in left]
+    with at_work(pool), on_cores(set(cores[:share])):
+        tending = threading.Thread(target=pool.finish, args=(sitting.end(given.write),))
+        tending.start()
+        missed = bench.compile_all(BASELINES, variants, given.processes, sitting.end(given.write))
+        sitting.say(f"compiled {len(BASELINES) * len(variants) - len(missed)} of {len(BASELINES) * len(variants)}")
+        tending.join()
+    answered = [sample for sample in left if sitting.answers.of(sample) is not None]
+    sitting.say(f"{len(answered)} of {len(left)} answered")
+    missed += tune(given.tune, bench, answered, len(cores) - 1)
+    sitting.say(f"compiled {sum(bench.compiled(TUNED, one) for one in variants)} of {len(answered)} by {TUNED}")
+    for reason, count in Counter(f"{compiler}: {one.reason[:150]}" for compiler, one in missed).most_common(20):
+        sitting.say(f"not compiled ahead, {count} times {reason}")
+    out = {(compiler, one.variant.variant_hash) for compiler, one in missed if one.reason == NO_TIME}
+    return out | {(TUNED, v.variant_hash) for v in variants if not bench.compiled(TUNED, v)}
+
+
+def tune(seconds: float, bench: SharedBench, samples: Sequence[Sample], processes: int) -> list[tuple[str, Missed]]:
+    """Have max-autotune compile what there is time for. What a process had compiled that had to be ended is in the
+    cache, and is read from there once more."""
+    some = {category: [s.variants[0] for s in samples if s.category == category] for category in CATEGORIES}
+    variants = [*some["sole_op"], *some["fusible"], *some["typical"][:_TUNED_TYPICAL]]
+    if not variants:
+        return []
+    missed = bench.compile_all([TUNED], variants, processes, time.monotonic() + seconds, _GRACE)
+    lost = [one.variant for _, one in missed if one.reason == LOST]
+    if not lost:
+        return missed
+    again = bench.compile_all([TUNED], lost, processes, time.monotonic() + _GRACE / 2, _GRACE / 2)
+    return [*(one for one in missed if one[1].reason != LOST), *again]
+
+
+@contextmanager
+def at_work(pool: AuthorPool) -> Iterator[None]:
+    """Processes of authors, while the context lasts."""
+    pool.start()
+    try:
+        yield
+    finally:
+        pool.close()
+
+
+def measure(sitting: Sitting, bench: SharedBench, out: set[tuple[str, str]]) -> None:
+    """Part 2: all samples that `distill` has answered, each under everybody who is not `out`."""
+    handed = [(sample, answer) for sample in sitting.left if (answer := sitting.answers.of(sample)) is not None]
+    end = sitting.end(sitting.given.budget - _FULL_SECONDS * sitting.given.full)
+    for start in range(0, len(handed), _TOGETHER):
+        if time.monotonic() > end:
+            break
+        some = handed[start : start + _TOGETHER]
+        bench.prepare([(sample, answer.pass_dir) for sample, answer in some if answer.compiler == "pass"])
+        for sample, answer in some:
+            if time.monotonic() > end:
+                break
+            hash_ = sample.variants[0].variant_hash
+            names = [name for name in ("eager", *BASELINES, TUNED) if (name, hash_) not in out]
+            sitting.file(sample, BEGUN).touch()
+            rows = _rows(bench, sample, answer, names)
+            write_rows(sitting.file(sample), rows, RESULTS)
+            found = ", ".join(f"{r['author']} {r['status']} {r['speedup_e2e'] or 0:.2f}" for r in rows)
+            sitting.say(f"{sample.sample}: {found}")
+    sitting.say(f"{len(sitting.samples) - len(sitting.left)} of {len(sitting.samples)} samples have rows")
+
+
+def _rows(bench: SharedBench, sample: Sample, answer: Submission, names: Sequence[str]) -> list[dict]:
+    """A row of each compiler and of `distill`; the latter is eager's where it leaves the sample to eager."""
+    named: dict[str, tuple[str, Path | None]] = {name: (name, None) for name in names}
+    if answer.compiler == "pass":
+        named[AUTHOR] = ("pass", answer.pass_dir)
+    (found,) = bench.run_together(sample, named)
+    if answer.compiler != "pass":
+        reason = "; ".join(filter(None, (f"left to eager: {answer.reason}", found["eager"].reason)))
+        found[AUTHOR] = replace(found["eager"], reason=reason)
+    return [_row(name, result) for name, result in found.items()]
+
+
+def _row(author: str, result: VariantResult) -> dict:
+    return result.to_row(run=result.protocol, author=author, attempt=1)
+
+
+def measure_again(sitting: Sitting, bench: SharedBench) -> None:
+    """Part 3: the first samples that have a pass once more, by the whole trial."""
+    done = 0
+    for sample in sitting.samples:
+        answer = sitting.answers.of(sample)
+        again = sitting.file(sample, FULL)
+        ready = sitting.file(sample).exists() and not again.exists() and answer is not None
+        if done == sitting.given.full or time.monotonic() > sitting.end(sitting.given.budget):
+            return
+        if ready and answer.compiler == "pass":
+            rows = [_row("inductor-strict-direct", one) for one in bench.run(sample, "inductor-strict-direct")]
+            rows += [_row(AUTHOR, one) for one in bench.run(sample, "pass", answer.pass_dir)]
+            write_rows(again, rows, RESULTS)
+            done += 1
+
+
+def tables(out: Path, names: Sequence[str]) -> str:
+    """Write DIR/results.parquet, DIR/full.parquet and DIR/table.md of all rows that are there. Returns the last."""
+    kept = {}
+    for of in (ROWS, FULL):
+        files = [file for name in names if (file := out / of / f"{name}.parquet").exists()]
+        kept[of] = [row for file in files for row in read_rows(file, RESULTS)]
+        write_rows(out / ("results.parquet" if of == ROWS else "full.parquet"), kept[of], RESULTS)
+    text = text_of(kept[ROWS], kept[FULL])
+    (out / "table.md").write_text(text, "utf-8")
+    return text
 
 
 def main() -> None:
     """See the module's head."""
+    given = _parsed()
+    names = given.names.read_text("utf-8").split()
+    number, _, count = given.part.partition("/")
+    for of in (ROWS, FULL, BEGUN):
+        (given.out / of).mkdir(parents=True, exist_ok=True)
+    if not given.only_table:
+        samples = samples_of(given.versions, names)[: given.first][int(number) :: int(count)]
+        sitting = Sitting(given, samples, Answers(given.out / "written"), time.monotonic())
+        settings = Settings(
+            pairs=8, repeats=0, double=False, timing_budget=8.0, first_call_timeout=60.0, batch_bytes=1 << 30
+        )
+        with SharedBench(given.device, settings) as bench:
+            measure(sitting, bench, write_and_compile(sitting, bench))
+            measure_again(sitting, bench)
+            sitting.say("over")
+    print(tables(given.out, names))
+
+
+def _parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("version", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--categories", default="fusible,typical,sole_op")
-    parser.add_argument("--names", type=Path, help="a file with the names of the samples to take")
-    parser.add_argument("--authors", default=AUTHORS, help="separated by commas")
-    parser.add_argument("--with", type=Path, nargs="*", default=[], dest="others", help="directories of other runs")
-    parser.add_argument("--each", type=int, default=60, help="samples of a category")
-    parser.add_argument("--search", type=float, default=2.0, help="seconds that distill measures, a sample")
-    parser.add_argument("--budget", type=float, default=540.0, help="seconds of this sitting")
-    given = parser.parse_args()
-    if not torch.cuda.is_available():
-        sys.exit("baselines_table: there is no NVIDIA GPU")
-    given.out.mkdir(parents=True, exist_ok=True)
-    run(given)
-    done = sorted(file.parent for file in given.out.glob("*-[0-9]/results.parquet"))
-    merge = [sys.executable, "-m", "benchmarks.passbench.merge_runs", *map(str, [*done, *given.others])]
-    merge += ["--out", str(given.out / "table")]
-    sys.exit(subprocess.run(merge, cwd=ROOT, check=False).returncode if done else "no sample was finished")
+    add = parser.add_argument
+    add("versions", type=Path, nargs="+", help="directories of dataset versions")
+    add("--names", type=Path, required=True, help="a file with the names of the samples")
+    add("--first", type=int, help="so many of them alone")
+    add("--part", default="0/1", metavar="I/N", help="the I-th of N parts of the samples, from 0")
+    add("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
+    add("--authors", type=int, default=9, help="processes that write passes")
+    add("--processes", type=int, default=6, help="processes that compile meanwhile")
+    add("--search", type=float, default=4.0, metavar="SECONDS", help="what distill may spend on measuring a sample")
+    add("--patience", type=float, default=45.0, metavar="SECONDS", help="what a sample may take distill in all")
+    add("--write", type=float, default=170.0, metavar="SECONDS", help="what passes and compiling have")
+    add("--tune", type=float, default=30.0, metavar="SECONDS", help="what max-autotune has for compiling")
+    add("--budget", type=float, default=560.0, metavar="SECONDS", help="after these no further sample is begun")
+    add("--full", type=int, default=6, help="samples that are measured once more, one compiler after another")
+    add("--only-table", action="store_true", help="measure nothing")
+    add("--out", type=Path, required=True)
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Whether the candidate's outputs agree with eager's: on draws of every distribution, and in every timed call."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 
@@ -14,6 +15,40 @@ from passbench.workers.worker_pair import WorkerPair
 
 _DRAWN_BYTES = 64 << 20  # inputs and outputs of a draw with several calls
 _COMPARED_ELEMENTS = 1 << 25  # compared at a time: in double precision they take a few GiB
+
+
+class EagerDraw(NamedTuple):
+    """A draw that eager's worker has been called on, and the command that a candidate gets; `written` are the numbers
+    of the inputs that eager wrote to."""
+
+    layout: BatchLayout
+    run: RunCalls
+    timeout: float
+    written: frozenset[int]
+
+
+def draw_inputs(pair: WorkerPair, number: int) -> BatchLayout:
+    """The inputs of one of `Settings.draws` draws: of one call in the first, of several in the others."""
+    return pair.draw(1 if number == 0 else calls_a_draw(pair), pair.outputs, CORRECTNESS[number % len(CORRECTNESS)])
+
+
+def run_eager(pair: WorkerPair, layout: BatchLayout, *, first: bool, fill: bool) -> EagerDraw:
+    """Call eager's worker on a draw. `first`: candidates may compile on it. `fill`: allocations are filled with NaN."""
+    settings, strict = pair.settings, pair.layers.has("output_contract")
+    fill = fill and pair.layers.has("poisoned_outputs")
+    timeout = settings.first_call_timeout if first else settings.call_timeout
+    run = RunCalls(layout.batch, pair.outputs, pair.rng.getrandbits(32), fill, strict)
+    pair.hand_over(pair.eager, layout)
+    pair.ask(pair.eager, run, timeout)
+    written = pair.changed_inputs(pair.eager, layout)
+    pair.written |= written
+    return EagerDraw(layout, run, timeout, written)
+
+
+def calls_a_draw(pair: WorkerPair) -> int:
+    """Calls of a draw: as many as `_DRAWN_BYTES` and `Settings.draw_calls` allow; more if calls are small."""
+    call_bytes = max(1, batch_layout.call_bytes(pair.variant.inputs, pair.outputs))
+    return max(1, min(pair.settings.draw_calls, pair.most_calls(), _DRAWN_BYTES // call_bytes))
 
 
 class Correctness:
@@ -45,22 +80,21 @@ class Correctness:
 
         Raises VariantFailure where the candidate is wrong at every level, or writes over an input that eager leaves.
         """
+        for number in range(self._pair.settings.draws):
+            layout = draw_inputs(self._pair, number)
+            self.check_draw(run_eager(self._pair, layout, first=number == 0, fill=fill))
+        self.end_draws()
+
+    def check_draw(self, drawn: EagerDraw) -> None:
+        """Run the candidate's worker on a draw that eager's has run on, and compare. Raises as `check_draws`."""
         pair = self._pair
-        fill = fill and pair.layers.has("poisoned_outputs")
-        for number in range(pair.settings.draws):
-            calls = 1 if number == 0 else self._calls_a_draw()
-            layout = pair.draw(calls, pair.outputs, CORRECTNESS[number % len(CORRECTNESS)])
-            timeout = pair.settings.first_call_timeout if number == 0 else pair.settings.call_timeout
-            strict = pair.layers.has("output_contract")
-            run = RunCalls(layout.batch, pair.outputs, pair.rng.getrandbits(32), fill, strict)
-            pair.hand_over(pair.eager, layout)
-            pair.ask(pair.eager, run, timeout)
-            written = pair.changed_inputs(pair.eager, layout)
-            pair.written |= written
-            pair.hand_over(pair.candidate, layout)
-            pair.ask(pair.candidate, run, timeout)
-            self.check_inputs(layout, written)
-            self.compare(layout)
+        pair.hand_over(pair.candidate, drawn.layout)
+        pair.ask(pair.candidate, drawn.run, drawn.timeout)
+        self.check_inputs(drawn.layout, drawn.written)
+        self.compare(drawn.layout)
+
+    def end_draws(self) -> None:
+        """All draws are checked: what is compared from now on need only agree as well as these did."""
         self._drawn = True
 
     def of_eager(self) -> Comparison:
@@ -71,7 +105,7 @@ class Correctness:
         """
         pair, comparison = self._pair, Comparison()
         for number in range(pair.settings.draws):
-            layout = pair.draw(self._calls_a_draw(), pair.outputs, CORRECTNESS[number % len(CORRECTNESS)])
+            layout = pair.draw(calls_a_draw(pair), pair.outputs, CORRECTNESS[number % len(CORRECTNESS)])
             run = RunCalls(layout.batch, pair.outputs, pair.rng.getrandbits(32), False, False)
             pair.hand_over(pair.eager, layout)
             pair.ask(pair.eager, run, pair.settings.first_call_timeout)
@@ -82,12 +116,6 @@ class Correctness:
                 for a, b in _in_parts(again, before):
                     comparison.add(a, b, pair.draws - 1, position)
         return comparison
-
-    def _calls_a_draw(self) -> int:
-        """Calls of a draw: as many as `_DRAWN_BYTES` and `Settings.draw_calls` allow; more if calls are small."""
-        pair = self._pair
-        call_bytes = max(1, batch_layout.call_bytes(pair.variant.inputs, pair.outputs))
-        return max(1, min(pair.settings.draw_calls, pair.most_calls(), _DRAWN_BYTES // call_bytes))
 
     def check_inputs(self, layout: BatchLayout, written: frozenset[int] = frozenset()) -> None:
         """Refuse a candidate that writes to other inputs than eager does. Call it before outputs are collected.

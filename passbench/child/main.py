@@ -79,7 +79,7 @@ class Worker:
         self._call: Callable | None = None
         self._rewritten: tuple[fx.GraphModule, tuple[fx.Node, ...]] | None = None
         self._called = False
-        self._loaded: Load | None = None  # what `_call` was built for, where it compiles
+        self._compiled: dict[Load, Callable] = {}  # by what it was built for: the latest, or all kept ones
         self._staged: list[tuple[torch.Tensor | int, ...]] = []
         self._staging: Stage | None = None
         self._results: list[Any] = []
@@ -156,16 +156,23 @@ class Worker:
     def _load(self, command: Load) -> WorkerReply:
         self._forget_all()
         self._kept.forget()
-        if command == self._loaded:
+        compiled = self._compiled.get(command)
+        if compiled is not None and compiled is self._call:
             return WorkerReply(Code.OK)
-        self._called, self._rewritten, self._loaded = False, None, None
+        self._called, self._rewritten = False, None
+        if compiled is not None:
+            self._call = compiled
+            return WorkerReply(Code.OK)
+        if not command.keep:
+            self._compiled.clear()
         module = to_module(from_json(command.graph), self.device)
         if command.compiler != "pass":
             compiles = command.compiler not in ("eager", "double")
-            if compiles:  # only they need dynamo, which takes seconds
+            if compiles and not command.keep:  # only they need dynamo, which takes seconds
                 torch._dynamo.reset()
             self._call = compilers.build(command.compiler, module, self.device)
-            self._loaded = command if compiles else None
+            if compiles:
+                self._compiled[command] = self._call
             return WorkerReply(Code.OK)
         applied = apply_pass(module.graph, self._pass_rules(command.pass_dir))
         if applied.total == 0:

@@ -129,13 +129,15 @@ class Load:
     """Build the callable that `compiler` makes of a graph; `pass_dir` is the copy that the parent has validated.
 
     `inputs` stands for the shapes and dtypes that it will be called with. A baseline that has been built for the same
-    before is kept, since it may have compiled in its first call.
+    before is kept, since it may have compiled in its first call. `keep`: so are all others that were built with `keep`,
+    as long as nothing is built without.
     """
 
     graph: str
     compiler: str
     pass_dir: str | None = None
     inputs: str = ""
+    keep: bool = False
 
 
 @dataclass(frozen=True)

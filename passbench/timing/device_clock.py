@@ -72,7 +72,7 @@ class DeviceClock:
         whose inputs lie alike.
         Raises Uncapturable, and VariantFailure as every exchange does.
         """
-        size = self._graph_size(size)
+        size = self.graph_size(size)
         before = self._pair.rng.randint(0, _SEALED_GRAPHS)
         self._check_sealed(size, before)
         timing = self._time_replays(size, seconds)
@@ -99,16 +99,16 @@ class DeviceClock:
         how = {"sealed" if sealed else "like_sealed": _MOST_SEALED}
         layout = self._pair.draw(calls, self._pair.outputs, Distribution.VARIED, **how)
         for worker, _ in self._exchanges.in_turn(pairs):
-            self._capture(worker, layout)
+            self.capture(worker, layout)
         return layout
 
-    def _graph_size(self, size: int) -> int:
+    def graph_size(self, size: int) -> int:
         """About how many calls a graph should hold so that its calls take `_GRAPH_US` on the faster side, and `size` at
-        least; a small graph tells."""
+        least; a small graph tells. Raises as `by_graph`."""
         pairs = Pairs(candidate_began=False)  # where neither side can be captured, it is eager that cannot
         layout = self._graph(min(size, _PROBED), pairs)
         self._replay_both(layout, pairs)
-        empty_us = self._replay(self._pair.eager, layout, empty=True)
+        empty_us = self.replay(self._pair.eager, layout, empty=True)
         shortest_us = min(side[-1].total_us for side in (pairs.eager, pairs.candidate)) - empty_us
         wanted = math.ceil(layout.batch.calls * _GRAPH_US / max(shortest_us, 1.0))
         return min(max(size, wanted), self._pair.most_calls(_MOST_CAPTURED))
@@ -125,7 +125,7 @@ class DeviceClock:
             self._replay_both(layout, pairs)
             # Not before the graph's first replays, each of which comes after one of the other worker's.
             if done % PAIRS_IN_ONE_ORDER == min(_LEAST_PAIRS, plan.few):
-                pairs.empty_us += [self._replay(self._pair.eager, layout, empty=True) for _ in range(_EMPTY)]
+                pairs.empty_us += self.empty_replays(layout)
             if plan.looks(done):
                 timing = summarise("device", pairs, settings.noise, plan.repeats(done))
                 if settled(timing, min(settings.precision, _PRECISION)):
@@ -148,10 +148,10 @@ class DeviceClock:
                     self._replay_both(layout, pairs)
                 else:
                     self._pair.refill(layout, Distribution.VARIED)
-                    self._replay(self._pair.candidate, layout, seed=rng.getrandbits(32))
+                    self.replay(self._pair.candidate, layout, seed=rng.getrandbits(32))
 
-    def _capture(self, worker: WorkerHandle, layout: BatchLayout) -> None:
-        """Have a worker capture the calls of a layout. It calls before that, so that the inputs must be there."""
+    def capture(self, worker: WorkerHandle, layout: BatchLayout) -> None:
+        """Have a worker capture the calls of a layout, whose inputs are drawn. Raises Uncapturable."""
         strict = self._pair.layers.has("output_contract")
         self._pair.hand_over(worker, layout)
         try:
@@ -168,12 +168,20 @@ class DeviceClock:
         self._pair.refill(layout, Distribution.VARIED)
         seed = self._pair.rng.getrandbits(32)
         for worker, done in self._exchanges.in_turn(pairs):
-            total_us = self._replay(worker, layout, seed=seed)
-            self._exchanges.collect(worker, layout, CollectReplayed())
-            done.append(Exchange(layout.batch.calls, total_us))
+            done.append(self.timed_replay(worker, layout, seed))
         self._exchanges.compare(layout)
 
-    def _replay(self, worker: WorkerHandle, layout: BatchLayout, *, seed: int = 0, empty: bool = False) -> float:
+    def timed_replay(self, worker: WorkerHandle, layout: BatchLayout, seed: int) -> Exchange:
+        """One replay of a worker, whose outputs are collected. Raises VariantFailure."""
+        total_us = self.replay(worker, layout, seed=seed)
+        self._exchanges.collect(worker, layout, CollectReplayed())
+        return Exchange(layout.batch.calls, total_us)
+
+    def empty_replays(self, layout: BatchLayout) -> list[float]:
+        """Microseconds that exchanges of eager's worker take without any call."""
+        return [self.replay(self._pair.eager, layout, empty=True) for _ in range(_EMPTY)]
+
+    def replay(self, worker: WorkerHandle, layout: BatchLayout, *, seed: int = 0, empty: bool = False) -> float:
         """Microseconds that the exchange of one replay takes, or that of no calls."""
         timeout = self._settings.call_timeout
         self._pair.ask(worker, ArmReplay(seed, empty), timeout)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from passbench.inputs.batch_layout import BatchLayout
-from passbench.ipc.messages import Collect, CollectReplayed, Stage, Wake
+from passbench.ipc.messages import Collect, CollectReplayed, Go, Stage, Wake
 from passbench.timing.statistics import Exchange, Pairs
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_pair import WorkerPair
@@ -47,6 +47,13 @@ class CheckedExchanges:
         command = Stage(layout.batch, pair.outputs, seed, pair.layers.has("output_contract"))
         pair.ask(worker, command, pair.settings.call_timeout)
         self.hand_over(worker, layout)
+
+    def timed(self, worker: WorkerHandle, layout: BatchLayout, go: Go, seed: int) -> Exchange:
+        """One exchange of a worker, whose outputs are collected. `seed` is that of random operators."""
+        self.stage(worker, layout, seed)
+        reply, nanoseconds = self.pair.timed(worker, go, self.pair.settings.call_timeout)
+        self.collect(worker, layout, Collect())
+        return Exchange(layout.batch.calls, nanoseconds / 1000, reply.host_us)
 
     def hand_over(self, worker: WorkerHandle, layout: BatchLayout) -> None:
         """Give a worker the inputs of the exchange that is timed next, and have the GPU turn to its process."""

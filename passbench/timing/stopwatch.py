@@ -3,17 +3,17 @@
 import contextlib
 import gc
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from passbench.inputs.distribution import Distribution
-from passbench.ipc.messages import Collect, Go
+from passbench.ipc.messages import Go
 from passbench.result import NO_GRAPH_OF_CANDIDATE, NO_GRAPH_OF_EAGER, Times, Timing, VariantFailure
 from passbench.timing import bandwidth, cores
 from passbench.timing.alone import excess
 from passbench.timing.device_clock import GRAPH, KERNELS, DeviceClock, Uncapturable
 from passbench.timing.exchanges import CheckedExchanges
-from passbench.timing.statistics import LEAST_US, Exchange, Pairs, disturbed, planned, settled, summarise
-from passbench.workers.worker_pair import SEALED
+from passbench.timing.statistics import LEAST_US, Pairs, disturbed, planned, settled, summarise
+from passbench.workers.worker_pair import SEALED, WorkerPair
 
 _FIRST_BATCH = 10
 _LEAST_PAIRS = 3
@@ -23,6 +23,18 @@ _ALONE = 5  # exchanges of one call, at random moments of the timing of a pass
 _ASKED_AGAIN = 4  # times, where calls take longer alone than they should
 _MOST_MOVES = 4  # to other cores, of a variant
 _OBSERVED = 2  # exchanges at random moments of the timing, beside the one before it
+
+
+def check_bandwidth(pair: WorkerPair, timings: Sequence[Timing]) -> None:
+    """Nothing that writes its outputs is faster than the memory. Raises VariantFailure."""
+    floor = bandwidth.floor_us(pair.outputs, pair.device)
+    if floor is None or not pair.layers.has("bandwidth"):
+        return
+    pair.layers.note("bandwidth")
+    fastest = min(t.candidate_us for t in timings)
+    if fastest < floor:
+        reason = f"bandwidth: {fastest:.1f} us a call; writing the outputs alone takes {floor:.1f}"
+        raise VariantFailure("rejected", reason)
 
 
 class Stopwatch:
@@ -69,7 +81,7 @@ class Stopwatch:
         elif broken is not None:
             broken.stop()
         timings = (e2e,) if device is None else (e2e, device)
-        self._check_bandwidth(timings)
+        check_bandwidth(self._pair, timings)
         self._pair.layers.note("parent_clock", "late_inputs", "sealed_calls", "timed_outputs_checked")
         return Times(timings, method, note)
 
@@ -88,17 +100,6 @@ class Stopwatch:
     def _refuse_moved(self) -> None:
         if not self._pair.candidate.pinned(self._cores.children):
             raise VariantFailure("rejected", "affinity: the pass moved its process to another core")
-
-    def _check_bandwidth(self, timings: tuple[Timing, ...]) -> None:
-        """Nothing that writes its outputs is faster than the memory."""
-        floor = bandwidth.floor_us(self._pair.outputs, self._pair.device)
-        if floor is None or not self._pair.layers.has("bandwidth"):
-            return
-        self._pair.layers.note("bandwidth")
-        fastest = min(t.candidate_us for t in timings)
-        if fastest < floor:
-            reason = f"bandwidth: {fastest:.1f} us a call; writing the outputs alone takes {floor:.1f}"
-            raise VariantFailure("rejected", reason)
 
     def _warm_up(self) -> tuple[int, float]:
         """Time exchanges that do not count. Returns the calls in an exchange, and the seconds that a call of both sides
@@ -175,8 +176,5 @@ class Stopwatch:
         seed = pair.rng.getrandbits(32)
         go = Go(seed if settings.protocol == "paper" else None, settings.flush_l2)
         for worker, done in self._exchanges.in_turn(pairs):
-            self._exchanges.stage(worker, layout, seed)
-            reply, nanoseconds = pair.timed(worker, go, settings.call_timeout)
-            self._exchanges.collect(worker, layout, Collect())
-            done.append(Exchange(calls, nanoseconds / 1000, reply.host_us))
+            done.append(self._exchanges.timed(worker, layout, go, seed))
         self._exchanges.compare(layout)

@@ -21,12 +21,16 @@ from storage.records import Variant
 
 Progress = Callable[[str], None]
 
+NO_TIME = "no time was left"
+"""Why a variant was missed that no worker has come to."""
+
 
 @dataclass(frozen=True)
 class Job:
     """Variants that one worker is to call once each, under a compiler, "pass" with its directory. The worker of a pass
     is warmed first, and stays so where there are no variants. A baseline's call may take `patience` times as long as
-    when it has the machine to itself, but not beyond `deadline`."""
+    when it has the machine to itself, but not beyond `deadline`. `keep`: the worker keeps what it has compiled
+    before."""
 
     worker: WorkerHandle
     variants: Sequence[Variant]
@@ -34,6 +38,7 @@ class Job:
     pass_dir: str | None = None
     patience: float = 1.0
     deadline: float = inf
+    keep: bool = False
 
 
 def together(jobs: Sequence[Job]) -> None:
@@ -61,16 +66,31 @@ def in_order(
 
     def run(job: Job) -> tuple[Job, list[Missed]]:
         nonlocal done
-        if time.monotonic() >= deadline:
-            return job, [Missed(variant, "no time was left") for variant in job.variants]
-        missed = [Missed(*one) for one in _call_all(replace(job, patience=threads, deadline=deadline))]
+        one = _in_time(job, threads, deadline)
         done += 1
         if progress is not None:
             progress(f"{job.compiler}: compiled one, {len(jobs) - done} of {len(jobs)} left")
-        return job, missed
+        return one
 
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(run, jobs))
+
+
+def by_worker(queues: Sequence[Sequence[Job]], deadline: float, grace: float = 0.0) -> list[tuple[Job, list[Missed]]]:
+    """As `in_order`, where each queue has the jobs of one worker, and all workers are at work at a time. What is begun
+    may take `grace` seconds beyond the deadline, since a worker that is ended loses all that it keeps."""
+
+    def run(queue: Sequence[Job]) -> list[tuple[Job, list[Missed]]]:
+        return [_in_time(job, len(queues), deadline, grace) for job in queue]
+
+    with ThreadPoolExecutor(max(1, len(queues))) as pool:
+        return [one for done in pool.map(run, queues) for one in done]
+
+
+def _in_time(job: Job, threads: int, deadline: float, grace: float = 0.0) -> tuple[Job, list[Missed]]:
+    if time.monotonic() >= deadline:
+        return job, [Missed(variant, NO_TIME) for variant in job.variants]
+    return job, [Missed(*one) for one in _call_all(replace(job, patience=threads, deadline=deadline + grace))]
 
 
 def _call_all(job: Job) -> list[tuple[Variant, str]]:
@@ -96,7 +116,7 @@ def _call_once(job: Job, variant: Variant) -> str:
     if layout.end > settings.shared_bytes:
         return "one call's inputs are larger than PassBench's memory"
     worker.reserve(layout.end)
-    load = Load(to_json(variant.graph), job.compiler, job.pass_dir, variant.variant_hash)
+    load = Load(to_json(variant.graph), job.compiler, job.pass_dir, variant.variant_hash, job.keep)
     reply = worker.ask(load, settings.load_timeout)
     if reply.code is not Code.OK:
         return _why(reply)

@@ -35,6 +35,11 @@ class WorkerHandle:
         """The shared memory as a flat tensor of bytes."""
         return self.shared.bytes
 
+    @property
+    def alive(self) -> bool:
+        """Whether there is a worker, and it has not ended."""
+        return self._process is not None and self._process.alive
+
     def start(self) -> None:
         """Start the worker if there is none alive; returns at once."""
         if self._process is None or not self._process.alive:

@@ -1,14 +1,22 @@
 """What benchmarks/passbench makes of samples and of rows."""
 
+from pathlib import Path
+
 import pytest
 
 from benchmarks.passbench import eager_as_pass
+from benchmarks.passbench.compared import text_of
 from benchmarks.passbench.merge_runs import common
 from benchmarks.passbench.repeat_runs import compared, host_speeds
+from benchmarks.passbench.unseen import drawn, named
 from passbench.bench import bench
+from passbench.names import CLOCKS
+from passbench.result import Times, Timing, VariantResult
 from passbench.settings import Settings
+from storage.versions.version import Version
 from tests.passbench.samples import add_relu_sample, sample, spec, variant
 
+VERSION = Path(__file__).parents[2] / "benchmarks/extraction/corpus_578/version"
 ONCE = Settings(draws=1, calls=2, batch=2, warmup=2, repeats=0, double=False)
 
 
@@ -64,3 +72,37 @@ def test_how_fast_the_host_was_in_each_run():
     fast = [{"surroundings": {"host_us": "250"}}]
     assert "310, 250 us" in host_speeds([slow, fast])
     assert host_speeds([slow, [{"surroundings": None}]]) == ""
+
+
+def _row(number: int, author: str, speedup: float, t_min: int = -10, reason: str = "") -> dict:
+    timings = tuple(Timing(clock, speedup, 1.0, 0.0, 0.0, 100, 0, False, speedup, speedup) for clock in CLOCKS)
+    result = VariantResult(
+        f"fusible-{number}", "fusible", f"v{number}", author, "ok", reason, None, t_min, times=Times(timings, "graph")
+    )
+    return result.to_row(run="r", author=author)
+
+
+def test_the_table_says_what_is_left_to_eager_and_how_far_the_author_is_from_torchinductor():
+    rows = [_row(number, "inductor-strict-direct", 2.0, -5 + number) for number in range(2)]
+    rows += [_row(number, "inductor-direct", 4.0, -3) for number in range(2)]
+    rows += [_row(number, "eager", 1.0) for number in range(2)]
+    rows += [_row(0, "distill", 3.0), _row(1, "distill", 1.0, reason="left to eager: too slow")]
+    text = text_of(rows, [_row(0, "distill", 2.5)])
+    assert "| fusible | 2 | 1 (50%) | 2 | 1.732 | 1.732 | 3.000 (1) | 3.000 (1) | 0, 0 |" in text
+    beside = "| 2 | 1 | 1.732 (2) | 2.000 (2) | 4.000 (2) | 0.866 (2) | 1.000 | 1.500 (1) | 0.433 (2) | 1.500 (1) |"
+    assert f"| fusible {beside}" in text
+    assert "| distill | device | 1 | 1.2000 | 18.23% | 18.23% |" in text and "{'the same': 1}" in text
+    assert text_of([], []) == "There are no rows.\n"
+
+
+def test_samples_of_families_that_a_record_names_are_not_drawn(tmp_path):
+    samples = [row for row in Version.open(VERSION).table("samples").to_pylist() if row["category"] == "sole_op"]
+    one, two, *others = samples
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "page.md").write_text(f"`{one['family_hash'][:12]}` and {two['sample']}", "utf-8")
+    out, late = named(tmp_path)
+    assert (out, late) == ({row["family_hash"][:12] for row in (one, two)}, set())
+    late = {others[0]["family_hash"][:12]}
+    names = drawn([VERSION], {"sole_op": len(samples)}, 2, 7, out, late)
+    assert sorted(names) == sorted(row["sample"] for row in others)
+    assert others[0]["sample"] not in drawn([VERSION], {"sole_op": len(others) - 1}, 2, 7, out, late)

@@ -1,0 +1,169 @@
+"""What `baselines_table` writes: a table by author, `distill` beside TorchInductor, shared beside whole trials."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from agent.run.summary import summary
+from benchmarks.passbench.merge_runs import common
+from passbench.names import CLOCKS
+from passbench.result import EAGER_FAILED
+from passbench.score import aggregate_score, geometric_mean
+from storage.schema import CATEGORIES
+
+LEVEL = -5
+STRICT, DEFAULT, TUNED = "inductor-strict-direct", "inductor-direct", "inductor-max-autotune"
+AUTHOR = "distill"
+_SLOW = 0.97
+_LEFT = "left to eager"
+
+Rows = Mapping[str, dict]
+"""The rows of a sample, by author."""
+
+
+def text_of(rows: Sequence[dict], full: Sequence[dict]) -> str:
+    """All tables. `full` are rows of whole trials of samples that `rows` have, too."""
+    by_author: dict[str, list[dict]] = defaultdict(list)
+    by_sample: dict[str, dict[str, dict]] = defaultdict(dict)
+    for row in rows:
+        by_author[row["author"]].append(row)
+        by_sample[row["sample"]][row["author"]] = row
+    if not rows:
+        return "There are no rows.\n"
+    samples = list(by_sample.values())
+    return "\n".join(
+        (
+            "## Variants that all authors have\n",
+            summary("Shared rounds", common(list(rows)), {}),
+            *_without_tuned(rows),
+            "## All variants of each author\n",
+            summary("Shared rounds", by_author, {}),
+            "## distill\n",
+            *_distill(samples),
+            "\n## distill beside TorchInductor by the device's clock\n",
+            *_beside(samples),
+            "\n## Shared rounds against whole trials of the same variants\n",
+            *_shared_and_whole(by_sample, full),
+            "",
+        )
+    )
+
+
+def _without_tuned(rows: Sequence[dict]) -> list[str]:
+    """The same where max-autotune has fewer rows than the others."""
+    others = [row for row in rows if row["author"] != TUNED]
+    title = f"## Variants that all authors but {TUNED} have\n"
+    return [] if len(others) == len(rows) else [title, summary("Shared rounds", common(others), {})]
+
+
+def _of(samples: Sequence[Rows], category: str) -> list[Rows]:
+    return [s for s in samples if next(iter(s.values()))["category"] == category and not _eager_failed(s)]
+
+
+def _eager_failed(sample: Rows) -> bool:
+    return all((row["reason"] or "").startswith(EAGER_FAILED) for row in sample.values() if row["status"] != "ok") and (
+        sample.get("eager", {}).get("status") != "ok"
+    )
+
+
+def _right(row: Mapping | None) -> bool:
+    return row is not None and row["status"] == "ok" and row["t_min"] is not None and row["t_min"] <= LEVEL
+
+
+def _mean(values: Sequence[float]) -> str:
+    return f"{geometric_mean(values):.3f} ({len(values)})" if values else "-"
+
+
+def _line(*cells: object) -> str:
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def _distill(samples: Sequence[Rows]) -> list[str]:
+    """AS, rightness and what is left to eager."""
+    lines = [
+        _line("category", "samples", "left to eager", "right at t = -5", "AS e2e", "AS device", "passes: e2e",
+              "passes: device", "passes below 0.97: e2e, device"),
+        "|---" * 9 + "|",
+    ]  # fmt: skip
+    wrong = []
+    for category in CATEGORIES:
+        rows = [s[AUTHOR] for s in _of(samples, category) if AUTHOR in s]
+        if not rows:
+            continue
+        passes = [row for row in rows if _LEFT not in (row["reason"] or "")]
+        speeds = {clock: [r[f"speedup_{clock}"] for r in passes if r[f"speedup_{clock}"]] for clock in CLOCKS}
+        scores = [aggregate_score(rows, clock) for clock in CLOCKS]
+        lines.append(
+            _line(
+                category,
+                len(rows),
+                f"{len(rows) - len(passes)} ({1 - len(passes) / len(rows):.0%})",
+                sum(map(_right, rows)),
+                *("-" if score is None else f"{score:.3f}" for score in scores),
+                *(_mean(speeds[clock]) for clock in CLOCKS),
+                ", ".join(str(sum(s < _SLOW for s in speeds[clock])) for clock in CLOCKS),
+            )
+        )
+        wrong += [row for row in rows if not _right(row)]
+    lines += ["", *(f"- not right: {r['sample']}: {r['status']}, t = {r['t_min']}: {r['reason'][:150]}" for r in wrong)]
+    failed = [s for s in samples if _eager_failed(s)]
+    return [*lines, *(f"- eager fails: {row['sample']}: {row['reason'][:120]}" for s in failed for row in [s["eager"]])]
+
+
+def _beside(samples: Sequence[Rows]) -> list[str]:
+    lines = [
+        _line("category", "samples", "strict right", "distill", "strict", "default", "over strict", "median",
+              "over strict where it is right", "over the faster of both", "over the faster that is right"),
+        "|---" * 11 + "|",
+    ]  # fmt: skip
+    for category in CATEGORIES:
+        some = [
+            s
+            for s in _of(samples, category)
+            if all(name in s and s[name]["speedup_device"] for name in (AUTHOR, STRICT, DEFAULT))
+        ]
+        if not some:
+            continue
+        speed = {name: [s[name]["speedup_device"] for s in some] for name in (AUTHOR, STRICT, DEFAULT)}
+        over = [s[AUTHOR]["speedup_device"] / s[STRICT]["speedup_device"] for s in some]
+        rivals = [[s[name] for name in (STRICT, DEFAULT)] for s in some]
+        faster = [a / max(r["speedup_device"] for r in both) for a, both in zip(speed[AUTHOR], rivals, strict=True)]
+        right = [
+            a / max(r["speedup_device"] for r in both if _right(r))
+            for a, both in zip(speed[AUTHOR], rivals, strict=True)
+            if any(map(_right, both))
+        ]
+        lines.append(
+            _line(
+                category,
+                len(some),
+                sum(_right(s[STRICT]) for s in some),
+                *(_mean(speed[name]) for name in (AUTHOR, STRICT, DEFAULT)),
+                _mean(over),
+                f"{median(over):.3f}",
+                _mean([ratio for ratio, s in zip(over, some, strict=True) if _right(s[STRICT])]),
+                _mean(faster),
+                _mean(right),
+            )
+        )
+    return lines
+
+
+def _shared_and_whole(by_sample: Mapping[str, Rows], full: Sequence[dict]) -> list[str]:
+    """How far the speedups of both ways of measuring are apart, and whether their levels are the same."""
+    lines = [_line("author", "clock", "variants", "shared / whole", "median difference", "largest"), "|---" * 6 + "|"]
+    levels: Counter[str] = Counter()
+    pairs = [(row, by_sample[row["sample"]].get(row["author"])) for row in full if row["sample"] in by_sample]
+    pairs = [(whole, shared) for whole, shared in pairs if shared is not None]
+    for whole, shared in pairs:
+        levels["the same" if whole["t_min"] == shared["t_min"] else "other"] += 1
+    for author in dict.fromkeys(whole["author"] for whole, _ in pairs):
+        for clock in CLOCKS:
+            column = f"speedup_{clock}"
+            ratios = [b[column] / a[column] for a, b in pairs if a["author"] == author and a[column] and b[column]]
+            if ratios:
+                apart = [abs(math.log(ratio)) for ratio in ratios]
+                cells = (f"{geometric_mean(ratios):.4f}", f"{median(apart):.2%}", f"{max(apart):.2%}")
+                lines.append(_line(author, clock, len(ratios), *cells))
+    return [*lines, "", f"t_min: {dict(levels)}"]

@@ -1,0 +1,183 @@
+"""Many compilers on each sample at once: what `Bench` measures one by one, measured in the same rounds.
+
+Baselines are compiled first, by several processes that keep all they have compiled, and only then is anything timed.
+Eager runs once for all candidates, so that a variant under eight of them takes two to three times as long as under one.
+`passbench.shared_trial` says what is left out: it is for baselines and for passes whose author is trusted. Rows have
+"shared" for their protocol.
+"""
+
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+
+import torch
+
+from passbench.bench import Bench, Progress
+from passbench.names import COMPILERS
+from passbench.result import VariantResult
+from passbench.settings import Settings
+from passbench.shared_trial import SharedCandidate, run_shared_trial
+from passbench.timing.gpu_conditions import busy, compared
+from passbench.timing.rounds import Captures
+from passbench.trial import TrialCandidate
+from passbench.workers import precompile
+from passbench.workers.worker_handle import WorkerHandle
+from storage.errors import PassNetError
+from storage.records import Sample, Variant
+
+PROTOCOL = "shared"
+
+LOST = "the process that kept it has ended"
+"""Why a variant was missed that had been compiled, or was at work: the cache may have it."""
+
+_COMPILED_FIRST = ("inductor-direct", "inductor-strict-direct")
+"""What compiles for the first time; the others of the same mode find it in the cache a little later."""
+
+_BLOCK = 24
+"""Variants of which all compilers come before the next variants, so that a deadline leaves the first ones whole."""
+
+
+class SharedBench(Bench):
+    """A `Bench` that also measures several compilers on a sample at once, in `run_together`."""
+
+    def __init__(self, device: str | torch.device = "cpu", settings: Settings | None = None) -> None:
+        super().__init__(device, settings)
+        self._keepers: list[WorkerHandle] = []
+        self._kept: dict[tuple[str, str], WorkerHandle] = {}  # by compiler and variant
+        self._captures = Captures()
+
+    def compile_all(
+        self,
+        compilers: Sequence[str],
+        variants: Sequence[Variant],
+        processes: int,
+        deadline: float = inf,
+        grace: float = 30.0,
+    ) -> list[tuple[str, precompile.Missed]]:
+        """Have new processes compile and keep all variants under all baselines named, at least as many processes as
+        compilers. Nothing is begun after `deadline` (`time.monotonic`); what is at work `grace` seconds later is ended
+        with its process and what that kept. Returns what was missed, with its compiler.
+
+        The compilers of a variant are in different processes, which take turns in the timing. All share a cache:
+        max-autotune should not be among others.
+        """
+        if unknown := [one for one in compilers if one not in COMPILERS or one in ("pass", "eager")]:
+            raise PassNetError(f"{unknown[0]!r} compiles nothing ahead; there are {', '.join(COMPILERS)}")
+        count = max(processes, len(compilers))
+        workers = [self._worker(compilers[0], self._baseline_launcher) for _ in range(count)]
+        self._keepers += workers
+        queues: list[list[precompile.Job]] = [[] for _ in workers]
+        for number, place in _in_order(len(variants), compilers):
+            at = (number * len(compilers) + place) % count
+            self._kept[compilers[place], variants[number].variant_hash] = workers[at]
+            queues[at].append(precompile.Job(workers[at], (variants[number],), compilers[place], keep=True))
+        missed = [(job.compiler, one) for job, left in precompile.by_worker(queues, deadline, grace) for one in left]
+        for compiler, (variant, reason) in missed:
+            if reason == precompile.NO_TIME:
+                del self._kept[compiler, variant.variant_hash]
+        for job in (job for queue in queues for job in queue if not job.worker.alive):
+            for variant in job.variants:
+                if self._kept.pop((job.compiler, variant.variant_hash), None) is not None:
+                    missed.append((job.compiler, precompile.Missed(variant, LOST)))
+        return missed
+
+    def compiled(self, compiler: str, variant: Variant) -> bool:
+        """Whether a process keeps the variant as `compile_all` had it compiled."""
+        return (compiler, variant.variant_hash) in self._kept
+
+    def run_together(
+        self, sample: Sample, named: Mapping[str, tuple[str, Path | None]], progress: Progress | None = None
+    ) -> Iterator[dict[str, VariantResult]]:
+        """For each variant of `sample` a result of each author, by name. `named` has an author's compiler, and for
+        "pass" its directory; no compiler but "pass" may be named twice. Baselines that `compile_all` has missed are
+        compiled now.
+        """
+        if not self._prepared:  # eager's worker has called what is prepared
+            self._renew_eager()
+        candidates, refused = {}, {}
+        for name, (compiler, pass_dir) in named.items():
+            if compiler != "pass":
+                candidates[name] = TrialCandidate(compiler)
+                continue
+            files, refused[name] = self._admitted(sample, pass_dir)
+            if files is not None:
+                candidates[name] = TrialCandidate("pass", str(self._room(files) / "pass"), files)
+        passes = {name: self._prepared_worker(one) for name, one in candidates.items() if one.files is not None}
+        try:
+            for number, variant in enumerate(sample.variants):
+                found = self._together(sample, variant, candidates, passes, progress) if candidates else {}
+                yield {name: found[name] if name in found else refused[name][number] for name in named}
+        finally:
+            for worker in passes.values():
+                worker.stop()
+                worker.shrink()
+                self._idle.append(worker)
+
+    def _prepared_worker(self, one: TrialCandidate) -> WorkerHandle:
+        room = Path(one.pass_dir).parent
+        worker = self._prepared.pop(room, None) or self._pass_worker(room)
+        worker.resume()
+        return worker
+
+    def _together(
+        self,
+        sample: Sample,
+        variant: Variant,
+        candidates: Mapping[str, TrialCandidate],
+        passes: Mapping[str, WorkerHandle],
+        progress: Progress | None,
+    ) -> dict[str, VariantResult]:
+        def report(stage: str) -> None:
+            if progress is not None:
+                progress(f"{sample.sample} {variant.variant_hash[:12]}: {stage}")
+
+        self._variants += 1
+        begin, before = time.monotonic(), self._surroundings.look()
+        seed = secrets.randbits(62) if self.settings.seed is None else self.settings.seed
+        sides = {
+            name: SharedCandidate(one, passes[name])
+            if name in passes
+            else SharedCandidate(one, *self._worker_of(one.compiler, variant))
+            for name, one in candidates.items()
+        }
+        outcomes = run_shared_trial(variant, self._eager, sides, self.settings, seed, self._captures, report)
+        after, seconds = self._surroundings.look(), (time.monotonic() - begin) / len(sides)
+        around, disturbed = compared(before, after), busy(before, after, self._processes())
+        return {
+            name: replace(
+                self._result_of(sample, variant, candidates[name], outcome),
+                protocol=PROTOCOL,
+                seed=seed,
+                surroundings=around,
+                busy=disturbed,
+                seconds=seconds,
+            )
+            for name, outcome in outcomes.items()
+        }
+
+    def _worker_of(self, compiler: str, variant: Variant) -> tuple[WorkerHandle, bool]:
+        """The worker that runs a baseline, and whether it keeps what it has compiled."""
+        kept = self._kept.get((compiler, variant.variant_hash))
+        return (self._baseline_worker(compiler), False) if kept is None else (kept, True)
+
+    def _workers(self) -> list[WorkerHandle]:
+        return [*super()._workers(), *self._keepers]
+
+    def close(self) -> None:
+        """End all workers and remove their files."""
+        super().close()
+        self._keepers.clear()
+        self._kept.clear()
+
+
+def _in_order(variants: int, compilers: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Numbers of variants and compilers, in the order in which they are compiled."""
+    for start in range(0, variants, _BLOCK):
+        for early in (True, False):
+            for number in range(start, min(start + _BLOCK, variants)):
+                for place, compiler in enumerate(compilers):
+                    if (compiler in _COMPILED_FIRST) is early:
+                        yield number, place

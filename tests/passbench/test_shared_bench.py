@@ -1,0 +1,134 @@
+"""Many compilers on a sample at once: verdicts are those of `Bench`, and processes keep what they have compiled."""
+
+import time
+
+import pytest
+import torch
+
+from passbench.child.captured_calls import CapturedCalls
+from passbench.child.main import Worker
+from passbench.compilers import build
+from passbench.ipc.messages import Code, Load
+from passbench.settings import Settings
+from passbench.shared_bench import SharedBench, _in_order
+from passbench.timing.rounds import Captures
+from passbench.workers.precompile import NO_TIME
+from storage.errors import PassNetError
+from storage.graph.as_fx import to_module
+from storage.graph.as_json import to_json
+from tests.passbench.samples import PASSES, add_relu_sample, sample, spec, variant
+
+ONCE = Settings(draws=2, calls=2, batch=2, warmup=2, repeats=0, double=False, seed=3)
+JUDGED = ("add_relu", "wrong", "raises", "writes_input", "no_match")
+
+
+@pytest.fixture(scope="module")
+def bench():
+    with SharedBench("cpu", ONCE) as one:
+        yield one
+
+
+def test_verdicts_are_those_of_one_compiler_after_another(bench):
+    what = add_relu_sample((3, 40))
+    named = {"eager": ("eager", None)} | {name: ("pass", PASSES / name) for name in JUDGED}
+    (together,) = bench.run_together(what, named)
+    assert list(together) == list(named)
+    assert {result.protocol for result in together.values()} == {"shared"}
+    for name, (compiler, directory) in named.items():
+        (alone,) = bench.run(what, compiler, directory)
+        found = together[name]
+        said = ("status", "error_code", "t_min", "matches", "library_ops")
+        assert [getattr(found, x) for x in said] == [getattr(alone, x) for x in said], name
+        assert found.reason.split("output 0[")[0] == alone.reason.split("output 0[")[0]
+        assert [t.clock for t in found.timings] == [t.clock for t in alone.timings]
+        assert set(found.layers) == set(alone.layers) - {"sealed_calls"}
+
+
+def test_a_refused_pass_has_a_row_beside_the_others(bench, tmp_path):
+    (tmp_path / "pass").mkdir()
+    for number, found in enumerate(
+        bench.run_together(
+            add_relu_sample((3, 40), (8, 5)), {"eager": ("eager", None), "mine": ("pass", tmp_path / "pass")}
+        )
+    ):
+        assert (found["eager"].status, found["mine"].status) == ("ok", "compile_error")
+        assert found["mine"].variant_hash == found["eager"].variant_hash == f"v{number}"
+
+
+def test_where_eager_fails_nobody_is_to_blame(bench):
+    bad = sample(variant(lambda x, y: (x @ y,), spec("x", 2, 3), spec("y", 2, 3)))
+    (found,) = bench.run_together(bad, {"eager": ("eager", None)})
+    assert (found["eager"].status, found["eager"].error_code) == ("runtime_error", None)
+    assert found["eager"].reason.startswith("eager failed")
+
+
+def test_nothing_is_compiled_after_the_deadline(bench):
+    what = add_relu_sample((3, 40)).variants
+    missed = bench.compile_all(["inductor-direct", "inductor"], what, 1, time.monotonic())
+    assert [(compiler, one.reason) for compiler, one in missed] == [("inductor-direct", NO_TIME), ("inductor", NO_TIME)]
+    assert not bench.compiled("inductor", what[0])
+    with pytest.raises(PassNetError, match="'eager' compiles nothing ahead"):
+        bench.compile_all(["eager"], what, 1)
+
+
+def test_what_compiles_first_comes_before_what_finds_it_in_the_cache():
+    assert list(_in_order(2, ["inductor", "inductor-direct"])) == [(0, 1), (1, 1), (0, 0), (1, 0)]
+
+
+def test_a_worker_turns_to_what_it_has_kept():
+    worker = Worker(torch.device("cpu"), None)
+    graphs = [to_json(add_relu_sample((size, 40)).variants[0].graph) for size in (3, 4)]
+    loads = [Load(graph, "inductor-direct", inputs=str(size), keep=True) for size, graph in enumerate(graphs)]
+    calls = []
+    for load in (*loads, *loads):
+        assert worker.handle(load).code is Code.OK
+        calls.append(worker._call)
+    assert calls[:2] == calls[2:] and calls[0] is not calls[1]
+    worker.handle(Load(graphs[0], "inductor-direct", inputs="0"))
+    worker.handle(loads[0])
+    assert worker._call is not calls[0], "a load without keep forgets the others"
+
+
+def test_captures_that_only_fail_are_given_up():
+    captures = Captures()
+    for captured in (False, False):
+        assert not captures.hopeless("cudagraphs")
+        captures.note("cudagraphs", captured=captured)
+    assert captures.hopeless("cudagraphs") and not captures.hopeless("inductor")
+    captures.note("cudagraphs", captured=True)
+    assert not captures.hopeless("cudagraphs")
+
+
+# On a GPU
+
+NEAR = 0.1
+"""How far apart both ways of measuring may be here, on any host."""
+
+
+@pytest.mark.gpu
+def test_shared_rounds_and_whole_trials_agree():
+    what = add_relu_sample((2048, 2048))
+    compilers = ("inductor-direct", "cudagraphs", "inductor")
+    with SharedBench("cuda", Settings(double=False)) as bench:
+        assert bench.compile_all(compilers, what.variants, 3) == []
+        (together,) = bench.run_together(what, {name: (name, None) for name in ("eager", *compilers)})
+        for name, found in together.items():
+            (alone,) = bench.run(what, name)
+            assert (found.status, found.t_min) == (alone.status, alone.t_min) == ("ok", -10), found.reason
+            clocks = ("e2e", "device") if found.times.device_method == alone.times.device_method else ("e2e",)
+            for clock in clocks:
+                assert found.speedup(clock) == pytest.approx(alone.speedup(clock), rel=NEAR), (name, clock)
+    assert together["inductor-direct"].speedup("device") > 1.5
+
+
+@pytest.mark.gpu
+def test_what_a_cuda_graph_holds_is_captured_within_another():
+    module = to_module(add_relu_sample((64, 64)).variants[0].graph, torch.device("cuda"))
+    call = build("cudagraphs", module, torch.device("cuda"))
+    rows = [tuple(torch.randn(64, 64, device="cuda") for _ in range(2)) for _ in range(3)]
+    expected = [call(*row) for row in rows]
+    captured = CapturedCalls(call, rows)
+    captured.replay()
+    torch.cuda.synchronize()
+    for found, (wanted,) in zip(captured.results, expected, strict=True):
+        assert torch.equal(found[0], wanted)
