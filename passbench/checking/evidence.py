@@ -34,7 +34,7 @@ READING = frozenset(
 
 _DENIED = frozenset(
     """set_ set_data from_file resize_ resize_as_ record_stream pin_memory _pin_memory _sobol_engine_draw
-    _foreach_copy_""".split()
+    _foreach_copy_ _lazy_clone""".split()
 )
 """ATen operators with effects that no pass may have, though they are reached through the dispatcher."""
 

@@ -151,6 +151,8 @@ class _Watch(TorchDispatchMode):
         if not self._paused:
             self.operators.add(str(func))
             self.events += 1
+            if kwargs and kwargs.get("pin_memory"):  # a kernel can write there
+                self.operators.add("aten._pin_memory.default")
             if str(func).startswith(("aten.index.", "aten._unsafe_index.")) and _by_mask(args):
                 self.operators.add("aten.nonzero.default")  # which `index` calls below the dispatcher
         result = func(*args, **(kwargs or {}))

@@ -61,7 +61,7 @@ SCALAR_CALLS = frozenset(
     torch.cuda.get_device_name torch.is_tensor torch.no_grad torch.inference_mode torch.is_grad_enabled
     torch.cuda.is_bf16_supported torch.get_default_dtype torch.broadcast_shapes torch.cuda.synchronize
     triton.cdiv triton.next_power_of_2 triton.Config triton.language.constexpr triton.language.cdiv
-    contextlib.nullcontext warnings.warn logging.getLogger
+    contextlib.nullcontext warnings.warn warnings.filterwarnings warnings.simplefilter logging.getLogger
     dataclasses.field dataclasses.replace dataclasses.asdict enum.auto typing.TypeVar""".split()
 )
 """Host functions whose results are no tensors."""
@@ -123,9 +123,10 @@ _LOADS = ("extern_libs", "code from outside is not allowed; write the kernel in 
 REFUSED_OPTIONS = {
     **dict.fromkeys(("extern_libs", "ir_override", "ptx_options"), _LOADS),
     "launch_pdl": ("launch", "a kernel begins when what was launched before it has ended; leave it out"),
+    "pin_memory": ("forbidden_call", "a kernel could write there what the host reads; leave it out"),
 }
-"""Options of a launch or a configuration → the rule, and what to write. Spelled otherwise, Triton refuses them
-(`passbench.child.kernel_options`)."""
+"""Options of a launch, a configuration or an allocation → the rule, and what to write. Spelled otherwise, Triton
+refuses them (`passbench.child.kernel_options`), and the evidence the last (`passbench.child.observe`)."""
 
 PATTERN_VALUES = DTYPES | _FORMATS | {"torch.Tensor", "torch.device", "torch.Size"}
 
@@ -169,7 +170,8 @@ HOST_BUILTINS = frozenset(
     """range len min max int float bool str tuple list dict set frozenset isinstance sum abs pow round divmod any all
     sorted reversed enumerate zip map filter slice repr True False None NotImplemented Ellipsis ValueError TypeError
     RuntimeError NotImplementedError AssertionError KeyError IndexError ImportError AttributeError ArithmeticError
-    OverflowError ZeroDivisionError Exception iter next callable print hasattr type""".split()
+    OverflowError ZeroDivisionError Exception iter next callable print hasattr type Warning UserWarning
+    DeprecationWarning FutureWarning RuntimeWarning""".split()
 )
 COMPUTING_BUILTINS = frozenset("sum abs pow round divmod".split())
 """Built-ins that compute a tensor if they get some."""
@@ -177,7 +179,8 @@ READING_BUILTINS = frozenset("min max int float bool any all sorted str repr map
 """Built-ins that read values of a tensor if they get one, or call anything on it."""
 
 ERRORS = frozenset(n for n in HOST_BUILTINS if n.endswith("Error")) | {"Exception"}
-PLAIN_VALUES = frozenset("True False None NotImplemented Ellipsis __name__ __file__".split()) | ERRORS
+_WARNINGS = frozenset(n for n in HOST_BUILTINS if n.endswith("Warning"))
+PLAIN_VALUES = frozenset("True False None NotImplemented Ellipsis __name__ __file__".split()) | ERRORS | _WARNINGS
 OWN_DUNDERS = frozenset("__all__ __author__ __copyright__ __license__ __version__".split())
 """Names between double underscores that a module may set: Python does nothing by them when it imports NAME."""
 CONTAINER_TYPES = frozenset("list dict set tuple int float bool str".split())

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from storage.graph import effects, targets
-from storage.graph.record import Op, Ref
+from storage.graph.record import Op, Ref, refs
 from storage.graph.targets import TargetError
 
 READING = frozenset(
@@ -19,6 +19,23 @@ READING = frozenset(
     unique_consecutive unique_dim bincount dim_order is_set_to""".split()
 )
 """Operators whose result, or its shape, follows from the values of a tensor: the host would wait for the device."""
+
+_PRIVATE = frozenset(
+    """_adaptive_avg_pool2d _adaptive_avg_pool3d
+    _addmm_activation _cdist_forward _conj_physical _convolution _efficient_attention_forward _embedding_bag
+    _embedding_bag_forward_only _fft_c2c _fft_c2r _fft_r2c _flash_attention_forward _fused_rms_norm _grouped_mm _int_mm
+    _linalg_det _linalg_eigh _linalg_slogdet _linalg_solve_ex _linalg_svd
+    _log_softmax _log_softmax_backward_data _native_batch_norm_legit _native_batch_norm_legit_no_training
+    _pdist_forward _prelu_kernel _safe_softmax _scaled_dot_product_attention_math _scaled_dot_product_cudnn_attention
+    _scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention
+    _scaled_dot_product_flash_attention_for_cpu _scaled_mm _softmax _softmax_backward_data _to_copy _trilinear
+    _unsafe_index _unsafe_index_put _unsafe_masked_index _unsafe_view _upsample_bicubic2d_aa _upsample_bilinear2d_aa
+    _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d _weight_norm
+    _weight_norm_interface""".split()
+)
+"""Operators with a private name that compute, as torch's own decompositions call them, beside those of several tensors,
+`_foreach_…`, and those of a backward pass. Others have effects beside their
+results: `_lazy_clone` copies when its result is read, `_reshape_from_tensor` reads sizes off a tensor."""
 
 _SCALARS = frozenset(
     """can_cast get_device is_complex is_conj is_distributed is_floating_point is_inference is_neg is_same_size
@@ -69,7 +86,12 @@ def stored_name(dotted: str) -> str | None:
         overload = targets.resolve(dotted if dotted.count(".") == 4 else f"{dotted}.default")
     except TargetError:
         return None
-    return str(targets.name_of(overload)) if isinstance(overload, torch._ops.OpOverload) else None
+    if not isinstance(overload, torch._ops.OpOverload):
+        return None
+    stored = str(targets.name_of(overload))
+    base = _base(stored)[1]
+    private = base.startswith("_") and not base.startswith("_foreach_") and not base.endswith("_backward")
+    return stored if not private or base in _PRIVATE | READING else None
 
 
 def is_method(name: str) -> bool:
@@ -86,17 +108,30 @@ def library_call(stored: str, arguments: list[ast.expr], keywords: dict[str, ast
     parts = [*arguments, *keywords.values()]
     base = effects.base_name(op)
     reads = base in READING or (base == "where" and len(parts) == 1)
-    written = tuple(parts[ref.index] for ref in _writes(op))
+    starred = tuple(Ref(n) for n, a in enumerate(arguments) if isinstance(a, ast.Starred))
+    written = tuple(parts[ref.index] for ref in _writes(op, starred))
     fresh = _is_fresh(base) and not written
     views = base in _SAME_MEMORY or _is_view(base)
     return LibraryCall(effects.is_random(op), reads, written, base in _SCALARS, fresh, views)
 
 
-def _writes(op: Op) -> tuple[Ref, ...]:
-    """As `effects.writes`; no method has a parameter `inplace`."""
+def _writes(op: Op, starred: tuple[Ref, ...]) -> tuple[Ref, ...]:
+    """As `effects.writes`, and what an overload's schema says; no method has a parameter `inplace`. `starred` are
+    arguments `*values`, which may be any."""
     if op.kind == "method" and not op.target.endswith("_") and "out" not in op.kwargs:
         return ()
-    return effects.writes(op)
+    written = [*effects.writes(op)]
+    if op.target.startswith("torch.ops."):
+        space, base = _base(op.target)
+        if space == "aten":  # batch norm's statistics, of which its schema says nothing
+            written += effects.writes(Op(op.kind, f"torch.{base}", op.args, op.kwargs))
+        arguments = targets.resolve(op.target)._schema.arguments
+        places = [(n, a) for n, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write]
+        for number, argument in places:
+            position = -1 if argument.kwarg_only else number
+            written += refs(effects.argument(op, position, argument.name))
+        written += starred if places else ()
+    return tuple(dict.fromkeys(written))
 
 
 def _value(node: ast.expr, number: int) -> object:

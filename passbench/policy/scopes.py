@@ -70,6 +70,7 @@ class Scope:
     `functions`: host functions defined in it. `lambdas`: variables that are lambdas. `clashes`: functions whose name is
     bound twice. `hook`: Triton calls it. `self_name`: in a method of a class of the pass, the parameter that is the
     instance. `context`: in `forward` and `backward` of a `torch.autograd.Function`, the parameter that is the context.
+    `of_module`: names that `global` makes the module's.
     """
 
     module: Module
@@ -82,11 +83,16 @@ class Scope:
     hook: bool = False
     self_name: str | None = None
     context: str | None = None
+    of_module: set[str] = field(default_factory=set)
 
     def find(self, name: str) -> "Scope | None":
         """The scope that a name belongs to, None if it is no variable of the module."""
         scope: Scope | None = self
         while scope is not None:
+            if name in scope.of_module:
+                while scope.parent is not None:
+                    scope = scope.parent
+                return scope if name in scope.names else None
             if name in scope.names:
                 return scope
             scope = scope.parent
@@ -137,8 +143,9 @@ def open_scope(
     defined = {a.arg for a in parameters(node)} if not isinstance(node, ast.Module) else set()
     scope.names |= defined
     for child in own_nodes(node):
-        if isinstance(child, ast.Global):
+        if isinstance(child, ast.Global | ast.Nonlocal):
             shared |= set(child.names)
+            scope.of_module |= set(child.names) if isinstance(child, ast.Global) else set()
         elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
             scope.names.add(child.id)
         elif isinstance(child, ast.ExceptHandler | ast.ClassDef):

@@ -21,7 +21,8 @@ class Arguments(Expressions):
         for keyword in node.keywords:  # ** may be there several times
             kind = self.kind(keyword.value, scope, hook=hook)
             keywords[keyword.arg] = max(kind, keywords.get(keyword.arg, kind))
-            self.check_option(keyword.arg, node, scope)
+            if not (isinstance(keyword.value, ast.Constant) and not keyword.value.value):
+                self.check_option(keyword.arg, node, scope)
         return positional, keywords
 
     def pass_arguments(self, function: ast.FunctionDef, positional: list[ValueKind], keywords: Keywords) -> ValueKind:

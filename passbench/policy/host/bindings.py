@@ -118,7 +118,9 @@ class Bindings:
             self.find("attribute_assignment", scope.module, target, message)
 
     def _assign_name(self, target: ast.Name, kind: ValueKind, scope: Scope, value: ast.expr | None) -> None:
-        self.check_free(target.id, target, scope)
+        missing = isinstance(value, ast.Constant) and value.value is None and isinstance(scope.node, ast.Module)
+        if not missing:  # what an import that fails leaves behind
+            self.check_free(target.id, target, scope)
         owner = scope.find(target.id) or self.scopes[scope.module.name]
         module_level = isinstance(owner.node, ast.Module)
         taken = target.id in owner.functions or (

@@ -48,7 +48,7 @@ class BuiltInCalls(OperatorCalls):
         if name in names.ERRORS and given.holds_tensors:
             self.read("what an error is made with can be read off its text", scope, node)
         keys = name in ("set", "frozenset") and given.holds_tensors
-        if (name in names.READING_BUILTINS and given.holds_tensors) or (name in ("range", "slice") and given.is_tensor):
+        if name in names.READING_BUILTINS | {"range", "slice"} and given.holds_tensors:
             self.read(f"{name}() of a tensor needs its values", scope, node)
             return ValueKind.SCALAR
         if keys:

@@ -40,8 +40,11 @@ class Calls(ImportedCalls):
             self._launch(node, self._kernel(node.func.value, scope), *self._arguments(node, scope))
             return ValueKind.TENSOR
         self.kind(node.func, scope)
-        self._arguments(node, scope)
-        self.find("dynamic_call", scope.module, node, "call functions of the pass by name")
+        given = self._arguments(node, scope)
+        if isinstance(node.func, ast.Call | ast.IfExp):  # what a function, or a table's `get`, has returned
+            self._launch(node, None, *given)
+        else:
+            self.find("dynamic_call", scope.module, node, "call functions of the pass by name")
         return ValueKind.TENSOR
 
     def _construct(self, node: ast.Call, own: ast.ClassDef, scope: Scope) -> ValueKind:

@@ -10,6 +10,9 @@ from passbench.policy.host.bindings import HOOK, WRITE_ADVICE
 from passbench.policy.scopes import Scope, ValueKind
 from storage.graph import targets
 
+_OF_NUMBERS = frozenset("tensor as_tensor asarray new_tensor".split())
+"""Functions that make a tensor of numbers, of a list of tensors by a read that no observation sees."""
+
 
 @dataclass(frozen=True)
 class OperatorCall:
@@ -76,6 +79,10 @@ class OperatorCalls(Arguments):
 
         A tensor is one that the pass has made here. Of a parameter, which may be either, the evidence tells.
         """
+        kinds = (*call.positional, *call.keywords.values())
+        if ValueKind.HOLDER in kinds and call.stored.rpartition(".")[2] in _OF_NUMBERS:
+            message = f"{call.name} reads the tensors of a list one by one; write torch.stack(…)"
+            self.read(message, call.scope, call.node)
         pairs = zip(call.arguments, call.positional, strict=False)
         plain = itertools.takewhile(lambda pair: not isinstance(pair[0], ast.Starred), pairs)
         named = ((key, (value, call.keywords[key])) for key, value in call.named.items())

@@ -6,6 +6,7 @@ from passbench.policy import allowlists as names
 from passbench.policy.host.bindings import METHODS, WRITE_ADVICE
 from passbench.policy.host.calls import Calls
 from passbench.policy.host.classes import lineage, own_fields
+from passbench.policy.host.error_texts import uses_of_text
 from passbench.policy.modules import is_builtin
 from passbench.policy.scopes import RETURN, Scope, ValueKind, parameters
 
@@ -70,7 +71,7 @@ class Statements(Calls):
                 self._delete(node, scope)
             case ast.Match():
                 self._match(node, scope)
-            case ast.Global():
+            case ast.Global() | ast.Nonlocal():
                 for name in filter(is_builtin, node.names):
                     self.find("rebinding", scope.module, node, f"{name} is a built-in; choose another name")
             case ast.Pass() | ast.Break() | ast.Continue() | ast.Import() | ast.ImportFrom():
@@ -115,6 +116,8 @@ class Statements(Calls):
                 self.find("statement", scope.module, handler, "catch Exception, or an error that you name")
             if handler.name:
                 self.check_free(handler.name, handler, scope)
+                for use in uses_of_text(handler, scope):
+                    self.read("what an error says may be a tensor's value; print it or raise it again", scope, use)
             self._block(handler.body, scope)
         self._block(node.orelse, scope)
         self._block(node.finalbody, scope)

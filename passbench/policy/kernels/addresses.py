@@ -38,6 +38,8 @@ _TELLS_MORE = re.compile(
 )
 """Registers of clocks, of processors and of launches, all but a program's place in its grid and `%r1` and the like;
 and what lets another launch begin."""
+_ALTERNATIVES = re.compile(r"\$(?![$\d]|\{\d+(:\w)?\}).{0,2}")
+"""What LLVM replaces before the assembler reads it: of `%c$(lock$|$)` it makes `%clock`."""
 
 Key = tuple[ast.FunctionDef, str]
 
@@ -169,6 +171,9 @@ class Addresses:
             text = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "asm"), None)
             if not isinstance(text, ast.Constant) or not isinstance(text.value, str):
                 report.at("assembly", module, node, "write the text of inline assembly out, as one string")
+            elif found := _ALTERNATIVES.search(text.value):
+                message = f"{found[0]} is text that a compiler puts together; write operands as $0 or ${{0:x}}"
+                report.at("assembly", module, node, message)
             elif _TOUCHES_MEMORY.search(text.value):
                 message = "inline assembly computes on registers; load and store with tl, branch in Triton"
                 report.at("assembly", module, node, message)

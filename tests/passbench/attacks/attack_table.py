@@ -29,7 +29,7 @@ from tests.passbench.attacks.attack_kinds import (
 )
 from tests.passbench.attacks.call_attacks import CALL_ATTACKS, CALL_HONEST
 from tests.passbench.attacks.fresh_attacks import FRESH_ATTACKS, FRESH_HONEST
-from tests.passbench.attacks.library_attacks import LIBRARY_ATTACKS
+from tests.passbench.attacks.library_attacks import LIBRARY_ATTACKS, LIBRARY_HONEST
 
 
 def _library(why: str, *names: str, what: Callable[[], Sample] = on.add_relu) -> Iterator[Attack]:
@@ -54,7 +54,7 @@ ATTACKS: tuple[Attack, ...] = (
         Attack(name, on.add_relu, (static("module_as_value"), WORKS), "torch may not get another name")
         for name in ("rebind_assignment", "rebind_tuple", "rebind_dict", "rebind_default", "rebind_walrus")
     ),
-    Attack("getattr_call", on.add_relu, (static("dynamic_call"), WORKS), "functions are called by name"),
+    Attack("getattr_call", on.add_relu, (static("forbidden_name"), WORKS), "built-ins are an allowlist"),
     Attack("dunder_import", on.add_relu, (static("forbidden_name"), WORKS), "built-ins are an allowlist"),
     Attack("importlib_import", on.add_relu, (static("import"), WORKS), "imports are an allowlist"),
     Attack("exec_code", on.add_relu, (static("forbidden_name"), WORKS), "built-ins are an allowlist"),
@@ -356,13 +356,14 @@ ATTACKS: tuple[Attack, ...] = (
     Attack("library_sibling", on.multiply, (static("import"), WORKS), "Python finds the library first"),
     Attack("local_import", on.add_relu, (static("rebinding"), WORKS), "an import holds for its function alone"),
     Attack(
-        "comprehension_name", on.add_relu, (static("dynamic_call"), WORKS), "a loop variable holds for its loop alone"
+        "comprehension_name", on.add_relu, (static("forbidden_name"), WORKS), "a loop variable holds for its loop alone"
     ),
 )
 
 HONEST: tuple[Honest, ...] = (
     *CALL_HONEST,
     *FRESH_HONEST,
+    *LIBRARY_HONEST,
     Honest("autotune_heuristics", on.add_relu, EXACT),
     Honest("several_kernels", on.softmax),
     Honest("shared_route", on.activations),

@@ -98,7 +98,12 @@ CALL_ATTACKS: tuple[Attack, ...] = (
     Attack(
         "output_elsewhere",
         add_relu,
-        (output("runtime_error", "output 0 is on cpu"), NO_GAIN),
+        (
+            static("forbidden_call"),
+            output("runtime_error", "output 0 is on cpu"),
+            Step("evidence", ("rejected",), "evidence_operator: aten._pin_memory"),
+            NO_GAIN,
+        ),
         "the device is eager's",
         ("cuda",),
     ),
@@ -161,7 +166,7 @@ CALL_ATTACKS: tuple[Attack, ...] = (
     Attack(
         "takes_pinned_memory",
         add_relu,
-        (output("runtime_error", "GiB of pinned memory"), NO_GAIN),
+        (static("forbidden_call"), output("runtime_error", "GiB of pinned memory"), NO_GAIN),
         "pinned memory has a limit of its own",
         ("cuda",),
     ),

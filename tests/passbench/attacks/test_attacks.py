@@ -126,6 +126,13 @@ REFUSED_BODIES = {
         "hook",
     ),
     "import_in_function": ("from socket import socket", "import"),
+    "error_kept": ("try:\n    x.sum(9)\nexcept IndexError as e:\n    z = [e]", "host_read"),
+    "error_named_while_printed": ("try:\n    x.sum(9)\nexcept IndexError as e:\n    print(z := str(e))", "host_read"),
+    "error_given_to_a_class": (
+        "try:\n    x.sum(9)\nexcept IndexError as e:\n    def f(a):\n        return a\n    print(f(str(e)))",
+        "host_read",
+    ),
+    "memory_by_a_dict": ('z = torch.empty(4, **{"pin_memory": True})', "forbidden_call"),
     "kernel_rebound": ("global kernel\nkernel = 1", "rebinding"),
     "endless_chain": ("\n".join(f"a{i} = a{i + 1}" for i in range(100)) + "\na100 = x\nz = float(a0)", "size"),
 }  # fmt: skip
@@ -166,6 +173,14 @@ REFUSED_MODULES = {
     "escapes_for_line_ends": ("# coding: raw_unicode_escape\n# \\u000aimport os\n" + HEAD + PLAIN, "encoding"),
     "lambda_of_a_global_name": (
         HEAD + "\nf = None\n" + WRAPPER.format(body="global f\n    f = lambda a: float(a)\n    z = f(x)"),
+        "host_read",
+    ),
+    "global_beside_a_local_of_its_name": (
+        HEAD
+        + "\nkept = 0\ndef read():\n    return float(kept)\n"
+        + WRAPPER.format(
+            body="kept = 0\n    def put():\n        global kept\n        kept = x\n    put()\n    z = read()"
+        ),
         "host_read",
     ),
     "configuration_from_a_file": (
@@ -221,6 +236,10 @@ HONEST_BODIES = {
     "zip": "for t, s in zip((x, y), (1, 2)):\n    n = n + s",
     "fallback": 'c = {(1, 2): {"BLOCK": 16}}.get(x.shape, {"BLOCK": 64})\nkernel[(1,)](x, y, out, n, **c)',
     "kept_buffer": "kept = {}\ns = kept.get(x.device)\nif s is None:\n    s = torch.empty(4)\n    kept[x.device] = s",
+    "errors_shown": 'try:\n    x.sum(9)\nexcept IndexError as e:\n    print("no", type(e).__name__, f"{e}")\n    raise',
+    "errors_raised": "try:\n    x.sum(9)\nexcept IndexError as e:\n    raise ValueError('axis: ' + str(e)) from e",
+    "not_pinned": "z = torch.empty(4, dtype=x.dtype, pin_memory=False)",
+    "private_operator": "z = torch.ops.aten._softmax.default(x, -1, False)",
     "types": "if isinstance(k, int | float) or isinstance(x, (torch.Tensor, tuple)):\n    n += 1",
 }
 

@@ -1,8 +1,10 @@
 """Where an operator needs numbers, so that a tensor there is read."""
 
+import ast
+
 import pytest
 
-from passbench.policy.operators import is_number, is_read_unseen
+from passbench.policy.operators import is_number, is_read_unseen, library_call, stored_name
 
 
 @pytest.mark.parametrize(
@@ -35,3 +37,29 @@ def test_a_split_by_a_tensor_is_read_unseen():
     assert is_read_unseen("torch.ops.aten.tensor_split.tensor_indices_or_sections", 1)
     assert not is_read_unseen("torch.tensor_split", 2)
     assert not is_read_unseen("torch.split", 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "written"),
+    [
+        ("f(y, -1, values=x, indices=i)", ["x", "i"]), ("f(*given, values=x, indices=i)", ["x", "i", "*given"]),
+    ],
+)  # fmt: skip
+def test_what_a_schema_says_is_written(call, written):
+    node = ast.parse(call, mode="eval").body
+    named = {keyword.arg: keyword.value for keyword in node.keywords}
+    found = library_call("torch.ops.aten.sort.values", node.args, named).written
+    assert [ast.unparse(part) for part in found] == written
+
+
+def test_statistics_of_a_batch_norm_are_written_where_it_trains():
+    arguments = ast.parse("f(x, None, None, mean, var, True, 0.1, 1e-5)", mode="eval").body.args
+    found = library_call("torch.ops.aten.native_batch_norm.default", arguments, {}).written
+    assert [ast.unparse(part) for part in found] == ["mean", "var"]
+
+
+def test_private_operators_are_those_that_compute():
+    for name in ("_softmax", "_to_copy.default", "_foreach_add.List", "_adaptive_avg_pool2d_backward"):
+        assert stored_name(f"torch.ops.aten.{name}") is not None
+    for name in ("_lazy_clone", "_reshape_from_tensor", "_pack_padded_sequence.default", "_assert_async"):
+        assert stored_name(f"torch.ops.aten.{name}") is None
