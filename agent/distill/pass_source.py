@@ -311,7 +311,7 @@ def _launch(launch: KernelLaunch, kernels: _Kernels) -> str:
     name, constants, row = kernels.calls[launch.kernel.text]
     tuning = launch.kernel.tuning
     options = dict(zip(constants, row, strict=True))
-    if tuning.column_block == 1:
+    if tuning.column_block == 1 and not tuning.loops:
         options["BLOCK"] = tuning.row_block
     else:
         options |= {"ROWS": tuning.row_block, "COLUMNS": tuning.column_block}

@@ -28,7 +28,7 @@ from agent.distill.whole_graphs import (
 )
 from passbench.contract import NAMES_FILE
 from storage.graph.as_json import to_json
-from storage.graph.record import Graph
+from storage.graph.record import Graph, refs
 from storage.records import Sample, Variant
 
 FloatDtypes = frozenset[str]
@@ -57,6 +57,20 @@ class GraphCandidates:
         inside = {op for c in chosen for op in c.region.ops}
         calls = sum(n for op, n in enumerate(self.whole.known.launches) if op not in inside)
         return calls + sum(c.cases[0].launches for c in chosen)
+
+    def feeds_calls(self, patterns: Collection[str]) -> bool:
+        """Whether a library call reads what kernels make, with these patterns replaced."""
+        if self.whole is None:
+            return False
+        chosen = [c for c in self.candidates if c.pattern in patterns]
+        inside = {op for c in chosen for op in c.region.ops}
+        made = {number for c in chosen for number in c.region.outputs}
+        for number, op in enumerate(self.graph.ops):
+            if number not in inside and made & {ref.index for ref in refs((op.args, op.kwargs))}:
+                if self.whole.known.launches[number]:
+                    return True
+                made.add(self.graph.inputs + number)  # a view
+        return any(c.cases[0].calls is not None and made.intersection(c.region.inputs) for c in chosen)
 
     def branches(self, patterns: Collection[str]) -> bool:
         """Whether parts of the whole graph may pay side by side, with these patterns replaced."""
@@ -150,6 +164,10 @@ class Task:
         """The launches of the graph that has most with these patterns replaced, of those that can be one."""
         return max((each.launches(patterns) for each in self.graphs), default=0)
 
+    def feeds_calls(self, patterns: Collection[str]) -> bool:
+        """Whether a library call reads what kernels make, with these patterns replaced."""
+        return any(each.feeds_calls(patterns) for each in self.graphs)
+
     def branches(self, patterns: Collection[str]) -> bool:
         """Whether parts of a graph may pay side by side, with these patterns replaced."""
         return any(each.branches(patterns) for each in self.graphs)
@@ -193,7 +211,7 @@ class Task:
         """
         causes, task = list(self.causes), self
         while task.covers(patterns, style.whole):
-            names = task._module_names(patterns)
+            names = task.module_names(patterns)
             wholes = task._write(names, style, directory)
             sites = [
                 (g.graph, g.sites(names) if name is None else [Site(name, g.whole.region.inputs)])
@@ -213,7 +231,7 @@ class Task:
             task = replace(task, graphs=tuple(kept))
         return Submission("eager", reason="; ".join(dict.fromkeys(causes)) or "nothing to fuse")
 
-    def _module_names(self, patterns: Collection[str]) -> dict[str, str]:
+    def module_names(self, patterns: Collection[str]) -> dict[str, str]:
         """Pattern → name of the module that replaces it, those with more ops first: they apply in this order."""
         graphs = {c.pattern: c.region.graph for each in self.graphs for c in each.candidates if c.pattern in patterns}
         taken: Counter[str] = Counter()

@@ -62,6 +62,27 @@ def _dealt(x: torch.Tensor) -> torch.Tensor:
     return F.pad(x, (0, -x.shape[1] % (threads * VECTOR))).view(len(x), -1, threads, VECTOR)
 
 
+def in_turn(x: torch.Tensor, order: SumOrder, by: torch.Tensor | None = None, fma: MultiplyAdd = fused) -> torch.Tensor:
+    """(R, N) float32 → (R,): the sums of the rows, or of their products with `by`, in an order of the kind "turns"."""
+    parts, factors = (_in_steps(each, order) if each is not None else None for each in (x, by))
+    total = torch.zeros_like(parts[:, 0])
+    for n in range(parts.shape[1]):
+        total = total + parts[:, n] if factors is None else fma(parts[:, n], factors[:, n], total)
+    return _folded(_folded(total.view(len(x), order.height, order.width)))
+
+
+def _in_steps(x: torch.Tensor, order: SumOrder) -> torch.Tensor:
+    """(R, N) → (R, steps, threads): what each thread takes in turn, zeros where it has nothing."""
+    threads, deal = order.width * order.height, order.deal
+    if deal is None:
+        steps = F.pad(x, (0, -x.shape[1] % order.step)).view(len(x), -1, threads, order.sums)
+        return steps.transpose(2, 3).reshape(len(x), -1, threads)
+    lines = F.pad(x, (0, deal.lines * deal.line - x.shape[1])).view(len(x), deal.lines, deal.line)
+    lines = F.pad(lines, (0, deal.turns * deal.across - deal.line, 0, -deal.lines % deal.down))
+    dealt = lines.view(len(x), -1, deal.down, deal.turns, deal.across)
+    return dealt.transpose(2, 3).reshape(len(x), -1, threads)
+
+
 def squares(x: torch.Tensor, fma: MultiplyAdd = fused) -> torch.Tensor:
     """(R, N) float32 → (R,): the sums of squares of RMS norm's kernel."""
     parts = _dealt(x)

@@ -1,6 +1,6 @@
 """What eager does with a graph, found out on fake tensors: layouts, aliases, writes and launches of every op."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -41,13 +41,19 @@ class TensorLayout:
 @dataclass(frozen=True)
 class Addition:
     """A tensor that eager adds up along its `reduced` dimensions. `op` is "sum", "mean", "layer_norm", "rms_norm",
-    "softmax", which adds the exponentials, or "softmax_backward", which adds the products of gradient and output."""
+    "softmax", which adds the exponentials, or the backward of one of these: "softmax_backward" adds the products of
+    gradient and output, "layer_norm_backward" and "batch_norm_backward" the gradient and its products."""
 
     op: str
     dtype: torch.dtype
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     reduced: tuple[int, ...]
+
+    @property
+    def along_last(self) -> bool:
+        """Whether the last dimension is reduced."""
+        return len(self.shape) - 1 in self.reduced
 
 
 @dataclass(frozen=True)
@@ -151,7 +157,7 @@ class _Counter(TorchDispatchMode):
         if func.overloadpacket in flop_registry:
             self.flops += flop_registry[func.overloadpacket](*args, **kwargs, out_val=result)
         if name in _ADDS:
-            self.additions.append(_addition(_ADDS[name], args))
+            self.additions += _additions(_ADDS[name], args)
         for number, argument in enumerate(schema.arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:
                 value = args[number] if number < len(args) else kwargs.get(argument.name)
@@ -166,18 +172,29 @@ _ADDS = {
     "_fused_rms_norm": "rms_norm",
     "_softmax": "softmax",
     "_softmax_backward_data": "softmax_backward",
+    "native_layer_norm_backward": "layer_norm_backward",
+    "native_batch_norm_backward": "batch_norm_backward",
 }
 """ATen ops that add along dimensions, and what that is called here."""
 
 
-def _addition(op: str, args: tuple[Any, ...]) -> Addition:
+def _additions(op: str, args: tuple[Any, ...]) -> list[Addition]:
     """What one of `_ADDS` adds, from its arguments."""
     x, given = args[0], args[1] if len(args) > 1 else None
     if op == "softmax_backward":
         given = args[2]
+    if op == "layer_norm_backward":
+        rows = x.dim() - len(args[2])
+        return [_addition(op, x, dims) for dims in (range(rows, x.dim()), range(rows))]
+    if op == "batch_norm_backward":
+        return [_addition(op, args[1], (0, *range(2, x.dim())))]
     if isinstance(given, int):
         given = [given]
     dims = range(x.dim() - len(given), x.dim()) if op.endswith("_norm") else given or range(x.dim())
+    return [_addition(op, x, dims)]
+
+
+def _addition(op: str, x: torch.Tensor, dims: Iterable[int]) -> Addition:
     reduced = tuple(sorted(d % x.dim() for d in dims))
     return Addition(op, x.dtype, tuple(x.shape), tuple(x.stride()), reduced)
 

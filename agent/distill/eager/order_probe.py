@@ -1,7 +1,7 @@
 """Whether eager adds as `sum_order` expects, found out on the device at hand before a kernel relies on it.
 
-Eager's result of one sum, mean, norm or softmax, or of a softmax's backward, is compared with the emulated one, bit by
-bit, on numbers whose sums depend on the order in which they are added. The shape, strides and dtype are those of the
+Eager's result of one sum, mean, norm or softmax, or of a backward, is compared with the emulated one, bit by bit, on
+numbers whose sums depend on the order in which they are added. The shape, strides and dtype are those of the
 task: they decide how ATen's kernels split the work.
 """
 
@@ -9,12 +9,12 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import torch
 
-from agent.distill.eager.emulated_sums import added, moments, rows_of, squares
+from agent.distill.eager.emulated_sums import added, fused, in_turn, moments, rows_of, squares
 from agent.distill.eager.op_effects import Addition
 from agent.distill.eager.sum_order import SumOrder
 from storage.disk import write_json
@@ -83,6 +83,21 @@ class EagerSums:
         """The gradient of a softmax's operand."""
         return torch._softmax_backward_data(grad, output, dim, grad.dtype)
 
+    def layer_norm_backward(
+        self, grad: torch.Tensor, x: torch.Tensor, normalized: list[int]
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The gradients of a layer norm's input, weight and bias, if its rows have mean 0 and deviation 1."""
+        rows = [*x.shape[: x.dim() - len(normalized)], *(1,) * len(normalized)]
+        mean, inverse = (torch.full(rows, n, dtype=torch.float32, device=x.device) for n in (0.0, 1.0))
+        ones = torch.ones(normalized, dtype=x.dtype, device=x.device)
+        return torch.ops.aten.native_layer_norm_backward(grad, x, normalized, mean, inverse, ones, ones, [True] * 3)
+
+    def batch_norm_backward(self, grad: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The gradients of a batch norm's weight and bias, if its channels have mean 0 and deviation 1."""
+        mean, ones = (torch.full([x.shape[1]], n, device=x.device) for n in (0.0, 1.0))
+        found = torch.ops.aten.native_batch_norm_backward(grad, x, ones, None, None, mean, ones, True, 0.0, [True] * 3)
+        return found[1], found[2]
+
 
 def differing_share(
     addition: Addition, order: SumOrder, device: torch.device, eager: EagerSums | None = None, seed: int = 0
@@ -135,6 +150,9 @@ def _results(
         found = eager.softmax_backward(x, torch.ones_like(x), addition.reduced[0])
         yield rows_of(found, addition.reduced)[chosen], expected
         return
+    if addition.op.endswith("norm_backward"):
+        yield from _backward_results(x, rows, addition, order, chosen, eager)
+        return
     normalized = [x.shape[d] for d in addition.reduced]
     if addition.op == "layer_norm":
         mean, distances = moments(rows)
@@ -144,6 +162,27 @@ def _results(
     else:
         inverse = eager.rms_norm(x, normalized)
         yield inverse.reshape(-1)[chosen].float(), torch.rsqrt(squares(rows) / length + EPSILON)
+
+
+def _backward_results(
+    grad: torch.Tensor, rows: torch.Tensor, addition: Addition, order: SumOrder, chosen: torch.Tensor, eager: EagerSums
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """As `_results`, of the backward of a norm. `rows` is what is chosen of its gradient."""
+    x = grad.flip(0).contiguous() if addition.op == "layer_norm_backward" else grad.flip(0)
+    by = rows_of(x, addition.reduced)[chosen].float()
+    if addition.op == "batch_norm_backward":
+        weight, bias = eager.batch_norm_backward(grad, x)
+    else:
+        normalized = [n for d, n in enumerate(x.shape) if (d in addition.reduced) == addition.along_last]
+        found, weight, bias = eager.layer_norm_backward(grad, x, normalized)
+        if addition.along_last:
+            length = rows.shape[1]
+            inner = fused(rows, torch.full_like(rows, length), -(by * in_turn(rows, order, by)[:, None]))
+            expected = (inner - in_turn(rows, order)[:, None]) * (1.0 / torch.tensor(float(length), device=x.device))
+            yield rows_of(found, addition.reduced)[chosen], expected.to(x.dtype)
+            return
+    yield weight.reshape(-1)[chosen], in_turn(rows, order, by).to(weight.dtype)
+    yield bias.reshape(-1)[chosen], in_turn(rows, order).to(bias.dtype)
 
 
 def tolerated(order: SumOrder) -> float:
@@ -200,7 +239,7 @@ class ProbedOrders:
 
     def _subject(self, addition: Addition, order: SumOrder) -> dict[str, object]:
         """All that an answer depends on."""
-        plain = {k: v for k, v in vars(order).items() if k != "addition"}
+        plain = {k: v for k, v in asdict(replace(order, addition=None)).items() if k != "addition"}
         return {
             "code": CODE_VERSIONS["evaluate"],
             "device": _device_name(self.device),

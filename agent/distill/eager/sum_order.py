@@ -2,8 +2,8 @@
 
 A kernel that adds in the same order gives the same bits. The rules are those of torch 2.11 on a GPU of `PROCESSORS`
 multiprocessors: ATen's `Reduce.cuh` for sums and means, the vectorised kernels of layer norm and RMS norm for theirs,
-and `PersistentSoftmax.cuh`. They are an expectation: `order_probe` compares each with eager on the device at hand
-before a kernel relies on it.
+`PersistentSoftmax.cuh`, and for backwards `layer_norm_kernel.cu` and `Normalization.cuh`. They are an expectation:
+`order_probe` compares each with eager on the device at hand before a kernel relies on it.
 """
 
 import math
@@ -39,7 +39,35 @@ _NORM_LENGTH = 2**24
 _SOFTMAX_LENGTH = 1024
 """Eager has a warp for each row of a softmax, forward or backward, up to this length."""
 
-SumKind = Literal["sum", "moments", "squares"]
+_BACKWARD_ROWS = ((64, 1), (128, 8), (256, 16), (math.inf, 32))
+"""A layer norm's backward with less than so many rows adds what belongs to a column in so many rows of threads."""
+_BACKWARD_LINE = 8
+"""Each of these threads gets so many neighbours at a time."""
+_MOST_ROWS = 64 * 1024
+"""With more rows, and few columns, several blocks share a column."""
+
+SumKind = Literal["sum", "moments", "squares", "turns"]
+
+
+@dataclass(frozen=True)
+class Deal:
+    """How elements are dealt to threads of which no step has neighbours: a row is `lines` lines of `line` elements, and
+    a step has `across` elements of each of `down` lines. The steps along the same lines come one after another."""
+
+    lines: int
+    line: int
+    across: int
+    down: int
+
+    @property
+    def turns(self) -> int:
+        """Steps along the same lines."""
+        return -(-self.line // self.across)
+
+    @property
+    def places(self) -> int:
+        """The elements of all steps, those included that are not there."""
+        return -(-self.lines // self.down) * self.turns * self.across * self.down
 
 
 @dataclass(frozen=True)
@@ -50,12 +78,13 @@ class SumOrder:
     them: neighbours if `vectors`, else elements that are width · height apart.
 
     `kind` "sum": each thread keeps `sums` sums and adds these one after another at the end. "moments" (mean and squared
-    distances from it, by Welford) and "squares": each thread keeps one result, and takes its elements in turn. In the
-    end the threads' results are added: the second half to the first until one is left, along the width, then along the
-    height.
+    distances from it, by Welford), "squares" and "turns" (a sum, or one of products): each thread keeps one result, and
+    takes its elements in turn. In the end the threads' results are added: the second half to the first until one is
+    left, along the width, then along the height.
 
-    `idle`: the one row of threads is the first of so many, of which the others have nothing to add. `addition` is what
-    is added in this order; None if that is not known.
+    `deal`: how a step's elements are found, where they are no neighbours. `idle`: the one row of threads is the first
+    of so many, of which the others have nothing to add. `addition` is what is added in this order; None if that is not
+    known.
     """
 
     length: int
@@ -66,6 +95,7 @@ class SumOrder:
     kind: SumKind = "sum"
     addition: Addition | None = field(default=None, compare=False, repr=False)
     idle: int = 1
+    deal: Deal | None = None
 
     def without_idle(self) -> "SumOrder":
         """The same sum of a short row of a norm by those rows of threads that have something to add.
@@ -75,6 +105,9 @@ class SumOrder:
         """
         warp = self.width * self.sums
         second = self.length - warp
+        if self.kind == "turns":  # what has nothing to add adds zeros
+            busy = self.vectors and self.length <= 2 * warp
+            return replace(self, height=1 if self.length <= warp else 2) if busy else self
         if self.kind == "sum" or self.height != _NORM_HEIGHT or second > warp or (second > 0 and second & (second - 1)):
             return self
         return replace(self, height=2) if second > 0 else replace(self, height=1, idle=self.height)
@@ -93,11 +126,37 @@ def order_of(addition: Addition) -> SumOrder | None:
     length = math.prod(addition.shape[d] for d in addition.reduced)
     if addition.op in ("softmax", "softmax_backward"):
         return _softmax_order(addition, length)
+    if addition.op == "batch_norm_backward":
+        return _batch_norm_backward_order(addition, length)
+    if addition.op == "layer_norm_backward" and not addition.along_last:
+        return _layer_norm_backward_order(addition, length)
     if length % 4 or length > _NORM_LENGTH or addition.dtype == torch.float64:
         return None
-    return SumOrder(
-        length, WARP, _NORM_HEIGHT, 4, True, "moments" if addition.op == "layer_norm" else "squares", addition
-    )
+    return SumOrder(length, WARP, _NORM_HEIGHT, 4, True, _NORM_KINDS[addition.op], addition)
+
+
+_NORM_KINDS: dict[str, SumKind] = {"layer_norm": "moments", "rms_norm": "squares", "layer_norm_backward": "turns"}
+
+
+def _layer_norm_backward_order(addition: Addition, rows: int) -> SumOrder | None:
+    """Of what belongs to a column, over all rows."""
+    columns = math.prod(addition.shape[d] for d in range(len(addition.shape)) if d not in addition.reduced)
+    if addition.dtype == torch.float64 or rows < 2 or (rows > _MOST_ROWS and columns // WARP < PROCESSORS // 2):
+        return None
+    height = next(height for below, height in _BACKWARD_ROWS if rows < below)
+    deal = Deal(-(-rows // _BACKWARD_LINE), _BACKWARD_LINE, 1, height) if height > 1 else None
+    return SumOrder(rows, 1, height, 1, False, "turns", addition, deal=deal)
+
+
+def _batch_norm_backward_order(addition: Addition, length: int) -> SumOrder | None:
+    """Of a channel, by one block: a row of threads has the places of one image. Half types are rounded on the way, and
+    channels-last memory has kernels of its own."""
+    places = math.prod(addition.shape[2:])
+    if addition.dtype != torch.float32 or places == 1 or addition.stride[1] == 1:
+        return None
+    across = next((n for n in (32, 64, 128, 256) if places <= n), _THREADS)
+    deal = Deal(addition.shape[0], places, across, _THREADS // across)
+    return SumOrder(length, WARP, _THREADS // WARP, 1, False, "turns", addition, deal=deal)
 
 
 def _softmax_order(addition: Addition, length: int) -> SumOrder | None:

@@ -18,12 +18,13 @@ from agent.distill.kernels.triton_ops import EXPRESSIONS
 from agent.distill.kernels.value_graph import COLUMN, ROW, StoreValue, Value
 
 _INDENT = "    "
-_UNROLLED = 4
-"""How many steps of a sweep in eager's order have their loads under way at once: these steps are short."""
+_UNROLLED, _FEW = 4, 32
+"""How many steps of a sweep in eager's order have their loads under way at once: these steps are short. Of steps of so
+few columns it is twice as many."""
 _SHORT = 16
 """The sweeps of a kernel with more values that vary by column are not unrolled: they would take seconds to compile."""
 
-_PLACES = ("column", "column_inside", "inside")
+_PLACES = ("place", "spot", "column", "column_inside", "inside")
 """Variables of a kernel that say where a step's columns are, and which of them are there."""
 
 _ONLY = '''
@@ -121,7 +122,10 @@ class _Writer:
 
     @property
     def _all_columns(self) -> bool:
-        return not self.tuning.masked and self.kernel.columns % self.tuning.column_block == 0
+        kernel = self.kernel
+        return (
+            not self.tuning.masked and kernel.places == kernel.columns and not kernel.columns % self.tuning.column_block
+        )
 
     def _name_pointers(self, values: list[Value]) -> None:
         read = dict.fromkeys(self.buffers[v.detail[0]].base for v in values if v.op == "load")
@@ -135,8 +139,18 @@ class _Writer:
         self.lines.append(self.indent + line)
 
     def _columns(self, columns: str) -> None:
-        self._line(f"column = {columns}")
-        self._line(f"column_inside = column < {slot(self.kernel.columns)}")
+        deal, there = self.kernel.deal, f"column < {slot(self.kernel.columns)}"
+        if deal is None:
+            self._line(f"column = {columns}")
+            self._line(f"column_inside = {there}")
+        else:
+            across, down, turns, line = map(slot, (deal.across, deal.down, deal.turns, deal.line))
+            self._line(f"place = {columns}")
+            self._line(f"spot = place // ({across} * {down}) % {turns} * {across} + place % {across}")
+            below = f"place // ({across} * {down} * {turns}) * {down} + place // {across} % {down}"
+            self._line(f"column = ({below}) * {line} + spot")
+            whole = deal.line == deal.turns * deal.across  # no step has fewer elements of a line
+            self._line(f"column_inside = {there}" if whole else f"column_inside = (spot < {line}) & ({there})")
         self._line("inside = row_inside & column_inside")
 
     def _sweeps(self, values: list[Value]) -> None:
@@ -189,7 +203,7 @@ class _Writer:
     def _written_out(self, kept: Mapping[str, Value], stores: list[StoreValue]) -> None:
         """The steps of a sweep one after another. The first sweep has all loads under way before one is needed. What a
         step has computed keeps its name for the next sweep."""
-        outer, firsts = dict(self.names), range(0, self.kernel.columns, self.tuning.column_block)
+        outer, firsts = dict(self.names), range(0, self.kernel.places, self.tuning.column_block)
         for first in firsts:
             self._begin_step(first, outer)
             for value in self.kernel.values():
@@ -212,17 +226,19 @@ class _Writer:
     def _step(self, kept: Mapping[str, Value], stores: list[StoreValue], start: str | int) -> None:
         """Adds a step's values to what is kept over the sweep, and stores them."""
         for name, value in kept.items():
-            self._lines(_way(value).step(value, name, self.names[value.args[0].number], self.kernel, start))
+            operands = [self.names[each.number] for each in value.args]
+            self._lines(_way(value).step(value, name, operands, self.kernel, start))
         for store in stores:
             self._store(store)
 
     def _steps(self) -> str:
         """The `range` over the first columns of a sweep's steps, as source."""
-        bounds = f"0, {slot(self.kernel.columns)}, COLUMNS"
+        bounds = f"0, {slot(self.kernel.places)}, COLUMNS"
         if self.tuning.stages > 1:
             return f"tl.range({bounds}, num_stages={self.tuning.stages})"
         if self.kernel.step and sum(v.by_column for v in self.kernel.values()) <= _SHORT:
-            return f"tl.range({bounds}, loop_unroll_factor={_UNROLLED})"
+            unrolled = _UNROLLED if self.kernel.step > _FEW else 2 * _UNROLLED
+            return f"tl.range({bounds}, loop_unroll_factor={unrolled})"
         return f"range({bounds})"
 
     def _accumulators(self, reduced: list[Value]) -> dict[int, str]:
@@ -386,7 +402,7 @@ def _without_unused(lines: list[str]) -> list[str]:
 
 def _roots(kept: Mapping[str, Value], stores: list[StoreValue]) -> list[Value]:
     """What a sweep must compute."""
-    return [*(value.args[0] for value in kept.values()), *(store.value for store in stores)]
+    return [*(operand for value in kept.values() for operand in value.args), *(store.value for store in stores)]
 
 
 def _way(value: Value) -> ModuleType:

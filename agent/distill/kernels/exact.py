@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import torch
 
-from agent.distill.eager.sum_order import SumOrder
+from agent.distill.eager.sum_order import Deal, SumOrder
 from agent.distill.kernels import ordered_sums
 from agent.distill.kernels.schedule import KernelBody
 from agent.distill.kernels.value_graph import Value
@@ -23,22 +23,25 @@ FUNCTIONS = frozenset("cos exp log1p sigmoid sin tanh".split())
 def exact(body: KernelBody) -> KernelBody | None:
     """The kernel with eager's bits, as far as eager's way is known here.
 
-    None if it computes a norm in another form than is known here, if its orders have steps of too different lengths, or
-    if a scan needs whole rows and a sum parts of them.
+    None if it computes a norm in another form than is known here, if its orders have steps of too different lengths or
+    deal columns otherwise, or if a scan needs whole rows and a sum parts of them.
     """
     done: dict[int, Value] = {}
     steps: set[int] = set()
+    deals: set[Deal | None] = set()
     for value in body.values():
         made = _as_eager(value, tuple(done[a.number] for a in value.args))
         if made is None:
             return None
         done[value.number] = made
-        steps |= {made.order.step} if made.detail in ordered_sums.DETAILS else set()
-    if steps and (body.scans or max(steps) > _PIECES * min(steps)):
+        if made.detail in ordered_sums.DETAILS:
+            steps.add(made.order.step)
+            deals.add(made.order.deal)
+    if steps and (body.scans or len(deals) > 1 or max(steps) > _PIECES * min(steps)):
         return None
     stores = tuple(replace(store, value=done[store.value.number]) for store in body.stores)
     flat = exact(body.flat) if body.flat is not None else None
-    return replace(body, stores=stores, flat=flat, step=max(steps, default=None))
+    return replace(body, stores=stores, flat=flat, step=max(steps, default=None), deal=next(iter(deals), None))
 
 
 def _as_eager(value: Value, args: tuple[Value, ...]) -> Value | None:
@@ -76,6 +79,10 @@ def _added(value: Value, order: SumOrder) -> Value | None:
     value = replace(value, order=order.without_idle())
     if order.kind == "sum":
         return replace(value, detail="ordered_sum")
+    if order.kind == "turns":
+        product = operand.op == "fma" and operand.args[2].op == "constant" and operand.args[2].detail == 0.0
+        args = operand.args[:2] if product else value.args
+        return replace(value, args=args, detail="turns", depth=max(a.depth for a in args) + 1)
     if order.kind == "squares":
         known = operand.op in ("mul", "square") and operand.args[0] is operand.args[-1]
         return _reduction(value, operand.args[0], "squares") if known else None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._decomp.decompositions import native_batch_norm_backward, native_layer_norm_backward
 from torch._inductor import config as inductor_config
 from torch._inductor import ir
 from torch._inductor.inductor_prims import fma
@@ -73,6 +74,74 @@ def _softmax_backward(grad: torch.Tensor, output: torch.Tensor, dim: int, dtype:
     return fma(-output.float(), total, product).to(dtype).contiguous()
 
 
+def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """A product that eager's kernel adds without rounding it (`agent.distill.kernels.exact`)."""
+    return fma(*torch.broadcast_tensors(a, b), torch.zeros((), dtype=a.dtype, device=a.device).expand_as(a))
+
+
+def _layer_norm_backward(
+    grad: torch.Tensor,
+    x: torch.Tensor,
+    normalized: list[int],
+    mean: torch.Tensor,
+    inverse: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    wanted: list[bool],
+) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+    if x.dtype == torch.float64 or x.numel() == 0 or x.dim() == len(normalized):
+        return native_layer_norm_backward(grad, x, normalized, mean, inverse, weight, bias, wanted)
+    rows = list(range(x.dim() - len(normalized)))
+    along = [d for d in range(x.dim()) if d not in rows]
+    length = math.prod(normalized)
+    slope, apart = grad.float(), x.float() - mean.float()
+    scaled = slope if weight is None else slope * weight.float()
+    total = scaled.sum(along, keepdim=True)
+    dot = _product(scaled * apart, inverse.float()).sum(along, keepdim=True)
+    factor = torch.full_like(slope, length) if weight is None else (length * weight.float()).expand_as(slope)
+    back = (fma(slope, factor, -(inverse.float() * apart * dot)) - total) * (inverse.float() * (1.0 / length))
+    found = [
+        back.to(x.dtype) if wanted[0] else None,
+        _product(slope * apart, inverse.float()).sum(rows).to(weight.dtype)
+        if wanted[1] and weight is not None
+        else None,
+        slope.sum(rows).to(bias.dtype) if wanted[2] and bias is not None else None,
+    ]
+    return tuple(found)
+
+
+def _batch_norm_backward(
+    grad: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    running_mean: torch.Tensor | None,
+    running_variance: torch.Tensor | None,
+    mean: torch.Tensor | None,
+    inverse: torch.Tensor | None,
+    training: bool,
+    epsilon: float,
+    wanted: list[bool],
+) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
+    if weight is None or {x.dtype, grad.dtype, weight.dtype} != {torch.float32}:
+        running = running_mean, running_variance
+        return native_batch_norm_backward(grad, x, weight, *running, mean, inverse, training, epsilon, wanted)
+    if not training:
+        mean, inverse = running_mean, 1.0 / torch.sqrt(running_variance + epsilon)
+    others = [d for d in range(x.dim()) if d != 1]
+
+    def spread(channels: torch.Tensor) -> torch.Tensor:
+        return channels.view([-1 if d == 1 else 1 for d in range(x.dim())])
+
+    apart = x - spread(mean)
+    total, dot = grad.sum(others), _product(apart, grad).sum(others)
+    share = 1.0 / (x.numel() // x.shape[1])
+    slope = grad
+    if training:
+        slope = fma(apart, spread(-(dot * share * inverse * inverse)).expand_as(apart), grad) - spread(total * share)
+    back = slope * spread(inverse * weight)
+    return back, dot * inverse if wanted[1] else None, total if wanted[2] else None
+
+
 def _pow(x: torch.Tensor, exponent: float) -> torch.Tensor:
     if x.dtype in (torch.float16, torch.bfloat16) and exponent in (2, -1):
         return _rounded(x * x if exponent == 2 else 1 / x)  # TorchInductor's own keeps it in float32 for a sum behind
@@ -94,6 +163,8 @@ def _weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int = 0) -> tuple[torch.
 _AS_EAGER: Decompositions = {
     torch.ops.aten._weight_norm_interface.default: _weight_norm,
     torch.ops.aten._softmax_backward_data.default: _softmax_backward,
+    torch.ops.aten.native_layer_norm_backward.default: _layer_norm_backward,
+    torch.ops.aten.native_batch_norm_backward.default: _batch_norm_backward,
     torch.ops.aten.sigmoid_backward.default: _sigmoid_backward,
     torch.ops.aten.tanh_backward.default: _tanh_backward,
     torch.ops.aten.silu_backward.default: _silu_backward,

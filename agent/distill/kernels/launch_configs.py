@@ -11,11 +11,15 @@ _ELEMENTS = 256
 """Elements a warp of a kernel with reductions."""
 _ORDERED = 512
 """The same for kernels that add in eager's order: what one warp adds needs no exchange between warps."""
+_DEALT = 128
+"""The same where a block of eager's has a whole channel: programs are few, and rows long."""
 
 _MOST_KEPT = 2**14
 """Rows of a kernel that keeps each."""
 _REGISTERS = 96
 """Registers of a thread that may hold what a sweep has loaded."""
+_WIDER = (1, 2, 4)
+"""So many times as many warps are tried for a row that is kept, if it needs more registers than that."""
 _SWEPT = 96
 """Values of all steps of a sweep that are written out: more would take seconds to compile."""
 
@@ -75,18 +79,21 @@ def choose(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
     chosen = replace(plain, row_block=rows, warps=warps, stages=stages, masked=limits.masked)
     if limits.lanes and (lanes := in_lanes(kernel)):
         chosen = replace(chosen, row_block=1, warps=lanes, lanes=True)
-    single = replace(chosen, row_block=1, warps=max(1, chosen.warps // chosen.row_block))
-    return replace(single, kept=True) if limits.keeps and stages == 1 and _keeps(kernel, single) else chosen
+    if limits.keeps and stages == 1:
+        single = replace(chosen, row_block=1, warps=max(1, chosen.warps // chosen.row_block), kept=True)
+        wider = (replace(single, warps=min(16, factor * single.warps)) for factor in ((1,) if single.lanes else _WIDER))
+        return next((one for one in wider if _keeps(kernel, one)), chosen)
+    return chosen
 
 
 def _keeps(kernel: KernelBody, tuning: Tuning) -> bool:
     """Whether a program of this tuning, which has one row, keeps it: of kernels that add in eager's order, if there are
-    not so many rows that programs of several are better, and each is short."""
-    if kernel.step is None or kernel.rows > _MOST_KEPT:
+    not so many rows that programs of several are better, and each is short and has neighbours in memory."""
+    if kernel.step is None or kernel.rows > _MOST_KEPT or reads_across(kernel):
         return False
     values = kernel.values()
     swept = [value for value in values if value.by_column]
-    steps = -(-kernel.columns // tuning.column_block)
+    steps = -(-kernel.places // tuning.column_block)
     loads = sum(value.op == "load" for value in swept)
     registers = steps * loads * tuning.column_block // (WARP * tuning.warps)
     constant = any(value.args and all(a.op == "constant" for a in value.args) for value in values)
@@ -111,6 +118,7 @@ def _plain(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
     across = reads_across(kernel)
     if kernel.step is not None:
         loops, column_block, elements = True, kernel.step, max(_ORDERED, kernel.step if _in_one_warp(kernel) else 0)
+        elements = elements if kernel.deal is None else _DEALT
     else:
         loops, elements = wide > _whole_row(kernel, limits, across), _ELEMENTS
         column_block = min(wide, 64 if across else 2048, limits.persistent) if loops else wide

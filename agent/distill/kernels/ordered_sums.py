@@ -3,9 +3,11 @@
 `agent.distill.eager.sum_order` says what that order is.
 
 The kernel sweeps its columns in eager's steps; if there are several orders, in the longest step. For an "ordered_sum"
-it keeps as many sums as a step has elements. For "squares" (a sum of squares), "mean" and "distances" (a sum of squared
-distances from the mean) it keeps what each of eager's threads keeps.
+it keeps as many sums as a step has elements. For "squares" (a sum of squares), "turns" (a sum, or one of products),
+"mean" and "distances" (a sum of squared distances from the mean) it keeps what each of eager's threads keeps.
 """
+
+from collections.abc import Sequence
 
 import torch
 
@@ -16,7 +18,7 @@ from agent.distill.kernels.value_graph import Value
 
 MOMENTS = ("mean", "distances")
 """Reductions that one sweep finds together; these are their `Value.detail`."""
-DETAILS = frozenset(("ordered_sum", "squares", *MOMENTS))
+DETAILS = frozenset(("ordered_sum", "squares", "turns", *MOMENTS))
 """The `Value.detail` of all reductions that this module writes."""
 HELPERS: dict[str, str] = {
     "add_halves": '''
@@ -122,23 +124,26 @@ def start(value: Value, name: str, kernel: KernelBody) -> list[str]:
     if value.detail == "ordered_sum":
         return [f"{name}_part = tl.zeros([ROWS, {order.step}], tl.float32)"]
     zeros = f"tl.zeros([ROWS, {order.width * order.height}], tl.float32)"
-    if value.detail == "squares":
+    if value.detail in ("squares", "turns"):
         return [f"{name}_part = {zeros}"]
     return [f"{part} = {zeros}" for part in _moments(name)[:2]]
 
 
-def step(value: Value, name: str, operand: str, kernel: KernelBody, start: str | int) -> list[str]:
+def step(value: Value, name: str, operands: Sequence[str], kernel: KernelBody, start: str | int) -> list[str]:
     """One step of the sweep, in as many of the order's own steps as it takes. Its columns begin at `start`, a variable
     or a number."""
-    lines = [f"{name}_next = tl.where(inside, {operand}, 0.0)"]
-    pieces = [f"{name}_next"]
-    while kernel.step > value.order.step * len(pieces):
-        length, whole, pieces = kernel.step // len(pieces), pieces, []
-        for piece in whole:
-            pieces += [f"{piece}a", f"{piece}b"]
-            lines.append(f"{piece}a, {piece}b = halves({piece}, ROWS, {length})")
-    for number, piece in enumerate(pieces):
-        lines += _added(value, name, piece, _later(start, number * value.order.step), kernel)
+    lines, dealt = [], []
+    for named, operand in zip((f"{name}_next", f"{name}_by"), operands, strict=False):
+        lines.append(f"{named} = tl.where(inside, {operand}, 0.0)")
+        pieces = [named]
+        while kernel.step > value.order.step * len(pieces):
+            length, whole, pieces = kernel.step // len(pieces), pieces, []
+            for piece in whole:
+                pieces += [f"{piece}a", f"{piece}b"]
+                lines.append(f"{piece}a, {piece}b = halves({piece}, ROWS, {length})")
+        dealt.append(pieces)
+    for number, each in enumerate(zip(*dealt, strict=True)):
+        lines += _added(value, name, each, _later(start, number * value.order.step), kernel)
     return lines
 
 
@@ -149,12 +154,14 @@ def _later(start: str | int, columns: int) -> str | int:
     return f"{start} + {columns}" if columns else start
 
 
-def _added(value: Value, name: str, piece: str, begin: str | int, kernel: KernelBody) -> list[str]:
-    """Adds a piece of a row, which begins at this column."""
-    order = value.order
-    if value.detail == "ordered_sum":
+def _added(value: Value, name: str, operands: Sequence[str], begin: str | int, kernel: KernelBody) -> list[str]:
+    """Adds a piece of each operand's row, which begins at this column."""
+    order, (piece, *others) = value.order, operands
+    if value.detail == "ordered_sum" or (value.detail == "turns" and order.sums == 1 and not others):
         return [f"{name}_part += {piece}"]
     threads = order.width * order.height
+    if value.detail == "turns":
+        return _in_turn(value, name, operands, threads)
     parts = [f"{name}_{n}" for n in range(order.sums)]
     lines = [f"{', '.join(parts)} = four_parts({piece}, ROWS, {threads})"]
     if value.detail == "squares":
@@ -164,6 +171,20 @@ def _added(value: Value, name: str, piece: str, begin: str | int, kernel: Kernel
     for number, part in enumerate(parts, 1):
         lines.append(f"{kept} = welford_step({part}, {kept}, {_share(begin, threads, number)}, {name}_inside)")
     return lines
+
+
+def _in_turn(value: Value, name: str, operands: Sequence[str], threads: int) -> list[str]:
+    """What each thread has of the operands, one element after another."""
+    sums, lines, split = value.order.sums, [], []
+    for operand in operands:
+        parts = [f"{operand}_{n}" for n in range(sums)] if sums > 1 else [operand]
+        if sums > 1:
+            lines.append(f"{', '.join(parts)} = four_parts({operand}, ROWS, {threads})")
+        split.append(parts)
+    part = f"{name}_part"
+    if len(split) == 1:
+        return [*lines, *(f"{part} += {x}" for x in split[0])]
+    return [*lines, *(f"{part} = tl.fma({x}, {y}, {part})" for x, y in zip(*split, strict=True))]
 
 
 def _share(begin: str | int, threads: int, number: int) -> str:

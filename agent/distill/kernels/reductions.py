@@ -1,6 +1,8 @@
 """Reductions and scans along the columns of a kernel. Reductions are of a whole row at once, or accumulated over a
 sweep; scans are of whole rows."""
 
+from collections.abc import Sequence
+
 import torch
 
 from agent.distill.kernels.schedule import KernelBody
@@ -83,9 +85,9 @@ def start(value: Value, name: str, kernel: KernelBody) -> list[str]:
     return lines
 
 
-def step(value: Value, name: str, operand: str, kernel: KernelBody, start: str | int) -> list[str]:
+def step(value: Value, name: str, operands: Sequence[str], kernel: KernelBody, start: str | int) -> list[str]:
     """One step of a sweep, whose columns begin at `start`."""
-    filled = _filled(value, operand)
+    filled = _filled(value, *operands)
     if not value.detail.startswith("arg"):
         return [f"{name}_part = {_STEP[value.detail].format(f'{name}_part', filled)}"]
     comparison = ">" if value.detail == "argmax" else "<"

@@ -13,7 +13,7 @@ from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-from agent.distill.eager.sum_order import SumOrder
+from agent.distill.eager.sum_order import Deal, SumOrder
 from agent.distill.kernels.index_expressions import Unsupported, digits
 from agent.distill.kernels.value_graph import COLUMN, ROW, Body, Capture, StoreValue, Value
 from extraction.kernels.lowering import Kernel, Lowered
@@ -46,7 +46,7 @@ class KernelBody:
 
     A kernel without reductions has one column, unless it would read or write with gaps. Then it has as many columns as
     make neighbouring rows neighbours in memory, and `flat` is the same kernel with one column. A kernel that adds in
-    eager's order (`agent.distill.kernels.exact`) takes `step` columns at a time.
+    eager's order (`agent.distill.kernels.exact`) takes `step` columns at a time, as `deal` says if that is not None.
     """
 
     rows: int
@@ -55,6 +55,12 @@ class KernelBody:
     ops: tuple[int, ...]
     flat: "KernelBody | None" = None
     step: int | None = None
+    deal: Deal | None = None
+
+    @property
+    def places(self) -> int:
+        """The columns that a sweep goes over, those included that are not there."""
+        return self.columns if self.deal is None else self.deal.places
 
     def values(self) -> list[Value]:
         """All values that the stores need, operands first."""
@@ -69,6 +75,11 @@ class KernelBody:
     def scans(self) -> bool:
         """Whether it needs whole rows at once."""
         return any(value.op == "scan" for value in self.values())
+
+    @property
+    def adds_in_turn(self) -> bool:
+        """Whether it adds as a norm's backward in eager does."""
+        return any(value.detail == "turns" for value in self.values())
 
     def loads(self) -> set[str]:
         """Names of the buffers that it reads."""
@@ -181,8 +192,9 @@ def _order(part: SchedulerNode, orders: Orders, columns: int) -> SumOrder | None
     adding = [op for op in ops if orders[op]]
     if not adding:
         return None
-    order, *others = set(orders[max(adding)])  # earlier ones are what it was computed from
-    return order if not others and order is not None and order.length == columns else None
+    known = set(orders[max(adding)])  # earlier ones are what it was computed from
+    fitting = [order for order in known if order is None or order.length == columns]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _length(part: SchedulerNode) -> int:

@@ -1,8 +1,9 @@
 """Passes of one task as a search measures them."""
 
 import tempfile
+import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent.author import Attempt
@@ -109,6 +110,31 @@ def rightness(first: SearchTrial, second: SearchTrial, choice: SearchChoice) -> 
     """The levels at which two measurements of a choice are right, by dtypes."""
     once, twice = first.rightness(choice), second.rightness(choice)
     return {dtypes: max(once.get(dtypes, EQUAL), twice.get(dtypes, EQUAL)) for dtypes in once.keys() | twice.keys()}
+
+
+def right_together(trial: SearchTrial, end: float) -> SearchChoice | None:
+    """The start with those of its patterns that are right together, if the start is wrong; None if there are none.
+
+    Halves of what is wrong are measured, and halves of these, until `end`, a time of `time.monotonic`. What has eager's
+    bits in itself has them beside others, too.
+    """
+    task, style = trial.task, trial.start.style
+    whole = replace(style, captured=True) if task.any_whole else style
+
+    def right(patterns: tuple[str, ...]) -> tuple[str, ...]:
+        choice = SearchChoice(patterns, whole)
+        if time.monotonic() >= end or not writes(task, choice):
+            return ()
+        if not trial.wrong(choice):
+            return patterns
+        if len(patterns) == 1:
+            trial.attempt.say(f"other bits than eager's: {', '.join(task.module_names(patterns).values())}")
+            return ()
+        return right(patterns[: len(patterns) // 2]) + right(patterns[len(patterns) // 2 :])
+
+    patterns = trial.start.patterns
+    found = right(patterns[: len(patterns) // 2]) + right(patterns[len(patterns) // 2 :]) if len(patterns) > 1 else ()
+    return SearchChoice(found, whole) if 0 < len(found) < len(patterns) else None
 
 
 def known(task: Task, choice: SearchChoice) -> tuple[str, ...]:

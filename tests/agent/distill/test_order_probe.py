@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from agent.distill.eager import order_probe
-from agent.distill.eager.emulated_sums import added, moments, rows_of, squares
+from agent.distill.eager.emulated_sums import added, fused, in_turn, moments, rows_of, squares
 from agent.distill.eager.op_effects import Addition
 from agent.distill.eager.order_probe import EPSILON, EagerSums, ProbedOrders, differing_share, wide_rows
 from agent.distill.eager.sum_order import SumOrder, order_of
@@ -38,9 +38,15 @@ ADDITIONS = [
     addition((40, 100), (1,), op="softmax"),
     addition((4, 10, 700), (2,), torch.bfloat16, "softmax"),
     addition((40, 100), (1,), op="softmax_backward"),
+    addition((40, 300), (1,), op="layer_norm_backward"),
+    addition((4, 50, 64), (0, 1), op="layer_norm_backward"),
+    addition((9, 4, 7, 7), (0, 2, 3), op="batch_norm_backward"),
 ]
-ALIKE = addition((4, 10, 700), (2,), torch.bfloat16, "softmax_backward")
-"""A CPU may add this as a GPU does: 32 sums, which are added half by half."""
+ALIKE = [
+    addition((4, 10, 700), (2,), torch.bfloat16, "softmax_backward"),
+    addition((40, 300), (0,), op="layer_norm_backward"),
+]
+"""A CPU may add these as a GPU does: 32 sums, which are added half by half, and one row after another."""
 
 
 def named(one):
@@ -83,8 +89,27 @@ class AddsIn(EagerSums):
         products = rows_of(grad * output, (dim,)).float()
         return (products - added(products, self.order)[:, None]).to(grad.dtype).view(grad.shape)
 
+    def layer_norm_backward(self, grad, x, normalized):
+        length, dims = math.prod(normalized), tuple(range(grad.dim() - len(normalized)))
+        weight, bias = self._of_columns(grad, x, dims)
+        rows, by = (each.flatten(-len(normalized)).float() for each in (grad, x))
+        if self.order.length != length:
+            return rows, weight, bias
+        inner = fused(rows, torch.full_like(rows, length), -(by * in_turn(rows, self.order, by)[..., None]))
+        share = 1.0 / torch.tensor(float(length))
+        return ((inner - in_turn(rows, self.order)[..., None]) * share).view(x.shape), weight, bias
 
-@pytest.mark.parametrize("one", [*ADDITIONS, ALIKE], ids=named)
+    def batch_norm_backward(self, grad, x):
+        return self._of_columns(grad, x, (0, *range(2, grad.dim())))
+
+    def _of_columns(self, grad, x, dims):
+        rows, by = (rows_of(each, dims).float() for each in (grad, x))
+        if self.order.length != rows.shape[1]:
+            return rows, rows
+        return in_turn(rows, self.order, by).to(x.dtype), in_turn(rows, self.order).to(x.dtype)
+
+
+@pytest.mark.parametrize("one", [*ADDITIONS, *ALIKE], ids=named)
 def test_the_expected_order_is_confirmed_and_its_neighbours_are_not(one):
     """A device that adds as expected has no difference; with half the threads, or other vectors, many results have."""
     order = order_of(one)
@@ -147,7 +172,7 @@ def test_orders_that_are_not_needed_are_not_probed(monkeypatch):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("one", [*ADDITIONS, ALIKE], ids=named)
+@pytest.mark.parametrize("one", [*ADDITIONS, *ALIKE], ids=named)
 def test_a_gpu_adds_as_expected(one):
     said = []
     assert ProbedOrders("cuda", said.append)(order_of(one)), said

@@ -88,6 +88,28 @@ def test_library_calls_as_a_cuda_graph_stay_where_kernels_are_wrong(tmp_path):
     assert _names(tmp_path / "pass") == ["whole_graph_0"] and not list((tmp_path / "pass").glob("fuse_*.py"))
 
 
+def _blocks(x, w):
+    """A region ahead of two library calls, one between them, and one behind."""
+    between = torch.sigmoid(torch.matmul(torch.tanh(x * 0.5 + 1.0), w) * 2.0 - 1.0)
+    return F.relu(torch.matmul(between, w) * 0.5 + 1.0)
+
+
+def test_ahead_of_library_calls_kernels_have_eagers_bits_and_stay_where_others_have_not(tmp_path):
+    """The kernel with a tangent is wrong, whatever it is said to be; those that are right together are found."""
+    one, sources = sample(variant(_blocks, tensor(4, 8), tensor(8, 8))), []
+
+    def rule(names, source):
+        sources.append(source)
+        speed = 1.2 + 0.3 * ("libdevice.exp(" in source) + 0.3 * ("relu_kernel" in source)
+        return _results(one, speed, t_min=-3 if "tanh(" in source else -10)
+
+    assert measuring().attempt(one, tmp_path / "pass", _attempt(rule, [])).compiler == "pass"
+    assert any("libdevice.tanh(" in source for source in sources)
+    assert not any("tl.exp(" in source for source in sources), "no kernels of any rounding"
+    kept = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
+    assert "libdevice.exp(" in kept and "relu" in kept and "libdevice.tanh(" not in kept
+
+
 def test_library_calls_alone_are_tried_as_a_cuda_graph(tmp_path):
     def three(x, w):
         return torch.matmul(torch.matmul(torch.matmul(x, w), w), w)
