@@ -15,7 +15,7 @@ from agent.distill.kernels.exact import FUNCTIONS, exact
 from agent.distill.kernels.host_program import Sketch
 from agent.distill.kernels.value_graph import Value
 
-_OTHERWISE = frozenset("exp2 expm1 erf erfc log2 log10 pow tan".split())
+_OTHERWISE = frozenset("exp2 expm1 erfc log2 log10 pow tan".split())
 """Functions that no kernel computes with eager's bits."""
 _FUNCTIONS = FUNCTIONS | _OTHERWISE | {"log"}
 _SUMS = ("sum", "prod")

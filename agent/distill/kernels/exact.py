@@ -16,7 +16,7 @@ from agent.distill.kernels.value_graph import Value
 _PIECES = 8
 """If a kernel has orders with steps of different lengths, the longest may be so many times the shortest."""
 
-FUNCTIONS = frozenset("cos exp log1p sigmoid sin tanh".split())
+FUNCTIONS = frozenset("cos erf exp log1p sigmoid sin tanh".split())
 """Functions that an exact kernel computes with eager's bits."""
 
 

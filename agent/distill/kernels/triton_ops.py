@@ -2,7 +2,8 @@
 
 Helpers are small `@triton.jit` functions that a kernel's module carries when it uses them; libdevice has most of them,
 but the interpreter has no libdevice. The exact ones, which have the bits of eager's CUDA kernels
-(`benchmarks/agent/h200_distill/rounding.txt`), are for compiled kernels alone.
+(`benchmarks/agent/h200_distill/rounding.txt`), are for compiled kernels alone. Triton's libdevice is older than CUDA
+13, whose `erf` has other bits: that one is written out as torch's kernels have it.
 """
 
 EXPRESSIONS: dict[str, str] = {
@@ -22,6 +23,7 @@ EXPRESSIONS: dict[str, str] = {
     "erf": "tl.erf({0})",
     "erfc": "1.0 - tl.erf({0})",
     "exact_cos": "libdevice.cos({0})",
+    "exact_erf": "erf_of_cuda({0})",
     "exact_exp": "libdevice.exp({0})",
     "exact_log1p": "libdevice.log1p({0})",
     "exact_sigmoid": "tl.div_rn(1.0, 1.0 + libdevice.exp(-{0}))",
@@ -98,6 +100,26 @@ EXACT = frozenset("abs neg maximum minimum relu where identity".split())
 """Operations that return one of their operands' values, so that a rounded operand needs no further rounding."""
 
 HELPERS: dict[str, str] = {
+    "erf_of_cuda": '''
+@triton.jit
+def erf_of_cuda(x):
+    """The error function as CUDA 13 computes it, in float32: a series around zero, and one of the power of two that is
+    left to 1 elsewhere."""
+    size = tl.abs(x)
+    far = size >= 1.002959966659546
+    t = tl.where(far, size, x * x)
+    series = tl.where(far, 0.00011219871521461755, 8.483494457323104e-05)
+    series = tl.fma(series, t, tl.where(far, -0.0013275252422317863, -0.0008213091641664505))
+    series = tl.fma(series, t, tl.where(far, 0.00839653518050909, 0.005213488824665546))
+    series = tl.fma(series, t, tl.where(far, -0.04024658352136612, -0.026868773624300957))
+    series = tl.fma(series, t, tl.where(far, 0.15950430929660797, 0.11284004896879196))
+    series = tl.fma(series, t, tl.where(far, 0.9129176735877991, -0.37612664699554443))
+    series = tl.fma(series, t, tl.where(far, 0.6290600299835205, 0.12837915122509003))
+    factor = tl.where(far, -size, x)
+    near = tl.fma(series, factor, factor)
+    rest = 1.0 - tl.exp2(near)
+    return tl.where(far, tl.where(x < 0.0, -rest, rest), near)
+''',
     "expm1": '''
 @triton.jit
 def expm1(x):

@@ -289,6 +289,30 @@ def test_functions_are_cudas_and_constant_divisors_are_multiplied_by(tmp_path):
     assert "libdevice" not in source
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_erf_is_that_of_cuda_13(dtype, tmp_path, interpreter):
+    """Written out, so that Triton's interpreter computes it, too."""
+    one, source = _pass(lambda x, y: F.gelu(x * 3.0) + y, in_dtype((tensor(64, 32),) * 2, dtype), tmp_path / "pass")
+    assert "erf_of_cuda(" in source and "tl.erf(" not in source
+    assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+def _backward_of_gelu(grad, x):
+    return torch.ops.aten.gelu_backward.default(grad, x * 2.0) + 1.0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "function", [lambda x, y: F.gelu(x * 3.0) + y, lambda x, y: torch.erf(x + y), _backward_of_gelu]
+)
+def test_erf_gives_eagers_bits_on_a_gpu(function, dtype, tmp_path):
+    one, source = _pass(function, in_dtype((tensor(3000, 320),) * 2, dtype), tmp_path / "pass")
+    assert "erf_of_cuda(" in source
+    (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
+    assert (result.status, result.t_min) == ("ok", -10), result
+
+
 def _softmax(x):
     return F.softmax(x * 2.0, -1) + 1.0
 
