@@ -86,7 +86,8 @@ class Begins:
         """Those that these answers have in common."""
         replays = [one for one in answers if _ANSWER.startswith(one.partition("def pattern(")[0])]
         kernels = [one for one in answers if _of_kernels(one)]
-        return cls(*(_in_common([text.tokenizer.encode(one).ids for one in each]) for each in (replays, kernels)))
+        of_each = (text.tokenizer.encode_batch_fast(each) for each in (replays, kernels))
+        return cls(*(_in_common([one.ids for one in found]) for found in of_each))
 
 
 def _in_common(sequences: Sequence[Sequence[int]]) -> list[int]:
