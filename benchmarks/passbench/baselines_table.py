@@ -33,7 +33,7 @@ import torch
 from agent.ahead.author_pool import Answers, AuthorPool
 from agent.author import Submission
 from agent.distill.tuned import Tuned
-from agent.run.choose import Choice, chosen
+from agent.run.choose import floating_dtype
 from benchmarks.passbench.compared import text_of
 from passbench.result import VariantResult
 from passbench.settings import Settings
@@ -43,6 +43,7 @@ from passbench.workers.precompile import NO_TIME, Missed
 from storage.parquet import read_rows, write_rows
 from storage.records import Sample
 from storage.schema import CATEGORIES, RESULTS
+from storage.versions.samples import load_samples
 from storage.versions.version import Version
 
 BASELINES = ("inductor", "inductor-direct", "inductor-strict", "inductor-strict-direct", "cudagraphs")
@@ -86,14 +87,18 @@ class Sitting:
 def samples_of(versions: Sequence[Path], names: Sequence[str]) -> list[Sample]:
     """The named samples in this order, each with one variant; its dtype is the next one that the sample has."""
     found: dict[str, Sample] = {}
-    for path in versions:
-        wanted = frozenset(names) - found.keys()
-        for sample in chosen(Version.open(path), Choice(("eval", "train"), names=wanted, one_a_dtype=True)):
-            found.setdefault(sample.sample, sample)
-    return [
-        replace(found[name], variants=(found[name].variants[number % len(found[name].variants)],))
-        for number, name in enumerate(names)
-    ]
+    for version in map(Version.open, versions):
+        for split in ("eval", "train"):
+            there = set(version.table("samples", split)["sample"].to_pylist()) - found.keys()
+            some = [name for name in names if name in there]
+            found |= {sample.sample: sample for sample in load_samples(version, split, names=some)}
+    return [_one_variant(found[name], number) for number, name in enumerate(names)]
+
+
+def _one_variant(sample: Sample, number: int) -> Sample:
+    first = {floating_dtype(variant): variant for variant in reversed(sample.variants)}
+    variants = sorted(first.values(), key=sample.variants.index)
+    return replace(sample, variants=(variants[number % len(variants)],))
 
 
 def write_and_compile(sitting: Sitting, bench: SharedBench) -> set[tuple[str, str]]:

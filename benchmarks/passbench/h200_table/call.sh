@@ -4,7 +4,7 @@
 #   SECONDS_LEFT=200 bash benchmarks/passbench/h200_table/call.sh OUT EARLIER.tgz   # a later one goes on where it ended
 # OUT gets table.tgz (rows of each sample, passes, tables) and logs; the last lines printed are the table.
 set -u
-OUT=$1; EARLIER=${2:-}; ALL=${SECONDS_LEFT:-590}
+OUT=$1; EARLIER=${2:-}; ALL=${SECONDS_LEFT:-580}
 HERE=$(dirname "$0"); E=benchmarks/extraction; W=${WORK:-/dev/shm/table}; DEVICE=${DEVICE:-cuda:0}
 VERSIONS="$E/corpus_578/version $E/corpus_350/version $E/corpus_328/version"
 began=$SECONDS
@@ -30,7 +30,7 @@ while left=$((ALL - 15 - (SECONDS - began))); [ $ended -ne 0 ] && [ $left -gt 90
 done
 pack
 if [ $ended -ne 0 ]; then  # it was cut off: the tables of what is there
-  timeout 20 python3 -m benchmarks.passbench.baselines_table $VERSIONS --names "$HERE/names.txt" --out "$W/record" \
+  timeout 25 python3 -m benchmarks.passbench.baselines_table $VERSIONS --names "$HERE/names.txt" --out "$W/record" \
     --only-table > "$OUT/table.log" 2>&1
   pack
 fi
