@@ -11,7 +11,7 @@ on another thread is seen by its kernels alone, so not on a CPU.
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from pathlib import Path
+from importlib.util import find_spec
 from types import FrameType
 from typing import Any
 
@@ -34,7 +34,7 @@ def observe(
     """
     watch = _Watch()
     device = _Device() if torch.cuda.is_initialized() else None
-    depth = _DepthWatch(replacements)
+    depth = _DepthWatch()
     runner = _Runner(module, frozenset(replacements), watch, device, depth)
     events = []
     with nullcontext() if device is None else profiled() as profiler:
@@ -97,11 +97,9 @@ class _DepthWatch:
 
     _NEAR = 0.5  # of the limit
 
-    def __init__(self, replacements: Collection[fx.Node]) -> None:
+    def __init__(self) -> None:
         self.deep = False
         self._outside = _frames(sys._getframe(1))  # of `observe`, whose caller calls a replacement otherwise
-        codes = (getattr(node.target, "__code__", None) for node in replacements)
-        self._directories = tuple({f"{Path(code.co_filename).parent}/" for code in codes if code is not None})
 
     def added(self) -> int:
         """The frames that a replacement's caller has below it here and has not in a timed call, and that of `_called`,
@@ -119,9 +117,14 @@ class _DepthWatch:
             sys.settrace(before)
 
     def _called(self, frame: FrameType, event: str, argument: Any) -> None:
-        own = not self.deep and frame.f_code.co_filename.startswith(self._directories)
-        if own and _frames(frame) > self._NEAR * sys.getrecursionlimit():
-            self.deep = True
+        if self.deep or frame.f_code.co_filename.startswith(_NOT_RECURSIVE):  # once it is deep, no call of its own
+            return
+        self.deep = _frames(frame) > self._NEAR * sys.getrecursionlimit()
+
+
+_NOT_RECURSIVE = tuple(f"{find_spec(name).submodule_search_locations[0]}/" for name in ("torch", "triton", "passbench"))
+"""Where functions lie that a pass may call and that call each other a few times at most: they are not looked at, since
+there are thousands of calls."""
 
 
 def _frames(frame: FrameType | None) -> int:

@@ -6,6 +6,7 @@ call as they are read off a record (`storage.graph.effects`).
 
 import ast
 import functools
+import re
 from dataclasses import dataclass
 
 import torch
@@ -33,8 +34,9 @@ _PRIVATE = frozenset(
     _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d _weight_norm
     _weight_norm_interface""".split()
 )
-"""Operators with a private name that compute, as torch's own decompositions call them, beside those of several tensors,
-`_foreach_…`, and those of a backward pass. Others have effects beside their
+_OF_A_KIND = re.compile(r"_foreach_\w+|_\w+_backward")
+"""Operators with a private name that compute, as torch's own decompositions call them; those on several tensors, and
+those of a backward pass. Others have effects beside their
 results: `_lazy_clone` copies when its result is read, `_reshape_from_tensor` reads sizes off a tensor."""
 
 _SCALARS = frozenset(
@@ -90,7 +92,7 @@ def stored_name(dotted: str) -> str | None:
         return None
     stored = str(targets.name_of(overload))
     base = _base(stored)[1]
-    private = base.startswith("_") and not base.startswith("_foreach_") and not base.endswith("_backward")
+    private = base.startswith("_") and not _OF_A_KIND.fullmatch(base)
     return stored if not private or base in _PRIVATE | READING else None
 
 

@@ -16,8 +16,16 @@ def uses_of_text(handler: ast.ExceptHandler, scope: Scope) -> Iterator[ast.Name]
     parents = {child: node for node in ast.walk(handler) for child in ast.iter_child_nodes(node)}
     for node in ast.walk(handler):
         named = isinstance(node, ast.Name) and node.id == handler.name and isinstance(node.ctx, ast.Load)
-        if named and not _is_shown(node, parents, scope):
+        if named and (_is_within(node, parents) or not _is_shown(node, parents, scope)):
             yield node
+
+
+def _is_within(node: ast.expr, parents: dict[ast.AST, ast.AST]) -> bool:
+    """Whether a name stands in a function within the handler, where others may mean something else."""
+    above: ast.AST | None = node
+    while above is not None and not isinstance(above, ast.FunctionDef | ast.Lambda):
+        above = parents.get(above)
+    return above is not None
 
 
 def _is_shown(node: ast.expr, parents: dict[ast.AST, ast.AST], scope: Scope) -> bool:

@@ -42,6 +42,11 @@ class ImportedCalls(MethodCalls):
             self.check_sibling(place, node, scope)
             self._launch(node, None, positional, keywords)
             return ValueKind.TENSOR
+        if dotted in ("warnings.filterwarnings", "warnings.simplefilter"):
+            action = node.args[0] if node.args else None
+            if not isinstance(action, ast.Constant) or action.value != "ignore":
+                message = 'warnings are ignored, "ignore" written out, or left as they are: as errors they tell values'
+                self.find("forbidden_call", scope.module, node, message)
         if dotted == "dataclasses.asdict" and self.kinds.holds_tensors(FIELDS):
             return ValueKind.HOLDER
         if dotted in names.SCALAR_CALLS | names.MATH:

@@ -132,6 +132,11 @@ REFUSED_BODIES = {
         "try:\n    x.sum(9)\nexcept IndexError as e:\n    def f(a):\n        return a\n    print(f(str(e)))",
         "host_read",
     ),
+    "error_printed_by_another_print": (
+        "try:\n    x.sum(9)\nexcept IndexError as e:\n    def f(print):\n        print(str(e))\n    f(len)",
+        "host_read",
+    ),
+    "warnings_as_errors": ('import warnings\nwarnings.simplefilter("error")', "forbidden_call"),
     "memory_by_a_dict": ('z = torch.empty(4, **{"pin_memory": True})', "forbidden_call"),
     "kernel_rebound": ("global kernel\nkernel = 1", "rebinding"),
     "endless_chain": ("\n".join(f"a{i} = a{i + 1}" for i in range(100)) + "\na100 = x\nz = float(a0)", "size"),
