@@ -46,11 +46,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background
 settings.register_profile("passnet", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # no clocks
 settings.load_profile("passnet")
 
-# The first two are begun at once: one of them alone builds `built`, for which the other would wait.
+# The first two are begun at once: one of them alone builds `built`, for which the other would wait. The second is of
+# files that often wait for a clock: processes of the first work meanwhile.
 _LONGEST = """
-    deployments attacks build_dataset tuned from_scratch families rewrite_property hostile_models cli bench reward
-    devices version_faults operations ordered workers faults layout_commands shards symbolic any_input policy
-    honest_corpus notebooks evaluate_model readable main evaluate_llm process trace
+    deployments hub gpu_session attacks build_dataset tuned from_scratch families rewrite_property hostile_models
+    cli bench reward devices version_faults operations ordered workers faults layout_commands shards symbolic
+    any_input policy honest_corpus notebooks evaluate_model readable main evaluate_llm process trace
 """.split()
 _MOST_WORKERS = 4
 
@@ -82,8 +83,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What has been imported stays: looking for garbage in it took a twelfth of a test's time."""
+    """What has been imported stays: looking for garbage in it took a twelfth of a test's time, too."""
     gc.freeze()
+    gc.set_threshold(2_000, 10, 100)  # looking through all objects of tests took half of the time for garbage
     gc.enable()
 
 

@@ -34,6 +34,7 @@ class SearchTrial:
     own_schedule: Callable[[], Task]
     channels_last: Callable[[], Task | None]
     known: dict[str, Sequence[VariantResult]] = field(default_factory=dict)
+    _found: dict[SearchChoice, Sequence[VariantResult]] = field(init=False, default_factory=dict)
 
     def merit(self, choice: SearchChoice) -> Merit:
         """How good the choice is; its score is 0.0 where a variant failed, is wrong, or has no pass."""
@@ -88,6 +89,11 @@ class SearchTrial:
         return f"{len(choice.patterns)} patterns, {choice.style}, rounding {rounding}"
 
     def _results(self, choice: SearchChoice) -> Sequence[VariantResult]:
+        if choice not in self._found:
+            self._found[choice] = self._measured(choice)
+        return self._found[choice]
+
+    def _measured(self, choice: SearchChoice) -> Sequence[VariantResult]:
         with tempfile.TemporaryDirectory(prefix="passnet-") as scratch:
             directory = Path(scratch) / "pass"
             source = self._write(choice, directory)
