@@ -127,6 +127,21 @@ _NOT_RECURSIVE = tuple(f"{find_spec(name).submodule_search_locations[0]}/" for n
 there are thousands of calls."""
 
 
+def _unwatched(run: Callable) -> Callable:
+    """Triton's interpreter, in which thousands of functions call each other. It is for a CPU, whose times mean nothing:
+    nobody watches how deep it goes."""
+
+    def unwatched(*args: Any, **kwargs: Any) -> Any:
+        watching = sys.gettrace()
+        sys.settrace(None)
+        try:
+            return run(*args, **kwargs)
+        finally:
+            sys.settrace(watching)
+
+    return unwatched
+
+
 def _frames(frame: FrameType | None) -> int:
     """How many frames are on the stack, this one included."""
     depth = 0
@@ -178,7 +193,7 @@ class _Watch(TorchDispatchMode):
         if (compiled := sys.modules.get("triton.runtime.jit")) is not None:
             yield compiled.JITFunction, "run", self._noted
         if (interpreted := sys.modules.get("triton.runtime.interpreter")) is not None:
-            yield interpreted.InterpretedFunction, "run", self._noted
+            yield interpreted.InterpretedFunction, "run", lambda run: self._noted(_unwatched(run))
             yield interpreted.GridExecutor, "_init_args_hst", self._unseen
             yield interpreted.GridExecutor, "_restore_args_dev", self._unseen
         if (cheap := sys.modules.get("passbench.launch")) is not None:
