@@ -25,6 +25,8 @@ _COMPARED = 2**22
 """Elements that emulation adds in one draw, at most. Eager adds all rows; only so many of them are compared."""
 _SUMS, _DRAWS = 256, (4, 64)
 """How many results are compared in all, and the least and most draws to get so many."""
+_STEPS = 2**12
+"""How many steps of one block are emulated in all, beyond the least draws: each is a few launches."""
 _MEMORY = 8
 """The memory that a probe needs, in multiples of what is added."""
 
@@ -114,9 +116,9 @@ def differing_share(
     generator = torch.Generator(device).manual_seed(seed)
     compared = max(1, min(rows, _SUMS, _COMPARED // length))
     chosen = torch.linspace(0, rows - 1, compared, device=device).long()
-    draws = min(max(_DRAWS[0], math.ceil(_SUMS / compared)), _DRAWS[1])
+    draws = min(math.ceil(_SUMS / compared), _DRAWS[1], _STEPS * order.step // length)
     different = total = 0
-    for number in range(draws):
+    for number in range(max(_DRAWS[0], draws)):
         plain = _rows(addition, rows, length, number % 2 == 0, generator)
         x = torch.empty_strided(shape, addition.stride, dtype=addition.dtype, device=device)
         x.permute(*kept, *reduced).copy_(plain.view([shape[d] for d in (*kept, *reduced)]))
