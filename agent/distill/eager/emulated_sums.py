@@ -40,11 +40,11 @@ def added(x: torch.Tensor, order: SumOrder) -> torch.Tensor:
     return _folded(_folded(result.view(len(x), order.height, order.width)))
 
 
-def _folded(x: torch.Tensor) -> torch.Tensor:
-    """Adds the second half of the last dimension to the first until one is left."""
+def _folded(x: torch.Tensor, rounds: torch.dtype | None = None) -> torch.Tensor:
+    """Adds the second half of the last dimension, rounded to `rounds`, to the first until one is left."""
     while x.shape[-1] > 1:
         half = x.shape[-1] // 2
-        x = x[..., :half] + x[..., half:]
+        x = x[..., :half] + x[..., half:].to(rounds or x.dtype).to(x.dtype)
     return x[..., 0]
 
 
@@ -68,7 +68,8 @@ def in_turn(x: torch.Tensor, order: SumOrder, by: torch.Tensor | None = None, fm
     total = torch.zeros_like(parts[:, 0])
     for n in range(parts.shape[1]):
         total = total + parts[:, n] if factors is None else fma(parts[:, n], factors[:, n], total)
-    return _folded(_folded(total.view(len(x), order.height, order.width)))
+    by_thread = total.view(len(x), order.height, order.width)
+    return _folded(_folded(by_thread, order.rounds), order.rounds)
 
 
 def _in_steps(x: torch.Tensor, order: SumOrder) -> torch.Tensor:

@@ -186,8 +186,8 @@ def _additions(op: str, args: tuple[Any, ...]) -> list[Addition]:
     if op == "layer_norm_backward":
         rows = x.dim() - len(args[2])
         return [_addition(op, x, dims) for dims in (range(rows, x.dim()), range(rows))]
-    if op == "batch_norm_backward":
-        return [_addition(op, args[1], (0, *range(2, x.dim())))]
+    if op == "batch_norm_backward":  # without the first gradient in kernels of its own
+        return [_addition(op, args[1], (0, *range(2, x.dim())))] if args[9][0] else []
     if isinstance(given, int):
         given = [given]
     dims = range(x.dim() - len(given), x.dim()) if op.endswith("_norm") else given or range(x.dim())

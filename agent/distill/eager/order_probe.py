@@ -96,7 +96,7 @@ class EagerSums:
 
     def batch_norm_backward(self, grad: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The gradients of a batch norm's weight and bias, if its channels have mean 0 and deviation 1."""
-        mean, ones = (torch.full([x.shape[1]], n, device=x.device) for n in (0.0, 1.0))
+        mean, ones = (torch.full([x.shape[1]], n, device=x.device) for n in (0.0, 1.0))  # in single precision
         found = torch.ops.aten.native_batch_norm_backward(grad, x, ones, None, None, mean, ones, True, 0.0, [True] * 3)
         return found[1], found[2]
 
@@ -174,6 +174,11 @@ def _backward_results(
     by = rows_of(x, addition.reduced)[chosen].float()
     if addition.op == "batch_norm_backward":
         weight, bias = eager.batch_norm_backward(grad, x)
+        if order.rounds is not None:
+            products = (rows * by).to(order.rounds).float()
+            yield weight.reshape(-1)[chosen], in_turn(products, order)
+            yield bias.reshape(-1)[chosen], in_turn(rows, order)
+            return
     else:
         normalized = [n for d, n in enumerate(x.shape) if (d in addition.reduced) == addition.along_last]
         found, weight, bias = eager.layer_norm_backward(grad, x, normalized)
@@ -242,6 +247,7 @@ class ProbedOrders:
     def _subject(self, addition: Addition, order: SumOrder) -> dict[str, object]:
         """All that an answer depends on."""
         plain = {k: v for k, v in asdict(replace(order, addition=None)).items() if k != "addition"}
+        plain["rounds"] = _name(order.rounds)
         return {
             "code": CODE_VERSIONS["evaluate"],
             "device": _device_name(self.device),
@@ -256,5 +262,5 @@ def _device_name(device: str) -> str:
     return torch.cuda.get_device_name(one) if one.type == "cuda" else "cpu"
 
 
-def _name(dtype: torch.dtype) -> str:
+def _name(dtype: torch.dtype | None) -> str:
     return str(dtype).removeprefix("torch.")

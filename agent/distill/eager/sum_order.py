@@ -82,9 +82,9 @@ class SumOrder:
     takes its elements in turn. In the end the threads' results are added: the second half to the first until one is
     left, along the width, then along the height.
 
-    `deal`: how a step's elements are found, where they are no neighbours. `idle`: the one row of threads is the first
-    of so many, of which the others have nothing to add. `addition` is what is added in this order; None if that is not
-    known.
+    `deal`: how a step's elements are found, where they are no neighbours. `rounds`: what a thread gets from another one
+    is rounded to this half type. `idle`: the one row of threads is the first of so many, of which the others have
+    nothing to add. `addition` is what is added in this order; None if that is not known.
     """
 
     length: int
@@ -96,6 +96,7 @@ class SumOrder:
     addition: Addition | None = field(default=None, compare=False, repr=False)
     idle: int = 1
     deal: Deal | None = None
+    rounds: torch.dtype | None = None
 
     def without_idle(self) -> "SumOrder":
         """The same sum of a short row of a norm by those rows of threads that have something to add.
@@ -149,14 +150,15 @@ def _layer_norm_backward_order(addition: Addition, rows: int) -> SumOrder | None
 
 
 def _batch_norm_backward_order(addition: Addition, length: int) -> SumOrder | None:
-    """Of a channel, by one block: a row of threads has the places of one image. Half types are rounded on the way, and
-    channels-last memory has kernels of its own."""
+    """Of a channel, by one block: a row of threads has the places of one image. Channels-last memory has kernels of its
+    own."""
     places = math.prod(addition.shape[2:])
-    if addition.dtype != torch.float32 or places == 1 or addition.stride[1] == 1:
+    if addition.dtype == torch.float64 or places == 1 or addition.stride[1] == 1:
         return None
     across = next((n for n in (32, 64, 128, 256) if places <= n), _THREADS)
     deal = Deal(addition.shape[0], places, across, _THREADS // across)
-    return SumOrder(length, WARP, _THREADS // WARP, 1, False, "turns", addition, deal=deal)
+    rounds = addition.dtype if addition.dtype != torch.float32 else None
+    return SumOrder(length, WARP, _THREADS // WARP, 1, False, "turns", addition, deal=deal, rounds=rounds)
 
 
 def _softmax_order(addition: Addition, length: int) -> SumOrder | None:

@@ -24,7 +24,7 @@ few columns it is twice as many."""
 _SHORT = 16
 """The sweeps of a kernel with more values that vary by column are not unrolled: they would take seconds to compile."""
 
-_PLACES = ("place", "spot", "column", "column_inside", "inside")
+_PLACES = ("column", "column_inside", "inside")
 """Variables of a kernel that say where a step's columns are, and which of them are there."""
 
 _ONLY = '''
@@ -203,7 +203,7 @@ class _Writer:
     def _written_out(self, kept: Mapping[str, Value], stores: list[StoreValue]) -> None:
         """The steps of a sweep one after another. The first sweep has all loads under way before one is needed. What a
         step has computed keeps its name for the next sweep."""
-        outer, firsts = dict(self.names), range(0, self.kernel.places, self.tuning.column_block)
+        outer, firsts = dict(self.names), range(0, self.kernel.columns, self.tuning.column_block)
         for first in firsts:
             self._begin_step(first, outer)
             for value in self.kernel.values():

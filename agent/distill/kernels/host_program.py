@@ -6,18 +6,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._decomp.decompositions import native_batch_norm_backward, native_layer_norm_backward
 from torch._inductor import config as inductor_config
 from torch._inductor import ir
-from torch._inductor.inductor_prims import fma
 
 from agent.distill.eager.op_effects import OpEffects, TensorLayout, find_effects
 from agent.distill.eager.sum_order import order_of
+from agent.distill.kernels.decompositions import AS_EAGER
 from agent.distill.kernels.emit import KernelSource, emit
 from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.kernels.launch_configs import LaunchLimits, choose
 from agent.distill.kernels.schedule import INDEX_LIMIT, Buffer, KernelBody, kernel_bodies, region_buffers
-from extraction.kernels.lowering import Decompositions, Lowered, lowered
+from extraction.kernels.lowering import Lowered, lowered
 from storage.graph.record import Graph
 from storage.records import Input, dtype_of
 
@@ -38,141 +37,6 @@ _FEW_KERNELS = {
 }
 """Further options, unless the schedule is to be TorchInductor's own."""
 
-
-def _rounded(value: torch.Tensor) -> torch.Tensor:
-    """Rounded to its own dtype: inside of a decomposition TorchInductor keeps half types in float32 otherwise."""
-    return value.float().to(value.dtype)
-
-
-def _sigmoid_backward(grad: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
-    return _rounded(grad * _rounded(1 - output)) * output
-
-
-def _tanh_backward(grad: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
-    if output.dtype == torch.float32:
-        return grad * fma(-output, output, torch.ones_like(output))  # as the compiler of eager's kernel contracts it
-    return grad * _rounded(1 - _rounded(output * output))
-
-
-def _silu_backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    wide = x.float()
-    share = 1 / (1 + torch.exp(-wide))
-    return (grad.float() * share * fma(wide, 1 - share, torch.ones_like(wide))).to(x.dtype)
-
-
-def _hardswish_backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    wide, slope = x.float(), grad.float()
-    third = (wide.double() / 3.0).float()  # rounded as a division, not as a product with a third
-    return torch.where(wide <= -3, 0.0, torch.where(wide < 3, slope * (third + 0.5), slope)).to(x.dtype)
-
-
-def _softmax_backward(grad: torch.Tensor, output: torch.Tensor, dim: int, dtype: torch.dtype) -> torch.Tensor:
-    if grad.dtype == torch.float64:
-        return NotImplemented
-    product = _rounded(grad * output).float()  # a launch of its own in eager
-    total = product.sum(dim, keepdim=True)
-    return fma(-output.float(), total, product).to(dtype).contiguous()
-
-
-def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """A product that eager's kernel adds without rounding it (`agent.distill.kernels.exact`)."""
-    return fma(*torch.broadcast_tensors(a, b), torch.zeros((), dtype=a.dtype, device=a.device).expand_as(a))
-
-
-def _layer_norm_backward(
-    grad: torch.Tensor,
-    x: torch.Tensor,
-    normalized: list[int],
-    mean: torch.Tensor,
-    inverse: torch.Tensor,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    wanted: list[bool],
-) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
-    if x.dtype == torch.float64 or x.numel() == 0 or x.dim() == len(normalized):
-        return native_layer_norm_backward(grad, x, normalized, mean, inverse, weight, bias, wanted)
-    rows = list(range(x.dim() - len(normalized)))
-    along = [d for d in range(x.dim()) if d not in rows]
-    length = math.prod(normalized)
-    slope, apart = grad.float(), x.float() - mean.float()
-    scaled = slope if weight is None else slope * weight.float()
-    total = scaled.sum(along, keepdim=True)
-    dot = _product(scaled * apart, inverse.float()).sum(along, keepdim=True)
-    factor = torch.full_like(slope, length) if weight is None else (length * weight.float()).expand_as(slope)
-    back = (fma(slope, factor, -(inverse.float() * apart * dot)) - total) * (inverse.float() * (1.0 / length))
-    found = [
-        back.to(x.dtype) if wanted[0] else None,
-        _product(slope * apart, inverse.float()).sum(rows).to(weight.dtype)
-        if wanted[1] and weight is not None
-        else None,
-        slope.sum(rows).to(bias.dtype) if wanted[2] and bias is not None else None,
-    ]
-    return tuple(found)
-
-
-def _batch_norm_backward(
-    grad: torch.Tensor,
-    x: torch.Tensor,
-    weight: torch.Tensor | None,
-    running_mean: torch.Tensor | None,
-    running_variance: torch.Tensor | None,
-    mean: torch.Tensor | None,
-    inverse: torch.Tensor | None,
-    training: bool,
-    epsilon: float,
-    wanted: list[bool],
-) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
-    if weight is None or {x.dtype, grad.dtype, weight.dtype} != {torch.float32}:
-        running = running_mean, running_variance
-        return native_batch_norm_backward(grad, x, weight, *running, mean, inverse, training, epsilon, wanted)
-    if not training:
-        mean, inverse = running_mean, 1.0 / torch.sqrt(running_variance + epsilon)
-    others = [d for d in range(x.dim()) if d != 1]
-
-    def spread(channels: torch.Tensor) -> torch.Tensor:
-        return channels.view([-1 if d == 1 else 1 for d in range(x.dim())])
-
-    apart = x - spread(mean)
-    total, dot = grad.sum(others), _product(apart, grad).sum(others)
-    share = 1.0 / (x.numel() // x.shape[1])
-    slope = grad
-    if training:
-        slope = fma(apart, spread(-(dot * share * inverse * inverse)).expand_as(apart), grad) - spread(total * share)
-    back = slope * spread(inverse * weight)
-    return back, dot * inverse if wanted[1] else None, total if wanted[2] else None
-
-
-def _pow(x: torch.Tensor, exponent: float) -> torch.Tensor:
-    if x.dtype in (torch.float16, torch.bfloat16) and exponent in (2, -1):
-        return _rounded(x * x if exponent == 2 else 1 / x)  # TorchInductor's own keeps it in float32 for a sum behind
-    if not x.is_floating_point() or x.dtype == torch.float64 or exponent in (0, 1, 2, 0.5, -0.5, -1):
-        return NotImplemented  # TorchInductor's own
-    if exponent == 3:
-        return _rounded(x * x) * x
-    if exponent == -2:
-        return 1 / _rounded(x * x)
-    return torch.pow(x, torch.full_like(x, exponent))  # a function, where TorchInductor multiplies
-
-
-def _weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    wide = v.float() if v.dtype.itemsize < 4 else v
-    norm = (wide * wide).sum([d for d in range(v.dim()) if d != dim % v.dim()], keepdim=True).sqrt()
-    return (g.to(wide.dtype) * wide * (1.0 / norm)).to(v.dtype), norm
-
-
-_AS_EAGER: Decompositions = {
-    torch.ops.aten._weight_norm_interface.default: _weight_norm,
-    torch.ops.aten._softmax_backward_data.default: _softmax_backward,
-    torch.ops.aten.native_layer_norm_backward.default: _layer_norm_backward,
-    torch.ops.aten.native_batch_norm_backward.default: _batch_norm_backward,
-    torch.ops.aten.sigmoid_backward.default: _sigmoid_backward,
-    torch.ops.aten.tanh_backward.default: _tanh_backward,
-    torch.ops.aten.silu_backward.default: _silu_backward,
-    torch.ops.aten.hardswish_backward.default: _hardswish_backward,
-    torch.ops.aten.pow.Tensor_Scalar: _pow,
-}
-"""Ops that eager's CUDA kernels compute in another order than TorchInductor, or round elsewhere. In half types those of
-sigmoid, tanh and powers are rounded after each step, the others at their end alone."""
 
 Shape = tuple[int, ...]
 
@@ -262,7 +126,7 @@ def sketch(graph: Graph, inputs: Sequence[Input], own_schedule: bool = False) ->
         raise Unsupported("tensors of 2^31 elements or more")
     options = _LOWERING if own_schedule else _LOWERING | _FEW_KERNELS
     device = "reference" if own_schedule else "cpu"
-    with inductor_config.patch(options), lowered(graph, inputs, device, decompositions=_AS_EAGER) as result:
+    with inductor_config.patch(options), lowered(graph, inputs, device, decompositions=AS_EAGER) as result:
         made = _ProgramBuilder(graph, known, result).build()
     made.program(LaunchLimits())  # raises Unsupported if a kernel cannot be written
     return made

@@ -87,13 +87,13 @@ def choose(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
 
 
 def _keeps(kernel: KernelBody, tuning: Tuning) -> bool:
-    """Whether a program of this tuning, which has one row, keeps it: of kernels that add in eager's order, if there are
-    not so many rows that programs of several are better, and each is short and has neighbours in memory."""
-    if kernel.step is None or kernel.rows > _MOST_KEPT or reads_across(kernel):
+    """Whether a program of this tuning, which has one row, keeps it: of kernels that add neighbours in eager's order,
+    if there are not so many rows that programs of several are better, and each is short."""
+    if kernel.step is None or kernel.deal is not None or kernel.rows > _MOST_KEPT or reads_across(kernel):
         return False
     values = kernel.values()
     swept = [value for value in values if value.by_column]
-    steps = -(-kernel.places // tuning.column_block)
+    steps = -(-kernel.columns // tuning.column_block)
     loads = sum(value.op == "load" for value in swept)
     registers = steps * loads * tuning.column_block // (WARP * tuning.warps)
     constant = any(value.args and all(a.op == "constant" for a in value.args) for value in values)

@@ -14,6 +14,7 @@ import torch
 from agent.distill.eager.sum_order import WARP, SumOrder
 from agent.distill.kernels.schedule import KernelBody
 from agent.distill.kernels.text_template import slot
+from agent.distill.kernels.triton_names import triton_dtype
 from agent.distill.kernels.value_graph import Value
 
 MOMENTS = ("mean", "distances")
@@ -96,6 +97,16 @@ def moments_of_two(mean, distances, count, other_mean, other_distances, other_co
     wider = tl.fma(count * share, apart * apart * other_count, distances + other_distances)
     return tl.fma(other_count * share, other_mean, count * share * mean), wider, both
 ''',
+    "add_rounded_halves": '''
+@triton.jit
+def add_rounded_halves(x, dtype: tl.constexpr, ROWS: tl.constexpr, OUTER: tl.constexpr, LENGTH: tl.constexpr):
+    """As `add_halves`; what is added to the first half is rounded to a dtype before."""
+    for n in tl.static_range(10):
+        if LENGTH >> n > 1:
+            first, second = both_sides(x, ROWS * OUTER, LENGTH >> n)
+            x = first + second.to(dtype).to(tl.float32)
+    return tl.reshape(x, [ROWS, OUTER])
+''',
     "combine_halves": '''
 @triton.jit
 def combine_halves(mean, distances, count, ROWS: tl.constexpr, OUTER: tl.constexpr, LENGTH: tl.constexpr):
@@ -114,7 +125,7 @@ def combine_halves(mean, distances, count, ROWS: tl.constexpr, OUTER: tl.constex
 ''',
 }
 """Helper name → source."""
-NEEDED = {"add_parts": ("four_parts",), "combine_halves": ("both_sides",)}
+NEEDED = {"add_parts": ("four_parts",), "add_rounded_halves": ("both_sides",), "combine_halves": ("both_sides",)}
 """Helper → the helpers that it calls."""
 
 
@@ -218,8 +229,11 @@ def finish(value: Value, name: str, kernel: KernelBody) -> list[str]:
         part = f"{name}_threads"
     if order.height == 1:
         return [*lines, f"{name} = add_halves({part}, ROWS, 1, {order.width})"]
-    lines.append(f"{name}_rows = add_halves({part}, ROWS, {order.height}, {order.width})")
-    return [*lines, f"{name} = add_halves({name}_rows, ROWS, 1, {order.height})"]
+    add, rounds = "add_halves(", ""
+    if order.rounds is not None:
+        add, rounds = "add_rounded_halves(", f"{slot(triton_dtype(order.rounds))}, "
+    lines.append(f"{name}_rows = {add}{part}, {rounds}ROWS, {order.height}, {order.width})")
+    return [*lines, f"{name} = {add}{name}_rows, {rounds}ROWS, 1, {order.height})"]
 
 
 def _with_idle(kept: str, order: SumOrder) -> list[str]:

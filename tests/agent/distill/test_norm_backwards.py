@@ -1,5 +1,7 @@
 """The backwards of layer norm and batch norm: sums in the order of eager's CUDA kernels, and their gradients."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -38,8 +40,10 @@ def _layer_norm_inputs(rows, columns, dtype="float32"):
     return (*inputs[:2], tensor(rows, 1), tensor(rows, 1), *inputs[2:])
 
 
-def _batch_norm_inputs(*shape):
-    return (tensor(*shape), tensor(*shape), *(tensor(shape[1]) for _ in range(4)))
+def _batch_norm_inputs(*shape, dtype=FLOAT32):
+    name = str(dtype).removeprefix("torch.")
+    grad, x, w, running = in_dtype((tensor(*shape), tensor(*shape), tensor(shape[1]), tensor(shape[1])), name)
+    return grad, x, w, tensor(shape[1]), tensor(shape[1]), running
 
 
 def test_the_orders_of_backwards_are_those_of_the_kernels():
@@ -55,7 +59,8 @@ def test_the_orders_of_backwards_are_those_of_the_kernels():
     image = SumOrder(2 * 49, 32, 16, 1, False, "turns", deal=Deal(2, 49, 64, 8))
     assert _order("batch_norm_backward", (2, 8, 7, 7), (0, 2, 3)) == image
     assert _order("batch_norm_backward", (2, 8, 40, 40), (0, 2, 3)).deal == Deal(2, 1600, 512, 1)
-    assert _order("batch_norm_backward", (2, 8, 7, 7), (0, 2, 3), BFLOAT16) is None
+    assert _order("batch_norm_backward", (2, 8, 7, 7), (0, 2, 3), BFLOAT16) == replace(image, rounds=BFLOAT16)
+    assert _order("batch_norm_backward", (2, 8, 7, 7), (0, 2, 3), torch.float64) is None
     assert _order("batch_norm_backward", (2, 8), (0,)) is None, "as in channels-last memory"
 
 
@@ -88,24 +93,30 @@ def test_a_layer_norms_backward_adds_as_eager_does(rows, columns, tmp_path, inte
     assert any(all(map(torch.equal, found, wanted(fma))) for fma in (fused, _rounded_twice))
 
 
-@pytest.mark.parametrize("shape", [(3, 4, 7, 7), (20, 2, 5, 9), (2, 3, 30, 40)])
-def test_a_batch_norms_backward_adds_as_eager_does(shape, tmp_path, interpreter):
-    one, source = _pass(_backward_of_batch_norm, _batch_norm_inputs(*shape), tmp_path / "pass")
-    assert "turns_1 = " in source
-    channels, order = shape[1], _order("batch_norm_backward", shape, (0, 2, 3))
-    grad, x = _wide(*shape), _wide(*shape).flip(0)
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((3, 4, 7, 7), FLOAT32), ((20, 2, 5, 9), FLOAT32), ((2, 3, 30, 40), FLOAT32), ((20, 2, 5, 9), BFLOAT16)],
+)
+def test_a_batch_norms_backward_adds_as_eager_does(shape, dtype, tmp_path, interpreter):
+    one, source = _pass(_backward_of_batch_norm, _batch_norm_inputs(*shape, dtype=dtype), tmp_path / "pass")
+    assert ("add_rounded_halves(" in source) == (dtype == BFLOAT16)
+    channels, order = shape[1], _order("batch_norm_backward", shape, (0, 2, 3), dtype)
+    grad, x = _wide(*shape, dtype=dtype), _wide(*shape, dtype=dtype).flip(0)
     w, mean, inverse = _wide(3, channels).unbind()
-    found = interpreter.results(tmp_path / "pass", one, [grad, x, w, mean, inverse, torch.zeros(channels)])
-    grad = torch.where(x <= 0, 0.0, grad)
-    apart = x - mean.view(-1, 1, 1)
+    w = w.to(dtype)
+    found = interpreter.results(tmp_path / "pass", one, [grad, x, w, mean, inverse, torch.zeros(channels).to(dtype)])
+    grad = torch.where(x <= 0, 0.0, grad).float()
+    apart = x.float() - mean.view(-1, 1, 1)
     share = 1.0 / (x.numel() // channels)
 
     def wanted(fma):
-        total = in_turn(rows_of(grad, (0, 2, 3)), order)
-        dot = in_turn(rows_of(apart, (0, 2, 3)), order, rows_of(grad, (0, 2, 3)), fma)
+        plain, other = rows_of(grad, (0, 2, 3)), rows_of(apart, (0, 2, 3))
+        total = in_turn(plain, order)
+        rounded = order.rounds is not None
+        dot = in_turn((plain * other).to(dtype).float(), order) if rounded else in_turn(other, order, plain, fma)
         scale = -(dot * share * inverse * inverse)
         slope = fma(apart, scale.view(-1, 1, 1), grad) - (total * share).view(-1, 1, 1)
-        return slope * (inverse * w).view(-1, 1, 1), dot * inverse, total
+        return (each.to(dtype) for each in (slope * (inverse * w.float()).view(-1, 1, 1), dot * inverse, total))
 
     assert any(all(map(torch.equal, found, wanted(fma))) for fma in (fused, _rounded_twice))
 
@@ -120,8 +131,9 @@ def test_a_batch_norms_backward_adds_as_eager_does(shape, tmp_path, interpreter)
         ),
         (_backward_of_layer_norm(768), _layer_norm_inputs(394, 768, "bfloat16")),
         *(
-            (_backward_of_batch_norm, _batch_norm_inputs(*shape))
+            (_backward_of_batch_norm, _batch_norm_inputs(*shape, dtype=dtype))
             for shape in [(2, 64, 14, 14), (16, 32, 7, 7), (4, 8, 56, 56)]
+            for dtype in (FLOAT32, torch.float16, BFLOAT16)
         ),
     ],
 )

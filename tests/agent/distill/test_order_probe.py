@@ -41,6 +41,7 @@ ADDITIONS = [
     addition((40, 300), (1,), op="layer_norm_backward"),
     addition((4, 50, 64), (0, 1), op="layer_norm_backward"),
     addition((9, 4, 7, 7), (0, 2, 3), op="batch_norm_backward"),
+    addition((3, 4, 20, 30), (0, 2, 3), torch.bfloat16, op="batch_norm_backward"),
 ]
 ALIKE = [
     addition((4, 10, 700), (2,), torch.bfloat16, "softmax_backward"),
@@ -100,7 +101,10 @@ class AddsIn(EagerSums):
         return ((inner - in_turn(rows, self.order)[..., None]) * share).view(x.shape), weight, bias
 
     def batch_norm_backward(self, grad, x):
-        return self._of_columns(grad, x, (0, *range(2, grad.dim())))
+        if self.order.rounds is None:
+            return self._of_columns(grad, x, (0, *range(2, grad.dim())))
+        rows, products = (rows_of(each, (0, *range(2, grad.dim()))).float() for each in (grad, grad * x))
+        return in_turn(products, self.order), in_turn(rows, self.order)
 
     def _of_columns(self, grad, x, dims):
         rows, by = (rows_of(each, dims).float() for each in (grad, x))
