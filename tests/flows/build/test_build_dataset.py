@@ -225,7 +225,7 @@ def test_a_bad_catalogue_is_one_clear_line_and_publishes_nothing(tmp_path, catal
 
 def test_an_unknown_model_costs_itself_alone(data_dir, tmp_path):
     catalog = tmp_path / "some.txt"
-    catalog.write_text("timm:resnet10t\ntimm:resnet10x\n")
+    catalog.write_text("points: 3\ntimm:resnet10t\ntimm:resnet10x\n")
     built = build_dataset.fn(catalog=str(catalog), data=str(data_dir))
     assert built["traced"] == 1
     (failed,) = (r for r in Store(data_dir).latest().table("models").to_pylist() if r["status"] == "failed")

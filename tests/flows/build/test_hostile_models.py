@@ -28,7 +28,7 @@ def test_a_fork_bomb_a_hoarder_and_a_disk_filler_cost_themselves_alone(tmp_path:
     monkeypatch.setitem(sys.modules, "hostile_models", module)  # timm looks there for its configs
     file.loader.exec_module(module)
     catalog = tmp_path / "catalog.txt"
-    catalog.write_text("".join(f"{name}\n" for name in [*ENDS, "timm:test_resnet"]))
+    catalog.write_text("".join(f"{name}\n" for name in [*ENDS, "timm:honest"]))
     built = build_dataset.fn(
         catalog=str(catalog),
         data=str(tmp_path / "data"),
@@ -42,4 +42,4 @@ def test_a_fork_bomb_a_hoarder_and_a_disk_filler_cost_themselves_alone(tmp_path:
     rows = {row["model"]: row for row in Store(tmp_path / "data").latest().table("models").to_pylist()}
     assert {name: rows[name]["error_category"] for name in ENDS} == ENDS
     assert all(rows[name]["seconds"] < 280 for name in ENDS), "they were stopped, for they would wait 300 s"
-    assert rows["timm:test_resnet"]["status"] == "traced"
+    assert rows["timm:honest"]["status"] == "traced"

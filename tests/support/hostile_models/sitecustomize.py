@@ -1,4 +1,5 @@
-"""Models that misbehave while they are built, in timm's registry of every process that has this directory on its path.
+"""Models that misbehave while they are built, and one that does not, in timm's registry of every process that has this
+directory on its path.
 
 Each would stop by itself a little above the limits that the tests set, so that no test harms its machine.
 """
@@ -10,7 +11,7 @@ from pathlib import Path
 import torch
 from timm.models import generate_default_cfgs, register_model
 
-_NAMES = ("hostile_forks", "hostile_memory", "hostile_children", "hostile_files", "hostile_file")
+_NAMES = ("hostile_forks", "hostile_memory", "hostile_children", "hostile_files", "hostile_file", "honest")
 default_cfgs = generate_default_cfgs({f"{name}.own": {"input_size": (3, 32, 32), "num_classes": 2} for name in _NAMES})
 """Where `register_model` finds the configs of this module's models."""
 
@@ -57,3 +58,9 @@ def hostile_file(**_: object) -> torch.nn.Module:
             file.write(bytes(1 << 20))
     time.sleep(300)
     return torch.nn.Linear(1, 1)
+
+
+@register_model
+def honest(**_: object) -> torch.nn.Module:
+    layers = (torch.nn.Conv2d(3, 2, 3), torch.nn.ReLU(), torch.nn.Sigmoid(), torch.nn.Flatten())
+    return torch.nn.Sequential(*layers, torch.nn.Linear(2 * 30 * 30, 2))
