@@ -125,7 +125,7 @@ class Server:
                     self._stop_those_over_a_limit()
                     self.next_look = time.monotonic() + WATCH_S
         finally:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it has been heard
+            _hear_no_more()
             for worker in self.workers.values():
                 worker.kill()
             _kill_orphans(set())
@@ -189,9 +189,9 @@ class Server:
         scratch = tempfile.mkdtemp(dir=self.settings.scratch)
         answers, answer_end = os.pipe()
         log, log_end = os.pipe()
-        pid = os.fork()
+        server, pid = os.getpid(), os.fork()
         if pid == 0:
-            _work(task, job["payload"], answer_end, log_end, scratch, self.settings)
+            _work(task, job["payload"], answer_end, log_end, scratch, self.settings, server)
         os.close(answer_end)
         os.close(log_end)
         worker = PoolWorker(job["id"], pid, os.pidfd_open(pid), answers, log, scratch, time.monotonic())
@@ -229,12 +229,16 @@ class Server:
         )
 
 
-def _work(task: Task, payload: Any, answer_fd: int, log_fd: int, scratch: str, settings: PoolSettings) -> NoReturn:
+def _work(
+    task: Task, payload: Any, answer_fd: int, log_fd: int, scratch: str, settings: PoolSettings, server: int
+) -> NoReturn:
     """The life of a worker, after the fork. Exits with 0 if the task ran to its end, else with 1 and a traceback."""
     code = 1
     try:
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != server:  # it died before that was asked for
+            os._exit(1)
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what it starts stays below it, and counts as its own
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -316,11 +320,21 @@ def _function(name: str) -> Callable[..., Any]:
     return getattr(importlib.import_module(module), function)
 
 
+def _end(*_: object) -> NoReturn:
+    _hear_no_more()
+    sys.exit(1)
+
+
+def _hear_no_more() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):  # a second one would break off what ends the workers
+        signal.signal(number, signal.SIG_IGN)
+
+
 def main() -> None:
     """Serves as the settings in the first argument say, see the module's text."""
     settings = PoolSettings(**json.loads(sys.argv[1]))
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: sys.exit(1))
+        signal.signal(number, _end)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     control_in, control_out = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
