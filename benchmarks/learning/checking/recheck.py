@@ -5,8 +5,8 @@
 Sums that cancel are wrong in one draw of hundreds. In float32 t = -5 allows 11 units in the last place, in half types a
 whole unit, so that there one rounding more or less is never wrong. Doubtful are rows that `own_passes` checked in
 float32 on a GPU and that are right at t = -5 only. Each whose sample is in a journal is checked on `--draws` further
-draws, by `--workers` processes on one GPU. The file of `--out` has all rows but the doubtful ones that were not found
-right again. Nothing is begun after `--seconds`.
+draws, by `--workers` processes on one GPU, but for those that the records of `--without` have. The file of `--out` has
+all rows but those that were found wrong. Nothing is begun after `--seconds`; what is `left` stays doubtful.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -36,10 +36,12 @@ Doubtful = tuple[Mapping[str, Any], Sample]
 """A row, and its sample with the variants on which it was checked."""
 
 
-def doubtful_rows(rows: list[dict[str, Any]], lines: Mapping[str, Mapping[str, Any]]) -> Iterator[Doubtful]:
-    """The rows that are to be checked again; `lines` are a journal's by graph."""
+def doubtful_rows(
+    rows: list[dict[str, Any]], lines: Mapping[str, Mapping[str, Any]], known: Container[str] = ()
+) -> Iterator[Doubtful]:
+    """The rows that are to be checked again, but for the graphs that are known; `lines` are a journal's by graph."""
     for row in rows:
-        line = lines.get(row["graph_hash"])
+        line = None if row["graph_hash"] in known else lines.get(row["graph_hash"])
         if row["checked"] != BY_OWN_PROCESS or row["level"] < LEVEL or line is None or line["task"] != row["task"]:
             continue
         sample = chosen_variants(kept_sample(line), 1, LARGEST[GPU])
@@ -54,6 +56,7 @@ def main() -> int:
     parser.add_argument("--written", type=Path, action="append", required=True, help="a journal with the samples")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--record", type=Path, required=True)
+    parser.add_argument("--without", type=Path, action="append", default=[], help="a record of earlier checks")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--draws", type=int, default=512)
@@ -63,7 +66,8 @@ def main() -> int:
     schema = pq.read_schema(arguments.demonstrations)
     rows = read_rows(arguments.demonstrations, schema)
     lines = {line["graph_hash"]: line for place in arguments.written for line in journal(place) if not line["cause"]}
-    doubtful = list(doubtful_rows(rows, lines))
+    known = {graph for record in arguments.without for graph in json.loads(record.read_text("utf-8"))["of_each"]}
+    doubtful = list(doubtful_rows(rows, lines, known))
     faults: dict[str, str] = {}
 
     def check(part: int) -> None:
@@ -76,18 +80,19 @@ def main() -> int:
 
     with ThreadPoolExecutor(arguments.workers) as threads:
         list(threads.map(check, range(arguments.workers)))
-    gone = {row["graph_hash"] for row, _ in doubtful if faults.get(row["graph_hash"], "not checked")}
+    gone = {graph for graph, fault in faults.items() if fault}
     write_rows(arguments.out, [row for row in rows if row["graph_hash"] not in gone], schema)
     about = {
         "device": arguments.device,
         "draws": arguments.draws,
         "doubtful": len(doubtful),
         "checked": len(faults),
-        "right": len(doubtful) - len(gone),
+        "right": len(faults) - len(gone),
         "faults": Counter(fault.partition(":")[0] for fault in faults.values() if fault),
         "seconds": round(time.monotonic() - began, 1),
     }
-    write_json(arguments.record, about | {"of_each": faults})
+    left = [row["graph_hash"] for row, _ in doubtful if row["graph_hash"] not in faults]
+    write_json(arguments.record, about | {"of_each": faults, "left": left})
     print(json.dumps(about))
     return 0
 

@@ -5,9 +5,12 @@ import json
 import lzma
 import random
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -44,9 +47,10 @@ from benchmarks.learning.decoder.training import Training
 from benchmarks.learning.exported_tasks import oracle_rewards, oracle_tasks
 from benchmarks.learning.graph_sources import held_out_samples, kept_sample, line_of, version_samples
 from benchmarks.learning.journals import journal
-from benchmarks.learning.judge import Judge, shares
+from benchmarks.learning.judge import Judge, Verdict, shares
 from benchmarks.learning.make_demonstrations import demonstration, rows_of
 from benchmarks.learning.nearness import by_similarity
+from benchmarks.learning.proof.attempts import Attempts
 from passbench.contract import NAMES_FILE
 from tests.agent.readable.test_readable import FEED_FORWARD, feed_forward
 from tests.agent.support import sample as sample_of
@@ -335,8 +339,10 @@ def test_doubtful_demonstrations_are_checked_again(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", [*map(str, arguments), "--device", "cpu"])
     assert recheck.main() == 0
     found = json.loads(record.read_text())
-    assert (found["doubtful"], found["checked"], found["right"]) == (2, 2, 1)
+    assert (found["doubtful"], found["checked"], found["right"], found["left"]) == (2, 2, 1, [])
     assert pq.read_table(out).to_pylist() == rows[1:]
+    by_graph = {line["graph_hash"]: line for line in map(json.loads, lines)}
+    assert [len([*recheck.doubtful_rows(rows, by_graph, known)]) for known in ((), found["of_each"])] == [2, 0]
 
 
 def test_how_many_are_right_by_how_near_they_are():
@@ -454,6 +460,27 @@ def test_copy_tasks_repeat_a_graph_that_is_drawn_anew():
         ast.parse(answer)
 
 
+def test_attempts_are_judged_latest_point_first_while_there_is_time():
+    clock, notes, asked, begun = [0.0], {}, [], Event()
+
+    def judged(name, answers):
+        asked.append(name)
+        clock[0] += 10.0
+        return [Verdict("s", True, True, True, answer == "right") for answer in answers]
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as thread:
+        patch.setattr("benchmarks.learning.proof.attempts.time", SimpleNamespace(monotonic=lambda: clock[0]))
+        attempts = Attempts(thread, judged, notes.update, 35.0)
+        thread.submit(begun.wait)
+        attempts.add("early", [["right", "wrong"], ["right", "right"]])
+        attempts.add("late", [["wrong", "right"], ["wrong", "wrong"]])
+        begun.set()
+        attempts.finish()
+    assert asked == ["sampled late", "sampled late", "sampled early"], "a fourth would end at 40"
+    assert notes["pass_at_k late"] == {"pass@1": 0.25, "pass@2": 0.5, "first allowed": 0.5, "attempts": 2}
+    assert notes["pass_at_k early"]["attempts"] == 1
+
+
 def test_validation_tasks_are_of_families_that_are_not_trained_on(tmp_path):
     given = [few_rows(s) for s in islice(composed(9), 60)]
     version = publish_samples([replace(s, split="train") for s in given], tmp_path)
@@ -491,6 +518,14 @@ def test_the_curve_of_a_record_is_a_table_and_a_figure(run, tmp_path):
     assert any(kept[run] in line for line in lines)
     curve_figure.draw(record, tmp_path / "curve.svg")
     assert (tmp_path / "curve.svg").read_text().count("<path") > 4
+
+
+def test_what_answers_are_worth_is_a_table():
+    record = json.loads((ROOT / "benchmarks" / "learning" / "h200_from_scratch_6" / "record.json").read_text())
+    found = curve_figure.ends(record)
+    assert "| after expert iteration | 30.0 % | 40.0 % | 8 | 32.5 % |" in found
+    assert "variants of 18 tasks" in found and "| distill | 18 | 15 | 2.92 | 3.87 |" in found
+    assert curve_figure.ends({"points": []}), "a record that broke off has what there is"
 
 
 def test_the_sequences_of_an_epoch_have_other_numbers_and_the_rows_that_came():
