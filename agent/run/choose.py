@@ -37,20 +37,27 @@ def chosen(version: Version, choice: Choice) -> list[Sample]:
     taken: Counter[str] = Counter()
     variants = 0
     for split in choice.splits:
-        for sample in load_samples(version, split, choice.categories):
+        for sample in load_samples(version, split, choice.categories, _named(version, split, choice)):
             full = choice.variants is not None and variants >= choice.variants
             if full or (choice.limit is not None and len(samples) >= choice.limit):
                 break
             if choice.each is not None and taken[sample.category] >= choice.each:
                 continue
-            if choice.names is None or sample.sample in choice.names:
-                taken[sample.category] += 1
-                samples.append(replace(sample, variants=_variants(sample, choice)))
-                variants += len(samples[-1].variants)
+            taken[sample.category] += 1
+            samples.append(replace(sample, variants=_variants(sample, choice)))
+            variants += len(samples[-1].variants)
     if choice.mixed:
         samples = _mixed(samples)
     number, count = choice.part
     return samples[number::count]
+
+
+def _named(version: Version, split: str, choice: Choice) -> list[str] | None:
+    """The samples of a split that are named; None if all are wanted. No others are read."""
+    if choice.names is None:
+        return None
+    rows = version.table("samples", split).select(["sample", "category"]).to_pylist()
+    return [row["sample"] for row in rows if row["sample"] in choice.names and row["category"] in choice.categories]
 
 
 def _mixed(samples: list[Sample]) -> list[Sample]:
