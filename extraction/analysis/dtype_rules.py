@@ -36,28 +36,32 @@ _WRITTEN = {"index_add": (3, "source"), "index_add_": (3, "source"), "index_put"
             "index_put_": (2, "values")}  # fmt: skip
 
 
+class DtypeRefused(TypeError):
+    """A rule of this module refuses an op's dtypes; no tensor was asked."""
+
+
 def check_dtypes(op: Op, infos: Sequence[ValueInfo]) -> None:
-    """Raises TypeError where eager execution would refuse the op for the dtypes of its operands."""
+    """Raises DtypeRefused where eager execution would refuse the op for the dtypes of its operands."""
     name = base_name(op)
     if name in _ONE_DTYPE:
         found = {infos[ref.index].dtype for ref in refs((op.args, op.kwargs)) if _is_tensor(infos[ref.index])}
         if len(found) > 1:
-            raise TypeError(f"{name} wants operands of one dtype, not {', '.join(sorted(found))}")
+            raise DtypeRefused(f"{name} wants operands of one dtype, not {', '.join(sorted(found))}")
     elif op.target in _NORMS:
         parameters = {_dtype(argument(op, *where), infos) for where in _NORMS[op.target]} - {None}
         given = _dtype(op.args[0] if op.args else op.kwargs.get("input"), infos)
         if len(parameters) > 1 or not (parameters <= {given} or (given in _HALVES and parameters == {"float32"})):
-            raise TypeError(
+            raise DtypeRefused(
                 f"{name} of dtype {given} does not take parameters of dtype {', '.join(sorted(parameters))}"
             )
     elif name in _WITH_SAVED_STATISTICS:
         if _dtype(argument(op, 1, "input"), infos) in _HALVES:
-            raise TypeError(f"{name} of half precision wants statistics of another dtype on a GPU than on a CPU")
+            raise DtypeRefused(f"{name} of half precision wants statistics of another dtype on a GPU than on a CPU")
     elif name in _WRITTEN or (name == "setitem" and _is_tensor_index(op, infos)):
         target = _dtype(op.args[0], infos)
         source = _dtype(argument(op, *_WRITTEN.get(name, (2, "value"))), infos)
         if None not in (target, source) and target != source:
-            raise TypeError(f"{name} wants source and destination of one dtype, not {source} and {target}")
+            raise DtypeRefused(f"{name} wants source and destination of one dtype, not {source} and {target}")
 
 
 def largest_constant(graph: Graph) -> float:

@@ -1,7 +1,7 @@
 """Fake-tensor propagation: what every value of a graph is, which ops share memory, and which change it. Nothing runs.
 Each op is called once on fake tensors (shape, stride and dtype without data). If a graph propagates, its ops accept
 what they are given. If an op refuses, `Invalid` says why, by category. Where meta tensors tell the same as fake ones,
-they are used, being cheaper (`extraction.analysis.meta_kernels`).
+they are used, being cheaper, and a fake one is asked of the other ops (`extraction.analysis.meta_kernels`).
 """
 
 import logging
@@ -18,11 +18,12 @@ from torch._subclasses.fake_tensor import (
     UnsupportedOperatorException,
 )
 
-from extraction.analysis.dtype_rules import check_dtypes
-from extraction.analysis.meta_kernels import described_by_meta_tensors
+from extraction.analysis.dtype_rules import DtypeRefused, check_dtypes
+from extraction.analysis.fake_answers import answer
+from extraction.analysis.meta_kernels import asks, described_by_meta_tensors, is_asked, is_doubtful
 from extraction.analysis.values import OtherValue, TensorValue, ValueInfo
 from storage.graph import targets
-from storage.graph.effects import writes
+from storage.graph.effects import base_name, writes
 from storage.graph.record import Graph, GraphError, Op, Ref, RunDevice, Value, map_refs
 from storage.records import Input, Output, dtype_name, dtype_of
 
@@ -42,12 +43,13 @@ class Invalid:
     """Why a graph does not accept these inputs: op number, category of cause, and the op's own message.
 
     `cause` is one of "target" (not in the allowlist), "graph" (malformed), "dtype", "data dependent", "not
-    implemented", "layout" and "shape or argument".
+    implemented", "layout" and "shape or argument". `by_rule`: one of `extraction.analysis.dtype_rules` refused it.
     """
 
     cause: str
     op: int
     message: str
+    by_rule: bool = False
 
 
 def propagate(graph: Graph, inputs: Sequence[Input]) -> Propagated | Invalid:
@@ -59,7 +61,7 @@ def propagate(graph: Graph, inputs: Sequence[Input]) -> Propagated | Invalid:
         raise ValueError(f"{len(inputs)} inputs for a graph of {graph.inputs}")
     if described_by_meta_tensors(graph):
         propagated = propagate_on_meta(graph, inputs)
-        if isinstance(propagated, Propagated):
+        if isinstance(propagated, Propagated) or propagated.by_rule:
             return propagated  # else a fake tensor's message says the cause
     return propagate_on_fake(graph, inputs)
 
@@ -71,12 +73,12 @@ def propagate_on_fake(graph: Graph, inputs: Sequence[Input]) -> Propagated | Inv
 
 
 def propagate_on_meta(graph: Graph, inputs: Sequence[Input]) -> Propagated | Invalid:
-    """`propagate` on meta tensors, right for graphs that are `described_by_meta_tensors`."""
+    """`propagate` on meta tensors, for graphs that are `described_by_meta_tensors`: right where it is not `Invalid`."""
     return _run(graph, inputs, _META)
 
 
 def _run(graph: Graph, inputs: Sequence[Input], device: torch.device) -> Propagated | Invalid:
-    run = _Run(device)
+    run = _Run(device, doubts=device == _META and asks(graph))
     with torch.no_grad():
         for spec in inputs:
             run.add(torch.empty_strided(spec.shape, spec.stride, dtype=dtype_of(spec.dtype), device=device))
@@ -85,7 +87,8 @@ def _run(graph: Graph, inputs: Sequence[Input], device: torch.device) -> Propaga
                 try:
                     run.step(op)
                 except Exception as error:  # any op may refuse its arguments, each with an exception of its own
-                    return Invalid(_cause(error), number, f"{type(error).__name__}: {error}"[:300])
+                    message = f"{type(error).__name__}: {error}"[:300]
+                    return Invalid(_cause(error), number, message, isinstance(error, DtypeRefused))
         finally:
             run.leave_contexts()
     return Propagated(tuple(run.infos), tuple(run.mutated))
@@ -117,8 +120,9 @@ def quiet() -> Iterator[None]:
 class _Run:
     """The values so far, kept alive so that storages keep their identity."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, doubts: bool) -> None:
         self.device = device
+        self.doubts = doubts
         self.values: list[Any] = []
         self.infos: list[ValueInfo] = []
         self.mutated: list[frozenset[int]] = []
@@ -136,8 +140,12 @@ class _Run:
         args, kwargs = (_resolve(map_refs(part, self._value), self.device) for part in (op.args, op.kwargs))
         if op.kind == "method":
             result = getattr(args[0], targets.check_method(op.target))(*args[1:], **kwargs)
+        elif self.device == _META and is_asked(base_name(op)):
+            result = answer(targets.resolve(op.target), args, kwargs)
         else:
             result = targets.resolve(op.target)(*args, **kwargs)
+        if self.doubts and is_doubtful(base_name(op), args[0] if args else None, result):
+            raise NotImplementedError("meta tensors may tell another stride")
         if op.target.endswith("._enter_autocast"):
             self._contexts.append(result)
         elif op.target.endswith("._exit_autocast"):

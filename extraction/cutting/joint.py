@@ -18,7 +18,15 @@ from torch._subclasses import FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from extraction.analysis.meta_kernels import described_by_meta_tensors, is_described
+from extraction.analysis.fake_answers import answer
+from extraction.analysis.meta_kernels import (
+    FACTORIES,
+    asks,
+    described_by_meta_tensors,
+    is_asked,
+    is_described,
+    is_doubtful,
+)
 from storage.graph import targets
 from storage.graph.record import Graph, Op, Ref, RunDevice, Value, map_refs
 from storage.records import Input, dtype_of
@@ -52,7 +60,7 @@ def joint_graph(graph: Graph, inputs: Sequence[Input], differentiable: Sequence[
 def _recorded(
     graph: Graph, inputs: Sequence[Input], differentiable: Sequence[bool], device: torch.device
 ) -> tuple[fx.GraphModule, int]:
-    recorder = _JointRecorder(device)
+    recorder = _JointRecorder(device, doubts=device == _META and asks(graph))
     primals = [recorder.placeholder("primals", i.shape, i.stride, dtype_of(i.dtype)) for i in inputs]
     wanted = [primal.requires_grad_() for primal, yes in zip(primals, differentiable, strict=True) if yes]
     values: list[Any] = list(primals)
@@ -118,8 +126,9 @@ class _JointRecorder(TorchDispatchMode):
     `tag` is what the partitioner is told of the nodes to come: forward or backward.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, doubts: bool) -> None:
         super().__init__()
+        self._doubts = doubts
         self.graph = fx.Graph()
         self.tag = "is_forward"
         self._refused = ""
@@ -150,7 +159,10 @@ class _JointRecorder(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Iterable[type], args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        result = func(*args, **(kwargs or {}))
+        if self._device == _META and is_asked(_name(func)):
+            result = answer(func, args, kwargs or {})
+        else:
+            result = func(*args, **(kwargs or {}))
         if (
             not self._refused and func.namespace != "prim"
         ):  # an exception that is raised below autograd may end the process
@@ -161,9 +173,12 @@ class _JointRecorder(TorchDispatchMode):
         return result
 
     def _record(self, func: Any, args: tuple, kwargs: dict[str, Any], result: Any) -> None:
-        name = func._schema.name.removeprefix("aten::")
-        if self._device == _META and not is_described(name.removesuffix("_")):
+        name = _name(func)
+        here = name in FACTORIES and kwargs.get("device") == _META
+        if self._device == _META and not (here or is_asked(name) or is_described(name.removesuffix("_"))):
             raise NotRecorded(f"{name}: meta tensors may not describe it")
+        if self._doubts and is_doubtful(name, args[0] if args else None, result):
+            raise NotRecorded(f"{name}: meta tensors may tell another stride")
         if self.tag == "is_forward" and torch._C._dispatch_has_kernel_for_dispatch_key(
             func.name(), "CompositeImplicitAutograd"
         ):
@@ -203,6 +218,10 @@ class _JointRecorder(TorchDispatchMode):
                     self._made(item, self.graph.call_function(operator.getitem, (node, number)))
         else:
             raise NotRecorded(f"a result of type {type(value).__name__}")
+
+
+def _name(func: Any) -> str:
+    return func._schema.name.removeprefix("aten::")
 
 
 def _is_factory(target: Any) -> bool:

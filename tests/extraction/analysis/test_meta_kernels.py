@@ -136,6 +136,46 @@ def test_a_factory_makes_no_real_tensor() -> None:
     assert propagate(on_device, []) == propagate(anywhere, [])
 
 
-@pytest.mark.parametrize("name", [f"{FUNCTIONAL}conv2d", f"{FUNCTIONAL}group_norm"])
-def test_what_a_device_decides_is_left_to_fake_tensors(name: str) -> None:
+def test_what_a_device_decides_is_left_to_fake_tensors() -> None:
+    name = f"{FUNCTIONAL}group_norm"
     assert not described_by_meta_tensors(Graph(3, (_op(name, Ref(0), Ref(1), Ref(2)),), (Ref(3),)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_fake_tensors_are_asked_of_convolutions_and_attention(dtype: str) -> None:
+    back = _op(_overload("convolution_backward"), Ref(2), Ref(0), Ref(1), [8], [1, 1], [1, 1], [1, 1], False, [0, 0], 1,
+               [True, True, False])  # fmt: skip
+    ops = (
+        _op(f"{FUNCTIONAL}conv2d", Ref(0), Ref(1), None, 1, 1),
+        back,
+        _op("operator.getitem", Ref(3), 0),
+        _op(f"{FUNCTIONAL}scaled_dot_product_attention", Ref(0), Ref(0), Ref(4), None, 0.0, is_causal=True),
+        _op(f"{FUNCTIONAL}relu", Ref(5)),
+    )
+    graph = Graph(2, ops, (Ref(6),))
+    assert described_by_meta_tensors(graph)
+    for order in (None, (0, 2, 3, 1)):
+        _both_say_the_same(graph, [_input((2, 8, 6, 4), order, dtype), _input((8, 8, 3, 3), order, dtype)])
+
+
+def test_fake_tensors_are_asked_of_batch_norm_whose_saved_statistics_are_empty_on_a_cpu() -> None:
+    statistics = [_input((8,)) for _ in range(4)]
+    name = _overload("_native_batch_norm_legit_no_training")
+    parts = (_op("operator.getitem", Ref(5), number) for number in range(3))
+    graph = Graph(5, (_op(name, *map(Ref, range(5)), 0.1, 1e-5), *parts), (Ref(6), Ref(7), Ref(8)))
+    assert described_by_meta_tensors(graph)
+    for order in (None, (0, 2, 3, 1), (3, 1, 0, 2)):
+        _both_say_the_same(graph, [_input((2, 8, 5, 6), order, "float16"), *statistics])
+
+
+def test_a_stride_of_one_element_is_not_taken_from_meta_tensors() -> None:
+    ops = (
+        _op(f"{FUNCTIONAL}scaled_dot_product_attention", Ref(0), Ref(1), Ref(1)),
+        _op(".transpose", Ref(2), 1, 2),
+        _op(".reshape", Ref(3), 2, 1, 12),
+    )
+    graph = Graph(2, ops, (Ref(4),))
+    inputs = [_input((2, 3, 1, 4)), _input((2, 3, 5, 4))]
+    assert described_by_meta_tensors(graph)
+    assert isinstance(propagate_on_meta(graph, inputs), Invalid)
+    assert propagate(graph, inputs) == propagate_on_fake(graph, inputs)
