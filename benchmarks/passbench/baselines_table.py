@@ -7,8 +7,9 @@ Samples are those that FILE names, in its order, each from the first version tha
 dtype changes from sample to sample. A sitting has three parts:
 
 1. for `--write` seconds `distill` writes passes (`--authors` processes) while `--processes` others compile all
-   baselines but max-autotune. That one has `--tune` seconds for what is answered by then, sole_op and fusible samples
-   and the first typical ones: a variant takes it up to a minute of a core. What it does not come to has no row of it;
+   baselines but max-autotune; where an earlier sitting has written the passes, authors' processes compile.
+   Max-autotune has `--tune` seconds for what is answered by then, sole_op and fusible samples and the first typical
+   ones: a variant takes it up to a minute of a core. What it does not come to has no row of it;
 2. then nothing but the timing is at work: each sample under all of them at once (`passbench.shared_bench`);
 3. the first `--full` samples are measured once more, one compiler after another (`passbench.bench`), to compare.
 
@@ -106,14 +107,16 @@ def write_and_compile(sitting: Sitting, bench: SharedBench) -> set[tuple[str, st
     of which variants: those that nobody came to, and where max-autotune would have to start anew."""
     given, left = sitting.given, sitting.left
     cores = sorted(os.sched_getaffinity(0))
-    share = max(1, len(cores) * given.processes // (given.processes + given.authors))
+    authors = max(1, min(given.authors, sum(sitting.answers.of(sample) is None for sample in left)))
+    processes = given.processes + given.authors - authors
+    share = max(1, len(cores) * processes // (processes + authors))
     author = replace(Tuned(), seconds=given.search)
     pool = AuthorPool(
         author,
         left,
         sitting.answers,
         bench.device,
-        given.authors,
+        authors,
         set(cores[share:] or cores),
         given.out / "authors",
         given.patience,
@@ -122,7 +125,7 @@ def write_and_compile(sitting: Sitting, bench: SharedBench) -> set[tuple[str, st
     with at_work(pool), on_cores(set(cores[:share])):
         tending = threading.Thread(target=pool.finish, args=(sitting.end(given.write),))
         tending.start()
-        missed = bench.compile_all(BASELINES, variants, given.processes, sitting.end(given.write))
+        missed = bench.compile_all(BASELINES, variants, processes, sitting.end(given.write))
         sitting.say(f"compiled {len(BASELINES) * len(variants) - len(missed)} of {len(BASELINES) * len(variants)}")
         tending.join()
     answered = [sample for sample in left if sitting.answers.of(sample) is not None]

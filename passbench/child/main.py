@@ -199,8 +199,9 @@ class Worker:
     def _run(self, command: RunCalls) -> WorkerReply:
         self._forget()
         batch = command.batch
-        # Makes torch fill every fresh allocation with NaN, so that nothing correct can be found in old memory.
-        torch.use_deterministic_algorithms(command.fill, warn_only=True)
+        # Makes torch fill every fresh allocation with NaN, so that nothing correct can be found in old memory. Without
+        # it nothing may differ from timed calls, "warn only" included: dynamo compiles again for each of both.
+        torch.use_deterministic_algorithms(command.fill, warn_only=command.fill)
         try:
             calls = []
             for index, inputs in enumerate(self._memory.inputs(batch)):
