@@ -8,9 +8,10 @@ begin=$SECONDS
 mkdir -p "$out"
 (
   timeout 45 $run --device "$device" --honest-only --only attention_with_a_mask > "$out/attention.txt" 2>&1
-  timeout 140 python3 -m pytest -q -rf -p no:cacheprovider -m gpu tests/passbench/workers tests/passbench/test_trial.py \
-    tests/agent/learning/test_reward.py --deselect tests/agent/learning/test_reward.py::test_attacks_earn_nothing_on_a_gpu \
+  timeout 60 python3 -m pytest -q -rf -p no:cacheprovider -m gpu tests/passbench/workers tests/passbench/test_trial.py \
     > "$out/tests.txt" 2>&1
+  timeout 130 python3 -m pytest -q -rf -p no:cacheprovider -m gpu tests/agent/learning/test_reward.py \
+    --deselect tests/agent/learning/test_reward.py::test_attacks_earn_nothing_on_a_gpu > "$out/reward_test.txt" 2>&1
 ) &
 cp "$known" "$out/attack_rewards.json"
 timeout 85 python3 -m benchmarks.learning.exported_tasks.attack_rewards --out "$out/attack_rewards.json" --device "$device" \

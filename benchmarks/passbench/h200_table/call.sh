@@ -19,7 +19,7 @@ else
     tail -n 60 "$OUT/gpu_test.log"; echo "the GPU test failed: nothing was measured"; exit 1
   fi
 fi
-[ -n "$EARLIER" ] && first=${FIRST:-290} || first=${FIRST:-150}
+first=${FIRST:-110}
 ended=1
 while left=$((ALL - 15 - (SECONDS - began))); [ $ended -ne 0 ] && [ $left -gt 90 ]; do  # again if it breaks off
   timeout $left python3 -m benchmarks.passbench.baselines_table $VERSIONS --names "$HERE/names.txt" --out "$W/record" \
