@@ -22,6 +22,13 @@ class _Described(NamedTuple):
         return torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=device)
 
 
+class _Plain(NamedTuple):
+    """1, 1.0 and True are equal, and an op may refuse one of them."""
+
+    kind: type
+    value: Any
+
+
 def answer(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of a call on meta tensors, with the layout that fake CPU tensors give it. Raises what the op raises
     that refuses its arguments."""
@@ -39,10 +46,12 @@ def _described(value: Any) -> Any:
     """Arguments or results with descriptions in place of tensors, and tuples in place of lists."""
     if isinstance(value, torch.Tensor):
         return _Described(value.dtype, tuple(value.shape), value.stride())
-    return tuple(map(_described, value)) if isinstance(value, tuple | list) else value
+    return tuple(map(_described, value)) if isinstance(value, tuple | list) else _Plain(type(value), value)
 
 
 def _made(value: Any, device: str) -> Any:
     if isinstance(value, _Described):
         return value.on(device)
+    if isinstance(value, _Plain):
+        return value.value
     return tuple(_made(item, device) for item in value) if isinstance(value, tuple) else value

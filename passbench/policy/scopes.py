@@ -70,7 +70,7 @@ class Scope:
     `functions`: host functions defined in it. `lambdas`: variables that are lambdas. `clashes`: functions whose name is
     bound twice. `hook`: Triton calls it. `self_name`: in a method of a class of the pass, the parameter that is the
     instance. `context`: in `forward` and `backward` of a `torch.autograd.Function`, the parameter that is the context.
-    `of_module`: names that `global` makes the module's.
+    `of_module`: names that `global` makes the module's. `caught`: names of errors that are caught in it.
     """
 
     module: Module
@@ -84,6 +84,7 @@ class Scope:
     self_name: str | None = None
     context: str | None = None
     of_module: set[str] = field(default_factory=set)
+    caught: set[str] = field(default_factory=set)
 
     def find(self, name: str) -> "Scope | None":
         """The scope that a name belongs to, None if it is no variable of the module."""
@@ -150,6 +151,7 @@ def open_scope(
             scope.names.add(child.id)
         elif isinstance(child, ast.ExceptHandler | ast.ClassDef):
             scope.names |= {child.name} if child.name else set()
+            scope.caught |= {child.name} if child.name and isinstance(child, ast.ExceptHandler) else set()
         elif isinstance(child, ast.FunctionDef):
             if child.name in defined:
                 scope.clashes.append(child)

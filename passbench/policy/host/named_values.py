@@ -57,6 +57,8 @@ class NamedValues(Bindings):
                     self.find("lambda_as_value", scope.module, node, message)
             if (own := self.own_class(node, scope)) is not None:
                 self.class_values.add(own)
+            if owner is not scope and node.id in owner.caught:  # whoever runs within the handler could read it here
+                self.read("an error is used where it is caught, by no other function", scope, node)
             return self.kinds.get(owner.node, node.id)
         if node.id not in names.PLAIN_VALUES:
             self.unknown(node.id, node, scope.module)

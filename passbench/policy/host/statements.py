@@ -116,6 +116,8 @@ class Statements(Calls):
                 self.find("statement", scope.module, handler, "catch Exception, or an error that you name")
             if handler.name:
                 self.check_free(handler.name, handler, scope)
+                if scope.find(handler.name) is not scope:
+                    self.read("a caught error is no global or nonlocal variable", scope, handler)
                 for use in uses_of_text(handler, scope):
                     self.read("what an error says may be a tensor's value; print it or raise it again", scope, use)
             self._block(handler.body, scope)

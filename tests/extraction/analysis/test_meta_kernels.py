@@ -158,6 +158,13 @@ def test_fake_tensors_are_asked_of_convolutions_and_attention(dtype: str) -> Non
         _both_say_the_same(graph, [_input((2, 8, 6, 4), order, dtype), _input((8, 8, 3, 3), order, dtype)])
 
 
+def test_an_answer_for_a_number_is_none_for_an_equal_one_of_another_type() -> None:
+    inputs = [_input((1, 3, 8, 8)), _input((4, 3, 3, 3))]
+    for stride in (2, 2.0):
+        graph = Graph(2, (_op(f"{FUNCTIONAL}conv2d", Ref(0), Ref(1), None, stride),), (Ref(2),))
+        assert propagate(graph, inputs) == propagate_on_fake(graph, inputs)
+
+
 def test_fake_tensors_are_asked_of_batch_norm_whose_saved_statistics_are_empty_on_a_cpu() -> None:
     statistics = [_input((8,)) for _ in range(4)]
     name = _overload("_native_batch_norm_legit_no_training")
