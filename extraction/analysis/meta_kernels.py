@@ -38,7 +38,7 @@ _ASKED = frozenset(
 """Ops of which a fake tensor is asked by itself (`extraction.analysis.fake_answers`)."""
 _RESHAPES = frozenset("_unsafe_view contiguous flatten reshape reshape_as unflatten view view_as".split())
 _SAME = frozenset((*_ELEMENTWISE, *_VIEWS, *_CASTS, *_REDUCTIONS, *_NORMS, *_PRODUCTS, *_POOLS, *_ARRANGED))
-FACTORIES = frozenset("arange empty full ones scalar_tensor zeros".split())
+DESCRIBED_FACTORIES = frozenset("arange empty full ones scalar_tensor zeros".split())
 """Factories: without a device among their arguments they would make real tensors."""
 
 
@@ -77,4 +77,4 @@ def is_described(name: str) -> bool:
 
 def _is_same(op: Op) -> bool:
     name = base_name(op)
-    return is_described(name) or (name in FACTORIES and isinstance(op.kwargs.get("device"), RunDevice))
+    return is_described(name) or (name in DESCRIBED_FACTORIES and isinstance(op.kwargs.get("device"), RunDevice))

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from extraction.analysis.fake_answers import answer
 from extraction.analysis.meta_kernels import (
-    FACTORIES,
+    DESCRIBED_FACTORIES,
     asks,
     described_by_meta_tensors,
     is_asked,
@@ -174,7 +174,7 @@ class _JointRecorder(TorchDispatchMode):
 
     def _record(self, func: Any, args: tuple, kwargs: dict[str, Any], result: Any) -> None:
         name = _name(func)
-        here = name in FACTORIES and kwargs.get("device") == _META
+        here = name in DESCRIBED_FACTORIES and kwargs.get("device") == _META
         if self._device == _META and not (here or is_asked(name) or is_described(name.removesuffix("_"))):
             raise NotRecorded(f"{name}: meta tensors may not describe it")
         if self._doubts and is_doubtful(name, args[0] if args else None, result):

@@ -108,7 +108,7 @@ class DeviceClock:
         pairs = Pairs(candidate_began=False)  # where neither side can be captured, it is eager that cannot
         layout = self._graph(min(size, _PROBED), pairs)
         self._replay_both(layout, pairs)
-        empty_us = self.replay(self._pair.eager, layout, empty=True)
+        empty_us = self._replay(self._pair.eager, layout, empty=True)
         shortest_us = min(side[-1].total_us for side in (pairs.eager, pairs.candidate)) - empty_us
         wanted = math.ceil(layout.batch.calls * _GRAPH_US / max(shortest_us, 1.0))
         return min(max(size, wanted), self._pair.most_calls(_MOST_CAPTURED))
@@ -148,7 +148,7 @@ class DeviceClock:
                     self._replay_both(layout, pairs)
                 else:
                     self._pair.refill(layout, Distribution.VARIED)
-                    self.replay(self._pair.candidate, layout, seed=rng.getrandbits(32))
+                    self._replay(self._pair.candidate, layout, seed=rng.getrandbits(32))
 
     def capture(self, worker: WorkerHandle, layout: BatchLayout) -> None:
         """Have a worker capture the calls of a layout, whose inputs are drawn. Raises Uncapturable."""
@@ -173,15 +173,15 @@ class DeviceClock:
 
     def timed_replay(self, worker: WorkerHandle, layout: BatchLayout, seed: int) -> Exchange:
         """One replay of a worker, whose outputs are collected. Raises VariantFailure."""
-        total_us = self.replay(worker, layout, seed=seed)
+        total_us = self._replay(worker, layout, seed=seed)
         self._exchanges.collect(worker, layout, CollectReplayed())
         return Exchange(layout.batch.calls, total_us)
 
     def empty_replays(self, layout: BatchLayout) -> list[float]:
         """Microseconds that exchanges of eager's worker take without any call."""
-        return [self.replay(self._pair.eager, layout, empty=True) for _ in range(_EMPTY)]
+        return [self._replay(self._pair.eager, layout, empty=True) for _ in range(_EMPTY)]
 
-    def replay(self, worker: WorkerHandle, layout: BatchLayout, *, seed: int = 0, empty: bool = False) -> float:
+    def _replay(self, worker: WorkerHandle, layout: BatchLayout, *, seed: int = 0, empty: bool = False) -> float:
         """Microseconds that the exchange of one replay takes, or that of no calls."""
         timeout = self._settings.call_timeout
         self._pair.ask(worker, ArmReplay(seed, empty), timeout)
