@@ -28,6 +28,7 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from extraction.pool.client import Pool
+    from tests.support.warm_forks import WarmForks
 
 CATALOG = """\
 # a convolutional and a transformer model, small, at few sizes
@@ -98,12 +99,27 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.fixture(scope="session")
-def build_pool() -> Iterator["Pool"]:
+def warm_forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator["WarmForks"]:
+    """Starts processes that begin where their imports end. Those of all test processes are forks of one."""
+    from tests.support.warm_forks import WarmForks
+
+    forks = WarmForks(_of_all_processes(tmp_path_factory) / "forks")
+    with forks.held():
+        yield forks
+
+
+def _of_all_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def build_pool(warm_forks: "WarmForks") -> Iterator["Pool"]:
     """The pool of all builds in this process that have two workers and the limits that a build has by default."""
     from extraction.tracing.limits import MEMORY_MB, TIMEOUT_S
     from tests.support.kept_pool import kept_pool
 
-    with kept_pool(workers=2, timeout_s=TIMEOUT_S, memory_mb=MEMORY_MB) as pool:
+    with kept_pool(warm_forks, workers=2, timeout_s=TIMEOUT_S, memory_mb=MEMORY_MB) as pool:
         yield pool
 
 
@@ -115,8 +131,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, build_pool: "Pool") -> Path:
     """
     from flows.build_dataset import build_dataset
 
-    base = tmp_path_factory.getbasetemp()
-    directory = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "built"
+    directory = _of_all_processes(tmp_path_factory) / "built"
     directory.mkdir(exist_ok=True)
     with (directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -12,7 +12,7 @@ import select
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Protocol, Self
@@ -131,8 +131,19 @@ class Pool:
             self._prepared.add(prepare)
 
     def _started(self) -> "_Server":
-        self._server = self._server or self._open.enter_context(_server(self.settings))
+        self._server = self._server or self._open.enter_context(_server(self.settings, self._begun))
         return self._server
+
+    @staticmethod
+    def _begun(settings: PoolSettings, log: IO[bytes]) -> subprocess.Popen:
+        """A new server."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "extraction.pool.server", json.dumps(asdict(settings))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=server_environment(settings),
+        )
 
     def run(self, task: str, payloads: Iterable[Any], prepare: str = "") -> Iterator[TaskReply]:
         """Runs `task` on each payload and yields replies as they come.
@@ -213,21 +224,20 @@ class _Server:
         return ServerEnded(f"the tracing server ended with exit code {code}{said}; run the command again")
 
 
-@contextlib.contextmanager
-def _server(settings: PoolSettings) -> Iterator[_Server]:
-    """The server process, in a scratch directory of its own; it ends with the block, and its workers with it."""
+def server_environment(settings: PoolSettings) -> dict[str, str]:
+    """The environment of a server: this process's, with its path, `ENVIRONMENT`, and a place for temporary files."""
     path = os.pathsep.join(dict.fromkeys(os.path.abspath(entry) for entry in sys.path))
+    return {**os.environ, **ENVIRONMENT, "PYTHONPATH": path, "TMPDIR": settings.scratch}
+
+
+@contextlib.contextmanager
+def _server(settings: PoolSettings, begun: Callable[[PoolSettings, IO[bytes]], subprocess.Popen]) -> Iterator[_Server]:
+    """The server process, in a scratch directory of its own; it ends with the block, and its workers with it."""
     with (
         tempfile.TemporaryDirectory(prefix="passnet-workers-", ignore_cleanup_errors=True) as scratch,
         (Path(scratch) / "server.log").open("w+b") as log,
     ):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "extraction.pool.server", json.dumps(asdict(replace(settings, scratch=scratch)))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": path, "TMPDIR": scratch},
-        )
+        process = begun(replace(settings, scratch=scratch), log)
         try:
             yield _Server(process, log)
         finally:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from extraction.failures import ModelError, classify_end
@@ -106,8 +107,9 @@ def _row_names(entry: Entry) -> dict[str, Any]:
     return {"model": entry.text, "source": entry.source, "revision": entry.revision}
 
 
+@cache
 def prepare() -> None:
-    """Traces a small model of each source, so that every worker starts with the libraries imported and warm."""
+    """Traces a small model of each source, so that every worker starts with the libraries imported and warm; once."""
     from extraction.tracing.trace import trace
 
     for text in _WARM_UP:

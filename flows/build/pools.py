@@ -28,7 +28,7 @@ def pool_on(runner: str, mirror: Mirror | None = None, *, workers: int | None, *
 def started_ahead(workers: int | None) -> Iterator[None]:
     """Starts the workers of a build on this machine, with the limits that a build has by default, and lets them import
     their libraries while the block imports its own; `pool_on` returns them inside the block."""
-    with Pool(workers=workers or os.cpu_count() or 1, timeout_s=TIMEOUT_S, memory_mb=MEMORY_MB) as pool:
+    with pool_on("local", workers=workers, timeout_s=TIMEOUT_S, memory_mb=MEMORY_MB) as pool:
         pool.warm_up(PREPARE)
         with lent(pool):
             yield

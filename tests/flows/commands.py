@@ -5,14 +5,14 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
 
 from flows.cli.main import main
+from tests.support.warm_forks import WarmForks, WarmProcess
 
 PASSNET = str(Path(sys.executable).parent / "passnet")
 
@@ -38,43 +38,25 @@ def passnet_here(*arguments: object) -> subprocess.CompletedProcess:
     return subprocess.CompletedProcess(arguments, result.exit_code, result.stdout, result.stderr)
 
 
-_FORKS = """
-import json, os, signal, sys
-import flows.build_dataset
+_BUILD = """
+import sys
+from pathlib import Path
+from extraction.tracing.limits import MEMORY_MB, TIMEOUT_S
 from flows.cli.main import main
-signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks that end are gone
-for line in sys.stdin:
-    arguments, said = json.loads(line)
-    pid = os.fork()
-    if pid == 0:
-        os.setsid()
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.dup2(os.open(os.devnull, os.O_RDWR), 0)
-        os.dup2(0, 1)
-        os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT), 2)
-        main(arguments, prog_name="passnet")
-    print(pid, flush=True)
+from tests.support.kept_pool import kept_pool
+from tests.support.warm_forks import WarmForks
+forks, *arguments = sys.argv[1:]
+with kept_pool(WarmForks(Path(forks)), workers=1, timeout_s=TIMEOUT_S, memory_mb=MEMORY_MB):
+    main(["build", "--workers", "1", *arguments], prog_name="passnet")
 """
 
 
-@contextmanager
-def passnet_forks() -> Iterator[Callable[..., int]]:
-    """A function that starts `passnet` and returns at once. It takes a file for what is said on standard error and the
-    arguments, and returns the number of a process with a session of its own.
-
-    All are forks of one process, which imports for five seconds.
-    """
-    with subprocess.Popen(
-        [sys.executable, "-c", _FORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as one:
-
-        def start(said: Path, *arguments: object) -> int:
-            one.stdin.write(json.dumps([[*map(str, arguments)], str(said)]) + "\n")
-            one.stdin.flush()
-            return int(one.stdout.readline())
-
-        yield start
-        one.stdin.close()
+def passnet_build(forks: WarmForks, said: Path, *arguments: object) -> WarmProcess:
+    """`passnet build` with one worker, in a process that has a session of its own. What it says on standard error goes
+    to a file."""
+    with open(os.devnull, "r+b") as null, said.open("wb") as errors:
+        files = (null.fileno(), null.fileno(), errors.fileno())
+        return forks.start(_BUILD, [str(forks.directory), *map(str, arguments)], files=files)
 
 
 def passnet_json(*arguments: object, run: Callable[..., subprocess.CompletedProcess] = passnet_here) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -22,8 +22,9 @@ from storage.graph.as_json import from_json, to_json
 from storage.parquet import parquet_summary
 from storage.schema import CATEGORIES
 from storage.versions.store import Store, Version
-from tests.flows.commands import error_line, passnet_forks, passnet_here
-from tests.support.processes import alive, wait_for_end
+from tests.flows.commands import error_line, passnet_build, passnet_here
+from tests.support.processes import alive
+from tests.support.warm_forks import WarmForks
 
 
 def files(directory: Path) -> dict[str, int]:
@@ -147,26 +148,24 @@ def rows_of(version: Version, category: str) -> dict[str, dict]:
     return {row["variant_hash"]: row for row in version.table(category).to_pylist()}
 
 
-@pytest.fixture(scope="module")
-def killed_at() -> Iterator[Callable[[str, Path, Path], str]]:
+@pytest.fixture
+def killed_at(warm_forks: WarmForks) -> Callable[[str, Path, Path], str]:
     """A function that starts a build, and kills it as soon as a new file of a pattern is in its data directory; it
     returns what the build said."""
-    with passnet_forks() as start:
 
-        def killed(pattern: str, catalog: Path, data: Path) -> str:
-            before, said = set(data.glob(pattern)), data.parent / "said.txt"
-            said.unlink(missing_ok=True)
-            build = start(said, "build", "--catalog", catalog, "--data", os.path.relpath(data), "--workers", 1)
-            deadline = time.monotonic() + 200
-            while not set(data.glob(pattern)) - before:
-                assert alive(build) and time.monotonic() < deadline, said.read_text()
-                time.sleep(0.05)
-            os.killpg(build, signal.SIGKILL)
-            assert not wait_for_end([build], 60)
-            assert Store(data).latest() is None, "nothing is published by half a build"
-            return said.read_text()
+    def killed(pattern: str, catalog: Path, data: Path) -> str:
+        before, said = set(data.glob(pattern)), data.parent / "said.txt"
+        build = passnet_build(warm_forks, said, "--catalog", catalog, "--data", os.path.relpath(data))
+        deadline = time.monotonic() + 200
+        while not set(data.glob(pattern)) - before:
+            assert alive(build.pid) and time.monotonic() < deadline, said.read_text()
+            time.sleep(0.05)
+        os.killpg(build.pid, signal.SIGKILL)
+        assert build.wait(60) == -signal.SIGKILL
+        assert Store(data).latest() is None, "nothing is published by half a build"
+        return said.read_text()
 
-        yield killed
+    return killed
 
 
 def test_models_that_a_killed_build_traced_are_not_traced_again(tmp_path, killed_at):

@@ -1,16 +1,16 @@
 """Models that take all that a machine has end as their category, by a limit and not by the clock; others complete."""
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
 
+from extraction.tracing.limits import TIMEOUT_S
 from flows.build_dataset import build_dataset
 from storage.versions.store import Store
-from tests.flows.prefect_server import ROOT
+from tests.support import hostile_models
+from tests.support.kept_pool import kept_pool
+from tests.support.warm_forks import WarmForks
 
-MODELS = ROOT / "tests" / "support" / "hostile_models"
 ENDS = {
     "timm:hostile_forks": "too_many_processes",
     "timm:hostile_memory": "out_of_memory",
@@ -21,23 +21,13 @@ ENDS = {
 
 
 @pytest.mark.timeout(400)
-def test_a_fork_bomb_a_hoarder_and_a_disk_filler_cost_themselves_alone(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.syspath_prepend(str(MODELS))  # the pool's server has this process's path
-    file = importlib.util.spec_from_file_location("hostile_models", MODELS / "sitecustomize.py")
-    module = importlib.util.module_from_spec(file)
-    monkeypatch.setitem(sys.modules, "hostile_models", module)  # timm looks there for its configs
-    file.loader.exec_module(module)
+def test_a_fork_bomb_a_hoarder_and_a_disk_filler_cost_themselves_alone(tmp_path: Path, warm_forks: WarmForks) -> None:
     catalog = tmp_path / "catalog.txt"
     catalog.write_text("".join(f"{name}\n" for name in [*ENDS, "timm:honest"]))
-    built = build_dataset.fn(
-        catalog=str(catalog),
-        data=str(tmp_path / "data"),
-        workers=2,
-        points=1,
-        processes=64,
-        memory_mb=1500,
-        disk_mb=200,
-    )
+    limits = {"workers": 2, "processes": 64, "memory_mb": 1500, "disk_mb": 200}
+    with kept_pool(warm_forks, timeout_s=TIMEOUT_S, **limits) as pool:
+        pool.warm_up(hostile_models.PREPARE)
+        built = build_dataset.fn(catalog=str(catalog), data=str(tmp_path / "data"), points=1, **limits)
     assert built["traced"] == 1
     rows = {row["model"]: row for row in Store(tmp_path / "data").latest().table("models").to_pylist()}
     assert {name: rows[name]["error_category"] for name in ENDS} == ENDS

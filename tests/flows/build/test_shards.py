@@ -16,6 +16,8 @@ from storage.records import Variant
 from storage.schema import SUBGRAPHS
 from tests.support.graphs import corpus
 from tests.support.in_memory import cut_corpus, unique
+from tests.support.kept_pool import kept_pool
+from tests.support.warm_forks import WarmForks
 
 
 @pytest.fixture
@@ -51,10 +53,11 @@ def test_a_shard_that_fails_is_run_in_pieces_and_counted_by_cause(subgraphs: Pat
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
 
 
-def test_the_largest_shard_is_run_first(subgraphs: Path, tmp_path: Path, pool: Pool) -> None:
+def test_the_largest_shard_is_run_first(subgraphs: Path, tmp_path: Path, warm_forks: WarmForks) -> None:
     shards = [shard(tmp_path / "out", file=str(subgraphs), rows=[[0, row]], points=1) for row in range(3)]
     events: list[Progress] = []
-    with listening(events.append), Pool(workers=1, timeout_s=200, memory_mb=4000) as alone:
+    limits = {"workers": 1, "timeout_s": 200, "memory_mb": 4000}
+    with listening(events.append), kept_pool(warm_forks, **limits) as alone:
         done = run_shards("vary_shard", shards, _each_row, alone, lambda one: [5.0, 1.0, 9.0][one["rows"][0][1]])
     assert done.payloads == shards, "what comes of it is in the order given"
     ended = sorted(shards, key=lambda one: Path(one["out"]).stat().st_mtime_ns)

@@ -25,6 +25,7 @@ from storage.versions.samples import load_samples
 from storage.versions.store import Store
 from tests.flows.commands import passnet_here, passnet_json
 from tests.support.kept_pool import kept_pool
+from tests.support.warm_forks import WarmForks
 
 NAMES = "sorted_output_pass_rule_names.json"
 PASSES = Path(__file__).parents[2] / "support" / "passes"
@@ -66,9 +67,9 @@ def tree(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def import_pool() -> Iterator[None]:
+def import_pool(warm_forks: WarmForks) -> Iterator[None]:
     """The workers of all imports here that have one worker and the limits of an import by default."""
-    with kept_pool(workers=1, timeout_s=TIMEOUT_S, memory_mb=MEMORY_MB):
+    with kept_pool(warm_forks, workers=1, timeout_s=TIMEOUT_S, memory_mb=MEMORY_MB):
         yield
 
 

@@ -1,5 +1,5 @@
-"""Models that misbehave while they are built, and one that does not, in timm's registry of every process that has this
-directory on its path.
+"""Models that misbehave while they are built, and one that does not, in timm's registry of every process that has
+imported this module.
 
 Each would stop by itself a little above the limits that the tests set, so that no test harms its machine.
 """
@@ -14,6 +14,12 @@ from timm.models import generate_default_cfgs, register_model
 _NAMES = ("hostile_forks", "hostile_memory", "hostile_children", "hostile_files", "hostile_file", "honest")
 default_cfgs = generate_default_cfgs({f"{name}.own": {"input_size": (3, 32, 32), "num_classes": 2} for name in _NAMES})
 """Where `register_model` finds the configs of this module's models."""
+PREPARE = f"{__name__}:known"
+"""What a pool's server calls to know the models."""
+
+
+def known() -> None:
+    """Does nothing: this module is imported by then."""
 
 
 @register_model
