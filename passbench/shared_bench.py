@@ -1,12 +1,14 @@
 """Many compilers on each sample at once: what `Bench` measures one by one, measured in the same rounds.
 
-Baselines are compiled first, by several processes that keep all they have compiled, and only then is anything timed.
+Baselines and passes are compiled first, by several processes that keep all they have compiled, and only then is
+anything timed. All but those of the sample at hand are stopped meanwhile.
 Eager runs once for all candidates, so that a variant under eight of them takes two to three times as long as under one.
 `passbench.shared_trial` says what is left out: it is for baselines and for passes whose author is trusted. Rows have
 "shared" for their protocol.
 """
 
 import secrets
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -47,6 +49,7 @@ class SharedBench(Bench):
         super().__init__(device, settings)
         self._keepers: list[WorkerHandle] = []
         self._kept: dict[tuple[str, str], WorkerHandle] = {}  # by compiler and variant
+        self._kept_passes: dict[Path, WorkerHandle] = {}  # by the pass's room
         self._captures = Captures()
 
     def compile_all(
@@ -68,7 +71,6 @@ class SharedBench(Bench):
             raise PassNetError(f"{unknown[0]!r} compiles nothing ahead; there are {', '.join(COMPILERS)}")
         count = max(processes, len(compilers))
         workers = [self._worker(compilers[0], self._baseline_launcher) for _ in range(count)]
-        self._keepers += workers
         queues: list[list[precompile.Job]] = [[] for _ in workers]
         for number, place in _in_order(len(variants), compilers):
             at = (number * len(compilers) + place) % count
@@ -78,11 +80,62 @@ class SharedBench(Bench):
         for compiler, (variant, reason) in missed:
             if reason == precompile.NO_TIME:
                 del self._kept[compiler, variant.variant_hash]
+        known = {(compiler, variant.variant_hash) for compiler, (variant, _) in missed}
         for job in (job for queue in queues for job in queue if not job.worker.alive):
             for variant in job.variants:
-                if self._kept.pop((job.compiler, variant.variant_hash), None) is not None:
+                lost = self._kept.pop((job.compiler, variant.variant_hash), None) is not None
+                if lost and (job.compiler, variant.variant_hash) not in known:
                     missed.append((job.compiler, precompile.Missed(variant, LOST)))
+        self._keep(workers)
         return missed
+
+    def compile_passes(
+        self,
+        jobs: Sequence[tuple[Sample, Path]],
+        processes: int,
+        deadline: float = inf,
+        grace: float = 10.0,
+    ) -> list[Sample]:
+        """Have new processes compile and keep passes, several in each, which spares most passes a process of their own:
+        for passes that have one author, who is trusted. Returns the samples whose passes were missed: those have
+        processes of their own in `run_together`, as have those that it will refuse. Limits are as in `compile_all`.
+        """
+        rooms = {}
+        for sample, directory in jobs:
+            files, _ = self._admitted(sample, directory)
+            if files is not None:
+                rooms[self._room(files)] = (sample, any("autotune" in text for text in files.modules.values()))
+        workers = [self._pass_keeper() for _ in range(min(processes, len(rooms)))]
+        queues: list[list[precompile.Job]] = [[] for _ in workers]
+        for number, (room, (sample, tunes)) in enumerate(rooms.items()):
+            self._kept_passes[room] = workers[number % len(workers)]
+            variants = () if tunes else sample.variants  # it would choose by times that the others disturb
+            job = precompile.Job(self._kept_passes[room], variants, "pass", str(room / "pass"), keep=True)
+            queues[number % len(workers)].append(job)
+        missed = []
+        for job, left in precompile.by_worker(queues, deadline, grace):
+            if left or not job.worker.alive:
+                room = Path(job.pass_dir).parent
+                del self._kept_passes[room]
+                missed.append(rooms[room][0])
+        self._keep(workers)
+        return missed
+
+    def _pass_keeper(self) -> WorkerHandle:
+        box = self._box(f"passes-{len(self._keepers)}-{secrets.token_hex(4)}")
+        if self.device.type == "cuda":
+            shutil.copytree(self._triton_cache(), box / "triton")
+        return WorkerHandle(self.device, self.settings, self._launcher, box)
+
+    def _keep(self, workers: Sequence[WorkerHandle]) -> None:
+        self._keepers += workers
+        self._rest_again(workers)
+
+    def _rest_again(self, workers: Sequence[WorkerHandle]) -> None:
+        """Have workers do nothing until their next turn, with little memory: there may be fifty of them."""
+        for worker in workers:
+            worker.release()
+            worker.pause()
 
     def compiled(self, compiler: str, variant: Variant) -> bool:
         """Whether a process keeps the variant as `compile_all` had it compiled."""
@@ -105,13 +158,20 @@ class SharedBench(Bench):
             files, refused[name] = self._admitted(sample, pass_dir)
             if files is not None:
                 candidates[name] = TrialCandidate("pass", str(self._room(files) / "pass"), files)
-        passes = {name: self._prepared_worker(one) for name, one in candidates.items() if one.files is not None}
+        own, kept = {}, {}  # workers of passes, by name
+        for name, one in candidates.items():
+            if one.files is not None:
+                keeper = self._kept_passes.get(Path(one.pass_dir).parent)
+                if keeper is None or keeper in kept.values():
+                    own[name] = self._prepared_worker(one)
+                else:
+                    kept[name] = keeper
         try:
             for number, variant in enumerate(sample.variants):
-                found = self._together(sample, variant, candidates, passes, progress) if candidates else {}
+                found = self._together(sample, variant, candidates, own, kept, progress) if candidates else {}
                 yield {name: found[name] if name in found else refused[name][number] for name in named}
         finally:
-            for worker in passes.values():
+            for worker in own.values():
                 worker.stop()
                 worker.shrink()
                 self._idle.append(worker)
@@ -127,7 +187,8 @@ class SharedBench(Bench):
         sample: Sample,
         variant: Variant,
         candidates: Mapping[str, TrialCandidate],
-        passes: Mapping[str, WorkerHandle],
+        own: Mapping[str, WorkerHandle],
+        kept: Mapping[str, WorkerHandle],
         progress: Progress | None,
     ) -> dict[str, VariantResult]:
         def report(stage: str) -> None:
@@ -137,13 +198,21 @@ class SharedBench(Bench):
         self._variants += 1
         begin, before = time.monotonic(), self._surroundings.look()
         seed = secrets.randbits(62) if self.settings.seed is None else self.settings.seed
-        sides = {
-            name: SharedCandidate(one, passes[name])
-            if name in passes
-            else SharedCandidate(one, *self._worker_of(one.compiler, variant))
-            for name, one in candidates.items()
-        }
-        outcomes = run_shared_trial(variant, self._eager, sides, self.settings, seed, self._captures, report)
+        sides = {}
+        for name, one in candidates.items():
+            if name in own:
+                sides[name] = SharedCandidate(one, own[name])
+            elif name in kept:
+                sides[name] = SharedCandidate(one, kept[name], keep=True)
+            else:
+                sides[name] = SharedCandidate(one, *self._worker_of(one.compiler, variant))
+        resumed = [side.worker for side in sides.values() if side.keep]
+        for worker in resumed:
+            worker.resume()
+        try:
+            outcomes = run_shared_trial(variant, self._eager, sides, self.settings, seed, self._captures, report)
+        finally:
+            self._rest_again(resumed)
         after, seconds = self._surroundings.look(), (time.monotonic() - begin) / len(sides)
         around, disturbed = compared(before, after), busy(before, after, self._processes())
         return {
@@ -169,8 +238,8 @@ class SharedBench(Bench):
     def close(self) -> None:
         """End all workers and remove their files."""
         super().close()
-        self._keepers.clear()
-        self._kept.clear()
+        for held in (self._keepers, self._kept, self._kept_passes):
+            held.clear()
 
 
 def _in_order(variants: int, compilers: Sequence[str]) -> Iterator[tuple[int, int]]:

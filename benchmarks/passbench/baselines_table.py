@@ -1,22 +1,25 @@
 """One table of eager, all baselines and `distill` on the same samples, by both clocks, in as many sittings as it takes.
 
     python3 -m benchmarks.passbench.baselines_table VERSION_DIR... --names FILE --out DIR --budget 560 --device cuda:0
-        [--first 180] [--write 170] [--tune 30] [--search 4] [--authors 9] [--processes 6] [--full 6]
+        [--first 180] [--now 110] [--write 150] [--tune 22] [--search 4] [--authors 6] [--processes 9] [--full 4]
 
 Samples are those that FILE names, in its order, each from the first version that has it; one variant of each, whose
 dtype changes from sample to sample. A sitting has three parts:
 
 1. for `--write` seconds `distill` writes passes (`--authors` processes) while `--processes` others compile all
-   baselines but max-autotune; where an earlier sitting has written the passes, authors' processes compile.
-   Max-autotune has `--tune` seconds for what is answered by then, sole_op and fusible samples and the first typical
-   ones: a variant takes it up to a minute of a core. What it does not come to has no row of it;
-2. then nothing but the timing is at work: each sample under all of them at once (`passbench.shared_bench`);
+   baselines but max-autotune for the first `--now` samples that have no rows; where an earlier sitting has written the
+   passes, authors' processes compile. Then all together compile the passes, `--processes` and `--authors` processes
+   with several each. Max-autotune has `--tune` seconds and a grace for sole_op and fusible samples and the first
+   typical ones: a variant takes it up to a minute of a core. What it does not come to has no row of it;
+2. then nothing but the timing is at work: each sample under all of them at once (`passbench.shared_bench`). What used
+   the processor meanwhile is said in the end;
 3. the first `--full` samples are measured once more, one compiler after another (`passbench.bench`), to compare.
 
-A sample that takes `distill` longer than `--patience` counts as left to eager; one that is not answered when the time
-is over is left to the next sitting. DIR/rows has a file of each sample, so that a sitting that is killed loses nothing,
-and a later one with the same DIR goes on. `--only-table` makes the tables of what is there. With several GPUs start one
-such run each, with its `--part I/N`, its `--device` and its share of the cores (`taskset`).
+A sample that takes `distill` longer than `--patience` counts as left to eager. One that is not answered when the time
+is over, or has a baseline that nobody came to, is left to the next sitting. DIR/rows has a file of each sample, so
+that a sitting that is killed loses nothing, and a later one with the same DIR goes on. `--only-table` makes the tables
+of what is there. With several GPUs start one such run each, with its `--part I/N`, its `--device` and its share of the
+cores (`taskset`).
 """
 
 import argparse
@@ -35,6 +38,7 @@ from agent.ahead.author_pool import Answers, AuthorPool
 from agent.author import Submission
 from agent.distill.tuned import Tuned
 from agent.run.choose import floating_dtype
+from benchmarks.passbench import processor_use
 from benchmarks.passbench.compared import text_of
 from passbench.result import VariantResult
 from passbench.settings import Settings
@@ -43,7 +47,7 @@ from passbench.timing.cores import on_cores
 from passbench.workers.precompile import NO_TIME, Missed
 from storage.parquet import read_rows, write_rows
 from storage.records import Sample
-from storage.schema import CATEGORIES, RESULTS
+from storage.schema import RESULTS
 from storage.versions.samples import load_samples
 from storage.versions.version import Version
 
@@ -51,9 +55,9 @@ BASELINES = ("inductor", "inductor-direct", "inductor-strict", "inductor-strict-
 TUNED = "inductor-max-autotune"
 AUTHOR = "distill"
 ROWS, FULL, BEGUN = "rows", "full", "begun"
-_TOGETHER = 12  # samples whose passes are compiled side by side, before they are timed
 _TUNED_TYPICAL = 8  # typical samples that max-autotune gets
-_GRACE = 20.0  # seconds that it may go on with what it has begun
+_GRACE = 12.0  # seconds that it may go on with what it has begun
+_PASS_SECONDS, _PASS_GRACE = 35.0, 10.0  # for compiling all passes, and for what is begun by then
 _FULL_SECONDS = 4.0  # that the second measurement of a sample takes, about
 
 
@@ -102,12 +106,13 @@ def _one_variant(sample: Sample, number: int) -> Sample:
     return replace(sample, variants=(variants[number % len(variants)],))
 
 
-def write_and_compile(sitting: Sitting, bench: SharedBench) -> set[tuple[str, str]]:
-    """Part 1: passes and compiled baselines, side by side on cores of their own. Returns which compilers are left out
-    of which variants: those that nobody came to, and where max-autotune would have to start anew."""
+def write_and_compile(sitting: Sitting, bench: SharedBench) -> list[tuple[Sample, Submission, list[str]]]:
+    """Part 1: passes and compiled baselines, side by side on cores of their own. Returns what can be measured: samples
+    with their answers and the baselines that take part."""
     given, left = sitting.given, sitting.left
     cores = sorted(os.sched_getaffinity(0))
-    authors = max(1, min(given.authors, sum(sitting.answers.of(sample) is None for sample in left)))
+    unanswered = sum(sitting.answers.of(sample) is None for sample in left)
+    authors = min(given.authors, unanswered)
     processes = given.processes + given.authors - authors
     share = max(1, len(cores) * processes // (processes + authors))
     author = replace(Tuned(), seconds=given.search)
@@ -121,29 +126,47 @@ def write_and_compile(sitting: Sitting, bench: SharedBench) -> set[tuple[str, st
         given.out / "authors",
         given.patience,
     )
-    variants = [sample.variants[0] for sample in left]
+    now = left[: given.now]
+    variants = [sample.variants[0] for sample in now]
+    end = sitting.end(given.write)
     with at_work(pool), on_cores(set(cores[:share])):
-        tending = threading.Thread(target=pool.finish, args=(sitting.end(given.write),))
+        tending = threading.Thread(target=pool.finish, args=(end,))
         tending.start()
-        missed = bench.compile_all(BASELINES, variants, processes, sitting.end(given.write))
+        missed = bench.compile_all(BASELINES, variants, processes, end, _GRACE)
         sitting.say(f"compiled {len(BASELINES) * len(variants) - len(missed)} of {len(BASELINES) * len(variants)}")
         tending.join()
-    answered = [sample for sample in left if sitting.answers.of(sample) is not None]
-    sitting.say(f"{len(answered)} of {len(left)} answered")
-    missed += tune(given.tune, bench, answered, len(cores) - 1)
-    sitting.say(f"compiled {sum(bench.compiled(TUNED, one) for one in variants)} of {len(answered)} by {TUNED}")
+    sitting.say(f"{sum(sitting.answers.of(sample) is not None for sample in left)} of {len(left)} answered")
+    out = {one.variant.variant_hash for _, one in missed if one.reason == NO_TIME}
+    ready = [
+        (sample, answer)
+        for sample in now
+        if sample.variants[0].variant_hash not in out and (answer := sitting.answers.of(sample)) is not None
+    ]
+    together = max(1, given.processes + given.authors)
+    compile_passes(sitting, bench, ready, together)
+    missed += tune(given.tune, bench, [sample for sample, _ in ready], together)
     for reason, count in Counter(f"{compiler}: {one.reason[:150]}" for compiler, one in missed).most_common(20):
         sitting.say(f"not compiled ahead, {count} times {reason}")
-    out = {(compiler, one.variant.variant_hash) for compiler, one in missed if one.reason == NO_TIME}
-    return out | {(TUNED, v.variant_hash) for v in variants if not bench.compiled(TUNED, v)}
+    tuned = {sample.sample for sample, _ in ready if bench.compiled(TUNED, sample.variants[0])}
+    sitting.say(f"{len(ready)} samples can be measured, {len(tuned)} of them by {TUNED}")
+    return [(sample, answer, [*BASELINES, *[TUNED] * (sample.sample in tuned)]) for sample, answer in ready]
+
+
+def compile_passes(
+    sitting: Sitting, bench: SharedBench, ready: Sequence[tuple[Sample, Submission]], processes: int
+) -> None:
+    """Have processes compile the passes, so that none need start while others are timed."""
+    jobs = [(sample, answer.pass_dir) for sample, answer in ready if answer.compiler == "pass"]
+    missed = bench.compile_passes(jobs, processes, time.monotonic() + _PASS_SECONDS, _PASS_GRACE)
+    sitting.say(f"compiled {len(jobs) - len(missed)} of {len(jobs)} passes")
 
 
 def tune(seconds: float, bench: SharedBench, samples: Sequence[Sample], processes: int) -> list[tuple[str, Missed]]:
-    """Have max-autotune compile what there is time for. What a process had compiled that had to be ended is in the
-    cache, and is read from there once more."""
-    some = {category: [s.variants[0] for s in samples if s.category == category] for category in CATEGORIES}
-    variants = [*some["sole_op"], *some["fusible"], *some["typical"][:_TUNED_TYPICAL]]
-    if not variants:
+    """Have max-autotune compile what there is time for, in the samples' order. What a process had compiled that had to
+    be ended is in the cache, and is read from there once more."""
+    typical = [sample for sample in samples if sample.category == "typical"][_TUNED_TYPICAL:]
+    variants = [sample.variants[0] for sample in samples if sample not in typical]
+    if not variants or seconds <= 0:
         return []
     missed = bench.compile_all([TUNED], variants, processes, time.monotonic() + seconds, _GRACE)
     lost = [one.variant for _, one in missed if one.reason == LOST]
@@ -163,26 +186,20 @@ def at_work(pool: AuthorPool) -> Iterator[None]:
         pool.close()
 
 
-def measure(sitting: Sitting, bench: SharedBench, out: set[tuple[str, str]]) -> None:
-    """Part 2: all samples that `distill` has answered, each under everybody who is not `out`."""
-    handed = [(sample, answer) for sample in sitting.left if (answer := sitting.answers.of(sample)) is not None]
+def measure(sitting: Sitting, bench: SharedBench, ready: Sequence[tuple[Sample, Submission, Sequence[str]]]) -> None:
+    """Part 2: all samples that are ready, each under eager, its baselines and `distill`."""
     end = sitting.end(sitting.given.budget - _FULL_SECONDS * sitting.given.full)
-    for start in range(0, len(handed), _TOGETHER):
+    before = processor_use.look()
+    for sample, answer, baselines in ready:
         if time.monotonic() > end:
             break
-        some = handed[start : start + _TOGETHER]
-        bench.prepare([(sample, answer.pass_dir) for sample, answer in some if answer.compiler == "pass"])
-        for sample, answer in some:
-            if time.monotonic() > end:
-                break
-            hash_ = sample.variants[0].variant_hash
-            names = [name for name in ("eager", *BASELINES, TUNED) if (name, hash_) not in out]
-            sitting.file(sample, BEGUN).touch()
-            rows = _rows(bench, sample, answer, names)
-            write_rows(sitting.file(sample), rows, RESULTS)
-            found = ", ".join(f"{r['author']} {r['status']} {r['speedup_e2e'] or 0:.2f}" for r in rows)
-            sitting.say(f"{sample.sample}: {found}")
+        sitting.file(sample, BEGUN).touch()
+        rows = _rows(bench, sample, answer, ("eager", *baselines))
+        write_rows(sitting.file(sample), rows, RESULTS)
+        found = ", ".join(f"{r['author']} {r['status']} {r['speedup_e2e'] or 0:.2f}" for r in rows)
+        sitting.say(f"{sample.sample}: {found}")
     sitting.say(f"{len(sitting.samples) - len(sitting.left)} of {len(sitting.samples)} samples have rows")
+    sitting.say(processor_use.between(before, processor_use.look()))
 
 
 def _rows(bench: SharedBench, sample: Sample, answer: Submission, names: Sequence[str]) -> list[dict]:
@@ -257,14 +274,15 @@ def _parsed() -> argparse.Namespace:
     add("--first", type=int, help="so many of them alone")
     add("--part", default="0/1", metavar="I/N", help="the I-th of N parts of the samples, from 0")
     add("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
-    add("--authors", type=int, default=9, help="processes that write passes")
-    add("--processes", type=int, default=6, help="processes that compile meanwhile")
+    add("--now", type=int, help="so many of those that have no rows yet are compiled and measured")
+    add("--authors", type=int, default=6, help="processes that write passes")
+    add("--processes", type=int, default=9, help="processes that compile meanwhile")
     add("--search", type=float, default=4.0, metavar="SECONDS", help="what distill may spend on measuring a sample")
     add("--patience", type=float, default=45.0, metavar="SECONDS", help="what a sample may take distill in all")
-    add("--write", type=float, default=170.0, metavar="SECONDS", help="what passes and compiling have")
-    add("--tune", type=float, default=30.0, metavar="SECONDS", help="what max-autotune has for compiling")
+    add("--write", type=float, default=150.0, metavar="SECONDS", help="what passes and compiling have")
+    add("--tune", type=float, default=22.0, metavar="SECONDS", help="what max-autotune has for compiling")
     add("--budget", type=float, default=560.0, metavar="SECONDS", help="after these no further sample is begun")
-    add("--full", type=int, default=6, help="samples that are measured once more, one compiler after another")
+    add("--full", type=int, default=4, help="samples that are measured once more, one compiler after another")
     add("--only-table", action="store_true", help="measure nothing")
     add("--out", type=Path, required=True)
     return parser.parse_args()

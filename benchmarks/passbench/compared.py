@@ -34,9 +34,12 @@ def text_of(rows: Sequence[dict], full: Sequence[dict]) -> str:
     samples = list(by_sample.values())
     return "\n".join(
         (
-            "## Variants that all authors have\n",
+            "## Samples\n",
+            *_counted(samples),
+            "\n## Variants that all authors have\n",
             summary("Shared rounds", common(list(rows)), {}),
             *_without_tuned(rows),
+            *_where_eager_repeats(samples),
             "## All variants of each author\n",
             summary("Shared rounds", by_author, {}),
             "## distill\n",
@@ -55,6 +58,33 @@ def _without_tuned(rows: Sequence[dict]) -> list[str]:
     others = [row for row in rows if row["author"] != TUNED]
     title = f"## Variants that all authors but {TUNED} have\n"
     return [] if len(others) == len(rows) else [title, summary("Shared rounds", common(others), {})]
+
+
+def _counted(samples: Sequence[Rows]) -> list[str]:
+    """How many samples count. Where eager fails, nobody has a score; where it does not repeat itself, all have one, and
+    tables tell both."""
+    lines = [_line("category", "samples", "eager fails", "eager not right by itself at t = -5"), "|---" * 4 + "|"]
+    named = []
+    for category in CATEGORIES:
+        some = [s for s in samples if next(iter(s.values()))["category"] == category]
+        failed = [s for s in some if _eager_failed(s)]
+        loose = [s for s in some if not _eager_failed(s) and not _right(s.get("eager"))]
+        lines.append(_line(category, len(some), len(failed), len(loose)))
+        named += [("eager fails", s) for s in failed] + [("eager is not right by itself", s) for s in loose]
+    return [*lines, "", *(f"- {what}: {_named(sample)}" for what, sample in named)]
+
+
+def _named(sample: Rows) -> str:
+    row = sample.get("eager") or next(iter(sample.values()))
+    return f"{row['sample']}: t = {row['t_min']}: {(row['reason'] or '')[:120]}"
+
+
+def _where_eager_repeats(samples: Sequence[Rows]) -> list[str]:
+    """The table of all authors but max-autotune on those samples in which eager is right by itself."""
+    some = [s for s in samples if _right(s.get("eager"))]
+    rows = [row for sample in some for row in sample.values() if row["author"] != TUNED]
+    title = f"## The same where eager is right by itself at t = {LEVEL}, without {TUNED}\n"
+    return [] if len(some) == len(samples) or not some else [title, summary("Shared rounds", common(rows), {})]
 
 
 def _of(samples: Sequence[Rows], category: str) -> list[Rows]:
@@ -106,9 +136,11 @@ def _distill(samples: Sequence[Rows]) -> list[str]:
             )
         )
         wrong += [row for row in rows if not _right(row)]
-    lines += ["", *(f"- not right: {r['sample']}: {r['status']}, t = {r['t_min']}: {r['reason'][:150]}" for r in wrong)]
-    failed = [s for s in samples if _eager_failed(s)]
-    return [*lines, *(f"- eager fails: {row['sample']}: {row['reason'][:120]}" for s in failed for row in [s["eager"]])]
+    return [
+        *lines,
+        "",
+        *(f"- not right: {r['sample']}: {r['status']}, t = {r['t_min']}: {r['reason'][:150]}" for r in wrong),
+    ]
 
 
 def _beside(samples: Sequence[Rows]) -> list[str]:

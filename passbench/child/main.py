@@ -66,6 +66,7 @@ from storage.graph.as_fx import to_module
 from storage.graph.as_json import from_json
 
 _FLUSH_BYTES = 256 << 20  # several times the largest L2 cache
+_MOST_CACHED = 512 << 20  # bytes of GPU memory that torch may keep for the next graph
 
 
 class Worker:
@@ -156,6 +157,8 @@ class Worker:
     def _load(self, command: Load) -> WorkerReply:
         self._forget_all()
         self._kept.forget()
+        if self.device.type == "cuda" and torch.cuda.memory_reserved() > _MOST_CACHED:
+            torch.cuda.empty_cache()  # of the graph before; processes that wait for their turn share the GPU
         compiled = self._compiled.get(command)
         if compiled is not None and compiled is self._call:
             return WorkerReply(Code.OK)

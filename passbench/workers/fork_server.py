@@ -230,13 +230,15 @@ def _watch(pid: int, lifeline: int, spawn: Spawn, shared: int) -> tuple[int, str
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     poll.register(lifeline, select.POLLIN | select.POLLHUP)
-    ready, excess, looks = [], "", 0
+    ready, excess, looks, disk = [], "", 0, process_usage.DiskUse(spawn)
     while not ready and not excess:
         ready = poll.poll(_LOOK_MS)
+        if ready or process_usage.at_rest(pid):  # while it waits for its turn, nothing is at work beside what is timed
+            continue
         looks += 1
-        excess = "" if ready else process_usage.excess(pid, shared, spawn)
-        if not ready and not excess and looks % _LOOKS_AT_DISK == 0:
-            excess = process_usage.excess_on_disk(spawn)
+        excess = process_usage.excess(pid, shared, spawn)
+        if not excess and looks % _LOOKS_AT_DISK == 0:
+            excess = disk.excess()
     if all(fd != pidfd for fd, _ in ready):
         os.kill(pid, signal.SIGKILL)
     return os.waitpid(pid, 0)[1], excess

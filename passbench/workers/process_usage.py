@@ -4,7 +4,9 @@ Its supervisor looks, and ends a worker that takes more than it may.
 """
 
 import contextlib
+import math
 import os
+import time
 from pathlib import Path
 
 from passbench.ipc.spawn import Spawn
@@ -15,6 +17,7 @@ _SHARED_BYTES = 4 << 30
 
 _MOST_THREADS = 4096
 _MOST_FILES = 200_000
+_COUNT_SECONDS = 30.0
 
 
 def excess(pid: int, born_with: int, spawn: Spawn) -> str:
@@ -33,19 +36,51 @@ def excess(pid: int, born_with: int, spawn: Spawn) -> str:
     return ""
 
 
-def excess_on_disk(spawn: Spawn) -> str:
-    """What a worker's directory holds too much of, as text; empty if of nothing. Slow if there are many files."""
-    files = size = 0
-    for directory, _, names in os.walk(spawn.box):
-        for name in names:
-            files += 1
-            with contextlib.suppress(OSError):  # gone meanwhile
-                size += os.lstat(os.path.join(directory, name)).st_blocks * 512
-        if files > _MOST_FILES:
-            return f"more than {_MOST_FILES} files"
-        if size > spawn.disk_bytes:
-            return f"more than {spawn.disk_bytes / 2**30:.1f} GiB on disk"
-    return ""
+class DiskUse:
+    """What a worker's directory holds. Its files are counted at the first look, and again once the file system has
+    lost as much room as the worker may still take, or half a minute later: to count thousands of files takes a tenth of
+    a second, and baselines share a directory of compiled code."""
+
+    def __init__(self, spawn: Spawn) -> None:
+        self._box, self._most_bytes = spawn.box, spawn.disk_bytes
+        self._count_at = -math.inf
+        self._bytes = self._files = 0  # that were there when they were counted
+        self._free = (0, 0)  # bytes and files that the file system had room for then
+
+    def excess(self) -> str:
+        """What the directory holds too much of, as text; empty if of nothing."""
+        now, free = time.monotonic(), self._room_left()
+        most_bytes = self._bytes + max(0, self._free[0] - free[0])
+        most_files = self._files + max(0, self._free[1] - free[1])
+        if now < self._count_at and most_bytes <= self._most_bytes and most_files <= _MOST_FILES:
+            return ""
+        self._count_at, self._free = now + _COUNT_SECONDS, free
+        return self._count()
+
+    def _room_left(self) -> tuple[int, int]:
+        with contextlib.suppress(FileNotFoundError):  # removed by the parent, which is about to end the worker
+            there = os.statvfs(self._box)
+            return there.f_bavail * there.f_frsize, there.f_favail
+        return self._free
+
+    def _count(self) -> str:
+        self._bytes = self._files = 0
+        for directory, _, names in os.walk(self._box):
+            for name in names:
+                self._files += 1
+                with contextlib.suppress(OSError):  # gone meanwhile
+                    self._bytes += os.lstat(os.path.join(directory, name)).st_blocks * 512
+            if self._files > _MOST_FILES:
+                return f"more than {_MOST_FILES} files"
+            if self._bytes > self._most_bytes:
+                return f"more than {self._most_bytes / 2**30:.1f} GiB on disk"
+        return ""
+
+
+def at_rest(pid: int) -> bool:
+    """Whether a worker and all its descendants have been stopped, so that nothing in them runs until one outside
+    continues them. Of a process that is gone, False."""
+    return all(_state(process) == "T" for process in family(pid))
 
 
 def family(pid: int) -> list[int]:
@@ -65,6 +100,13 @@ def parent(pid: int) -> int | None:
     with contextlib.suppress(OSError):
         return int(Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[1])
     return None
+
+
+def _state(pid: int) -> str:
+    """The kernel's letter for what a process does; empty for one that is gone."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
+    return ""
 
 
 def filled_bytes(pid: int | str) -> int:

@@ -93,6 +93,12 @@ class WorkerHandle:
             self.shared.close()
             self.shared = shared_memory.make(_FIRST_BYTES[self.device.type], self.device)
 
+    def release(self) -> None:
+        """As `shrink`, for a worker that goes on."""
+        if self.shared.size > _MOST_IDLE:
+            self._shut()
+            self.shrink()
+
     def _shut(self) -> None:
         """Have the worker let go of the shared memory; one that cannot is replaced."""
         if self._process is not None and self._process.alive and self._opened:

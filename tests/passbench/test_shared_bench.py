@@ -31,6 +31,8 @@ def bench():
 def test_verdicts_are_those_of_one_compiler_after_another(bench):
     what = add_relu_sample((3, 40))
     named = {"eager": ("eager", None)} | {name: ("pass", PASSES / name) for name in JUDGED}
+    missed = bench.compile_passes([(what, PASSES / name) for name in JUDGED], 2)
+    assert len(missed) == 2 and len(bench._kept_passes) == 3  # what raises, and what does not match
     (together,) = bench.run_together(what, named)
     assert list(together) == list(named)
     assert {result.protocol for result in together.values()} == {"shared"}

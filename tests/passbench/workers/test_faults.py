@@ -3,6 +3,7 @@
 import json
 import mmap
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -117,12 +118,30 @@ def test_shared_memory_counts_beyond_that_of_inputs_and_outputs(monkeypatch):
 
 
 def test_files_have_a_limit(tmp_path):
-    spawn = Spawn(False, frozenset({0}), str(tmp_path), {}, False, "cpu", 1, None, 0, 0, 0, 0.0, 1 << 20, True)
+    """The second look counts again since the file system has lost more than may be taken, not since time has passed."""
+    spawn = Spawn(False, frozenset({0}), str(tmp_path), {}, False, "cpu", 1, None, 0, 0, 0, 0.0, 64 << 20, True)
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "one").write_bytes(b"x" * (512 << 10))
-    assert process_usage.excess_on_disk(spawn) == ""
-    (tmp_path / "cache" / "two").write_bytes(b"x" * (768 << 10))
-    assert process_usage.excess_on_disk(spawn) == "more than 0.0 GiB on disk"
+    disk = process_usage.DiskUse(spawn)
+    assert disk.excess() == disk.excess() == ""
+    with open(tmp_path / "cache" / "two", "wb") as two:
+        os.posix_fallocate(two.fileno(), 0, 256 << 20)
+    assert disk.excess() == process_usage.DiskUse(spawn).excess() == "more than 0.1 GiB on disk"
+    os.unlink(two.name)
+
+
+def test_a_stopped_worker_is_not_looked_at():
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    for number, rests in ((signal.SIGSTOP, True), (signal.SIGCONT, False)):
+        os.kill(child, number)
+        assert os.waitpid(child, os.WUNTRACED | os.WCONTINUED)[0] == child
+        assert process_usage.at_rest(child) is rests
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert not process_usage.at_rest(child)
 
 
 @pytest.mark.gpu
