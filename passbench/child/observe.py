@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch.autograd import DeviceType
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from passbench.child.profiled import profiled
@@ -185,6 +186,7 @@ class _Watch(TorchDispatchMode):
             for owner, method, wrap in self._hooks():
                 stack.enter_context(_wrapped(owner, method, wrap))
             stack.enter_context(self)
+            stack.enter_context(_SequenceWatch(self.operators))
             yield
 
     def _hooks(self) -> Iterator[tuple[type, str, Callable]]:
@@ -257,6 +259,33 @@ class _Watch(TorchDispatchMode):
                 self._paused = False
 
         return unseen
+
+
+class _SequenceWatch(TorchFunctionMode):
+    """Sees what makes a tensor of numbers where some of them are tensors, as in `torch.tensor(x.unbind())`: torch reads
+    each of them past the dispatcher. On a device such a read is a copy, which operators of linear algebra make, too."""
+
+    def __init__(self, operators: set[str]) -> None:
+        super().__init__()
+        self._operators = operators
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        given = (*args, *(kwargs or {}).values())
+        of_numbers = func in _OF_NUMBERS and any(_has_tensors(value) for value in given)
+        if of_numbers or (func in _BY_INDEX and isinstance(args[1], list) and _has_tensors(args[1])):
+            self._operators.add("aten.item.default")
+        return func(*args, **(kwargs or {}))
+
+
+_OF_NUMBERS = frozenset((torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor, torch.Tensor.new))
+_BY_INDEX = frozenset((torch.Tensor.__getitem__, torch.Tensor.__setitem__))
+"""A list as an index is made a tensor, from torch 2.9 on in the words of its warning."""
+
+
+def _has_tensors(value: Any) -> bool:
+    """Whether a tensor is in a list or tuple, or in one of these within."""
+    items = value if isinstance(value, list | tuple) else ()
+    return any(isinstance(item, torch.Tensor) or _has_tensors(item) for item in items)
 
 
 def comes_to_the_host(func: Any, given: Sequence[Any], result: Any) -> bool:

@@ -213,6 +213,7 @@ FRESH_ATTACKS: tuple[Attack, ...] = (
     Attack(
         "splits_by_a_tensor", add_relu, (static("host_read"), WORKS), "torch reads it without an operator", ("cpu",)
     ),
+    Attack("parts_as_numbers", add_relu, (READ, WORKS), "torch reads them without an operator"),
     Attack("built_in_not_bound", add_relu, (static("rebinding"), WORKS), "a name is a built-in until it is bound"),
     *(
         Attack(name, add_relu, (static(rule), READ), "whatever the policy takes it for, reading is an operator")
@@ -255,4 +256,5 @@ FRESH_HONEST: tuple[Honest, ...] = (
     Honest("grid_of_starred_sizes", add_relu, EXACT),
     Honest("partial_of_a_helper", add_relu, EXACT),
     Honest("attention_with_a_mask", masked_attention, EXACT),
+    Honest("weights_as_tensors", add_relu, EXACT),
 )
