@@ -1,4 +1,4 @@
-"""A tensor of the parts of another one: torch reads each part itself, past the dispatcher, by whatever road it comes."""
+"""A tensor of parts of another one: torch reads each of them past the dispatcher, by whatever road they come."""
 
 import torch
 
