@@ -37,4 +37,4 @@ cp "$W/record/table.md" "$OUT/" 2> /dev/null
 sed -n '/^## Variants that all authors but/,/^## /p' "$OUT/table.md" | grep "^|" | cut -c 1-150
 sed -n '/^## distill$/,$p' "$OUT/table.md"
 sed -n '/^## Samples/,/^## V/p' "$OUT/table.md"
-grep -v ": eager ok" "$OUT/sitting.log" | grep -vE "^\||^- |^$" | cut -c 1-170 | tail -n 60
+grep -E "^ *[0-9]+\.[0-9]|^of |^ended|Error" "$OUT/sitting.log" | grep -v ": eager ok" | cut -c 1-170 | tail -n 60
