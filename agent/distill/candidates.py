@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from statistics import fmean
 
-from agent.distill.convolution_bias import SplitGraph, split_biases, unsplit
-from agent.distill.cost import gain, most_gain, sure_gain
+from agent.distill.cost import EAGER_LAUNCH, STEP, device_gain, gain, most_gain, sure_gain
 from agent.distill.eager.op_effects import OpEffects, OpEffectsError, TensorLayout, find_effects
 from agent.distill.kernels.host_program import Sketch
 from agent.distill.kernels.launch_configs import LaunchLimits
@@ -19,6 +18,7 @@ from agent.distill.lowered_regions import FAILURES, Sketches
 from agent.distill.pass_source import Case, pattern_source
 from agent.distill.regions import Region, find_regions, region_of
 from agent.distill.rounding import Confirms, Rounding, assumed, rounded
+from agent.distill.split_biases import SplitGraph, split_biases, unsplit
 from storage.graph.record import Graph, refs
 from storage.records import Input, Variant
 
@@ -34,8 +34,8 @@ class Options:
     A region must be able to save `margin` microseconds a call. The search ends at `deadline`, a time of
     `time.thread_time`. Regions have no ops that `rounding` leaves to eager. `confirms` says which orders of addition
     are eager's. With `own_schedule` kernels are those that TorchInductor makes of a region, else as few as can be. With
-    `biases` kernels also add the biases of convolutions, as eager does on a GPU. With `channels_last` whole graphs have
-    their half-type convolutions in channels-last memory.
+    `biases` kernels also add the biases of convolutions, as eager does on a GPU, and with any rounding those of linears
+    in single precision. With `channels_last` whole graphs have their half-type convolutions in channels-last memory.
     """
 
     margin: float = 0.0
@@ -46,17 +46,21 @@ class Options:
     biases: bool = False
     channels_last: bool = False
 
-    def split(self, graph: Graph) -> SplitGraph:
-        """The graph in which regions are looked for."""
-        return split_biases(graph) if self.biases and self.rounding <= Rounding.EXACT else unsplit(graph)
+    def split(self, variants: Sequence[Variant]) -> SplitGraph:
+        """The graph of these variants, in which regions are looked for."""
+        graph = variants[0].graph
+        if not self.biases or self.rounding > Rounding.EXACT:
+            return unsplit(graph)
+        single = all(i.dtype == "float32" for v in variants for i in v.inputs if "float" in i.dtype)
+        return split_biases(graph, linears=single and self.rounding is Rounding.ANY)
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A region and how it is computed in each variant.
 
-    `gain` is the time that a call is expected to save, the mean over the variants. `sure` is what it saves at least in
-    the variant that saves least. Both are in microseconds.
+    `gain` is the time that a call is expected to save, the mean over the variants, and `device` what it saves in a CUDA
+    graph. `sure` is what it saves at least in the variant that saves least. All are in microseconds.
     """
 
     region: Region
@@ -64,6 +68,7 @@ class Candidate:
     cases: tuple[Case, ...]
     gain: float
     sure: float
+    device: float
 
 
 def promising(variants: Sequence[Variant], options: Options) -> bool:
@@ -107,7 +112,7 @@ def find_candidates(
 
 class _Search:
     def __init__(self, variants: Sequence[Variant], options: Options, sketches: Sketches) -> None:
-        self.split = options.split(variants[0].graph)
+        self.split = options.split(variants)
         self.graph: Graph = self.split.graph
         self.variants = [replace(variant, graph=self.graph) for variant in variants]
         self.options, self.sketches = options, sketches
@@ -188,7 +193,8 @@ class _Search:
         """The region as a candidate, or the ops that it must do without."""
         cases: list[Case] = []
         gains: list[float] = []
-        sure = math.inf
+        device: list[float] = []
+        sure, without = math.inf, self.split.without_cost(region)
         joined, calls = self.split.joined(region)
         for each in known:
             predicted, *others = self._layouts(region, each)
@@ -207,13 +213,14 @@ class _Search:
                 return self._ops_that_add(region, each)
             cases += [Case(joined.graph, one, region.graph, calls) for one in exact]
             program = exact[0].program(LaunchLimits())
-            gains.append(gain(region, each, program))
+            gains.append(gain(region, each, program) - EAGER_LAUNCH * without)
+            device.append(device_gain(region, each, program) - STEP * without)
             sure = min(sure, sure_gain(region, each, program))
         if fmean(gains) <= self.options.margin:
             names, one = ", ".join(self._names(region.ops)), cases[0].sketch
             counts = f"{one.replaced} launches in eager, {len(one.bodies)} fused"
             self.causes.append(f"{names}: {counts}, which saves {fmean(gains):.0f} us")
-        return Candidate(joined, pattern_source(joined.graph), tuple(cases), fmean(gains), sure)
+        return Candidate(joined, pattern_source(joined.graph), tuple(cases), fmean(gains), sure, fmean(device))
 
     def _layouts(self, region: Region, known: OpEffects) -> list[list[Input]]:
         """The layouts of the region's inputs to write plans for; the predicted one comes first.

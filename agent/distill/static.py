@@ -63,7 +63,7 @@ class Distill(Author):
 
         `rounding` says, by the floating dtypes of a graph's variants, which ops are left to eager; by default none.
         `confirms` says which orders of addition are eager's. `whole`: also graphs that could be replaced as a whole.
-        `own_schedule`: kernels are TorchInductor's. `biases`: kernels add the biases of convolutions.
+        `own_schedule`: kernels are TorchInductor's. `biases`: kernels add biases of convolutions, and some of linears.
         `channels_last`: whole graphs have half-type convolutions in channels-last memory.
         """
         deadline = time.thread_time() + self.seconds

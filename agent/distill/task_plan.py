@@ -125,13 +125,13 @@ class Task:
         for variants in groups:
             graph = variants[0].graph
             own = replace(options, rounding=(rounding or {}).get(_float_dtypes(variants), options.rounding))
-            ops = own.rounding, tuple(own.split(variants[0].graph).graph.op_sequence)
+            ops = own.rounding, tuple(own.split(variants).graph.op_sequence)
             instead = in_channels_last(variants) if own.channels_last else None
             as_one = whole_graph(variants) if whole and instead is None else None
             if instead is not None:
                 as_one = whole_graph_instead(variants, instead)
                 variants = [replace(variant, graph=instead) for variant in variants]
-                ops = own.rounding, tuple(own.split(instead).graph.op_sequence)
+                ops = own.rounding, tuple(own.split(variants).graph.op_sequence)
             found = find_candidates(variants, own, sketches, excluded.get(ops))
             excluded[ops] = found.excluded
             graphs.append(GraphCandidates(graph, len(variants), found.candidates, as_one))
@@ -190,6 +190,14 @@ class Task:
                 chosen.add(max(each.candidates, key=lambda c: c.gain).pattern)
         worth = sum(gains[pattern] for pattern in chosen) > margin
         return tuple(sorted(chosen, key=lambda p: -gains[p])) if worth and self.covers(chosen) else ()
+
+    def likely_on_device(self, margin: float) -> tuple[str, ...]:
+        """As `likely`, of a CUDA graph: also the patterns that save the device time, whatever they cost the host."""
+        saved: dict[str, float] = {}
+        for each in self.graphs:
+            for c in each.candidates:
+                saved[c.pattern] = saved.get(c.pattern, 0.0) + c.device * each.variants
+        return tuple(dict.fromkeys((*self.likely(margin), *(p for p, us in saved.items() if us > 0))))
 
     def sure(self, margin: float) -> tuple[str, ...]:
         """Patterns that save more than `margin` microseconds in every variant, however slow their kernels turn out.

@@ -287,7 +287,8 @@ class Tuned(Author):
 
     def _start(self, task: Task, captured: bool = False) -> SearchChoice:
         """The choice that is expected to be best: whole graphs if they are to be `captured`, or have no regions."""
-        patterns = task.likely(self.distill.margin) or task.likely(-math.inf)
+        likely = task.likely_on_device if captured else task.likely
+        patterns = likely(self.distill.margin) or task.likely(-math.inf)
         captured = task.any_whole and (captured or not patterns)
         style = replace(self.distill.style, captured=captured) if captured else self.distill.style
         return SearchChoice(tuple(sorted(patterns)), style)

@@ -40,7 +40,7 @@ def with_channels_last(trial: SearchTrial, margin: float) -> list[SearchChoice]:
     if task is None:
         return []
     style = replace(trial.start.style, captured=True, own_schedule=False, channels_last=True)
-    patterns = tuple(sorted(task.likely(margin) or task.likely(-math.inf)))
+    patterns = tuple(sorted(task.likely_on_device(margin) or task.likely(-math.inf)))
     found = [
         style,
         *([replace(style, branches=True)] if task.branches(patterns) else []),

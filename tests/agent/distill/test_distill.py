@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from agent.distill.pass_source import Style
 from agent.distill.rounding import Rounding
 from agent.distill.static import Distill
 from agent.distill.task_plan import float_dtypes
@@ -56,6 +57,30 @@ def test_shapes_of_a_family_share_a_kernel(tmp_path, interpreter):
     assert source.count("@triton.jit") == 1
     for one in variants:
         assert interpreter.problems(submission.pass_dir, one) == []
+
+
+def _masked_and_summed(mask, x):
+    return torch.where(mask, 0.0, x), torch.where(mask, x, 0.0).sum([0, 1], keepdim=True)
+
+
+def _normed_and_padded(x, mean, var, w, b):
+    return F.pad(F.relu(F.batch_norm(x, mean, var, w, b)), (1, 1, 1, 1), "reflect")
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        (_masked_and_summed, (tensor(2, 5, 1, dtype="bool"), tensor(2, 5, 8))),
+        (_normed_and_padded, in_dtype((tensor(2, 4, 6, 6), *(tensor(4),) * 4), "float16")),
+    ],
+)
+def test_a_region_is_as_few_kernels_as_torchinductor_makes_of_it_on_a_gpu(function, inputs, tmp_path, interpreter):
+    """Sums of columns share a loop with what is written by row, and a half type's conversions split nothing."""
+    one = sample(variant(function, *inputs))
+    task = Distill().task(one, ANY)
+    assert len(task.kernels()) == 1
+    assert task.write(task.gains(), Style(), tmp_path / "pass").compiler == "pass"
+    assert interpreter.problems(tmp_path / "pass", *one.variants) == []
 
 
 def test_equal_halves_of_a_pattern_get_their_own_operands(tmp_path, interpreter):

@@ -1,7 +1,11 @@
-"""The bias of a convolution as an addition of its own, which a kernel behind the convolution can make.
+"""The bias of a convolution or a linear as an addition of its own, which a kernel behind the call can make.
 
 Eager's convolutions on a GPU are cuDNN's, and the bias is added in a launch of its own. So a call without the bias and
 an addition have the same bits. That is not so where groups have kernels of their own, and on a CPU.
+
+Eager's linears have the library add the bias within the product. Without it the library may choose another way to
+multiply, often a faster one (`benchmarks/passbench/h200_table`: 14.6 us for 48.7, where TorchInductor splits it off),
+with other bits. In half types the bias is added before the product is rounded, so that these linears stay whole.
 """
 
 from collections.abc import Sequence
@@ -17,16 +21,18 @@ _DIMS = {
     for kind in ("", "_transpose")
     for dims in (1, 2, 3)
 }
+_LINEAR = "torch.nn.functional.linear"
 _BIAS, _GROUPS = 2, 6
-"""Positions among the arguments of each of these."""
+"""Positions among the arguments of each of these; a linear has no groups."""
+_ADD = "operator.add"
 
 
 @dataclass(frozen=True)
 class SplitGraph:
-    """A graph in which a convolution, the view of its bias and an addition stand for a convolution with a bias.
+    """A graph in which a call, a view of its bias and an addition stand for a call with a bias.
 
     `origin` has, for each op of `graph`, the number of the op of the graph that it was, `whole`. `calls` are the op
-    numbers of the convolutions that were split.
+    numbers of the calls that were split. The bias of a linear is added as it is, without a view.
     """
 
     whole: Graph
@@ -40,7 +46,7 @@ class SplitGraph:
         return all(self.origin[op] in split or known.launches[op] == 0 for op in region.ops)
 
     def joined(self, region: Region) -> tuple[Region, Graph | None]:
-        """A region of `graph` as one of `whole`, and the convolutions that are called ahead of its kernels.
+        """A region of `graph` as one of `whole`, and the split calls that are made ahead of its kernels.
 
         These are a graph of the joined region's inputs, which returns the inputs of `region`; None if there are none.
         """
@@ -55,8 +61,13 @@ class SplitGraph:
         ops = tuple(self._as_call(call, place) for call in calls)
         return joined, Graph(len(place), ops, tuple(given[number] for number in region.inputs))
 
+    def without_cost(self, region: Region) -> int:
+        """How many of a region's additions cost eager nothing: those of linears' biases."""
+        added = (op for op in region.ops if self.graph.ops[op].target == _ADD and op - 1 in self.calls)
+        return sum(self.graph.ops[op - 1].target == _LINEAR for op in added)
+
     def _in_whole(self, number: int) -> int:
-        """The number in `whole` of a value of `graph`; that of a convolution's result is the sum's."""
+        """The number in `whole` of a value of `graph`; that of a split call's result is the sum's."""
         inputs = self.graph.inputs
         return number if number < inputs else inputs + self.origin[number - inputs]
 
@@ -69,8 +80,9 @@ class SplitGraph:
         return replace(op, args=map_refs(op.args, renumber), kwargs=map_refs(op.kwargs, renumber))
 
 
-def split_biases(graph: Graph) -> SplitGraph:
-    """The graph with each bias of a convolution without groups as an addition that other ops follow."""
+def split_biases(graph: Graph, linears: bool = False) -> SplitGraph:
+    """The graph with each bias of a convolution without groups, and with `linears` each of a linear, as an addition
+    that other ops follow."""
     read = {ref.index for op in graph.ops for ref in refs((op.args, op.kwargs))}
     values: list[Ref] = [Ref(number) for number in range(graph.inputs)]
     ops: list[Op] = []
@@ -88,15 +100,16 @@ def split_biases(graph: Graph) -> SplitGraph:
             args=map_refs(op.args, lambda ref: values[ref.index]),
             kwargs=map_refs(op.kwargs, lambda ref: values[ref.index]),
         )
-        bias = _bias(op) if graph.inputs + number in read else None
+        bias = _bias(op, linears) if graph.inputs + number in read else None
         if bias is None:
             values.append(append(op, number))
             continue
         calls.add(len(ops))
         call = append(_without_bias(op), number)
-        shape = (-1, *(1,) * _DIMS[op.target])  # also where there is no batch
-        view = append(Op("method", "reshape", (bias, *shape), {}), number)
-        values.append(append(Op("function", "operator.add", (call, view), {}), number))
+        if op.target != _LINEAR:
+            shape = (-1, *(1,) * _DIMS[op.target])  # also where there is no batch
+            bias = append(Op("method", "reshape", (bias, *shape), {}), number)
+        values.append(append(Op("function", _ADD, (call, bias), {}), number))
     output = map_refs(graph.output, lambda ref: values[ref.index])
     return SplitGraph(graph, Graph(graph.inputs, tuple(ops), output), tuple(origin), frozenset(calls))
 
@@ -106,9 +119,11 @@ def unsplit(graph: Graph) -> SplitGraph:
     return SplitGraph(graph, graph, tuple(range(len(graph.ops))), frozenset())
 
 
-def _bias(op: Op) -> Ref | None:
-    """The bias of a convolution without groups."""
-    if op.kind != "function" or op.target not in _DIMS or argument(op, _GROUPS, "groups", 1) != 1:
+def _bias(op: Op, linears: bool) -> Ref | None:
+    """The bias of a convolution without groups, or of a linear."""
+    if op.kind != "function" or not (op.target in _DIMS or (linears and op.target == _LINEAR)):
+        return None
+    if argument(op, _GROUPS, "groups", 1) != 1:
         return None
     bias = argument(op, _BIAS, "bias", None)
     return bias if isinstance(bias, Ref) else None

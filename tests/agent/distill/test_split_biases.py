@@ -5,9 +5,9 @@ import torch
 import torch.nn.functional as F
 
 from agent.ahead.quick_measure import QuickMeasure
-from agent.distill.convolution_bias import split_biases
 from agent.distill.pass_source import Style
 from agent.distill.rounding import Rounding
+from agent.distill.split_biases import split_biases
 from agent.distill.static import Distill
 from agent.distill.task_plan import float_dtypes
 from passbench.policy.check import check_dir
@@ -38,6 +38,14 @@ PAIR = (tensor(2, 4, 5, 5), tensor(8, 4, 1, 1), tensor(8), tensor(8, 4, 1, 1), t
 SQUARE = (tensor(2, 4, 6, 6), tensor(4, 4, 3, 3), tensor(4))
 
 
+def _two_columns(x, w, b):
+    left, right = F.linear(x, w, b).split(1, -1)
+    return left.squeeze(-1).contiguous(), right.squeeze(-1).contiguous()
+
+
+LINEAR = (tensor(2, 3, 6), tensor(2, 6), tensor(2))
+
+
 @pytest.mark.parametrize(
     ("function", "inputs", "split"),
     [
@@ -50,11 +58,12 @@ SQUARE = (tensor(2, 4, 6, 6), tensor(4, 4, 3, 3), tensor(4))
         (lambda x, w, b: F.conv2d(x, w, b, groups=4) * 2.0, (tensor(2, 4, 5, 5), tensor(4, 1, 3, 3), tensor(4)), 0),
         (lambda x, w: F.conv2d(x, w) * 2.0, (tensor(2, 4, 5, 5), tensor(8, 4, 3, 3)), 0),
         (lambda x, w, b: F.conv2d(x, w, b), (tensor(2, 4, 5, 5), tensor(8, 4, 3, 3), tensor(8)), 0),  # nothing follows
+        (lambda x, w, b: F.linear(x, w, b), LINEAR, 0),
     ],
 )
 def test_a_split_graph_computes_the_same(function, inputs, split):
     one = variant(function, *inputs)
-    made = split_biases(one.graph)
+    made = split_biases(one.graph, linears=True)
     assert len(made.calls) == split
     assert len(made.graph.ops) == len(one.graph.ops) + 2 * split
     generator = torch.Generator().manual_seed(0)
@@ -85,6 +94,21 @@ def test_kernels_add_the_biases_of_convolutions_ahead_of_them(
     ahead = sum(regions)
     assert source.count(" = torch.nn.functional.conv2d(") == (ahead if captured else 2 * ahead), "in patterns, too"
     assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+def test_kernels_add_the_biases_of_linears_where_any_rounding_will_do(tmp_path, interpreter):
+    one = variant(_two_columns, *LINEAR)
+    assert len(split_biases(one.graph, linears=True).calls) == 1
+    task = _task(sample(one), Rounding.ANY)
+    (pattern,) = task.gains()
+    assert "linear(" in pattern and task.gains()[pattern] < 2.0, "the addition itself saves eager nothing"
+    assert task.write([pattern], Style(), tmp_path / "pass").compiler == "pass"
+    assert check_dir(tmp_path / "pass") == []
+    source = (tmp_path / "pass" / "fuse_linear.py").read_text()
+    assert "linear(in_0, in_1, None)" in source
+    assert interpreter.problems(tmp_path / "pass", one) == []
+    for other in (_task(sample(one)), _task(sample(variant(_two_columns, *in_dtype(LINEAR, "float16"))), Rounding.ANY)):
+        assert not any("linear(" in pattern for pattern in other.gains()), "eager rounds once"
 
 
 def test_inputs_without_a_plan_get_the_same_calls(tmp_path, interpreter):
