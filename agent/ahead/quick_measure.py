@@ -34,8 +34,6 @@ _FEWER = ((1 << 30, 1), (1 << 28, 4), (1 << 26, 12))
 """Of a variant with inputs of more bytes there are only so many draws."""
 _FURTHER_BYTES = 2 << 30
 """What the inputs of further draws may take, one after another."""
-_REPLAYED_CALLS = "captured("
-"""What a pass's text has where it replays library calls."""
 _FIRST_FURTHER = 1000
 """The number of the first of them; earlier draws have lower ones."""
 _TIMED = 3
@@ -75,8 +73,8 @@ class QuickMeasure:
 
     `turn` is a context in which nothing else uses the GPU. `untimed` is one in which others may, but take no times:
     where it is given, outputs are compared in it, and a turn is for times alone. Without `timed` there are no times. A
-    variant has `draws` draws at most. A pass that rounds otherwise than eager in them, or replays library calls, which
-    amplify that, has up to `further` ones on top: such passes were wrong in one draw of a hundred. Raises what CUDA
+    variant has `draws` draws at most. A pass that rounds otherwise than eager in them, or that the caller calls
+    `doubtful`, has up to `further` ones on top: such passes were wrong in one draw of a hundred. Raises what CUDA
     raises where the process is of no use after that, and ContractError on what is no pass.
     """
 
@@ -97,7 +95,7 @@ class QuickMeasure:
         self._references: dict[tuple[str, bool], _Reference | str] = {}
         self._measured_before: set[str] = set()
 
-    def __call__(self, sample: Sample, pass_dir: Path) -> list[VariantResult]:
+    def __call__(self, sample: Sample, pass_dir: Path, doubtful: bool = False) -> list[VariantResult]:
         """A result per variant, in order."""
         self.turn_to(sample)
         results = []
@@ -110,7 +108,7 @@ class QuickMeasure:
             for variant in sample.variants:
                 status, reason, right, times = "ok", "", None, Times()
                 try:
-                    right, times = self._measured(variant, rules, again, _REPLAYED_CALLS in source)
+                    right, times = self._measured(variant, rules, again, doubtful)
                     status = "ok" if right is not None else "wrong"
                 except VariantFailure as failure:
                     status, reason = failure.status, str(failure)
@@ -151,10 +149,9 @@ class QuickMeasure:
         return [tuple(map(_copy, rows[n % min(_TIMED, len(rows))])) for n in range(calls)]
 
     def _measured(
-        self, variant: Variant, rules: list[PassRule], again: bool, replays: bool
+        self, variant: Variant, rules: list[PassRule], again: bool, doubtful: bool
     ) -> tuple[int | None, Times]:
-        """At which level the variant is right, and its times where it is. `replays`: whether the pass replays library
-        calls. Raises VariantFailure."""
+        """At which level the variant is right, and its times where it is. Raises VariantFailure."""
         reference = self._reference(variant, again)
         module = to_module(variant.graph, self.device)
         with self._as_failure():
@@ -164,7 +161,7 @@ class QuickMeasure:
             self._called(module.forward, reference.row(0))  # compiles
             with (self.untimed or self.turn)():
                 right = self._compared(module.forward, reference)
-                if right is not None and right <= STRICT and (replays or right > LEVELS[0]):
+                if right is not None and right <= STRICT and (doubtful or right > LEVELS[0]):
                     right = self._in_further_draws(variant, module.forward, reference, right)
                 if right is None or not self.timed:
                     return right, Times()

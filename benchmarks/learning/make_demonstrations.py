@@ -36,6 +36,7 @@ from agent.learning.leaks import HeldOut
 from agent.learning.rationale import rationale
 from agent.llm.task import describe_graphs
 from agent.readable.author import Readable
+from benchmarks.learning.checking.doubt import exact
 from benchmarks.learning.checking.verdicts import BY_PASSBENCH
 from benchmarks.learning.checking.ways import INTERPRETER, LATER, WAYS, Check, checking
 from benchmarks.learning.claims import Claims
@@ -93,7 +94,11 @@ def sources(arguments: argparse.Namespace, part: tuple[int, int]) -> Iterator[tu
     """Kind and sample of every graph of a part: those whose passes are written, then of each version, each directory of
     traces and those put together in turn."""
     number, count = part
-    for line in chain.from_iterable(map(journal, arguments.written)):
+    lines = chain.from_iterable(map(journal, arguments.written))
+    if arguments.exact:
+        written = (line for line in lines if not line["cause"])
+        lines = sorted((one for one in written if exact(files_of(one["answer"]))), key=lambda one: len(one["answer"]))
+    for line in lines:
         if int(line["graph_hash"][:8], 16) % count == number and not line["cause"]:
             yield line["kind"], kept_sample(line)
     every = [
@@ -252,6 +257,11 @@ def main() -> int:
     add("--largest", type=int, help="elements of a variant that is checked, at most")
     add("--of-a-family", type=int, default=MOST_OF_A_FAMILY, help="demonstrations of a family, at most")
     add("--written", type=Path, action="append", default=[], help="a journal whose passes were left for later")
+    add(
+        "--exact",
+        action="store_true",
+        help="of those only passes with eager's bits (checking/doubt.py); short first",
+    )
     add("--keep", type=Path, action="append", default=[], help="a file of earlier demonstrations")
     add("--seconds", type=float, default=1e9, help="stop taking graphs after these")
     add("--journal", type=Path, required=True)

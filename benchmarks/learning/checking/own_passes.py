@@ -22,6 +22,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
+from agent.llm.task import describe_graphs
+from benchmarks.learning.checking.doubt import doubt
 from benchmarks.learning.checking.verdicts import BY_INTERPRETER, BY_OWN_PROCESS, Checked, checked
 from benchmarks.learning.graph_sources import kept_sample, line_of
 from storage.records import Sample
@@ -38,7 +40,7 @@ class OwnPasses:
     """A process that checks passes on a device; a context manager. It is replaced where it dies.
 
     On a GPU processes that are given the same directory `turns`, which must exist, compare side by side and time in
-    turns; a pass that rounds otherwise than eager has so many `further` draws.
+    turns; a pass that rounds otherwise than eager, or of which `doubt` says why it may, has so many `further` draws.
     """
 
     def __init__(self, device: str = "cpu", turns: Path | None = None, further: int = FURTHER_DRAWS) -> None:
@@ -143,10 +145,13 @@ def _checked(measure, sample: Sample, files: Mapping[str, str]) -> Checked:
     with tempfile.TemporaryDirectory(prefix="passnet-own-") as place:
         directory = Path(place) / "pass"
         write_pass_dir(dict(files), directory)
+        dtypes = {i.dtype for variant in sample.variants for i in variant.inputs}
+        doubtful = bool(doubt(describe_graphs(sample), files, dtypes))
         try:
-            return checked(measure(sample, directory), BY_OWN_PROCESS if on_gpu else BY_INTERPRETER, timed=on_gpu)
+            found = measure(sample, directory, doubtful)
         except ContractError as error:
             return Checked(str(error))
+    return checked(found, BY_OWN_PROCESS if on_gpu else BY_INTERPRETER, timed=on_gpu)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Demonstrations whose float32 results are not eager's bit for bit, checked again on many more draws.
+"""Demonstrations that may be wrong in one draw of hundreds, checked again on many more draws.
 
     python -m benchmarks.learning.checking.recheck --demonstrations FILE --written DIR --out FILE --record FILE
 
-Sums that cancel are wrong in one draw of hundreds. In float32 t = -5 allows 11 units in the last place, in half types a
-whole unit, so that there one rounding more or less is never wrong. Doubtful are rows that `own_passes` checked in
-float32 on a GPU and that are right at t = -5 only. Each whose sample is in a journal is checked on `--draws` further
-draws, by `--workers` processes on one GPU, but for those that the records of `--without` have. The file of `--out` has
-all rows but those that were found wrong. Nothing is begun after `--seconds`; what is `left` stays doubtful.
+Doubtful are rows that were checked on a GPU and of which `doubt` says why, but for those that the records of
+`--without` have found right: records of this program, and of `exported_tasks.oracle_rewards`. Each whose sample is in a
+journal is checked on `--draws` further draws, by `--workers` processes on one GPU. The file of `--out` has all rows but
+those that were found wrong. Nothing is begun after `--seconds`; what is `left` stays doubtful, and `--sure-only` leaves
+it out.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from agent.learning.answers import files_of
-from agent.learning.reward import LEVEL
+from benchmarks.learning.checking.doubt import row_doubt
 from benchmarks.learning.checking.own_passes import OwnPasses
-from benchmarks.learning.checking.verdicts import BY_OWN_PROCESS
+from benchmarks.learning.checking.verdicts import found_right
 from benchmarks.learning.checking.ways import GPU, LARGEST, chosen_variants
 from benchmarks.learning.graph_sources import kept_sample
 from benchmarks.learning.journals import journal
@@ -32,21 +32,24 @@ from storage.disk import write_json
 from storage.parquet import read_rows, write_rows
 from storage.records import Sample
 
-Doubtful = tuple[Mapping[str, Any], Sample]
-"""A row, and its sample with the variants on which it was checked."""
+
+def doubtful_rows(rows: Iterable[dict[str, Any]], known: Container[str] = ()) -> list[dict[str, Any]]:
+    """The rows that are doubtful, but for the graphs that are known to be right."""
+    on_gpu = (row for row in rows if row["device"] != "cpu" and row["graph_hash"] not in known)
+    return [row for row in on_gpu if row_doubt(row)]
 
 
-def doubtful_rows(
-    rows: list[dict[str, Any]], lines: Mapping[str, Mapping[str, Any]], known: Container[str] = ()
-) -> Iterator[Doubtful]:
-    """The rows that are to be checked again, but for the graphs that are known; `lines` are a journal's by graph."""
+def with_samples(
+    rows: Iterable[dict[str, Any]], lines: Mapping[str, Mapping[str, Any]]
+) -> Iterator[tuple[dict[str, Any], Sample]]:
+    """Those rows whose samples are in a journal, whose `lines` these are by graph, each with the variants on which it
+    was checked."""
     for row in rows:
-        line = None if row["graph_hash"] in known else lines.get(row["graph_hash"])
-        if row["checked"] != BY_OWN_PROCESS or row["level"] < LEVEL or line is None or line["task"] != row["task"]:
-            continue
-        sample = chosen_variants(kept_sample(line), 1, LARGEST[GPU])
-        if sample is not None and any(i.dtype == "float32" for v in sample.variants for i in v.inputs):
-            yield row, sample
+        line = lines.get(row["graph_hash"])
+        if line is not None and line["task"] == row["task"]:
+            sample = chosen_variants(kept_sample(line), 1, LARGEST[GPU])
+            if sample is not None:
+                yield row, sample
 
 
 def main() -> int:
@@ -57,6 +60,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--record", type=Path, required=True)
     parser.add_argument("--without", type=Path, action="append", default=[], help="a record of earlier checks")
+    parser.add_argument("--sure-only", action="store_true", help="leave out the rows that stay doubtful")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--draws", type=int, default=512)
@@ -66,13 +70,14 @@ def main() -> int:
     schema = pq.read_schema(arguments.demonstrations)
     rows = read_rows(arguments.demonstrations, schema)
     lines = {line["graph_hash"]: line for place in arguments.written for line in journal(place) if not line["cause"]}
-    known = {graph for record in arguments.without for graph in json.loads(record.read_text("utf-8"))["of_each"]}
-    doubtful = list(doubtful_rows(rows, lines, known))
+    records = [json.loads(record.read_text("utf-8")) for record in arguments.without]
+    doubtful = doubtful_rows(rows, {graph for record in records for graph in found_right(record)})
+    checkable = list(with_samples(doubtful, lines))
     faults: dict[str, str] = {}
 
     def check(part: int) -> None:
         with OwnPasses(arguments.device, further=arguments.draws) as process:
-            for row, sample in doubtful[part :: arguments.workers]:
+            for row, sample in checkable[part :: arguments.workers]:
                 if time.monotonic() - began > arguments.seconds:
                     break
                 found = process.check(sample, files_of(row["answer"]))
@@ -80,18 +85,19 @@ def main() -> int:
 
     with ThreadPoolExecutor(arguments.workers) as threads:
         list(threads.map(check, range(arguments.workers)))
-    gone = {graph for graph, fault in faults.items() if fault}
+    wrong = {graph for graph, fault in faults.items() if fault}
+    left = [row["graph_hash"] for row in doubtful if row["graph_hash"] not in faults]
+    gone = wrong | set(left if arguments.sure_only else ())
     write_rows(arguments.out, [row for row in rows if row["graph_hash"] not in gone], schema)
     about = {
         "device": arguments.device,
         "draws": arguments.draws,
         "doubtful": len(doubtful),
         "checked": len(faults),
-        "right": len(faults) - len(gone),
+        "right": len(faults) - len(wrong),
         "faults": Counter(fault.partition(":")[0] for fault in faults.values() if fault),
         "seconds": round(time.monotonic() - began, 1),
     }
-    left = [row["graph_hash"] for row, _ in doubtful if row["graph_hash"] not in faults]
     write_json(arguments.record, about | {"of_each": faults, "left": left})
     print(json.dumps(about))
     return 0

@@ -1,7 +1,8 @@
 """What a check of a pass has found, whichever way it was made."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from agent.learning.reward import LEVEL
 from passbench.result import VariantResult
@@ -44,3 +45,17 @@ def checked(results: Sequence[VariantResult], by: str, *, timed: bool) -> Checke
     level = max(result.t_min for result in results)
     first, last = results[0], results[-1]
     return Checked("", "", by, first.device, len(results), level, means["e2e"], means["device"], last.phases)
+
+
+def judged_graphs(record: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    """The graphs of the verdicts of a file of `oracle_rewards`, or of a record of several runs, and whether they earned
+    anything."""
+    for run in record.get("runs", {"": record}).values():
+        yield from ((verdict["graph"], verdict["reward"] > 0) for verdict in run["verdicts"])
+
+
+def found_right(record: Mapping[str, Any]) -> set[str]:
+    """The graphs whose passes a record of `recheck` or of `oracle_rewards` has found right, in hundreds of draws."""
+    if "of_each" in record:
+        return {graph for graph, fault in record["of_each"].items() if not fault}
+    return {graph for graph, earns in dict(judged_graphs(record)).items() if earns}

@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -30,6 +30,7 @@ from typing import Any
 
 from agent.learning import verify
 from agent.learning.reward import reward_of
+from benchmarks.learning.checking.verdicts import judged_graphs
 from benchmarks.learning.exported_tasks.oracle_tasks import drawn_tasks, earned_by_nothing, write_tasks, written_task
 from passbench.bench import Bench
 from passbench.result import device_name
@@ -138,12 +139,6 @@ def cores_of(number: int, count: int, cores: Sequence[int]) -> set[int]:
     if size > _UNPINNED:
         return set(cores[number * size : (number + 1) * size])
     return {cores[(number + step) % len(cores)] for step in range(min(_UNPINNED, len(cores)))}
-
-
-def judged_graphs(record: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
-    """The graphs of the verdicts of a file, or of a record of several runs, and whether they earned anything."""
-    for run in record.get("runs", {"": record}).values():
-        yield from ((verdict["graph"], verdict["reward"] > 0) for verdict in run["verdicts"])
 
 
 def joined(parts: Sequence[Path]) -> dict[str, Any]:

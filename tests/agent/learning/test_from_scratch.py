@@ -30,9 +30,10 @@ from benchmarks.learning import (
     make_demonstrations,
 )
 from benchmarks.learning.beside_training import new_tasks
-from benchmarks.learning.checking import own_passes, recheck
+from benchmarks.learning.checking import own_passes, recheck, verdicts
+from benchmarks.learning.checking.doubt import FLOAT32, PRODUCTS, WIDER, checked_dtypes, doubt
 from benchmarks.learning.checking.own_passes import OwnPasses
-from benchmarks.learning.checking.verdicts import BY_INTERPRETER, BY_OWN_PROCESS, BY_PASSBENCH, Checked
+from benchmarks.learning.checking.verdicts import BY_INTERPRETER, BY_PASSBENCH, Checked
 from benchmarks.learning.checking.ways import LATER, PASSBENCH, checking, one_of_each_layout
 from benchmarks.learning.claims import Claims
 from benchmarks.learning.composed import composed, few_rows
@@ -323,26 +324,79 @@ def test_processes_side_by_side_share_cores_that_are_too_few_to_pin():
 
 
 def test_doubtful_demonstrations_are_checked_again(tmp_path, monkeypatch):
-    """Of three rows the first is doubtful and wrong, the second doubtful and right; the third is right by far."""
-    given = [few_rows(s) for s in islice(composed(4), 3)]
+    """Of four rows the first is doubtful and wrong, the second doubtful and right, the third right by far; the fourth
+    is doubtful, and its sample is in no journal."""
+    given = [few_rows(s) for s in islice(composed(4), 4)]
     given = [replace(s, sample=f"fusible-{n}", variants=s.variants[:1]) for n, s in enumerate(given)]
     rows, lines = [], []
     for n, one in enumerate(given):
         answer = answer_of(Readable(margin=-100.0).write(one).files)
         row = {"graph_hash": one.variants[0].graph_hash, "task": describe_graphs(one), "level": -10 if n == 2 else -5}
-        rows.append(row | {"answer": answer if n else spoilt(answer), "checked": BY_OWN_PROCESS})
+        rows.append(row | {"answer": answer if n else spoilt(answer), "device": "NVIDIA H200"})
         lines.append(json.dumps(row | {"cause": ""} | line_of(one)) + "\n")
     data, out, record = (tmp_path / name for name in ("rows.parquet", "out.parquet", "record.json"))
     pq.write_table(pa.Table.from_pylist(rows), data)
-    (tmp_path / "j.jsonl").write_text("".join(lines))
+    (tmp_path / "j.jsonl").write_text("".join(lines[:3]))
     arguments = ["recheck", "--demonstrations", data, "--written", tmp_path, "--out", out, "--record", record]
-    monkeypatch.setattr("sys.argv", [*map(str, arguments), "--device", "cpu"])
+    monkeypatch.setattr("sys.argv", [*map(str, arguments), "--device", "cpu", "--sure-only"])
     assert recheck.main() == 0
     found = json.loads(record.read_text())
-    assert (found["doubtful"], found["checked"], found["right"], found["left"]) == (2, 2, 1, [])
-    assert pq.read_table(out).to_pylist() == rows[1:]
-    by_graph = {line["graph_hash"]: line for line in map(json.loads, lines)}
-    assert [len([*recheck.doubtful_rows(rows, by_graph, known)]) for known in ((), found["of_each"])] == [2, 0]
+    assert (found["doubtful"], found["checked"], found["right"]) == (3, 2, 1)
+    assert found["left"] == [rows[3]["graph_hash"]]
+    assert pq.read_table(out).to_pylist() == rows[1:3]
+    assert recheck.doubtful_rows(rows[:2], verdicts.found_right(found)) == rows[:1]
+
+
+KERNEL = """
+@triton.jit
+def fused_kernel(x_ptr, out_ptr):
+    tl.store(out_ptr, {body})
+
+
+@torch.fx.wrap
+def fused(x):
+    out = torch.empty(x.shape, dtype={dtype}, device=x.device)
+    Launch(fused_kernel, (1,))(x, out)
+    return out
+"""
+SUM, RELU = (f"tl.{name}(tl.load(x_ptr), 0)" for name in ("sum", "maximum"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "body", "dtype", "level", "found"),
+    [
+        ("tmp_1 = tmp_0.view(4)", SUM, "x.dtype", -5, ""),
+        ("tmp_1 = torch.mm(tmp_0, in_1)", SUM, "x.dtype", -10, PRODUCTS),
+        ("tmp_1 = torch.mm(tmp_0, in_1)", SUM, "x.dtype", None, PRODUCTS),
+        ("tmp_1 = torch.mm(tmp_0, in_1)", RELU, "x.dtype", -10, ""),
+        ("tmp_1 = torch.mm(in_0, in_1)", SUM, "x.dtype", -10, ""),
+        ("tmp_1 = tmp_0.view(4) - in_1", SUM, "x.dtype", -10, PRODUCTS),
+        ("tmp_1 = tmp_0.view(4)", SUM, "torch.float32", -10, WIDER),
+        ("tmp_1 = tmp_0.view(4)", RELU, "torch.float32", -10, ""),
+    ],
+)
+@pytest.mark.parametrize("replayed", [False, True])
+def test_what_adds_up_a_kernels_results_or_hands_out_more_than_was_rounded_is_doubtful(
+    lines, body, dtype, level, found, replayed
+):
+    """Whether the task's own calls read what the kernel makes, or those that the pass replays behind it do."""
+    task = "Source:\n```python\nclass GraphModule:\n    def forward(self, in_0, in_1):\n"
+    task += f"        tmp_0 = torch.softmax(in_0, -1)\n        {lines}\n        return tmp_1\n```\n"
+    pattern = "def pattern(in_0):\n    tmp_0 = torch.softmax(in_0, -1)\n    return tmp_0\n"
+    if replayed:
+        pattern = f"def pattern(in_0, in_1):\n    tmp_0 = torch.softmax(in_0, -1)\n    {lines}\n    return tmp_1\n"
+        pattern += f"def steps(in_0, in_1):\n    tmp_0 = fused(in_0)\n    {lines}\n    return tmp_1\n"
+    files = {"fuse.py": KERNEL.format(body=body, dtype=dtype) + pattern}
+    assert doubt(task, files, {"bfloat16", "int64"}, level) == found
+    single = FLOAT32 if level == -5 else "" if level == -10 else found
+    assert doubt(task, files, {"float32"}, level) == single
+
+
+def test_the_dtypes_of_a_check_are_those_of_the_variant_that_the_graph_chooses():
+    task = (
+        "0: in_0 float32[2, 3], in_1 int64[2]\n1: in_0 float16[2, 3], in_1 int64[2]\n2: in_0 bfloat16[4], in_1 int64[2]"
+    )
+    assert [checked_dtypes(task, f"00000{n}") for n in (0, 1)] == [{"float32", "bfloat16"}, {"float16", "bfloat16"}]
 
 
 def test_how_many_are_right_by_how_near_they_are():
@@ -352,8 +406,8 @@ def test_how_many_are_right_by_how_near_they_are():
 
 def test_graphs_of_records_are_left_out():
     run = {"verdicts": [{"graph": "a", "reward": 0.4}, {"graph": "b", "reward": 0.0}]}
-    assert [*oracle_rewards.judged_graphs(run)] == [("a", True), ("b", False)]
-    assert [*oracle_rewards.judged_graphs({"runs": {"one": run}})] == [("a", True), ("b", False)]
+    assert [*verdicts.judged_graphs(run)] == [("a", True), ("b", False)]
+    assert [*verdicts.judged_graphs({"runs": {"one": run}})] == [("a", True), ("b", False)]
 
 
 REWARDS = (("a", 0.5, 1.0), ("b", 0.6, 2.0), ("c", 0.0, 3.0), ("b", 0.66, 2.0), ("a", 0.51, 9.0))
