@@ -1,9 +1,9 @@
 """Which passes that a check of few draws found right may be wrong in one draw of hundreds, by what their text does.
 
 `readable` computes in eager's order and rounds as it does, and most kernels have eager's bits: all 246 float32
-demonstrations with `rsqrt`, `fma`, `sin` or `cos` alone have. Sums, `exp`, `erf` and `log` have not. There a result in float32 is a
-unit in the last place beside eager's, and in half types, where that is hidden by rounding, a whole unit once in
-thousands of elements. Three things make more of that than t = -5 allows:
+demonstrations with `rsqrt`, `fma`, `sin` or `cos` alone have. Sums, `exp`, `erf` and `log` have not. There a result in
+float32 is a unit in the last place beside eager's, and in half types, where that is hidden by rounding, a whole unit
+once in thousands of elements. Three things make more of that than t = -5 allows:
 
 - float32 that is right at t = -5 only has used up the room that there is;
 - products add up what such a kernel makes, as `linear` and convolutions do: where results are small, a unit of one
