@@ -34,7 +34,7 @@ _FEW_KERNELS = {
     # launches are what costs: few kernels, even if some of their accesses are strided
     "force_pointwise_cat": True,
     "split_reductions": False,
-    "unroll_reductions_threshold": 1,
+    "unroll_reductions_threshold": 3,  # two terms have one order
     "triton.tiling_prevents_pointwise_fusion": False,
     "triton.tiling_prevents_reduction_fusion": False,
 }

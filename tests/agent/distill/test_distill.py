@@ -63,6 +63,10 @@ def _masked_and_summed(mask, x):
     return torch.where(mask, 0.0, x), torch.where(mask, x, 0.0).sum([0, 1], keepdim=True)
 
 
+def _batch_summed(x):
+    return F.pad(x.sum(0, keepdim=True).relu(), (0, 0, 1, 0))
+
+
 def _normed_and_padded(x, mean, var, w, b):
     return F.pad(F.relu(F.batch_norm(x, mean, var, w, b)), (1, 1, 1, 1), "reflect")
 
@@ -71,11 +75,13 @@ def _normed_and_padded(x, mean, var, w, b):
     ("function", "inputs"),
     [
         (_masked_and_summed, (tensor(2, 5, 1, dtype="bool"), tensor(2, 5, 8))),
+        (_batch_summed, in_dtype((tensor(2, 5, 8),), "float16")),
         (_normed_and_padded, in_dtype((tensor(2, 4, 6, 6), *(tensor(4),) * 4), "float16")),
     ],
 )
 def test_a_region_is_as_few_kernels_as_torchinductor_makes_of_it_on_a_gpu(function, inputs, tmp_path, interpreter):
-    """Sums of columns share a loop with what is written by row, and a half type's conversions split nothing."""
+    """Sums of columns share a loop with what is written by row, sums of two terms one with all; a half type's
+    conversions split nothing."""
     one = sample(variant(function, *inputs))
     task = Distill().task(one, ANY)
     assert len(task.kernels()) == 1
