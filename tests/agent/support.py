@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -13,6 +14,7 @@ import torch
 from agent.author import Attempt
 from passbench.matching.trace_pattern import trace_pattern
 from storage.graph.as_fx import from_fx
+from storage.graph.record import Graph
 from storage.records import Input, Sample, Variant, dtype_name
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,7 +35,12 @@ def tensor(*shape: int, dtype: str = "float32", stride: tuple[int, ...] | None =
 
 def variant(function: Callable, *inputs: Input) -> Variant:
     """The variant of a function, traced as PassBench traces patterns: operators in place are kept as dynamo does."""
-    return Variant("fusible", from_fx(trace_pattern(function, "test").ops[0].graph), inputs, ())
+    return Variant("fusible", _traced(function), inputs, ())
+
+
+@cache
+def _traced(function: Callable) -> Graph:
+    return from_fx(trace_pattern(function, "test").ops[0].graph)
 
 
 def sample(*variants: Variant) -> Sample:

@@ -1,13 +1,13 @@
 """Hand-written families: a function and the inputs that it takes, small enough for the Triton interpreter."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 
 from storage.records import Input
-from tests.agent.support import ANY, FLOATS, PAIR, tensor
+from tests.agent.support import ANY, FLOATS, PAIR, in_dtype, tensor
 
 
 @dataclass(frozen=True)
@@ -292,3 +292,30 @@ FAMILIES: dict[str, Family] = {
         modules=2,
     ),
 }
+
+
+def in_steps(one: Input) -> Input:
+    """The input with its last two dimensions the other way round in memory."""
+    if len(one.shape) < 2:
+        return one
+    turned = torch.empty((*one.shape[:-2], one.shape[-1], one.shape[-2]), device="meta").transpose(-1, -2)
+    return replace(one, stride=turned.stride())
+
+
+def _longer(inputs: tuple[Input, ...], dim: int) -> tuple[Input, ...]:
+    """All inputs with the first one's size along `dim`, counted from the end, with three more there."""
+    size = inputs[0].shape[dim] if len(inputs[0].shape) >= -dim else None
+    return tuple(
+        tensor(*(n + 3 if place == dim else n for place, n in zip(range(-len(i.shape), 0), i.shape, strict=True)),
+               dtype=i.dtype, role=i.role, mean=i.mean, std=i.std, low=i.low, high=i.high)
+        if len(i.shape) >= -dim and i.shape[dim] == size
+        else i
+        for i in inputs
+    )  # fmt: skip
+
+
+def others(inputs: tuple[Input, ...]) -> list[tuple[Input, ...]]:
+    """Inputs of other dtypes, strides and sizes, of which no variant is made."""
+    lengths = [_longer(inputs, dim) for dim in (-1, -2, -3, -4)]
+    wide = in_dtype(inputs, "float64")
+    return [wide, tuple(map(in_steps, inputs)), *lengths, in_dtype(lengths[1], "float16")]

@@ -1,63 +1,20 @@
-"""Inputs that were no variants when a pass was written: it computes what eager computes, and never raises."""
+"""Inputs that were no variants when a pass was written: it computes what eager computes, and never raises.
 
-from dataclasses import replace
+`test_families` has more of them, of each family.
+"""
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from agent.distill.eager.op_effects import OpEffectsError, find_effects
+from agent.distill.eager.op_effects import find_effects
 from agent.distill.library_calls import freed, library_body, out_of_place, replayable, without_library_call
 from agent.distill.pass_source import Style
 from agent.distill.static import Distill
 from passbench.policy.check import check_dir
 from storage.graph.record import Graph, Op, Ref, RunDevice
-from storage.records import Input
-from tests.agent.distill.families import FAMILIES
+from tests.agent.distill.families import FAMILIES, in_steps
 from tests.agent.support import ANY, PAIR, in_dtype, sample, tensor, variant
-
-
-def _in_steps(one: Input) -> Input:
-    """The input with its last two dimensions the other way round in memory."""
-    if len(one.shape) < 2:
-        return one
-    turned = torch.empty((*one.shape[:-2], one.shape[-1], one.shape[-2]), device="meta").transpose(-1, -2)
-    return replace(one, stride=turned.stride())
-
-
-def _longer(inputs: tuple[Input, ...], dim: int) -> tuple[Input, ...]:
-    """All inputs with the first one's size along `dim`, counted from the end, with three more there."""
-    size = inputs[0].shape[dim] if len(inputs[0].shape) >= -dim else None
-    return tuple(
-        tensor(*(n + 3 if place == dim else n for place, n in zip(range(-len(i.shape), 0), i.shape, strict=True)),
-               dtype=i.dtype, role=i.role, mean=i.mean, std=i.std, low=i.low, high=i.high)
-        if len(i.shape) >= -dim and i.shape[dim] == size
-        else i
-        for i in inputs
-    )  # fmt: skip
-
-
-def _others(inputs: tuple[Input, ...]) -> list[tuple[Input, ...]]:
-    lengths = [_longer(inputs, dim) for dim in (-1, -2, -3, -4)]
-    wide = in_dtype(inputs, "float64")
-    return [wide, tuple(map(_in_steps, inputs)), *lengths, in_dtype(lengths[1], "float16")]
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_other_dtypes_strides_and_sizes(name, tmp_path, interpreter):
-    family = FAMILIES[name]
-    Distill(margin=family.margin).write(sample(variant(family.function, *family.inputs)), tmp_path / name)
-    assert check_dir(tmp_path / name) == []
-    tried = 0
-    for inputs in _others(family.inputs):
-        one = variant(family.function, *inputs)
-        try:
-            find_effects(one.graph, one.inputs)
-        except OpEffectsError:
-            continue  # eager does not take these
-        assert interpreter.problems(tmp_path / name, one, draws=1) == []
-        tried += 1
-    assert tried
 
 
 def _write_in_place(x, y):
@@ -96,7 +53,7 @@ def test_writes_in_place(function, tmp_path, interpreter):
     for rows, dtype in ((3, "float32"), (5, "float32"), (3, "float64"), (4, "float16")):
         one = variant(function, tensor(rows, 8, dtype=dtype), tensor(rows, width, dtype=dtype))
         assert interpreter.problems(tmp_path / "pass", one, draws=2) == []
-    turned = variant(function, *map(_in_steps, known.inputs))
+    turned = variant(function, *map(in_steps, known.inputs))
     assert interpreter.problems(tmp_path / "pass", turned) == []
 
 

@@ -1,12 +1,16 @@
-"""Passes for hand-written families: allowed, few kernels, and eager's results under the Triton interpreter."""
+"""Passes for hand-written families: allowed, few kernels, and eager's results under the Triton interpreter.
+
+Inputs that were no variants when a pass was written get eager's results, too, and never raise.
+"""
 
 import pytest
 
+from agent.distill.eager.op_effects import OpEffectsError, find_effects
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.pass_source import Style
 from agent.distill.static import Distill
 from passbench.policy.check import check_dir
-from tests.agent.distill.families import FAMILIES
+from tests.agent.distill.families import FAMILIES, others
 from tests.agent.support import PAIR, in_dtype, sample, variant
 
 
@@ -23,6 +27,16 @@ def test_family(name, tmp_path, interpreter):
     sources = [file.read_text() for file in directory.glob("fuse_*.py")]
     assert len(sources) == family.modules
     assert all(f" in {family.kernels}." in source for source in sources)
+    tried = 0
+    for inputs in others(family.inputs):
+        other = variant(family.function, *inputs)
+        try:
+            find_effects(other.graph, other.inputs)
+        except OpEffectsError:
+            continue  # eager does not take these
+        assert interpreter.problems(directory, other, draws=1) == []
+        tried += 1
+    assert tried
 
 
 @pytest.mark.parametrize("name", ["residual_layer_norm", "attention_softmax", "log_softmax_and_best", "extremes"])
