@@ -4,6 +4,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,6 +31,12 @@ class Made:
     dropped: Counter[str]
 
 
+@cache
+def _engine() -> Engine:
+    """One for all calls, since to start and to end one takes as long as to ask it. Each call makes its tables anew."""
+    return Engine()
+
+
 def cut_corpus(traced: Sequence[TracedGraph]) -> Made:
     """All subgraphs of a small corpus: sole_op and fusible ones graph by graph, then the typical ones."""
     texts, dropped, found, digests = Texts(), Counter(), [], []
@@ -50,10 +57,10 @@ def vary_all(variants: Iterable[Variant], **options: object) -> Made:
 
 def unique(variants: Iterable[Variant]) -> Made:
     """Each variant once, by category and hash. Identified variants are given."""
-    with tempfile.TemporaryDirectory() as place, Engine(Path(place, "engine")) as engine:
+    with tempfile.TemporaryDirectory() as place:
         given = Path(place, "given.parquet")
         write(given, batches(variants), ROWS, {})
-        files = unique_files(engine, [given], Path(place, "unique"))
+        files = unique_files(_engine(), [given], Path(place, "unique"))
         rows = [row for category in CATEGORIES for batch in stream(files[category]) for row in batch.to_pylist()]
         counts = {category: parquet_summary(files[category])["duplicates"] for category in CATEGORIES}
     return Made(tuple(Variant.from_row(row) for row in rows), +Counter(counts))
@@ -69,10 +76,10 @@ def make_samples(variants: Iterable[Variant], **options: object) -> list[Sample]
     given = {(v.category, v.variant_hash): v for v in variants}
     columns = ("category", "variant_hash", "family_hash", "occurrences", "op_sequence")
     rows = [{name: v.to_row()[name] for name in columns} for v in given.values()]
-    with Engine() as engine:
-        engine.table("given", pa.Table.from_pylist(rows, pa.schema([SUBGRAPHS.field(name) for name in columns])))
-        choose_samples(engine, "given", **options)
-        found = [row for split in SPLITS for batch in sample_batches(engine, split) for row in batch.to_pylist()]
+    engine = _engine()
+    engine.table("given", pa.Table.from_pylist(rows, pa.schema([SUBGRAPHS.field(name) for name in columns])))
+    choose_samples(engine, "given", **options)
+    found = [row for split in SPLITS for batch in sample_batches(engine, split) for row in batch.to_pylist()]
     found.sort(key=lambda row: (CATEGORIES.index(row["category"]), row["family_hash"]))
     return [
         Sample(
