@@ -9,7 +9,7 @@ on another thread is seen by its kernels alone, so not on a CPU.
 """
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from importlib.util import find_spec
 from types import FrameType
@@ -271,8 +271,9 @@ class _SequenceWatch(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         given = (*args, *(kwargs or {}).values())
-        of_numbers = func in _OF_NUMBERS and any(_has_tensors(value) for value in given)
-        if of_numbers or (func in _BY_INDEX and isinstance(args[1], list) and _has_tensors(args[1])):
+        if func in _BY_INDEX:
+            given = tuple(value for value in given[1:2] if isinstance(value, list))
+        if func in _OF_NUMBERS | _BY_INDEX and _have_tensors(given):
             self._operators.add("aten.item.default")
         return func(*args, **(kwargs or {}))
 
@@ -282,10 +283,21 @@ _BY_INDEX = frozenset((torch.Tensor.__getitem__, torch.Tensor.__setitem__))
 """A list as an index is made a tensor, from torch 2.9 on in the words of its warning."""
 
 
-def _has_tensors(value: Any) -> bool:
-    """Whether a tensor is in a list or tuple, or in one of these within."""
-    items = value if isinstance(value, list | tuple) else ()
-    return any(isinstance(item, torch.Tensor) or _has_tensors(item) for item in items)
+def _have_tensors(values: Iterable[Any]) -> bool:
+    """Whether one of these is a sequence that has a tensor, in itself or in a sequence within. It may hold itself."""
+    waiting = [value for value in values if isinstance(value, Sequence)]
+    seen: set[int] = set()
+    while waiting:
+        sequence = waiting.pop()
+        if id(sequence) in seen or isinstance(sequence, str):
+            continue
+        seen.add(id(sequence))
+        for item in sequence:
+            if isinstance(item, torch.Tensor):
+                return True
+            if isinstance(item, Sequence):
+                waiting.append(item)
+    return False
 
 
 def comes_to_the_host(func: Any, given: Sequence[Any], result: Any) -> bool:

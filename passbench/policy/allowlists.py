@@ -24,7 +24,7 @@ _FORMATS = frozenset(
 
 MODULES = frozenset(
     """torch torch.fx torch.nn torch.nn.functional torch.special torch.linalg torch.fft triton triton.language
-    triton.language.extra triton.language.extra.libdevice triton.language.extra.cuda
+    triton.language.math triton.language.extra triton.language.extra.libdevice triton.language.extra.cuda
     triton.language.extra.cuda.libdevice math operator passbench.launch""".split()
 )
 """Modules that a pass may import, besides its own; what it may use of them is decided name by name."""
@@ -62,7 +62,7 @@ SCALAR_CALLS = frozenset(
     torch.cuda.is_bf16_supported torch.get_default_dtype torch.broadcast_shapes torch.cuda.synchronize
     triton.cdiv triton.next_power_of_2 triton.Config triton.language.constexpr triton.language.cdiv
     contextlib.nullcontext warnings.warn warnings.filterwarnings warnings.simplefilter logging.getLogger
-    dataclasses.field dataclasses.replace dataclasses.asdict enum.auto typing.TypeVar""".split()
+    dataclasses.field dataclasses.replace dataclasses.asdict enum.auto typing.TypeVar numpy.prod""".split()
 )
 """Host functions whose results are no tensors."""
 
@@ -117,7 +117,8 @@ WRAP = "torch.fx.wrap"
 JIT = "triton.jit"
 KERNEL_DECORATORS = frozenset(("triton.autotune", "triton.heuristics"))
 CONSTANTS = frozenset(f"math.{n}" for n in ("pi", "e", "tau", "inf", "nan")) | {"sys.maxsize", "torch.pi", "torch.inf"}
-HOST_VALUES = DTYPES | _FORMATS | CONSTANTS | _TRITON_TYPES | {"torch.Tensor", "torch.dtype"}
+VERSIONS = frozenset(("sys.version_info", "torch.__version__", "triton.__version__"))
+HOST_VALUES = DTYPES | _FORMATS | CONSTANTS | VERSIONS | _TRITON_TYPES | {"torch.Tensor", "torch.dtype"}
 TYPES = frozenset("torch.Tensor torch.dtype torch.device torch.Size int float bool str tuple list dict".split())
 _LOADS = ("extern_libs", "code from outside is not allowed; write the kernel in Triton")
 REFUSED_OPTIONS = {
@@ -142,9 +143,9 @@ METADATA_METHODS = frozenset(
     is_floating_point is_complex""".split()
 )
 CONTAINER_METHODS = frozenset(
-    "get setdefault items keys values copy append extend pop popitem clear reverse index count update".split()
+    "get setdefault items keys values copy append insert extend pop popitem clear reverse index count update".split()
 )
-PUTTING_METHODS = frozenset("setdefault append extend update".split())
+PUTTING_METHODS = frozenset("setdefault append insert extend update".split())
 STRING_METHODS = frozenset(
     """join startswith endswith lower upper strip lstrip rstrip removeprefix removesuffix isdigit replace title
     capitalize""".split()
@@ -157,11 +158,13 @@ CONFIG_ATTRIBUTES = frozenset("kwargs num_warps num_stages num_ctas".split())
 """Attributes of `triton.Config`; no tensor has one of these."""
 
 VIEW_ATTRIBUTES = frozenset("T mT H mH real imag values indices".split())
-TENSOR_ATTRIBUTES = frozenset("shape dtype device ndim itemsize nbytes is_cuda layout requires_grad".split())
+TENSOR_ATTRIBUTES = frozenset(
+    "shape dtype device ndim itemsize nbytes is_cuda is_cpu is_sparse is_quantized layout requires_grad".split()
+)
 SCALAR_ATTRIBUTES = frozenset(
     """type index multi_processor_count max_threads_per_multi_processor shared_memory_per_block warp_size total_memory
     shared_memory_per_multiprocessor regs_per_multiprocessor L2_cache_size name major minor bits eps max min tiny
-    smallest_normal resolution value""".split()
+    smallest_normal resolution value is_floating_point is_complex is_signed""".split()
 )
 """Attributes of devices, properties, dtypes' limits and configurations; several are methods on a tensor, so there
 they are refused."""
@@ -170,13 +173,16 @@ HOST_BUILTINS = frozenset(
     """range len min max int float bool str tuple list dict set frozenset isinstance sum abs pow round divmod any all
     sorted reversed enumerate zip map filter slice repr True False None NotImplemented Ellipsis ValueError TypeError
     RuntimeError NotImplementedError AssertionError KeyError IndexError ImportError AttributeError ArithmeticError
-    OverflowError ZeroDivisionError Exception iter next callable print hasattr type Warning UserWarning
-    DeprecationWarning FutureWarning RuntimeWarning""".split()
+    OverflowError ZeroDivisionError LookupError ModuleNotFoundError Exception iter next callable print hasattr type
+    Warning UserWarning DeprecationWarning FutureWarning RuntimeWarning""".split()
 )
 COMPUTING_BUILTINS = frozenset("sum abs pow round divmod".split())
 """Built-ins that compute a tensor if they get some."""
 READING_BUILTINS = frozenset("min max int float bool any all sorted str repr map filter print".split())
 """Built-ins that read values of a tensor if they get one, or call anything on it."""
+
+HANDED_ON = frozenset("int float bool str tuple list len abs".split())
+"""Built-ins that `map`, and `key=` of `sorted`, `min` and `max`, may call on numbers and texts."""
 
 ERRORS = frozenset(n for n in HOST_BUILTINS if n.endswith("Error")) | {"Exception"}
 _WARNINGS = frozenset(n for n in HOST_BUILTINS if n.endswith("Warning"))
@@ -226,6 +232,11 @@ DEVICE_ATTRIBUTES = (
     frozenset(n for kind in _DEVICE_TYPES for n in dir(kind) if not n.startswith("_")) | _DEVICE_DATA
 ) - _OF_THE_COMPILER
 """Attributes of Triton's tensors and types; `handle` and the like, which lead to the compiler, are not among them."""
+
+ALIASED = frozenset(
+    n for n in DEVICE_NAMES - MATH if not isinstance(getattr(tl, n.rpartition(".")[2], None), type)
+) - HOST_VALUES  # fmt: skip
+"""Functions of Triton's language, which a module may give a name of its own: `exp = tl.exp`."""
 
 SUSPECT_FILES = frozenset(
     ".so .pyd .pyc .pyo .pth .pyx .dll .dylib .a .o .bc .ll .ptx .cubin .fatbin .hsaco .cu .cuh .c .cc .cpp .h "

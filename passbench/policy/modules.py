@@ -4,6 +4,8 @@ import ast
 import builtins
 import io
 import tokenize
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from passbench.contract import PACKAGE
@@ -98,6 +100,8 @@ def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Mod
             _import(module, node, report)
         elif isinstance(node, ast.ImportFrom):
             _import_from(module, node, report)
+    bound = _bound_names(tree)
+    tree.body = [_as_class(module, s) for s in tree.body if not _is_alias(module, s, bound)]
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef):
             is_kernel = any(_decorates(module, d, names.JIT) for d in statement.decorator_list)
@@ -160,6 +164,57 @@ def _runs_as_a_script(node: ast.stmt) -> bool:
     )
 
 
+def _is_alias(module: Module, node: ast.stmt, bound: Mapping[str, int]) -> bool:
+    """Whether a statement is `NAME = tl.exp`, the only one that binds the name. It is noted as an import."""
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.targets[0], ast.Name):
+        return False
+    name, dotted = node.targets[0].id, module.dotted(node.value) if isinstance(node.value, ast.Attribute) else None
+    if dotted not in names.ALIASED or bound[name] != 1 or is_builtin(name) or name.startswith("__"):
+        return False
+    module.imports[name] = dotted
+    return True
+
+
+def _bound_names(tree: ast.Module) -> Counter[str]:
+    """How often each name is bound anywhere in a module. One that `global` mentions counts as bound again."""
+    found: Counter[str] = Counter()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            found[node.id] += 1
+        elif isinstance(node, ast.Global | ast.Nonlocal):
+            found.update(node.names)
+        elif isinstance(node, ast.alias):
+            found[node.asname or node.name.partition(".")[0]] += 1
+        elif not isinstance(node, ast.keyword):
+            found.update(n for key in ("name", "arg", "rest") if isinstance(n := getattr(node, key, None), str))
+    return found
+
+
+def _as_class(module: Module, node: ast.stmt) -> ast.stmt:
+    """`NAME = namedtuple("NAME", ["a", "b"])` as the class that it makes; any other statement as it is."""
+    value = node.value if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+    target = node.targets[0] if value is not None else None
+    if not isinstance(value, ast.Call) or module.dotted(value.func) != "collections.namedtuple" or value.keywords:
+        return node
+    if not isinstance(target, ast.Name) or len(value.args) != 2 or not isinstance(value.args[0], ast.Constant):
+        return node
+    listed = value.args[1].elts if isinstance(value.args[1], ast.List | ast.Tuple) else [value.args[1]]
+    texts = [part.value for part in listed if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    fields = " ".join(texts).replace(",", " ").split() if len(texts) == len(listed) else []
+    if value.args[0].value != target.id or not all(field.isidentifier() for field in fields):
+        return node
+    module.imports[_NAMEDTUPLE] = "typing.NamedTuple"
+    body: list[ast.stmt] = [
+        ast.AnnAssign(ast.Name(field, ast.Store()), ast.Name("int", ast.Load()), None, 1) for field in fields
+    ]
+    made = ast.ClassDef(target.id, [ast.Name(_NAMEDTUPLE, ast.Load())], [], body or [ast.Pass()], [])
+    return ast.fix_missing_locations(ast.copy_location(made, node))
+
+
+_NAMEDTUPLE = "collections.namedtuple"
+"""As a name of a module's own; none of the source is spelled so."""
+
+
 def _device_call(module: Module, function: ast.FunctionDef) -> str | None:
     """A call in a function that only a kernel can make, as written."""
     for node in ast.walk(function):
@@ -180,7 +235,8 @@ def _bind(module: Module, local: str, stands_for: str, node: ast.stmt, report: R
     if is_builtin(local):
         report.at("rebinding", module, node, f"{local} is a built-in; import {stands_for} under another name")
     if module.imports.setdefault(local, stands_for) != stands_for:
-        same = {module.imports[local], stands_for} <= names.LIBDEVICES
+        both = {module.imports[local], stands_for}
+        same = both <= names.LIBDEVICES or (both <= names.ALIASED and len({n.rpartition(".")[2] for n in both}) == 1)
         if not same:
             report.at("rebinding", module, node, f"{local} is imported twice as different things; use another name")
 

@@ -40,6 +40,9 @@ class Bindings:
         self.escaped: set[ast.FunctionDef] = set()  # host functions used as values: they may get tensors
         self.cached: set[ast.FunctionDef] = set()  # under functools.lru_cache
         self.hooks: set[ast.FunctionDef | ast.Lambda] = set()  # called by Triton, with a launch's arguments
+        self.decorating = False  # whether arguments of a kernel's decorator are looked at
+        self.of_decorators: set[ast.FunctionDef | ast.Lambda] = set()  # hooks that are no grids, or not only
+        self.fixed: dict[ast.FunctionDef, int] = {}  # how many arguments of a grid are given by functools.partial
         self.class_homes = {own: module for module in modules.values() for own in module.classes.values()}
         self.class_values: set[ast.ClassDef] = set()  # classes used as values: anything may make instances of them
         self.special: set[ast.FunctionDef] = set()  # `pattern` and the like, which have rules of their own
@@ -180,9 +183,13 @@ class Bindings:
         """What parameters can be at least: of this kind, their defaults, and what Triton hands in if it is a hook."""
         for parameter, default in defaults(node):
             self.kinds.join(node, parameter.arg, self.kind(default, scope))
-        for number, parameter in enumerate(parameters(node)):
+        grid = node in self.hooks and node not in self.of_decorators | self.escaped
+        chosen = {parameter for parameter, _ in defaults(node)} if grid else set()
+        for number, parameter in enumerate(parameters(node), -self.fixed.get(node, 0)):
             starred = parameter in (node.args.vararg, node.args.kwarg)
             if node in self.hooks:  # a dict of arguments, configurations and one, or keywords
+                if grid and (number < 0 or (number > 0 and parameter in chosen)):
+                    continue  # it is called with the dict alone
                 kind = ValueKind.HOLDER if starred or number < 2 else ValueKind.TENSOR
             if starred:  # of a function of the module the calls tell what it collects
                 self.kinds.join(node, parameter.arg, self.holder([kind]) if node in self.homes else ValueKind.HOLDER)
@@ -190,9 +197,14 @@ class Bindings:
                 self.kinds.join(node, parameter.arg, kind)
 
     def mark_hook(self, function: ast.FunctionDef | ast.Lambda) -> None:
-        if function not in self.hooks:
-            self.hooks.add(function)
-            self.kinds.changed = True
+        """Note that Triton calls a function, with what it hands in from its first parameter on."""
+        known = function in self.hooks and not self.fixed.get(function)
+        if known and (function in self.of_decorators or not self.decorating):
+            return
+        self.hooks.add(function)
+        self.fixed[function] = 0
+        self.of_decorators |= {function} if self.decorating else set()
+        self.kinds.changed = True
 
     def iterate(self, target: ast.expr, iterable: ast.expr, scope: Scope, inner: Scope | None = None) -> None:
         """Bind what a loop takes from an iterable, in the `inner` scope if it has one; `enumerate` and `zip` are seen

@@ -7,6 +7,8 @@ from passbench.policy.host.bindings import HOOK
 from passbench.policy.host.operator_calls import OperatorCalls
 from passbench.policy.scopes import Scope, ValueKind
 
+_KEYED = frozenset("sorted min max".split())
+
 
 class BuiltInCalls(OperatorCalls):
     """Follows kinds through Python's built-ins, and refuses those that read values."""
@@ -30,6 +32,8 @@ class BuiltInCalls(OperatorCalls):
         if name in ("str", "repr") and owner is None:
             for argument in node.args:
                 self.check_text(argument, scope)
+        if owner is None and (rest := self._without_handed_on(node, name, scope)) is not None:
+            return self._call_name(rest, name, scope)
         positional, keywords = self._arguments(node, scope)
         given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
         if owner is not None:
@@ -56,6 +60,23 @@ class BuiltInCalls(OperatorCalls):
         if name in names.READING_BUILTINS or name in ("len", "range", "callable"):
             return ValueKind.SCALAR
         return given.item() if name == "next" else self.holder([given])
+
+    def _without_handed_on(self, node: ast.Call, name: str, scope: Scope) -> ast.Call | None:
+        """`map(int, sizes)` as `map(sizes)`, `max(tables, key=len)` as `max(tables)`: such a built-in makes no more of
+        what is no tensor. None for other calls."""
+        args, keywords = list(node.args), list(node.keywords)
+        if name == "map" and len(args) > 1:
+            handed = args.pop(0)
+        elif name in _KEYED and (keys := [k for k in keywords if k.arg == "key"]):
+            handed = keys[0].value
+            keywords.remove(keys[0])
+        else:
+            return None
+        if not isinstance(handed, ast.Name) or handed.id not in names.HANDED_ON or scope.find(handed.id) is not None:
+            return None
+        for argument in args if handed.id == "str" else ():
+            self.check_text(argument, scope)
+        return ast.copy_location(ast.Call(node.func, args, keywords), node)
 
     def _has_attribute(self, node: ast.Call, scope: Scope) -> ValueKind:
         """`hasattr(tl, "NAME")`: whether a module that a pass may use, or a value, has a public name."""

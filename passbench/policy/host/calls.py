@@ -27,7 +27,7 @@ class Calls(ImportedCalls):
         if own is not None:
             return self._construct(node, own, scope)
         dotted = scope.module.dotted(node.func)
-        if dotted is not None:
+        if dotted is not None and dotted.rpartition(".")[0] not in names.VERSIONS:
             return self._call_dotted(node, dotted, scope)
         if isinstance(node.func, ast.Name):
             return self._call_name(node, node.func.id, scope)
@@ -35,7 +35,9 @@ class Calls(ImportedCalls):
             return self._call_method(node, node.func, scope)
         if isinstance(node.func, ast.Subscript):  # kernel[grid](...), or a function out of a table
             self.kind(node.func.value, scope)
-            if self._is_made(node.func.slice, self.kind(node.func.slice, scope, hook=True), scope):
+            if self._fixes_grid(node.func.slice, scope):
+                pass
+            elif self._is_made(node.func.slice, self.kind(node.func.slice, scope, hook=True), scope):
                 self.read("a grid is made of numbers", scope, node)
             self._launch(node, self._kernel(node.func.value, scope), *self._arguments(node, scope))
             return ValueKind.TENSOR
@@ -46,6 +48,28 @@ class Calls(ImportedCalls):
         else:
             self.find("dynamic_call", scope.module, node, "call functions of the pass by name")
         return ValueKind.TENSOR
+
+    def _fixes_grid(self, node: ast.expr, scope: Scope) -> bool:
+        """Whether a grid is `functools.partial(f, numbers…)` of a function of the pass that is a hook in no other way:
+        Triton calls it with its dict behind them."""
+        if not isinstance(node, ast.Call) or scope.module.dotted(node.func) != "functools.partial" or node.keywords:
+            return False
+        function = self.host_function(node.args[0], scope) if node.args else None
+        given = node.args[1:]
+        if function is None or any(isinstance(a, ast.Starred) for a in given):
+            return False
+        kinds = [self.kind(a, scope) for a in given]
+        otherwise = function in self.hooks and self.fixed.get(function) != len(given)
+        if otherwise or not given or any(kind.holds_tensors for kind in kinds):
+            return False
+        self.seen.add(node)
+        self.check_callable(function, node, scope)
+        self.pass_arguments(function, kinds, {})
+        if function not in self.hooks:
+            self.hooks.add(function)
+            self.fixed[function] = len(given)
+            self.kinds.changed = True
+        return True
 
     def _construct(self, node: ast.Call, own: ast.ClassDef, scope: Scope) -> ValueKind:
         """An instance of a class of the pass: its fields are of the kinds that it is made with."""
@@ -72,7 +96,9 @@ class Calls(ImportedCalls):
 
     def decorator_arguments(self, node: ast.Call, dotted: str, scope: Scope) -> None:
         """Arguments of `triton.jit`, `autotune` and `heuristics`; the latter's values must be plain numbers."""
+        self.decorating = True
         self._arguments(node, scope, hook=dotted in names.KERNEL_DECORATORS)
+        self.decorating = False
         for keyword in node.keywords:
             if keyword.arg == "prune_configs_by" and not _prunes_early(keyword.value):
                 message = "rank configurations in early_config_prune; no other function of prune_configs_by is allowed"

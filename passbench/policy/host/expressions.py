@@ -214,7 +214,8 @@ class Expressions(NamedValues):
         named = isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
         if owner is not None and owner.hook and named and isinstance(owner.node, ast.FunctionDef | ast.Lambda):
             a = owner.node.args
-            if node.value.id in {p.arg for p in (*a.posonlyargs, *a.args)[:2]}:
+            first = self.fixed.get(owner.node, 0)
+            if node.value.id in {p.arg for p in (*a.posonlyargs, *a.args)[first : first + 2]}:
                 return self.launched(node.slice.value)
         if kind is ValueKind.OWN and not by.holds_tensors:
             return ValueKind.OWN  # a view of it

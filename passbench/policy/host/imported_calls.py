@@ -50,7 +50,8 @@ class ImportedCalls(MethodCalls):
         if dotted == "dataclasses.asdict" and self.kinds.holds_tensors(FIELDS):
             return ValueKind.HOLDER
         if dotted in names.SCALAR_CALLS | names.MATH:
-            if given.holds_tensors and dotted not in names.ABOUT_TENSORS:
+            may_be_tensor = given is not ValueKind.SCALAR if dotted.startswith("numpy.") else given.holds_tensors
+            if may_be_tensor and dotted not in names.ABOUT_TENSORS:
                 self.read(f"{dotted} of a tensor is a number of the host", scope, node)
             return ValueKind.SCALAR
         if dotted == names.PLAN_FOR:  # its table holds no tensors, and it looks at dtypes and sizes alone

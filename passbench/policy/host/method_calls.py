@@ -12,7 +12,7 @@ from passbench.policy.host.operator_calls import OperatorCall
 from passbench.policy.scopes import Scope, ValueKind
 from storage.graph import targets
 
-_KEYED = frozenset("get setdefault pop index count".split())
+_KEYED = frozenset("get setdefault pop insert index count".split())
 _OF_CONTAINERS = {n for kind in (set, Counter, deque, OrderedDict) for n in dir(kind)} & targets.methods()
 """Methods of containers that tensors have too: of what is no tensor they are the container's, such as `set.add`."""
 

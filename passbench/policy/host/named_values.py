@@ -134,7 +134,7 @@ class NamedValues(Bindings):
             self.kind(node.value.args[0], scope)
             return ValueKind.SCALAR
         if dotted is not None:
-            if any(part.startswith("_") for part in dotted.split(".")):
+            if dotted not in names.VERSIONS and any(part.startswith("_") for part in dotted.split(".")):
                 self.find("private_name", scope.module, node, f"{dotted} is private; a pass uses public names")
                 return ValueKind.SCALAR
             function = self.host_function(node, scope)

@@ -125,6 +125,19 @@ REFUSED_BODIES = {
         'def f(**o):\n    kernel[lambda m: (m["BLOCK"] * 2,)](x, y, out, n, **o)\nf(BLOCK=x)',
         "hook",
     ),
+    "grid_with_a_tensor_fixed": (
+        'import functools\ndef g(k, m):\n    return (int(m["x_ptr"]) + k,)\n'
+        "kernel[functools.partial(g, n)](x, y, out, n, BLOCK=16)",
+        "host_read",
+    ),
+    "grid_fixed_and_called": (
+        "import functools\ndef g(k, m, l=1):\n    return (int(l),)\n"
+        "kernel[functools.partial(g, n)](x, y, out, n, BLOCK=16)\nfor f in [g]:\n    f(1, 1, x)",
+        "host_read",
+    ),
+    "grid_with_a_default": ("kernel[lambda m, k=x: (int(k),)](x, y, out, n, BLOCK=16)", "host_read"),
+    "mapped_tensors": ("z = list(map(len, [x, y]))", "host_read"),
+    "inserted_at_a_tensor": ("a = [1, 2]\na.insert(x.sum(), 3)", "host_read"),
     "import_in_function": ("from socket import socket", "import"),
     "error_kept": ("try:\n    x.sum(9)\nexcept IndexError as e:\n    z = [e]", "host_read"),
     "error_named_while_printed": ("try:\n    x.sum(9)\nexcept IndexError as e:\n    print(z := str(e))", "host_read"),
@@ -197,6 +210,23 @@ REFUSED_MODULES = {
         f'{HEAD}\ndef model(**kw):\n    return 1\n@triton.autotune(configs=[triton.Config({{"B": 1}})], key=[], '
         f'prune_configs_by={{"perf_model": model}})\n{OTHER_KERNEL}{PLAIN}',
         "prune_configs_by",
+    ),
+    "grid_that_prunes_too": (
+        f'{HEAD}\ndef prune(c, args=None, **kw):\n    return c if args["x"] > 0 else []\n'
+        '@triton.autotune(configs=[triton.Config({"B": 1})], key=[], prune_configs_by={"early_config_prune": prune})\n'
+        + OTHER_KERNEL
+        + WRAPPER.format(body="other[prune](x)\n    x.stride()"),
+        "hook",
+    ),
+    "other_name_of_a_kernel's_function": (
+        HEAD + "\nload = tl.load\n" + WRAPPER.format(body="z = load(x)"),
+        "missing_jit",
+    ),
+    "tensors_in_a_named_tuple": (
+        HEAD.replace("import math", "from collections import namedtuple")
+        + "\nC = namedtuple('C', 'a b')\n"
+        + WRAPPER.format(body="z = float(C(x, y).a)"),
+        "host_read",
     ),
     "comparison_in_a_heuristic": (
         f'{HEAD}\n@triton.heuristics({{"B": lambda args: args["x"] > 0}})\n{OTHER_KERNEL}'

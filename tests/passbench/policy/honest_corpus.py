@@ -1598,6 +1598,83 @@ $RETURNS
 """,
 )
 
+_entry(
+    "names_of_its_own",
+    on.add_relu,
+    """
+import sys
+from collections import namedtuple
+
+$IMPORTS
+try:
+    from triton.language.extra.cuda.libdevice import exp as fast_exp
+except (ImportError, ModuleNotFoundError):
+    from triton.language.math import exp as fast_exp
+if triton.__version__ >= "3.0.0" and int(torch.__version__.split(".")[0]) >= 2 and sys.version_info >= (3, 9):
+    WARPS = 4
+else:
+    WARPS = 8
+exponential = tl.exp
+Config = namedtuple("Config", ["block", "warps"])
+SMALL = Config(block=256, warps=WARPS)
+
+$ADD_RELU
+
+@triton.jit
+def kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.load(x_ptr + i, mask=i < n, other=0.0) + tl.load(y_ptr + i, mask=i < n, other=0.0)
+    tl.store(out_ptr + i, tl.maximum(total, 0.0), mask=i < n)
+
+
+@torch.fx.wrap
+def fused(x, y):
+    assert x.dtype.is_floating_point and not x.is_sparse
+    out = torch.empty_like(x)
+    key = "x".join(map(str, x.shape))
+    n = 1
+    for size in map(int, x.shape):
+        n *= size
+    sizes = []
+    sizes.insert(0, len(key))
+    kernel[(triton.cdiv(n, SMALL.block),)](x, y, out, n, BLOCK=SMALL.block, num_warps=SMALL.warps)
+    return out
+
+
+$RETURNS
+""",
+)
+
+_entry(
+    "grids_with_numbers",
+    on.add_relu,
+    """
+import functools
+
+$IMPORTS
+$ADD_RELU
+$KERNEL
+
+def blocks(n, meta):
+    return (triton.cdiv(n, meta["BLOCK_SIZE"]),)
+
+
+@torch.fx.wrap
+def fused(x, y):
+    out = torch.empty_like(x)
+    n = out.numel()
+    if n > 1 << 20:
+        grid = lambda meta, n=n: (triton.cdiv(n, meta["BLOCK_SIZE"]),)
+        add_relu_kernel[grid](x, y, out, n, BLOCK_SIZE=1024)
+    else:
+        add_relu_kernel[functools.partial(blocks, n)](x, y, out, n, BLOCK_SIZE=256)
+    return out
+
+
+$RETURNS
+""",
+)
+
 CORPUS: dict[str, tuple[Callable[[], Sample], dict[str, str]]] = {
     name: (what, {file: _filled(text) for file, text in files.items()}) for name, (what, files) in _TEXTS.items()
 }
