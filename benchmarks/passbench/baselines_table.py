@@ -209,7 +209,7 @@ def _rows(bench: SharedBench, sample: Sample, answer: Submission, names: Sequenc
         named[AUTHOR] = ("pass", answer.pass_dir)
     (found,) = bench.run_together(sample, named)
     if answer.compiler != "pass":
-        reason = "; ".join(filter(None, (f"left to eager: {answer.reason}", found["eager"].reason)))
+        reason = "; ".join(filter(None, (found["eager"].reason, f"left to eager: {answer.reason}")))
         found[AUTHOR] = replace(found["eager"], reason=reason)
     return [_row(name, result) for name, result in found.items()]
 

@@ -1,8 +1,13 @@
-"""What `baselines_table` writes: a table by author, `distill` beside TorchInductor, shared beside whole trials."""
+"""What `baselines_table` writes: a table by author, `distill` beside TorchInductor, shared beside whole trials.
+
+python3 -m benchmarks.passbench.compared DIRECTORY      # of its results.parquet and full.parquet
+"""
 
 import math
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import median
 
 from agent.run.summary import summary
@@ -10,7 +15,8 @@ from benchmarks.passbench.merge_runs import common
 from passbench.names import CLOCKS
 from passbench.result import EAGER_FAILED
 from passbench.score import aggregate_score, geometric_mean
-from storage.schema import CATEGORIES
+from storage.parquet import read_rows
+from storage.schema import CATEGORIES, RESULTS
 
 LEVEL = -5
 STRICT, DEFAULT, TUNED = "inductor-strict-direct", "inductor-direct", "inductor-max-autotune"
@@ -27,15 +33,18 @@ def text_of(rows: Sequence[dict], full: Sequence[dict]) -> str:
     by_author: dict[str, list[dict]] = defaultdict(list)
     by_sample: dict[str, dict[str, dict]] = defaultdict(dict)
     for row in rows:
-        by_author[row["author"]].append(row)
         by_sample[row["sample"]][row["author"]] = row
     if not rows:
         return "There are no rows.\n"
-    samples = list(by_sample.values())
+    everything = list(by_sample.values())
+    samples = [sample for sample in everything if not _eager_failed(sample)]
+    rows = [row for sample in samples for row in sample.values()]
+    for row in rows:
+        by_author[row["author"]].append(row)
     return "\n".join(
         (
             "## Samples\n",
-            *_counted(samples),
+            *_counted(everything),
             "\n## Variants that all authors have\n",
             summary("Shared rounds", common(list(rows)), {}),
             *_without_tuned(rows),
@@ -61,8 +70,8 @@ def _without_tuned(rows: Sequence[dict]) -> list[str]:
 
 
 def _counted(samples: Sequence[Rows]) -> list[str]:
-    """How many samples count. Where eager fails, nobody has a score; where it does not repeat itself, all have one, and
-    tables tell both."""
+    """How many samples count. Where eager fails, the sample is in no other table; where it does not repeat itself, it
+    counts against all, and one table leaves it out."""
     lines = [_line("category", "samples", "eager fails", "eager not right by itself at t = -5"), "|---" * 4 + "|"]
     named = []
     for category in CATEGORIES:
@@ -88,13 +97,12 @@ def _where_eager_repeats(samples: Sequence[Rows]) -> list[str]:
 
 
 def _of(samples: Sequence[Rows], category: str) -> list[Rows]:
-    return [s for s in samples if next(iter(s.values()))["category"] == category and not _eager_failed(s)]
+    return [s for s in samples if next(iter(s.values()))["category"] == category]
 
 
 def _eager_failed(sample: Rows) -> bool:
-    return all((row["reason"] or "").startswith(EAGER_FAILED) for row in sample.values() if row["status"] != "ok") and (
-        sample.get("eager", {}).get("status") != "ok"
-    )
+    row = sample.get("eager")
+    return row is not None and row["status"] != "ok" and (row["reason"] or "").startswith(EAGER_FAILED)
 
 
 def _right(row: Mapping | None) -> bool:
@@ -199,3 +207,7 @@ def _shared_and_whole(by_sample: Mapping[str, Rows], full: Sequence[dict]) -> li
                 cells = (f"{geometric_mean(ratios):.4f}", f"{median(apart):.2%}", f"{max(apart):.2%}")
                 lines.append(_line(author, clock, len(ratios), *cells))
     return [*lines, "", f"t_min: {dict(levels)}"]
+
+
+if __name__ == "__main__":
+    print(text_of(*(read_rows(Path(sys.argv[1]) / f"{name}.parquet", RESULTS) for name in ("results", "full"))))
