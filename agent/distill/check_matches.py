@@ -1,7 +1,7 @@
 """Whether a written pass matches what it was written for, and nothing else: PassBench's matcher, without running it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ from torch import fx
 from passbench.contract import NAMES_FILE, PassRule, loaded_rules
 from passbench.matching.rewrite import apply_pass
 from storage.graph.as_fx import to_fx
+from storage.graph.as_json import to_json
 from storage.graph.record import Graph
 
 
@@ -20,20 +21,33 @@ class Site(NamedTuple):
     inputs: tuple[int, ...]
 
 
+_MOST_KEPT = 1_000
+"""Answers that are kept."""
+_KNOWN: dict[Hashable, frozenset[str]] = {}
+
+
 def mismatches(directory: Path, expected: Sequence[tuple[Graph, Sequence[Site]]]) -> set[str]:
     """Modules of a pass that match elsewhere than at their sites, miss a site, or get other values at one.
 
     A pattern with two equal halves, for example, can get their values exchanged. `expected` has each graph with its
     sites. Imports the pass's modules.
+
+    What was found for the same patterns is kept: in a search most passes differ in their kernels alone.
     """
     wrong: set[str] = set()
     with loaded_rules(directory, tuple(json.loads((directory / NAMES_FILE).read_text("utf-8")))) as rules:
+        patterns = tuple((rule.name, rule.pattern.__code__, rule.replacement_args.__code__) for rule in rules)
         for graph, sites in expected:
-            wrong |= _wrong_in(graph, list(sites), rules)
+            asked = patterns, to_json(graph), tuple(sites)
+            if asked not in _KNOWN:
+                if len(_KNOWN) == _MOST_KEPT:
+                    _KNOWN.clear()
+                _KNOWN[asked] = _wrong_in(graph, list(sites), rules)
+            wrong |= _KNOWN[asked]
     return wrong
 
 
-def _wrong_in(graph: Graph, left: list[Site], rules: list[PassRule]) -> set[str]:
+def _wrong_in(graph: Graph, left: list[Site], rules: list[PassRule]) -> frozenset[str]:
     """Modules that are wrong in one graph, which should match at these sites."""
     names = {rule.replacement: rule.name for rule in rules}
     wrong: set[str] = set()
@@ -46,7 +60,7 @@ def _wrong_in(graph: Graph, left: list[Site], rules: list[PassRule]) -> set[str]
             wrong.add(names[call.target])
         else:
             left.remove(site)
-    return wrong | {site.module for site in left}
+    return frozenset(wrong | {site.module for site in left})
 
 
 def _is(wanted: tuple[int, ...], got: tuple[int | None, ...]) -> bool:

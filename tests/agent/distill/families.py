@@ -318,4 +318,5 @@ def others(inputs: tuple[Input, ...]) -> list[tuple[Input, ...]]:
     """Inputs of other dtypes, strides and sizes, of which no variant is made."""
     lengths = [_longer(inputs, dim) for dim in (-1, -2, -3, -4)]
     wide = in_dtype(inputs, "float64")
-    return [wide, tuple(map(in_steps, inputs)), *lengths, in_dtype(lengths[1], "float16")]
+    found = [wide, tuple(map(in_steps, inputs)), *lengths, in_dtype(lengths[1], "float16")]
+    return [each for each in dict.fromkeys(found) if each != inputs]
