@@ -5,9 +5,14 @@ branch in `build`, and its mode in `numerics`. A baseline may compile in its fir
 one.
 """
 
+import os
 import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import fx
@@ -44,6 +49,7 @@ def build(name: str, module: fx.GraphModule, device: torch.device) -> Callable:
         return module.forward
     if name == "double":
         return in_double(module)
+    write_apart()
     if device.type == "cpu":
         trust_cpp_compiler()
     if name == "inductor":
@@ -84,6 +90,32 @@ def trust_cpp_compiler() -> None:
     if flags and subprocess.run(asked, capture_output=True, check=False).returncode == 0:
         torch._inductor.config.cpp.vec_isa_ok = True
         VecISA.check_build = lambda self, code: True  # the trials of single instructions
+
+
+@cache
+def write_apart() -> None:
+    """Have TorchInductor write each cached file in a directory of its own, before it moves the file to its place.
+
+    Its temporary files are named by process and thread. Workers, forks of one process in namespaces of their own, have
+    the same numbers of both, so that one could put its file into another's place.
+    """
+    from torch._inductor import codecache
+
+    write = codecache.write_atomic
+
+    def write_atomic(path: str, content: str | bytes, *args: Any, **kwargs: Any) -> None:
+        place = Path(path)
+        if not place.is_relative_to(codecache.cache_dir()):
+            write(path, content, *args, **kwargs)
+            return
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=codecache.cache_dir()) as apart:
+            write(f"{apart}/{place.name}", content, *args, **kwargs)
+            os.replace(f"{apart}/{place.name}", place)
+
+    for module in list(sys.modules.values()):  # those that come later import it from `codecache`
+        if getattr(module, "__dict__", {}).get("write_atomic") is write:
+            module.write_atomic = write_atomic
 
 
 def is_compile_failure(error: BaseException) -> bool:

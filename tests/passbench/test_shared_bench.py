@@ -1,13 +1,16 @@
 """Many compilers on a sample at once: verdicts are those of `Bench`, and processes keep what they have compiled."""
 
+import os
+import threading
 import time
 
 import pytest
 import torch
+from torch._inductor import codecache
 
 from passbench.child.captured_calls import CapturedCalls
 from passbench.child.main import Worker
-from passbench.compilers import build
+from passbench.compilers import build, write_apart
 from passbench.ipc.messages import Batch, Code, Describe, Load, RunCalls
 from passbench.settings import Settings
 from passbench.shared_bench import SharedBench, _in_order
@@ -89,6 +92,15 @@ def test_a_worker_turns_to_what_it_has_kept():
     worker.handle(Load(graphs[0], "inductor-direct", inputs="0"))
     worker.handle(loads[0])
     assert worker._call is not calls[0], "a load without keep forgets the others"
+
+
+def test_processes_of_one_number_do_not_share_temporary_files(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    write_apart()
+    os.makedirs(tmp_path / "ab" / f".{os.getpid()}.{threading.get_ident()}.tmp")  # another one is at it
+    codecache.write_atomic(str(tmp_path / "ab" / "file.py"), "text")
+    assert (tmp_path / "ab" / "file.py").read_text() == "text"
+    assert sorted(os.listdir(tmp_path)) == ["ab"]
 
 
 def test_what_dynamo_compiled_runs_in_draws_and_in_timed_calls_alike():
