@@ -12,7 +12,8 @@ from collections.abc import Iterable
 
 from agent.distill.eager.op_effects import OpEffects, TensorLayout
 from agent.distill.eager.sum_order import PROCESSORS
-from agent.distill.kernels.host_program import Program, Shape
+from agent.distill.kernels.host_program import Program, Shape, Sketch
+from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.regions import Region
 from storage.graph.record import op_name, refs
 from storage.records import dtype_of
@@ -31,6 +32,8 @@ BANDWIDTH = 4.0e6
 """Bytes a microsecond that all multiprocessors of an H200 move together; its data sheet has 4.8e6."""
 STEP = 1.0
 """What each launch of a CUDA graph costs the device beside moving bytes, about."""
+AGAIN = 1.5
+"""A kernel that writes what its own sums are needed for reads all a second time, mostly from a cache."""
 SURE_SHARE, SURE_START = 0.7, 3.0
 """A kernel of a pass is sure to draw this share of the bandwidth after so many microseconds. On an H200 kernels that
 move 12.6, 21 and 50 MB took 8.2, 9.4 and 19.4 us; this says 7.5, 10.5 and 20.9."""
@@ -64,6 +67,13 @@ def device_us(program: Program) -> float:
 def most_gain(region: Region, known: OpEffects) -> float:
     """The time that one launch would save that moves no bytes and allocates nothing: no program saves more."""
     return sum(_eager_us(region, known)) - KERNEL
+
+
+def graph_us(sketch: Sketch) -> float:
+    """The least time that a region's kernels take in a CUDA graph."""
+    program = sketch.program(LaunchLimits())
+    times = (_kernel_us(program, n) * (AGAIN if body.sweeps_again else 1.0) for n, body in enumerate(sketch.bodies))
+    return STEP * len(sketch.bodies) + sum(times)
 
 
 def _host_us(program: Program) -> float:

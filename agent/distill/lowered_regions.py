@@ -2,7 +2,9 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 
+from agent.distill.cost import graph_us
 from agent.distill.eager.op_effects import OpEffectsError
 from agent.distill.kernels.host_program import Sketch, sketch
 from agent.distill.kernels.index_expressions import Unsupported
@@ -57,6 +59,10 @@ def _key(graph: Graph, inputs: Sequence[Input]) -> tuple:
 
 def _lowered(graph: Graph, inputs: Sequence[Input], own_schedule: bool) -> Sketch | tuple[type[Exception], str]:
     try:
-        return sketch(graph, inputs, own_schedule)
+        found = sketch(graph, inputs, own_schedule)
     except FAILURES as error:
         return type(error), str(error)
+    if not own_schedule and len(found.bodies) > 1:
+        with suppress(*FAILURES):
+            return min(found, sketch(graph, inputs, on_gpu=True), key=graph_us)
+    return found

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,7 @@ from agent.distill.kernels.emit import KernelSource, emit
 from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.kernels.launch_configs import LaunchLimits, choose
 from agent.distill.kernels.schedule import INDEX_LIMIT, Buffer, KernelBody, kernel_bodies, region_buffers
-from extraction.kernels.lowering import Lowered, LoweringError, lowered
+from extraction.kernels.lowering import Lowered, lowered
 from storage.graph.record import Graph
 from storage.records import Input, dtype_of
 
@@ -117,29 +116,20 @@ class Sketch:
         return Program(self.key, self.allocations, tuple(launches), self.returned, self.replaced)
 
 
-def sketch(graph: Graph, inputs: Sequence[Input], own_schedule: bool = False) -> Sketch:
+def sketch(graph: Graph, inputs: Sequence[Input], own_schedule: bool = False, on_gpu: bool = False) -> Sketch:
     """Lowers a region, and makes sure that its kernels can be written as source.
 
-    It has as few kernels as can be, or with `own_schedule` those that TorchInductor makes on a GPU. Where there are
-    several on CPU tensors there may be fewer on a GPU's: its rules order loops anew to fuse them.
+    It has as few kernels as can be, or with `own_schedule` those that TorchInductor makes on a GPU. What is fused is
+    decided for CPU tensors, or with `on_gpu` for those of a GPU, where loops are put in another order to fuse them.
 
     Raises Unsupported, LoweringError or OpEffectsError if generated kernels alone cannot compute the region.
     """
     known = find_effects(graph, inputs)
     if any(math.prod(i.shape) >= INDEX_LIMIT for i in inputs):
         raise Unsupported("tensors of 2^31 elements or more")
-    if own_schedule:
-        return _sketch(graph, inputs, known, "reference", _LOWERING)
-    found = _sketch(graph, inputs, known, "cpu", _LOWERING | _FEW_KERNELS)
-    if len(found.bodies) > 1:
-        with suppress(Unsupported, LoweringError):
-            other = _sketch(graph, inputs, known, "reference", _LOWERING | _FEW_KERNELS)
-            return min(found, other, key=lambda made: len(made.bodies))
-    return found
-
-
-def _sketch(graph: Graph, inputs: Sequence[Input], known: OpEffects, device: str, options: Mapping[str, Any]) -> Sketch:
-    with inductor_config.patch(dict(options)), lowered(graph, inputs, device, decompositions=AS_EAGER) as result:
+    options = _LOWERING if own_schedule else _LOWERING | _FEW_KERNELS
+    device = "reference" if own_schedule or on_gpu else "cpu"
+    with inductor_config.patch(options), lowered(graph, inputs, device, decompositions=AS_EAGER) as result:
         made = _ProgramBuilder(graph, known, result).build()
     made.program(LaunchLimits())  # raises Unsupported if a kernel cannot be written
     return made

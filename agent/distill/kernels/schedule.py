@@ -77,6 +77,12 @@ class KernelBody:
         return any(value.op == "scan" for value in self.values())
 
     @property
+    def sweeps_again(self) -> bool:
+        """Whether it writes along rows that it has reduced."""
+        reduces = any(value.op == "reduce" for value in self.values())
+        return reduces and any(s.value.by_column or COLUMN in s.index.free_symbols for s in self.stores)
+
+    @property
     def adds_in_turn(self) -> bool:
         """Whether it adds as a norm's backward in eager does."""
         return any(value.detail == "turns" for value in self.values())

@@ -89,6 +89,13 @@ def test_a_region_is_as_few_kernels_as_torchinductor_makes_of_it_on_a_gpu(functi
     assert interpreter.problems(tmp_path / "pass", *one.variants) == []
 
 
+@pytest.mark.parametrize(("shape", "kernels"), [((2, 512, 8, 8), 1), ((2, 8, 128, 128), 2)])
+def test_a_kernel_of_few_long_rows_does_not_write_them_too(shape, kernels):
+    """Eight programs, one a channel, cannot draw the bandwidth for what all of them could write."""
+    one = sample(variant(lambda x: x - (x * x).sum((0, 2, 3), keepdim=True), tensor(*shape)))
+    assert len(Distill().task(one, ANY).kernels()) == kernels
+
+
 def test_equal_halves_of_a_pattern_get_their_own_operands(tmp_path, interpreter):
     def halves(x, w, y, z):
         scaled = torch.relu(x) * w
