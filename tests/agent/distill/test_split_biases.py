@@ -149,3 +149,12 @@ def test_the_bits_are_eagers_on_a_gpu(function, inputs, dtype, tmp_path):
     task.write(task.gains(), Style(), tmp_path / "pass")
     (result,) = QuickMeasure(torch.device("cuda"))(one, tmp_path / "pass")
     assert (result.status, result.t_min) == ("ok", -10), result
+
+
+@pytest.mark.gpu
+def test_a_linear_without_its_bias_is_right_on_a_gpu(tmp_path):
+    one = sample(variant(_two_columns, tensor(2, 60, 4544), tensor(2, 4544), tensor(2)))
+    task = _task(one, Rounding.ANY)
+    task.write(task.gains(), Style(), tmp_path / "pass")
+    (result,) = QuickMeasure(torch.device("cuda"))(one, tmp_path / "pass")
+    assert result.status == "ok" and result.t_min <= -5, result
