@@ -36,6 +36,11 @@ _ASKED = frozenset(
     convolution_backward scaled_dot_product_attention""".split()
 )
 """Ops of which a fake tensor is asked by itself (`extraction.analysis.fake_answers`)."""
+_REMEMBERED = frozenset(
+    """batch_norm hardsigmoid hardswish layer_norm native_batch_norm native_batch_norm_backward native_layer_norm
+    native_layer_norm_backward""".split()
+)
+"""Ops that are slow on meta tensors and occur in many subgraphs."""
 _RESHAPES = frozenset("_unsafe_view contiguous flatten reshape reshape_as unflatten view view_as".split())
 _SAME = frozenset((*_ELEMENTWISE, *_VIEWS, *_CASTS, *_REDUCTIONS, *_NORMS, *_PRODUCTS, *_POOLS, *_ARRANGED))
 DESCRIBED_FACTORIES = frozenset("arange empty full ones scalar_tensor zeros".split())
@@ -50,6 +55,12 @@ def described_by_meta_tensors(graph: Graph) -> bool:
 def is_asked(name: str) -> bool:
     """Whether a fake tensor is to be asked of an op of this name without its namespace."""
     return name in _ASKED
+
+
+def is_remembered(name: str) -> bool:
+    """Whether an op of this name without its namespace, if it changes no operand, is called once for all meta tensors
+    of the same description (`extraction.analysis.fake_answers.remembered`)."""
+    return name in _REMEMBERED
 
 
 def asks(graph: Graph) -> bool:

@@ -19,8 +19,8 @@ from torch._subclasses.fake_tensor import (
 )
 
 from extraction.analysis.dtype_rules import DtypeRefused, check_dtypes
-from extraction.analysis.fake_answers import answer
-from extraction.analysis.meta_kernels import asks, described_by_meta_tensors, is_asked, is_doubtful
+from extraction.analysis.fake_answers import answer, remembered
+from extraction.analysis.meta_kernels import asks, described_by_meta_tensors, is_asked, is_doubtful, is_remembered
 from extraction.analysis.values import OtherValue, TensorValue, ValueInfo
 from storage.graph import targets
 from storage.graph.effects import base_name, writes
@@ -94,6 +94,36 @@ def _run(graph: Graph, inputs: Sequence[Input], device: torch.device) -> Propaga
     return Propagated(tuple(run.infos), tuple(run.mutated))
 
 
+def told_by(graph: Graph, values: Sequence[Any]) -> Propagated | None:
+    """What `propagate` says of a graph, from the meta tensors and tuples that its values were when it was recorded.
+
+    None where they may not tell: there are other values than those; an op changes memory, or did so when it was
+    recorded; inputs share memory; a rule refuses a dtype; meta tensors may tell another stride than fake ones.
+    """
+    alone = [v for n, v in enumerate(values) if n < graph.inputs or base_name(graph.ops[n - graph.inputs]) != "getitem"]
+    if not all(isinstance(value, torch.Tensor | tuple) for value in alone):
+        return None
+    tensors = _tensors(alone)
+    if any(t.device != _META for t in tensors) or len({id(t) for t in tensors}) < len(tensors):
+        return None
+    run, doubts = _Run(_META, doubts=False), asks(graph)
+    for value in values[: graph.inputs]:
+        run.add(value)
+    if len(frozenset().union(*(info.storages for info in run.infos))) < graph.inputs:
+        return None
+    for op, value in zip(graph.ops, values[graph.inputs :], strict=True):
+        first = values[op.args[0].index] if op.args and isinstance(op.args[0], Ref) else None
+        if writes(op) or (doubts and is_doubtful(base_name(op), first, value)):
+            return None
+        try:
+            check_dtypes(op, run.infos)
+        except DtypeRefused:
+            return None
+        run.mutated.append(frozenset())
+        run.add(value)
+    return Propagated(tuple(run.infos), tuple(run.mutated))
+
+
 def outputs_of(graph: Graph, propagated: Propagated) -> tuple[Output, ...] | None:
     """The graph's outputs, flattened; None if one of them is not a tensor."""
     outputs = []
@@ -142,6 +172,8 @@ class _Run:
             result = getattr(args[0], targets.check_method(op.target))(*args[1:], **kwargs)
         elif self.device == _META and is_asked(base_name(op)):
             result = answer(targets.resolve(op.target), args, kwargs)
+        elif self.device == _META and is_remembered(base_name(op)) and not writes(op):
+            result = remembered(targets.resolve(op.target), args, kwargs)
         else:
             result = targets.resolve(op.target)(*args, **kwargs)
         if self.doubts and is_doubtful(base_name(op), args[0] if args else None, result):

@@ -12,7 +12,8 @@ from extraction.cutting.float_dtypes import exchanged, exchanged_graph, exchange
 from extraction.cutting.gradients import TANGENT_STD, BackwardError, Split, split
 from extraction.cutting.plateaus import MAX_OPS
 from extraction.kernels.lowering import LoweringError, kernels_by_op
-from storage.graph.record import Graph, cut, refs
+from storage.graph.effects import argument, base_name
+from storage.graph.record import Graph, Op, cut, refs
 from storage.records import Input, TracedGraph, Variant
 
 
@@ -115,20 +116,36 @@ def _with_small_gradients(found: Variant, prepared: Prepared, parts: Split) -> t
 
 def _prepared(variant: Variant, parts: Split) -> Prepared:
     """The backward graph with what cutting needs to know; its kernels only where its category asks for them."""
-    kernels, refusal = None, None
-    if variant.category == "fusible":
-        try:
-            needed = kernels_by_op(parts.backward, parts.inputs)
-        except LoweringError as error:
-            refusal = error
-        else:
-            kernels = tuple(tuple(sorted(numbers)) for numbers in needed)
-    prepared = prepare(TracedGraph("backward", 0, parts.backward, parts.inputs, kernels))
+    prepared = prepare(TracedGraph("backward", 0, parts.backward, parts.inputs), parts.propagated)
     if isinstance(prepared, Invalid):
         raise BackwardError(_refused(prepared))
-    if refusal is not None:
-        raise BackwardError("TorchInductor cannot lower it") from refusal
-    return prepared
+    if variant.category != "fusible":
+        return prepared
+    if not may_share(prepared):
+        raise BackwardError(_NOTHING_SHARED)
+    try:
+        needed = kernels_by_op(parts.backward, parts.inputs, propagated=parts.propagated)
+    except LoweringError as error:
+        raise BackwardError("TorchInductor cannot lower it") from error
+    kernels = tuple(tuple(sorted(numbers)) for numbers in needed)
+    return replace(prepared, traced=replace(prepared.traced, kernels=kernels))
+
+
+_NOTHING_SHARED = "no two ops share a kernel"
+
+
+def may_share(prepared: Prepared) -> bool:
+    """Whether two ops may share a kernel, as their wiring tells. If not, the graph need not be lowered: there is no
+    plateau, whatever the kernels are."""
+    computing = [op for op in range(len(prepared.graph.ops)) if prepared.computes(op)]
+    return any(
+        prepared.is_connected(computing[0], op) for op in computing[1:] if not _is_library_call(prepared.graph.ops[op])
+    )
+
+
+def _is_library_call(op: Op) -> bool:
+    """Whether the op certainly is a library call. A gradient of the bias alone would be none."""
+    return base_name(op) == "convolution_backward" and any(argument(op, 10, "output_mask")[:2])
 
 
 def _ranges(prepared: Prepared, category: str) -> list[tuple[int, int]]:
@@ -136,7 +153,7 @@ def _ranges(prepared: Prepared, category: str) -> list[tuple[int, int]]:
     if category == "fusible":
         ranges = list(fusible_ranges(prepared))
         if not ranges:
-            raise BackwardError("no two ops share a kernel")
+            raise BackwardError(_NOTHING_SHARED)
         return ranges
     computing = sum(prepared.computes(op) for op in range(count))
     if not computing:

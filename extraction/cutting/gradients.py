@@ -11,6 +11,7 @@ Attention is traced as its mathematics, since its fused kernels have a backward 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from unittest.mock import patch
 
 import torch
 from torch import fx
@@ -22,7 +23,7 @@ from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from extraction.analysis.intervals import intervals
-from extraction.analysis.propagate import Invalid, propagate
+from extraction.analysis.propagate import Invalid, Propagated, propagate, told_by
 from extraction.analysis.value_ranges import ANY, Interval, drawn_from
 from extraction.analysis.values import TensorValue
 from extraction.cutting.joint import joint_graph
@@ -55,7 +56,8 @@ class Split:
 
     `saved[n]` is the number, in the forward graph, of the value that input n of the backward graph is. The inputs after
     those are tangents, and `tangents[n]` says of which output, counting those that have a gradient. `gradients[n]` are
-    the inputs of the subgraph whose gradient output n is; one that is a tangent as it is has no output.
+    the inputs of the subgraph whose gradient output n is; one that is a tangent as it is has no output. `propagated` is
+    what `propagate` says of the backward graph.
     """
 
     forward: Graph
@@ -64,6 +66,7 @@ class Split:
     saved: tuple[int, ...]
     tangents: tuple[int, ...]
     gradients: tuple[tuple[int, ...], ...]
+    propagated: Propagated | Invalid
 
 
 def split(variant: Variant) -> Split:
@@ -87,7 +90,7 @@ def split(variant: Variant) -> Split:
         raise BackwardError("AOTAutograd changed the inputs")
     nodes = [node for node in ahead.graph.nodes if node.op != "output"]
     numbers = {node.name: number for number, node in enumerate(nodes)}
-    known = _known(forward, variant)
+    known = _known(forward, variant, _recorded(forward, ahead.graph))
     inputs, saved, tangents = [], [], []
     for node in back.graph.find_nodes(op="placeholder"):
         record = _record(node)
@@ -99,7 +102,8 @@ def split(variant: Variant) -> Split:
             saved.append(numbers[node.name])
             record = _saved(record, variant, nodes[saved[-1]], numbers, known)
         inputs.append(record)
-    return Split(forward, graph, tuple(inputs), tuple(saved), tuple(tangents), gradients)
+    propagated = _recorded(graph, back.graph) or propagate(graph, inputs)
+    return Split(forward, graph, tuple(inputs), tuple(saved), tuple(tangents), gradients, propagated)
 
 
 def _trace(variant: Variant) -> tuple[fx.GraphModule, fx.GraphModule]:
@@ -120,7 +124,7 @@ def _split_joint(
     graph: Graph, inputs: Sequence[Input], differentiable: Sequence[bool]
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
     joint, outputs = joint_graph(graph, inputs, differentiable)
-    with torch.no_grad():
+    with torch.no_grad(), patch.object(fx.GraphModule, "recompile", lambda _: None):
         return min_cut_rematerialization_partition(joint, (), num_fwd_outputs=outputs)
 
 
@@ -204,8 +208,15 @@ def _simplify(graph: fx.Graph) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(numbers) for numbers in gradients.values())
 
 
-def _known(forward: Graph, variant: Variant) -> list[Interval]:
-    propagated = propagate(forward, variant.inputs)
+def _recorded(graph: Graph, source: fx.Graph) -> Propagated | None:
+    """What `propagate` says of the graph, as far as the fx graph that it is the record of has the values."""
+    nodes = [node for node in source.nodes if node.op != "output"]
+    nodes.sort(key=lambda node: node.op != "placeholder")  # a record has its inputs first
+    return told_by(graph, [node.meta.get("val") for node in nodes])
+
+
+def _known(forward: Graph, variant: Variant, propagated: Propagated | None) -> list[Interval]:
+    propagated = propagated or propagate(forward, variant.inputs)
     if isinstance(propagated, Invalid):
         raise BackwardError(f"the forward graph does not propagate in ATen: {propagated.cause}")
     return intervals(forward, variant.inputs, propagated)

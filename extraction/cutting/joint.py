@@ -18,7 +18,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from extraction.analysis.fake_answers import answer
+from extraction.analysis.fake_answers import answer, remembered
 from extraction.analysis.meta_kernels import (
     DESCRIBED_FACTORIES,
     asks,
@@ -26,6 +26,7 @@ from extraction.analysis.meta_kernels import (
     is_asked,
     is_described,
     is_doubtful,
+    is_remembered,
 )
 from storage.graph import targets
 from storage.graph.record import Graph, Op, Ref, RunDevice, Value, map_refs
@@ -161,6 +162,8 @@ class _JointRecorder(TorchDispatchMode):
     ) -> Any:
         if self._device == _META and is_asked(_name(func)):
             result = answer(func, args, kwargs or {})
+        elif self._device == _META and is_remembered(_name(func)) and not _trains(func, args):
+            result = remembered(func, args, kwargs or {})
         else:
             result = func(*args, **(kwargs or {}))
         if (
@@ -222,6 +225,11 @@ class _JointRecorder(TorchDispatchMode):
 
 def _name(func: Any) -> str:
     return func._schema.name.removeprefix("aten::")
+
+
+def _trains(func: Any, args: tuple) -> bool:
+    """Whether the op changes running statistics."""
+    return func is torch.ops.aten.native_batch_norm.default and args[5]
 
 
 def _is_factory(target: Any) -> bool:

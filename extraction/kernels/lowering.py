@@ -21,7 +21,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from sympy import Expr
+from sympy import Expr, Symbol
 from sympy.functions.elementary.miscellaneous import MinMaxBase
 from torch import fx
 from torch._inductor import config as inductor_config
@@ -32,10 +32,12 @@ from torch._inductor.graph import GraphLowering
 from torch._inductor.ir import MultiOutput
 from torch._inductor.lowering import lowerings
 from torch._inductor.scheduler import BaseSchedulerNode, ExternKernelSchedulerNode, NopKernelSchedulerNode, Scheduler
+from torch._inductor.sizevars import SizeVarAllocator
 from torch._inductor.virtualized import V
 from torch._subclasses import FakeTensorMode
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
 from extraction.analysis.prepared import prepare
 from extraction.analysis.propagate import Invalid, Propagated, propagate
@@ -43,7 +45,7 @@ from extraction.kernels import reference_gpu
 from extraction.kernels.repeats import shortened
 from extraction.kernels.shared_kernels import CAT, early, is_view, pointwise_ops, with_shared_results
 from storage.errors import PassNetError
-from storage.graph.as_fx import to_module
+from storage.graph.as_fx import to_fx
 from storage.graph.record import Graph
 from storage.records import Input, TracedGraph, dtype_of
 
@@ -94,6 +96,7 @@ def lowered(
             stack.enter_context(reference_gpu.pretended())
         stack.enter_context(torch.no_grad())
         stack.enter_context(patch.object(MinMaxBase, "_is_connected", classmethod(_is_connected)))
+        stack.enter_context(patch.object(SizeVarAllocator, "_simplify_with_ranges", _simplified))
         stack.enter_context(inductor_config.patch(cpu_backend="triton", layout_optimization=False))
         fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         try:
@@ -185,6 +188,27 @@ def _is_connected(function: type, x: Expr, y: Expr) -> Any:
 _SYMPY_IS_CONNECTED = MinMaxBase._is_connected.__func__
 
 
+def _simplified(sizes: SizeVarAllocator, expr: Expr, ranges: dict[Symbol, Expr]) -> Expr:
+    """TorchInductor's simpler form of an index within the ranges of its variables, remembered over graphs.
+
+    Nothing but a division is made simpler; TorchInductor prepares for one where there is none.
+    """
+    if sizes.replacements or sizes.shape_env.var_to_range:  # what it knows of sizes without numbers counts, too
+        return _INDUCTOR_SIMPLIFIED(sizes, expr, ranges)
+    simple = sizes.simplify(expr)
+    if not simple.has(FloorDiv, ModularIndexing):
+        return simple
+    return _simplified_division(expr, tuple(ranges.items()))
+
+
+@lru_cache(maxsize=65_536)
+def _simplified_division(expr: Expr, ranges: tuple[tuple[Symbol, Expr], ...]) -> Expr:
+    return _INDUCTOR_SIMPLIFIED(SizeVarAllocator(), expr, dict(ranges))
+
+
+_INDUCTOR_SIMPLIFIED = SizeVarAllocator._simplify_with_ranges
+
+
 def _in_words(device: str) -> str:
     if device == "cpu":
         return "CPU tensors under Triton's rules"
@@ -201,7 +225,7 @@ def _to_aten(
     graph: Graph, inputs: Sequence[Input], fake_mode: FakeTensorMode, device: str, table: Decompositions
 ) -> tuple[fx.GraphModule, list[torch.Tensor]]:
     place = "cpu" if device == "cpu" else "cuda:0"
-    interpreter = _TaggingInterpreter(to_module(graph, place))
+    interpreter = _TaggingInterpreter(torch.nn.Module(), graph=to_fx(graph, place))
     interpreter.pretends = device == "reference"
     with fake_mode, _use_lazy_graph_module(True):  # the graph is lowered, its Python source is never run
         arguments = [torch.empty_strided(i.shape, i.stride, dtype=dtype_of(i.dtype), device=place) for i in inputs]

@@ -9,14 +9,18 @@ import pytest
 import torch
 
 from dedup.hashes import identify
+from extraction.analysis.prepared import prepare
 from extraction.analysis.propagate import outputs_of, propagate
-from extraction.cutting.backward import backward, backward_all
+from extraction.cutting.backward import backward, backward_all, may_share
+from extraction.cutting.cut import fusible_ranges
 from extraction.cutting.gradients import split
+from extraction.kernels.lowering import kernels_by_op
 from extraction.varying.vary import vary
 from passbench.inputs.draw import make_inputs
 from storage.graph.as_fx import from_fx, to_module
+from storage.graph.effects import base_name
 from storage.graph.record import Graph, Op, Ref
-from storage.records import Input, Variant, dtype_name
+from storage.records import Input, TracedGraph, Variant, dtype_name
 from storage.schema import SUBGRAPHS as ROWS
 from tests.support.graphs import corpus
 from tests.support.in_memory import cut_corpus, unique, unique_corpus
@@ -232,3 +236,19 @@ def test_norms_have_no_half_precision_backward_for_their_statistics_differ_by_de
     assert list(backward(variant, Counter()))
     assert not list(backward(variant.with_changes(inputs=inputs), dropped))
     assert dropped == {"backward: does not propagate: dtype": 1}
+
+
+def test_what_need_not_be_lowered_has_no_two_ops_that_share_a_kernel() -> None:
+    images = replace(IMAGES, dtype="float32")
+    weight = Input("w", "parameter", "float32", (4, 4, 3, 3), (36, 9, 3, 1), mean=0.0, std=0.3)
+    variant = _variant(
+        [images, weight],
+        _call("torch.conv2d", Ref(0), Ref(1)),
+        _call("torch.nn.functional.relu", Ref(2)),
+    )
+    parts = split(variant)
+    assert [base_name(op) for op in parts.backward.ops[:2]] == ["threshold_backward", "convolution_backward"]
+    kernels = tuple(map(tuple, kernels_by_op(parts.backward, parts.inputs)))
+    prepared = prepare(TracedGraph("backward", 0, parts.backward, parts.inputs, kernels))
+    assert not may_share(prepared)
+    assert not list(fusible_ranges(prepared))

@@ -1,9 +1,11 @@
 """Backward graphs of recorded joint graphs are those of AOTAutograd, and what cannot be recorded is left to it."""
 
 import pytest
+import torch
 from torch import fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from extraction.analysis.propagate import propagate, told_by
 from extraction.cutting.gradients import (
     _has_gradient,
     _simplify,
@@ -16,7 +18,7 @@ from extraction.cutting.joint import NotRecorded
 from storage.errors import PassNetError
 from storage.graph.as_fx import from_fx
 from storage.graph.record import Graph, Op, Ref
-from storage.records import Variant
+from storage.records import Input, Variant
 from tests.extraction.cutting.test_backward import LINES, SUBGRAPHS
 from tests.support.graphs import corpus
 from tests.support.in_memory import cut_corpus
@@ -63,3 +65,19 @@ def test_in_place_ops_on_views_are_left_to_aot_autograd() -> None:
     with pytest.raises(NotRecorded):
         _split_joint(variant.graph, variant.inputs, [True])
     assert split(variant).backward.ops
+
+
+@pytest.mark.parametrize("name", SUBGRAPHS)
+def test_recorded_values_tell_what_propagation_tells(name: str) -> None:
+    variant = SUBGRAPHS[name]
+    parts = split(variant)
+    assert parts.propagated == propagate(parts.backward, parts.inputs)
+
+
+def test_a_value_that_was_changed_in_place_does_not_tell() -> None:
+    ops = (Op("function", "torch.exp", (Ref(0),), {}), Op("function", "torch.relu", (Ref(1),), {}))
+    graph = Graph(1, ops, (Ref(2),))
+    given, made = torch.empty(2, 3, device="meta"), torch.empty(2, 3, device="meta")
+    assert told_by(graph, [given, made, made]) is None
+    told = told_by(graph, [given, made, torch.empty(2, 3, device="meta")])
+    assert told == propagate(graph, [Input("in_0", "input", "float32", (2, 3), (3, 1))])
