@@ -2,7 +2,13 @@
 
 A pass that computes several calls of an exchange at once has nothing to gather where a call comes alone: that call
 takes what it takes. What an exchange costs beside its calls is told from eager's, whose calls cost the same alone.
+
+Other processes on the GPU make single calls longer, eager's as well. So more are made where calls look long, after
+pauses, and the last word is with each call beside eager's of the same moment.
 """
+
+import math
+from collections.abc import Callable
 
 from passbench.result import Timing
 from passbench.timing.statistics import Pairs
@@ -10,6 +16,10 @@ from passbench.timing.statistics import Pairs
 _TIMES, _MORE_US = 2.0, 150.0
 """A call may take so many times as long when it comes alone, and so many microseconds more: caches are cold, and the
 host has slept. That is no check of small calls; those are checked by their outputs."""
+_PAUSES = (0.0, 0.0, 0.05, 0.1, 0.2, 0.4, 0.4, 0.4, *(0.0,) * 8)
+"""Seconds before further calls are made. What disturbs a call may go on for some tenths of a second."""
+_DEVIATIONS = 3.3
+"""So many standard deviations more than half of the pairs must be too long: chance does that once in 2,000 times."""
 
 
 def excess(alone: Pairs, together: Timing) -> str:
@@ -18,8 +28,34 @@ def excess(alone: Pairs, together: Timing) -> str:
     The fastest of the calls made alone counts on both sides. A busy host makes single calls longer, and a call that has
     all its work to do is never short.
     """
-    eager, candidate = (min(x.total_us for x in side) for side in (alone.eager, alone.candidate))
-    taken = candidate - max(eager - together.eager_us, 0.0)
-    if taken <= _TIMES * together.candidate_us + _MORE_US:
+    taken = _taken(*(min(x.total_us for x in side) for side in (alone.eager, alone.candidate)), together)
+    if taken <= _allowed(together):
         return ""
     return f"alone: a call takes {taken:.0f} us alone and {together.candidate_us:.0f} us among others"
+
+
+def refusal(alone: Pairs, together: Timing, ask: Callable[[float], None]) -> str:
+    """Why a candidate is refused whose calls take far longer alone than among others; else empty. `ask` adds calls to
+    `alone` after so many seconds.
+
+    Calls that still look long when all have been made are compared in pairs, each with eager's of the same moment. What
+    disturbs one side disturbs the other as often, so that calls that are as short as among others look too long in less
+    than half of the pairs. A call that has all its work to do does in most, unless that is little beside disturbances.
+    """
+    for pause in _PAUSES:
+        if not excess(alone, together):
+            return ""
+        ask(pause)
+    reason, count = excess(alone, together), len(alone.eager)
+    taken = (_taken(e.total_us, c.total_us, together) for e, c in zip(alone.eager, alone.candidate, strict=True))
+    long = sum(each > _allowed(together) for each in taken)
+    return reason if long > count / 2 + _DEVIATIONS * math.sqrt(count) / 2 else ""
+
+
+def _taken(eager_us: float, candidate_us: float, together: Timing) -> float:
+    """What a candidate's call took of its exchange; what that took beside is told from eager's."""
+    return candidate_us - max(eager_us - together.eager_us, 0.0)
+
+
+def _allowed(together: Timing) -> float:
+    return _TIMES * together.candidate_us + _MORE_US

@@ -3,13 +3,14 @@
 import contextlib
 import gc
 import math
+import time
 from collections.abc import Callable, Sequence
 
 from passbench.inputs.distribution import Distribution
 from passbench.ipc.messages import Go
 from passbench.result import NO_GRAPH_OF_CANDIDATE, NO_GRAPH_OF_EAGER, Times, Timing, VariantFailure
 from passbench.timing import bandwidth, cores
-from passbench.timing.alone import excess
+from passbench.timing.alone import refusal
 from passbench.timing.device_clock import GRAPH, KERNELS, DeviceClock, Uncapturable
 from passbench.timing.exchanges import CheckedExchanges
 from passbench.timing.statistics import LEAST_US, Pairs, disturbed, planned, settled, summarise
@@ -20,7 +21,6 @@ _LEAST_PAIRS = 3
 _MOST_PAIRS = 20  # that it should take to make `Settings.calls` calls
 _NOTE_LETTERS = 300
 _ALONE = 5  # exchanges of one call, at random moments of the timing of a pass
-_ASKED_AGAIN = 4  # times, where calls take longer alone than they should
 _MOST_MOVES = 4  # to other cores, of a variant
 _OBSERVED = 2  # exchanges at random moments of the timing, beside the one before it
 
@@ -156,12 +156,13 @@ class Stopwatch:
 
     def _check_alone(self, alone: Pairs, together: Timing) -> None:
         """Refuse a candidate whose calls take far longer alone than among others, and still do when asked again."""
-        for _ in range(_ASKED_AGAIN):
-            if not excess(alone, together):
-                return
+
+        def ask(pause: float) -> None:
+            time.sleep(pause)
             for _ in range(_ALONE):
                 self._time_pair(alone, 1)
-        if reason := excess(alone, together):
+
+        if reason := refusal(alone, together, ask):
             raise VariantFailure("rejected", reason)
 
     def _time_pair(self, pairs: Pairs, size: int) -> None:

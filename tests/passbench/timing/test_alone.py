@@ -1,10 +1,12 @@
 """Calls made alone beside those of full exchanges."""
 
+import random
+
 import pytest
 
 from passbench.bench import Bench
 from passbench.result import Timing
-from passbench.timing.alone import excess
+from passbench.timing.alone import excess, refusal
 from passbench.timing.statistics import Exchange, Pairs
 from tests.passbench.attacks.run_attacks import SETTINGS
 from tests.passbench.samples import PASSES, add_relu_sample
@@ -36,6 +38,38 @@ def test_a_call_that_takes_its_time_alone_only_is_found_out():
 )
 def test_what_an_honest_pass_may_take(eager, candidate, together):
     assert not excess(exchanges(eager, candidate), timing(*together))
+
+
+def judged(added, eager, candidate, together):
+    """Whether a candidate is refused if calls take these times and what is `added`."""
+    pairs = Pairs()
+
+    def ask(pause):
+        for _ in range(5):
+            pairs.eager.append(Exchange(1, eager + added()))
+            pairs.candidate.append(Exchange(1, candidate + added()))
+
+    ask(0.0)
+    return refusal(pairs, timing(*together), ask)
+
+
+def test_a_busy_gpu_refuses_nobody_and_a_pass_that_gathers_is_refused_still():
+    """Every call waits for the slices of several other processes; the fastest of 25 said nothing there."""
+    rng = random.Random(0)
+    waits = lambda: 60 + rng.gammavariate(3, 1500)  # noqa: E731
+    assert not any(judged(waits, 270, 195, (270, 195)) for _ in range(100))
+    assert not any(judged(waits, 1650, 501, (1650, 501)) for _ in range(100))
+    assert sum(bool(judged(waits, 6000, 6000, (6000, 50))) for _ in range(100)) == 100
+
+
+def test_what_disturbed_the_first_calls_is_over_later():
+    waits = iter([40.0, 4000.0] * 15)
+    assert not judged(lambda: next(waits, 40.0), 600, 500, (600, 500))
+
+
+def test_on_a_quiet_gpu_a_pass_that_gathers_is_refused_for_little():
+    rng = random.Random(0)
+    assert judged(lambda: rng.uniform(30, 60), 400, 400, (400, 10)).startswith("alone: a call takes ")
 
 
 def test_calls_made_alone_are_compared_like_others():
