@@ -7,7 +7,6 @@ import pytest
 from extraction.tracing.limits import TIMEOUT_S
 from flows.build_dataset import build_dataset
 from storage.versions.store import Store
-from tests.support import hostile_models
 from tests.support.kept_pool import kept_pool
 from tests.support.warm_forks import WarmForks
 
@@ -22,6 +21,8 @@ ENDS = {
 
 @pytest.mark.timeout(400)
 def test_a_fork_bomb_a_hoarder_and_a_disk_filler_cost_themselves_alone(tmp_path: Path, warm_forks: WarmForks) -> None:
+    from tests.support import hostile_models  # it imports timm
+
     catalog = tmp_path / "catalog.txt"
     catalog.write_text("".join(f"{name}\n" for name in [*ENDS, "timm:honest"]))
     limits = {"workers": 2, "processes": 64, "memory_mb": 1500, "disk_mb": 200}

@@ -1,11 +1,8 @@
 """The author `llm` through the flow: killed in the middle and gone on with, published, exported as training data."""
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 
 import click
@@ -27,6 +24,7 @@ from storage.versions.store import Store
 from tests.agent.llm.llm_support import text_of
 from tests.passbench.samples import add_relu_sample, spec, variant
 from tests.support.llm_server import LlmServer, Reply
+from tests.support.processes import alive
 from tests.support.stores import ROOT, publish_samples
 
 KEY = "sk-a-key-that-nobody-may-see-0123456789"
@@ -81,7 +79,7 @@ def root(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def evaluated(root):
+def evaluated(root, warm_forks):
     """The summary of a run that was killed in the middle and started again, that of a third start, and the server."""
     solver = Solver()
     with LlmServer(solver, [429]) as server, pytest.MonkeyPatch.context() as patch:
@@ -93,13 +91,11 @@ def evaluated(root):
         code = "import json, sys; from flows.evaluate_model import evaluate_model; "
         code += "evaluate_model.fn(**json.loads(sys.argv[1]))"
         with (root / "log").open("w") as log:
-            first = subprocess.Popen(
-                [sys.executable, "-c", code, json.dumps(call)], cwd=ROOT, env=os.environ.copy(), stdout=log, stderr=log
-            )
+            first = warm_forks.start(code, [json.dumps(call)], files=(log.fileno(),) * 3, directory=ROOT)
             while not solver.held.wait(1):
-                assert first.poll() is None, (root / "log").read_text()
-            os.kill(first.pid, signal.SIGKILL)
-            first.wait(30)
+                assert alive(first.pid), (root / "log").read_text()
+            first.kill()
+            assert first.wait(30) == -signal.SIGKILL
         assert len(Store(root / "data").versions()) == 1
         solver.killed.set()
         done = evaluate_model.fn(**call)
