@@ -15,8 +15,9 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -52,11 +53,16 @@ def trials(device: str, *, attacks: bool = True, honest: bool = True, all_layers
         steps = [s for s in attack.steps[:1] if s.layer != "static_policy"] if all_layers else attack.steps
         for number, step in enumerate(steps):
             if device in attack.devices:
-                yield Trial(attack.name, attack.directory, attack.sample(), attack.off(number), step)
+                yield Trial(attack.name, attack.directory, _made(attack.sample), attack.off(number), step)
     for one in HONEST if honest else ():
         if device in one.devices:
             expected = Step("none", ("ok",), most=one.most)
-            yield Trial(one.name, one.directory, one.sample(), frozenset(), expected)
+            yield Trial(one.name, one.directory, _made(one.sample), frozenset(), expected)
+
+
+@cache
+def _made(sample: Callable[[], Sample]) -> Sample:
+    return sample()
 
 
 def left_behind() -> list[int]:
