@@ -30,6 +30,7 @@ class Prefect:
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
             # A schedule that is added to a deployment is planned by this loop alone, after a minute by default.
             "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2",
+            "PREFECT_SERVER_SERVICES_SCHEDULER_MAX_RUNS": "3",  # of each schedule, and not of 100 days
             "PREFECT_CLI_COLORS": "false",
         }
 

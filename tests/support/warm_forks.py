@@ -106,13 +106,11 @@ class WarmForks:
         socket.send_fds(connection, [json.dumps(given).encode()], files)
         return WarmProcess(connection)
 
-    def run(
-        self, program: str, environment: Mapping[str, str] = os.environ, directory: Path = Path()
-    ) -> subprocess.CompletedProcess:
+    def run(self, program: str, arguments: Sequence[str] = (), **how: Any) -> subprocess.CompletedProcess:
         """The end of a program: status, output and errors as text."""
         with open(os.devnull, "rb") as null, tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
             files = (null.fileno(), out.fileno(), err.fileno())
-            status = self.start(program, files=files, environment=environment, directory=directory).wait()
+            status = self.start(program, arguments, files=files, **how).wait()
             for file in (out, err):
                 file.seek(0)
             return subprocess.CompletedProcess(program, status, out.read(), err.read())

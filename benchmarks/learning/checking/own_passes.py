@@ -37,7 +37,7 @@ _READY = "ready\n"
 
 
 class OwnPasses:
-    """A process that checks passes on a device; a context manager. It is replaced where it dies.
+    """A process that checks passes on a device; a context manager. Where it dies the next check has another one.
 
     On a GPU processes that are given the same directory `turns`, which must exist, compare side by side and time in
     turns; a pass that rounds otherwise than eager, or of which `doubt` says why it may, has so many `further` draws.
@@ -48,13 +48,13 @@ class OwnPasses:
         self._command += ["--turns", str(turns)] if turns else []
         cpu = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}
         self._environment = {**os.environ, **cpu}
-        self._patience = PATIENCE[device.partition(":")[0]]
-        self._start()
+        self.patience = PATIENCE[device.partition(":")[0]]
+        """Seconds for a variant."""
+        self._process, self._ready = self._started(), False
 
-    def _start(self) -> None:
+    def _started(self) -> subprocess.Popen:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self._process = subprocess.Popen(self._command, env=self._environment, text=True, **pipes)
-        self._ready = False
+        return subprocess.Popen(self._command, env=self._environment, text=True, **pipes)
 
     def __enter__(self) -> Self:
         return self
@@ -70,7 +70,9 @@ class OwnPasses:
 
     def check(self, sample: Sample, files: Mapping[str, str]) -> Checked:
         """What is wrong with a pass at t = -5 in a variant of the sample, or its level and times in all."""
-        seconds, process = self._patience * len(sample.variants), self._process
+        if self._process.returncode is not None:
+            self._process, self._ready = self._started(), False
+        seconds, process = self.patience * len(sample.variants), self._process
         if not self._ready and process.stdout.readline() != _READY:
             raise RuntimeError("the process that checks passes does not start; it says why on standard error")
         self._ready = True
@@ -83,7 +85,6 @@ class OwnPasses:
         ringing.cancel()
         if not answer:
             self._end()
-            self._start()
             late = time.monotonic() - began > seconds
             return Checked(cause=f"no check in {seconds:.0f} s") if late else Checked("the process that checks ended")
         return Checked(**json.loads(answer))

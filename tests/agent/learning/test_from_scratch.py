@@ -30,7 +30,7 @@ from benchmarks.learning import (
     make_demonstrations,
 )
 from benchmarks.learning.beside_training import new_tasks
-from benchmarks.learning.checking import own_passes, recheck, verdicts
+from benchmarks.learning.checking import recheck, verdicts
 from benchmarks.learning.checking.doubt import FLOAT32, PRODUCTS, WIDER, checked_dtypes, doubt
 from benchmarks.learning.checking.own_passes import OwnPasses
 from benchmarks.learning.checking.verdicts import BY_INTERPRETER, BY_PASSBENCH, Checked
@@ -88,13 +88,14 @@ def test_a_decoder_learns_to_repeat_and_sampling_agrees_with_it():
     assert [len(answer) for answer in written] == [2, 1, 3]
 
 
-def test_composed_graphs_are_many_and_what_is_written_for_them_is_right(monkeypatch):
+def test_composed_graphs_are_many_and_what_is_written_for_them_is_right():
     chosen = list(islice(composed(3), 40))
     assert len({s.family_hash for s in chosen}) > 30 and [s.sample for s in chosen[:3]] == [
         s.sample for s in islice(composed(3), 3)
     ]
     few, files = few_rows(chosen[0]), Readable(margin=-100.0).write(chosen[0]).files
     spoilt = {name: text.replace("tl.store", "tl.stor") for name, text in files.items()}
+    hangs = {name: text.replace("    out_0 =", "    while True: pass\n    out_0 =") for name, text in files.items()}
     with Judge(1) as judge:
         found = judge.judge([(few, answer_of(files)), (few, "no files"), (few, answer_of(spoilt))])
     assert [v.right for v in found] == [True, False, False]
@@ -102,13 +103,11 @@ def test_composed_graphs_are_many_and_what_is_written_for_them_is_right(monkeypa
     assert shares(found)["right"] == pytest.approx(1 / 3)
     with OwnPasses() as process:
         right, wrong = process.check(few, files), process.check(few, spoilt)
+        process.patience = 0.5
+        late = process.check(one_of_each_layout(few, 1), hangs)
     assert (right.fault, right.checked, right.variants) == ("", BY_INTERPRETER, 3) and right.level <= -5
     assert "stor" in wrong.fault and not wrong.checked
-    hangs = {name: text.replace("    out_0 =", "    while True: pass\n    out_0 =") for name, text in files.items()}
-    monkeypatch.setitem(own_passes.PATIENCE, "cpu", 0.5)
-    with OwnPasses() as process:
-        late = process.check(one_of_each_layout(few, 1), hangs)
-        assert "no check in 0 s" in late.cause and not late.fault
+    assert "no check in 0 s" in late.cause and not late.fault
 
 
 def test_tokens_are_few_and_text_comes_back():

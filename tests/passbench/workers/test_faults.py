@@ -5,8 +5,8 @@ import mmap
 import os
 import signal
 import subprocess
-import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,30 +15,27 @@ import pytest
 from passbench.ipc.spawn import Spawn
 from passbench.workers import process_usage
 from tests.passbench.workers import faults
+from tests.support.warm_forks import WarmForks
 
 ROOT = Path(__file__).parents[3]
 PROCESSES = ("leave_children", "fork_bomb")
 
 
-def inject(tmp_path: Path, *arguments: str) -> dict:
-    """What the script reports; it has to leave with 0."""
-    command = [
-        sys.executable,
-        "-m",
-        "tests.passbench.workers.faults",
-        "--times",
-        "1",
-        "--out",
-        str(tmp_path),
-        *arguments,
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    return json.loads((tmp_path / "faults.json").read_text())
+@pytest.fixture
+def inject(warm_forks: WarmForks, tmp_path: Path) -> Callable[..., dict]:
+    """Runs the script; it has to leave with 0. What it reports is returned."""
+
+    def injected(*arguments: str) -> dict:
+        given = ["--times", "1", "--out", str(tmp_path), "--device", "cpu", *arguments]
+        done = warm_forks.run("from tests.passbench.workers.faults import main; main()", given, directory=ROOT)
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+        return json.loads((tmp_path / "faults.json").read_text())
+
+    return injected
 
 
-def test_each_fault_is_recorded_and_nothing_else_suffers(tmp_path):
-    report = inject(tmp_path, "--device", "cpu")
+def test_each_fault_is_recorded_and_nothing_else_suffers(inject, tmp_path):
+    report = inject()
     assert report["problems"] == []
     recorded = {r["job"]: r["status"] for r in report["records"] if r["job"] in faults.FAULTS}
     assert recorded == {name: fault.other.get("cpu", fault.status) for name, fault in faults.FAULTS.items()}
@@ -47,8 +44,8 @@ def test_each_fault_is_recorded_and_nothing_else_suffers(tmp_path):
     assert "Nothing unexpected." in (tmp_path / "faults.md").read_text()
 
 
-def test_faults_that_leave_processes_where_there_are_no_namespaces(tmp_path):
-    report = inject(tmp_path, "--device", "cpu", "--without-namespaces", "--only", *PROCESSES)
+def test_faults_that_leave_processes_where_there_are_no_namespaces(inject):
+    report = inject("--without-namespaces", "--only", *PROCESSES)
     assert all("namespaces" not in r["layers"] for r in report["records"])
     assert {r["job"] for r in report["records"]} >= set(PROCESSES)
 
