@@ -1,6 +1,6 @@
 """Inputs that were no variants when a pass was written: it computes what eager computes, and never raises.
 
-`test_families` has more of them, of each family.
+`tests/agent/test_families.py` has more of them, of each family.
 """
 
 import pytest

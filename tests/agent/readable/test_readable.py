@@ -1,49 +1,19 @@
-"""The author `readable`: allowed, right for what it was written for, and for shapes that it has not seen."""
+"""The author `readable`: allowed, right for what it was written for, and for shapes that it has not seen.
 
-import json
-from dataclasses import replace
+`tests/agent/test_families.py` has its passes for hand-written families.
+"""
+
 from types import SimpleNamespace
 
-import pytest
 import torch
 import torch.nn.functional as F
 
 from agent.readable.author import Readable
 from agent.readable.sizes import HostSizes
 from agent.readable.task_names import named_as_in_task
-from passbench.contract import NAMES_FILE, write_pass_dir
+from passbench.contract import write_pass_dir
 from passbench.policy.check import check_dir
-from storage.graph.as_fx import to_fx
-from storage.records import Input, Variant
-from tests.agent.distill.families import FAMILIES
 from tests.agent.support import FLOATS, in_dtype, sample, tensor, variant
-
-DECLINED = frozenset({"in_place_residual", "in_place_clamp"})
-"""Families that it does not write, and should know that it does not."""
-
-
-def written(name):
-    family = FAMILIES[name]
-    variants = [variant(family.function, *in_dtype(family.inputs, dtype)) for dtype in family.dtypes]
-    return variants, Readable(margin=family.margin).write(sample(*variants))
-
-
-@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in DECLINED])
-def test_a_family_in_its_dtypes_and_at_another_size(name, tmp_path, interpreter):
-    variants, made = written(name)
-    assert made.files, made.reason
-    assert json.loads(made.files[NAMES_FILE]) == [module.name for module in made.modules]
-    write_pass_dir(made.files, tmp_path / "pass")
-    assert check_dir(tmp_path / "pass") == []
-    for one in variants:
-        assert interpreter.problems(tmp_path / "pass", one) == []
-    if (larger := resized(variants[0])) is not None:
-        assert interpreter.problems(tmp_path / "pass", larger) == []
-
-
-@pytest.mark.parametrize("name", sorted(DECLINED))
-def test_what_it_does_not_write(name):
-    assert not written(name)[1].files
 
 
 def feed_forward(x, w, b, v, c, scale, shift):
@@ -118,25 +88,6 @@ def test_results_that_are_parts_of_one_buffer(tmp_path, interpreter):
     write_pass_dir(made.files, tmp_path / "pass")
     assert check_dir(tmp_path / "pass") == []
     assert interpreter.problems(tmp_path / "pass", one) == []
-
-
-def resized(one: Variant) -> Variant | None:
-    """The variant with three more of its first input's leading size, wherever inputs have it; None where eager does not
-    run on that."""
-    size = one.inputs[0].shape[0]
-    inputs = tuple(_resized(i, size) if i.role == "input" and i.shape[:1] == (size,) else i for i in one.inputs)
-    if any(i.dtype not in ("float32", "float16", "bfloat16") for i in inputs):
-        return None
-    given = [torch.ones(i.shape) for i in inputs]
-    try:
-        torch.fx.GraphModule({}, to_fx(one.graph, "cpu"))(*given)
-    except RuntimeError:
-        return None
-    return replace(one, inputs=inputs, variant_hash="")
-
-
-def _resized(one: Input, size: int) -> Input:
-    return replace(one, shape=(size + 3, *one.shape[1:]))
 
 
 def test_sizes_are_found_over_all_variants():
