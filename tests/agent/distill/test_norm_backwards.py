@@ -9,8 +9,9 @@ from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.eager.emulated_sums import fused, in_turn, rows_of
 from agent.distill.eager.op_effects import Addition
 from agent.distill.eager.sum_order import Deal, SumOrder, order_of
+from agent.distill.static import Distill
 from tests.agent.distill.test_ordered import _pass, _rounded_twice, _wide
-from tests.agent.support import in_dtype, sample, tensor
+from tests.agent.support import ANY, in_dtype, sample, tensor, variant
 
 FLOAT32, BFLOAT16 = torch.float32, torch.bfloat16
 ALL = [True, True, True]
@@ -119,6 +120,21 @@ def test_a_batch_norms_backward_adds_as_eager_does(shape, dtype, tmp_path, inter
         return (each.to(dtype) for each in (slope * (inverse * w.float()).view(-1, 1, 1), dot * inverse, total))
 
     assert any(all(map(torch.equal, found, wanted(fma))) for fma in (fused, _rounded_twice))
+
+
+def _with_its_gradient(grad, x, w, mean, inverse, running):
+    kept = torch.ops.aten.threshold_backward.default(grad, x, 0)
+    found = torch.ops.aten.native_batch_norm_backward.default(
+        kept, x, w, running, running, mean, inverse, True, 1e-5, ALL
+    )
+    return kept, found[0], found[1], found[2]
+
+
+def test_what_saves_the_device_time_belongs_to_a_cuda_graph():
+    """Two launches as one kernel, with four outputs that the host would have to allocate."""
+    task = Distill().task(sample(variant(_with_its_gradient, *_batch_norm_inputs(2, 256, 14, 14))), ANY)
+    assert len(task.kernels()) == 1 and task.likely(1.0) == ()
+    assert task.likely_on_device(1.0) == tuple(task.gains())
 
 
 @pytest.mark.gpu
