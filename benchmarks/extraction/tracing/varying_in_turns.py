@@ -1,6 +1,6 @@
 """Varying by two trees of the code, which take turns: processor seconds of each, and whether they make equal rows.
 
-    python3 -m benchmarks.extraction.tracing.varying_in_turns --tree BEFORE --tree AFTER --traces FILE --every 20 --out FILE
+    python3 -m benchmarks.extraction.tracing.varying_in_turns --tree BEFORE --tree AFTER --traces FILE --out FILE
 
 Cuts the graphs of a file of traces, and takes every so many-th of the distinct sole_op and fusible subgraphs. Each
 tree has a process of its own, warm as the workers of a build are; which one is first changes from subgraph to subgraph.
