@@ -30,13 +30,8 @@ from benchmarks.learning import (
     make_demonstrations,
 )
 from benchmarks.learning.beside_training import new_tasks
-<<<<<<< HEAD
 from benchmarks.learning.checking import recheck, verdicts
-from benchmarks.learning.checking.doubt import FLOAT32, PRODUCTS, WIDER, checked_dtypes, doubt
-=======
-from benchmarks.learning.checking import own_passes, recheck, verdicts
 from benchmarks.learning.checking.doubt import BACKWARD, FLOAT32, PRODUCTS, WIDER, checked_dtypes, doubt
->>>>>>> 892c9a6 (learning: 591 more demonstrations checked on a GPU, 40 more judged, two wrong; backwards of convolutions and float32 at t = -5 that PassBench has not found right are left out)
 from benchmarks.learning.checking.own_passes import OwnPasses
 from benchmarks.learning.checking.verdicts import BY_INTERPRETER, BY_PASSBENCH, Checked
 from benchmarks.learning.checking.ways import LATER, PASSBENCH, checking, one_of_each_layout
