@@ -14,8 +14,8 @@ The backward of a convolution is the library's on both sides, and its bits are n
 
 PassBench judged 415 demonstrations in ten runs: the two of call 1 that were wrong have no text any more, eight others
 were wrong and are doubtful so, as eight were of 93 that 512 draws checked. Of the 85 that these draws found right
-PassBench judged 22, and one is wrong. All 310 verdicts on passes whose kernels have eager's bits, or that have no
-kernel, say right, but for two refusals for a call's time and the backwards of convolutions.
+PassBench judged 22, and one is wrong. Of 312 passes whose kernels have eager's bits, or that have no kernel, backwards
+of convolutions aside, 310 are right and two were refused for a call's time.
 """
 
 import ast
