@@ -176,7 +176,7 @@ class Tuned(Author):
             """
 
             def improved(choice: SearchChoice) -> None:
-                if search.measured[choice].over(merit) > 1.0:
+                if trial.merit(choice).over(merit) > 1.0:
                     keep(Best(choice, trial.levels))
 
             def neighbours(choice: SearchChoice) -> Iterable[SearchChoice]:
@@ -185,14 +185,14 @@ class Tuned(Author):
             search = Search(trial.merit, neighbours, (end - time.monotonic()) * share(trial), improved=improved)
             starts = (*with_channels_last(trial, self.distill.margin), *alternatives(trial.task, trial.start))
             choice = search.run(trial.start, *starts)
-            if choice is None or search.measured[choice].over(merit) <= 1.0:
+            if choice is None or trial.merit(choice).over(merit) <= 1.0:
                 return set()
             again = replace(trial, variants=more, known={})
             wrong = again.wrong(choice)
-            if not wrong and again.merit(choice).score >= 1.0:
+            if not wrong and not again.is_slower(choice):
                 right = rightness(trial, again, choice)
                 wrong_alike = trial.share_wrong(each for each in search.measured if each.is_like(choice))
-                consider(choice, trial.levels, search.measured[choice], right, wrong_alike)
+                consider(choice, trial.levels, trial.merit(choice), right, wrong_alike)
                 try_safer(trial, choice, right)
             return wrong
 
@@ -231,7 +231,7 @@ class Tuned(Author):
                 if merits[safer].over(merit) <= 1.0:
                     return
                 again = replace(exact, variants=more, known={})
-                if not again.wrong(safer) and again.merit(safer).score >= 1.0:
+                if not again.wrong(safer) and not again.is_slower(safer):
                     consider(safer, levels, merits[safer], rightness(exact, again, safer))
                     return
 

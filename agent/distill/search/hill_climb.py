@@ -5,7 +5,7 @@ Doing nothing has the score 1 and is never measured: it is the answer if no choi
 
 import time
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from agent.distill.search.scores import Merit
@@ -13,7 +13,8 @@ from agent.distill.search.scores import Merit
 Choice = TypeVar("Choice", bound=Hashable)
 
 Measure = Callable[[Choice], Merit]
-"""How good a choice is; the score is 0.0 if it is wrong or does not run."""
+"""How good a choice is; the score is 0.0 if it is wrong or does not run. Asked again it takes no time, and may say
+otherwise: measurements of other choices tell more of this one, too."""
 Neighbours = Callable[[Choice], Iterable[Choice]]
 """Choices to try when this one is the best so far, the most promising first."""
 
@@ -24,8 +25,8 @@ class Search(Generic[Choice]):
 
     `worth`: a score below this may be noise, and counts as no better than doing nothing. `better`: a neighbour must
     be so many times as good as the best to replace it (`Merit.over`). No measurement but the first begins that would
-    end after `seconds` if it took as long as the last. `measured` has every merit in order; what it holds from before
-    is not measured again. `improved` is called with each new best that is `worth` it.
+    end after `seconds` if it took as long as the last. `measured` has every choice in order. `improved` is called with
+    each new best that is `worth` it.
     """
 
     measure: Measure
@@ -35,20 +36,18 @@ class Search(Generic[Choice]):
     better: float = 1.01
     clock: Callable[[], float] = time.monotonic
     improved: Callable[[Choice], None] = lambda choice: None
-    measured: dict[Choice, Merit] = field(default_factory=dict)
+    measured: list[Choice] = field(init=False, default_factory=list)
     _last: float = 0.0  # what the last measurement took
 
     def run(self, start: Choice, *others: Choice) -> Choice | None:
         """The best choice found; None if that is to do nothing. It climbs from the best of `start` and `others`."""
         end = self.clock() + self.seconds
-        best, merit = start, self._merit(start)
-        if merit.score >= self.worth:
-            self.improved(start)
+        best = start
+        self._told(start)
         for other in others:
-            if self._in_time(end) and self._merit(other).over(merit) > self.better:
-                best, merit = other, self._instead(merit, self._merit(other))
-                if merit.score >= self.worth:
-                    self.improved(other)
+            if self._in_time(end) and self._is_better(other, best):
+                best = other
+                self._told(other)
         improved = True
         while improved:
             improved = False
@@ -56,26 +55,32 @@ class Search(Generic[Choice]):
                 if choice in self.measured:
                     continue
                 if not self._in_time(end):
-                    return best if merit.score >= self.worth else None
-                found = self._merit(choice)
-                if found.over(merit) > self.better:
-                    best, merit, improved = choice, self._instead(merit, found), True
-                    if merit.score >= self.worth:
-                        self.improved(choice)
+                    return self._worthy(best)
+                if self._is_better(choice, best):
+                    best, improved = choice, True
+                    self._told(choice)
                     break
-        return best if merit.score >= self.worth else None
+        return self._worthy(best)
 
-    @staticmethod
-    def _instead(old: Merit, new: Merit) -> Merit:
-        """The merit of a new best. Where the device's clock has decided, a lower score was the host's other work."""
-        return replace(new, score=max(old.score, new.score))
+    def _is_better(self, choice: Choice, best: Choice) -> bool:
+        found = self._merit(choice)  # measured first: it may tell more of the best
+        return found.over(self._merit(best)) > self.better
+
+    def _worthy(self, choice: Choice) -> Choice | None:
+        return choice if self._merit(choice).score >= self.worth else None
+
+    def _told(self, choice: Choice) -> None:
+        if self._worthy(choice) is not None:
+            self.improved(choice)
 
     def _in_time(self, end: float) -> bool:
         return self.clock() < end and self.clock() + self._last <= end
 
     def _merit(self, choice: Choice) -> Merit:
-        if choice not in self.measured:
-            begin = self.clock()
-            self.measured[choice] = self.measure(choice)
-            self._last = self.clock() - begin
-        return self.measured[choice]
+        if choice in self.measured:
+            return self.measure(choice)
+        begin = self.clock()
+        self.measured.append(choice)
+        merit = self.measure(choice)
+        self._last = self.clock() - begin
+        return merit

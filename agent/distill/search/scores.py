@@ -81,6 +81,11 @@ NOTHING = Merit(1.0)
 """Leaving a sample to eager."""
 
 
+def e2e_speedup(results: Sequence[VariantResult]) -> float | None:
+    """The geometric mean of the end-to-end speedups; None where one is missing."""
+    return _mean([result.speedup("e2e") for result in results]) if results else None
+
+
 def device_speedup(results: Sequence[VariantResult]) -> float | None:
     """The geometric mean of the speedups by the device's clock; None where one is missing."""
     return _mean([result.speedup("device") for result in results]) if results else None
@@ -95,8 +100,13 @@ def speedup(results: Sequence[VariantResult]) -> float | None:
     """
     if not results or not all(map(is_right, results)):
         return None
-    e2e, device = (_mean([result.speedup(clock) for result in results]) for clock in ("e2e", "device"))
-    if e2e is None or device is None or e2e < EVEN:
+    e2e = e2e_speedup(results)
+    return None if e2e is None else weighed(e2e, device_speedup(results))
+
+
+def weighed(e2e: float, device: float | None) -> float:
+    """The speedups by both clocks as one."""
+    if device is None or e2e < EVEN:
         return e2e
     if device < 1.0:
         return e2e * device

@@ -5,10 +5,11 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 
 from agent.author import Attempt
 from agent.distill.search.found_families import Levels, SearchChoice
-from agent.distill.search.scores import EQUAL, Merit, device_speedup, in_words, is_right, speedup
+from agent.distill.search.scores import EQUAL, Merit, device_speedup, e2e_speedup, in_words, is_right, speedup, weighed
 from agent.distill.task_plan import FloatDtypes, Task
 from passbench.result import VariantResult
 from storage.graph.as_json import to_json
@@ -22,7 +23,9 @@ class SearchTrial:
     `levels` is what the task leaves to eager. `start` is the choice that is expected to be best. `dtypes_of` has the
     floating dtypes of the variants of each graph of the sample. `known` has results by source: choices that come down
     to the same source are measured once. `own_schedule` gives the task with the kernels that TorchInductor makes,
-    `channels_last` the one with convolutions in channels-last memory; None if it has none.
+    `channels_last` the one with convolutions in channels-last memory; None if it has none. `e2e` has the end-to-end
+    speedups of right passes by variants and what costs the host the same, in all trials of a sample. Other processes
+    disturb one measurement by a factor of 1.5 or more in five: a pass has the median of all where its own is lower.
     """
 
     task: Task
@@ -34,12 +37,27 @@ class SearchTrial:
     own_schedule: Callable[[], Task]
     channels_last: Callable[[], Task | None]
     known: dict[str, Sequence[VariantResult]] = field(default_factory=dict)
+    e2e: dict[Hashable, set[float]] = field(default_factory=dict)
     _found: dict[SearchChoice, Sequence[VariantResult]] = field(init=False, default_factory=dict)
 
     def merit(self, choice: SearchChoice) -> Merit:
-        """How good the choice is; its score is 0.0 where a variant failed, is wrong, or has no pass."""
-        results = self._results(choice)
-        return Merit(speedup(results) or 0.0, device_speedup(results), self._host(choice))
+        """How good the choice is, by all that was measured; its score is 0.0 where a variant failed, is wrong, or has
+        no pass. Where its own end-to-end speedup is below the median of what costs the host the same, that was other
+        work of the host, or kernels that are longer: these the device's clock tells apart.
+        """
+        results, host = self._results(choice), self._host(choice)
+        device, e2e = device_speedup(results), e2e_speedup(results)
+        if e2e is None or not speedup(results):
+            return Merit(0.0, device, host)
+        if device is None:
+            return Merit(e2e, host=host)
+        alike = self.e2e.setdefault((tuple(v.variant_hash for v in self.variants.variants), host), set())
+        alike.add(e2e)  # a measurement that two choices share counts once
+        return Merit(weighed(max(e2e, median(alike)), device), device, host)
+
+    def is_slower(self, choice: SearchChoice) -> bool:
+        """Whether the choice is slower than eager, and still is when it is measured once more."""
+        return all(trial.merit(choice).score < 1.0 for trial in (self, replace(self, known={})))
 
     def _host(self, choice: SearchChoice) -> Hashable:
         """What the choices have in common that cost the host the same in a call."""
