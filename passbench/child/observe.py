@@ -272,7 +272,7 @@ class _SequenceWatch(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         given = (*args, *(kwargs or {}).values())
         if func in _BY_INDEX:
-            given = tuple(value for value in given[1:2] if isinstance(value, list))
+            given = _lists_of(given[1:2])
         if func in _OF_NUMBERS | _BY_INDEX and _have_tensors(given):
             self._operators.add("aten.item.default")
         return func(*args, **(kwargs or {}))
@@ -281,6 +281,13 @@ class _SequenceWatch(TorchFunctionMode):
 _OF_NUMBERS = frozenset((torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor, torch.Tensor.new))
 _BY_INDEX = frozenset((torch.Tensor.__getitem__, torch.Tensor.__setitem__))
 """A list as an index is made a tensor, from torch 2.9 on in the words of its warning."""
+
+
+def _lists_of(index: tuple) -> tuple:
+    """The index if it is a list, or the sequences among its parts: each of these is made a tensor."""
+    if index and isinstance(index[0], tuple):
+        return tuple(part for part in index[0] if isinstance(part, Sequence))
+    return tuple(part for part in index if isinstance(part, list))
 
 
 def _have_tensors(values: Iterable[Any]) -> bool:

@@ -135,6 +135,16 @@ REFUSED_BODIES = {
         "kernel[functools.partial(g, n)](x, y, out, n, BLOCK=16)\nfor f in [g]:\n    f(1, 1, x)",
         "host_read",
     ),
+    "grid_in_a_list": (
+        'def g(m):\n    return (int(m["BLOCK"]),)\nkernel[g](x, y, out, n, BLOCK=16)\n'
+        'for f in [g]:\n    f({"BLOCK": x})',
+        "host_read",
+    ),
+    "grid_fixed_twice": (
+        'import functools\ndef g(k, m):\n    return (int(m["BLOCK"]) + k,)\n'
+        'kernel[functools.partial(g, n)](x, y, out, n, BLOCK=16)\nh = functools.partial(g, 1)\nh({"BLOCK": x})',
+        "host_read",
+    ),
     "grid_with_a_default": ("kernel[lambda m, k=x: (int(k),)](x, y, out, n, BLOCK=16)", "host_read"),
     "mapped_tensors": ("z = list(map(len, [x, y]))", "host_read"),
     "inserted_at_a_tensor": ("a = [1, 2]\na.insert(x.sum(), 3)", "host_read"),

@@ -311,6 +311,7 @@ LIBRARY = {
     "einsum": (lambda x: torch.einsum("ij->ji", x).exp(), "exp"),
     "gather": (lambda x: x.gather(0, x.long()), "gather"),
     "index": (lambda x: x[x.long()], "index"),
+    "indices": (lambda x: x[x[0].long(), [0]], "index"),
     "linear": (lambda x: F.linear(x, x, x[0]), "addmm"),
     "convolution": (lambda x: F.conv2d(x[None, None], x[None, None]), "convolution"),
     "attention": (lambda x: F.scaled_dot_product_attention(*[x[None, None]] * 3), None),
@@ -338,6 +339,10 @@ READING = {
     "size": lambda x: torch.empty(x.long().sum()),
     "unique": lambda x: x.unique(),
     "masked_select": lambda x: x.masked_select(x > 0),
+    "list_of_tensors": lambda x: torch.tensor([x[0, 0]]),
+    "list_as_index": lambda x: x[[[x.long()[0, 0]]]],
+    "list_in_an_index": lambda x: x[:, [x.long()[0, 0]]],
+    "list_in_an_index_to_write": lambda x: x.clone().__setitem__((0, (x.long()[0, 0],)), 1.0),
 }
 
 
