@@ -43,14 +43,15 @@ class SearchTrial:
     def merit(self, choice: SearchChoice) -> Merit:
         """How good the choice is, by all that was measured; its score is 0.0 where a variant failed, is wrong, or has
         no pass. Where its own end-to-end speedup is below the median of what costs the host the same, that was other
-        work of the host, or kernels that are longer: these the device's clock tells apart.
+        work of the host, or kernels that are longer: these the device's clock tells apart. So a pass that is slower
+        than eager by that clock is judged by its own measurement alone.
         """
         results, host = self._results(choice), self._host(choice)
         device, e2e = device_speedup(results), e2e_speedup(results)
         if e2e is None or not speedup(results):
             return Merit(0.0, device, host)
-        if device is None:
-            return Merit(e2e, host=host)
+        if device is None or device < 1.0:
+            return Merit(weighed(e2e, device), device, host)
         alike = self.e2e.setdefault((tuple(v.variant_hash for v in self.variants.variants), host), set())
         alike.add(e2e)  # a measurement that two choices share counts once
         return Merit(weighed(max(e2e, median(alike)), device), device, host)
