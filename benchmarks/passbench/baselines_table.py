@@ -90,14 +90,17 @@ class Sitting:
 
 
 def samples_of(versions: Sequence[Path], names: Sequence[str]) -> list[Sample]:
-    """The named samples in this order, each with one variant; its dtype is the next one that the sample has."""
+    """The named samples in this order, each with one variant; its dtype is the next one that the sample has. Says which
+    ones no version has, and leaves them out."""
     found: dict[str, Sample] = {}
     for version in map(Version.open, versions):
         for split in ("eval", "train"):
             there = set(version.table("samples", split)["sample"].to_pylist()) - found.keys()
             some = [name for name in names if name in there]
             found |= {sample.sample: sample for sample in load_samples(version, split, names=some)}
-    return [_one_variant(found[name], number) for number, name in enumerate(names)]
+    if missing := [name for name in names if name not in found]:
+        print(f"in none of the versions: {', '.join(missing)}", flush=True)
+    return [_one_variant(found[name], number) for number, name in enumerate(names) if name in found]
 
 
 def _one_variant(sample: Sample, number: int) -> Sample:
@@ -254,7 +257,7 @@ def main() -> None:
     for of in (ROWS, FULL, BEGUN):
         (given.out / of).mkdir(parents=True, exist_ok=True)
     if not given.only_table:
-        samples = samples_of(given.versions, names)[: given.first][int(number) :: int(count)]
+        samples = samples_of(given.versions, names[: given.first])[int(number) :: int(count)]
         sitting = Sitting(given, samples, Answers(given.out / "written"), time.monotonic())
         settings = Settings(
             pairs=8, repeats=0, double=False, timing_budget=8.0, first_call_timeout=60.0, batch_bytes=1 << 30
