@@ -18,7 +18,7 @@ from agent.distill.lowered_regions import FAILURES, Sketches
 from agent.distill.pass_source import Case, pattern_source
 from agent.distill.regions import Region, find_regions, region_of
 from agent.distill.rounding import Confirms, Rounding, assumed, rounded
-from agent.distill.split_biases import SplitGraph, split_biases, unsplit
+from agent.distill.split_biases import LINEAR, SplitGraph, split_biases, unsplit
 from storage.graph.record import Graph, refs
 from storage.records import Input, Variant
 
@@ -51,8 +51,19 @@ class Options:
         graph = variants[0].graph
         if not self.biases or self.rounding > Rounding.EXACT:
             return unsplit(graph)
-        single = all(i.dtype == "float32" for v in variants for i in v.inputs if "float" in i.dtype)
-        return split_biases(graph, linears=single and self.rounding is Rounding.ANY)
+        return split_biases(graph, linears=self.rounding is Rounding.ANY and all(map(_multiplies_singles, variants)))
+
+
+def _multiplies_singles(variant: Variant) -> bool:
+    """Whether a variant has linears, and all of them and all its floating inputs are in single precision."""
+    graph = variant.graph
+    linears = [graph.inputs + number for number, op in enumerate(graph.ops) if op.target == LINEAR]
+    if not linears or any(i.dtype != "float32" for i in variant.inputs if "float" in i.dtype):
+        return False
+    with suppress(OpEffectsError):
+        values = find_effects(graph, variant.inputs).values
+        return all(isinstance(v := values[n], TensorLayout) and v.dtype == "float32" for n in linears)
+    return False
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ _DIMS = {
     for kind in ("", "_transpose")
     for dims in (1, 2, 3)
 }
-_LINEAR = "torch.nn.functional.linear"
+LINEAR = "torch.nn.functional.linear"
 _BIAS, _GROUPS = 2, 6
 """Positions among the arguments of each of these; a linear has no groups."""
 _ADD = "operator.add"
@@ -64,7 +64,7 @@ class SplitGraph:
     def without_cost(self, region: Region) -> int:
         """How many of a region's additions cost eager nothing: those of linears' biases."""
         added = (op for op in region.ops if self.graph.ops[op].target == _ADD and op - 1 in self.calls)
-        return sum(self.graph.ops[op - 1].target == _LINEAR for op in added)
+        return sum(self.graph.ops[op - 1].target == LINEAR for op in added)
 
     def _in_whole(self, number: int) -> int:
         """The number in `whole` of a value of `graph`; that of a split call's result is the sum's."""
@@ -106,7 +106,7 @@ def split_biases(graph: Graph, linears: bool = False) -> SplitGraph:
             continue
         calls.add(len(ops))
         call = append(_without_bias(op), number)
-        if op.target != _LINEAR:
+        if op.target != LINEAR:
             shape = (-1, *(1,) * _DIMS[op.target])  # also where there is no batch
             bias = append(Op("method", "reshape", (bias, *shape), {}), number)
         values.append(append(Op("function", _ADD, (call, bias), {}), number))
@@ -121,7 +121,7 @@ def unsplit(graph: Graph) -> SplitGraph:
 
 def _bias(op: Op, linears: bool) -> Ref | None:
     """The bias of a convolution without groups, or of a linear."""
-    if op.kind != "function" or not (op.target in _DIMS or (linears and op.target == _LINEAR)):
+    if op.kind != "function" or not (op.target in _DIMS or (linears and op.target == LINEAR)):
         return None
     if argument(op, _GROUPS, "groups", 1) != 1:
         return None
