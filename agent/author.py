@@ -37,7 +37,9 @@ class Attempt:
     PassBench and returns one result per variant of the sample that it is given. `save` keeps the attempt's row of the
     `trajectories` table; `saved` is that row as an earlier, interrupted part of the run left it. `say` reports
     progress. `state` is a directory, which may not exist yet, for what the author finds out and wants to know in later
-    runs; None where nothing is kept. Several processes may use it at a time.
+    runs; None where nothing is kept. Several processes may use it at a time. `check` compares a pass with eager on so
+    many draws, for so many seconds at most, and returns each variant's level and how many draws it had; None where
+    `measure` alone compares.
     """
 
     number: int
@@ -47,6 +49,7 @@ class Attempt:
     saved: Mapping[str, Any] | None
     say: Callable[[str], None]
     state: Path | None = None
+    check: Callable[[Sample, Path, int, float], list[tuple[int | None, int]]] | None = None
 
 
 class Author(ABC):

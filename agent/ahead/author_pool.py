@@ -194,13 +194,14 @@ def _work(
     torch.set_num_threads(1)
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    measure = QuickMeasure(device, GpuTurns(answers.directory).author)
+    turns = GpuTurns(answers.directory)
+    measure = QuickMeasure(device, turns.author, untimed=turns.untimed)
     author.begin(())
     for sample in samples:
         if answers.of(sample) is None and answers.claim(sample):
             begin = time.monotonic()
             shutil.rmtree(answers.place(sample), ignore_errors=True)  # of a process that was killed
-            attempt = Attempt(1, str(device), measure, save=_drop, saved=None, say=_say(sample), state=state)
+            attempt = Attempt(1, str(device), measure, _drop, None, _say(sample), state, check=measure.check)
             submission = author.attempt(sample, answers.place(sample), attempt)
             answers.keep(sample, submission, time.monotonic() - begin)
 

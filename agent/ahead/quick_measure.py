@@ -5,6 +5,7 @@ that searches among passes of its own writing asks here, in hundredths of a seco
 in. A measurement disturbs no other: the GPU is used in turns, but for the first call of a pass, which compiles.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -36,6 +37,10 @@ _FURTHER_BYTES = 2 << 30
 """What the inputs of further draws may take, one after another."""
 _FIRST_FURTHER = 1000
 """The number of the first of them; earlier draws have lower ones."""
+_FIRST_CHECKED = 10**6
+"""The same of the draws of `QuickMeasure.check`."""
+_TURN = 0.05
+"""Seconds of such draws after which others may have a turn."""
 _TIMED = 3
 """Draws whose inputs are timed in turn."""
 
@@ -128,6 +133,28 @@ class QuickMeasure:
                 )
         return results
 
+    def check(self, sample: Sample, pass_dir: Path, draws: int, seconds: float) -> list[tuple[int | None, int]]:
+        """For each variant, at which level a pass that runs is right in up to so many draws on top of those that it was
+        measured on, None at none, and how many draws there were. The first one that is not right at t = -5 is the last.
+        `seconds` is how long all may take."""
+        self.turn_to(sample)
+        captured.forget()
+        end, found = time.monotonic() + seconds, []
+        with torch.no_grad(), loaded_rules(pass_dir, read_pass_dir(pass_dir).names) as rules:
+            for number, variant in enumerate(sample.variants):
+                begin = time.monotonic()
+                try:
+                    reference, module = self._reference(variant, False), to_module(variant.graph, self.device)
+                    with self._as_failure():
+                        apply_pass(module.graph, rules)
+                        module.recompile()
+                        self._called(module.forward, reference.row(0))  # compiles
+                    share = max(end - begin, 0.0) / (len(sample.variants) - number)
+                    found.append(self._checked(variant, module.forward, reference, draws, begin + share))
+                except VariantFailure:
+                    found.append((None, 0))
+        return found
+
     def turn_to(self, sample: Sample) -> None:
         """Keep nothing of another sample than this one."""
         if sample.sample != self._sample:
@@ -209,16 +236,38 @@ class QuickMeasure:
     def _in_further_draws(self, variant: Variant, call: Call, reference: _Reference, level: int) -> int | None:
         """The level at which all further draws agree, too; the first one that does not at t = -5 is the last."""
         for number in range(min(self.further, _FURTHER_BYTES // max(1, _input_bytes(variant)))):
-            how = Distribution.VARIED if number % 2 else CORRECTNESS[number // 2 % len(CORRECTNESS)]
-            row = tuple(make_inputs(variant.inputs, self.seed, _FIRST_FURTHER + number, self.device, how))
-            given = tuple(map(_copy, row)) if reference.written else row
-            expected = [*self._called(reference.call, given), *(given[n] for n in reference.written)]
-            expected = [x.clone() if isinstance(x, torch.Tensor) and _overlaps(x, row) else x for x in expected]
-            found = self._level(call, reference, row, expected)
+            found = self._in_another_draw(variant, call, reference, _FIRST_FURTHER + number)
             if found is None or found > STRICT:
                 return found
             level = max(level, found)
         return level
+
+    def _checked(
+        self, variant: Variant, call: Call, reference: _Reference, draws: int, end: float
+    ) -> tuple[int | None, int]:
+        """The level at which draws agree that no measurement has had, and how many there were until `end`. Raises
+        VariantFailure where the pass raises."""
+        level, done = LEVELS[0], 0
+        while done < draws and time.monotonic() < end:
+            with (self.untimed or self.turn)():
+                turn = min(time.monotonic() + _TURN, end)
+                while done < draws and (not done or time.monotonic() < turn):
+                    with self._as_failure():
+                        found = self._in_another_draw(variant, call, reference, _FIRST_CHECKED + done)
+                    done += 1
+                    if found is None or found > STRICT:
+                        return found, done
+                    level = max(level, found)
+        return level, done
+
+    def _in_another_draw(self, variant: Variant, call: Call, reference: _Reference, number: int) -> int | None:
+        """The level at which a call agrees with eager on the draw of this number, whose distribution goes by it."""
+        how = Distribution.VARIED if number % 2 else CORRECTNESS[number // 2 % len(CORRECTNESS)]
+        row = tuple(make_inputs(variant.inputs, self.seed, number, self.device, how))
+        given = tuple(map(_copy, row)) if reference.written else row
+        expected = [*self._called(reference.call, given), *(given[n] for n in reference.written)]
+        expected = [x.clone() if isinstance(x, torch.Tensor) and _overlaps(x, row) else x for x in expected]
+        return self._level(call, reference, row, expected)
 
     def _reference(self, variant: Variant, again: bool) -> _Reference:
         """The variant in eager. Raises VariantFailure where eager fails."""

@@ -7,9 +7,10 @@ is up. A pass that is wrong, or not clearly faster than eager, is not submitted.
 
 A pass may be wrong at t = −5 because a kernel rounds otherwise than eager does. The search then starts again without
 the ops that do so (`agent.distill.rounding`), in the variants that are wrong and in those that a pattern cannot tell
-from them. A pass that is right and rounds otherwise may be wrong on other inputs: what it is `expected` to gain is
-compared with what passes gain that add in eager's order or make eager's calls, and with nothing at all. A kernel adds
-in eager's order only after that order was confirmed on the device (`agent.distill.eager.order_probe`).
+from them. A pass that is right and rounds otherwise may be wrong on other inputs: it must be right in some hundred
+draws more, and what it is `expected` to gain then is compared with what passes gain that add in eager's order or make
+eager's calls, and with nothing at all. A kernel adds in eager's order only after that order was confirmed on the device
+(`agent.distill.eager.order_probe`).
 
 Library calls amplify a last bit: of 13 typical samples with calls 11 had kernels of any rounding that were wrong in
 some draw (`benchmarks/agent/h200_distill_350`, ninth call). So where calls read what kernels make, the search begins
@@ -36,7 +37,7 @@ from agent.distill.search.found_families import Best, FamilySearch, FoundFamilie
 from agent.distill.search.hill_climb import Search
 from agent.distill.search.neighbours import alternatives, in_other_order, steps, with_channels_last
 from agent.distill.search.scores import EQUAL, NOTHING, Merit, ranked
-from agent.distill.search.trial import SearchTrial, known, right_together, rightness, writes
+from agent.distill.search.trial import Rightness, SearchTrial, known, right_together, rightness, writes
 from agent.distill.static import Distill
 from agent.distill.task_plan import FloatDtypes, Task, float_dtypes, has_channels_last
 from agent.distill.whole_graphs import WORTH
@@ -189,12 +190,16 @@ class Tuned(Author):
                 return set()
             again = replace(trial, variants=more, known={})
             wrong = again.wrong(choice)
-            if not wrong and not again.is_slower(choice):
-                right = rightness(trial, again, choice)
+            if wrong and time.monotonic() >= end:
+                try_safer(trial, choice, wrong)
+            if wrong or again.is_slower(choice):
+                return wrong
+            right = rightness(trial, again, choice)
+            if not right.wrong:
                 wrong_alike = trial.share_wrong(each for each in search.measured if each.is_like(choice))
                 consider(choice, trial.levels, trial.merit(choice), right, wrong_alike)
-                try_safer(trial, choice, right)
-            return wrong
+            try_safer(trial, choice, right.inexact)
+            return right.wrong
 
         def share(trial: SearchTrial) -> float:
             """How much of the time that is left is for a search around the start: not all where eager's bits may have
@@ -203,20 +208,17 @@ class Tuned(Author):
                 return 1.0
             return 1.0 if max(trial.rightness(trial.start).values()) <= EQUAL else _FIRST_SHARE
 
-        def consider(
-            choice: SearchChoice, levels: Levels, found: Merit, right: Mapping[FloatDtypes, int], wrong: float = 0.0
-        ) -> None:
+        def consider(choice: SearchChoice, levels: Levels, found: Merit, right: Rightness, wrong: float = 0.0) -> None:
             """Makes the choice the best if it is expected to be. `wrong` is the share of passes like it that are."""
             nonlocal best, merit
-            worth = found.expected(max(right.values()), wrong)
+            worth = found.expected(right.level, wrong, right.draws)
             if worth.over(merit) > 1.0:
                 best, merit = Best(choice, levels), worth
                 keep(best)
 
-        def try_safer(trial: SearchTrial, choice: SearchChoice, right: Mapping[FloatDtypes, int]) -> None:
-            """Considers passes with eager's bits in the dtypes in which the choice is not right at `EQUAL`: of the same
-            regions, and of the regions that are likely then."""
-            inexact = {dtypes for dtypes, level in right.items() if level > EQUAL}
+        def try_safer(trial: SearchTrial, choice: SearchChoice, inexact: set[FloatDtypes]) -> None:
+            """Considers passes with eager's bits in these dtypes: of the same regions as the choice, and of the regions
+            that are likely then."""
             levels = {d: max(level, Rounding.EXACT) if d in inexact else level for d, level in trial.levels.items()}
             if levels == trial.levels:
                 return
@@ -231,8 +233,10 @@ class Tuned(Author):
                 if merits[safer].over(merit) <= 1.0:
                     return
                 again = replace(exact, variants=more, known={})
-                if not again.wrong(safer) and not again.is_slower(safer):
-                    consider(safer, levels, merits[safer], rightness(exact, again, safer))
+                if again.wrong(safer) or again.is_slower(safer):
+                    continue
+                if not (right := rightness(exact, again, safer)).wrong:
+                    consider(safer, levels, merits[safer], right)
                     return
 
         captured = best is not None

@@ -13,12 +13,19 @@ LEVEL = -5
 EQUAL = -10
 """The level at which a pass gives eager's bits, or nearly so."""
 
+WRONG_LEVEL = 2
+"""Stands for the level of a pass that is right at none."""
+
 RISKS = {LEVEL: 0.25, EQUAL: 0.0}
 """How likely a pass that is right at a level in the author's draws is wrong at `LEVEL` in PassBench's. Of 33 that were
 right at `LEVEL` and not one level further 8 were wrong (`benchmarks/agent/h200_distill_350`)."""
 
 RISK = 0.05
 """The same at the levels between."""
+
+DRAWS = 64
+"""So many draws more in which a pass is right make it half as likely wrong. Of 22 passes that 512 draws had found right
+one was wrong in PassBench (`benchmarks/learning/checking/doubt.py`)."""
 
 WRONG = 0.1
 """What counts in place of a speedup where a pass is wrong, as in PassBench's aggregate score."""
@@ -58,10 +65,11 @@ class Merit:
             return self.device / other.device
         return self.score / other.score
 
-    def expected(self, level: int, wrong: float = 0.0) -> "Merit":
-        """What the pass is worth if it is right at this level in the author's draws; `wrong` as in `expected`."""
-        device = None if self.device is None else expected(self.device, level, wrong)
-        return replace(self, score=expected(self.score, level, wrong), device=device)
+    def expected(self, level: int, wrong: float = 0.0, draws: int = 0) -> "Merit":
+        """What the pass is worth if it is right at this level in the author's draws; `wrong` and `draws` as in
+        `expected`."""
+        device = None if self.device is None else expected(self.device, level, wrong, draws)
+        return replace(self, score=expected(self.score, level, wrong, draws), device=device)
 
 
 def ranked(merits: Mapping[Choice, Merit]) -> list[Choice]:
@@ -129,14 +137,15 @@ def in_words(results: Sequence[VariantResult]) -> str:
     return f"no answer, {', '.join(said)}"
 
 
-def expected(score: float, level: int, wrong: float = 0.0) -> float:
+def expected(score: float, level: int, wrong: float = 0.0, draws: int = 0) -> float:
     """What a pass of this speed is worth that is right at this level: the mean over being right and wrong, by the
     logarithm.
 
     `wrong` is the share of passes with the same regions and rounding that were wrong. One that differs from eager is
-    as likely wrong as they are, at least: it was right in draws where they were not.
+    as likely wrong as they are, at least: it was right in draws where they were not. It was right in so many `draws`
+    more than it was measured on.
     """
     risk = RISKS.get(level, RISK)
     if level > EQUAL:
-        risk = max(risk, wrong)
+        risk = max(risk, wrong) / (1.0 + draws / DRAWS)
     return score ** (1.0 - risk) * WRONG**risk

@@ -9,11 +9,25 @@ from statistics import median
 
 from agent.author import Attempt
 from agent.distill.search.found_families import Levels, SearchChoice
-from agent.distill.search.scores import EQUAL, Merit, device_speedup, e2e_speedup, in_words, is_right, speedup, weighed
+from agent.distill.search.scores import (
+    EQUAL,
+    LEVEL,
+    WRONG_LEVEL,
+    Merit,
+    device_speedup,
+    e2e_speedup,
+    in_words,
+    is_right,
+    speedup,
+    weighed,
+)
 from agent.distill.task_plan import FloatDtypes, Task
 from passbench.result import VariantResult
 from storage.graph.as_json import to_json
 from storage.records import Sample
+
+_DRAWS, _DRAWING = 512, 2.0
+"""In how many draws, which may take how many seconds, a pass must be right that has not eager's bits."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +117,23 @@ class SearchTrial:
         ran = [results for results in found if results and all(result.status == "ok" for result in results)]
         return sum(not all(map(is_right, results)) for results in ran) / len(ran) if ran else 0.0
 
+    def checked(self, choice: SearchChoice) -> "Rightness":
+        """How right a choice that is right is in draws that no measurement has had; none where nothing but
+        `Attempt.measure` compares."""
+        if self.attempt.check is None:
+            return Rightness({}, 0)
+        with tempfile.TemporaryDirectory(prefix="passnet-") as scratch:
+            directory = Path(scratch) / "pass"
+            self._write(choice, directory)
+            answers = self.attempt.check(self.variants, directory, _DRAWS, _DRAWING)
+        found: dict[FloatDtypes, int] = {}
+        for variant, (level, _) in zip(self.variants.variants, answers, strict=True):
+            dtypes = self.dtypes_of[to_json(variant.graph)]
+            found[dtypes] = max(WRONG_LEVEL if level is None else level, found.get(dtypes, EQUAL))
+        said = ", ".join(f"{'wrong' if level is None else level} in {count}" for level, count in answers)
+        self.attempt.say(f"{self._in_words(choice)}: further draws: {said}")
+        return Rightness(found, min(count for _, count in answers))
+
     def _in_words(self, choice: SearchChoice) -> str:
         rounding = ", ".join(sorted({level.name.lower() for level in self.levels.values()}))
         return f"{len(choice.patterns)} patterns, {choice.style}, rounding {rounding}"
@@ -131,10 +162,37 @@ class SearchTrial:
         return "".join(file.read_text("utf-8") for file in sorted(directory.glob("*.*")))
 
 
-def rightness(first: SearchTrial, second: SearchTrial, choice: SearchChoice) -> dict[FloatDtypes, int]:
-    """The levels at which two measurements of a choice are right, by dtypes."""
+@dataclass(frozen=True)
+class Rightness:
+    """The `levels` at which a choice is right, by dtypes, and in how many `draws` more than each choice has."""
+
+    levels: Mapping[FloatDtypes, int]
+    draws: int
+
+    @property
+    def wrong(self) -> set[FloatDtypes]:
+        """The dtypes in which it is wrong."""
+        return {dtypes for dtypes, level in self.levels.items() if level > LEVEL}
+
+    @property
+    def inexact(self) -> set[FloatDtypes]:
+        """The dtypes in which it has not eager's bits."""
+        return {dtypes for dtypes, level in self.levels.items() if level > EQUAL}
+
+    @property
+    def level(self) -> int:
+        """The level at which it is right in all dtypes."""
+        return max(self.levels.values())
+
+
+def rightness(first: SearchTrial, second: SearchTrial, choice: SearchChoice) -> Rightness:
+    """How right a choice is by two measurements in which it was, and in many draws more if it has not eager's bits."""
     once, twice = first.rightness(choice), second.rightness(choice)
-    return {dtypes: max(once.get(dtypes, EQUAL), twice.get(dtypes, EQUAL)) for dtypes in once.keys() | twice.keys()}
+    levels = {dtypes: max(once.get(dtypes, EQUAL), twice.get(dtypes, EQUAL)) for dtypes in once.keys() | twice.keys()}
+    if max(levels.values()) <= EQUAL:
+        return Rightness(levels, 0)
+    further = second.checked(choice)
+    return replace(further, levels={d: max(level, further.levels.get(d, EQUAL)) for d, level in levels.items()})
 
 
 def right_together(trial: SearchTrial, end: float) -> SearchChoice | None:

@@ -163,6 +163,17 @@ def test_a_pass_that_is_wrong_in_a_further_draw_is_wrong(tmp_path):
     assert levels[0] <= -5 < levels[1]
 
 
+@pytest.mark.parametrize(
+    ("draws", "seconds", "expected"), [(5, 60.0, (-10, 5)), (99, 60.0, (-1, 8)), (99, 0.0, (-10, 0))]
+)
+def test_draws_on_top_end_with_a_wrong_one_or_with_their_time(tmp_path, draws, seconds, expected):
+    """What is wrong from the ninth input on: the first one compiles the pass."""
+    lines = "seen.append(float(x.sum()))\n    return x + y + (0.1 if len(set(seen)) > 8 else 0.0)"
+    directory = written(tmp_path / "pass", lines, f"seen = []\n\n\n{SUM}")
+    one, measure = sample(variant(add, *SMALL)), QuickMeasure(torch.device("cpu"))
+    assert measure.check(one, directory, draws, seconds) == [expected]
+
+
 def add(x, y):
     return x + y
 

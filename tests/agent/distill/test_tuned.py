@@ -52,7 +52,7 @@ def _results(one, factor, status="ok", t_min=-10):
     ]
 
 
-def _attempt(rule, measured, device="cuda:0"):
+def _attempt(rule, measured, device="cuda:0", check=None):
     """An attempt in which a pass is as fast as `rule` says of its modules and its source."""
 
     def measure(one, directory):
@@ -61,7 +61,7 @@ def _attempt(rule, measured, device="cuda:0"):
         answer = rule(names, "".join(path.read_text() for path in sorted(directory.glob("[!a]*.py"))))
         return answer if isinstance(answer, list) else _results(one, answer)
 
-    return Attempt(1, device, measure, save=None, saved=None, say=lambda text: None)
+    return Attempt(1, device, measure, save=None, saved=None, say=lambda text: None, check=check)
 
 
 def _names(directory):
@@ -323,6 +323,44 @@ def test_what_rounds_otherwise_is_given_up_for_eagers_bits_where_these_cost_litt
     measuring(seconds=0.0).attempt(one, tmp_path / "pass", _attempt(rule, []))
     source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
     assert ("libdevice.exp(" in source, "tl.exp(" in source) == (kept, not kept)
+
+
+@pytest.mark.parametrize(
+    ("found", "exact", "kept"),
+    [
+        ((-5, 512), 2.4, True),
+        ((-5, 512), 2.8, False),
+        ((-5, 16), 2.4, False),
+        ((-4, 31), 1.1, False),
+        ((None, 1), 0.9, None),
+    ],
+    ids=["right", "right and hardly faster", "few draws", "wrong", "wrong and nothing else is faster"],
+)
+def test_what_rounds_otherwise_is_kept_where_many_draws_find_it_right(found, exact, kept, tmp_path):
+    one = sample(variant(_norm, *in_dtype((tensor(4, 8), tensor(4, 8), tensor(8)), "float32")))
+
+    def rule(names, source):
+        return _results(one, 3.0, t_min=-5) if "tl.exp(" in source else _results(one, exact)
+
+    attempt = _attempt(rule, [], check=lambda sample, directory, draws, seconds: [found])
+    declined = measuring(seconds=0.0).attempt(one, tmp_path / "pass", attempt).declined
+    source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
+    assert (declined, "tl.exp(" in source) == (kept is None, bool(kept))
+
+
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_eagers_bits_are_tried_where_the_second_measurement_is_wrong_and_the_time_is_up(seconds, tmp_path):
+    one, seen = sample(variant(_norm, *in_dtype((tensor(4, 8), tensor(4, 8), tensor(8)), "float32"))), []
+
+    def rule(names, source):
+        if "tl.exp(" not in source:
+            return _results(one, 1.5)
+        seen.append(source)
+        return _results(one, 3.0, t_min=-3 if seen.count(source) > 1 else -5)
+
+    assert measuring(seconds=seconds).attempt(one, tmp_path / "pass", _attempt(rule, [])).compiler == "pass"
+    source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
+    assert "libdevice.exp(" in source
 
 
 def test_library_calls_replace_what_is_right_by_little_where_nothing_else_is_safer(tmp_path):
