@@ -19,6 +19,7 @@ from passbench.settings import Settings
 from passbench.timing.exchanges import CheckedExchanges
 from passbench.timing.rounds import Captures, Rounds, Side, turn_to
 from passbench.trial import TrialCandidate, TrialOutcome
+from passbench.workers.one_thread import one_thread
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_pair import WorkerPair
 from storage.graph.as_json import to_json
@@ -38,6 +39,7 @@ class SharedCandidate:
     keep: bool = False
 
 
+@one_thread()
 def run_shared_trial(
     variant: Variant,
     eager: WorkerHandle,

@@ -15,6 +15,7 @@ from passbench.result import EAGER_FAILED, Errors, Times, VariantFailure
 from passbench.settings import Settings
 from passbench.timing.exchanges import CheckedExchanges
 from passbench.timing.stopwatch import Stopwatch
+from passbench.workers.one_thread import one_thread
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_pair import WorkerPair
 from storage.graph.as_json import to_json
@@ -65,6 +66,7 @@ class TrialOutcome:
     phases: dict[str, float] = field(default_factory=dict)
 
 
+@one_thread()
 def run_trial(
     variant: Variant,
     candidate: TrialCandidate,

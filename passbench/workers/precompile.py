@@ -14,6 +14,7 @@ from passbench.inputs import batch_layout as lay
 from passbench.inputs.distribution import Distribution
 from passbench.inputs.draw import InputError
 from passbench.ipc.messages import Code, Describe, Load, Warm, WorkerReply
+from passbench.workers.one_thread import one_thread
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_process import WorkerDied, WorkerTimeout
 from storage.graph.as_json import to_json
@@ -41,6 +42,7 @@ class Job:
     keep: bool = False
 
 
+@one_thread()
 def together(jobs: Sequence[Job]) -> None:
     """All jobs at a time, one worker each."""
     if jobs:
@@ -55,6 +57,7 @@ class Missed(NamedTuple):
     reason: str
 
 
+@one_thread()
 def in_order(
     jobs: Sequence[Job], threads: int, deadline: float, progress: Progress | None
 ) -> list[tuple[Job, list[Missed]]]:
@@ -76,6 +79,7 @@ def in_order(
         return list(pool.map(run, jobs))
 
 
+@one_thread()
 def by_worker(queues: Sequence[Sequence[Job]], deadline: float, grace: float = 0.0) -> list[tuple[Job, list[Missed]]]:
     """As `in_order`, where each queue has the jobs of one worker, and all workers are at work at a time. What is begun
     may take `grace` seconds beyond the deadline, since a worker that is ended loses all that it keeps."""

@@ -44,8 +44,16 @@ def test_a_good_pass_over_dtypes_shapes_and_strides(bench):
     strided = spec("x", 8, 4, stride=(1, 8))
     broadcast = variant(lambda x, y: (torch.relu(x + y),), strided, spec("y", 8, 4, stride=(1, 8)), name="strided")
     what = sample(*add_relu_sample((3, 40), (1000,)).variants, *half, broadcast)
-    lines = []
-    results = list(bench.run(what, "pass", PASSES / "add_relu", progress=lines.append))
+    lines, threads, before = [], {}, torch.get_num_threads()
+
+    def note(line: str) -> None:
+        lines.append(line)
+        threads[line] = torch.get_num_threads()  # of this process, which draws inputs
+
+    torch.set_num_threads(2)
+    results = list(bench.run(what, "pass", PASSES / "add_relu", progress=note))
+    torch.set_num_threads(before)
+    assert all(number == (2 if line.endswith(": ok") else 1) for line, number in threads.items()), threads
     for result in results:
         assert (result.status, result.error_code, result.matches) == ("ok", None, 1), result.reason
         assert result.t_min == -10 and result.max_abs_error == 0.0
