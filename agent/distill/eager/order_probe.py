@@ -169,26 +169,28 @@ def _results(
 def _backward_results(
     grad: torch.Tensor, rows: torch.Tensor, addition: Addition, order: SumOrder, chosen: torch.Tensor, eager: EagerSums
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """As `_results`, of the backward of a norm. `rows` is what is chosen of its gradient."""
+    """As `_results`, of the backward of a norm. `rows` is what is chosen of its gradient.
+
+    A layer norm's kernels multiply three numbers of which the last one, the inverse of the deviation, is contracted
+    with the sum, and 1 here: so the product of the first two is rounded. A batch norm's multiply two.
+    """
     x = grad.flip(0).contiguous() if addition.op == "layer_norm_backward" else grad.flip(0)
     by = rows_of(x, addition.reduced)[chosen].float()
     if addition.op == "batch_norm_backward":
         weight, bias = eager.batch_norm_backward(grad, x)
-        if order.rounds is not None:
-            products = (rows * by).to(order.rounds).float()
-            yield weight.reshape(-1)[chosen], in_turn(products, order)
-            yield bias.reshape(-1)[chosen], in_turn(rows, order)
-            return
+        rounded = order.rounds is not None
+        dot = in_turn((rows * by).to(order.rounds).float(), order) if rounded else in_turn(rows, order, by)
     else:
+        dot = in_turn(rows * by, order)
         normalized = [n for d, n in enumerate(x.shape) if (d in addition.reduced) == addition.along_last]
         found, weight, bias = eager.layer_norm_backward(grad, x, normalized)
         if addition.along_last:
             length = rows.shape[1]
-            inner = fused(rows, torch.full_like(rows, length), -(by * in_turn(rows, order, by)[:, None]))
+            inner = fused(rows, torch.full_like(rows, length), -(by * dot[:, None]))
             expected = (inner - in_turn(rows, order)[:, None]) * (1.0 / torch.tensor(float(length), device=x.device))
             yield rows_of(found, addition.reduced)[chosen], expected.to(x.dtype)
             return
-    yield weight.reshape(-1)[chosen], in_turn(rows, order, by).to(weight.dtype)
+    yield weight.reshape(-1)[chosen], dot.to(weight.dtype)
     yield bias.reshape(-1)[chosen], in_turn(rows, order).to(bias.dtype)
 
 

@@ -92,25 +92,27 @@ class AddsIn(EagerSums):
 
     def layer_norm_backward(self, grad, x, normalized):
         length, dims = math.prod(normalized), tuple(range(grad.dim() - len(normalized)))
-        weight, bias = self._of_columns(grad, x, dims)
+        weight, bias = self._of_columns(grad * x, None, grad, dims)
         rows, by = (each.flatten(-len(normalized)).float() for each in (grad, x))
         if self.order.length != length:
             return rows, weight, bias
-        inner = fused(rows, torch.full_like(rows, length), -(by * in_turn(rows, self.order, by)[..., None]))
+        inner = fused(rows, torch.full_like(rows, length), -(by * in_turn(rows * by, self.order)[..., None]))
         share = 1.0 / torch.tensor(float(length))
         return ((inner - in_turn(rows, self.order)[..., None]) * share).view(x.shape), weight, bias
 
     def batch_norm_backward(self, grad, x):
         if self.order.rounds is None:
-            return self._of_columns(grad, x, (0, *range(2, grad.dim())))
+            return self._of_columns(grad, x, grad, (0, *range(2, grad.dim())))
         rows, products = (rows_of(each, (0, *range(2, grad.dim()))).float() for each in (grad, grad * x))
         return in_turn(products, self.order), in_turn(rows, self.order)
 
-    def _of_columns(self, grad, x, dims):
-        rows, by = (rows_of(each, dims).float() for each in (grad, x))
-        if self.order.length != rows.shape[1]:
-            return rows, rows
-        return in_turn(rows, self.order, by).to(x.dtype), in_turn(rows, self.order).to(x.dtype)
+    def _of_columns(self, factor, by, grad, dims):
+        """The sums of a factor, or of its products with another, and those of the gradient."""
+        plain, *factors = (rows_of(each, dims).float() for each in (grad, factor, by) if each is not None)
+        if self.order.length != plain.shape[1]:
+            return plain, plain
+        weight = in_turn(factors[0], self.order, *factors[1:])
+        return weight.to(grad.dtype), in_turn(plain, self.order).to(grad.dtype)
 
 
 @pytest.mark.parametrize("one", [*ADDITIONS, *ALIKE], ids=named)
