@@ -249,14 +249,14 @@ class Worker:
         return WorkerReply(Code.OK)
 
     def _go(self, command: Go) -> WorkerReply:
-        self._results = results = []
+        self._results = results = self._results[: command.first]
         call, synchronize, seed, clock = self._call, self._memory.synchronize, command.seed, time.perf_counter_ns
         sealed = self._sealed.calls
         flush = self._flushed() if command.flush else None
         spent = 0
         gc.disable()
         try:
-            for index, inputs in enumerate(self._staged):
+            for index, inputs in enumerate(self._staged[command.first : command.end], command.first):
                 if flush is not None:
                     flush.zero_()
                     synchronize()
@@ -277,7 +277,7 @@ class Worker:
                     self._take(index)
         finally:
             gc.enable()
-        return WorkerReply(Code.OK, host_us=spent / max(len(results) - 1, 1) / 1000)
+        return WorkerReply(Code.OK, host_us=spent / max(len(results) - max(command.first, 1), 1) / 1000)
 
     def _profile(self, command: Profile) -> WorkerReply:
         self._results = results = []

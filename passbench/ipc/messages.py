@@ -190,10 +190,13 @@ class Wake:
 @dataclass(frozen=True)
 class Go:
     """Call on each staged set with a synchronisation after it. `seed`: set this seed before each call, inside the
-    clock; `flush`: empty the L2 cache before each."""
+    clock; `flush`: empty the L2 cache before each. `first` and `end` are numbers of calls: those from `first` on are
+    made, up to `end` or to the last, after those before `first`."""
 
     seed: int | None = None
     flush: bool = False
+    first: int = 0
+    end: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """What exchanges have in common under either clock: how they are staged, in which order, and what is checked after."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from passbench.inputs.batch_layout import BatchLayout
 from passbench.ipc.messages import Collect, CollectReplayed, Go, Stage, Wake
@@ -48,12 +49,20 @@ class CheckedExchanges:
         pair.ask(worker, command, pair.settings.call_timeout)
         self.hand_over(worker, layout)
 
-    def timed(self, worker: WorkerHandle, layout: BatchLayout, go: Go, seed: int) -> Exchange:
-        """One exchange of a worker, whose outputs are collected. `seed` is that of random operators."""
+    def timed(
+        self, worker: WorkerHandle, layout: BatchLayout, go: Go, seed: int, *, rehearsed: bool = False
+    ) -> Exchange:
+        """One exchange of a worker, whose outputs are collected. `seed` is that of random operators. `rehearsed`: the
+        first call is made before the clock starts. That is for candidates that are trusted: it runs what they have
+        loaded between their inputs and the clock."""
         self.stage(worker, layout, seed)
-        reply, nanoseconds = self.pair.timed(worker, go, self.pair.settings.call_timeout)
+        timeout = self.pair.settings.call_timeout
+        if rehearsed:
+            self.pair.ask(worker, replace(go, end=1), timeout)
+            go = replace(go, first=1)
+        reply, nanoseconds = self.pair.timed(worker, go, timeout)
         self.collect(worker, layout, Collect())
-        return Exchange(layout.batch.calls, nanoseconds / 1000, reply.host_us)
+        return Exchange(layout.batch.calls - go.first, nanoseconds / 1000, reply.host_us)
 
     def hand_over(self, worker: WorkerHandle, layout: BatchLayout) -> None:
         """Give a worker the inputs of the exchange that is timed next, and have the GPU turn to its process."""

@@ -21,7 +21,7 @@ from storage.graph.as_fx import to_module
 from storage.graph.as_json import to_json
 from tests.passbench.samples import PASSES, add_relu_sample, sample, spec, variant
 
-ONCE = Settings(draws=2, calls=2, batch=2, warmup=2, repeats=0, double=False, seed=3)
+ONCE = Settings(draws=2, calls=4, batch=3, warmup=2, repeats=0, double=False, seed=3)
 JUDGED = ("add_relu", "wrong", "raises", "writes_input", "no_match")
 
 
@@ -47,6 +47,8 @@ def test_verdicts_are_those_of_one_compiler_after_another(bench):
         assert found.reason.split("output 0[")[0] == alone.reason.split("output 0[")[0]
         assert [t.clock for t in found.timings] == [t.clock for t in alone.timings]
         assert set(found.layers) == set(alone.layers) - {"sealed_calls"}
+    (timing,) = together["add_relu"].timings
+    assert timing.calls == 2 * 2, "two rounds of three calls, of which the first is not timed"
 
 
 def test_a_refused_pass_has_a_row_beside_the_others(bench, tmp_path):
