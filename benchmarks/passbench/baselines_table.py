@@ -38,8 +38,8 @@ from agent.ahead.author_pool import Answers, AuthorPool
 from agent.author import Submission
 from agent.distill.tuned import Tuned
 from agent.run.choose import floating_dtype
-from benchmarks.passbench import processor_use
 from benchmarks.passbench.compared import text_of
+from benchmarks.passbench.host_noise import processor_use
 from passbench.result import VariantResult
 from passbench.settings import Settings
 from passbench.shared_bench import LOST, SharedBench

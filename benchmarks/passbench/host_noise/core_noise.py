@@ -1,6 +1,6 @@
 """How evenly a host's cores run: a fixed piece of work again and again, on one core after another.
 
-    python3 -m benchmarks.passbench.core_noise --out FILE [--cores 3,5,7,9] [--seconds 1]
+    python3 -m benchmarks.passbench.host_noise.core_noise --out FILE [--cores 3,5,7,9] [--seconds 1]
 
 For each core alone, then while another process keeps the next core busy, then the core after that. FILE gets a JSON
 line each: microseconds of each piece in order, and the stolen time of the core as the kernel counts it. A core whose

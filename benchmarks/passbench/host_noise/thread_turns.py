@@ -1,6 +1,6 @@
 """Eager against itself in turns, with threads of torch's beside the benchmark and without, on one host.
 
-    python -m benchmarks.passbench.thread_turns VERSION_DIR --out FILE [--names FILE] [--budget 45] [--device cuda]
+    python -m benchmarks.passbench.host_noise.thread_turns VERSION_DIR --out FILE [--names FILE] [--budget 45] [--device cuda]
 
 Until 24 November 2026 PassBench drew inputs on as many threads as the machine has cores, which spun between draws
 (`passbench.workers.one_thread`). Each variant is timed in both ways, in turns. Printed are variants a minute, how far
