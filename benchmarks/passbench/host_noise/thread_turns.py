@@ -1,6 +1,6 @@
 """Eager against itself in turns, with threads of torch's beside the benchmark and without, on one host.
 
-    python -m benchmarks.passbench.host_noise.thread_turns VERSION_DIR --out FILE [--names FILE] [--budget 45] [--device cuda]
+    python -m benchmarks.passbench.host_noise.thread_turns VERSION_DIR --out FILE [--names FILE] [--budget 45]
 
 Until 24 November 2026 PassBench drew inputs on as many threads as the machine has cores, which spun between draws
 (`passbench.workers.one_thread`). Each variant is timed in both ways, in turns. Printed are variants a minute, how far
@@ -46,6 +46,8 @@ def _line(way: str, result: VariantResult) -> dict:
 
 
 def _summary(way: str, lines: list[dict]) -> str:
+    if not lines:
+        return f"{way}: no variant was timed in both ways"
     seconds = statistics.fmean(line["seconds"] for line in lines)
     text = f"{way}: {len(lines)} variants, {60 / seconds:.0f} a minute of their own time"
     for clock, near in (("e2e", 0.03), ("device", 0.02)):
