@@ -42,8 +42,10 @@ def find_regions(graph: Graph, known: OpEffects, excluded: Collection[int]) -> l
     """
     before = dependencies(graph, known)
     supported = _supported(graph, known, excluded)
+    taken_apart = {op for op in range(len(graph.ops)) if _takes_apart(graph, known, op)}
+    levels = _levels(before, supported, taken_apart)
     found = []
-    for ops in _components(graph, _levels(before, supported), supported, before):
+    for ops in _components(graph, levels, supported, before):
         region = region_of(graph, _with_an_input(graph, known, _without_input_views(graph, known, ops)))
         if region and _has_tensor_boundary(region, known) and sum(known.launches[op] for op in region.ops):
             found.append(region)
@@ -116,11 +118,12 @@ def _supported(graph: Graph, known: OpEffects, excluded: Collection[int]) -> lis
     return supported
 
 
-def _levels(before: list[set[int]], supported: list[bool]) -> list[int]:
+def _levels(before: list[set[int]], supported: list[bool], taken_apart: Collection[int]) -> list[int]:
     """A level for each op such that supported ops of one level never depend on each other through unsupported ones.
 
     Levels grow by one wherever a path changes between supported and unsupported; an op then moves to the latest level
-    that its users allow, so that it joins the group that needs it.
+    that its users allow, so that it joins the group that needs it. Those in `taken_apart` stay with what they read, a
+    tuple that no other group can read.
     """
     levels = []
     for number, needs in enumerate(before):
@@ -128,7 +131,7 @@ def _levels(before: list[set[int]], supported: list[bool]) -> list[int]:
         levels.append(max(steps, default=0))
     latest: dict[int, int] = {}
     for number in reversed(range(len(before))):
-        if supported[number] and number in latest:
+        if supported[number] and number in latest and number not in taken_apart:
             levels[number] = max(levels[number], latest[number])
         for needed in before[number]:
             allowed = levels[number] - (supported[needed] != supported[number])
@@ -158,25 +161,34 @@ def _components(graph: Graph, levels: list[int], supported: list[bool], before: 
 
 
 def _without_input_views(graph: Graph, known: OpEffects, ops: set[int]) -> set[int]:
-    """`ops` without those whose result shares memory with an input of the group and is read outside of the group."""
+    """`ops` without those whose result shares memory with an input of the group and is read outside of the group, and
+    without those that take apart a tuple from outside."""
     ops = set(ops)
     while True:
         read = _read_outside(graph, ops)
         own = {s for op in ops for s in known.writes[op]}
         for op in sorted(ops):
-            result = known.values[graph.inputs + op]
             outer = {
                 known.values[r.index].storage
                 for other in ops
                 for r in refs((graph.ops[other].args, graph.ops[other].kwargs))
                 if r.index - graph.inputs not in ops and isinstance(known.values[r.index], TensorLayout)
             }
-            shares = isinstance(result, TensorLayout) and result.storage in outer and result.storage not in own
-            if shares and graph.inputs + op in read:
+            result = known.values[graph.inputs + op]
+            made = result if isinstance(result, tuple) else (result,)
+            shares = any(isinstance(x, TensorLayout) and x.storage in outer and x.storage not in own for x in made)
+            if (shares and graph.inputs + op in read) or _takes_apart(graph, known, op, ops):
                 ops.remove(op)
                 break
         else:
             return ops
+
+
+def _takes_apart(graph: Graph, known: OpEffects, op: int, inside: Collection[int] = ()) -> bool:
+    """Whether an op reads a tuple that an op which is not `inside` has made."""
+    read = (ref.index for ref in refs((graph.ops[op].args, graph.ops[op].kwargs)))
+    made = (n for n in read if n >= graph.inputs and n - graph.inputs not in inside)
+    return any(isinstance(known.values[n], tuple) for n in made)
 
 
 def _with_an_input(graph: Graph, known: OpEffects, ops: set[int]) -> set[int]:

@@ -30,6 +30,9 @@ from storage.records import Variant
 WORTH = 3
 """With fewer launches, copying inputs and outputs costs more than the launches."""
 
+_ARITHMETIC = frozenset(f"operator.{name}" for name in ("add", "sub", "mul", "truediv"))
+"""Ops that take a number on the host beside a tensor on the device."""
+
 
 @dataclass(frozen=True, eq=False)
 class WholeGraph:
@@ -61,7 +64,7 @@ def whole_graph(variants: Sequence[Variant]) -> WholeGraph | None:
     except OpEffectsError:
         return None
     region = region_of(graph, _without_returned_views(graph, known))
-    if region is None or not region.inputs or not any(known.launches) or known.on_host:
+    if region is None or not region.inputs or not any(known.launches) or not _only_numbers_on_host(graph, known):
         return None
     boundary = [known.values[number] for number in region.inputs + region.outputs]
     if not all(isinstance(value, TensorLayout) for value in boundary):
@@ -76,6 +79,20 @@ def whole_graph(variants: Sequence[Variant]) -> WholeGraph | None:
     except Unsupported:
         return None
     return whole
+
+
+def _only_numbers_on_host(graph: Graph, known: OpEffects) -> bool:
+    """Whether what stays on the host are numbers, such as `torch.tensor(64)`, that arithmetic alone reads on the
+    device: a launch has these among its parameters."""
+    layouts = [known.values[number] for number in known.on_host]
+    if not all(isinstance(layout, TensorLayout) and not layout.shape for layout in layouts):
+        return False
+    used = (
+        op
+        for number, op in enumerate(graph.ops, graph.inputs)
+        if number not in known.on_host and known.on_host & {ref.index for ref in refs((op.args, op.kwargs))}
+    )
+    return all(op.target in _ARITHMETIC for op in used) and not known.on_host & {r.index for r in refs(graph.output)}
 
 
 def whole_graph_instead(variants: Sequence[Variant], instead: Graph) -> WholeGraph | None:
@@ -179,7 +196,7 @@ def in_branches(whole: WholeGraph, regions: Mapping[str, Region]) -> tuple[list[
 
     Nothing may write in place: the order of reads and writes is that of `steps`.
     """
-    if any(whole.known.writes):
+    if any(whole.known.writes) or whole.known.on_host:
         return None
     needs = _needs(whole, regions)
     order = _in_order(needs)

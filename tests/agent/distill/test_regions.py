@@ -63,6 +63,15 @@ def test_tuples_stay_with_what_makes_them():
     ]
 
 
+def test_a_tuple_of_views_stays_outside_where_groups_of_several_levels_read_it():
+    def attention(x, w):
+        q, k, v = torch.matmul(x, w).chunk(3, -1)
+        return torch.matmul(torch.sigmoid(torch.matmul(q + 1.0, (k + 1.0).t())), v + 1.0)
+
+    found = _regions(attention, tensor(4, 8), tensor(8, 12), excluded=("torch.matmul",))
+    assert sorted(map(sorted, found)) == [[".t", "operator.add", "operator.add"], ["operator.add"], ["torch.sigmoid"]]
+
+
 def test_what_is_made_without_operands_belongs_to_what_reads_it():
     def positions(x):
         return F.relu(x) + torch.arange(4, device="cpu")  # any device: a graph has only the one it runs on

@@ -139,6 +139,17 @@ def test_what_is_no_whole(function):
     assert whole_graph([variant(function, tensor(4, 8), tensor(8, 8))]) is None
 
 
+def test_numbers_on_the_host_belong_to_a_whole_where_arithmetic_reads_them(tmp_path, interpreter):
+    def scaled(x, w):
+        root = torch.sqrt(torch.tensor(8, dtype=torch.float32) * 1)
+        return torch.sigmoid(torch.matmul(torch.tanh(x) / root, w) + 1.0)
+
+    one = variant(scaled, tensor(4, 8), tensor(8, 8))
+    submission, task = _written(tmp_path / "pass", one)
+    assert submission.compiler == "pass" and task.any_whole and task.gains()
+    assert interpreter.problems(tmp_path / "pass", one) == []
+
+
 def test_library_calls_alone_can_be_a_whole(tmp_path, interpreter):
     def three(x, w):
         return torch.matmul(torch.matmul(torch.matmul(x, w), w), w)
