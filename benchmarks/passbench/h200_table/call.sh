@@ -2,6 +2,7 @@
 # One sitting of the table; the page beside this file says what it measures. On one GPU with 16 cores.
 #   SECONDS_LEFT=585 bash benchmarks/passbench/h200_table/call.sh OUT               # the first sitting
 #   SECONDS_LEFT=445 bash benchmarks/passbench/h200_table/call.sh OUT EARLIER.tgz   # a later one goes on where it ended
+#   CUDA_VISIBLE_DEVICES=1 PART=1/2 WORK=/dev/shm/1 taskset -c 16-31 bash .../call.sh OUT/1    # the second of two GPUs
 # OUT gets table.tgz (rows of each sample, passes, tables), table.md and logs. What decides is printed last.
 set -u
 OUT=$1; EARLIER=${2:-}; ALL=${SECONDS_LEFT:-585}
@@ -23,7 +24,7 @@ while left=$((ALL - 18 - (SECONDS - began))); here=$(ls "$W/record/rows" | wc -l
       [ $left -gt 100 ] && { [ $ended -ne 0 ] || [ "$here" -lt "$first" ]; }; do
   now=$(((left - 45) / 4)); [ $now -lt $most ] || now=$most
   timeout $left python3 -m benchmarks.passbench.baselines_table $VERSIONS --names "$NAMES" --out "$W/record" \
-    --device "$DEVICE" --first "$first" --now $now --write $((left * 30 / 100)) --tune $((left / 24)) \
+    --device "$DEVICE" --part "${PART:-0/1}" --first "$first" --now $now --write $((left * 30 / 100)) --tune $((left / 24)) \
     --budget $((left - 12)) --full "${FULL:-2}" >> "$OUT/sitting.log" 2>&1
   ended=$?
   echo "ended with $ended at $((SECONDS - began)) s" >> "$OUT/sitting.log"

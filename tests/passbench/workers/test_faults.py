@@ -142,5 +142,5 @@ def test_a_stopped_worker_is_not_looked_at():
 
 
 @pytest.mark.gpu
-def test_each_fault_on_a_gpu(tmp_path):
-    assert inject(tmp_path, "--device", "cuda")["problems"] == []
+def test_each_fault_on_a_gpu(inject):
+    assert inject("--device", "cuda")["problems"] == []
