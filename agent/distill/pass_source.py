@@ -40,6 +40,9 @@ class Style:
 
     `channels_last`: whole graphs are replaced, with half-type convolutions in channels-last memory
     (`agent.distill.channels_last`).
+
+    `compiled`: whole graphs are replaced by TorchInductor's own code in these numerics (`agent.distill.inductor`), ""
+    for none; its kernels have the configurations of number `config` among those that TorchInductor chooses from.
     """
 
     limits: LaunchLimits = field(default_factory=LaunchLimits)
@@ -48,11 +51,13 @@ class Style:
     own_schedule: bool = False
     branches: bool = False
     channels_last: bool = False
+    compiled: str = ""
+    config: int = 0
 
     @property
     def whole(self) -> bool:
         """Whether whole graphs are replaced."""
-        return self.captured or self.channels_last
+        return self.captured or self.channels_last or bool(self.compiled)
 
 
 @dataclass(frozen=True)

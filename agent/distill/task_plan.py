@@ -5,6 +5,7 @@ import math
 import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from agent.author import Submission
 from agent.distill.candidates import Candidate, Options, find_candidates, promising
 from agent.distill.channels_last import in_channels_last
 from agent.distill.check_matches import Site, mismatches
+from agent.distill.inductor.whole_source import compiled_graph, compiled_source
 from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.kernels.schedule import KernelBody
 from agent.distill.lowered_regions import Sketches
@@ -177,6 +179,14 @@ class Task:
         """Whether a graph can be replaced as a whole."""
         return any(each.whole is not None for each in self.graphs)
 
+    def compiled_configs(self, style: Style) -> int:
+        """How many configurations TorchInductor's own code for the graphs has to choose from."""
+        found = [1]
+        for each in self.graphs:
+            with suppress(Unsupported):
+                found.append(compiled_graph(each.whole, style.compiled).configs if each.whole is not None else 1)
+        return max(found)
+
     def likely(self, margin: float) -> tuple[str, ...]:
         """Patterns that are expected to save more than `margin` microseconds a call.
 
@@ -293,6 +303,9 @@ class Task:
             return None
         regions = {names[c.pattern]: c.region for c in graph.candidates if c.pattern in names}
         try:
+            if style.compiled:
+                compiled = compiled_graph(graph.whole, style.compiled)
+                return compiled_source(compiled, self.family, style.config, style.captured)
             return whole_source(graph.whole, regions, self.family, style.branches, style.captured)
         except Unsupported:
             return None

@@ -17,6 +17,9 @@ some draw (`benchmarks/agent/h200_distill_350`, ninth call). So where calls read
 with eager's bits. Where these are wrong, too, some kernel has not the bits that are expected of it: those kernels that
 are right together are found by halving.
 
+TorchInductor's own code for the whole graph (`agent.distill.inductor`) is the last that is measured. Where it is right
+and faster it is handed in as it is.
+
 What a search finds is kept by family and device (`agent.distill.search.found_families`). A killed search goes on from
 its best so far. A family is searched once, in this run or an earlier one.
 """
@@ -32,10 +35,17 @@ from typing import Any, ClassVar
 
 from agent.author import Attempt, Author, Submission
 from agent.distill.eager.order_probe import ProbedOrders
+from agent.distill.inductor.whole_source import STRICT
 from agent.distill.rounding import Confirms, Rounding, assumed
 from agent.distill.search.found_families import Best, FamilySearch, FoundFamilies, Levels, SearchChoice
 from agent.distill.search.hill_climb import Search
-from agent.distill.search.neighbours import alternatives, in_other_order, steps, with_channels_last
+from agent.distill.search.neighbours import (
+    alternatives,
+    compiled_alternatives,
+    in_other_order,
+    steps,
+    with_channels_last,
+)
 from agent.distill.search.scores import EQUAL, NOTHING, Merit, ranked
 from agent.distill.search.trial import Rightness, SearchTrial, known, right_together, rightness, writes
 from agent.distill.static import Distill
@@ -43,6 +53,8 @@ from agent.distill.task_plan import FloatDtypes, Task, float_dtypes, has_channel
 from agent.distill.whole_graphs import WORTH
 from storage.records import Sample, Variant
 
+_COMPILED = 0.2
+"""What the search among configurations of TorchInductor's own code may take at least, a share of all."""
 _FIRST_SHARE = 0.6
 """What a search around kernels that are right, but have not eager's bits, may take of the time that is left."""
 
@@ -54,6 +66,7 @@ class Tuned(Author):
     `seconds` is how long measuring one sample may take, `probes` how many of its variants are measured. `reach`: a
     region that is expected to cost up to so many microseconds a call is still tried. `found` has the answers by family.
     `channels_last`: half-type convolutions are tried in channels-last memory, too (`agent.distill.channels_last`).
+    `compiled`: TorchInductor's own code is tried, too (`agent.distill.inductor`).
     `orders` makes the function that confirms orders of addition on a device; `probed` keeps its answers.
     """
 
@@ -64,6 +77,7 @@ class Tuned(Author):
     reach: float = 15.0
     found: dict[str, Best | None] = field(default_factory=dict)
     channels_last: bool = True
+    compiled: bool = True
     orders: Callable[..., Confirms] = ProbedOrders
     probed: dict[str, bool] = field(default_factory=dict)
     measures: ClassVar[bool] = True
@@ -72,7 +86,7 @@ class Tuned(Author):
     def identity(self) -> Mapping[str, Any]:
         """What decides how attempts go; there is no model."""
         found = {"model": "", "seconds": self.seconds, "probes": self.probes, "reach": self.reach}
-        return found | {"channels_last": self.channels_last}
+        return found | {"channels_last": self.channels_last, "compiled": self.compiled}
 
     def begin(self, saved: Iterable[Mapping[str, Any]]) -> None:
         """Start a run. The saved trajectories are not needed: searches that were killed are in `attempt.state`."""
@@ -239,13 +253,33 @@ class Tuned(Author):
                     consider(safer, levels, merits[safer], right)
                     return
 
+        def try_compiled(trial: SearchTrial) -> None:
+            """Considers TorchInductor's own code: once, and in other configurations while there is time, at least
+            `_COMPILED` of all."""
+            latest = max(end, time.monotonic() + _COMPILED * self.seconds)
+            found = SearchChoice((), replace(self.distill.style, compiled=STRICT, captured=not few))
+            if not self.compiled or not writes(trial.task, found) or not trial.merit(found).score:
+                return
+            others = compiled_alternatives(trial.task, found)
+            while time.monotonic() < latest and (other := next(others, None)) is not None:
+                if trial.merit(other).over(trial.merit(found)) > 1.0:
+                    found = other
+            if trial.merit(found).over(merit) <= 1.0:
+                return
+            again = replace(trial, variants=more, known={})
+            if again.wrong(found) or again.is_slower(found):
+                return
+            if not (right := rightness(trial, again, found)).wrong:
+                consider(found, trial.levels, trial.merit(found), right)
+
         captured = best is not None
         if earlier is not None:
             levels = levels | {dtypes: level for dtypes, level in earlier.levels.items() if dtypes in levels}
             if any(levels.values()):
                 task = self._task(sample, levels, confirms)
             choice = replace(earlier.choice, patterns=known(task, earlier.choice))
-            start = choice if writes(task, choice) and not choice.style.channels_last else self._start(task)
+            other = choice.style.channels_last or choice.style.compiled
+            start = choice if writes(task, choice) and not other else self._start(task)
             trial = replace(trial, task=task, levels=levels, start=start, **tasks(levels))
         while writes(trial.task, trial.start) and (best is None or time.monotonic() < end):
             wrong = trial.wrong(trial.start)
@@ -268,6 +302,7 @@ class Tuned(Author):
             trial = replace(trial, task=task, levels=levels, start=start, **tasks(levels))
         if trial is not whole and (best is None or time.monotonic() < end):
             search_around(whole)
+        try_compiled(replace(whole, levels=dict.fromkeys(levels, Rounding.ANY)))
         return best
 
     def _confirms(self, attempt: Attempt) -> Confirms:

@@ -25,7 +25,7 @@ from passbench.matching.trace_pattern import trace_pattern
 from passbench.policy.check import check_files
 from storage.graph.record import Graph, Op, refs
 from storage.graph.render import value_name
-from storage.records import Variant
+from storage.records import Input, Variant
 
 WORTH = 3
 """With fewer launches, copying inputs and outputs costs more than the launches."""
@@ -36,7 +36,7 @@ _ARITHMETIC = frozenset(f"operator.{name}" for name in ("add", "sub", "mul", "tr
 
 @dataclass(frozen=True, eq=False)
 class WholeGraph:
-    """A graph that can be one replacement. `known` are the effects of its ops in one variant.
+    """A graph that can be one replacement. `known` are the effects of its ops in one variant, `shapes` all's inputs.
 
     `region` has all its ops but those that make a returned view of an input: a replay would return a copy. `replaced`
     is the region that the pattern is of, where that is another graph's of the same inputs and outputs.
@@ -46,6 +46,7 @@ class WholeGraph:
     region: Region
     known: OpEffects
     replaced: Region | None = None
+    shapes: tuple[tuple[Input, ...], ...] = ()
 
     @property
     def pattern(self) -> str:
@@ -73,7 +74,7 @@ def whole_graph(variants: Sequence[Variant]) -> WholeGraph | None:
     kept = given & {known.values[number].storage for number in region.outputs}
     if kept or given & set().union(*known.writes) or without_library_call(graph, known):
         return None
-    whole = WholeGraph(graph, region, known)
+    whole = WholeGraph(graph, region, known, shapes=tuple(variant.inputs for variant in variants))
     try:
         steps(whole, {})
     except Unsupported:

@@ -116,6 +116,20 @@ def lowered(
         yield Lowered(kernels, lowering, aten, words)
 
 
+@contextmanager
+def for_reference_gpu(module: fx.GraphModule) -> Iterator[None]:
+    """TorchInductor compiles the module, whose device is cuda:0, for the reference GPU inside the `with` block.
+
+    Functions that need a real device are replaced in the module, as they are where a graph is lowered for that GPU.
+    """
+    for node in module.graph.nodes:
+        if node.op == "call_function":
+            node.target = reference_gpu.INSTEAD.get(node.target, node.target)
+    module.recompile()
+    with reference_gpu.pretended():
+        yield
+
+
 def kernels_by_op(
     graph: Graph,
     inputs: Sequence[Input],

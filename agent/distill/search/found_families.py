@@ -31,7 +31,8 @@ class SearchChoice:
     def is_like(self, other: "SearchChoice") -> bool:
         """Whether both have the same regions in kernels lowered by the same means: what they compute is rounded alike,
         but for the order in which sums are added up."""
-        return self.patterns == other.patterns and self.style.own_schedule == other.style.own_schedule
+        how = [(each.style.own_schedule, each.style.compiled) for each in (self, other)]
+        return self.patterns == other.patterns and how[0] == how[1]
 
 
 Levels = Mapping[FloatDtypes, Rounding]

@@ -4,12 +4,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+from agent.distill.inductor.whole_source import DEFAULT
 from agent.distill.kernels.launch_configs import choose
 from agent.distill.search.found_families import SearchChoice
 from agent.distill.search.trial import SearchTrial
 from agent.distill.task_plan import Task
 from agent.distill.whole_graphs import WORTH
 
+_CONFIGS = 4
+"""So many of the configurations that TorchInductor chooses from are tried."""
 _STAGES = 3
 """How many steps of a sweep are loaded at once in the passes that try this."""
 
@@ -47,6 +50,15 @@ def with_channels_last(trial: SearchTrial, margin: float) -> list[SearchChoice]:
         replace(style, captured=False),
     ]
     return [SearchChoice(patterns, each) for each in found]
+
+
+def compiled_alternatives(task: Task, choice: SearchChoice) -> Iterator[SearchChoice]:
+    """TorchInductor's own code in the other configurations that it chooses from, the other way of launching it, and in
+    its default numerics."""
+    for config in range(1, min(task.compiled_configs(choice.style), _CONFIGS)):
+        yield replace(choice, style=replace(choice.style, config=config))
+    yield replace(choice, style=replace(choice.style, captured=not choice.style.captured))
+    yield replace(choice, style=replace(choice.style, compiled=DEFAULT))
 
 
 def in_other_order(task: Task, choice: SearchChoice) -> list[SearchChoice]:

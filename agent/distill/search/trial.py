@@ -83,7 +83,7 @@ class SearchTrial:
             [c.cases[0] for c in g.candidates if c.pattern in choice.patterns] for g in self.written(choice).graphs
         ]
         launches = tuple(sum(case.launches for case in each) for each in cases)
-        return choice.patterns, launches, style.captured, style.channels_last, style.general
+        return choice.patterns, launches, style.captured, style.channels_last, style.general, style.compiled
 
     def written(self, choice: SearchChoice) -> Task:
         """The task that the choice's pass is written from."""

@@ -30,7 +30,7 @@ SKETCHES = Sketches()
 
 def measuring(**fields):
     """The author, which takes every order of addition for eager's: there is no GPU to ask."""
-    return Tuned(Distill(sketches=SKETCHES), orders=lambda *_: assumed, **fields)
+    return Tuned(Distill(sketches=SKETCHES), orders=lambda *_: assumed, **{"compiled": False} | fields)
 
 
 def _block(x, y, w):
@@ -86,6 +86,19 @@ def test_library_calls_as_a_cuda_graph_stay_where_kernels_are_wrong(tmp_path):
 
     assert measuring().attempt(_one(), tmp_path / "pass", _attempt(rule, [])).compiler == "pass"
     assert _names(tmp_path / "pass") == ["whole_graph_0"] and not list((tmp_path / "pass").glob("fuse_*.py"))
+
+
+@pytest.mark.parametrize("t_min", [-10, -3])
+def test_the_code_of_torchinductor_is_handed_in_where_it_is_right_and_faster(t_min, tmp_path):
+    one = sample(_one().variants[0])
+
+    def rule(_, source):
+        return _results(one, 2.0, t_min=t_min) if "TorchInductor" in source else 1.5
+
+    author = measuring(compiled=True)
+    assert author.attempt(one, tmp_path / "pass", _attempt(rule, [])).compiler == "pass"
+    taken = "by TorchInductor's code (strict)" in (tmp_path / "pass" / "whole_graph_0.py").read_text()
+    assert taken == (t_min == -10)
 
 
 def _blocks(x, w):
