@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from passbench.contract import PACKAGE
 from passbench.policy import allowlists as names
+from passbench.policy.nodes import walk
 from passbench.result import Finding
 
 
@@ -95,7 +96,7 @@ def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Mod
         return None
     tree.body = [s for s in tree.body if not _runs_as_a_script(s)]
     module = Module(name, tree, siblings, tuple(text.split("\n")))
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Import):
             _import(module, node, report)
         elif isinstance(node, ast.ImportFrom):
@@ -126,7 +127,7 @@ _LONGEST_CHAIN = 32
 def _has_long_chain(tree: ast.AST) -> bool:
     """Whether `x.a.b.c…` is longer than any that people write. Each part of a chain is read from its beginning."""
     depth: dict[ast.AST, int] = {}
-    for node in ast.walk(tree):  # what is outside comes first
+    for node in walk(tree):  # what is outside comes first
         if isinstance(node, ast.Attribute):
             depth[node.value] = depth.get(node, 0) + 1
             if depth[node.value] > _LONGEST_CHAIN:
@@ -136,7 +137,7 @@ def _has_long_chain(tree: ast.AST) -> bool:
 
 def check_siblings(module: Module, modules: dict[str, Module], report: Report) -> None:
     """Report names taken from a sibling that the sibling has itself imported."""
-    for node in ast.walk(module.tree):
+    for node in walk(module.tree):
         if not isinstance(node, ast.Name | ast.Attribute):
             continue
         dotted = module.dotted(node)
@@ -178,7 +179,7 @@ def _is_alias(module: Module, node: ast.stmt, bound: Mapping[str, int]) -> bool:
 def _bound_names(tree: ast.Module) -> Counter[str]:
     """How often each name is bound anywhere in a module. One that `global` mentions counts as bound again."""
     found: Counter[str] = Counter()
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             found[node.id] += 1
         elif isinstance(node, ast.Global | ast.Nonlocal):
@@ -217,7 +218,7 @@ _NAMEDTUPLE = "collections.namedtuple"
 
 def _device_call(module: Module, function: ast.FunctionDef) -> str | None:
     """A call in a function that only a kernel can make, as written."""
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Call) and module.dotted(node.func) in names.DEVICE_ONLY:
             return ast.unparse(node.func)
     return None

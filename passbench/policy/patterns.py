@@ -4,6 +4,7 @@ import ast
 
 from passbench.policy import allowlists as names
 from passbench.policy.modules import Module, Report
+from passbench.policy.nodes import children, walk
 from storage.graph import targets
 from storage.graph.targets import TargetError
 
@@ -23,7 +24,7 @@ def check_pattern(module: Module, function: ast.FunctionDef, report: Report) -> 
     if function.decorator_list:
         report.at("pattern", module, function, "pattern takes no decorator")
     local = _parameters(function)
-    local |= {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    local |= {n.id for n in walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     for name in local & module.imports.keys():
         report.at("rebinding", module, function, f"{name} is an import; give the value another name")
     for statement in function.body:
@@ -35,7 +36,7 @@ def check_pattern(module: Module, function: ast.FunctionDef, report: Report) -> 
 
 
 def _check(module: Module, node: ast.AST, local: set[str], report: Report) -> None:
-    for child in ast.iter_child_nodes(node):
+    for child in children(node):
         if isinstance(child, ast.Attribute) and not isinstance(child.ctx, ast.Load):
             report.at("attribute_assignment", module, child, "a pattern assigns to its own names only")
             continue

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from passbench.policy.modules import Module
+from passbench.policy.nodes import children, walk
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -114,7 +115,7 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     Of a function or lambda within, only decorators and defaults do. Of a comprehension, all but the targets of its
     loops do.
     """
-    waiting = list(node.body if isinstance(node, ast.FunctionDef) else ast.iter_child_nodes(node))[::-1]
+    waiting = (node.body if isinstance(node, ast.FunctionDef) else children(node))[::-1]
     while waiting:
         child = waiting.pop()
         yield child
@@ -124,7 +125,7 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
         elif isinstance(child, ast.comprehension):
             waiting.extend([child.iter, *child.ifs][::-1])
         elif not isinstance(child, ast.ClassDef):
-            waiting.extend(list(ast.iter_child_nodes(child))[::-1])
+            waiting.extend(children(child)[::-1])
 
 
 def open_scope(
@@ -137,7 +138,7 @@ def open_scope(
     """The scope of a module, function, lambda or comprehension with the names that it binds."""
     scope = Scope(module, node, parent, hook=hook)
     if isinstance(node, COMPREHENSIONS):
-        targets = [n for g in node.generators for n in ast.walk(g.target)]
+        targets = [n for g in node.generators for n in walk(g.target)]
         scope.names |= {n.id for n in targets if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         return scope
     shared: set[str] = set()

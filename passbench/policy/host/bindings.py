@@ -6,6 +6,7 @@ import torch
 
 from passbench.policy import allowlists as names
 from passbench.policy.modules import Module, Report, is_builtin
+from passbench.policy.nodes import walk
 from passbench.policy.scopes import RETURN, Kinds, Scope, ValueKind, defaults, open_scope, parameters
 from passbench.policy.steps import Steps
 
@@ -47,7 +48,7 @@ class Bindings:
         self.class_values: set[ast.ClassDef] = set()  # classes used as values: anything may make instances of them
         self.special: set[ast.FunctionDef] = set()  # `pattern` and the like, which have rules of their own
         self.shared: set[tuple[ast.AST, str]] = set()  # variables that may be another name of another's container
-        nodes = (n for module in modules.values() for n in ast.walk(module.tree) if isinstance(n, ast.Attribute))
+        nodes = (n for module in modules.values() for n in walk(module.tree) if isinstance(n, ast.Attribute))
         self._called_directly = any(n.attr in ("forward", "backward") for n in nodes)  # with any object for a context
         self._kernel_places: dict[str, set[int]] = {}  # parameter of any kernel → its positions
         for module in modules.values():
@@ -299,8 +300,8 @@ def check_builtin_names(module: Module, report: Report) -> None:
     bound = {n for n in open_scope(module, module.tree, None).names if is_builtin(n)}  # `global` has a rule of its own
     for statement in module.tree.body if bound else ():
         first = _first_names(statement) & bound
-        mentioned = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-        mentioned |= {name for n in ast.walk(statement) if isinstance(n, ast.Global) for name in n.names}
+        mentioned = {n.id for n in walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        mentioned |= {name for n in walk(statement) if isinstance(n, ast.Global) for name in n.names}
         if isinstance(statement, ast.FunctionDef | ast.ClassDef):
             first |= {statement.name} & bound
         for name in sorted(bound - settled):
@@ -321,7 +322,7 @@ def _first_names(statement: ast.stmt) -> set[str]:
 
 
 def _bound_in_module(module: Module) -> set[str]:
-    shared = {name for n in ast.walk(module.tree) if isinstance(n, ast.Global) for name in n.names}
+    shared = {name for n in walk(module.tree) if isinstance(n, ast.Global) for name in n.names}
     return open_scope(module, module.tree, None).names | shared
 
 

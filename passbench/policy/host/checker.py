@@ -16,6 +16,7 @@ from passbench.policy.host.parameters import parameter_kinds
 from passbench.policy.host.statements import Statements
 from passbench.policy.kernels.addresses import base_parameters, callee, is_constant
 from passbench.policy.modules import Module, Report
+from passbench.policy.nodes import children
 from passbench.policy.scopes import Scope, ValueKind, parameters
 from passbench.policy.steps import Steps
 
@@ -112,7 +113,7 @@ class HostChecker(Statements):
                 waiting += [] if inside else node.body
                 waiting += [node.args] if isinstance(node, ast.FunctionDef) else []
                 continue
-            waiting += ast.iter_child_nodes(node)
+            waiting += children(node)
 
     def _all(self) -> None:
         for module in self.modules.values():
@@ -201,4 +202,4 @@ def _kernels_in_host_code(modules: dict[str, Module]) -> Iterator[tuple[ast.Func
             if isinstance(node, ast.Name | ast.Attribute) and (kernel := callee(modules, module, node)) is not None:
                 yield kernel, id(node) in plain
             inside = module.kernels.get(node.name) is node if isinstance(node, ast.FunctionDef) else False
-            waiting += [*node.decorator_list, node.args] if inside else ast.iter_child_nodes(node)
+            waiting += [*node.decorator_list, node.args] if inside else children(node)

@@ -25,6 +25,7 @@ from passbench.launch import Launch, LaunchPlan, PlanTable
 from passbench.policy import allowlists as names
 from passbench.policy import operators
 from passbench.policy.modules import Module, Report
+from passbench.policy.nodes import walk
 from passbench.policy.scopes import parameters
 
 _OTHERS = (
@@ -127,7 +128,7 @@ def check_class(module: Module, own: ast.ClassDef, report: Report) -> None:
         ):
             message = "__post_init__ takes self alone; read what the fields hold"
             report.at("module_statement", module, statement, message)
-    for node in ast.walk(own):
+    for node in walk(own):
         for name in filter(_is_renamed, _written(node)):
             message = f"Python has another name for {name} in a class; choose one without two underscores before it"
             report.at("private_name", module, node, message)
@@ -147,7 +148,7 @@ def _check_function(module: Module, own: ast.ClassDef, report: Report) -> None:
             static = {ast.unparse(d) for d in statement.decorator_list} <= {"staticmethod"}
             fits = statement.name in ("forward", "backward") and static
         else:
-            bound = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            bound = {n.id for n in walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
             fits = not any(hasattr(torch.autograd.Function, name) for name in bound)
         if not fits:
             message = "an autograd function has a static forward(ctx, ...) and backward; write a function for the rest"
@@ -205,7 +206,7 @@ def _class_fields(own: ast.ClassDef) -> Iterator[str]:
 
 def _assigned_to_self(method: ast.FunctionDef) -> Iterator[str]:
     first = [*method.args.posonlyargs, *method.args.args][:1]
-    for node in ast.walk(method):
+    for node in walk(method):
         stored = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         if stored and first and isinstance(node.value, ast.Name) and node.value.id == first[0].arg:
             yield node.attr

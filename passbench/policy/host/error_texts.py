@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from passbench.policy import allowlists as names
+from passbench.policy.nodes import children, walk
 from passbench.policy.scopes import Scope
 
 _TEXT = (ast.JoinedStr, ast.FormattedValue, ast.BinOp, ast.Tuple, ast.keyword)
@@ -13,8 +14,8 @@ _MAKE_TEXT = frozenset(("str", "repr"))
 def uses_of_text(handler: ast.ExceptHandler, scope: Scope) -> Iterator[ast.Name]:
     """Names of the caught error, within its handler, by which host code could read what it says: all but those whose
     text is printed, logged, a warning, or raised again, and those that ask for its type."""
-    parents = {child: node for node in ast.walk(handler) for child in ast.iter_child_nodes(node)}
-    for node in ast.walk(handler):
+    parents = {child: node for node in walk(handler) for child in children(node)}
+    for node in walk(handler):
         named = isinstance(node, ast.Name) and node.id == handler.name and isinstance(node.ctx, ast.Load)
         if named and (_is_within(node, parents) or not _is_shown(node, parents, scope)):
             yield node

@@ -6,6 +6,7 @@ from passbench.policy import allowlists as names
 from passbench.policy.host.bindings import HOOK
 from passbench.policy.host.named_values import NamedValues
 from passbench.policy.kernels.addresses import callee
+from passbench.policy.nodes import children, walk
 from passbench.policy.scopes import COMPREHENSIONS, Scope, ValueKind, parameters
 
 _TYPE_PARTS = (
@@ -88,7 +89,7 @@ class Expressions(NamedValues):
 
     def annotation(self, node: ast.expr | None, scope: Scope) -> None:
         """Check a type that is written out: it is evaluated when the module is imported."""
-        for part in ast.walk(node) if node is not None else ():
+        for part in walk(node) if node is not None else ():
             private = isinstance(part, ast.Attribute) and part.attr.startswith("_")
             if not isinstance(part, _TYPE_PARTS) or private:
                 self.find("annotation", scope.module, node, "an annotation names a type; it computes nothing")
@@ -166,7 +167,7 @@ class Expressions(NamedValues):
                     seen.add(part.id)
                     waiting += scope.module.tables.get(part.id, [])
             elif not isinstance(part, ast.Subscript | ast.Compare):
-                waiting += [child for child in ast.iter_child_nodes(part) if isinstance(child, ast.expr)]
+                waiting += [child for child in children(part) if isinstance(child, ast.expr)]
 
     def _compared(self, node: ast.expr, scope: Scope) -> ValueKind:
         """The kind of a side of a comparison. `type(x)` and types may stand there, and there alone."""
@@ -193,7 +194,7 @@ class Expressions(NamedValues):
         inner = self.opened(node, scope, hook=scope.hook)
         outside = scope
         for generator in node.generators:
-            for name in (n.id for n in ast.walk(generator.target) if isinstance(n, ast.Name)):
+            for name in (n.id for n in walk(generator.target) if isinstance(n, ast.Name)):
                 self.check_free(name, generator.target, scope)
             self.iterate(generator.target, generator.iter, outside, inner)
             outside = inner

@@ -6,6 +6,7 @@ from passbench.policy import allowlists as names
 from passbench.policy.host.bindings import Bindings
 from passbench.policy.kernels.addresses import base_parameters, callee
 from passbench.policy.modules import Module
+from passbench.policy.nodes import walk
 from passbench.policy.scopes import ValueKind, parameters
 
 _TENSOR_MEMBERS = (
@@ -41,7 +42,7 @@ def tensor_parameters(
     if function in known:
         return known[function]
     known[function] = found = used_as_tensors(function, module)
-    for node in ast.walk(function):
+    for node in walk(function):
         if not isinstance(node, ast.Call):
             continue
         given = [(n, a.id) for n, a in enumerate(node.args) if isinstance(a, ast.Name)]
@@ -77,7 +78,7 @@ def _launched(bindings: Bindings, module: Module, node: ast.Call, name: ast.expr
 def used_as_tensors(function: ast.FunctionDef, module: Module) -> set[str]:
     """Names of which a function reads a tensor's attributes, or that it hands to an operator of torch first."""
     found = set()
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in _TENSOR_MEMBERS:
             found.add(node.value.id)
         elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name):

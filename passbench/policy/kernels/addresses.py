@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from passbench.policy.modules import Module, Report
+from passbench.policy.nodes import children, walk
 from passbench.policy.scopes import parameters
 from passbench.policy.steps import Steps
 
@@ -65,12 +66,12 @@ class Addresses:
         address, or a kernel that it calls returns one."""
         waiting = []
         for module, kernel in kernels:
-            for node in ast.walk(kernel):
+            for node in walk(kernel):
                 if not isinstance(node, _BINDING):
                     continue
                 entry = (module, kernel, node)
                 waiting.append(entry)
-                for part in ast.walk(node.iter if isinstance(node, ast.For | ast.comprehension) else node):
+                for part in walk(node.iter if isinstance(node, ast.For | ast.comprehension) else node):
                     self._steps.take()
                     if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
                         self._readers.setdefault((kernel, part.id), []).append(entry)
@@ -97,7 +98,7 @@ class Addresses:
             if value is None or not self._is_address(module, kernel, value):
                 return []
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            bound = [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+            bound = [n.id for t in targets for n in walk(t) if isinstance(n, ast.Name)]
             new = [(kernel, name) for name in bound]
         again: list = []
         for key in new:
@@ -147,14 +148,14 @@ class Addresses:
         """Report addresses that are used as numbers, types of addresses that are used as such, and assembly that
         touches memory."""
         self.check_types(module, function, report)
-        for node in ast.walk(function):
+        for node in walk(function):
             if isinstance(node, ast.Call):
                 self._check_call(module, function, node, report)
 
     def check_types(self, module: Module, function: ast.FunctionDef, report: Report) -> None:
         """Report types of addresses to which a number could be converted."""
-        parents = {id(child): node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
-        for node in ast.walk(function):
+        parents = {id(child): node for node in walk(function) for child in children(node)}
+        for node in walk(function):
             if isinstance(node, ast.Attribute) and node.attr in _TYPED and module.dotted(node) is None:
                 above = parents.get(id(node))
                 harmless = isinstance(above, ast.Compare) or (
@@ -240,10 +241,10 @@ def base_parameters(
     known[kernel] = set()
     assigned: dict[str, list[ast.expr]] = {}
     waiting: list[ast.expr] = []
-    for node in ast.walk(kernel):
+    for node in walk(kernel):
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                for name in (n.id for n in ast.walk(target) if isinstance(n, ast.Name)):
+                for name in (n.id for n in walk(target) if isinstance(n, ast.Name)):
                     assigned.setdefault(name, []).append(node.value)
         elif isinstance(node, ast.Call):
             called = callee(modules, module, node.func)

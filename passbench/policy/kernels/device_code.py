@@ -6,6 +6,7 @@ import re
 from passbench.policy import allowlists as names
 from passbench.policy.kernels.addresses import CONSTEXPR, Addresses
 from passbench.policy.modules import Module, Report, is_builtin
+from passbench.policy.nodes import children, walk
 from passbench.policy.scopes import own_nodes, parameters
 
 _BANNED = (
@@ -22,7 +23,7 @@ def check_device_function(
 
     Allowed are `tl`, libdevice, the kernel's own names, and constants and kernels of the pass.
     """
-    nodes = [n for statement in function.body for n in ast.walk(statement)]
+    nodes = [n for statement in function.body for n in walk(statement)]
     stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     local = stored | {a.arg for a in parameters(function)} | {n.arg for n in nodes if isinstance(n, ast.arg)}
     local |= {n.name for n in nodes if isinstance(n, ast.FunctionDef)}
@@ -38,7 +39,7 @@ def check_device_function(
     while waiting:
         node = waiting.pop()
         if _check(module, node, local, modules, report):
-            waiting.extend(list(ast.iter_child_nodes(node))[::-1])
+            waiting.extend(children(node)[::-1])
     addresses.check(module, function, report)
 
 
@@ -86,15 +87,15 @@ def _check_builtins(module: Module, function: ast.FunctionDef, local: set[str], 
         bound: set[str] = set()
         if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            bound = {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+            bound = {n.id for t in targets for n in walk(t) if isinstance(n, ast.Name)}
         elif isinstance(statement, ast.For):
             pass  # may run no time at all
         mentioned = {n.id for n in own_nodes(ast.Module([statement], [])) if isinstance(n, ast.Name)}
-        loaded = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        loaded = {n.id for n in walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         for name in sorted(left):
             early = name in loaded or (name in mentioned and name not in bound)
             hidden = any(
-                isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(statement)
+                isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in walk(statement)
             )
             if early or (hidden and name not in bound):
                 message = f"{name} is a built-in where it is not bound yet; choose another name"
