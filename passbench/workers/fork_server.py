@@ -24,12 +24,12 @@ import struct
 import sys
 import tempfile
 import time
-import traceback
 from pathlib import Path
 from typing import NoReturn
 
 from passbench.ipc.spawn import Ready, RunModule, Spawn
 from passbench.workers import isolation, process_usage
+from passbench.workers.fork_end import end_after
 
 MESSAGE_BYTES = 1 << 16
 WORD_BYTES = 1024
@@ -110,7 +110,8 @@ def _forward(
 
 def _be_zygote(connection: socket.socket, interpret: bool, scratch: Path) -> NoReturn:
     """Import what workers need, and fork them as requests come."""
-    try:
+
+    def life() -> None:
         if interpret:
             os.environ["TRITON_INTERPRET"] = "1"
         for name in _IMPORTED:
@@ -131,17 +132,14 @@ def _be_zygote(connection: socket.socket, interpret: bool, scratch: Path) -> NoR
                 _supervise(request, fds, isolate=not problem)
             for fd in fds:
                 os.close(fd)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(0)
+
+    end_after(life)
 
 
 def _run(program: RunModule, fds: list[int]) -> NoReturn:
     """Be a process of ours that runs a program."""
-    status = 1
-    try:
+
+    def life() -> None:
         for standard, fd in enumerate(fds[:3]):
             os.dup2(fd, standard)
             os.close(fd)
@@ -154,13 +152,8 @@ def _run(program: RunModule, fds: list[int]) -> NoReturn:
         sys.path[:] = program.path
         os.chdir(program.directory)
         importlib.import_module(program.module).main(*given)
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+
+    end_after(life)
 
 
 def _why_not_isolated(scratch: Path) -> str:
@@ -257,12 +250,11 @@ def _end_descendants() -> None:
         time.sleep(_REAP_SECONDS)
 
 
-def _become_worker(spawn: Spawn, commands: int, replies: int, memory_fd: int | None, isolate: bool) -> None:
-    """The worker's process: confined, limited, with its own environment; never returns."""
+def _become_worker(spawn: Spawn, commands: int, replies: int, memory_fd: int | None, isolate: bool) -> NoReturn:
+    """The worker's process: confined, limited, with its own environment."""
     from passbench.child import main
 
-    status = 1
-    try:
+    def life() -> None:
         isolation.die_with_parent()
         isolation.die_first()
         os.environ.clear()
@@ -274,14 +266,5 @@ def _become_worker(spawn: Spawn, commands: int, replies: int, memory_fd: int | N
             isolation.drop_privileges()
         os.chdir(box / "work")
         main.main(spawn, commands, replies, memory_fd)
-        status = 0
-    except SystemExit as error:  # the way out for code under test that asks for it between two commands
-        status = error.code if isinstance(error.code, int) else 1
-    except BaseException:
-        with contextlib.suppress(BaseException):  # the code under test may have closed or replaced what we write to
-            traceback.print_exc()
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(BaseException):
-                stream.flush()
-        os._exit(status)
+
+    end_after(life)

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _FORKS = """
-import json, os, sys, traceback
+import json, os, sys
+from passbench.workers.fork_end import end_after
 exec(sys.argv[1])
 for line in sys.stdin:
     program, environment, directory, said = json.loads(line)
@@ -21,16 +22,7 @@ for line in sys.stdin:
         os.environ.clear()
         os.environ.update(environment)
         os.chdir(directory)
-        status = 1
-        try:
-            exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(status)
+        end_after(lambda: exec(compile(program, "<program>", "exec"), {"__name__": "__main__"}))
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 """
 

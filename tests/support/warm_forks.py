@@ -15,13 +15,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from extraction.pool.client import ENVIRONMENT
+from passbench.workers.fork_end import end_after
 
 ROOT = Path(__file__).resolve().parents[2]
 _MOST_BYTES = 1 << 18
@@ -176,8 +176,8 @@ def _tell(asker: socket.socket, number: int) -> None:
 
 def _be(given: dict[str, Any], files: Sequence[int]) -> NoReturn:
     """The life of a fork."""
-    status = 1
-    try:
+
+    def life() -> None:
         os.setsid()
         for number, file in enumerate(files):
             os.dup2(file, number)
@@ -190,15 +190,8 @@ def _be(given: dict[str, Any], files: Sequence[int]) -> NoReturn:
         sys.path[:] = given["path"] or sys.path
         gc.enable()
         exec(compile(given["program"], "<program>", "exec"), {"__name__": "__main__"})
-        status = 0
-    except SystemExit as ended:
-        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+
+    end_after(life)
 
 
 def _import_all() -> None:
