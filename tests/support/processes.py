@@ -1,7 +1,9 @@
-"""Processes of this machine, from /proc: what descends from one, what it has used, and whether it has ended."""
+"""Processes of this machine, from /proc: what descends from one or began in a directory, what it has used, and whether
+it has ended."""
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -18,6 +20,17 @@ def below(process: int) -> list[int]:
     for one in found:
         found += [pid for pid, parent in parents.items() if parent == one]
     return found[1:]
+
+
+def begun_in(directories: list[str]) -> list[int]:
+    """All processes that began with one of these directories in their environment, or work in it."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile
+            marks = os.fsdecode((process / "environ").read_bytes()) + os.readlink(process / "cwd")
+            if any(directory in marks for directory in directories):
+                found.append(int(process.name))
+    return found
 
 
 def wait_for_end(processes: list[int], limit: float) -> list[int]:

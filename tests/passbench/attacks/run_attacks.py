@@ -16,6 +16,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -28,11 +29,13 @@ from passbench.settings import Settings
 from storage.records import Sample
 from tests.passbench.attacks.attack_kinds import Step
 from tests.passbench.attacks.attack_table import ATTACKS, HONEST
+from tests.support.processes import begun_in
 
 SETTINGS = {
     "cpu": Settings(draws=2, calls=4, batch=2, warmup=2, repeats=0, double=False, first_call_timeout=60),
     "cuda": Settings(draws=4, calls=20, batch=4, warmup=4, repeats=0, double=False, first_call_timeout=120),
 }
+_LEFT = b"sleep\x0097531"
 
 
 @dataclass(frozen=True)
@@ -65,18 +68,15 @@ def _made(sample: Callable[[], Sample]) -> Sample:
     return sample()
 
 
-def left_behind() -> list[int]:
-    """Processes that `leaves_process` has left."""
-    found = []
-    for directory in Path("/proc").iterdir():
-        if directory.name.isdigit():
-            try:
-                arguments = (directory / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if arguments.startswith(b"sleep\x0097531"):
-                found.append(int(directory.name))
-    return found
+def left_behind(bench: Bench) -> list[int]:
+    """Processes that `leaves_process` has left, of those that began in this benchmark's workers."""
+    return [pid for pid in begun_in([str(bench._scratch)]) if _LEFT in _command(pid)]
+
+
+def _command(pid: int) -> bytes:
+    with suppress(OSError):  # it has ended meanwhile
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
 
 
 def run(bench: Bench, trial: Trial) -> Iterator[dict]:
@@ -94,7 +94,7 @@ def run(bench: Bench, trial: Trial) -> Iterator[dict]:
             "ok": trial.expected.fits(result),
             "seconds": result.seconds,
         }
-    if remaining := left_behind():
+    if remaining := left_behind(bench):
         yield {"name": trial.name, "off": "", "status": f"left processes {remaining}", "expected": "none", "ok": False}
 
 

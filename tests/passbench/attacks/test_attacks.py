@@ -44,11 +44,12 @@ def benches():
 
 
 def assert_expected(benches, trial):
-    results = list(benches(trial.off).run(trial.sample, "pass", trial.directory))
+    bench = benches(trial.off)
+    results = list(bench.run(trial.sample, "pass", trial.directory))
     for result in results:
         verdict = f"{result.status}, t_min {result.t_min}: {result.reason}; expected {trial.expected}"
         assert trial.expected.fits(result), verdict
-    assert left_behind() == []
+    assert left_behind(bench) == []
     return results
 
 

@@ -24,11 +24,12 @@ import torch
 from passbench.bench import Bench
 from passbench.result import VariantResult
 from passbench.settings import Settings
-from passbench.workers import isolation, process_usage
+from passbench.workers import isolation
 from passbench.workers.fork_server_client import shared_server
 from storage.errors import PassNetError
 from storage.records import Sample
 from tests.passbench.samples import PASSES, add_relu_sample
+from tests.support.processes import alive, begun_in, below
 
 DIRECTORY = PASSES.parent / "faults"
 _BAD, _GOOD = (3, 40), (4, 40)  # the fixtures misbehave on three rows
@@ -196,12 +197,9 @@ def left_behind(directories: list[str]) -> list[str]:
 
 def _ours(directories: list[str]) -> list[str]:
     own, found = os.getpid(), []
-    for proc in Path("/proc").glob("[0-9]*"):
-        pid = int(proc.name)
+    for pid in filter(alive, {*below(own), *begun_in(directories)} - {own}):
         with suppress(OSError):  # gone meanwhile
-            marks = os.fsdecode((proc / "environ").read_bytes()) + os.readlink(proc / "cwd")
-            if pid != own and (process_usage.parent(pid) == own or any(name in marks for name in directories)):
-                found.append(f"{pid} {(proc / 'cmdline').read_bytes()[:200]!r}")
+            found.append(f"{pid} {Path(f'/proc/{pid}/cmdline').read_bytes()[:200]!r}")
     return found
 
 
