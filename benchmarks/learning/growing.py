@@ -1,13 +1,16 @@
 """More demonstrations while a model trains: processes that put graphs together, and what they have written so far."""
 
 import json
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
+
+from benchmarks.learning.make_demonstrations import arguments_of, work
+from benchmarks.learning.parts import begun
+
+_NICENESS = 10
 
 
 class Growing:
@@ -19,20 +22,10 @@ class Growing:
     def __init__(self, processes: int, held_out: Sequence[Path], seed: int) -> None:
         self._place = tempfile.TemporaryDirectory(prefix="passnet-growing-")
         self.journal, self.rows, self._read = Path(self._place.name), 0, Counter[Path]()
-        command = [
-            "nice",
-            "-n",
-            "10",
-            sys.executable,
-            "-m",
-            "benchmarks.learning.make_demonstrations",
-            *(word for place in held_out for word in ("--held-out", str(place))),
-        ]
-        command += ["--composed", str(processes * 100_000), "--seed", str(500 + seed)]
-        self._begun = [
-            subprocess.Popen([*command, "--journal", self._place.name, "--part", f"{n}/{processes}"])
-            for n in range(processes)
-        ]
+        command = [word for place in held_out for word in ("--held-out", str(place))]
+        command += ["--composed", str(processes * 100_000), "--seed", str(500 + seed), "--journal", self._place.name]
+        parts = [arguments_of([*command, "--part", f"{n}/{processes}"]) for n in range(processes)]
+        self._begun = [begun(work, part, _NICENESS) for part in parts]
 
     def __enter__(self) -> Self:
         return self
@@ -46,7 +39,7 @@ class Growing:
         for process in self._begun:
             process.terminate()
         for process in self._begun:
-            process.wait()
+            process.join()
         self._begun = []
 
     def new_rows(self) -> list[dict[str, Any]]:

@@ -16,12 +16,12 @@ graphs have none.
 
 import argparse
 import json
+import os
 import shutil
-import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
@@ -50,6 +50,7 @@ from benchmarks.learning.graph_sources import (
     window_samples,
 )
 from benchmarks.learning.journals import Line, journal
+from benchmarks.learning.parts import begun
 from passbench.contract import NAMES_FILE, PassFiles
 from passbench.policy.check import check_files
 from passbench.result import libraries
@@ -117,8 +118,9 @@ def sources(arguments: argparse.Namespace, part: tuple[int, int]) -> Iterator[tu
                 yield found
 
 
-def work(arguments: argparse.Namespace) -> None:
-    """Write the journal of one part."""
+def work(arguments: argparse.Namespace, niceness: int = 0) -> None:
+    """Write the journal of one part, as a process that is so much nicer than others."""
+    os.nice(niceness)
     end = time.monotonic() + arguments.seconds
     torch.set_num_threads(1)
     part = number, _ = tuple(map(int, arguments.part.split("/")))
@@ -240,8 +242,8 @@ def _least_sure_last(line: Line) -> tuple[bool, bool, bool]:
     return line["device"] == "cpu", line["checked"] != BY_PASSBENCH, line["speedup_e2e"] is None
 
 
-def main() -> int:
-    """Write the journal and the file."""
+def arguments_of(given: Sequence[str] | None = None) -> argparse.Namespace:
+    """What a command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--version", type=Path, action="append", default=[])
@@ -266,19 +268,23 @@ def main() -> int:
     add("--seconds", type=float, default=1e9, help="stop taking graphs after these")
     add("--journal", type=Path, required=True)
     add("--out", type=Path)
-    arguments = parser.parse_args()
+    return parser.parse_args(given)
+
+
+def main() -> int:
+    """Write the journal and the file."""
+    arguments = arguments_of()
     arguments.journal.mkdir(parents=True, exist_ok=True)
     if arguments.part:
         work(arguments)
         return 0
     shutil.rmtree(arguments.journal / CLAIMS, ignore_errors=True)
     Claims(arguments.journal / CLAIMS, arguments.of_a_family).fill(journal(arguments.journal))
-    begun = [
-        subprocess.Popen([sys.executable, "-m", __spec__.name, *sys.argv[1:], "--part", f"{n}/{arguments.workers}"])
-        for n in range(arguments.workers)
-    ]
-    codes = [process.wait() for process in begun]
-    if any(codes):
+    parts = [f"{n}/{arguments.workers}" for n in range(arguments.workers)]
+    workers = [begun(work, argparse.Namespace(**{**vars(arguments), "part": part})) for part in parts]
+    for worker in workers:
+        worker.join()
+    if any(worker.exitcode for worker in workers):
         print("a worker ended early; what it has done is in the journal", file=sys.stderr)
         return 1
     lines = journal(arguments.journal)

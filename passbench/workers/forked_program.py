@@ -42,6 +42,12 @@ class ForkedProgram:
             (self.pid,) = STATUS.unpack(said)
             self._end = os.pidfd_open(self.pid)
 
+    def kill(self) -> None:
+        """End it at once; `close` it then."""
+        if self._end is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._end, signal.SIGKILL)
+
     def close(self) -> None:
         """End its input and wait for its end; kill it after half a minute."""
         with contextlib.suppress(OSError):  # it has ended, and not read all
@@ -50,7 +56,7 @@ class ForkedProgram:
             poll = select.poll()
             poll.register(self._end, select.POLLIN)
             if not poll.poll(_END_SECONDS * 1000):
-                signal.pidfd_send_signal(self._end, signal.SIGKILL)
+                self.kill()
                 poll.poll(_END_SECONDS * 1000)
             os.close(self._end)
             self._end = None

@@ -1,11 +1,12 @@
 """Runs passes under the Triton interpreter in a process of its own: a request a line in, an answer a line out.
 
+It is a fork of the process that PassBench's workers are forks of.
+
 A request is JSON: the pass directory, a variant's row, and how many draws. The answer lists what is wrong, or nothing.
 """
 
 import json
 import os
-import sys
 import traceback
 from pathlib import Path
 
@@ -84,14 +85,15 @@ def _difference(want: torch.Tensor, have: torch.Tensor) -> list[str]:
     return [f"{(~close).sum().item()} of {close.numel()} elements differ, by {worst:.3g} at most"]
 
 
-def main() -> None:
-    """Answers requests until standard input ends."""
+def main(control: int) -> None:
+    """Answers requests until standard input ends. The server's socket, `control`, is not needed."""
+    os.close(control)
     torch.set_num_threads(1)
     spare_idle_work()
     round_bfloat16_to_nearest()
-    answers = os.fdopen(os.dup(1), "w")
+    answers, requests = os.fdopen(os.dup(1), "w"), os.fdopen(0)
     os.dup2(2, 1)
-    for line in sys.stdin:
+    for line in requests:
         request = json.loads(line)
         try:
             directory, variant = Path(request["directory"]), Variant.from_row(request["variant"])
@@ -104,7 +106,3 @@ def main() -> None:
             found = [traceback.format_exc()]
         answers.write(json.dumps(found) + "\n")
         answers.flush()
-
-
-if __name__ == "__main__":
-    main()

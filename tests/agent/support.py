@@ -2,9 +2,6 @@
 
 import json
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -13,11 +10,11 @@ import torch
 
 from agent.author import Attempt
 from passbench.matching.trace_pattern import trace_pattern
+from passbench.workers.forked_program import ForkedProgram
 from storage.graph.as_fx import from_fx
 from storage.graph.record import Graph
 from storage.records import Input, Sample, Variant, dtype_name
 
-ROOT = Path(__file__).resolve().parents[2]
 HALVES = ("float16", "bfloat16")
 FLOATS = ("float32", *HALVES)
 ANY = -math.inf
@@ -63,10 +60,7 @@ class Interpreter:
     """A process that runs passes under the Triton interpreter."""
 
     def __init__(self) -> None:
-        environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-m", "tests.agent.interpreter"]
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, text=True, stdin=pipe, stdout=pipe)
+        self.process = ForkedProgram("tests.agent.interpreter")
 
     def problems(self, directory: Path, one: Variant, draws: int = 2) -> list[str]:
         """What differs from eager in one variant under the pass in `directory`."""
@@ -82,11 +76,10 @@ class Interpreter:
         return torch.load(kept)
 
     def _asked(self, request: dict) -> list[str]:
-        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.write(json.dumps(request).encode() + b"\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
 
     def close(self) -> None:
         """Ends the process."""
-        self.process.stdin.close()
-        self.process.wait()
+        self.process.close()

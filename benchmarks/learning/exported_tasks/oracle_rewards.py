@@ -17,7 +17,6 @@ FILE` leaves out graphs that earned in an earlier file; those that did not come 
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,6 +31,7 @@ from agent.learning import verify
 from agent.learning.reward import reward_of
 from benchmarks.learning.checking.verdicts import judged_graphs
 from benchmarks.learning.exported_tasks.oracle_tasks import drawn_tasks, earned_by_nothing, write_tasks, written_task
+from benchmarks.learning.parts import begun
 from passbench.bench import Bench
 from passbench.result import device_name
 from storage.disk import write_json
@@ -46,9 +46,6 @@ _FOR_ALONE = 20.0
 def main() -> int:
     """Write the tasks, have them judged, and write the file."""
     arguments = _arguments()
-    if arguments.numbers:
-        judge_part(arguments)
-        return 0
     began = time.monotonic()
     records = [json.loads(file.read_text("utf-8")) for file in arguments.without]
     earned = {graph: earns for record in records for graph, earns in judged_graphs(record)}
@@ -95,41 +92,50 @@ class Judging:
     def by(self, processes: int, numbers: Sequence[int], end: float, again: bool = False) -> None:
         """Have so many processes judge these tasks, and write what was found. Nothing is begun after `end`, on the
         clock of `time.monotonic`."""
-        before, begun = len([*self.place.glob("*.json")]), []
+        before, judges = len([*self.place.glob("*.json")]), []
         for n in range(min(processes, len(numbers))):
-            mine = ",".join(map(str, numbers[n::processes]))
-            command = [sys.executable, "-m", __spec__.name, "--made", self.made, "--device", self.arguments.device]
-            command += ["--out", self.place / f"{before + n:03}.json", "--numbers", mine, "--part", f"{n}/{processes}"]
-            command += ["--together", self.arguments.together, "--seconds", end - time.monotonic()]
-            begun.append(subprocess.Popen([*map(str, command), *(["--again"] if again else [])]))
-        while any(process.poll() is None for process in begun):
+            out = self.place / f"{before + n:03}.json"
+            part = Part(self.made, numbers[n::processes], n, processes, self.arguments.together, again, end)
+            judges.append(begun(judge_part, part, self.arguments.device, out))
+        while any(judge.is_alive() for judge in judges):
             time.sleep(1.0)
             write_json(self.arguments.out, self.found)
         write_json(self.arguments.out, self.found)
-        self.broke |= any(process.returncode for process in begun)
+        self.broke |= any(judge.exitcode for judge in judges)
 
 
-def judge_part(arguments: argparse.Namespace) -> None:
-    """Judge the tasks of these numbers that are written in `arguments.made`, and write the file after each few."""
-    number, count = map(int, arguments.part.split("/"))
-    settings = verify.settings_of(arguments.device)
-    if count > 1:
-        os.sched_setaffinity(0, cores_of(number, count, sorted(os.sched_getaffinity(0))))
+@dataclass(frozen=True)
+class Part:
+    """What one process of `count` judges: the tasks of these numbers that are written in `made`, so many `together`, if
+    `again` once more, until the `end`."""
+
+    made: Path
+    numbers: Sequence[int]
+    number: int
+    count: int
+    together: int
+    again: bool
+    end: float
+
+
+def judge_part(part: Part, device: str, out: Path) -> None:
+    """Judge a part's tasks, and write the file after each few."""
+    settings = verify.settings_of(device)
+    if part.count > 1:
+        os.sched_setaffinity(0, cores_of(part.number, part.count, sorted(os.sched_getaffinity(0))))
         settings = replace(settings, repeats=0)
-    end = time.monotonic() + arguments.seconds
-    numbers = [*map(int, arguments.numbers.split(","))]
     found: list[dict[str, Any]] = []
-    with Bench(arguments.device, settings) as bench:
-        for start in range(0, len(numbers), arguments.together):
-            few = numbers[start : start + arguments.together]
-            for again in (False, True) if arguments.again else (False,):
-                places = [arguments.made / str(n) for n in few]
-                verdicts = judged(bench, [written_task(place) for place in places], end)
+    with Bench(device, settings) as bench:
+        for start in range(0, len(part.numbers), part.together):
+            few = part.numbers[start : start + part.together]
+            for again in (False, True) if part.again else (False,):
+                places = [part.made / str(n) for n in few]
+                verdicts = judged(bench, [written_task(place) for place in places], part.end)
                 found += [
-                    {"graph": (place / "graph").read_text(), "side_by_side": count, "again": again} | one
+                    {"graph": (place / "graph").read_text(), "side_by_side": part.count, "again": again} | one
                     for place, one in zip(places, verdicts, strict=False)
                 ]
-                write_json(arguments.out, {"device": device_name(bench.device), "verdicts": found})
+                write_json(out, {"device": device_name(bench.device), "verdicts": found})
 
 
 def cores_of(number: int, count: int, cores: Sequence[int]) -> set[int]:
@@ -198,8 +204,8 @@ def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--written", type=Path, action="append", default=[])
-    parser.add_argument("--demonstrations", type=Path)
+    parser.add_argument("--written", type=Path, action="append", required=True)
+    parser.add_argument("--demonstrations", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--tasks", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
@@ -211,14 +217,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--together", type=int, default=8, help="passes that a process compiles at a time")
     parser.add_argument("--side-by-side", type=int, default=1, metavar="N", help="processes on the GPU")
     parser.add_argument("--without", type=Path, action="append", default=[], help="a file of earlier verdicts")
-    of_a_process = parser.add_argument_group("what a process that judges is told")
-    of_a_process.add_argument("--made", type=Path, help="the tasks that are written")
-    of_a_process.add_argument("--numbers", help="which of them it judges")
-    of_a_process.add_argument("--part", default="0/1", metavar="I/N", help="which process of how many it is")
-    arguments = parser.parse_args()
-    if not arguments.made and not (arguments.written and arguments.demonstrations):
-        parser.error("give --written and --demonstrations")
-    return arguments
+    return parser.parse_args()
 
 
 if __name__ == "__main__":
