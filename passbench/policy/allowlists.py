@@ -85,6 +85,7 @@ CLASS_BASES = frozenset(
     """object Exception ValueError RuntimeError TypeError enum.Enum enum.IntEnum enum.IntFlag enum.StrEnum
     typing.NamedTuple abc.ABC typing.Protocol typing.TypedDict torch.autograd.Function""".split()
 )
+BASES_WITH_TEXT = CLASS_BASES - set("object abc.ABC typing.Protocol torch.autograd.Function".split())
 FUNCTION = "torch.autograd.Function"
 """A class of this base has static methods; `apply` calls `forward` with a context and its own arguments."""
 CLASS_METHODS = frozenset("__init__ __post_init__ __call__ __repr__ __str__ __len__".split())

@@ -42,8 +42,8 @@ class Report:
 
 @dataclass
 class Module:
-    """`imports`: local name → what it stands for, dotted; `siblings`: names of the pass's modules; `tables`: what is
-    assigned to names of the module itself; `lines` of its text, the first at 0."""
+    """`imports`: local name → what it stands for, dotted; `siblings`: names of the pass's modules; `lines` of
+    its text, the first at 0."""
 
     name: str
     tree: ast.Module
@@ -54,7 +54,6 @@ class Module:
     kernels: dict[str, ast.FunctionDef] = field(default_factory=dict)
     classes: dict[str, ast.ClassDef] = field(default_factory=dict)
     globals: set[str] = field(default_factory=set)
-    tables: dict[str, list[ast.expr]] = field(default_factory=dict)
 
     @property
     def file(self) -> str:
@@ -114,10 +113,6 @@ def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Mod
             module.globals.add(statement.name)
         elif isinstance(statement, ast.ClassDef):
             module.classes[statement.name] = statement
-        elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
-            for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
-                if isinstance(target, ast.Name):
-                    module.tables.setdefault(target.id, []).append(statement.value)
     return module
 
 

@@ -17,9 +17,10 @@ class ValueKind(IntEnum):
 
     SCALAR = 0  # no tensor, and none inside
     EITHER = 1  # a parameter of a replacement that may be a number or a tensor
-    HOLDER = 2  # a container that may hold tensors
-    OWN = 3  # a tensor whose memory the pass has made in this function
-    TENSOR = 4
+    ADDRESS = 2  # what has an address in its text, as a function has, or a container of such; beside that it is EITHER
+    HOLDER = 3  # a container that may hold tensors
+    OWN = 4  # a tensor whose memory the pass has made in this function
+    TENSOR = 5
 
     def item(self) -> "ValueKind":
         """The kind of an element, got by subscript or iteration."""
@@ -28,6 +29,10 @@ class ValueKind(IntEnum):
     @property
     def is_tensor(self) -> bool:
         return self >= ValueKind.OWN
+
+    @property
+    def is_either(self) -> bool:
+        return self in (ValueKind.EITHER, ValueKind.ADDRESS)
 
     @property
     def holds_tensors(self) -> bool:
@@ -182,3 +187,16 @@ def parameters(node: ast.FunctionDef | ast.Lambda) -> list[ast.arg]:
     """All parameters, starred ones last."""
     a = node.args
     return [*a.posonlyargs, *a.args, *a.kwonlyargs, *(x for x in (a.vararg, a.kwarg) if x is not None)]
+
+
+def makes_iterator(value: ast.expr, scope: Scope) -> bool:
+    """Whether an expression makes an object that hands out items one by one, or one to be called: its text has an
+    address, its items need have none."""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+        return value.func.id in _ITERATORS and scope.find(value.func.id) is None
+    dotted = scope.module.dotted(value.func) if isinstance(value, ast.Call) else None
+    lazy = dotted is not None and (dotted == "functools.partial" or dotted.startswith("itertools."))
+    return lazy or isinstance(value, ast.GeneratorExp)
+
+
+_ITERATORS = frozenset("map filter zip enumerate reversed iter".split())

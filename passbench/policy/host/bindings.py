@@ -7,7 +7,7 @@ import torch
 from passbench.policy import allowlists as names
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import walk
-from passbench.policy.scopes import RETURN, Kinds, Scope, ValueKind, defaults, open_scope, parameters
+from passbench.policy.scopes import RETURN, Kinds, Scope, ValueKind, defaults, makes_iterator, open_scope, parameters
 from passbench.policy.steps import Steps
 
 HOOK = "a grid, heuristic or hook of Triton chooses sizes and configurations; compute in the wrapper or the kernel"
@@ -47,6 +47,7 @@ class Bindings:
         self.class_homes = {own: module for module in modules.values() for own in module.classes.values()}
         self.class_values: set[ast.ClassDef] = set()  # classes used as values: anything may make instances of them
         self.special: set[ast.FunctionDef] = set()  # `pattern` and the like, which have rules of their own
+        self.iterators: set[tuple[ast.AST, str]] = set()  # variables that are, or were, iterators
         self.shared: set[tuple[ast.AST, str]] = set()  # variables that may be another name of another's container
         nodes = (n for module in modules.values() for n in walk(module.tree) if isinstance(n, ast.Attribute))
         self._called_directly = any(n.attr in ("forward", "backward") for n in nodes)  # with any object for a context
@@ -138,6 +139,8 @@ class Bindings:
             self.find("rebinding", scope.module, target, message)
         if value is None or not _is_new(value, scope):
             self.shared.add((owner.node, target.id))
+        if value is not None and makes_iterator(value, scope):
+            self.iterators.add((owner.node, target.id))
         self.kinds.join(owner.node, target.id, kind)
 
     def is_own_field(self, target: ast.expr, scope: Scope) -> bool:
@@ -161,23 +164,24 @@ class Bindings:
         return owner is not None and owner.context == node.value.id
 
     def put_into(self, container: ast.expr, kind: ValueKind, scope: Scope) -> None:
-        """Something of this kind is put into a container. Tensors only into one that has a single name to begin with:
-        what is read through its other names is then known to hold tensors too."""
-        if not kind.holds_tensors:
+        """Something of this kind is put into a container. Tensors, and what has an address, only into one that has a
+        single name to begin with: what is read through its other names is then known to hold them too."""
+        if not kind.holds_tensors and kind is not ValueKind.ADDRESS:
             return
+        kind = self.holder([kind])
         if isinstance(container, ast.Attribute) and self.is_own_field(container, scope):
-            self.kinds.join(FIELDS, container.attr, ValueKind.HOLDER)
+            self.kinds.join(FIELDS, container.attr, kind)
             if (FIELDS, container.attr) not in self.shared:
                 return
         owner = scope.find(container.id) if isinstance(container, ast.Name) else None
         if owner is not None:
-            self.kinds.join(owner.node, container.id, ValueKind.HOLDER)
+            self.kinds.join(owner.node, container.id, kind)
             handed_in = isinstance(owner.node, ast.FunctionDef | ast.Lambda) and container.id in {
                 p.arg for p in parameters(owner.node)
             }
             if not handed_in and (owner.node, container.id) not in self.shared:
                 return
-        advice = "put tensors into a list or dict of this module by the name under which it was made"
+        advice = "put tensors and functions into a list or dict of this module by the name under which it was made"
         self.find("container", scope.module, container, f"{ast.unparse(container)} may be another's; {advice}")
 
     def enter(self, node: ast.FunctionDef | ast.Lambda, scope: Scope, kind: ValueKind) -> None:

@@ -8,6 +8,7 @@ from passbench.policy.host.operator_calls import OperatorCalls
 from passbench.policy.scopes import Scope, ValueKind
 
 _KEYED = frozenset("sorted min max".split())
+_PICKING = _KEYED | {"map", "filter"}
 
 
 class BuiltInCalls(OperatorCalls):
@@ -29,13 +30,13 @@ class BuiltInCalls(OperatorCalls):
             return ValueKind.SCALAR
         if name == "print" and owner is None and any(k.arg not in ("sep", "end", "flush") for k in node.keywords):
             self.find("forbidden_name", scope.module, node, "print goes to the log and takes sep, end and flush alone")
-        if name in ("str", "repr") and owner is None:
-            for argument in node.args:
-                self.check_text(argument, scope)
         if owner is None and (rest := self._without_handed_on(node, name, scope)) is not None:
             return self._call_name(rest, name, scope)
         positional, keywords = self._arguments(node, scope)
         given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
+        if name in ("str", "repr") and owner is None:
+            for argument, kind in zip(node.args, positional, strict=True):
+                self.check_text(argument, kind, scope)
         if owner is not None:
             if name in owner.lambdas and given.holds_tensors:
                 message = f"{name} is a lambda and gets a tensor; write a function with def"
@@ -48,7 +49,9 @@ class BuiltInCalls(OperatorCalls):
         if name in names.COMPUTING_BUILTINS:
             if scope.hook and given.holds_tensors:
                 self.find("hook", scope.module, node, HOOK)
-            return ValueKind.OWN if given.holds_tensors else given
+            return ValueKind.OWN if given.holds_tensors else min(given, ValueKind.EITHER)
+        if name in ("set", "frozenset"):
+            self.check_order(node, given, scope)
         if name in names.ERRORS and given.holds_tensors:
             self.read("what an error is made with can be read off its text", scope, node)
         keys = name in ("set", "frozenset") and given.holds_tensors
@@ -57,6 +60,8 @@ class BuiltInCalls(OperatorCalls):
             return ValueKind.SCALAR
         if keys:
             self.read("a tensor is no key: it stands for itself alone, not for its values", scope, node)
+        if name in _PICKING and given is ValueKind.ADDRESS:
+            return given
         if name in names.READING_BUILTINS or name in ("len", "range", "callable"):
             return ValueKind.SCALAR
         return given.item() if name == "next" else self.holder([given])
@@ -75,7 +80,7 @@ class BuiltInCalls(OperatorCalls):
         if not isinstance(handed, ast.Name) or handed.id not in names.HANDED_ON or scope.find(handed.id) is not None:
             return None
         for argument in args if handed.id == "str" else ():
-            self.check_text(argument, scope)
+            self.check_text(argument, self.kind(argument, scope).item(), scope)
         return ast.copy_location(ast.Call(node.func, args, keywords), node)
 
     def _has_attribute(self, node: ast.Call, scope: Scope) -> ValueKind:

@@ -1,6 +1,7 @@
 """The static policy on calls in host code: which kind of call one is, instances of classes, and decorators."""
 
 import ast
+from collections.abc import Sequence
 
 from passbench.policy import allowlists as names
 from passbench.policy.host.bindings import FIELDS
@@ -19,6 +20,9 @@ class Calls(ImportedCalls):
         if function is not None:
             self.check_callable(function, node, scope)
             positional, keywords = self._arguments(node, scope)
+            if any(self.is_iterator(a, scope) for a in (*node.args, *(k.value for k in node.keywords))):
+                positional = [max(kind, ValueKind.ADDRESS) for kind in positional]
+                keywords = {name: max(kind, ValueKind.ADDRESS) for name, kind in keywords.items()}
             if function in self.hooks and any(k.holds_tensors for k in (*positional, *keywords.values())):
                 message = f"{function.name} is a grid or hook of Triton, which alone calls it"
                 self.find("dynamic_call", scope.module, node, message)
@@ -82,13 +86,36 @@ class Calls(ImportedCalls):
         initial = next((s for s in statements if isinstance(s, ast.FunctionDef) and s.name == "__init__"), None)
         if initial is not None:
             self._pass_starred(node, initial, [ValueKind.SCALAR, *positional], keywords)
-            return ValueKind.SCALAR
+            return ValueKind.SCALAR if self._has_text(ancestors) else ValueKind.ADDRESS
         given = max((*positional, keywords.get(None, ValueKind.SCALAR)), default=ValueKind.SCALAR)
-        for number, name in enumerate(own_fields(statements)):
+        fields = own_fields(statements)
+        for number, name in enumerate(fields):
             if number < len(positional) or name in keywords or None in keywords:
                 self.shared.add((FIELDS, name))
             self.kinds.join(FIELDS, name, max(given, keywords.get(name, ValueKind.SCALAR)))
-        return self.holder([given])  # a NamedTuple can be unpacked
+        made = self.holder([given])  # a NamedTuple can be unpacked
+        home = self.scopes[self.class_homes[own].name]
+        defaults = (
+            self.kind(s.value, home) for s in statements if isinstance(s, ast.AnnAssign) and s.value is not None
+        )
+        addresses = ValueKind.ADDRESS in (*defaults, *(self.kinds.get(FIELDS, name) for name in fields))
+        return max(made, ValueKind.ADDRESS) if addresses or not self._has_text(ancestors) else made
+
+    def _has_text(self, lineage: Sequence[ast.ClassDef]) -> bool:
+        """Whether instances of a class have a text without an address: by a method, or as data classes, tuples, errors
+        and enumerations do."""
+        for one in lineage:
+            module = self.class_homes[one]
+            if any(isinstance(s, ast.FunctionDef) and s.name in ("__str__", "__repr__") for s in one.body):
+                return True
+            if any(module.dotted(b) in names.BASES_WITH_TEXT or ast.unparse(b) in names.ERRORS for b in one.bases):
+                return True
+            if any(module.dotted(d) == "dataclasses.dataclass" for d in one.decorator_list):
+                return True
+            calls = (d for d in one.decorator_list if isinstance(d, ast.Call))
+            if any(not any(k.arg in ("repr", None) for k in call.keywords) for call in calls):
+                return True
+        return False
 
     def _is_error(self, own: ast.ClassDef) -> bool:
         bases = (b for one in lineage(self.modules, self.class_homes[own], own) for b in one.bases)

@@ -17,7 +17,7 @@ from passbench.policy.host.statements import Statements
 from passbench.policy.kernels.addresses import base_parameters, callee, is_constant
 from passbench.policy.modules import Module, Report
 from passbench.policy.nodes import children
-from passbench.policy.scopes import Scope, ValueKind, parameters
+from passbench.policy.scopes import Scope, parameters
 from passbench.policy.steps import Steps
 
 _RULE_FUNCTIONS = ("pattern", "replacement_args", "replacement_func")
@@ -57,7 +57,7 @@ class HostChecker(Statements):
         kind = self.kinds.get(kernel, parameter)
         if kernel in self._handed_on:
             kind = max(kind, self.launched(parameter))
-        if kind is ValueKind.EITHER:
+        if kind.is_either:
             return parameter in base_parameters(self.modules, self.kernel_homes[kernel], kernel, self.bases)
         return kind.holds_tensors
 

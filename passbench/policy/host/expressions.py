@@ -5,8 +5,7 @@ import ast
 from passbench.policy import allowlists as names
 from passbench.policy.host.bindings import HOOK
 from passbench.policy.host.named_values import NamedValues
-from passbench.policy.kernels.addresses import callee
-from passbench.policy.nodes import children, walk
+from passbench.policy.nodes import walk
 from passbench.policy.scopes import COMPREHENSIONS, Scope, ValueKind, parameters
 
 _TYPE_PARTS = (
@@ -55,12 +54,12 @@ class Expressions(NamedValues):
                 self.test(node.test, scope)
                 return max(self.kind(node.body, scope, hook=hook), self.kind(node.orelse, scope, hook=hook))
             case ast.Tuple() | ast.List():
-                return self.holder([self.kind(e, scope) for e in node.elts])
+                return self.holder([self.handed_kind(e, scope) for e in node.elts])
             case ast.Set():
                 return self._keys([self.kind(e, scope) for e in node.elts], node, scope)
             case ast.Dict():
                 keys = self._keys([self.kind(k, scope) for k in node.keys if k is not None], node, scope)
-                return self.holder([keys, *(self.kind(v, scope, hook=hook) for v in node.values)])
+                return self.holder([keys, *(self.handed_kind(v, scope, hook=hook) for v in node.values)])
             case ast.Starred():
                 return self.kind(node.value, scope)
             case ast.JoinedStr():
@@ -68,9 +67,9 @@ class Expressions(NamedValues):
                     self.kind(value, scope)
                 return ValueKind.SCALAR
             case ast.FormattedValue():
-                if self.kind(node.value, scope).holds_tensors:
+                if (kind := self.kind(node.value, scope)).holds_tensors:
                     self.read("the text of a tensor has its values; name its shape or dtype", scope, node)
-                self.check_text(node.value, scope)
+                self.check_text(node.value, kind, scope)
                 if node.format_spec is not None:
                     self.kind(node.format_spec, scope)
                 return ValueKind.SCALAR
@@ -81,7 +80,8 @@ class Expressions(NamedValues):
             case ast.Lambda():
                 if hook:
                     self.mark_hook(node)
-                return self._lambda(node, scope, bound=bound)
+                self._lambda(node, scope, bound=bound)
+                return ValueKind.SCALAR if hook else ValueKind.ADDRESS
         if isinstance(node, COMPREHENSIONS):
             return self._comprehension(node, scope)
         self.find("expression", scope.module, node, f"{type(node).__name__} is not allowed in host code")
@@ -117,8 +117,8 @@ class Expressions(NamedValues):
             return ValueKind.SCALAR
         if scope.hook and found.is_tensor:
             self.find("hook", scope.module, node, HOOK)
-        if isinstance(op, ast.Mod) and isinstance(node, ast.BinOp) and isinstance(node.left, ast.Constant):
-            self.check_text(node.right, scope)
+        if isinstance(op, ast.Mod):
+            self.check_text(node.right if isinstance(node, ast.BinOp) else node.value, sides[1], scope)
         if isinstance(op, ast.Mod) and not sides[0].holds_tensors and found.holds_tensors:
             text = isinstance(node, ast.BinOp) and isinstance(node.left, ast.Constant)
             if found is ValueKind.HOLDER or (text and isinstance(node.left.value, str)):  # "%s" % (x,)
@@ -128,6 +128,8 @@ class Expressions(NamedValues):
     def _keys(self, kinds: list[ValueKind], node: ast.expr, scope: Scope) -> ValueKind:
         if any(kind.holds_tensors for kind in kinds):
             self.read("a tensor is no key: it stands for itself alone, not for its values", scope, node)
+        if not isinstance(node, ast.Dict | ast.DictComp):
+            self.check_order(node, self.holder(kinds), scope)
         return self.holder(kinds)
 
     def _compare(self, node: ast.Compare, scope: Scope) -> ValueKind:
@@ -148,27 +150,6 @@ class Expressions(NamedValues):
                 self.read("whether tensors are equal, or ordered, is one of their values", scope, node)
         return result
 
-    def check_text(self, node: ast.expr, scope: Scope) -> None:
-        """Report a value whose text would have addresses: a function, kernel or class of the pass, or a table of
-        such."""
-        waiting, seen = [node], set()
-        while waiting:
-            part = waiting.pop()
-            self.steps.take()
-            if isinstance(part, ast.Call):
-                waiting += [*part.args, *(k.value for k in part.keywords)]
-            elif isinstance(part, ast.Name | ast.Attribute):
-                function = self.host_function(part, scope) or callee(self.modules, scope.module, part)
-                if function is not None or self.own_class(part, scope) is not None:
-                    message = f"the text of {ast.unparse(part)} has an address; write a name of your own as a string"
-                    self.find("forbidden_name", scope.module, node, message)
-                    return
-                if isinstance(part, ast.Name) and part.id not in seen:
-                    seen.add(part.id)
-                    waiting += scope.module.tables.get(part.id, [])
-            elif not isinstance(part, ast.Subscript | ast.Compare):
-                waiting += [child for child in children(part) if isinstance(child, ast.expr)]
-
     def _compared(self, node: ast.expr, scope: Scope) -> ValueKind:
         """The kind of a side of a comparison. `type(x)` and types may stand there, and there alone."""
         if self._is_type_of(node, scope):
@@ -181,13 +162,12 @@ class Expressions(NamedValues):
             return ValueKind.SCALAR
         return self.kind(node, scope)
 
-    def _lambda(self, node: ast.Lambda, scope: Scope, *, bound: bool) -> ValueKind:
+    def _lambda(self, node: ast.Lambda, scope: Scope, *, bound: bool) -> None:
         inner = self.opened(node, scope, hook=node in self.hooks)
         for parameter in parameters(node):
             self.check_free(parameter.arg, node, scope)
         self.enter(node, scope, ValueKind.SCALAR if bound else ValueKind.TENSOR)
         self.kind(node.body, inner)
-        return ValueKind.SCALAR
 
     def _comprehension(self, node: ast.expr, scope: Scope) -> ValueKind:
         """The kind of a comprehension's result. Names that its loops bind are known in it alone."""
@@ -200,6 +180,8 @@ class Expressions(NamedValues):
             outside = inner
             for test in generator.ifs:
                 self.test(test, inner)
+        if isinstance(node, ast.SetComp):
+            return self._keys([self.kind(node.elt, inner)], node, scope)
         if isinstance(node, ast.DictComp):
             keys = self._keys([self.kind(node.key, inner)], node, scope)
             return self.holder([keys, self.kind(node.value, inner)])
@@ -229,7 +211,7 @@ class Expressions(NamedValues):
         slices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         kinds = [self.kind(part, scope) for part in slices]
         by = self.holder(kinds)
-        if by.holds_tensors and not kind.is_tensor and kind is not ValueKind.EITHER:
+        if by.holds_tensors and not kind.is_tensor and not kind.is_either:
             self.read("a tensor is no key of a list or dict", scope, node)
         for part, found in zip(slices, kinds, strict=True):
             if isinstance(part, ast.Slice) and found.is_tensor:

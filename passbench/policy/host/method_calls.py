@@ -77,11 +77,11 @@ class MethodCalls(BuiltInCalls):
             return ValueKind.SCALAR  # the context of a torch.autograd.Function, which ends with the call
         if name == "format" and not base.holds_tensors and _is_plain_format(method.value):
             for argument in (*node.args, *(k.value for k in node.keywords)):
-                self.check_text(argument, scope)
+                self.check_text(argument, self.kind(argument, scope), scope)
             if given.holds_tensors:
                 self.read("the text of a tensor has its values", scope, node)
             return ValueKind.SCALAR
-        if name in _OF_CONTAINERS and base in (ValueKind.SCALAR, ValueKind.HOLDER) and given.holds_tensors:
+        if name in _OF_CONTAINERS and base <= ValueKind.HOLDER and given.holds_tensors:
             self.read("a tensor is no key: it stands for itself alone, not for its values", scope, node)
         if operators.is_method(name) and not name.startswith("_"):
             if name == "type" and not node.args and not node.keywords:

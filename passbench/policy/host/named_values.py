@@ -6,7 +6,7 @@ import ast
 from passbench.policy import allowlists as names
 from passbench.policy import operators
 from passbench.policy.host.bindings import CONTEXT, FIELDS, Bindings
-from passbench.policy.scopes import Scope, ValueKind
+from passbench.policy.scopes import RETURN, Scope, ValueKind, makes_iterator
 from storage.graph import targets
 
 
@@ -57,6 +57,9 @@ class NamedValues(Bindings):
                     self.find("lambda_as_value", scope.module, node, message)
             if (own := self.own_class(node, scope)) is not None:
                 self.class_values.add(own)
+            kernel = owner is self.scopes[scope.module.name] and node.id in scope.module.kernels
+            if own is not None or kernel or node.id == owner.self_name:
+                return ValueKind.ADDRESS
             if owner is not scope and node.id in owner.caught:  # whoever runs within the handler could read it here
                 self.read("an error is used where it is caught, by no other function", scope, node)
             return self.kinds.get(owner.node, node.id)
@@ -72,7 +75,7 @@ class NamedValues(Bindings):
         elif function not in self.escaped:
             self.escaped.add(function)
             self.kinds.changed = True
-        return ValueKind.SCALAR
+        return ValueKind.SCALAR if hook else ValueKind.ADDRESS
 
     def check_callable(self, function: ast.FunctionDef, node: ast.AST, scope: Scope) -> None:
         """Report a use of `pattern` and the like, which may hold any operation: host code must not run them."""
@@ -88,6 +91,8 @@ class NamedValues(Bindings):
             if (own := self.own_class(node, scope)) is not None:
                 self.class_values.add(own)
             other = self.modules.get(place[0])
+            if other is not None and place[1] in other.kernels.keys() | other.classes.keys():
+                return ValueKind.ADDRESS
             return self.kinds.get(other.tree, place[1]) if other else ValueKind.SCALAR
         if dotted in names.HOST_VALUES | names.TYPE_FORMS:
             return ValueKind.SCALAR
@@ -126,6 +131,31 @@ class NamedValues(Bindings):
         else:
             message = f"{dotted} is not allowed in host code; a call knows its own inputs and nothing else"
         self.find("forbidden_call", scope.module, node, message)
+
+    def handed_kind(self, node: ast.expr, scope: Scope, *, hook: bool = False) -> ValueKind:
+        """The kind of an expression whose value goes on under another name: of an iterator it is what its text has."""
+        kind = self.kind(node, scope, hook=hook)
+        return max(kind, ValueKind.ADDRESS) if self.is_iterator(node, scope) else kind
+
+    def is_iterator(self, node: ast.expr, scope: Scope) -> bool:
+        """Whether the value of an expression is one of `makes_iterator`, here or in a function of the pass."""
+        if isinstance(node, ast.Name) and (owner := scope.find(node.id)) is not None:
+            return (owner.node, node.id) in self.iterators
+        function = self.host_function(node.func, scope) if isinstance(node, ast.Call) else None
+        return (function, RETURN) in self.iterators or makes_iterator(node, scope)
+
+    def check_text(self, node: ast.expr, kind: ValueKind, scope: Scope) -> None:
+        """Report a value of this kind whose text would have an address: a function, kernel or class of the pass, an
+        instance without a text of its own, an iterator, or a container of such."""
+        if kind is ValueKind.ADDRESS or self.is_iterator(node, scope):
+            message = f"the text of {ast.unparse(node)} may have an address; write a name of your own as a string"
+            self.find("forbidden_name", scope.module, node, message)
+
+    def check_order(self, node: ast.expr, kind: ValueKind, scope: Scope) -> None:
+        """Report a set of what is ordered by addresses."""
+        if kind is ValueKind.ADDRESS:
+            message = "a set of functions, classes or instances is ordered by addresses; use a list or a dict"
+            self.find("forbidden_name", scope.module, node, message)
 
     def _attribute(self, node: ast.Attribute, scope: Scope, hook: bool) -> ValueKind:
         dotted = scope.module.dotted(node)

@@ -1,0 +1,100 @@
+"""What has an address in its text is not made text, by whatever way it goes; other things are."""
+
+import pytest
+
+from tests.passbench.policy.test_policy import HEAD, IMPORTS, WRAPPER, check
+
+OWN = """
+import dataclasses
+from typing import NamedTuple
+
+def one():
+    return 1
+
+TABLE = {0: one}
+
+def give():
+    return TABLE[0]
+
+def items():
+    return map(int, (1, 2))
+
+class Plain:
+    def __init__(self, n):
+        self.n = n
+
+class Derived(Plain):
+    pass
+
+class Pair(NamedTuple):
+    a: int
+    b: object = 1
+
+class Named(Plain):
+    def __repr__(self):
+        return f"Named({self.n})"
+
+@dataclasses.dataclass
+class Data:
+    a: object = one
+
+@dataclasses.dataclass(repr=False)
+class Hidden:
+    a: int = 1
+"""
+REFUSED = """
+t = str(TABLE[0])
+t = [f"{f}" for f in TABLE.values()]
+t = str({1: [one]}[1][0])
+d = []; d.append(one); t = str(d)
+t = "".join(map(str, [one]))
+t = "%s" % one
+s = "%s"; t = s % (kernel,)
+t = "{}".format(TABLE)
+t = str(give())
+f = one if n else 1; t = repr(f)
+t = max([one, kernel], key=str)
+t = str(lambda: 1)
+t = str(Plain(1))
+p = Derived(1); t = f"{p}"
+t = str(Pair(1, one))
+t = str(Data())
+t = str(Hidden())
+t = str(i for i in (1, 2))
+z = zip((1,), (2,)); t = f"{z}"
+t = str([reversed((1, 2))])
+t = str(items())
+t = {one, kernel}
+t = set([Plain(1), Plain(2)])
+"""
+ALLOWED = """
+sizes = [n, 2]; t = str(sizes[0])
+t = "x".join(str(s) for s in reversed((n, 2)))
+pairs = zip((1,), (2,)); t = "".join(f"{a}{b}" for a, b in pairs)
+t = str(list(items()))
+t = f"{sum(i for i in (1, 2))} {len(TABLE)}"
+t = f"{Plain(3).n} {Pair(1, 2)} {Named(4)}"
+t = "%d of %d" % (n, 2); m = n % 2
+names = {torch.float16: "half"}; t = str(names[torch.float16])
+"""
+
+
+def found(tmp_path, line: str) -> list:
+    return check(tmp_path, IMPORTS + HEAD + OWN + WRAPPER.format(body=line.replace("; ", "\n    ")))
+
+
+@pytest.mark.parametrize("line", REFUSED.strip().splitlines())
+def test_no_text_and_no_order_has_addresses(tmp_path, line):
+    (finding, *_) = found(tmp_path, line)
+    assert finding.rule == "forbidden_name", finding
+    assert "address" in finding.message, finding
+
+
+def test_a_function_is_put_into_a_list_by_its_first_name_alone(tmp_path):
+    put = "def one():\n    return 1\n\ndef put(target):\n    target.append(one)\n"
+    (finding,) = check(tmp_path, HEAD + put + WRAPPER.format(body="d = []\n    put(d)"))
+    assert finding.rule == "container" and "functions into a list" in finding.message
+
+
+def test_other_texts_are_allowed(tmp_path):
+    assert found(tmp_path, ALLOWED.strip().replace("\n", "; ")) == []
