@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from unittest.mock import patch
 
 import torch
+import torch._dynamo.repro.after_aot
 import torch._functorch.aot_autograd
 import torch._functorch.config
 import torch._inductor.compile_fx
@@ -107,6 +108,8 @@ def _without_device() -> Iterator[None]:
             (torch._functorch.aot_autograd, "preserve_rng_state", nullcontext),
             (torch._inductor.compile_fx, "_check_triton_bf16_support", lambda _: None),
             (torch.utils._triton, "triton_hash_with_backend", lambda: ""),
+            # a program to repeat the compilation by: for the trace log alone, and names the GPUs that are there
+            (torch._dynamo.repro.after_aot, "save_graph_repro", lambda *_, **__: None),
         ):
             stack.enter_context(patch.object(holder, name, value))
         yield
