@@ -100,16 +100,20 @@ class SharedBench(Bench):
         for passes that have one author, who is trusted. Returns the samples whose passes were missed: those have
         processes of their own in `run_together`, as have those that it will refuse. Limits are as in `compile_all`.
         """
-        rooms = {}
+        rooms: dict[Path, list[Sample]] = {}  # equal passes of several samples share one
+        tuning = set()
         for sample, directory in jobs:
             files, _ = self._admitted(sample, directory)
             if files is not None:
-                rooms[self._room(files)] = (sample, any("autotune" in text for text in files.modules.values()))
+                rooms.setdefault(self._room(files), []).append(sample)
+                if any("autotune" in text for text in files.modules.values()):
+                    tuning.add(self._room(files))
         workers = [self._pass_keeper() for _ in range(min(processes, len(rooms)))]
         queues: list[list[precompile.Job]] = [[] for _ in workers]
-        for number, (room, (sample, tunes)) in enumerate(rooms.items()):
+        for number, (room, samples) in enumerate(rooms.items()):
             self._kept_passes[room] = workers[number % len(workers)]
-            variants = () if tunes else sample.variants  # it would choose by times that the others disturb
+            variants = tuple(v for sample in samples for v in sample.variants)
+            variants = () if room in tuning else variants  # it would choose by times that the others disturb
             job = precompile.Job(self._kept_passes[room], variants, "pass", str(room / "pass"), keep=True)
             queues[number % len(workers)].append(job)
         missed = []
@@ -117,7 +121,7 @@ class SharedBench(Bench):
             if left or not job.worker.alive:
                 room = Path(job.pass_dir).parent
                 del self._kept_passes[room]
-                missed.append(rooms[room][0])
+                missed += rooms[room]
         self._keep(workers)
         return missed
 
@@ -132,10 +136,15 @@ class SharedBench(Bench):
         self._rest_again(workers)
 
     def _rest_again(self, workers: Sequence[WorkerHandle]) -> None:
-        """Have workers do nothing until their next turn, with little memory: there may be fifty of them."""
+        """Have workers do nothing until their next turn, with little memory: there may be fifty of them. One that has
+        started processes ends, and keeps nothing any more."""
         for worker in workers:
             worker.release()
             worker.pause()
+        ended = {worker for worker in workers if not worker.alive}
+        for kept in (self._kept, self._kept_passes):
+            for what in [what for what, worker in kept.items() if worker in ended]:
+                del kept[what]
 
     def compiled(self, compiler: str, variant: Variant) -> bool:
         """Whether a process keeps the variant as `compile_all` had it compiled."""

@@ -49,6 +49,16 @@ def test_verdicts_are_those_of_one_compiler_after_another(bench):
         assert set(found.layers) == set(alone.layers) - {"sealed_calls"}
     (timing,) = together["add_relu"].timings
     assert timing.calls == 2 * 2, "two rounds of three calls, of which the first is not timed"
+    (first, *_), kept = bench._kept_passes.values(), len(bench._kept_passes)
+    first.stop()
+    bench._rest_again([first])
+    assert len(bench._kept_passes) < kept and first not in bench._kept_passes.values(), "what has ended keeps nothing"
+
+
+def test_equal_passes_of_two_samples_are_compiled_for_both(bench):
+    other = sample(variant(lambda x, y: (x * y,), spec("x", 3, 40), spec("y", 3, 40)))  # no match
+    jobs = [(what, PASSES / "add_relu") for what in (other, add_relu_sample((5, 8)))]
+    assert bench.compile_passes(jobs, 1) == [what for what, _ in jobs]
 
 
 def test_a_refused_pass_has_a_row_beside_the_others(bench, tmp_path):
