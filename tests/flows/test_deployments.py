@@ -4,7 +4,7 @@ What a caller can put right ends a run in one line, at its first try; a fault of
 """
 
 import json
-import subprocess
+import shlex
 import sys
 import time
 import urllib.error
@@ -21,17 +21,20 @@ from storage.errors import PassNetError
 from storage.versions.store import Store
 from tests.flows.prefect_server import ROOT, Prefect, prefect_server
 from tests.support.hub_server import HubServer
+from tests.support.warm_forks import WarmForks
 
 NAMES = ("build-dataset", "evaluate-model", "push-splits")
 
 RUNS = """
 from prefect import flow
+from prefect.context import refresh_global_settings_context
 from flows.expected_failures import one_line
 from storage.errors import PassNetError
 
 class Busy(PassNetError):
     pass
 
+refresh_global_settings_context()
 tries = []
 
 @flow(retries=1, retry_delay_seconds=0)
@@ -48,18 +51,19 @@ for error in ("caller", "busy", "bug"):
 """
 
 
-def call(prefect: Prefect, path: str, body: dict | list | None = None) -> Any:
+def call(prefect: Prefect, path: str, body: dict | list | None = None, method: str | None = None) -> Any:
     """What the server's API answers to a GET, or a POST of `body`; a busy server (503) is asked again."""
     request = urllib.request.Request(
         f"{prefect.environment['PREFECT_API_URL']}/{path}",
         data=None if body is None else json.dumps(body).encode(),
         headers={"Content-Type": "application/json"},
+        method=method,
     )
     deadline = time.monotonic() + 60
     while True:
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
-                return json.load(answer)
+                return json.loads(answer.read() or "null")
         except urllib.error.HTTPError as error:
             if error.code != 503 or time.monotonic() > deadline:
                 raise
@@ -67,9 +71,18 @@ def call(prefect: Prefect, path: str, body: dict | list | None = None) -> Any:
 
 
 def start(prefect: Prefect, name: str, **parameters: object) -> str:
-    """Ask for a run of a deployment, as `prefect deployment run` does; its id."""
+    """Ask for a run of a deployment, as `prefect deployment run` does; its id. It is a new process."""
     deployment = call(prefect, f"deployments/name/{name}/{name}")["id"]
-    return call(prefect, f"deployments/{deployment}/create_flow_run", {"parameters": parameters})["id"]
+    asked = {"parameters": parameters, "job_variables": {"command": f"{sys.executable} -m prefect.engine"}}
+    return call(prefect, f"deployments/{deployment}/create_flow_run", asked)["id"]
+
+
+def run_in_forks(prefect: Prefect, pool: str, forks: WarmForks) -> None:
+    """Runs of a pool that ask for nothing else are warm forks; a new process imports for ten seconds."""
+    template = call(prefect, f"work_pools/{pool}")["base_job_template"]
+    command = [sys.executable, str(ROOT / "tests" / "support" / "warm_engine.py"), str(forks.directory)]
+    template["variables"]["properties"]["command"]["default"] = shlex.join(command)
+    call(prefect, f"work_pools/{pool}", {"base_job_template": template}, method="PATCH")
 
 
 def planned(prefect: Prefect, fewest: int, **parameters: object) -> list[dict]:
@@ -109,14 +122,14 @@ def finished(prefect: Prefect, run: str) -> dict:
 
 
 @pytest.fixture(scope="module")
-def prefect(tmp_path_factory) -> Iterator[Prefect]:
+def prefect(tmp_path_factory, warm_forks) -> Iterator[Prefect]:
     """The server of this file's tests."""
-    with prefect_server(tmp_path_factory.mktemp("prefect")) as running:
+    with prefect_server(tmp_path_factory.mktemp("prefect"), warm_forks) as running:
         yield running
 
 
 @pytest.mark.timeout(600)  # a dozen processes that import torch, beside other tests
-def test_all_three_deployments_run_to_completion(prefect, data_dir, tmp_path):
+def test_all_three_deployments_run_to_completion(prefect, data_dir, tmp_path, warm_forks):
     with HubServer() as hub:
         prefect.environment |= {
             "PASSNET_DATA": str(data_dir),
@@ -126,6 +139,7 @@ def test_all_three_deployments_run_to_completion(prefect, data_dir, tmp_path):
             "PREFECT_WORKER_QUERY_SECONDS": "3",
         }
         assert prefect("work-pool", "create", "local", "--type", "process").returncode == 0
+        run_in_forks(prefect, "local", warm_forks)
         log = tmp_path / "worker.log"
         with prefect.background(log, "worker", "start", "--pool", "local"):
             deployed = prefect("deploy", "--all")
@@ -160,11 +174,8 @@ def test_all_three_deployments_run_to_completion(prefect, data_dir, tmp_path):
         assert "Traceback" not in log.read_text()
 
 
-def test_a_run_that_its_caller_can_put_right_fails_once_and_in_one_line(prefect, tmp_path):
-    environment = prefect.environment | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", RUNS], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=280
-    )
+def test_a_run_that_its_caller_can_put_right_fails_once_and_in_one_line(prefect, tmp_path, warm_forks):
+    done = warm_forks.run(RUNS, environment=prefect.environment, directory=tmp_path)
     told = [line for line in done.stdout.splitlines() if line.startswith("TRIED")]
     assert told == [
         "TRIED caller 1 PassNetError the message of caller",

@@ -36,7 +36,7 @@ def results(data: Path) -> list[dict]:
 
 
 @pytest.mark.timeout(300)
-def test_two_slots_of_ray_give_the_same_results(data, tmp_path):
+def test_two_slots_of_ray_give_the_same_results(data, tmp_path, warm_forks):
     pytest.importorskip("prefect_ray", reason="needs Ray: pip install 'passnet[ray]'")
     evaluate_model.fn(author="eager", data=str(data), device="cpu", limit=3)
     plain = results(data)
@@ -45,7 +45,7 @@ def test_two_slots_of_ray_give_the_same_results(data, tmp_path):
         part.unlink()
     script = tmp_path / "run.py"
     script.write_text(RUN)
-    with prefect_server(tmp_path) as prefect:
+    with prefect_server(tmp_path, warm_forks) as prefect:
         done = subprocess.run(
             [sys.executable, str(script), str(data)],
             cwd=ROOT,
