@@ -3,12 +3,10 @@
 import ast
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.forked_programs import Run, forked_programs
 from tests.support.scored import scored
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -39,18 +37,11 @@ def test_each_is_expected():
     assert {notebook.stem for notebook in NOTEBOOKS} == SAYS.keys()
 
 
-@pytest.fixture(scope="module")
-def run() -> Iterator[Run]:
-    """Runs a program in a new process, which has imported libraries."""
-    with forked_programs("import pandas, torch") as forked:
-        yield forked
-
-
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook_runs(run, notebook, data, tmp_path):
+def test_notebook_runs(warm_forks, notebook, data, tmp_path):
     source = "\n".join(shown(cell) for cell in cells(notebook))
     environment = os.environ | {"PASSNET_DATA": str(data), "HF_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
-    done = run(source, environment, ROOT)
+    done = warm_forks.run(source, environment=environment, directory=ROOT)
     assert done.returncode == 0, done.stderr[-3000:]
     assert SAYS[notebook.stem] in done.stdout, done.stdout
 

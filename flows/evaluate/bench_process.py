@@ -33,7 +33,7 @@ from storage.records import Sample
 T = TypeVar("T")
 R = TypeVar("R")
 
-_FORKS = forks_with("flows.evaluate.bench_worker", "torch._dynamo")
+_FORKS = forks_with("flows.evaluate.bench_worker", "torch._dynamo", "agent.run.evaluation_run", "storage.parquet")
 _TRIES = 3
 _LOOKS, _LOOK_SECONDS = 30, 0.1
 

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -96,7 +97,7 @@ class WarmForks:
         """A fork that executes a program's text as `python -c` does, with the descriptors `files` as its standard
         input, output and errors. `path` is Python's path, unless it is empty."""
         given = {
-            "program": program,
+            "program": textwrap.dedent(program),
             "arguments": ["-c", *arguments],
             "environment": dict(environment),
             "path": list(path),

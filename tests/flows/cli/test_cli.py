@@ -3,6 +3,7 @@
 from functools import partial
 
 import pytest
+from huggingface_hub import close_session, constants
 
 from agent.registry import NAMES
 from flows.cli.main import SECTIONS, main
@@ -55,16 +56,21 @@ def test_what_is_not_there_is_one_line(arguments, tmp_path):
     assert "nowhere" in line if arguments[0] == "import" else "no dataset version yet" in line
 
 
-def test_push_and_push_again(data_dir):
+def test_push_and_push_again(data_dir, monkeypatch):
     with HubServer({"secret-token": "owner"}) as hub:
         environment = {"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": "secret-token", "HF_HUB_OFFLINE": "0"}
-        push, arguments = partial(passnet, **environment), ("push", "--repo", "owner/passnet", "--data", data_dir)
-        first = passnet_json(*arguments, run=push)
+        arguments = ("push", "--repo", "owner/passnet", "--data", data_dir)
+        first = passnet_json(*arguments, run=partial(passnet, **environment))
         assert first["tag"] == "v1" and first["uploaded"] > 0
-        again = passnet_json(*arguments, run=push)
+        monkeypatch.setattr(constants, "ENDPOINT", hub.endpoint)  # as it is read from HF_ENDPOINT in a new process
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setenv("HF_TOKEN", "secret-token")
+        close_session()
+        again = passnet_json(*arguments)
         assert again["uploaded"] == 0 and again["revision"] == first["revision"]
-        refused = push(*arguments, HF_TOKEN="wrong")
-        assert "wrong" not in error_line(refused).split("HF_TOKEN")[0]
+        monkeypatch.setenv("HF_TOKEN", "wrong")
+        assert "wrong" not in error_line(passnet_here(*arguments)).split("HF_TOKEN")[0]
+        close_session()
 
 
 def test_a_corrupt_shard_is_not_pushed(data_dir):

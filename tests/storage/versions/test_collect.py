@@ -8,7 +8,8 @@ import pytest
 from storage.errors import PassNetError
 from storage.versions.garbage import Collected, collect
 from storage.versions.store import Store
-from tests.support.stores import build, names, on_disk, python, shard
+from tests.support.stores import ROOT, build, names, on_disk, shard
+from tests.support.warm_forks import WarmForks
 
 
 def test_an_empty_store_has_no_garbage(tmp_path: Path) -> None:
@@ -52,10 +53,10 @@ def test_what_no_manifest_lists_goes_and_what_is_no_shard_stays(tmp_path: Path) 
     version.verify()
 
 
-def test_a_killed_collection_is_completed_by_the_next(tmp_path: Path) -> None:
+def test_a_killed_collection_is_completed_by_the_next(tmp_path: Path, warm_forks: WarmForks) -> None:
     store = Store(tmp_path)
     build(store, "a"), build(store, "b")
-    killed = python(
+    killed = warm_forks.run(
         """
         import os, shutil, signal, sys
         from storage.versions import staging
@@ -64,7 +65,8 @@ def test_a_killed_collection_is_completed_by_the_next(tmp_path: Path) -> None:
         from storage.versions.store import Store
         collect(Store(sys.argv[1]), keep=1)
         """,
-        tmp_path,
+        [str(tmp_path)],
+        directory=ROOT,
     )
     assert killed.returncode == -9, killed.stderr
     assert store.names() == ["v2"] and len(on_disk(store)) == 2

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ import pytest
 from storage.errors import PassNetError
 from storage.schema import ADDED, CONFIGS, FILE
 from storage.versions.store import Store, Version
-from tests.support.stores import NOTHING, ROOT, build, damage, names, on_disk, python, shard, subgraphs
+from tests.support.stores import NOTHING, ROOT, build, damage, names, on_disk, shard, subgraphs
+from tests.support.warm_forks import WarmForks
 
 
 def failing() -> Iterator[pa.RecordBatch]:
@@ -63,10 +65,12 @@ def _results_without(field: str) -> pa.Table:
     return table.set_column(table.schema.get_field_index("pass_files"), "pass_files", pa.array([], files))
 
 
-def test_a_killed_publisher_leaves_the_last_good_version_and_the_next_one_cleans_up(tmp_path: Path) -> None:
+def test_a_killed_publisher_leaves_the_last_good_version_and_the_next_one_cleans_up(
+    tmp_path: Path, warm_forks: WarmForks
+) -> None:
     store = Store(tmp_path)
     build(store, "good")
-    done = python(
+    done = warm_forks.run(
         """
         import os, signal, sys
         from tests.support.stores import Store, subgraphs
@@ -77,7 +81,8 @@ def test_a_killed_publisher_leaves_the_last_good_version_and_the_next_one_cleans
         tables = {("typical", "train"): subgraphs("x"), ("fusible", "train"): rows()}
         store.publish(tables, kind="build", parent=store.latest(), parameters={}, summary={})
         """,
-        tmp_path,
+        [str(tmp_path)],
+        directory=ROOT,
     )
     assert done.returncode == -9, done.stderr
     assert len(on_disk(store)) == 2  # v1 and what the publisher was making
@@ -98,15 +103,15 @@ def test_a_publisher_does_not_clean_up_after_a_living_one(tmp_path: Path) -> Non
     assert slow.name == "v2" and names(slow) == ["slow", "slower"] and names(store.open("v1")) == ["quick"]
 
 
-def test_concurrent_publishers_all_get_a_version(tmp_path: Path) -> None:
+def test_concurrent_publishers_all_get_a_version(tmp_path: Path, warm_forks: WarmForks) -> None:
     code = """
         import sys
         from tests.support.stores import Store, build
         print(*[build(Store(sys.argv[1]), f"{sys.argv[2]}-{i}").name for i in range(4)])
     """
-    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
-    running = [subprocess.Popen([*command, who], cwd=ROOT, stdout=subprocess.PIPE, text=True) for who in ("a", "b")]
-    answers = {who: process.communicate(timeout=60)[0].split() for who, process in zip("ab", running, strict=True)}
+    with ThreadPoolExecutor(2) as two:
+        done = two.map(lambda who: warm_forks.run(code, [str(tmp_path), who], directory=ROOT), "ab")
+    answers = {who: each.stdout.split() for who, each in zip("ab", done, strict=True)}
     assert sorted(chain.from_iterable(answers.values())) == [f"v{i}" for i in range(1, 9)]
     store = Store(tmp_path)
     for who, published in answers.items():
@@ -292,9 +297,9 @@ FILL = """
 FULL = r"no room in .*: the new version needs more than [\d.]+ MB, [\d.]+ MB are free: free some.*nothing was published"
 
 
-def test_a_file_that_cannot_grow_is_reported_and_undone(tmp_path: Path) -> None:
+def test_a_file_that_cannot_grow_is_reported_and_undone(tmp_path: Path, warm_forks: WarmForks) -> None:
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
-    done = python(FILL, tmp_path, "limit")
+    done = warm_forks.run(FILL, [str(tmp_path), "limit"], directory=ROOT)
     message, left = done.stdout.splitlines()
     assert re.fullmatch(FULL, message), message
     assert left == ".lock .staging v1"
