@@ -62,6 +62,16 @@ def test_a_busy_gpu_refuses_nobody_and_a_pass_that_gathers_is_refused_still():
     assert sum(bool(judged(waits, 6000, 6000, (6000, 50))) for _ in range(100)) == 100
 
 
+def test_eagers_shortest_calls_tell_work_that_is_little_beside_disturbances():
+    """0.4 ms of work of which 50 us show among others, and disturbances of a millisecond. Without work of its own
+    nobody is refused."""
+    rng = random.Random(0)
+    waits = lambda: 40 + rng.expovariate(1 / 1000)  # noqa: E731
+    assert sum(bool(judged(waits, 300, 450, (300, 50))) for _ in range(100)) > 60
+    assert not any(judged(waits, 300, 180, (300, 50)) for _ in range(100))
+    assert not any(judged(waits, 1500, 180, (2000, 50)) for _ in range(100)), "eager is faster alone"
+
+
 def test_what_disturbed_the_first_calls_is_over_later():
     waits = iter([40.0, 4000.0] * 15)
     assert not judged(lambda: next(waits, 40.0), 600, 500, (600, 500))
