@@ -7,11 +7,19 @@ A shard is kept when it is done, so a run that is killed goes on where it stoppe
 catalogue, points and code finds in DIR what is done: after this it has only to merge, to choose samples and to publish.
 DIR may be copied to another machine for that: traces and shards. Prints the processor seconds and the memory of each
 stage, and the name of what repeats; with `--repeats NAME` a catalogue that has grown keeps it, as a build does.
+
+`--known FILE` only packs what DIR knows into a tar file: which subgraphs are varied, without their variants, and what
+repeats. Unpacked in another machine's DIR it spares that machine these subgraphs.
 """
 
 import logging
 import sys
+import tarfile
+import tempfile
 import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
 
 from benchmarks.extraction.corpus_table import held, parser_of_corpus
 from benchmarks.extraction.hub_catalog import children_s, peak_mib
@@ -27,7 +35,10 @@ def main() -> None:
     parser = parser_of_corpus(__doc__)
     parser.add_argument("--points", type=int, default=1, help="shape points of a subgraph at most")
     parser.add_argument("--repeats", default="", help="keep the repeated sequences of an earlier run, which named them")
+    parser.add_argument("--known", type=Path, help="pack what DIR knows into this file, and end")
     arguments = parser.parse_args()
+    if arguments.known:
+        return pack_known(arguments.data, arguments.known)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     entries, left = held(arguments)
     traced = find_traces(TraceStore(arguments.data / "traces"), specified(entries))
@@ -45,6 +56,23 @@ def main() -> None:
             variants = vary(subgraphs, arguments.points, work, pool, engine)
         print(variants.counts, flush=True)
         sys.exit(0)  # inside the block: `working` keeps the files of a build that has not come to its end
+
+
+def pack_known(data: Path, packed: Path) -> None:
+    """Packs the files of variants without their rows, and those of what repeats."""
+    with tarfile.open(packed, "w:xz") as tar, tempfile.TemporaryDirectory() as directory:
+        for path in sorted((data / "shards").rglob("[!.]*.parquet")):
+            name = path.relative_to(data)
+            if "varied" in name.parts:
+                with pq.ParquetFile(path) as file:
+                    told = {key: value for key, value in file.metadata.metadata.items() if key != b"ARROW:schema"}
+                    schema = file.schema_arrow
+                path = Path(directory) / path.name
+                with pq.ParquetWriter(path, schema) as writer:
+                    writer.write_table(schema.empty_table())
+                    writer.add_key_value_metadata(told)
+            if not {"cut", "typical"} & set(name.parts):
+                tar.add(path, name)
 
 
 class Stage:
