@@ -32,7 +32,9 @@ def main(given: Sequence[str] | None = None) -> None:
     for start in range(0, table.num_rows, options.models):
         part = table.slice(start, options.models)
         name = hashlib.sha256("\n".join(part["model"].to_pylist()).encode()).hexdigest()[:20]
-        pq.write_table(part, place / f"{name}.parquet", compression="brotli", compression_level=11)
+        pq.write_table(
+            part, place / f"{name}.parquet", compression="brotli", compression_level=11, use_dictionary=False
+        )
     print(f"{table.num_rows} models of {len(files)} files in {place}")
 
 

@@ -21,7 +21,7 @@ from extraction.examples.sessions import Session
 from extraction.failures import MAX_MESSAGE, ModelError
 from extraction.tracing.known_layouts import KnownLayouts
 from extraction.tracing.normalise import graph_record, input_records, normalise, take_out_numbers
-from extraction.tracing.shared_expressions import bounded_once
+from extraction.tracing.shared_expressions import visited_once
 from extraction.tracing.symbolic import MAX_CONDITIONS, Constants, Dims, Layout, constants_of, is_number
 from storage.graph.record import Graph, GraphError
 from storage.records import Input
@@ -128,7 +128,7 @@ def capture(
         without_cache,
         without_names,
         KnownLayouts().used(),
-        bounded_once(),
+        visited_once(),
     ):
         try:
             torch.compile(module, backend=collect, dynamic=False)(**arguments)

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import torch
 
 from dedup.database import Engine
-from dedup.rows import rows_at
 from dedup.unique import unique_files, unique_paths
 from extraction.cutting.typical import NOTHING, Repeats, Texts
 from extraction.pool.client import TaskPool
@@ -180,7 +179,10 @@ def vary(subgraphs: Subgraphs, points: int, work: Work, pool: TaskPool, engine: 
             shards += [
                 shard(directory, file=str(path), rows=some, points=points) for some in _parts(new, NEW_SUBGRAPHS)
             ]
-        done = run_shards("vary_shard", shards, _each_row, pool, _ops)
+        ops = {str(path): _ops(path) for path in subgraphs.paths}
+        done = run_shards(
+            "vary_shard", shards, _each_row, pool, lambda one: sum(ops[one["file"]][place] for place in one["rows"])
+        )
         known = held([*directory.glob("[!.]*.parquet")])
         dropped = sum((known[key][1] for key in all_of_them.keys & known.keys()), done.lost)
         rows, files = relation(all_of_them, known, work.of_build / "places.parquet")
@@ -213,10 +215,16 @@ def _unique(run: Callable[[], Merging], engine: Engine, directory: Path, group_r
     return Subgraphs(files, duplicates, Counter(first["dropped"]), **first.get("told", {}))  # files of older code: none
 
 
-def _ops(one: Payload) -> float:
-    """Ops of the subgraphs of a shard of varying: what its seconds grow with."""
-    sequences = rows_at(Path(one["file"]), one["rows"], ["op_sequence"]).column("op_sequence")
-    return pc.sum(pc.list_value_length(sequences)).as_py()
+def _ops(path: Path) -> dict[tuple[int, int], int]:
+    """Ops of the subgraphs of a file, by their places: what the seconds of varying one grow with."""
+    with pq.ParquetFile(path) as file:
+        return {
+            (group, row): ops
+            for group in range(file.num_row_groups)
+            for row, ops in enumerate(
+                pc.list_value_length(file.read_row_group(group, columns=["op_sequence"]).column(0)).to_pylist()
+            )
+        }
 
 
 @dataclass(frozen=True)
