@@ -28,6 +28,7 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from extraction.pool.client import Pool
+    from tests.support.forked_programs import Run
     from tests.support.warm_forks import WarmForks
 
 CATALOG = """\
@@ -106,6 +107,15 @@ def warm_forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator["WarmForks"
     forks = WarmForks(_of_all_processes(tmp_path_factory) / "forks")
     with forks.held():
         yield forks
+
+
+@pytest.fixture(scope="session")
+def torch_forks() -> Iterator["Run"]:
+    """Runs programs in processes that have imported torch, and nothing else that takes long."""
+    from tests.support.forked_programs import forked_programs
+
+    with forked_programs() as run:
+        yield run
 
 
 def _of_all_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -5,8 +5,6 @@ and kernels compile for an H200.
 """
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -133,12 +131,12 @@ def scale_kernel(x, out, n, factor: tl.constexpr, BLOCK: tl.constexpr = 64):
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def found(tmp_path_factory, torch_forks):
     """For each launch of the program: how often Triton's own path was taken, and what reached the driver."""
     directory = tmp_path_factory.mktemp("launch")
     (directory / "kernels.py").write_text(KERNEL)
     program = f"import sys\nsys.path[:0] = [{str(ROOT)!r}, {str(directory)!r}]\n{PROGRAM}"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    done = torch_forks(program)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -4,8 +4,6 @@ import itertools
 import math
 import os
 import re
-import subprocess
-import sys
 
 import numpy
 import pytest
@@ -190,13 +188,13 @@ def _in_lanes(one, directory):
 
 
 @pytest.mark.parametrize(("columns", "warps"), [(128, 1), (256, 2), (768, 4)])
-def test_lanes_add_up_norms_in_eagers_order_when_compiled(columns, warps, tmp_path):
+def test_lanes_add_up_norms_in_eagers_order_when_compiled(columns, warps, tmp_path, torch_forks):
     """Each lane has one of eager's threads; the first lane gets the other half's, half by half. Of a short row there
     are fewer warps, since the others of eager's four have nothing to add."""
     one = variant(_normed, *in_dtype((tensor(6, columns), tensor(columns), tensor(columns)), "bfloat16"))
     source = _in_lanes(one, tmp_path / "pass")
     assert f"ROWS=1, COLUMNS={128 * warps}, num_warps={warps}" in source
-    compiled = _compiled(source, 128 * warps, warps, tmp_path)
+    compiled = _compiled(torch_forks, source, 128 * warps, warps, tmp_path)
     offsets = [int(n) for n in re.findall(r"shfl\.sync\.bfly\.b32\s+%\w+, %\w+, (\d+), 31", compiled)]
     halves = [16, 8, 4, 2, 1, *_BETWEEN_WARPS[warps]]
     assert _runs(offsets) == _runs([*halves, *halves]), "moments, and squares"
@@ -222,7 +220,7 @@ _BETWEEN_WARPS = {1: (), 2: (1,), 4: (2, 1)}
 """How far warps are apart that exchange what they have, behind the lanes of each."""
 
 
-def _compiled(source, columns, warps, directory):
+def _compiled(run, source, columns, warps, directory):
     """The kernel of a pass as PTX for an H100; a process of its own, since Triton here may be the interpreter."""
     script = directory / "compiled.py"
     kernel = re.search(r"def (\w+_kernel)\((.*?), ROWS", source)
@@ -242,7 +240,7 @@ def _compiled(source, columns, warps, directory):
         "print(triton.compile(source, target=GPUTarget('cuda', 90, 32), options=options).asm['ptx'])\n"
     )
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=False)
+    done = run(f"import runpy; runpy.run_path({str(script)!r})", environment)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from storage.records import Sample
 from storage.schema import RESULTS
 from storage.versions.version import Version
 from tests.passbench.samples import add_relu_sample
-from tests.support.stores import publish_samples, python
+from tests.support.stores import publish_samples
 
 ROOT = Path(__file__).resolve().parents[3]
 FAST = ["--device", "cpu", "--categories", "fusible"]
@@ -100,7 +101,7 @@ def test_no_sample_and_no_time_are_told_by_the_exit_status(version, tmp_path, ca
     assert "there is no author 'nobody'" in capsys.readouterr().err
 
 
-def test_a_gpu_host_needs_no_more_than_the_workers_libraries():
+def test_a_gpu_host_needs_no_more_than_the_workers_libraries(torch_forks):
     code = """
         import sys
         for name in ("prefect", "pydantic_ai", "datasets", "huggingface_hub", "transformers", "timm", "click"):
@@ -114,6 +115,6 @@ def test_a_gpu_host_needs_no_more_than_the_workers_libraries():
         except PassNetError as error:
             print(error)
     """
-    done = python(code)
+    done = torch_forks(textwrap.dedent(code), directory=ROOT)
     assert done.returncode == 0, done.stderr
     assert "pip install" in done.stdout

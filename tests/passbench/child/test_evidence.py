@@ -1,7 +1,6 @@
 """What runs inside replacements. As a script, the child of these tests: `GRAPH DIRECTORY` → an observation in hex."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -101,7 +100,7 @@ def main(jobs: list[str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def observed(tmp_path_factory) -> dict[str, tuple[Path, Observation]]:
+def observed(tmp_path_factory, torch_forks) -> dict[str, tuple[Path, Observation]]:
     """Every pass of these tests, observed under Triton's interpreter in one child."""
     jobs = {name: (name, PASSES / name) for name in HONEST}
     jobs |= {name: ("add_relu", PASSES / name) for name in ("operators", "aliases")}
@@ -113,9 +112,8 @@ def observed(tmp_path_factory) -> dict[str, tuple[Path, Observation]]:
             (directory / file).write_text(text.replace(old, new))
         jobs[name] = ("add_relu", directory)
     arguments = [str(part) for job in jobs.values() for part in job]
-    command = [sys.executable, "-m", "tests.passbench.child.test_evidence", *arguments]
-    environment = os.environ | {"TRITON_INTERPRET": "1"}
-    child = subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=True)
+    program = f"from tests.passbench.child import test_evidence; test_evidence.main({arguments!r})"
+    child = torch_forks(program, os.environ | {"TRITON_INTERPRET": "1"}, ROOT)
     assert child.returncode == 0, child.stderr
     lines = child.stdout.split()
     found = (Observation.decode(bytes.fromhex(line)) for line in lines)
@@ -577,7 +575,3 @@ def test_the_state_of_the_generator_of_attention_is_no_value():
         attention = getattr(torch.ops.aten, f"_scaled_dot_product_{name}_attention").default
         assert not comes_to_the_host(attention, (there, there, there), (there, there, state, state))
         assert judge(Observation.of({str(attention)}, (), (), profiled=True), NO_FILES) is None
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

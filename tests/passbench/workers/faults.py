@@ -243,21 +243,24 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--only", nargs="+", choices=sorted(FAULTS), default=sorted(FAULTS))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--without-namespaces", action="store_true")
+    parser.add_argument("--without-namespaces", nargs="*", choices=sorted(FAULTS), default=[], help="once more so")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     isolation.adopt_orphans()  # so that whoever gets away from the benchmark becomes our child
     begin = time.monotonic()
-    with Bench(args.device, settings(args.device, namespaces=not args.without_namespaces)) as bench:
-        found = run(bench, plan(args.only, args.times, random.Random(args.seed)), args.device)
-        scratch = bench._scratch
-    server = shared_server()
+    found, server = Findings(), shared_server()
+    marks = [str(server.scratch)]
+    for names, namespaces in ((args.only, True), (args.without_namespaces, False)):
+        if names:
+            with Bench(args.device, settings(args.device, namespaces=namespaces)) as bench:
+                one = run(bench, plan(names, args.times, random.Random(args.seed)), args.device)
+                marks.append(str(bench._scratch))
+            found.results += one.results
+            found.problems += one.problems + [f"{marks[-1]} is left"] * os.path.exists(marks[-1])
     server.close()  # it outlives a benchmark
-    marks = [str(scratch), str(server.scratch)]
     found.problems += [f"a process is left: {line}" for line in left_behind(marks)]
-    if scratch.exists():
-        found.problems.append(f"{scratch} is left")
-    title = f"Faults on {args.device}, {args.times} times each" + (", no namespaces" * args.without_namespaces)
+    title = f"Faults on {args.device}, {args.times} times each"
+    title += f"; {', '.join(args.without_namespaces)} without namespaces, too" * bool(args.without_namespaces)
     seconds = time.monotonic() - begin
     if args.out:
         write(found, seconds, title, args.out)

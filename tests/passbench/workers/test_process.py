@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import struct
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -178,11 +176,11 @@ raise ValueError(repr(found))
     assert target.read_text() == "1.0"
 
 
-def test_why_isolation_does_not_work_is_said(tmp_path):
-    code = "import sys; from pathlib import Path; from passbench.workers.fork_server import _why_not_isolated as why;"
-    code += "print([why(Path(p)) for p in sys.argv[1:]])"
-    command = [sys.executable, "-c", code, str(tmp_path), str(tmp_path / "missing")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+def test_why_isolation_does_not_work_is_said(tmp_path, torch_forks):
+    code = "from pathlib import Path; from passbench.workers.fork_server import _why_not_isolated as why;"
+    code += f"print([why(Path(p)) for p in {[str(tmp_path), str(tmp_path / 'missing')]}])"
+    done = torch_forks(code)
+    assert done.returncode == 0, done.stderr
     here, nowhere = eval(done.stdout)
     assert nowhere == here or "No such file or directory" in nowhere
     assert nowhere
@@ -202,11 +200,21 @@ time.sleep(600)
         load(side, tmp_path, "forges", code)
 
 
-def test_a_worker_dies_with_its_parent(tmp_path):
+@pytest.fixture(scope="module")
+def own_server(tmp_path_factory):
+    server = ForkServer(tmp_path_factory.mktemp("server") / "zygote")
+    yield server
+    server.close()
+
+
+def test_a_worker_dies_with_its_parent(own_server, tmp_path):
     read, write = os.pipe()
+    lent = own_server.lend()
     parent = os.fork()
     if parent == 0:
-        one = WorkerHandle(CPU, SETTINGS, Launcher(ForkServer(tmp_path / "zygote")), tmp_path / "worker" / "box")
+        server = ForkServer(tmp_path)
+        server.borrow(*lent)
+        one = WorkerHandle(CPU, SETTINGS, Launcher(server), tmp_path / "worker" / "box")
         one.ask(Ping(), 60)
         os.write(write, str(one._process.pid).encode())
         os._exit(0)
@@ -217,17 +225,16 @@ def test_a_worker_dies_with_its_parent(tmp_path):
     assert gone(pid)
 
 
-def test_a_zygote_that_dies_is_replaced(tmp_path):
-    launcher = Launcher(ForkServer(tmp_path / "zygote"))
+def test_a_zygote_that_dies_is_replaced(own_server, tmp_path):
+    launcher = Launcher(own_server)
     one = WorkerHandle(CPU, SETTINGS, launcher, tmp_path / "worker" / "box")
     assert one.ask(Ping(), 60).code is Code.OK
-    launcher.server._process.kill()
-    launcher.server._process.wait()
+    own_server._process.kill()
+    own_server._process.wait()
     assert one.ask(Ping(), 60).code is Code.OK  # a worker outlives it
     one.stop()
     assert one.ask(Ping(), 60).code is Code.OK
     one.close()
-    launcher.server.close()
 
 
 def test_a_worker_that_is_well_after_a_failure_is_kept(side, tmp_path):

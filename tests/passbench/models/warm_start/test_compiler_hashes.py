@@ -2,8 +2,6 @@
 
 import json
 
-from tests.support.forked_programs import forked_programs
-
 PROGRAM = """
 import hashlib, json, os, sys
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = {cache!r}
@@ -22,12 +20,11 @@ print(json.dumps([taken, torch_key().hex(), triton_key()]))
 """
 
 
-def test_a_second_process_hashes_nothing_and_has_the_same_keys(tmp_path):
-    with forked_programs("import torch") as forked:
-        said = []
-        for _ in range(2):
-            done = forked(PROGRAM.format(cache=str(tmp_path)))
-            assert done.returncode == 0, done.stderr
-            said.append(json.loads(done.stdout.splitlines()[-1]))
+def test_a_second_process_hashes_nothing_and_has_the_same_keys(tmp_path, torch_forks):
+    said = []
+    for _ in range(2):
+        done = torch_forks(PROGRAM.format(cache=str(tmp_path)))
+        assert done.returncode == 0, done.stderr
+        said.append(json.loads(done.stdout.splitlines()[-1]))
     assert [taken for taken, *_ in said] == [False, True]
     assert said[0][1:] == said[1][1:] and len(said[0][1]) == 64

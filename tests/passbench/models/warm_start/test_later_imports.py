@@ -1,10 +1,10 @@
 """What torch imports and looks up for nothing: left out of a warm start, and there when asked for."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-from tests.support.forked_programs import forked_programs
+from tests.support.forked_programs import Run
 
 pytest.importorskip("networkx")
 
@@ -19,16 +19,15 @@ assert not found, found
 """
 
 
-@pytest.fixture(scope="module")
-def run() -> Iterator[Callable[[str], None]]:
+@pytest.fixture
+def run(torch_forks: Run) -> Callable[[str], None]:
     """Runs a program in a new process, which has imported torch; it must succeed."""
-    with forked_programs("import torch") as forked:
 
-        def succeeds(program: str) -> None:
-            done = forked(program)
-            assert done.returncode == 0, done.stderr
+    def succeeds(program: str) -> None:
+        done = torch_forks(program)
+        assert done.returncode == 0, done.stderr
 
-        yield succeeds
+    return succeeds
 
 
 def test_torchinductor_is_imported_without_them_torch_finds_them_when_it_asks_and_a_user_imports_them_as_ever(run):
