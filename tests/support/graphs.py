@@ -26,6 +26,7 @@ constants = st.one_of(
 )
 
 
+@functools.cache  # what a strategy does not hold yet is made anew with each graph, and takes most of its time
 def values(available: int) -> st.SearchStrategy:
     """Argument values over references below `available`."""
     leaves = st.one_of(constants, st.integers(0, available - 1).map(Ref)) if available else constants
