@@ -66,6 +66,12 @@ SCALAR_CALLS = frozenset(
 )
 """Host functions whose results are no tensors."""
 
+WITHOUT_TEXT = frozenset(
+    """passbench.launch.LaunchPlan passbench.launch.PlanTable torch.cuda.device torch.cuda.device_of torch.no_grad
+    torch.inference_mode contextlib.nullcontext""".split()
+)
+"""Those of these functions whose results are objects that have an address for a text."""
+
 ABOUT_TENSORS = frozenset("torch.is_tensor torch.result_type torch.cuda.device_of".split())
 """Those of these functions that may be given tensors: they look at dtypes and devices alone."""
 

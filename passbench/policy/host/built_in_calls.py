@@ -1,14 +1,16 @@
 """The static policy on calls by a plain name: of built-ins, and of variables."""
 
 import ast
+from collections.abc import Iterable
 
 from passbench.policy import allowlists as names
 from passbench.policy.host.bindings import HOOK
 from passbench.policy.host.operator_calls import OperatorCalls
-from passbench.policy.scopes import Scope, ValueKind
+from passbench.policy.scopes import RETURN, Scope, ValueKind
 
 _KEYED = frozenset("sorted min max".split())
 _PICKING = _KEYED | {"map", "filter"}
+_CALLING = _PICKING | {"iter"}
 
 
 class BuiltInCalls(OperatorCalls):
@@ -43,6 +45,11 @@ class BuiltInCalls(OperatorCalls):
                 self.find("dynamic_call", scope.module, node, message)
             self._launch(node, None, positional, keywords)
             return ValueKind.TENSOR
+        returned = self.returned((*positional, *keywords.values())) if name in _CALLING else ValueKind.SCALAR
+        if returned.holds_tensors and name in ("map", "iter"):
+            return returned
+        if returned.holds_tensors:
+            self.read(f"{name}() needs values, of a function here that returns tensors", scope, node)
         if name not in names.HOST_BUILTINS:
             self.unknown(name, node, scope.module)
             return ValueKind.SCALAR  # one finding is enough
@@ -65,6 +72,13 @@ class BuiltInCalls(OperatorCalls):
         if name in names.READING_BUILTINS or name in ("len", "range", "callable"):
             return ValueKind.SCALAR
         return given.item() if name == "next" else self.holder([given])
+
+    def returned(self, given: Iterable[ValueKind]) -> ValueKind:
+        """What functions of the pass return that may be among arguments of these kinds, to be called by a library."""
+        if ValueKind.ADDRESS not in given:
+            return ValueKind.SCALAR
+        self.steps.take(len(self.escaped))
+        return self.holder([self.kinds.get(function, RETURN) for function in self.escaped])
 
     def _without_handed_on(self, node: ast.Call, name: str, scope: Scope) -> ast.Call | None:
         """`map(int, sizes)` as `map(sizes)`, `max(tables, key=len)` as `max(tables)`: such a built-in makes no more of

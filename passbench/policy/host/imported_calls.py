@@ -7,7 +7,7 @@ from passbench.policy import operators
 from passbench.policy.host.bindings import FIELDS, HOOK, WRITE_ADVICE
 from passbench.policy.host.method_calls import MethodCalls
 from passbench.policy.host.operator_calls import OperatorCall
-from passbench.policy.scopes import Scope, ValueKind, parameters
+from passbench.policy.scopes import RETURN, Scope, ValueKind, parameters
 
 
 class ImportedCalls(MethodCalls):
@@ -36,7 +36,7 @@ class ImportedCalls(MethodCalls):
                 self._fix_constants(kernel, keywords)
             if given.holds_tensors:
                 self.find("launch", scope.module, node, "call the launch with the tensors; Launch takes none")
-            return ValueKind.SCALAR
+            return ValueKind.ADDRESS
         place = scope.module.sibling_function(dotted)
         if place is not None:
             self.check_sibling(place, node, scope)
@@ -53,12 +53,13 @@ class ImportedCalls(MethodCalls):
             may_be_tensor = given is not ValueKind.SCALAR if dotted.startswith("numpy.") else given.holds_tensors
             if may_be_tensor and dotted not in names.ABOUT_TENSORS:
                 self.read(f"{dotted} of a tensor is a number of the host", scope, node)
-            return ValueKind.SCALAR
+            copied = given is ValueKind.ADDRESS and dotted in ("dataclasses.asdict", "dataclasses.replace")
+            return ValueKind.ADDRESS if copied or dotted in names.WITHOUT_TEXT else ValueKind.SCALAR
         if dotted == names.PLAN_FOR:  # its table holds no tensors, and it looks at dtypes and sizes alone
-            return ValueKind.SCALAR
+            return ValueKind.ADDRESS
         if dotted in names.COLLECTING_CALLS:
             self._call_back(given)  # `accumulate` calls what it gets
-            return self.holder([given])
+            return self.holder([given, self.returned((*positional, *keywords.values()))])
         if dotted in names.ALLOCATORS:
             if keywords.get("out", ValueKind.OWN) is not ValueKind.OWN:
                 self.find("in_place", scope.module, node, f"{dotted} writes into its out=; {WRITE_ADVICE}")
@@ -112,7 +113,8 @@ class ImportedCalls(MethodCalls):
             self.launch_any(kinds, {}, starred=True)
             self._call_back(max(kinds))
         found = self.holder(kinds)
-        return found.item() if reduces else found
+        made = self.host_function(function, scope) if reduces else None
+        return max(found.item(), self.kinds.get(made, RETURN)) if reduces else found
 
     def _fix_first(self, function: ast.FunctionDef, given: list[ValueKind], node: ast.Call, scope: Scope) -> None:
         """A partial function gets these arguments first. All others are its caller's, and may be tensors."""
@@ -136,4 +138,4 @@ class ImportedCalls(MethodCalls):
             plain = isinstance(value, ast.Name) and value.id in names.CONTAINER_TYPES and scope.find(value.id) is None
             if not plain and self.own_class(value, scope) is None:
                 kinds.append(self.kind(value, scope))
-        return self.holder(kinds)
+        return self.holder([*kinds, self.returned(kinds)])

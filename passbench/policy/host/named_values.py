@@ -185,7 +185,11 @@ class NamedValues(Bindings):
         own = self.kinds.get(FIELDS, node.attr)
         if node.attr in self.fields:
             if node.attr in self.methods:  # a property, or a method that is handed on
-                return max(own, self.give_methods(node.attr, [], {None: ValueKind.TENSOR}))
+                given = max(own, self.give_methods(node.attr, [], {None: ValueKind.TENSOR}))
+                properties = (
+                    ast.unparse(d).endswith("property") for m in self.methods[node.attr] for d in m.decorator_list
+                )
+                return given if any(properties) else max(given, ValueKind.ADDRESS)
             return own
         if node.attr.startswith("_"):
             self.find("private_name", scope.module, node, f"{node.attr} is private; a pass uses public names")

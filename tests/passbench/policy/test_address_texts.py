@@ -34,6 +34,12 @@ class Named(Plain):
     def __repr__(self):
         return f"Named({self.n})"
 
+    def method(self):
+        return self.n
+
+def pick(a, b):
+    return one
+
 @dataclasses.dataclass
 class Data:
     a: object = one
@@ -64,6 +70,10 @@ t = str(i for i in (1, 2))
 z = zip((1,), (2,)); t = f"{z}"
 t = str([reversed((1, 2))])
 t = str(items())
+t = str(Named(1).method)
+t = str(functools.reduce(pick, [1, 2]))
+t = str(dataclasses.replace(Data(1), a=one))
+t = str(torch.no_grad())
 t = {one, kernel}
 t = set([Plain(1), Plain(2)])
 """
@@ -94,6 +104,23 @@ def test_a_function_is_put_into_a_list_by_its_first_name_alone(tmp_path):
     put = "def one():\n    return 1\n\ndef put(target):\n    target.append(one)\n"
     (finding,) = check(tmp_path, HEAD + put + WRAPPER.format(body="d = []\n    put(d)"))
     assert finding.rule == "container" and "functions into a list" in finding.message
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "functools.reduce(f, [1, 2])",
+        "next(map(f, [1]))",
+        "list(itertools.accumulate([1, 2], f))[1]",
+        "collections.defaultdict(f)[0]",
+        "sorted([1, 2], key=f)[0]",
+    ],
+)
+def test_what_a_function_returns_that_a_library_calls_may_be_a_tensor(tmp_path, value):
+    text = "import collections\nimport itertools\n" + IMPORTS + HEAD
+    body = f"z = x.sum()\n    def f(a=0, b=0):\n        return z\n    k = float({value})"
+    findings = check(tmp_path, text + WRAPPER.format(body=body))
+    assert [f.rule for f in findings] == ["host_read"], findings
 
 
 def test_other_texts_are_allowed(tmp_path):
