@@ -9,12 +9,16 @@ import torch.nn.functional as F
 
 from agent.distill.eager.op_effects import find_effects
 from agent.distill.library_calls import freed, library_body, out_of_place, replayable, without_library_call
+from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style
 from agent.distill.static import Distill
 from passbench.policy.check import check_dir
 from storage.graph.record import Graph, Op, Ref, RunDevice
 from tests.agent.distill.families import FAMILIES, in_steps
 from tests.agent.support import ANY, PAIR, in_dtype, sample, tensor, variant
+
+SKETCHES = Sketches()
+"""What has been lowered is known to all tests of this file."""
 
 
 def _write_in_place(x, y):
@@ -45,7 +49,7 @@ def _copy(x, y):
 def test_writes_in_place(function, tmp_path, interpreter):
     width = 4 if function is _write_to_a_view else 8
     known = variant(function, tensor(3, 8), tensor(3, width))
-    submission = Distill(margin=ANY).write(sample(known), tmp_path / "pass")
+    submission = Distill(margin=ANY, sketches=SKETCHES).write(sample(known), tmp_path / "pass")
     assert submission.compiler == "pass", submission.reason
     assert check_dir(tmp_path / "pass") == []
     source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
@@ -59,7 +63,9 @@ def test_writes_in_place(function, tmp_path, interpreter):
 
 def test_an_empty_tensor(tmp_path, interpreter):
     function = FAMILIES["silu_mul"].function
-    Distill(margin=PAIR).write(sample(variant(function, tensor(4, 8), tensor(4, 8))), tmp_path / "pass")
+    Distill(margin=PAIR, sketches=SKETCHES).write(
+        sample(variant(function, tensor(4, 8), tensor(4, 8))), tmp_path / "pass"
+    )
     assert interpreter.problems(tmp_path / "pass", variant(function, tensor(0, 8), tensor(0, 8))) == []
 
 
@@ -134,7 +140,7 @@ def _scores(scale, dim):
 )
 def test_other_constants_of_the_family(captured, known, others, inputs, tmp_path, interpreter):
     one = variant(known, *inputs)
-    task = Distill(margin=ANY).task(sample(one), ANY, whole=True)
+    task = Distill(margin=ANY, sketches=SKETCHES).task(sample(one), ANY, whole=True)
     submission = task.write(tuple(task.gains()), Style(captured=captured), tmp_path / "pass")
     assert submission.compiler == "pass", submission.reason
     assert check_dir(tmp_path / "pass") == []
@@ -150,7 +156,9 @@ def test_a_value_is_let_go_of_behind_its_last_use():
 
 
 def _source(function, tmp_path):
-    Distill(margin=ANY).write(sample(variant(function, tensor(4, 8), tensor(4, 8))), tmp_path / "pass")
+    Distill(margin=ANY, sketches=SKETCHES).write(
+        sample(variant(function, tensor(4, 8), tensor(4, 8))), tmp_path / "pass"
+    )
     assert check_dir(tmp_path / "pass") == []
     return "".join(path.read_text() for path in sorted((tmp_path / "pass").glob("fuse_*.py")))
 

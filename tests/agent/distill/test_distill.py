@@ -6,12 +6,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style
 from agent.distill.rounding import Rounding
 from agent.distill.static import Distill
 from agent.distill.task_plan import float_dtypes
 from tests.agent.distill.families import FAMILIES
 from tests.agent.support import ANY, PAIR, in_dtype, sample, tensor, variant
+
+SKETCHES = Sketches()
+"""What has been lowered is known to all tests of this file."""
 
 
 def _relu(x):
@@ -27,7 +31,9 @@ def _files(directory):
 
 
 def _written(tmp_path, *variants, **options):
-    submission = Distill(**({"margin": PAIR} | options)).write(sample(*variants), tmp_path / "pass")
+    submission = Distill(**({"margin": PAIR, "sketches": SKETCHES} | options)).write(
+        sample(*variants), tmp_path / "pass"
+    )
     return submission, _files(tmp_path / "pass") if submission.pass_dir else {}
 
 
@@ -83,7 +89,7 @@ def test_a_region_is_as_few_kernels_as_torchinductor_makes_of_it_on_a_gpu(functi
     """Sums of columns share a loop with what is written by row, sums of two terms one with all; a half type's
     conversions split nothing."""
     one = sample(variant(function, *inputs))
-    task = Distill().task(one, ANY)
+    task = Distill(sketches=SKETCHES).task(one, ANY)
     assert len(task.kernels()) == 1
     assert task.write(task.gains(), Style(), tmp_path / "pass").compiler == "pass"
     assert interpreter.problems(tmp_path / "pass", *one.variants) == []
@@ -93,7 +99,7 @@ def test_a_region_is_as_few_kernels_as_torchinductor_makes_of_it_on_a_gpu(functi
 def test_a_kernel_of_few_long_rows_does_not_write_them_too(shape, kernels):
     """Eight programs, one a channel, cannot draw the bandwidth for what all of them could write."""
     one = sample(variant(lambda x: x - (x * x).sum((0, 2, 3), keepdim=True), tensor(*shape)))
-    assert len(Distill().task(one, ANY).kernels()) == kernels
+    assert len(Distill(sketches=SKETCHES).task(one, ANY).kernels()) == kernels
 
 
 def test_equal_halves_of_a_pattern_get_their_own_operands(tmp_path, interpreter):
@@ -147,7 +153,7 @@ def test_backwards_have_the_steps_of_eagers_kernels(backward, steps, dtype, tmp_
     one = variant(functions[backward], *in_dtype((tensor(4, 30), tensor(4, 30)), dtype))
     sources = {}
     for rounding in (Rounding.ANY, Rounding.EXACT):
-        task = Distill().task(sample(one), ANY, dict.fromkeys(float_dtypes([one]).values(), rounding))
+        task = Distill(sketches=SKETCHES).task(sample(one), ANY, dict.fromkeys(float_dtypes([one]).values(), rounding))
         assert task.write(task.gains(), Distill().style, tmp_path / rounding.name).compiler == "pass"
         texts = [path.read_text() for path in (tmp_path / rounding.name).glob("fuse_*.py")]
         sources[rounding] = "".join(text.partition("@triton.jit")[2].partition("def library_")[0] for text in texts)
@@ -161,7 +167,7 @@ def test_backwards_have_the_steps_of_eagers_kernels(backward, steps, dtype, tmp_
 def test_functions_without_eagers_bits_are_left_to_eager_where_bits_count(function, tmp_path):
     one = variant(lambda x, y: function(x * 2.0) * y + 1.0, tensor(4, 8), tensor(4, 8))
     for rounding, left in ((Rounding.ANY, 0), (Rounding.EXACT, 1)):
-        task = Distill().task(sample(one), ANY, dict.fromkeys(float_dtypes([one]).values(), rounding))
+        task = Distill(sketches=SKETCHES).task(sample(one), ANY, dict.fromkeys(float_dtypes([one]).values(), rounding))
         inside = {op for each in task.graphs for c in each.candidates for op in c.region.ops}
         assert len(one.graph.ops) - len(inside) >= left
         assert bool(inside & {1}) is (left == 0)

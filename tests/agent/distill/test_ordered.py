@@ -18,12 +18,16 @@ from agent.distill.eager.op_effects import Addition
 from agent.distill.eager.sum_order import SumOrder, order_of, sum_order
 from agent.distill.kernels import exact
 from agent.distill.kernels.launch_configs import LaunchLimits
+from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style
 from agent.distill.rounding import Rounding
 from agent.distill.static import Distill
 from agent.distill.task_plan import float_dtypes
 from passbench.policy.check import check_dir
 from tests.agent.support import ANY, in_dtype, sample, tensor, variant
+
+SKETCHES = Sketches()
+"""What has been lowered is known to all tests of this file."""
 
 BFLOAT16, FLOAT32 = torch.bfloat16, torch.float32
 KNOWN = [
@@ -76,7 +80,7 @@ def _pass(function, inputs, directory, rounding=Rounding.EXACT):
     """The variant, and its pass's source, in which everything is rounded as `rounding` says."""
     one = variant(function, *inputs)
     made = sample(one)
-    task = Distill().task(made, ANY, dict.fromkeys(float_dtypes(made.variants).values(), rounding))
+    task = Distill(sketches=SKETCHES).task(made, ANY, dict.fromkeys(float_dtypes(made.variants).values(), rounding))
     submission = task.write(task.gains(), Distill().style, directory)
     assert submission.compiler == "pass", submission.reason
     assert check_dir(directory) == []
@@ -180,7 +184,9 @@ def _normed(x, w, b):
 
 def _in_lanes(one, directory):
     """Writes the pass in eager's order whose norms the lanes of warps add up; returns its source."""
-    task = Distill().task(sample(one), ANY, dict.fromkeys(float_dtypes([one]).values(), Rounding.EXACT))
+    task = Distill(sketches=SKETCHES).task(
+        sample(one), ANY, dict.fromkeys(float_dtypes([one]).values(), Rounding.EXACT)
+    )
     style = Style(LaunchLimits(lanes=True))
     assert task.write(task.gains(), style, directory).compiler == "pass"
     assert check_dir(directory) == []
@@ -350,13 +356,13 @@ def test_a_softmax_backward_of_short_rows_adds_rounded_products_as_a_warp_does(l
 @pytest.mark.parametrize(("length", "dim"), [(2048, -1), (60, 0)])
 def test_a_softmax_backward_in_an_unknown_order_is_left_to_eager(length, dim):
     one = sample(variant(_softmax_backward(dim, FLOAT32), tensor(length, length), tensor(length, length)))
-    task = Distill().task(one, ANY, dict.fromkeys(float_dtypes(one.variants).values(), Rounding.EXACT))
+    task = Distill(sketches=SKETCHES).task(one, ANY, dict.fromkeys(float_dtypes(one.variants).values(), Rounding.EXACT))
     assert not any("softmax" in pattern for pattern in task.gains())
 
 
 def test_what_adds_in_an_unknown_order_is_left_to_eager(tmp_path):
     one = sample(variant(_softmax, tensor(64, 2048)))
-    task = Distill().task(one, ANY, dict.fromkeys(float_dtypes(one.variants).values(), Rounding.EXACT))
+    task = Distill(sketches=SKETCHES).task(one, ANY, dict.fromkeys(float_dtypes(one.variants).values(), Rounding.EXACT))
     assert not any("softmax" in pattern for pattern in task.gains())
     assert "left to eager" in " ".join(task.causes)
 
@@ -373,8 +379,8 @@ def _normalised_backward(g, x, w, mean, variance, none):
 def test_what_follows_is_fused_without_it(rounding):
     image, channels = tensor(2, 8, 14, 14, stride=(1568, 1, 112, 8)), tensor(8)
     one = sample(variant(_normalised_backward, image, image, channels, channels, channels, tensor(0)))
-    whole = Distill().task(one, ANY)
-    task = Distill().task(one, ANY, dict.fromkeys(float_dtypes(one.variants).values(), rounding))
+    whole = Distill(sketches=SKETCHES).task(one, ANY)
+    task = Distill(sketches=SKETCHES).task(one, ANY, dict.fromkeys(float_dtypes(one.variants).values(), rounding))
     assert "native_batch_norm_backward" in " ".join(whole.gains())
     (pattern,) = task.gains()
     assert "relu" in pattern

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from agent.ahead.quick_measure import QuickMeasure
+from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style
 from agent.distill.rounding import Rounding
 from agent.distill.split_biases import split_biases
@@ -14,6 +15,9 @@ from passbench.policy.check import check_dir
 from storage.graph.as_fx import to_module
 from storage.records import Sample
 from tests.agent.support import ANY, in_dtype, sample, tensor, variant
+
+SKETCHES = Sketches()
+"""What has been lowered is known to all tests of this file."""
 
 
 def _residual(x, w, b, y):
@@ -74,7 +78,7 @@ def test_a_split_graph_computes_the_same(function, inputs, split):
 
 def _task(made: Sample, rounding=Rounding.EXACT, biases=True, whole=False):
     levels = dict.fromkeys(float_dtypes(made.variants).values(), rounding)
-    return Distill().task(made, ANY, levels, whole=whole, biases=biases)
+    return Distill(sketches=SKETCHES).task(made, ANY, levels, whole=whole, biases=biases)
 
 
 @pytest.mark.parametrize("captured", [False, True])

@@ -8,12 +8,16 @@ from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
 from agent.distill.kernels.launch_configs import LaunchLimits, choose
 from agent.distill.kernels.schedule import distance
 from agent.distill.kernels.value_graph import ROW
+from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style
 from agent.distill.search.found_families import SearchChoice
 from agent.distill.search.neighbours import steps
 from agent.distill.static import Distill
 from passbench.policy.check import check_dir
 from tests.agent.support import ANY, in_dtype, sample, tensor, variant
+
+SKETCHES = Sketches()
+"""What has been lowered is known to all tests of this file."""
 
 
 def _transposed(x, y):
@@ -45,7 +49,9 @@ IN_ORDER = {
 
 
 def _source(one, directory, limits=None):
-    submission = Distill(margin=ANY, style=Style(limits or LaunchLimits())).write(sample(one), directory)
+    submission = Distill(margin=ANY, sketches=SKETCHES, style=Style(limits or LaunchLimits())).write(
+        sample(one), directory
+    )
     assert submission.compiler == "pass", submission.reason
     return "".join(file.read_text() for file in directory.glob("fuse_*.py"))
 
@@ -67,7 +73,7 @@ def test_a_search_may_leave_the_columns_out(tmp_path, interpreter):
     assert "COLUMNS" not in _source(one, tmp_path / "pass", LaunchLimits(tiles=False))
     assert interpreter.problems(tmp_path / "pass", one) == []
     large = variant(_transposed, *2 * (tensor(8, 2048, 1024),))
-    task = Distill().task(sample(large), ANY)
+    task = Distill(sketches=SKETCHES).task(sample(large), ANY)
     start = SearchChoice(tuple(task.gains()), Style())
     assert Style(LaunchLimits(tiles=False)) in [choice.style for choice in steps(task, start)]
 
@@ -95,7 +101,7 @@ def test_a_distance_in_memory_is_told_where_it_is_a_number():
     ids=["batch and space of images, one factor by channel", "middle"],
 )
 def test_reductions_read_neighbours_in_memory_together(function, inputs, along_columns):
-    task = Distill().task(sample(variant(function, *inputs)), ANY)
+    task = Distill(sketches=SKETCHES).task(sample(variant(function, *inputs)), ANY)
     (kernel,) = [kernel for kernel in task.kernels() if kernel.columns > 1]
     tuning = choose(kernel, LaunchLimits())
     assert tuning.column_block >= 1024 and tuning.row_block == 1 if along_columns else tuning.row_block >= 16

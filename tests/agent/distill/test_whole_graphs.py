@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style
 from agent.distill.static import Distill
 from agent.distill.whole_graphs import whole_graph
@@ -14,6 +15,9 @@ from passbench.contract import NAMES_FILE
 from passbench.policy.check import check_dir
 from passbench.settings import Settings
 from tests.agent.support import ANY, FLOATS, in_dtype, sample, tensor, variant
+
+SKETCHES = Sketches()
+"""What has been lowered is known to all tests of this file."""
 
 CAPTURED = Style(captured=True)
 
@@ -78,7 +82,7 @@ def _dtypes(name):
 
 
 def _written(directory, *variants, patterns=None):
-    task = Distill(margin=ANY).task(sample(*variants), ANY, whole=True)
+    task = Distill(margin=ANY, sketches=SKETCHES).task(sample(*variants), ANY, whole=True)
     chosen = task.gains() if patterns is None else patterns
     return task.write(tuple(chosen), CAPTURED, directory), task
 
@@ -199,7 +203,7 @@ def test_shapes_without_a_plan_on_a_gpu(tmp_path, gpu_bench):
     other = variant(function, tensor(5, 8), *inputs[1:])
     for style in (Style(), CAPTURED):
         directory = tmp_path / f"pass_{style.captured}"
-        task = Distill(margin=ANY).task(sample(known), ANY, whole=True)
+        task = Distill(margin=ANY, sketches=SKETCHES).task(sample(known), ANY, whole=True)
         task.write(tuple(task.gains()), style, directory)
         (result,) = gpu_bench.run(sample(other), "pass", directory)
         assert (result.status, result.reason) == ("ok", "")
@@ -213,7 +217,9 @@ def test_a_region_without_a_plan_is_replayed_where_it_is_small(tmp_path, gpu_ben
             x = torch.sigmoid(x * 0.5 + y)
         return x
 
-    Distill(margin=ANY).write(sample(variant(chain, tensor(8, 64), tensor(8, 64))), tmp_path / "pass")
+    Distill(margin=ANY, sketches=SKETCHES).write(
+        sample(variant(chain, tensor(8, 64), tensor(8, 64))), tmp_path / "pass"
+    )
     for rows, replayed in ((9, True), (1 << 14, False)):
         other = sample(variant(chain, tensor(rows, 64), tensor(rows, 64)))
         (result,) = gpu_bench.run(other, "pass", tmp_path / "pass")
@@ -227,7 +233,7 @@ def test_an_addition_in_place_without_a_plan(tmp_path, gpu_bench):
         x += y
         return x
 
-    Distill(margin=ANY).write(sample(variant(add, tensor(8, 64), tensor(8, 64))), tmp_path / "pass")
+    Distill(margin=ANY, sketches=SKETCHES).write(sample(variant(add, tensor(8, 64), tensor(8, 64))), tmp_path / "pass")
     (result,) = gpu_bench.run(sample(variant(add, tensor(9, 64), tensor(9, 64))), "pass", tmp_path / "pass")
     assert (result.status, result.t_min) == ("ok", -10), result.reason
 

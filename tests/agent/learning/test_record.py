@@ -41,7 +41,7 @@ def test_each_graph_once_and_each_family_in_one_split(rows):
 
 
 def test_answers_are_passes_that_the_policy_allows(rows):
-    for row in rows[::25]:
+    for row in rows[::50]:
         files = files_of(row["answer"])
         names = tuple(name.removesuffix(".py") for name in files if name != NAMES_FILE)
         assert "fuse" in names
