@@ -132,7 +132,7 @@ def _spelling(target: Any, *, method: bool) -> Spelling | None:
         inplace = name in _AUGMENTED
         operation = _AUGMENTED.get(name) or _OPERATORS.get(name)
         return None if operation is None or target.__module__ == "math" else Spelling(operation, inplace)
-    if target in _WRITTEN_IN_PYTHON.values():
+    if target in (*_WRITTEN_IN_PYTHON.values(), torch.functional.meshgrid):
         return Spelling(target.__name__)
     if isinstance(target, FunctionType):
         name = target.__name__
@@ -210,7 +210,9 @@ def _arguments(node: fx.Node, spelling: Spelling) -> dict[str, dict[str, Any]]:
     function = _WRITTEN_IN_PYTHON.get(spelling.operation)
     if function is not None:
         return _by_function(function, args, kwargs)
-    if isinstance(target, FunctionType):
+    if target is torch.functional.meshgrid:  # takes a list too, which a traced pattern hands on to the operator
+        args = args if len(args) == 1 and isinstance(args[0], tuple | list) else (args,)
+    elif isinstance(target, FunctionType):
         return _of_functional(target, args, kwargs)
     name = spelling.operation + "_" * (spelling.inplace and not is_operator(target))
     bound = {o: s.bind(args, kwargs) for o, s in _overloads(name, method=node.op == "call_method")}

@@ -129,6 +129,23 @@ def test_operands_of_einsum_may_be_a_tuple():
     assert apply_pass(graph, [rule(lambda x, y: torch.einsum("ij,jk->ik", (x, y)), lambda x, y: x)]).total == 1
 
 
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize(
+    ("pattern", "matches"),
+    [
+        (lambda x, y: torch.meshgrid([x, y], indexing="ij"), 1),
+        (lambda x, y: torch.meshgrid(x, y, indexing="ij"), 1),
+        (lambda x, y: torch.meshgrid([x, y], indexing="xy"), 0),
+        (lambda x, y: torch.meshgrid([x, y]), 0),
+    ],
+)
+def test_tensors_of_meshgrid_may_be_a_list(pattern, matches, alone):
+    graph = fx.Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+    graph.output(graph.call_function(torch.meshgrid, (x, y) if alone else ([x, y],), {"indexing": "ij"}))
+    assert apply_pass(graph, [rule(pattern, lambda x, y: x)]).total == matches
+
+
 def test_names_that_torch_documents_as_aliases_are_the_same_call():
     assert matches(lambda x: torch.clip(x, 0, 1), lambda x: torch.clamp(x, min=0, max=1))
     assert matches(lambda x: x.clip(0, 1), lambda x: x.clamp(0, 1))
