@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-USERS = ("agent.ahead.author_pool", "flows.evaluate.bench_process", "benchmarks.learning.decoder.sequences")
+USERS = (
+    "agent.ahead.author_pool",
+    "flows.evaluate.bench_process",
+    "benchmarks.learning.decoder.sequences",
+    "benchmarks.learning.parts",
+)
 PROGRAM = """
 import importlib, sys, torch
 from passbench.workers.preloaded_forks import forks_with
