@@ -70,19 +70,21 @@ def call(prefect: Prefect, path: str, body: dict | list | None = None, method: s
             time.sleep(0.5)
 
 
+def id_of(prefect: Prefect, name: str) -> str:
+    """The id of a deployment."""
+    return call(prefect, f"deployments/name/{name}/{name}")["id"]
+
+
 def start(prefect: Prefect, name: str, **parameters: object) -> str:
-    """Ask for a run of a deployment, as `prefect deployment run` does; its id. It is a new process."""
-    deployment = call(prefect, f"deployments/name/{name}/{name}")["id"]
-    asked = {"parameters": parameters, "job_variables": {"command": f"{sys.executable} -m prefect.engine"}}
-    return call(prefect, f"deployments/{deployment}/create_flow_run", asked)["id"]
+    """Ask for a run of a deployment, as `prefect deployment run` does; its id."""
+    return call(prefect, f"deployments/{id_of(prefect, name)}/create_flow_run", {"parameters": parameters})["id"]
 
 
-def run_in_forks(prefect: Prefect, pool: str, forks: WarmForks) -> None:
-    """Runs of a pool that ask for nothing else are warm forks; a new process imports for ten seconds."""
-    template = call(prefect, f"work_pools/{pool}")["base_job_template"]
-    command = [sys.executable, str(ROOT / "tests" / "support" / "warm_engine.py"), str(forks.directory)]
-    template["variables"]["properties"]["command"]["default"] = shlex.join(command)
-    call(prefect, f"work_pools/{pool}", {"base_job_template": template}, method="PATCH")
+def run_in_forks(prefect: Prefect, name: str, forks: WarmForks) -> None:
+    """Runs of a deployment are warm forks from now on; a new process imports for ten seconds."""
+    engine = [sys.executable, str(ROOT / "tests" / "support" / "warm_engine.py"), str(forks.directory)]
+    changed = {"job_variables": {"command": shlex.join(engine)}}
+    call(prefect, f"deployments/{id_of(prefect, name)}", changed, method="PATCH")
 
 
 def planned(prefect: Prefect, fewest: int, **parameters: object) -> list[dict]:
@@ -99,7 +101,7 @@ def planned(prefect: Prefect, fewest: int, **parameters: object) -> list[dict]:
 
 def schedule_soon(prefect: Prefect, **parameters: object) -> str:
     """Give the build a schedule that fires soon; the id of the run that this makes."""
-    deployment = call(prefect, "deployments/name/build-dataset/build-dataset")["id"]
+    deployment = id_of(prefect, "build-dataset")
     for seconds in (20, 75, 150):  # a busy scheduler plans too late
         soon = datetime.now(UTC) + timedelta(seconds=seconds)
         schedule = {"interval": 7 * 24 * 3600, "anchor_date": soon.isoformat(), "timezone": "UTC"}
@@ -139,12 +141,13 @@ def test_all_three_deployments_run_to_completion(prefect, data_dir, tmp_path, wa
             "PREFECT_WORKER_QUERY_SECONDS": "3",
         }
         assert prefect("work-pool", "create", "local", "--type", "process").returncode == 0
-        run_in_forks(prefect, "local", warm_forks)
         log = tmp_path / "worker.log"
         with prefect.background(log, "worker", "start", "--pool", "local"):
             deployed = prefect("deploy", "--all")
             assert deployed.returncode == 0, deployed.stdout + deployed.stderr
             assert {d["name"] for d in call(prefect, "deployments/filter", {})} == set(NAMES)
+            for name in ("build-dataset", "evaluate-model"):  # push-splits runs as it does for users
+                run_in_forks(prefect, name, warm_forks)
 
             with pytest.raises(urllib.error.HTTPError, match="409"):
                 start(prefect, "build-dataset", limit="many")
