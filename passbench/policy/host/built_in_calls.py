@@ -10,7 +10,7 @@ from passbench.policy.scopes import RETURN, Scope, ValueKind
 
 _KEYED = frozenset("sorted min max".split())
 _PICKING = _KEYED | {"map", "filter"}
-_CALLING = _PICKING | {"iter"}
+_CALLING = frozenset(("map", "iter"))
 
 
 class BuiltInCalls(OperatorCalls):
@@ -34,6 +34,11 @@ class BuiltInCalls(OperatorCalls):
             self.find("forbidden_name", scope.module, node, "print goes to the log and takes sep, end and flush alone")
         if owner is None and (rest := self._without_handed_on(node, name, scope)) is not None:
             return self._call_name(rest, name, scope)
+        if name == "map" and owner is None and len(node.args) > 1 and not node.keywords:
+            function = self.host_function(node.args[0], scope)
+            if function is not None and not any(isinstance(a, ast.Starred) for a in node.args):
+                items = [self.kind(a, scope).item() for a in node.args[1:]]
+                return self.holder([self.called_back(function, items, node.args[0], scope)])
         positional, keywords = self._arguments(node, scope)
         given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
         if name in ("str", "repr") and owner is None:
@@ -46,10 +51,8 @@ class BuiltInCalls(OperatorCalls):
             self._launch(node, None, positional, keywords)
             return ValueKind.TENSOR
         returned = self.returned((*positional, *keywords.values())) if name in _CALLING else ValueKind.SCALAR
-        if returned.holds_tensors and name in ("map", "iter"):
-            return returned
         if returned.holds_tensors:
-            self.read(f"{name}() needs values, of a function here that returns tensors", scope, node)
+            return returned
         if name not in names.HOST_BUILTINS:
             self.unknown(name, node, scope.module)
             return ValueKind.SCALAR  # one finding is enough
@@ -73,6 +76,12 @@ class BuiltInCalls(OperatorCalls):
             return ValueKind.SCALAR
         return given.item() if name == "next" else self.holder([given])
 
+    def called_back(self, function: ast.FunctionDef, given: list[ValueKind], node: ast.expr, scope: Scope) -> ValueKind:
+        """A library calls a function of the pass, which the node names, with arguments of these kinds."""
+        self.seen.add(node)
+        self.check_callable(function, node, scope)
+        return self.pass_arguments(function, given, {})
+
     def returned(self, given: Iterable[ValueKind]) -> ValueKind:
         """What functions of the pass return that may be among arguments of these kinds, to be called by a library."""
         if ValueKind.ADDRESS not in given:
@@ -82,7 +91,7 @@ class BuiltInCalls(OperatorCalls):
 
     def _without_handed_on(self, node: ast.Call, name: str, scope: Scope) -> ast.Call | None:
         """`map(int, sizes)` as `map(sizes)`, `max(tables, key=len)` as `max(tables)`: such a built-in makes no more of
-        what is no tensor. None for other calls."""
+        what is no tensor, and a key of the pass is called with the items. None for other calls."""
         args, keywords = list(node.args), list(node.keywords)
         if name == "map" and len(args) > 1:
             handed = args.pop(0)
@@ -91,6 +100,11 @@ class BuiltInCalls(OperatorCalls):
             keywords.remove(keys[0])
         else:
             return None
+        function = self.host_function(handed, scope) if name in _KEYED else None
+        if function is not None:
+            items = [max(kind, kind.item()) for kind in (self.kind(a, scope) for a in args)]
+            self.called_back(function, [max(items, default=ValueKind.SCALAR)], handed, scope)
+            return ast.copy_location(ast.Call(node.func, args, keywords), node)
         if not isinstance(handed, ast.Name) or handed.id not in names.HANDED_ON or scope.find(handed.id) is not None:
             return None
         for argument in args if handed.id == "str" else ():

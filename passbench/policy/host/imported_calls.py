@@ -95,6 +95,11 @@ class ImportedCalls(MethodCalls):
         """`functools.reduce` and `partial`: the first argument is a function, which gets the others. `reduce` alone may
         get `min` and `max`, of numbers: a partial function gets what this call does not show."""
         function, reduces = node.args[0], dotted == "functools.reduce"
+        own = self.host_function(function, scope) if reduces and not node.keywords else None
+        if own is not None and len(node.args) > 1 and not any(isinstance(a, ast.Starred) for a in node.args):
+            first, *initial = [self.kind(a, scope) for a in node.args[1:]]
+            before = max(first.item(), *initial, self.kinds.get(own, RETURN))
+            return max(before, self.called_back(own, [before, first.item()], function, scope))
         known = (
             None
             if reduces or any(isinstance(a, ast.Starred) for a in node.args)
