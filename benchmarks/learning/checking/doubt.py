@@ -14,9 +14,9 @@ The backward of a convolution is the library's on both sides, and its bits are n
 
 PassBench judged 640 demonstrations in twelve runs: the two of call 1 that were wrong have no text any more, eight
 others were wrong and are doubtful so, as eight were of 93 that 512 draws checked. Of the 85 that these draws found
-right PassBench judged 22, and one is wrong. All 511 passes whose kernels have eager's bits, or that have no kernel, backwards
-of convolutions aside, are right. One of 71 with other kernels that are not doubtful is wrong: a sigmoid, rounded to
-float16, that a second kernel multiplies by.
+right PassBench judged 22, and one is wrong. All 511 passes whose kernels have eager's bits, or that have no kernel,
+backwards of convolutions aside, are right. One of 71 with other kernels that are not doubtful is wrong: a sigmoid,
+rounded to float16, that a second kernel multiplies by.
 """
 
 import ast
