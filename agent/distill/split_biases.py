@@ -5,7 +5,9 @@ an addition have the same bits. That is not so where groups have kernels of thei
 
 Eager's linears have the library add the bias within the product. Without it the library may choose another way to
 multiply, often a faster one (`benchmarks/passbench/h200_table`: 14.6 us for 48.7, where TorchInductor splits it off),
-with other bits. In half types the bias is added before the product is rounded, so that these linears stay whole.
+with other bits. Whether these are right at t = -5 goes by how many products are added and how large they are
+(`benchmarks/passbench/h100_table`), so that only measured passes split linears, where any rounding will do. In half
+types the bias is added before the product is rounded, so that these linears stay whole.
 """
 
 from collections.abc import Sequence

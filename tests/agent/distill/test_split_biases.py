@@ -161,7 +161,11 @@ def test_the_bits_are_eagers_on_a_gpu(function, inputs, dtype, tmp_path):
 
 @pytest.mark.gpu
 def test_a_linear_without_its_bias_is_right_on_a_gpu(tmp_path):
-    one = sample(variant(_two_columns, tensor(2, 60, 4544), tensor(2, 4544), tensor(2)))
+    """Weights as large as models have them. The library may add the products in another order than eager: with weights
+    of a deviation of 1, or with 4,544 columns, no such order is right at t = -5 in all draws, on a CPU either, and an
+    H100 has t = -3 (`benchmarks/passbench/h100_table`). Such passes are not handed in, since they are measured."""
+    weights = tensor(2, 256, mean=0.0, std=256**-0.5)
+    one = sample(variant(_two_columns, tensor(2, 60, 256), weights, tensor(2, mean=0.0, std=0.02)))
     task = _task(one, Rounding.ANY)
     task.write(task.gains(), Style(), tmp_path / "pass")
     (result,) = QuickMeasure(torch.device("cuda"))(one, tmp_path / "pass")
