@@ -7,7 +7,7 @@ import torch
 from passbench.policy import allowlists as names
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import walk
-from passbench.policy.scopes import RETURN, Kinds, Scope, ValueKind, defaults, makes_iterator, open_scope, parameters
+from passbench.policy.scopes import RETURN, Kinds, Scope, ValueKind, defaults, open_scope, parameters
 from passbench.policy.steps import Steps
 
 HOOK = "a grid, heuristic or hook of Triton chooses sizes and configurations; compute in the wrapper or the kernel"
@@ -139,8 +139,8 @@ class Bindings:
             self.find("rebinding", scope.module, target, message)
         if value is None or not _is_new(value, scope):
             self.shared.add((owner.node, target.id))
-        if value is not None and makes_iterator(value, scope):
-            self.iterators.add((owner.node, target.id))
+        if value is not None and self.is_iterator(value, scope):
+            self.note_iterator(owner.node, target.id)
         self.kinds.join(owner.node, target.id, kind)
 
     def is_own_field(self, target: ast.expr, scope: Scope) -> bool:
@@ -275,6 +275,16 @@ class Bindings:
     def holder(kinds: list[ValueKind]) -> ValueKind:
         found = max(kinds, default=ValueKind.SCALAR)
         return ValueKind.HOLDER if found.holds_tensors else found
+
+    def is_iterator(self, node: ast.expr, scope: Scope) -> bool:
+        """Whether the value of an expression hands out items one by one, so that its text has an address."""
+        raise NotImplementedError
+
+    def note_iterator(self, place: ast.AST, name: str) -> None:
+        """Note that a variable of a scope, or what a function returns, is or was an iterator."""
+        if (place, name) not in self.iterators:
+            self.iterators.add((place, name))
+            self.kinds.changed = True
 
     def kind(self, node: ast.expr, scope: Scope, *, hook: bool = False, bound: bool = False) -> ValueKind:
         """The kind of an expression; see `passbench.policy.host.expressions`."""

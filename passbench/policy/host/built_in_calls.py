@@ -59,7 +59,8 @@ class BuiltInCalls(OperatorCalls):
         if name in names.COMPUTING_BUILTINS:
             if scope.hook and given.holds_tensors:
                 self.find("hook", scope.module, node, HOOK)
-            return ValueKind.OWN if given.holds_tensors else min(given, ValueKind.EITHER)
+            adds_lists = name == "sum" and (len(positional) > 1 or keywords)
+            return ValueKind.OWN if given.holds_tensors else given if adds_lists else min(given, ValueKind.EITHER)
         if name in ("set", "frozenset"):
             self.check_order(node, given, scope)
         if name in names.ERRORS and given.holds_tensors:
@@ -91,19 +92,22 @@ class BuiltInCalls(OperatorCalls):
 
     def _without_handed_on(self, node: ast.Call, name: str, scope: Scope) -> ast.Call | None:
         """`map(int, sizes)` as `map(sizes)`, `max(tables, key=len)` as `max(tables)`: such a built-in makes no more of
-        what is no tensor, and a key of the pass is called with the items. None for other calls."""
+        what is no tensor. A key of the pass, and what it filters by, is called with the items. None for other calls."""
         args, keywords = list(node.args), list(node.keywords)
         if name == "map" and len(args) > 1:
             handed = args.pop(0)
         elif name in _KEYED and (keys := [k for k in keywords if k.arg == "key"]):
             handed = keys[0].value
             keywords.remove(keys[0])
+        elif name == "filter" and len(args) > 1 and self.host_function(args[0], scope) is not None:
+            handed = args.pop(0)
         else:
             return None
-        function = self.host_function(handed, scope) if name in _KEYED else None
+        function = self.host_function(handed, scope) if name != "map" else None
         if function is not None:
             items = [max(kind, kind.item()) for kind in (self.kind(a, scope) for a in args)]
-            self.called_back(function, [max(items, default=ValueKind.SCALAR)], handed, scope)
+            if self.called_back(function, [max(items, default=ValueKind.SCALAR)], handed, scope).holds_tensors:
+                self.read(f"{name}() reads what {function.name} returns, which may be a tensor", scope, node)
             return ast.copy_location(ast.Call(node.func, args, keywords), node)
         if not isinstance(handed, ast.Name) or handed.id not in names.HANDED_ON or scope.find(handed.id) is not None:
             return None

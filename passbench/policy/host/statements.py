@@ -26,7 +26,7 @@ class Statements(Calls):
                 kind = ValueKind.SCALAR if node.value is None else self.kind(node.value, scope)
                 self.kinds.join(scope.node, RETURN, kind)
                 if node.value is not None and self.is_iterator(node.value, scope):
-                    self.iterators.add((scope.node, RETURN))
+                    self.note_iterator(scope.node, RETURN)
             case ast.Assign():
                 kind = self.kind(node.value, scope, bound=_has_own_name(node.targets, scope))
                 for target in node.targets:

@@ -76,6 +76,8 @@ t = str(i for i in (1, 2))
 z = zip((1,), (2,)); t = f"{z}"
 t = str([reversed((1, 2))])
 t = str(items())
+z = items(); y = z; t = str(y)
+t = str(sum([[one]], []))
 t = str(Named(1).method)
 t = str(functools.reduce(pick, [1, 2]))
 t = str(dataclasses.replace(Data(1), a=one))
@@ -93,6 +95,7 @@ t = f"{Plain(3).n} {Pair(1, 2)} {Named(4)}"
 t = "%d of %d" % (n, 2); m = n % 2
 k = max(map(halved, x.shape)) % 4; j = functools.reduce(times, x.shape); t = f"{k}{j}"
 k = sorted((1, 2), key=halved)[0] % 2; j = max(1, 2, key=halved); t = f"{k}{j}"
+k = len(list(filter(halved, (1, 2)))) % 2; t = f"{k} {sum((1, 2), 3)}"
 names = {torch.float16: "half"}; t = str(names[torch.float16])
 """
 
@@ -108,6 +111,14 @@ def test_no_text_and_no_order_has_addresses(tmp_path, line):
     assert "address" in finding.message, finding
 
 
+def test_an_iterator_is_followed_through_any_number_of_functions(tmp_path):
+    """Each is defined behind the one that calls it."""
+    calls = [f"def give_{n}():\n    return give_{n + 1}()\n" for n in range(6)]
+    text = "def show():\n    return str(give_0())\n" + "".join(calls) + "def give_6():\n    return map(int, (1, 2))\n"
+    (finding,) = check(tmp_path, HEAD + text + WRAPPER.format(body="t = show()"))
+    assert finding.rule == "forbidden_name" and "address" in finding.message
+
+
 def test_a_function_is_put_into_a_list_by_its_first_name_alone(tmp_path):
     put = "def one():\n    return 1\n\ndef put(target):\n    target.append(one)\n"
     (finding,) = check(tmp_path, HEAD + put + WRAPPER.format(body="d = []\n    put(d)"))
@@ -121,6 +132,9 @@ def test_a_function_is_put_into_a_list_by_its_first_name_alone(tmp_path):
         "next(map(f, [1]))",
         "list(itertools.accumulate([1, 2], f))[1]",
         "collections.defaultdict(f)[0]",
+        "max((0, 1), key=f)",
+        "sorted((0, 1), key=f)[0]",
+        "len(list(filter(f, (0, 1))))",
     ],
 )
 def test_what_a_function_returns_that_a_library_calls_may_be_a_tensor(tmp_path, value):
