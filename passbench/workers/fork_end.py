@@ -32,7 +32,7 @@ def _status(code: object) -> int:
     if code is None:
         return 0
     if isinstance(code, int):
-        return code & 0xFF
+        return code & 0xFF if -(1 << 63) <= code < 1 << 63 else 0xFF  # Python takes a C long
     with contextlib.suppress(BaseException):
         print(code, file=sys.stderr)
     return 1

@@ -22,7 +22,7 @@ def _leave(code):
         (_says, 0, ""),
         (lambda: _leave(None), 0, ""),
         (lambda: _leave(3), 3, ""),
-        (lambda: _leave(1 << 70), 0, ""),
+        (lambda: _leave(1 << 70), 255, ""),
         (lambda: _leave("no such file"), 1, "no such file\n"),
         (lambda: os.stat("/nowhere"), 1, "FileNotFoundError"),
         (lambda: sys.stdout.close(), 0, ""),
