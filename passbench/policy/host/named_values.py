@@ -106,6 +106,7 @@ class NamedValues(Bindings):
             writes = stored.endswith("_") or stored.removeprefix("operator.") in {"setitem", *targets.AUGMENTED}
             if effects.random or effects.reading or writes:
                 self.refuse_name(node, dotted, scope)
+            return ValueKind.ADDRESS if dotted.startswith("torch.") else ValueKind.SCALAR
         else:
             self.refuse_name(node, dotted, scope)
         return ValueKind.SCALAR

@@ -76,6 +76,8 @@ t = str(i for i in (1, 2))
 z = zip((1,), (2,)); t = f"{z}"
 t = str([reversed((1, 2))])
 t = str(items())
+t = str(torch.add)
+t = f"{[torch.nn.functional.relu]}"
 z = items(); y = z; t = str(y)
 t = str(sum([[one]], []))
 t = str(Named(1).method)
