@@ -76,6 +76,9 @@ class Expressions(NamedValues):
             case ast.NamedExpr():
                 kind = self.kind(node.value, scope)
                 self.assign(node.target, kind, scope.function, None)  # its value may have another name, too
+                owner = scope.find(node.target.id)
+                if owner is not None and self.is_iterator(node.value, scope):
+                    self.note_iterator(owner.node, node.target.id)
                 return max(kind, self.kind(_loaded(node.target), scope))
             case ast.Lambda():
                 if hook:

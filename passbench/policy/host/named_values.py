@@ -6,6 +6,7 @@ import ast
 from passbench.policy import allowlists as names
 from passbench.policy import operators
 from passbench.policy.host.bindings import CONTEXT, FIELDS, Bindings
+from passbench.policy.nodes import children
 from passbench.policy.scopes import RETURN, Scope, ValueKind, makes_iterator
 from storage.graph import targets
 
@@ -140,6 +141,9 @@ class NamedValues(Bindings):
 
     def is_iterator(self, node: ast.expr, scope: Scope) -> bool:
         """Whether the value of an expression is one of `makes_iterator`, here or in a function of the pass."""
+        if isinstance(node, ast.IfExp | ast.BoolOp | ast.NamedExpr):
+            parts = node.values if isinstance(node, ast.BoolOp) else children(node)
+            return any(self.is_iterator(part, scope) for part in parts)
         if isinstance(node, ast.Name) and (owner := scope.find(node.id)) is not None:
             return (owner.node, node.id) in self.iterators
         function = self.host_function(node.func, scope) if isinstance(node, ast.Call) else None
