@@ -77,11 +77,11 @@ def _groups(rows: Iterable[pa.RecordBatch], schema: pa.Schema, size: int) -> Ite
         yield pending.combine_chunks()
 
 
-def rows_at(path: Path, places: Sequence[tuple[int, int]], columns: Sequence[str] | None = None) -> pa.Table:
+def rows_at(path: Path, places: Sequence[tuple[int, int]]) -> pa.Table:
     """The rows at these places of a file: number of the row group, and number of the row in it; groups in order."""
     with pq.ParquetFile(path) as file:
         groups = [
-            file.read_row_group(group, columns=columns).take([row for _, row in some])
+            file.read_row_group(group).take([row for _, row in some])
             for group, some in groupby(places, key=lambda place: place[0])
         ]
     return pa.concat_tables(groups)

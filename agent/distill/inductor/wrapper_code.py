@@ -74,6 +74,7 @@ class _Reader:
     names: tuple[str, ...]
     given: dict[str, str] = field(default_factory=dict)  # TorchInductor's names of the inputs
     made: set[str] = field(default_factory=set)
+    buffers: set[str] = field(default_factory=set)  # those of them that are allocations
     single: set[str] = field(default_factory=set)  # what TorchInductor takes for a tuple, and is its first part
     steps: list[HostBuffer | KernelCall | str] = field(default_factory=list)
 
@@ -96,6 +97,7 @@ class _Reader:
         elif isinstance(node, ast.Delete):
             gone = [t.id for t in node.targets if isinstance(t, ast.Name) and t.id in self.made]
             self.made -= set(gone)
+            self.buffers -= set(gone)
             self.steps += [f"del {name}" for name in gone]
         else:
             raise Unsupported(f"TorchInductor's {text}")
@@ -122,6 +124,7 @@ class _Reader:
             return
         if called == "empty_strided_cuda":
             self.steps.append(HostBuffer(name, tuple(map(ast.unparse, value.args))))
+            self.buffers.add(name)
         elif called == "extern_kernels.convolution":
             self.steps.append(f"{name} = {_CONVOLUTION}({self._arguments(value)})")
         elif called == _ATTENTION:
@@ -173,7 +176,7 @@ class _Reader:
         """A tensor; as an `address` without the shape of a view from its beginning."""
         if isinstance(node, ast.Name) and node.id in self.given:
             return self.given[node.id]
-        if isinstance(node, ast.Name) and (node.id in self.made or self._is_buffer(node.id)):
+        if isinstance(node, ast.Name) and node.id in self.made:
             return node.id
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             whole = self._tensor(node.value)
@@ -190,10 +193,7 @@ class _Reader:
         raise Unsupported(f"TorchInductor's {ast.unparse(node)}")
 
     def _begin(self, base: str, offset: str) -> str:
-        if self._is_buffer(base):
+        if base in self.buffers:
             return offset
         own = f"{base}.storage_offset()"
         return own if offset == "0" else f"{own} + {offset}"
-
-    def _is_buffer(self, name: str) -> bool:
-        return name in self.made and any(isinstance(s, HostBuffer) and s.name == name for s in self.steps)
