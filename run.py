@@ -86,7 +86,7 @@ def set_up() -> None:
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", "constraints.txt"]
     what = ["-c", "constraints.txt", "-e", ".[pipeline,dev]"]
     subprocess.run([*pip, "uv"], cwd=ROOT, check=True)
-    fast = [str(BIN / "uv"), "pip", "install", "--quiet", "--python", python, *what]
+    fast = [str(BIN / "uv"), "pip", "install", "--quiet", "--compile-bytecode", "--python", python, *what]
     if subprocess.call(fast, cwd=ROOT) != 0:  # a registry that only pip is configured for
         subprocess.run([*pip, *what[2:]], cwd=ROOT, check=True)
     stamp.write_text(wanted)
