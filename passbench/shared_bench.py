@@ -71,17 +71,16 @@ class SharedBench(Bench):
             raise PassNetError(f"{unknown[0]!r} compiles nothing ahead; there are {', '.join(COMPILERS)}")
         count = max(processes, len(compilers))
         workers = [self._worker(compilers[0], self._baseline_launcher) for _ in range(count)]
-        queues: list[list[precompile.Job]] = [[] for _ in workers]
-        for number, place in _in_order(len(variants), compilers):
-            at = (number * len(compilers) + place) % count
-            self._kept[compilers[place], variants[number].variant_hash] = workers[at]
-            queues[at].append(precompile.Job(workers[at], (variants[number],), compilers[place], keep=True))
-        missed = [(job.compiler, one) for job, left in precompile.by_worker(queues, deadline, grace) for one in left]
+        jobs = [(compilers[place], variants[number]) for number, place in _in_order(len(variants), compilers)]
+        done = precompile.shared_out(workers, jobs, deadline, grace)
+        for job, _ in done:
+            self._kept[job.compiler, job.variants[0].variant_hash] = job.worker
+        missed = [(job.compiler, one) for job, left in done for one in left]
         for compiler, (variant, reason) in missed:
             if reason == precompile.NO_TIME:
                 del self._kept[compiler, variant.variant_hash]
         known = {(compiler, variant.variant_hash) for compiler, (variant, _) in missed}
-        for job in (job for queue in queues for job in queue if not job.worker.alive):
+        for job in (job for job, _ in done if not job.worker.alive):
             for variant in job.variants:
                 lost = self._kept.pop((job.compiler, variant.variant_hash), None) is not None
                 if lost and (job.compiler, variant.variant_hash) not in known:

@@ -1,4 +1,6 @@
-"""One table of eager, all baselines and `distill` on the same samples, by both clocks, in as many sittings as it takes.
+"""One table of eager, all baselines, `distill` and `distill-static` on the same samples, by both clocks.
+
+It takes as many sittings as there is time for.
 
     python3 -m benchmarks.passbench.baselines_table VERSION_DIR... --names FILE --out DIR --budget 560 --device cuda:0
         [--first 180] [--now 110] [--write 150] [--tune 22] [--search 4] [--authors 6] [--processes 9] [--full 4]
@@ -6,20 +8,21 @@
 Samples are those that FILE names, in its order, each from the first version that has it; one variant of each, whose
 dtype changes from sample to sample. A sitting has three parts:
 
-1. for `--write` seconds `distill` writes passes (`--authors` processes) while `--processes` others compile all
-   baselines but max-autotune for the first `--now` samples that have no rows; where an earlier sitting has written the
-   passes, authors' processes compile. Then all together compile the passes, `--processes` and `--authors` processes
-   with several each. Max-autotune has `--tune` seconds and a grace for sole_op and fusible samples and the first
-   typical ones: a variant takes it up to a minute of a core. What it does not come to has no row of it;
+1. for `--write` seconds `distill` and `distill-static` write passes (`--authors` processes) while `--processes` others
+   compile all baselines but max-autotune for the first `--now` samples that have no rows; where an earlier sitting has
+   written the passes, authors' processes compile. Then all together compile the passes, `--processes` and `--authors`
+   processes with several each. Max-autotune has `--tune` seconds and a grace for sole_op and fusible samples and the
+   first typical ones: a variant takes it up to a minute of a core. What it does not come to has no row of it;
 2. then nothing but the timing is at work: each sample under all of them at once (`passbench.shared_bench`). What used
    the processor meanwhile is said in the end;
 3. the first `--full` samples are measured once more, one compiler after another (`passbench.bench`), to compare.
 
-A sample that takes `distill` longer than `--patience` counts as left to eager. One that is not answered when the time
-is over, or has a baseline that nobody came to, is left to the next sitting. DIR/rows has a file of each sample, so
-that a sitting that is killed loses nothing, and a later one with the same DIR goes on. `--only-table` makes the tables
-of what is there. With several GPUs start one such run each, with its `--part I/N`, its `--device` and its share of the
-cores (`taskset`).
+`distill-static` has a row where it has answered; one that wrote the pass that `distill` handed in shares its row's
+figures. A sample that takes `distill` longer than `--patience` counts as left to eager. One that is not answered when
+the time is over, or has a baseline that nobody came to, is left to the next sitting. DIR/rows has a file of each
+sample, so that a sitting that is killed loses nothing, and a later one with the same DIR goes on. `--only-table` makes
+the tables of what is there. With several GPUs start one such run each, with its `--part I/N`, its `--device` and its
+share of the cores (`taskset`).
 """
 
 import argparse
@@ -27,7 +30,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,8 +41,10 @@ from agent.ahead.author_pool import Answers, AuthorPool
 from agent.author import Submission
 from agent.distill.tuned import Tuned
 from agent.run.choose import floating_dtype
-from benchmarks.passbench.compared import text_of
+from benchmarks.passbench.compared import AUTHOR, STATIC, text_of
 from benchmarks.passbench.host_noise import processor_use
+from benchmarks.passbench.static_too import StaticToo
+from passbench.contract import read_pass_dir
 from passbench.result import VariantResult
 from passbench.settings import Settings
 from passbench.shared_bench import LOST, SharedBench
@@ -53,7 +58,6 @@ from storage.versions.version import Version
 
 BASELINES = ("inductor", "inductor-direct", "inductor-strict", "inductor-strict-direct", "cudagraphs")
 TUNED = "inductor-max-autotune"
-AUTHOR = "distill"
 ROWS, FULL, BEGUN = "rows", "full", "begun"
 _TUNED_TYPICAL = 8  # typical samples that max-autotune gets
 _GRACE = 12.0  # seconds that it may go on with what it has begun
@@ -68,6 +72,7 @@ class Sitting:
     given: argparse.Namespace
     samples: Sequence[Sample]
     answers: Answers
+    static: Answers
     began: float
 
     @property
@@ -118,7 +123,7 @@ def write_and_compile(sitting: Sitting, bench: SharedBench) -> list[tuple[Sample
     authors = min(given.authors, unanswered)
     processes = given.processes + given.authors - authors
     share = max(1, len(cores) * processes // (processes + authors))
-    author = replace(Tuned(), seconds=given.search)
+    author = StaticToo(replace(Tuned(), seconds=given.search), sitting.static)
     pool = AuthorPool(
         author,
         left,
@@ -159,7 +164,8 @@ def compile_passes(
     sitting: Sitting, bench: SharedBench, ready: Sequence[tuple[Sample, Submission]], processes: int
 ) -> None:
     """Have processes compile the passes, so that none need start while others are timed."""
-    jobs = [(sample, answer.pass_dir) for sample, answer in ready if answer.compiler == "pass"]
+    answers = [(sample, one) for sample, answer in ready for one in (answer, sitting.static.of(sample))]
+    jobs = [(sample, one.pass_dir) for sample, one in answers if one is not None and one.compiler == "pass"]
     missed = bench.compile_passes(jobs, processes, time.monotonic() + _PASS_SECONDS, _PASS_GRACE)
     sitting.say(f"compiled {len(jobs) - len(missed)} of {len(jobs)} passes")
 
@@ -197,7 +203,7 @@ def measure(sitting: Sitting, bench: SharedBench, ready: Sequence[tuple[Sample, 
         if time.monotonic() > end:
             break
         sitting.file(sample, BEGUN).touch()
-        rows = _rows(bench, sample, answer, ("eager", *baselines))
+        rows = _rows(bench, sample, {AUTHOR: answer, STATIC: sitting.static.of(sample)}, ("eager", *baselines))
         write_rows(sitting.file(sample), rows, RESULTS)
         found = ", ".join(f"{r['author']} {r['status']} {r['speedup_e2e'] or 0:.2f}" for r in rows)
         sitting.say(f"{sample.sample}: {found}")
@@ -205,16 +211,30 @@ def measure(sitting: Sitting, bench: SharedBench, ready: Sequence[tuple[Sample, 
     sitting.say(processor_use.between(before, processor_use.look()))
 
 
-def _rows(bench: SharedBench, sample: Sample, answer: Submission, names: Sequence[str]) -> list[dict]:
-    """A row of each compiler and of `distill`; the latter is eager's where it leaves the sample to eager."""
+def _rows(
+    bench: SharedBench, sample: Sample, answers: Mapping[str, Submission | None], names: Sequence[str]
+) -> list[dict]:
+    """A row of each compiler and of each author that has answered. Where an author leaves the sample to eager the row
+    has eager's figures, and of two equal passes one is measured."""
     named: dict[str, tuple[str, Path | None]] = {name: (name, None) for name in names}
-    if answer.compiler == "pass":
-        named[AUTHOR] = ("pass", answer.pass_dir)
+    answered = {author: answer for author, answer in answers.items() if answer is not None}
+    same: dict[str, str] = {}  # author → whose figures it has
+    for author, answer in answered.items():
+        if answer.compiler != "pass":
+            same[author] = "eager"
+        elif twins := [one for one in answered if one in named and _equal(answered[one], answer)]:
+            same[author] = twins[0]
+        else:
+            named[author] = ("pass", answer.pass_dir)
     (found,) = bench.run_together(sample, named)
-    if answer.compiler != "pass":
-        reason = "; ".join(filter(None, (found["eager"].reason, f"left to eager: {answer.reason}")))
-        found[AUTHOR] = replace(found["eager"], reason=reason)
+    for author, other in same.items():
+        note = f"left to eager: {answered[author].reason}" if other == "eager" else ""
+        found[author] = replace(found[other], reason="; ".join(filter(None, (found[other].reason, note))))
     return [_row(name, result) for name, result in found.items()]
+
+
+def _equal(one: Submission, other: Submission) -> bool:
+    return read_pass_dir(one.pass_dir).files == read_pass_dir(other.pass_dir).files
 
 
 def _row(author: str, result: VariantResult) -> dict:
@@ -258,10 +278,13 @@ def main() -> None:
         (given.out / of).mkdir(parents=True, exist_ok=True)
     if not given.only_table:
         samples = samples_of(given.versions, names[: given.first])[int(number) :: int(count)]
-        sitting = Sitting(given, samples, Answers(given.out / "written"), time.monotonic())
+        written, static = (Answers(given.out / place) for place in ("written", "static"))
+        sitting = Sitting(given, samples, written, static, time.monotonic())
         settings = Settings(
             pairs=8, repeats=0, double=False, timing_budget=8.0, first_call_timeout=60.0, batch_bytes=1 << 30
         )
+        if not sitting.left and not given.full:
+            return
         with SharedBench(given.device, settings) as bench:
             measure(sitting, bench, write_and_compile(sitting, bench))
             measure_again(sitting, bench)

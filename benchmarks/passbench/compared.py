@@ -20,7 +20,7 @@ from storage.schema import CATEGORIES, RESULTS
 
 LEVEL = -5
 STRICT, DEFAULT, TUNED = "inductor-strict-direct", "inductor-direct", "inductor-max-autotune"
-AUTHOR = "distill"
+AUTHOR, STATIC = "distill", "distill-static"
 _SLOW = 0.97
 _LEFT = "left to eager"
 
@@ -52,7 +52,8 @@ def text_of(rows: Sequence[dict], full: Sequence[dict]) -> str:
             "## All variants of each author\n",
             summary("Shared rounds", by_author, {}),
             "## distill\n",
-            *_distill(samples),
+            *_distill(samples, AUTHOR),
+            *_of_static(samples),
             "\n## distill beside TorchInductor by the device's clock\n",
             *_beside(samples),
             "\n## Shared rounds against whole trials of the same variants\n",
@@ -117,16 +118,21 @@ def _line(*cells: object) -> str:
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
-def _distill(samples: Sequence[Rows]) -> list[str]:
+def _of_static(samples: Sequence[Rows]) -> list[str]:
+    """The same of `distill-static`, where it has rows."""
+    return [f"\n## {STATIC}\n", *_distill(samples, STATIC)] if any(STATIC in sample for sample in samples) else []
+
+
+def _distill(samples: Sequence[Rows], author: str) -> list[str]:
     """AS, rightness and what is left to eager."""
     lines = [
         _line("category", "samples", "left to eager", "right at t = -5", "AS e2e", "AS device", "passes: e2e",
               "passes: device", "passes below 0.97: e2e, device"),
         "|---" * 9 + "|",
     ]  # fmt: skip
-    wrong = []
+    wrong, slow = [], []
     for category in CATEGORIES:
-        rows = [s[AUTHOR] for s in _of(samples, category) if AUTHOR in s]
+        rows = [s[author] for s in _of(samples, category) if author in s]
         if not rows:
             continue
         passes = [row for row in rows if _LEFT not in (row["reason"] or "")]
@@ -144,9 +150,14 @@ def _distill(samples: Sequence[Rows]) -> list[str]:
             )
         )
         wrong += [row for row in rows if not _right(row)]
+        slow += [row for row in passes if any(0 < (row[f"speedup_{clock}"] or 0) < _SLOW for clock in CLOCKS)]
     return [
         *lines,
         "",
+        *(
+            f"- below {_SLOW}: {r['sample']}: " + ", ".join(f"{r[f'speedup_{c}'] or 0:.3f} {c}" for c in CLOCKS)
+            for r in slow
+        ),
         *(f"- not right: {r['sample']}: {r['status']}, t = {r['t_min']}: {r['reason'][:150]}" for r in wrong),
     ]
 

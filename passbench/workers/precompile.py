@@ -1,6 +1,7 @@
 """Compiling and loading ahead: what a worker does once, done by several workers at a time, before anything is timed."""
 
 import random
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -89,6 +90,33 @@ def by_worker(queues: Sequence[Sequence[Job]], deadline: float, grace: float = 0
 
     with ThreadPoolExecutor(max(1, len(queues))) as pool:
         return [one for done in pool.map(run, queues) for one in done]
+
+
+@one_thread()
+def shared_out(
+    workers: Sequence[WorkerHandle], jobs: Sequence[tuple[str, Variant]], deadline: float, grace: float = 0.0
+) -> list[tuple[Job, list[Missed]]]:
+    """As `by_worker`, each job, a compiler and a variant, for the first worker that is free and has no other compiler's
+    code of that variant. Workers keep what they compile. With fewer workers than
+    compilers some jobs are nobody's, and in no result."""
+    left, taking = list(jobs), threading.Lock()
+
+    def take(held: set[str]) -> tuple[str, Variant] | None:
+        with taking:
+            number = next((n for n, (_, one) in enumerate(left) if one.variant_hash not in held), None)
+            return None if number is None else left.pop(number)
+
+    def run(worker: WorkerHandle) -> list[tuple[Job, list[Missed]]]:
+        held: set[str] = set()
+        done = []
+        while (taken := take(held)) is not None:
+            compiler, variant = taken
+            held.add(variant.variant_hash)
+            done.append(_in_time(Job(worker, (variant,), compiler, keep=True), len(workers), deadline, grace))
+        return done
+
+    with ThreadPoolExecutor(len(workers)) as pool:
+        return [one for done in pool.map(run, workers) for one in done]
 
 
 def _in_time(job: Job, threads: int, deadline: float, grace: float = 0.0) -> tuple[Job, list[Missed]]:

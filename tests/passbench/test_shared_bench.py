@@ -15,7 +15,7 @@ from passbench.ipc.messages import Batch, Code, Describe, Load, RunCalls
 from passbench.settings import Settings
 from passbench.shared_bench import SharedBench, _in_order
 from passbench.timing.rounds import Captures
-from passbench.workers.precompile import NO_TIME
+from passbench.workers.precompile import NO_TIME, shared_out
 from storage.errors import PassNetError
 from storage.graph.as_fx import to_module
 from storage.graph.as_json import to_json
@@ -86,6 +86,13 @@ def test_nothing_is_compiled_after_the_deadline(bench):
     assert not bench.compiled("inductor", what[0])
     with pytest.raises(PassNetError, match="'eager' compiles nothing ahead"):
         bench.compile_all(["eager"], what, 1)
+
+
+def test_compilers_of_one_variant_are_in_different_processes(bench):
+    what = add_relu_sample((3, 40)).variants[0]
+    workers = [bench._worker("inductor", bench._baseline_launcher) for _ in range(2)]
+    done = shared_out(workers, [("inductor-direct", what), ("inductor", what)], time.monotonic())
+    assert {job.worker for job, _ in done} == set(workers)
 
 
 def test_what_compiles_first_comes_before_what_finds_it_in_the_cache():

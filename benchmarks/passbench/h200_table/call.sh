@@ -7,7 +7,7 @@
 set -u
 OUT=$1; EARLIER=${2:-}; ALL=${SECONDS_LEFT:-585}
 HERE=$(dirname "$0"); NAMES=${NAMES:-$HERE/names.txt}; E=benchmarks/extraction; W=${WORK:-/dev/shm/table}; DEVICE=${DEVICE:-cuda:0}
-VERSIONS="$E/corpus_578/version $E/corpus_350/version $E/corpus_328/version"
+VERSIONS=${VERSIONS:-"$E/corpus_578/version $E/corpus_350/version $E/corpus_328/version"}
 first=${FIRST:-180}; most=${NOW:-110}
 began=$SECONDS
 mkdir -p "$W/record/rows" "$OUT"
@@ -24,7 +24,8 @@ while left=$((ALL - 18 - (SECONDS - began))); here=$(ls "$W/record/rows" | wc -l
       [ $left -gt 100 ] && { [ $ended -ne 0 ] || [ "$here" -lt "$first" ]; }; do
   now=$(((left - 45) / 4)); [ $now -lt $most ] || now=$most
   timeout $left python3 -m benchmarks.passbench.baselines_table $VERSIONS --names "$NAMES" --out "$W/record" \
-    --device "$DEVICE" --part "${PART:-0/1}" --first "$first" --now $now --write $((left * 30 / 100)) --tune $((left / 24)) \
+    --device "$DEVICE" --part "${PART:-0/1}" --first "$first" --now $now --write $((left * ${WRITE_SHARE:-30} / 100)) --tune ${TUNE:-$((left / 24))} \
+    --search "${SEARCH:-4}" --authors "${AUTHORS:-6}" --processes "${PROCESSES:-9}" \
     --budget $((left - 12)) --full "${FULL:-2}" >> "$OUT/sitting.log" 2>&1
   ended=$?
   echo "ended with $ended at $((SECONDS - began)) s" >> "$OUT/sitting.log"
