@@ -163,42 +163,46 @@ def _distill(samples: Sequence[Rows], author: str) -> list[str]:
 
 
 def _beside(samples: Sequence[Rows]) -> list[str]:
+    """Ratios of device speedups. Over strict: of all samples in which strict has a time. Over the faster: of those
+    in which strict or default has one."""
     lines = [
         _line("category", "samples", "strict right", "distill", "strict", "default", "over strict", "median",
               "over strict where it is right", "over the faster of both", "over the faster that is right"),
         "|---" * 11 + "|",
     ]  # fmt: skip
     for category in CATEGORIES:
-        some = [
-            s
-            for s in _of(samples, category)
-            if all(name in s and s[name]["speedup_device"] for name in (AUTHOR, STRICT, DEFAULT))
-        ]
+        some = [s for s in _of(samples, category) if _device(s, AUTHOR)]
         if not some:
             continue
-        speed = {name: [s[name]["speedup_device"] for s in some] for name in (AUTHOR, STRICT, DEFAULT)}
-        over = [s[AUTHOR]["speedup_device"] / s[STRICT]["speedup_device"] for s in some]
-        rivals = [[s[name] for name in (STRICT, DEFAULT)] for s in some]
-        faster = [a / max(r["speedup_device"] for r in both) for a, both in zip(speed[AUTHOR], rivals, strict=True)]
-        right = [
-            a / max(r["speedup_device"] for r in both if _right(r))
-            for a, both in zip(speed[AUTHOR], rivals, strict=True)
-            if any(map(_right, both))
-        ]
+        timed = {name: [s for s in some if _device(s, name)] for name in (AUTHOR, STRICT, DEFAULT)}
+        over = [_over(s, [STRICT]) for s in timed[STRICT]]
+        of_right = [_over(s, [STRICT]) for s in timed[STRICT] if _right(s[STRICT])]
+        pairs = [(s, [name for name in (STRICT, DEFAULT) if _device(s, name)]) for s in some]
+        rights = [(s, [name for name in names if _right(s[name])]) for s, names in pairs]
         lines.append(
             _line(
                 category,
                 len(some),
-                sum(_right(s[STRICT]) for s in some),
-                *(_mean(speed[name]) for name in (AUTHOR, STRICT, DEFAULT)),
+                len(of_right),
+                *(_mean([_device(s, name) for s in timed[name]]) for name in (AUTHOR, STRICT, DEFAULT)),
                 _mean(over),
-                f"{median(over):.3f}",
-                _mean([ratio for ratio, s in zip(over, some, strict=True) if _right(s[STRICT])]),
-                _mean(faster),
-                _mean(right),
+                f"{median(over):.3f}" if over else "-",
+                _mean(of_right),
+                _mean([_over(s, names) for s, names in pairs if names]),
+                _mean([_over(s, names) for s, names in rights if names]),
             )
         )
     return lines
+
+
+def _device(sample: Rows, name: str) -> float | None:
+    """The speedup by the device's clock, None where it was not timed."""
+    return sample[name]["speedup_device"] if name in sample else None
+
+
+def _over(sample: Rows, names: Sequence[str]) -> float:
+    """How many times as fast as the fastest of these `distill` is."""
+    return _device(sample, AUTHOR) / max(_device(sample, name) for name in names)
 
 
 def _shared_and_whole(by_sample: Mapping[str, Rows], full: Sequence[dict]) -> list[str]:

@@ -91,6 +91,9 @@ def test_the_table_says_what_is_left_to_eager_and_how_far_the_author_is_from_tor
     assert "| fusible | 2 | 1 (50%) | 2 | 1.732 | 1.732 | 3.000 (1) | 3.000 (1) | 0, 0 |" in text
     beside = "| 2 | 1 | 1.732 (2) | 2.000 (2) | 4.000 (2) | 0.866 (2) | 1.000 | 1.500 (1) | 0.433 (2) | 1.500 (1) |"
     assert f"| fusible {beside}" in text
+    without = text_of([row for row in rows if (row["author"], row["sample"]) != ("inductor-direct", "fusible-0")], [])
+    beside = "| 2 | 1 | 1.732 (2) | 2.000 (2) | 4.000 (1) | 0.866 (2) | 1.000 | 1.500 (1) | 0.612 (2) | 1.500 (1) |"
+    assert f"| fusible {beside}" in without, "a sample in which default failed counts over strict"
     assert "| distill | device | 1 | 1.2000 | 18.23% | 18.23% |" in text and "{'the same': 1}" in text
     assert text_of([], []) == "There are no rows.\n"
 

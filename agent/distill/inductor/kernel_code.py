@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 from torch._inductor.runtime import hints, triton_helpers, triton_heuristics
 from triton.runtime.jit import JITFunction
 
+from agent.distill.eager.sum_order import PROCESSORS
 from agent.distill.kernels.index_expressions import Unsupported
 
 NAME = "KERNEL_NAME"
@@ -18,6 +20,8 @@ NAME = "KERNEL_NAME"
 HELPER = "helper_"
 """What the names of TorchInductor's helpers begin with in a pass."""
 _HEURISTICS = ("pointwise", "reduction", "persistent_reduction")
+_WARPS = 16
+"""So many warps on each processor of the reference GPU hide the time that loads take."""
 _HELPER = re.compile(r"\btriton_helpers\.(\w+)")
 
 
@@ -26,7 +30,7 @@ class KernelCode:
     """A kernel of TorchInductor's. `text` is its source, under `NAME`, with functions of its own.
 
     `parameters` are those of a launch, tensors first. `configs` are what TorchInductor's rules give to choose from, and
-    `meta` says how its grid is made.
+    `meta` says how its grid is made. TorchInductor measures them all; here their order is by what is likely.
     """
 
     name: str
@@ -41,19 +45,30 @@ class KernelCode:
         return {name.removeprefix(HELPER) for name in re.findall(rf"\b{HELPER}\w+", self.text)}
 
     def launch(self, name: str, numbers: Mapping[str, int], number: int) -> str:
-        """The `Launch` of the kernel under a name, by the configuration of this number, or the last if there are fewer.
+        """The `Launch` of the kernel under a name, by the configuration of this number among the `ordered`, or the last
+        if there are fewer.
 
         `numbers` are the parameters behind the tensors.
         """
-        config = self.configs[min(number, len(self.configs) - 1)]
-        sizes = {**numbers, **config.kwargs}
-        grid = triton_heuristics.GridExpr.from_meta(self.meta["inductor"], config).eval_slow(dict(sizes))
+        config = self.ordered(numbers)[min(number, len(self.configs) - 1)]
+        sizes, grid = {**numbers, **config.kwargs}, self._grid(config, numbers)
         options = {**sizes, "num_warps": config.num_warps, "num_stages": config.num_stages}
         options["enable_fp_fusion"] = self.meta["triton"]["enable_fp_fusion"]
         given = ", ".join(f"{key}={value}" for key, value in options.items())
         while len(grid) > 1 and grid[-1] == 1:
             grid = grid[:-1]
-        return f"Launch({name}, {tuple(map(int, grid))}, {given})"
+        return f"Launch({name}, {grid}, {given})"
+
+    def ordered(self, numbers: Mapping[str, int]) -> list[Any]:
+        """The configurations, first those whose warps keep the GPU busy, in TorchInductor's order, then those with most
+        warps: TorchInductor's first one has four warps for 1,024 elements, however few elements there are."""
+        warps = {n: config.num_warps * math.prod(self._grid(config, numbers)) for n, config in enumerate(self.configs)}
+        order = sorted(warps, key=lambda n: (-min(warps[n], _WARPS * PROCESSORS), n))
+        return [self.configs[n] for n in order]
+
+    def _grid(self, config: Any, numbers: Mapping[str, int]) -> tuple[int, ...]:
+        found = triton_heuristics.GridExpr.from_meta(self.meta["inductor"], config)
+        return tuple(map(int, found.eval_slow({**numbers, **config.kwargs})))
 
 
 def kernel_code(name: str, source: str) -> KernelCode:

@@ -1,5 +1,6 @@
 """TorchInductor's own code as a pass."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,6 +73,16 @@ def test_what_is_no_plan_gets_the_calls_of_eager_and_configurations_differ(tmp_p
     assert compiled_source(loose, "", 0, True) != compiled_source(loose, "", 1, True)
     with pytest.raises(Unsupported, match="more shapes"):
         compiled_graph(replace(whole, shapes=whole.shapes * 7), "strict")
+
+
+def test_the_first_configuration_is_one_whose_warps_keep_the_gpu_busy():
+    def launches(elements, config):
+        shape = variant(lambda x: torch.relu(x) + 1.0, tensor(elements))
+        source = compiled_source(compiled_graph(whole_graph([shape]), "strict"), "", config, False)
+        return re.findall(r"Launch\(\w+, \((\d+),\), .*num_warps=(\d+)", source)
+
+    assert launches(150528, 0) == [("294", "8")] and launches(150528, 1) == [("147", "4")]
+    assert launches(32000000, 0) == [("31250", "4")] and launches(32000000, 1) == [("62500", "8")]
 
 
 def test_helpers_come_with_what_they_call():
