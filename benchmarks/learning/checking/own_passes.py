@@ -11,7 +11,6 @@ too, nor which kernels ran.
 import json
 import os
 import threading
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -71,15 +70,18 @@ class OwnPasses:
         """What is wrong with a pass at t = -5 in a variant of the sample, or its level and times in all."""
         process = self._process = self._process or self._started()
         seconds = self.patience * len(sample.variants)
-        ringing = threading.Timer(seconds, process.kill)
+        late = threading.Event()
+        ringing = threading.Timer(seconds, lambda: (late.set(), process.kill()))
         ringing.start()
-        began = time.monotonic()
         with suppress(BrokenPipeError):  # it has ended, and answers nothing
             own_process.write(process.stdin, {"files": dict(files), "line": line_of(sample)})
         answer = process.stdout.readline()
         ringing.cancel()
-        if not answer:
+        ringing.join()  # it may have fired beside the answer: the process is gone then, and the next pass has another
+        whole = answer.endswith(b"\n")
+        if late.is_set() or not whole:
             self._end()
-            late = time.monotonic() - began > seconds
-            return Checked(cause=f"no check in {seconds:.0f} s") if late else Checked("the process that checks ended")
+        if not whole:
+            cause = f"no check in {seconds:.0f} s"
+            return Checked(cause=cause) if late.is_set() else Checked("the process that checks ended")
         return Checked(**json.loads(answer))

@@ -48,7 +48,7 @@ class Bindings:
         self.class_values: set[ast.ClassDef] = set()  # classes used as values: anything may make instances of them
         self.special: set[ast.FunctionDef] = set()  # `pattern` and the like, which have rules of their own
         self.iterators: set[tuple[ast.AST, str]] = set()  # variables that are, or were, iterators
-        self.shared: set[tuple[ast.AST, str]] = set()  # variables that may be another name of another's container
+        self.shared: set[tuple[object, str]] = set()  # variables that may be another name of another's container
         nodes = (n for module in modules.values() for n in walk(module.tree) if isinstance(n, ast.Attribute))
         self._called_directly = any(n.attr in ("forward", "backward") for n in nodes)  # with any object for a context
         self._kernel_places: dict[str, set[int]] = {}  # parameter of any kernel → its positions
@@ -138,10 +138,16 @@ class Bindings:
             message = f"{target.id} is a function, a class or what it is called with; choose another name"
             self.find("rebinding", scope.module, target, message)
         if value is None or not _is_new(value, scope):
-            self.shared.add((owner.node, target.id))
+            self._share(owner.node, target.id)
         if value is not None and self.is_iterator(value, scope):
             self.note_iterator(owner.node, target.id)
         self.kinds.join(owner.node, target.id, kind)
+
+    def _share(self, place: object, name: str) -> None:
+        """Note that a variable or a field may be another name of another's container."""
+        if (place, name) not in self.shared:
+            self.shared.add((place, name))
+            self.kinds.changed = True
 
     def is_own_field(self, target: ast.expr, scope: Scope) -> bool:
         """Whether a target is `self.NAME` in a method of a class of the pass."""
@@ -153,7 +159,7 @@ class Bindings:
     def bind_field(self, name: str, kind: ValueKind, value: ast.expr | None, scope: Scope) -> None:
         """A field of this name is given this value; None stands for what may have another name."""
         if value is None or not _is_new(value, scope):
-            self.shared.add((FIELDS, name))
+            self._share(FIELDS, name)
         self.kinds.join(FIELDS, name, kind)
 
     def is_of_context(self, node: ast.expr, scope: Scope) -> bool:
@@ -261,7 +267,7 @@ class Bindings:
         for number, name in enumerate(fields):
             own = max(self.kinds.get(place, number), self.kinds.get(place, name))
             if any((place, given) in self.kinds for given in (number, name, "**")):
-                self.shared.add((FIELDS, name))
+                self._share(FIELDS, name)
             self.kinds.join(FIELDS, name, max(own, self.kinds.get(place, "**").item()))
 
     def launched(self, name: str) -> ValueKind:
