@@ -187,6 +187,29 @@ class Task:
                 found.append(compiled_graph(each.whole, style.compiled).configs if each.whole is not None else 1)
         return max(found)
 
+    def compiled_kernels(self, style: Style) -> tuple[int, ...] | None:
+        """The kernels of each graph in TorchInductor's own code, where that is nothing but launches of one plan."""
+        found = []
+        for each in self.graphs:
+            try:
+                plans = compiled_graph(each.whole, style.compiled).plans if each.whole is not None else ()
+            except Unsupported:
+                return None
+            if not plans or not all(code.kernels_alone for _, code in plans):
+                return None
+            found.append(max(len(code.kernels) for _, code in plans))
+        return tuple(found)
+
+    def one_plan(self, patterns: Collection[str]) -> tuple[int, ...] | None:
+        """The kernels of each graph, where the patterns replace all of it by launches of one plan."""
+        found = []
+        for each in self.graphs:
+            chosen = [c for c in each.candidates if c.pattern in patterns]
+            if len(chosen) != 1 or len(chosen[0].region.ops) != len(each.graph.ops) or chosen[0].cases[0].calls:
+                return None
+            found.append(chosen[0].cases[0].launches)
+        return tuple(found)
+
     def likely(self, margin: float) -> tuple[str, ...]:
         """Patterns that are expected to save more than `margin` microseconds a call.
 

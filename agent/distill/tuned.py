@@ -39,6 +39,7 @@ from agent.distill.inductor.whole_source import STRICT
 from agent.distill.rounding import Confirms, Rounding, assumed
 from agent.distill.search.found_families import Best, FamilySearch, FoundFamilies, Levels, SearchChoice
 from agent.distill.search.hill_climb import Search
+from agent.distill.search.last_turns import in_turns, near
 from agent.distill.search.neighbours import (
     alternatives,
     compiled_alternatives,
@@ -46,7 +47,7 @@ from agent.distill.search.neighbours import (
     steps,
     with_channels_last,
 )
-from agent.distill.search.scores import EQUAL, NOTHING, Merit, ranked
+from agent.distill.search.scores import EQUAL, NOTHING, ranked
 from agent.distill.search.trial import Rightness, SearchTrial, known, right_together, rightness, writes
 from agent.distill.static import Distill
 from agent.distill.task_plan import FloatDtypes, Task, float_dtypes, has_channels_last
@@ -168,7 +169,7 @@ class Tuned(Author):
             return {"own_schedule": own_schedule(levels), "channels_last": channels_last(levels)}
 
         trial = whole = SearchTrial(task, levels, self._start(task), probed, attempt, graphs, **tasks(levels))
-        best, merit = None, NOTHING
+        best, merit, latest = None, NOTHING, None
         calls = SearchChoice((), replace(self.distill.style, captured=True))
         few = task.launches(whole.start.patterns) < WORTH
         if earlier is None and not few and whole.start != calls and writes(task, calls):
@@ -200,10 +201,12 @@ class Tuned(Author):
             search = Search(trial.merit, neighbours, (end - time.monotonic()) * share(trial), improved=improved)
             starts = (*with_channels_last(trial, self.distill.margin), *alternatives(trial.task, trial.start))
             choice = search.run(trial.start, *starts)
-            if choice is None or trial.merit(choice).over(merit) <= 1.0:
+            if choice is not None:
+                choice = in_turns(near(trial, choice, search.measured), end)[0]
+            if choice is None or (not trial.wrong(choice) and trial.merit(choice).over(merit) <= 1.0):
                 return set()
             again = replace(trial, variants=more, known={})
-            wrong = again.wrong(choice)
+            wrong = trial.wrong(choice) or again.wrong(choice)
             if wrong and time.monotonic() >= end:
                 try_safer(trial, choice, wrong)
             if wrong or again.is_slower(choice):
@@ -211,7 +214,7 @@ class Tuned(Author):
             right = rightness(trial, again, choice)
             if not right.wrong:
                 wrong_alike = trial.share_wrong(each for each in search.measured if each.is_like(choice))
-                consider(choice, trial.levels, trial.merit(choice), right, wrong_alike)
+                consider(trial, choice, right, wrong_alike)
             try_safer(trial, choice, right.inexact)
             return right.wrong
 
@@ -222,12 +225,12 @@ class Tuned(Author):
                 return 1.0
             return 1.0 if max(trial.rightness(trial.start).values()) <= EQUAL else _FIRST_SHARE
 
-        def consider(choice: SearchChoice, levels: Levels, found: Merit, right: Rightness, wrong: float = 0.0) -> None:
+        def consider(trial: SearchTrial, choice: SearchChoice, right: Rightness, wrong: float = 0.0) -> None:
             """Makes the choice the best if it is expected to be. `wrong` is the share of passes like it that are."""
-            nonlocal best, merit
-            worth = found.expected(right.level, wrong, right.draws)
+            nonlocal best, merit, latest
+            worth = trial.merit(choice).expected(right.level, wrong, right.draws)
             if worth.over(merit) > 1.0:
-                best, merit = Best(choice, levels), worth
+                best, merit, latest = Best(choice, trial.levels), worth, (trial, right, wrong)
                 keep(best)
 
         def try_safer(trial: SearchTrial, choice: SearchChoice, inexact: set[FloatDtypes]) -> None:
@@ -250,27 +253,35 @@ class Tuned(Author):
                 if again.wrong(safer) or again.is_slower(safer):
                     continue
                 if not (right := rightness(exact, again, safer)).wrong:
-                    consider(safer, levels, merits[safer], right)
+                    consider(exact, safer, right)
                     return
 
         def try_compiled(trial: SearchTrial) -> None:
             """Considers TorchInductor's own code: once, and in other configurations while there is time, at least
             `_COMPILED` of all."""
-            latest = max(end, time.monotonic() + _COMPILED * self.seconds)
+            nonlocal merit
+            late = max(end, time.monotonic() + _COMPILED * self.seconds)
             found = SearchChoice((), replace(self.distill.style, compiled=STRICT, captured=not few))
             if not self.compiled or not writes(trial.task, found) or not trial.merit(found).score:
                 return
-            others = compiled_alternatives(trial.task, found)
-            while time.monotonic() < latest and (other := next(others, None)) is not None:
+            tried, others = [found], compiled_alternatives(trial.task, found)
+            while time.monotonic() < late and (other := next(others, None)) is not None:
+                tried.append(other)
                 if trial.merit(other).over(trial.merit(found)) > 1.0:
                     found = other
+            candidates = near(trial, found, tried)
+            if latest is not None:
+                candidates.append((latest[0], best.choice))
+            found = next(each for each in in_turns(candidates, late) if each in tried)
+            if latest is not None:
+                merit = latest[0].merit(best.choice).expected(latest[1].level, latest[2], latest[1].draws)
             if trial.merit(found).over(merit) <= 1.0:
                 return
             again = replace(trial, variants=more, known={})
             if again.wrong(found) or again.is_slower(found):
                 return
             if not (right := rightness(trial, again, found)).wrong:
-                consider(found, trial.levels, trial.merit(found), right)
+                consider(trial, found, right)
 
         captured = best is not None
         if earlier is not None:

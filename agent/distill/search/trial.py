@@ -53,22 +53,31 @@ class SearchTrial:
     known: dict[str, Sequence[VariantResult]] = field(default_factory=dict)
     e2e: dict[Hashable, set[float]] = field(default_factory=dict)
     _found: dict[SearchChoice, Sequence[VariantResult]] = field(init=False, default_factory=dict)
+    _again: dict[SearchChoice, list[Sequence[VariantResult]]] = field(init=False, default_factory=dict)
+    _hosts: dict[SearchChoice, Hashable] = field(init=False, default_factory=dict)
 
     def merit(self, choice: SearchChoice) -> Merit:
         """How good the choice is, by all that was measured; its score is 0.0 where a variant failed, is wrong, or has
         no pass. Where its own end-to-end speedup is below the median of what costs the host the same, that was other
         work of the host, or kernels that are longer: these the device's clock tells apart. So a pass that is slower
-        than eager by that clock is judged by its own measurement alone.
+        than eager by that clock is judged by its own measurement alone. What was measured several times has the median.
         """
-        results, host = self._results(choice), self._host(choice)
-        device, e2e = device_speedup(results), e2e_speedup(results)
-        if e2e is None or not speedup(results):
+        if choice not in self._hosts:
+            self._hosts[choice] = self._host(choice)
+        measured, host = self._all(choice), self._hosts[choice]
+        device, e2e = _median(map(device_speedup, measured)), _median(map(e2e_speedup, measured))
+        if e2e is None or not all(map(speedup, measured)):
             return Merit(0.0, device, host)
         if device is None or device < 1.0:
             return Merit(weighed(e2e, device), device, host)
         alike = self.e2e.setdefault((tuple(v.variant_hash for v in self.variants.variants), host), set())
         alike.add(e2e)  # a measurement that two choices share counts once
         return Merit(weighed(max(e2e, median(alike)), device), device, host)
+
+    def measure_again(self, choice: SearchChoice) -> None:
+        """Measure a choice that was measured once more."""
+        if (results := replace(self, known={})._results(choice)) != ():
+            self._again.setdefault(choice, []).append(results)
 
     def is_slower(self, choice: SearchChoice) -> bool:
         """Whether the choice is slower than eager, and still is when it is measured once more."""
@@ -83,6 +92,9 @@ class SearchTrial:
             [c.cases[0] for c in g.candidates if c.pattern in choice.patterns] for g in self.written(choice).graphs
         ]
         launches = tuple(sum(case.launches for case in each) for each in cases)
+        plans = self.task.compiled_kernels(style) if style.compiled else self.written(choice).one_plan(choice.patterns)
+        if plans is not None and not style.captured and not style.channels_last:
+            return "a plan for each graph", plans
         return choice.patterns, launches, style.captured, style.channels_last, style.general, style.compiled
 
     def written(self, choice: SearchChoice) -> Task:
@@ -96,19 +108,22 @@ class SearchTrial:
 
         If some are, the dtypes of which no variant was measured are added. Without any result: all dtypes.
         """
-        results, everything = self._results(choice), set(self.dtypes_of.values())
-        if len(results) != len(self.variants.variants):
-            return everything
+        everything = set(self.dtypes_of.values())
         measured = [self.dtypes_of[to_json(variant.graph)] for variant in self.variants.variants]
-        wrong = {dtypes for dtypes, result in zip(measured, results, strict=True) if not is_right(result)}
+        wrong: set[FloatDtypes] = set()
+        for results in self._all(choice):
+            if len(results) != len(measured):
+                return everything
+            wrong |= {dtypes for dtypes, result in zip(measured, results, strict=True) if not is_right(result)}
         return wrong | (everything - set(measured)) if wrong else wrong
 
     def rightness(self, choice: SearchChoice) -> dict[FloatDtypes, int]:
         """The level at which all measured variants of each dtypes are right; only for a choice that is right."""
         found: dict[FloatDtypes, int] = {}
-        for variant, result in zip(self.variants.variants, self._results(choice), strict=True):
-            dtypes = self.dtypes_of[to_json(variant.graph)]
-            found[dtypes] = max(result.t_min, found.get(dtypes, EQUAL))
+        for results in self._all(choice):
+            for variant, result in zip(self.variants.variants, results, strict=True):
+                dtypes = self.dtypes_of[to_json(variant.graph)]
+                found[dtypes] = max(result.t_min, found.get(dtypes, EQUAL))
         return found
 
     def share_wrong(self, choices: Iterable[SearchChoice]) -> float:
@@ -138,6 +153,10 @@ class SearchTrial:
         rounding = ", ".join(sorted({level.name.lower() for level in self.levels.values()}))
         return f"{len(choice.patterns)} patterns, {choice.style}, rounding {rounding}"
 
+    def _all(self, choice: SearchChoice) -> list[Sequence[VariantResult]]:
+        """The results of each time that the choice was measured."""
+        return [self._results(choice), *self._again.get(choice, ())]
+
     def _results(self, choice: SearchChoice) -> Sequence[VariantResult]:
         if choice not in self._found:
             self._found[choice] = self._measured(choice)
@@ -160,6 +179,12 @@ class SearchTrial:
         if task.write(known(task, choice), choice.style, directory).pass_dir is None:
             return None
         return "".join(file.read_text("utf-8") for file in sorted(directory.glob("*.*")))
+
+
+def _median(speedups: Iterable[float | None]) -> float | None:
+    """The median; None where one of them is missing."""
+    found = list(speedups)
+    return None if None in found else median(found)
 
 
 @dataclass(frozen=True)
