@@ -1,0 +1,35 @@
+#!/bin/bash
+# All variants of 40 samples, then shapes that passes have no plan for; the page beside this file says what it decides.
+#   SECONDS_LEFT=150 bash benchmarks/agent/h100_all_variants/call.sh OUT TABLE_RESULTS
+# TABLE_RESULTS: results.parquet of a table, whose passes of `distill` get other shapes. On two GPUs both side by side.
+set -u
+OUT=$1; TABLE=$2; ALL=${SECONDS_LEFT:-150}; DEVICE=${DEVICE:-cuda:0}; W=${WORK:-/dev/shm/all_variants}
+HERE=$(dirname "$0"); V=benchmarks/extraction/corpus_350/version; P=${PROCESSES:-14}
+mkdir -p "$OUT" "$W"
+python3 - "$TABLE" "$W/passes.parquet" <<'P' || exit 1
+import sys
+from pathlib import Path
+from storage.parquet import read_rows, write_rows
+from storage.schema import RESULTS
+rows = read_rows(Path(sys.argv[1]), RESULTS)
+write_rows(Path(sys.argv[2]), [row for row in rows if row["author"] == "distill" and row["pass_files"]], RESULTS)
+P
+all() {
+  timeout "$1" python3 -m benchmarks.agent.all_variants $V --names "$HERE/names.txt" --processes "$P" --search 4 \
+    --budget $(($1 - 12)) --device "$DEVICE" --out "$W/all" > "$OUT/all.log" 2>&1
+}
+others() {
+  timeout "$1" python3 -m benchmarks.agent.all_variants $V --results "$W/passes.parquet" --samples "${SAMPLES:-90}" --others 5 \
+    --processes "$P" --budget $(($1 - 12)) --device "$DEVICE" --out "$W/others" > "$OUT/others.log" 2>&1
+}
+if [ "$(nvidia-smi -L 2> /dev/null | wc -l)" -gt 1 ]; then
+  CUDA_VISIBLE_DEVICES=0 all $((ALL - 10)) &
+  CUDA_VISIBLE_DEVICES=1 others $((ALL - 10)) &
+  wait
+else
+  all $((ALL * 2 / 3))
+  others $((ALL / 3 - 10))
+fi
+for one in all others; do cp "$W/$one/rows.parquet" "$OUT/$one.parquet"; cp "$W/$one/summary.txt" "$OUT/$one.txt"; done
+cat "$W"/all/written/*.log > "$OUT/authors.log" 2> /dev/null
+head -40 "$OUT/all.txt" "$OUT/others.txt"
