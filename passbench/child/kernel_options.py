@@ -1,8 +1,10 @@
-"""Options of Triton's compiler that a pass may have: the sizes and precisions of a kernel, none that loads code."""
+"""What Triton gives the kernels of a pass: options of its compiler, none that loads code, and memory to work in."""
 
 import functools
 from dataclasses import fields
 from typing import Any
+
+import torch
 
 _OWN = frozenset(
     """num_warps num_ctas num_stages warp_size maxnreg enable_fp_fusion enable_reflect_ftz launch_cooperative_grid
@@ -36,3 +38,11 @@ def confine_options() -> None:
         return found
 
     CUDABackend.parse_options = checked
+
+
+def lend_memory() -> None:
+    """Let kernels for a GPU have the memory that descriptors of tensors need which are made in a kernel: a little of
+    torch's, on the current stream. Without that Triton refuses to launch them."""
+    import triton
+
+    triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.uint8, device="cuda"))

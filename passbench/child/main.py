@@ -19,7 +19,7 @@ from passbench import compilers
 from passbench.child import observe, triton_interpreter
 from passbench.child.call_memory import CallMemory
 from passbench.child.failures import CallFailed, explain
-from passbench.child.kernel_options import confine_options
+from passbench.child.kernel_options import confine_options, lend_memory
 from passbench.child.kernel_time import device_us
 from passbench.child.outputs import (
     BadOutput,
@@ -188,6 +188,8 @@ class Worker:
         if directory not in self._rules:
             if self._confine_kernels:
                 confine_options()
+            if self.device.type == "cuda":
+                lend_memory()
             names = read_pass_dir(directory).names
             self._rules[directory] = load_rules(Path(directory), names)
         return self._rules[directory]

@@ -150,13 +150,13 @@ def confine_kernels() -> None:
         finally:
             reach.set(())
 
-    def checked_load(self: Any, pointers: Any, mask: Any, *rest: Any) -> Any:
+    def checked_load(self: Any, pointers: Any, mask: Any, *rest: Any, **named: Any) -> Any:
         reach.check(pointers, mask, "reads")
-        return load(self, pointers, mask, *rest)
+        return load(self, pointers, mask, *rest, **named)
 
-    def checked_store(self: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
+    def checked_store(self: Any, pointers: Any, value: Any, mask: Any, *rest: Any, **named: Any) -> Any:
         reach.check(pointers, mask, "writes")
-        return store(self, pointers, value, mask, *rest)
+        return store(self, pointers, value, mask, *rest, **named)
 
     def checked_exchange(self: Any, pointers: Any, *rest: Any) -> Any:
         reach.check(pointers, None, "writes")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from passbench.policy import allowlists as names
 from passbench.policy.host.bindings import HOOK
 from passbench.policy.host.operator_calls import OperatorCalls
-from passbench.policy.scopes import RETURN, Scope, ValueKind
+from passbench.policy.scopes import RETURN, Scope, ValueKind, parameters
 
 _KEYED = frozenset("sorted min max".split())
 _PICKING = _KEYED | {"map", "filter"}
@@ -83,6 +83,15 @@ class BuiltInCalls(OperatorCalls):
         self.check_callable(function, node, scope)
         return self.pass_arguments(function, given, {})
 
+    def called_lambda(self, node: ast.Lambda, given: ValueKind, scope: Scope) -> ValueKind:
+        """A library calls a lambda, which is written out there, with arguments of this kind."""
+        self.seen.add(node)
+        inner = self.opened(node, scope, hook=scope.hook)
+        for parameter in parameters(node):
+            self.check_free(parameter.arg, node, scope)
+        self.enter(node, scope, given)
+        return self.kind(node.body, inner)
+
     def returned(self, given: Iterable[ValueKind]) -> ValueKind:
         """What functions of the pass return that may be among arguments of these kinds, to be called by a library."""
         if ValueKind.ADDRESS not in given:
@@ -103,17 +112,25 @@ class BuiltInCalls(OperatorCalls):
             handed = args.pop(0)
         else:
             return None
+        rest = ast.copy_location(ast.Call(node.func, args, keywords), node)
+        if name in _KEYED and (scope.module.dotted(handed) or "").startswith("torch."):
+            self.read(f"{name}() reads what {ast.unparse(handed)} returns, which may be a tensor", scope, node)
         function = self.host_function(handed, scope) if name != "map" else None
-        if function is not None:
+        if function is not None or (name in _KEYED and isinstance(handed, ast.Lambda)):
             items = [max(kind, kind.item()) for kind in (self.kind(a, scope) for a in args)]
-            if self.called_back(function, [max(items, default=ValueKind.SCALAR)], handed, scope).holds_tensors:
-                self.read(f"{name}() reads what {function.name} returns, which may be a tensor", scope, node)
-            return ast.copy_location(ast.Call(node.func, args, keywords), node)
+            item = max(items, default=ValueKind.SCALAR)
+            if function is not None:
+                returned = self.called_back(function, [item], handed, scope)
+            else:
+                returned = self.called_lambda(handed, item, scope)
+            if returned.holds_tensors:
+                self.read(f"{name}() reads what {ast.unparse(handed)} returns, which may be a tensor", scope, node)
+            return rest
         if not isinstance(handed, ast.Name) or handed.id not in names.HANDED_ON or scope.find(handed.id) is not None:
             return None
         for argument in args if handed.id == "str" else ():
             self.check_text(argument, self.kind(argument, scope).item(), scope)
-        return ast.copy_location(ast.Call(node.func, args, keywords), node)
+        return rest
 
     def _has_attribute(self, node: ast.Call, scope: Scope) -> ValueKind:
         """`hasattr(tl, "NAME")`: whether a module that a pass may use, or a value, has a public name."""

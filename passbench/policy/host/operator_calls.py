@@ -13,6 +13,9 @@ from storage.graph import targets
 _OF_NUMBERS = frozenset("tensor as_tensor asarray new_tensor".split())
 """Functions that make a tensor of numbers, of a list of tensors by a read that no observation sees."""
 
+_ASKING = frozenset(f"operator.{n}" for n in "contains index not_ truth".split())
+"""Functions that return what Python asks of a value: a number, or whether it is true."""
+
 
 @dataclass(frozen=True)
 class OperatorCall:
@@ -66,6 +69,9 @@ class OperatorCalls(Arguments):
                 self.read(f"{call.name} is for numbers", scope, call.node)
             return ValueKind.SCALAR
         first = call.positional[0] if call.positional else ValueKind.SCALAR
+        if call.stored in _ASKING and given.holds_tensors:
+            self.read(f"{call.name} tells of a tensor's values", scope, call.node)
+            return ValueKind.SCALAR
         if call.stored.startswith("operator.") and not given.is_tensor:
             return max(call.positional, default=ValueKind.SCALAR)
         if effects.written:

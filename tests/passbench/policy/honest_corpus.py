@@ -1675,6 +1675,32 @@ $RETURNS
 """,
 )
 
+_entry(
+    "descriptors_of_tensors",
+    on.add_relu,
+    """
+$IMPORTS
+$ADD_RELU
+@triton.jit
+def add_relu_kernel(x_ptr, y_ptr, out_ptr, n_elements, BLOCK: tl.constexpr):
+    x = tl.make_tensor_descriptor(x_ptr, shape=[n_elements], strides=[1], block_shape=[BLOCK])
+    y = tl.make_tensor_descriptor(y_ptr, shape=[n_elements], strides=[1], block_shape=[BLOCK])
+    out = tl.make_tensor_descriptor(out_ptr, shape=[n_elements], strides=[1], block_shape=[BLOCK])
+    start = tl.program_id(0) * BLOCK
+    out.store([start], tl.maximum(x.load([start]) + y.load([start]), 0.0))
+
+
+@torch.fx.wrap
+def fused(x, y):
+    out = torch.empty_like(x)
+    add_relu_kernel[(triton.cdiv(x.numel(), 128),)](x, y, out, x.numel(), BLOCK=128)
+    return out
+
+
+$RETURNS
+""",
+)
+
 CORPUS: dict[str, tuple[Callable[[], Sample], dict[str, str]]] = {
     name: (what, {file: _filled(text) for file, text in files.items()}) for name, (what, files) in _TEXTS.items()
 }
