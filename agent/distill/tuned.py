@@ -26,7 +26,6 @@ its best so far. A family is searched once, in this run or an earlier one.
 
 import functools
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -48,6 +47,7 @@ from agent.distill.search.neighbours import (
     with_channels_last,
 )
 from agent.distill.search.scores import EQUAL, NOTHING, ranked
+from agent.distill.search.search_clock import OTHER, SearchClock
 from agent.distill.search.trial import Rightness, SearchTrial, known, right_together, rightness, writes
 from agent.distill.static import Distill
 from agent.distill.task_plan import FloatDtypes, Task, float_dtypes, has_channels_last
@@ -64,8 +64,9 @@ _FIRST_SHARE = 0.6
 class Tuned(Author):
     """Searches for the best pass of each sample by measuring.
 
-    `seconds` is how long measuring one sample may take, `probes` how many of its variants are measured. `reach`: a
-    region that is expected to cost up to so many microseconds a call is still tried. `found` has the answers by family.
+    `seconds` is how long a sample may take, of which all but measuring counts by a quarter, `probes` how many of its
+    variants are measured. `reach`: a region that is expected to cost up to so many microseconds a call is still tried.
+    `found` has the answers by family.
     `channels_last`: half-type convolutions are tried in channels-last memory, too (`agent.distill.channels_last`).
     `compiled`: TorchInductor's own code is tried, too (`agent.distill.inductor`).
     `orders` makes the function that confirms orders of addition on a device; `probed` keeps its answers.
@@ -120,14 +121,13 @@ class Tuned(Author):
         if earlier is not None and earlier.finished:
             attempt.say("this family was searched before")
             return earlier.best
-        begin, used = time.monotonic(), earlier.seconds if earlier is not None else 0.0
+        clock, used = SearchClock(), earlier.seconds if earlier is not None else 0.0
 
         def keep(best: Best | None, finished: bool = False) -> None:
-            seconds = used + time.monotonic() - begin
-            families.keep(sample.family_hash, FamilySearch(best, seconds, finished))
+            families.keep(sample.family_hash, FamilySearch(best, used + clock(), finished))
 
         start = earlier.best if earlier is not None else None
-        best = self._best(task, sample, attempt, start, begin + max(self.seconds - used, 0.0), keep)
+        best = self._best(task, sample, attempt, start, clock, max(self.seconds - used, 0.0), keep)
         keep(best, finished=True)
         return best
 
@@ -137,6 +137,7 @@ class Tuned(Author):
         sample: Sample,
         attempt: Attempt,
         earlier: Best | None,
+        clock: SearchClock,
         end: float,
         keep: Callable[[Best], None],
     ) -> Best | None:
@@ -145,7 +146,7 @@ class Tuned(Author):
         The first is around a start that is right, if leaving more to eager leads to one. The second leaves nothing to
         eager: a part of such a pass may be right. Before both, where many launches are left, eager's calls as one CUDA
         graph are measured: whatever else is wrong, they are not. If they are faster, both searches start from CUDA
-        graphs. `earlier`, the best of a killed search, is where this one starts. `end` is a time of `time.monotonic`.
+        graphs. `earlier`, the best of a killed search, is where this one starts. `end` is a time of `clock`.
         `keep` is given each best so far.
         """
         graphs = float_dtypes(sample.variants)
@@ -155,20 +156,23 @@ class Tuned(Author):
             levels = dict.fromkeys(levels, Rounding.EXACT)
             task = self._task(sample, levels, confirms)
 
+        def left() -> float:
+            return (end - clock()) / OTHER
+
         def own_schedule(levels: Levels) -> Callable[[], Task]:
-            return functools.cache(partial(self._task, sample, levels, confirms, own_schedule=True, end=end))
+            return functools.cache(partial(self._task, sample, levels, confirms, own_schedule=True, left=left))
 
         converts = self.channels_last and has_channels_last(sample.variants)
 
         def channels_last(levels: Levels) -> Callable[[], Task | None]:
             if not converts:
                 return lambda: None
-            return functools.cache(partial(self._task, sample, levels, confirms, end=end, channels_last=True))
+            return functools.cache(partial(self._task, sample, levels, confirms, left=left, channels_last=True))
 
         def tasks(levels: Levels) -> dict[str, Callable]:
             return {"own_schedule": own_schedule(levels), "channels_last": channels_last(levels)}
 
-        trial = whole = SearchTrial(task, levels, self._start(task), probed, attempt, graphs, **tasks(levels))
+        trial = whole = SearchTrial(task, levels, self._start(task), probed, attempt, graphs, clock, **tasks(levels))
         best, merit, latest = None, NOTHING, None
         calls = SearchChoice((), replace(self.distill.style, captured=True))
         few = task.launches(whole.start.patterns) < WORTH
@@ -198,7 +202,7 @@ class Tuned(Author):
             def neighbours(choice: SearchChoice) -> Iterable[SearchChoice]:
                 return steps(trial.written(choice) if choice.style.channels_last else trial.task, choice)
 
-            search = Search(trial.merit, neighbours, (end - time.monotonic()) * share(trial), improved=improved)
+            search = Search(trial.merit, neighbours, (end - clock()) * share(trial), clock=clock, improved=improved)
             starts = (*with_channels_last(trial, self.distill.margin), *alternatives(trial.task, trial.start))
             choice = search.run(trial.start, *starts)
             if choice is not None:
@@ -207,7 +211,7 @@ class Tuned(Author):
                 return set()
             again = replace(trial, variants=more, known={})
             wrong = trial.wrong(choice) or again.wrong(choice)
-            if wrong and time.monotonic() >= end:
+            if wrong and clock() >= end:
                 try_safer(trial, choice, wrong)
             if wrong or again.is_slower(choice):
                 return wrong
@@ -260,12 +264,12 @@ class Tuned(Author):
             """Considers TorchInductor's own code: once, and in other configurations while there is time, at least
             `_COMPILED` of all."""
             nonlocal merit
-            late = max(end, time.monotonic() + _COMPILED * self.seconds)
+            late = max(end, clock() + _COMPILED * self.seconds)
             found = SearchChoice((), replace(self.distill.style, compiled=STRICT, captured=not few))
             if not self.compiled or not writes(trial.task, found) or not trial.merit(found).score:
                 return
             tried, others = [found], compiled_alternatives(trial.task, found)
-            while time.monotonic() < late and (other := next(others, None)) is not None:
+            while clock() < late and (other := next(others, None)) is not None:
                 tried.append(other)
                 if trial.merit(other).over(trial.merit(found)) > 1.0:
                     found = other
@@ -292,7 +296,7 @@ class Tuned(Author):
             other = choice.style.channels_last or choice.style.compiled
             start = choice if writes(task, choice) and not other else self._start(task)
             trial = replace(trial, task=task, levels=levels, start=start, **tasks(levels))
-        while writes(trial.task, trial.start) and (best is None or time.monotonic() < end):
+        while writes(trial.task, trial.start) and (best is None or clock() < end):
             wrong = trial.wrong(trial.start)
             if wrong and max(trial.levels.values()) == Rounding.EXACT:
                 part = right_together(trial, end)
@@ -302,7 +306,7 @@ class Tuned(Author):
             if not wrong and any(kernel.adds_in_turn for kernel in trial.task.kernels()):
                 # eager's own launches may be faster
                 wrong = {dtypes for dtypes, level in trial.levels.items() if level == Rounding.EXACT}
-            if not wrong or time.monotonic() >= end:
+            if not wrong or clock() >= end:
                 break
             levels = {d: _stricter(level) if d in wrong else level for d, level in trial.levels.items()}
             if levels == trial.levels:
@@ -311,7 +315,7 @@ class Tuned(Author):
             task = self._task(sample, levels, confirms)
             start = self._start(task, captured)
             trial = replace(trial, task=task, levels=levels, start=start, **tasks(levels))
-        if trial is not whole and (best is None or time.monotonic() < end):
+        if trial is not whole and (best is None or clock() < end):
             search_around(whole)
         try_compiled(replace(whole, levels=dict.fromkeys(levels, Rounding.ANY)))
         return best
@@ -326,11 +330,11 @@ class Tuned(Author):
         levels: Mapping[FloatDtypes, Rounding] | None = None,
         confirms: Confirms = assumed,
         own_schedule: bool = False,
-        end: float = math.inf,
+        left: Callable[[], float] = lambda: math.inf,
         channels_last: bool = False,
     ) -> Task:
-        """The sample's task; regions are not looked for after `end`, a time of `time.monotonic`."""
-        distill = replace(self.distill, seconds=min(self.distill.seconds, max(0.0, end - time.monotonic())))
+        """The sample's task; regions are looked for as long as there are seconds `left`."""
+        distill = replace(self.distill, seconds=min(self.distill.seconds, max(0.0, left())))
         return distill.task(
             sample, -self.reach, levels, confirms, True, own_schedule, biases=True, channels_last=channels_last
         )

@@ -4,7 +4,6 @@ Where a log of the table's has one choice twice, the device's speedups are a ten
 (`benchmarks/passbench/h100_table`).
 """
 
-import time
 from collections.abc import Iterable, Sequence
 
 from agent.distill.search.found_families import SearchChoice
@@ -30,9 +29,9 @@ def near(trial: SearchTrial, best: SearchChoice, others: Iterable[SearchChoice])
 
 def in_turns(candidates: Sequence[Candidate], end: float) -> list[SearchChoice]:
     """The choices, the best first by all measurements: each is measured in its turn, once at least, and no turn begins
-    behind `end`, a time of `time.monotonic`. One alone is not measured again."""
+    behind `end`, a time of the trials' clock. One alone is not measured again."""
     for turn in range(_TURNS if len(candidates) > 1 else 0):
-        if turn and time.monotonic() >= end:
+        if turn and candidates[0][0].clock() >= end:
             break
         for trial, choice in candidates:
             trial.measure_again(choice)

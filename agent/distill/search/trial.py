@@ -1,7 +1,6 @@
 """Passes of one task as a search measures them."""
 
 import tempfile
-import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from agent.distill.search.scores import (
     speedup,
     weighed,
 )
+from agent.distill.search.search_clock import SearchClock
 from agent.distill.task_plan import FloatDtypes, Task
 from passbench.result import VariantResult
 from storage.graph.as_json import to_json
@@ -48,6 +48,7 @@ class SearchTrial:
     variants: Sample
     attempt: Attempt
     dtypes_of: Mapping[str, FloatDtypes]
+    clock: SearchClock
     own_schedule: Callable[[], Task]
     channels_last: Callable[[], Task | None]
     known: dict[str, Sequence[VariantResult]] = field(default_factory=dict)
@@ -140,7 +141,8 @@ class SearchTrial:
         with tempfile.TemporaryDirectory(prefix="passnet-") as scratch:
             directory = Path(scratch) / "pass"
             self._write(choice, directory)
-            answers = self.attempt.check(self.variants, directory, _DRAWS, _DRAWING)
+            with self.clock.measuring():
+                answers = self.attempt.check(self.variants, directory, _DRAWS, _DRAWING)
         found: dict[FloatDtypes, int] = {}
         for variant, (level, _) in zip(self.variants.variants, answers, strict=True):
             dtypes = self.dtypes_of[to_json(variant.graph)]
@@ -169,7 +171,8 @@ class SearchTrial:
             if source is None:
                 return ()
             if source not in self.known:
-                self.known[source] = self.attempt.measure(self.variants, directory)
+                with self.clock.measuring():
+                    self.known[source] = self.attempt.measure(self.variants, directory)
                 self.attempt.say(f"{self._in_words(choice)}: {in_words(self.known[source])}")
         return self.known[source]
 
@@ -223,15 +226,15 @@ def rightness(first: SearchTrial, second: SearchTrial, choice: SearchChoice) -> 
 def right_together(trial: SearchTrial, end: float) -> SearchChoice | None:
     """The start with those of its patterns that are right together, if the start is wrong; None if there are none.
 
-    Halves of what is wrong are measured, and halves of these, until `end`, a time of `time.monotonic`. What has eager's
-    bits in itself has them beside others, too.
+    Halves of what is wrong are measured, and halves of these, until `end`, a time of the trial's clock. What has
+    eager's bits in itself has them beside others, too.
     """
     task, style = trial.task, trial.start.style
     whole = replace(style, captured=True) if task.any_whole else style
 
     def right(patterns: tuple[str, ...]) -> tuple[str, ...]:
         choice = SearchChoice(patterns, whole)
-        if time.monotonic() >= end or not writes(task, choice):
+        if trial.clock() >= end or not writes(task, choice):
             return ()
         if not trial.wrong(choice):
             return patterns

@@ -1,10 +1,13 @@
 """The search, with measurements that are scripted."""
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.distill.search.hill_climb import Search
 from agent.distill.search.scores import Merit
+from agent.distill.search.search_clock import SearchClock
 
 
 def _merit(score):
@@ -74,3 +77,13 @@ def test_the_answer_is_never_worse_than_nothing_nor_than_the_start(scores, start
     else:
         assert scores[best] >= search.worth
         assert scores[best] >= (scores.get(start) or 0.0)
+
+
+def test_what_is_not_measuring_counts_by_a_quarter():
+    clock = SearchClock()
+    begin = time.monotonic()
+    time.sleep(0.02)
+    assert 0.005 <= clock() <= 0.25 * (time.monotonic() - begin) + 0.001
+    with clock.measuring():
+        time.sleep(0.02)
+    assert clock() >= 0.025
