@@ -1,8 +1,8 @@
 """What eager does with a graph, found out on fake tensors: layouts, aliases, writes and launches of every op."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -148,7 +148,7 @@ class _Counter(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        result = func(*args, **kwargs)
+        result = _SHUFFLES.get(func, func)(*args, **kwargs)
         schema = func._schema
         view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
         namespace, _, name = schema.name.partition("::")
@@ -164,6 +164,15 @@ class _Counter(TorchDispatchMode):
                 self.writes.update(_storage(t) for t in tree_leaves(value) if isinstance(t, torch.Tensor))
         return result
 
+
+def _shuffle(func: torch._ops.OpOverload) -> Callable[..., Any]:
+    """As on a GPU, which returns a contiguous tensor; a CPU keeps channels-last memory."""
+    return partial(func._op_dk, torch._C.DispatchKey.CompositeExplicitAutogradNonFunctional)
+
+
+_SHUFFLES = {
+    func: _shuffle(func) for func in (torch.ops.aten.pixel_shuffle.default, torch.ops.aten.pixel_unshuffle.default)
+}
 
 _ADDS = {
     "sum": "sum",

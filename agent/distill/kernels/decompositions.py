@@ -135,7 +135,24 @@ def _weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int = 0) -> tuple[torch.
     return (g.to(wide.dtype) * wide * (1.0 / norm)).to(v.dtype), norm
 
 
+def _pixel_shuffle(x: torch.Tensor, factor: int) -> torch.Tensor:
+    *batch, channels, height, width = x.shape
+    n, kept = len(batch), channels // factor**2
+    parts = x.reshape(*batch, kept, factor, factor, height, width)
+    parts = parts.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2)
+    return parts.reshape(*batch, kept, height * factor, width * factor)  # contiguous, also of channels-last memory
+
+
+def _pixel_unshuffle(x: torch.Tensor, factor: int) -> torch.Tensor:
+    *batch, channels, height, width = x.shape
+    n, rows, columns = len(batch), height // factor, width // factor
+    parts = x.reshape(*batch, channels, rows, factor, columns, factor)
+    return parts.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3).reshape(*batch, channels * factor**2, rows, columns)
+
+
 AS_EAGER: Decompositions = {
+    torch.ops.aten.pixel_shuffle.default: _pixel_shuffle,
+    torch.ops.aten.pixel_unshuffle.default: _pixel_unshuffle,
     torch.ops.aten._weight_norm_interface.default: _weight_norm,
     torch.ops.aten._softmax_backward_data.default: _softmax_backward,
     torch.ops.aten.native_layer_norm_backward.default: _layer_norm_backward,

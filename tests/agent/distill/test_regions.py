@@ -1,9 +1,12 @@
 """Which ops are replaced together."""
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 
 from agent.distill.eager.op_effects import find_effects
+from agent.distill.kernels.host_program import sketch
 from agent.distill.regions import find_regions
 from tests.agent.support import tensor, variant
 
@@ -129,3 +132,14 @@ def test_readers_of_one_value_stay_apart_where_a_library_call_lies_between():
 
     found = _regions(around, tensor(4, 4), tensor(4, 4), excluded=("torch.matmul",))
     assert found == [["torch.relu"], ["torch.sigmoid", "operator.mul"]]
+
+
+def test_pixel_shuffles_of_channels_last_memory_are_contiguous_as_on_a_gpu():
+    last = replace(tensor(2, 4, 6, 6), stride=(144, 1, 24, 4))
+    for function, stride in (
+        (lambda x: (F.pixel_shuffle(x, 2),), (144, 144, 12, 1)),
+        (lambda x: (F.pixel_unshuffle(x, 2),), (144, 9, 3, 1)),
+    ):
+        one = variant(function, last)
+        assert find_effects(one.graph, one.inputs).values[-1].stride == stride
+        assert [buffer.stride for buffer in sketch(one.graph, one.inputs).allocations] == [stride]
