@@ -15,7 +15,7 @@ from agent.distill.candidates import Options
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style
 from agent.distill.rounding import Confirms, Rounding, assumed
-from agent.distill.task_plan import FloatDtypes, Task
+from agent.distill.task_plan import FloatDtypes, Task, float_dtypes
 from storage.records import Sample
 
 MARGIN = 1.0
@@ -43,10 +43,15 @@ class Distill(Author):
         """A pass for all variants of the sample, or the reason why there is none.
 
         A variant without a match scores as a failure, so the sample is declined unless every variant has one. It is
-        declined, too, if calls are not expected to become faster.
+        declined, too, if calls are not expected to become faster. Kernels whose results a library call reads have
+        eager's bits: a call amplifies a last bit.
         """
         task = self.task(sample, self.margin)
-        return task.write(task.sure(self.margin), self.style, directory)
+        patterns = task.sure(self.margin)
+        if patterns and self.task(sample, self.margin, whole=True).feeds_calls(patterns):
+            task = self.task(sample, self.margin, dict.fromkeys(float_dtypes(sample.variants).values(), Rounding.EXACT))
+            patterns = task.sure(self.margin)
+        return task.write(patterns, self.style, directory)
 
     def task(
         self,

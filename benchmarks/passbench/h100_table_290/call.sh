@@ -8,7 +8,7 @@ OUT=$1; EARLIER=${2:-}; ALL=${SECONDS_LEFT:-575}; DEVICE=${DEVICE:-cuda:0}; W=${
 HERE=$(dirname "$0"); E=benchmarks/extraction
 export VERSIONS="$E/corpus_984/version $E/corpus_578/version $E/corpus_350/version $E/corpus_328/version"
 export NAMES=${NAMES:-$HERE/names.txt} DEVICE NO_GPU_TEST=1 FULL=0 TUNE=0 FIRST=${FIRST:-290} NOW=${NOW:-100}
-export SEARCH=${SEARCH:-5} AUTHORS=${AUTHORS:-7} PROCESSES=${PROCESSES:-8} WRITE_SHARE=${WRITE_SHARE:-36}
+export SEARCH=${SEARCH:-4} AUTHORS=${AUTHORS:-7} PROCESSES=${PROCESSES:-8} WRITE_SHARE=${WRITE_SHARE:-36}
 mkdir -p "$OUT" "$W/both"
 { nvidia-smi --query-gpu=name,driver_version --format=csv; nproc; lscpu -e=CPU,CORE,SOCKET; git log -1 --format=%h; } > "$OUT/host.txt" 2>&1
 # Threads of one core belong to one half.

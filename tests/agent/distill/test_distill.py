@@ -248,3 +248,17 @@ def test_nothing_is_written_unmeasured_that_memory_may_bound(rows, compiler, tmp
 
     one = sample(variant(norm, tensor(rows, 64), tensor(64), tensor(64, mean=1.0, std=0.1)))
     assert Distill().write(one, tmp_path / "pass").compiler == compiler
+
+
+def test_kernels_whose_results_a_library_call_reads_have_eagers_bits(tmp_path):
+    def block(x, w):
+        return (torch.matmul(torch.softmax(x * 2.0, -1), w),)
+
+    one = sample(variant(block, tensor(512, 600), tensor(600, 8)))
+    _, files = _written(tmp_path, *one.variants)
+    author, found = Distill(margin=PAIR, sketches=SKETCHES), {}
+    for rounding in (Rounding.EXACT, Rounding.ANY):
+        task = author.task(one, PAIR, dict.fromkeys(float_dtypes(one.variants).values(), rounding))
+        task.write(task.sure(PAIR), author.style, tmp_path / rounding.name)
+        found[rounding] = _files(tmp_path / rounding.name)
+    assert files == found[Rounding.EXACT] != found[Rounding.ANY]
