@@ -35,7 +35,6 @@ from passbench.child.replays import Replays
 from passbench.child.sealing import SealedCalls
 from passbench.contract import ContractError, PassRule, load_rules, read_pass_dir
 from passbench.ipc.messages import (
-    MAX_OUTPUTS,
     ArmReplay,
     CaptureCalls,
     Code,
@@ -57,10 +56,9 @@ from passbench.ipc.messages import (
     Wake,
     Warm,
     WorkerReply,
-    encode_reply,
-    read_command,
 )
 from passbench.ipc.spawn import Spawn
+from passbench.ipc.wire import MAX_OUTPUTS, encode_reply, read_command
 from passbench.matching.rewrite import apply_pass
 from storage.graph.as_fx import to_module
 from storage.graph.as_json import from_json

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from passbench.ipc import messages
+from passbench.ipc import wire
 from passbench.ipc.messages import Command, WorkerReply
 from passbench.ipc.spawn import Spawn
 from passbench.settings import Settings
@@ -101,7 +101,7 @@ class Process:
         """As `ask`, with the nanoseconds between sending and the reply by this process's clock. `spin`: wait for the
         reply without sleeping at first."""
         nonce = secrets.randbits(64)
-        data = messages.encode_command(nonce, command)
+        data = wire.encode_command(nonce, command)
         limit = timeout if self._asked else timeout + self._settings.start_timeout
         deadline = time.monotonic() + limit
         if self.pid is None:
@@ -175,12 +175,12 @@ class Process:
 
     def _receive(self, nonce: int, deadline: float, limit: float, spin_until_ns: int) -> WorkerReply:
         try:
-            header = self._read(messages.HEADER_BYTES, deadline, limit, spin_until_ns)
-            reply, follows = messages.decode_header(header, nonce)
+            header = self._read(wire.HEADER_BYTES, deadline, limit, spin_until_ns)
+            reply, follows = wire.decode_header(header, nonce)
             self._asked = True
             if follows:
-                return messages.decode_rest(reply, follows, self._read(messages.rest_bytes(follows), deadline, limit))
-        except messages.ProtocolError as error:
+                return wire.decode_rest(reply, follows, self._read(wire.rest_bytes(follows), deadline, limit))
+        except wire.ProtocolError as error:
             raise self.give_up(str(error)) from None
         return reply
 
@@ -214,7 +214,7 @@ class Process:
         return WorkerDied(f"the worker process ended ({how})" + (f"; its last output: {tail}" if tail else ""))
 
     def _words(self) -> str:
-        return messages.clean_text(b"".join(self._tail)[-_TAIL_BYTES:])
+        return wire.clean_text(b"".join(self._tail)[-_TAIL_BYTES:])
 
     def _read_output(self, output: int) -> None:
         """Drain the child's output and keep only its end, so that one that prints gigabytes does no harm."""

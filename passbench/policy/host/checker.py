@@ -9,15 +9,14 @@ import ast
 from collections.abc import Iterator
 
 from passbench.policy import allowlists as names
-from passbench.policy.host.bindings import check_builtin_names
 from passbench.policy.host.classes import check_class, members
 from passbench.policy.host.own_place import extends_path, tests_path
 from passbench.policy.host.parameters import parameter_kinds
 from passbench.policy.host.statements import Statements
 from passbench.policy.kernels.addresses import base_parameters, callee, is_constant
-from passbench.policy.modules import Module, Report
-from passbench.policy.nodes import children
-from passbench.policy.scopes import Scope, parameters
+from passbench.policy.modules import Module, Report, is_builtin
+from passbench.policy.nodes import children, walk
+from passbench.policy.scopes import Scope, open_scope, parameters
 from passbench.policy.steps import Steps
 
 _RULE_FUNCTIONS = ("pattern", "replacement_args", "replacement_func")
@@ -203,3 +202,40 @@ def _kernels_in_host_code(modules: dict[str, Module]) -> Iterator[tuple[ast.Func
                 yield kernel, id(node) in plain
             inside = module.kernels.get(node.name) is node if isinstance(node, ast.FunctionDef) else False
             waiting += [*node.decorator_list, node.args] if inside else children(node)
+
+
+def check_builtin_names(module: Module, report: Report) -> None:
+    """A variable or function of the module may be called like a built-in if it is bound, whatever happens, before the
+    name is mentioned anywhere: until then the name is the built-in, which `calls.py` has rules for."""
+    settled: set[str] = set()
+    everything = _bound_in_module(module)
+    for name in sorted(n for n in everything - names.OWN_DUNDERS if n.startswith("__") and n.endswith("__")):
+        message = f"{name} means something to Python; a pass does not set it"
+        report.at("rebinding", module, module.tree, message)
+    bound = {n for n in open_scope(module, module.tree, None).names if is_builtin(n)}  # `global` has a rule of its own
+    for statement in module.tree.body if bound else ():
+        first = _first_names(statement) & bound
+        mentioned = {n.id for n in walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        mentioned |= {name for n in walk(statement) if isinstance(n, ast.Global) for name in n.names}
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            first |= {statement.name} & bound
+        for name in sorted(bound - settled):
+            if name in mentioned and name in module.globals:
+                message = f"{name} is a built-in where it is not bound yet; choose another name"
+                report.at("rebinding", module, statement, message)
+        settled |= first
+    for name in sorted(bound - settled):
+        report.at("rebinding", module, module.tree, f"{name} is a built-in; choose another name")
+
+
+def _first_names(statement: ast.stmt) -> set[str]:
+    """Names that an assignment at the top of the module binds whatever happens."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        targets = [statement.target]
+    return {t.id for t in targets if isinstance(t, ast.Name)}
+
+
+def _bound_in_module(module: Module) -> set[str]:
+    shared = {name for n in walk(module.tree) if isinstance(n, ast.Global) for name in n.names}
+    return open_scope(module, module.tree, None).names | shared

