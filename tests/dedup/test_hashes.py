@@ -1,9 +1,6 @@
 import gc
 import json
 import math
-import os
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +15,7 @@ from storage.graph.as_json import from_json, to_json
 from storage.graph.record import Graph, Op, Ref, Sym, map_refs
 from storage.graph.symbols import at
 from storage.records import Input, Variant
-from tests.support.graphs import corpus, reordered, runnable
+from tests.support.graphs import reordered, runnable
 
 
 def _one(target: str, *args: object, kind: str = "function", **kwargs: object) -> Graph:
@@ -247,28 +244,3 @@ def test_time_is_linear_in_the_graph(target: str) -> None:
         assert seconds(16_000) < 9 * seconds(4_000), "four times the ops take four times as long, not sixteen"
     finally:
         gc.enable()
-
-
-_PROGRAM = """
-import sys
-sys.path.insert(0, {root!r})
-from dedup.hashes import family_hash, graph_hash
-from storage.graph.as_json import from_json
-for line in sys.stdin:
-    graph = from_json(line)
-    print(graph_hash(graph), family_hash(graph))
-"""
-
-
-def test_other_processes_agree() -> None:
-    graphs = [traced.graph for traced in corpus()] + [pair[1] for pair in SAME_CALL]
-    expected = [f"{graph_hash(graph)} {family_hash(graph)}" for graph in graphs]
-    result = subprocess.run(
-        [sys.executable, "-c", _PROGRAM.format(root=str(Path(__file__).parents[2]))],
-        input="\n".join(to_json(graph) for graph in graphs),
-        env={**os.environ, "PYTHONHASHSEED": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert result.stdout.splitlines() == expected

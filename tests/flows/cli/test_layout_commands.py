@@ -127,16 +127,15 @@ def test_what_is_bad_is_counted_by_cause_and_costs_nothing_else(tree: Path, tmp_
     assert "left out, construct: 1" in import_text(done)
 
 
-def test_nothing_to_import_is_a_clear_error(tree: Path, tmp_path: Path) -> None:
+def test_nothing_to_import_is_a_clear_error(tree: Path, tmp_path: Path, warm_forks: WarmForks) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(PassNetError, match="has no sample directory"):
         import_samples(tmp_path / "empty", tmp_path / "data")
     with pytest.raises(PassNetError, match="no such directory"):
         import_samples(tmp_path / "nowhere", tmp_path / "data")
-    with pytest.raises(PassNetError, match=r"can be imported; fusible/fusible-\w+: timeout: stopped after 0"):
-        import_samples(
-            tree, tmp_path / "data", workers=1, timeout_s=0.001
-        )  # as a worker that hangs, together and alone
+    hangs = pytest.raises(PassNetError, match=r"can be imported; fusible/fusible-\w+: timeout: stopped after 0")
+    with hangs, kept_pool(warm_forks, workers=1, timeout_s=0.001, memory_mb=MEMORY_MB):
+        import_samples(tree, tmp_path / "data", workers=1, timeout_s=0.001)  # as one that hangs, together and alone
     for path in tree.rglob("model.py"):
         path.write_text("import os\n")
     with pytest.raises(PassNetError, match=r"no graph below .* can be imported; .*: construct: "):
