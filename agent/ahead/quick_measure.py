@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from agent.ahead.device_levels import agree
 from agent.ahead.side_times import Call, Row, side_times
 from passbench.checking.tolerance import LEVELS, STRICT, t_min
 from passbench.child.outputs import BadOutput, check, check_memory, describe_all, flatten
@@ -41,6 +42,8 @@ _FIRST_CHECKED = 10**6
 """The same of the draws of `QuickMeasure.check`."""
 _TURN = 0.05
 """Seconds of such draws after which others may have a turn."""
+_TOGETHER, _TOGETHER_BYTES = 8, 1 << 26
+"""So many of them are compared before the host looks, fewer where a draw's inputs are large."""
 _TIMED = 3
 """Draws whose inputs are timed in turn."""
 
@@ -248,26 +251,53 @@ class QuickMeasure:
         """The level at which draws agree that no measurement has had, and how many there were until `end`. Raises
         VariantFailure where the pass raises."""
         level, done = LEVELS[0], 0
+        together = max(1, min(_TOGETHER, _TOGETHER_BYTES // max(1, _input_bytes(variant))))
         while done < draws and time.monotonic() < end:
             with (self.untimed or self.turn)():
                 turn = min(time.monotonic() + _TURN, end)
                 while done < draws and (not done or time.monotonic() < turn):
+                    count = min(together, draws - done)
                     with self._as_failure():
-                        found = self._in_another_draw(variant, call, reference, _FIRST_CHECKED + done)
-                    done += 1
-                    if found is None or found > STRICT:
-                        return found, done
-                    level = max(level, found)
+                        answers = self._agreeing(variant, call, reference, _FIRST_CHECKED + done, count, level)
+                        for as_before, right in answers:
+                            done += 1
+                            if as_before:
+                                continue
+                            # Seldom: what is worse than all before is compared once more, level by level.
+                            found = self._in_another_draw(variant, call, reference, _FIRST_CHECKED + done - 1)
+                            if not right or found is None or found > STRICT:
+                                return found if found is None else max(found, STRICT + 1), done
+                            level = max(level, found)
         return level, done
 
     def _in_another_draw(self, variant: Variant, call: Call, reference: _Reference, number: int) -> int | None:
         """The level at which a call agrees with eager on the draw of this number, whose distribution goes by it."""
+        row, expected = self._drawn(variant, reference, number)
+        return self._level(call, reference, row, expected)
+
+    def _agreeing(
+        self, variant: Variant, call: Call, reference: _Reference, first: int, count: int, level: int
+    ) -> list[list[bool]]:
+        """Of so many draws whether a call agrees with eager at this level, and at t = -5. They are compared on the
+        device, and the host waits for all of them together."""
+        answers = []
+        for number in range(first, first + count):
+            row, expected = self._drawn(variant, reference, number)
+            outputs = self._issued(call, row)
+            check(outputs, row, reference.metas, strict=True)
+            check_memory(outputs, reference.metas, self.device)
+            found = [*outputs, *(row[n] for n in reference.written)]
+            pairs = [(a, b) for a, b in zip(found, expected, strict=True) if isinstance(b, torch.Tensor)]
+            answers.append(agree([a for a, _ in pairs], [b for _, b in pairs], (level, STRICT)))
+        return torch.stack(answers).tolist()
+
+    def _drawn(self, variant: Variant, reference: _Reference, number: int) -> tuple[Row, list[Any]]:
+        """The inputs of the draw of this number, and what eager returns and leaves for them."""
         how = Distribution.VARIED if number % 2 else CORRECTNESS[number // 2 % len(CORRECTNESS)]
         row = tuple(make_inputs(variant.inputs, self.seed, number, self.device, how))
         given = tuple(map(_copy, row)) if reference.written else row
-        expected = [*self._called(reference.call, given), *(given[n] for n in reference.written)]
-        expected = [x.clone() if isinstance(x, torch.Tensor) and _overlaps(x, row) else x for x in expected]
-        return self._level(call, reference, row, expected)
+        expected = [*self._issued(reference.call, given), *(given[n] for n in reference.written)]
+        return row, [x.clone() if isinstance(x, torch.Tensor) and _overlaps(x, row) else x for x in expected]
 
     def _reference(self, variant: Variant, again: bool) -> _Reference:
         """The variant in eager. Raises VariantFailure where eager fails."""
@@ -304,10 +334,14 @@ class QuickMeasure:
         return reference
 
     def _called(self, call: Call, row: Row) -> list[Any]:
-        torch.manual_seed(self.seed)
-        found = flatten(call(*row))
+        found = self._issued(call, row)
         self._synchronize()
         return found
+
+    def _issued(self, call: Call, row: Row) -> list[Any]:
+        """As `_called`, without a wait for the device."""
+        torch.manual_seed(self.seed)
+        return flatten(call(*row))
 
     def _synchronize(self) -> None:
         if self.device.type == "cuda":

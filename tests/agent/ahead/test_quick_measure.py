@@ -5,8 +5,10 @@ import json
 import pytest
 import torch
 
+from agent.ahead.device_levels import agree
 from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.search.scores import is_right
+from passbench.checking.tolerance import LEVELS, t_min
 from passbench.contract import NAMES_FILE
 from passbench.result import EAGER_FAILED
 from tests.agent.support import in_dtype, sample, tensor, variant
@@ -172,6 +174,20 @@ def test_draws_on_top_end_with_a_wrong_one_or_with_their_time(tmp_path, draws, s
     directory = written(tmp_path / "pass", lines, f"seen = []\n\n\n{SUM}")
     one, measure = sample(variant(add, *SMALL)), QuickMeasure(torch.device("cpu"))
     assert measure.check(one, directory, draws, seconds) == [expected]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.complex64, torch.int64])
+def test_many_draws_are_compared_by_the_levels_of_one(dtype):
+    expected = (torch.randn(500) * 10).to(dtype)
+    others = [expected, expected + 1, *((expected * (1 + 10.0**-n)).to(dtype) for n in range(1, 9))]
+    if dtype.is_floating_point:
+        expected[:2] = torch.tensor([torch.nan, torch.inf], dtype=dtype)
+        others += [torch.where(torch.arange(500) == n, 1, expected) for n in (0, 1)] + [expected.clone()]
+        others[-1][5] = torch.nan
+    for other in others:
+        least = t_min([other], [expected])
+        found = agree([expected, other], [expected, expected], LEVELS).tolist()
+        assert found == [least is not None and level >= least for level in LEVELS]
 
 
 def add(x, y):
