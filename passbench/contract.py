@@ -180,12 +180,11 @@ def _open_package(directory: Path) -> None:
         sys.meta_path.remove(finder)
         for name in finder.found:
             sys.modules.pop(name, None)
-    for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
+    for name in [name for name in sys.modules if name == PACKAGE or name.startswith(f"{PACKAGE}.")]:
         del sys.modules[name]
     package = ModuleType(PACKAGE)
     package.__path__ = []
     sys.modules[PACKAGE] = package
-    importlib.invalidate_caches()
     sys.meta_path.append(_Siblings(directory))
 
 
