@@ -214,8 +214,11 @@ class Server:
             os.close(fd)
         shutil.rmtree(worker.scratch, ignore_errors=True)
         end, code = ("signal", os.WTERMSIG(status)) if os.WIFSIGNALED(status) else ("exit", os.WEXITSTATUS(status))
+        seconds = time.monotonic() - worker.started
         if worker.stopped is not None:
             end, code = worker.stopped
+        elif seconds >= self.settings.timeout_s:  # between two looks
+            end, code = "timeout", round(self.settings.timeout_s)
         complete = bytes(worker.answers).split(b"\n")[:-1]
         self.say(
             {
@@ -224,7 +227,7 @@ class Server:
                 "end": end,
                 "code": code,
                 "log": worker.log.decode("utf-8", "replace"),
-                "seconds": time.monotonic() - worker.started,
+                "seconds": seconds,
             }
         )
 

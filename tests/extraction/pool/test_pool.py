@@ -68,6 +68,10 @@ def test_the_last_complete_answer_counts_however_the_worker_ends() -> None:
     assert replies["os_exit"].answer == "said before"
 
 
+def test_a_worker_that_ends_between_two_looks_has_met_its_limit_all_the_same() -> None:
+    assert {reply.end for reply in run(*["answer"] * 8, timeout_s=0.0001)} == {"timeout"}
+
+
 def test_big_answers_pass_a_slow_reader() -> None:
     replies = []
     payloads = [{"do": "big_answer", "size": 3_000_000}] * 4
