@@ -55,10 +55,14 @@ class GraphCandidates:
         """How many launches the whole graph is with these patterns replaced; 0 if it cannot be replaced as a whole."""
         if self.whole is None:
             return 0
-        chosen = [c for c in self.candidates if c.pattern in patterns]
-        inside = {op for c in chosen for op in c.region.ops}
-        calls = sum(n for op, n in enumerate(self.whole.known.launches) if op not in inside)
-        return calls + sum(c.cases[0].launches for c in chosen)
+        return self.calls(patterns) + sum(c.cases[0].launches for c in self.candidates if c.pattern in patterns)
+
+    def calls(self, patterns: Collection[str]) -> int:
+        """How many of these launches are library calls of ops that no pattern replaces."""
+        if self.whole is None:
+            return 0
+        inside = {op for c in self.candidates if c.pattern in patterns for op in c.region.ops}
+        return sum(n for op, n in enumerate(self.whole.known.launches) if op not in inside)
 
     def feeds_calls(self, patterns: Collection[str]) -> bool:
         """Whether a library call reads what kernels make, with these patterns replaced."""
@@ -165,6 +169,10 @@ class Task:
     def launches(self, patterns: Collection[str]) -> int:
         """The launches of the graph that has most with these patterns replaced, of those that can be one."""
         return max((each.launches(patterns) for each in self.graphs), default=0)
+
+    def calls(self, patterns: Collection[str]) -> int:
+        """The library calls that are left of that graph of these which has most."""
+        return max((each.calls(patterns) for each in self.graphs), default=0)
 
     def feeds_calls(self, patterns: Collection[str]) -> bool:
         """Whether a library call reads what kernels make, with these patterns replaced."""

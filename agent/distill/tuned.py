@@ -41,14 +41,16 @@ from agent.distill.search.hill_climb import Search
 from agent.distill.search.last_turns import in_turns, near
 from agent.distill.search.neighbours import (
     alternatives,
+    by_lanes,
     compiled_alternatives,
+    in_cuda_graphs,
     in_other_order,
     steps,
     with_channels_last,
 )
 from agent.distill.search.scores import EQUAL, NOTHING, ranked
 from agent.distill.search.search_clock import OTHER, SearchClock
-from agent.distill.search.trial import Rightness, SearchTrial, known, right_together, rightness, writes
+from agent.distill.search.trial import Rightness, SearchTrial, known, right_together, rightness, without_lanes, writes
 from agent.distill.static import Distill
 from agent.distill.task_plan import FloatDtypes, Task, float_dtypes, has_channels_last
 from agent.distill.whole_graphs import WORTH
@@ -146,8 +148,8 @@ class Tuned(Author):
         The first is around a start that is right, if leaving more to eager leads to one. The second leaves nothing to
         eager: a part of such a pass may be right. Before both, where many launches are left, eager's calls as one CUDA
         graph are measured: whatever else is wrong, they are not. If they are faster, both searches start from CUDA
-        graphs. `earlier`, the best of a killed search, is where this one starts. `end` is a time of `clock`.
-        `keep` is given each best so far.
+        graphs. The first start is measured even if the time is up by then. `earlier`, the best of a killed search, is
+        where this one starts. `end` is a time of `clock`. `keep` is given each best so far.
         """
         graphs = float_dtypes(sample.variants)
         probed, more = (replace(sample, variants=spread(sample.variants, n)) for n in (self.probes, 2 * self.probes))
@@ -174,19 +176,17 @@ class Tuned(Author):
 
         trial = whole = SearchTrial(task, levels, self._start(task), probed, attempt, graphs, clock, **tasks(levels))
         best, merit, latest = None, NOTHING, None
-        calls = SearchChoice((), replace(self.distill.style, captured=True))
         few = task.launches(whole.start.patterns) < WORTH
-        if earlier is None and not few and whole.start != calls and writes(task, calls):
-            found = trial.merit(calls)
+        calls = in_cuda_graphs(task, (), self.distill.style)
+        if earlier is None and not few and whole.start.patterns and writes(task, calls):
             rest = replace(trial, variants=more, known={}) if len(probed.variants) < len(sample.variants) else None
-            if found.score >= Search.worth and (rest is None or not rest.wrong(calls)):
-                best, merit = Best(calls, levels), found
-                keep(best)
-                beside = replace(calls, style=replace(calls.style, branches=True))
-                if task.branches(()) and (found := trial.merit(beside)).over(merit) > Search.better:
-                    best, merit = Best(beside, levels), found
+            for one in dict.fromkeys((calls, replace(calls, style=replace(calls.style, branches=False)))):
+                found = trial.merit(one)
+                if found.score >= Search.worth and (rest is None or not rest.wrong(one)):
+                    best, merit = Best(one, levels), found
                     keep(best)
-                trial = whole = replace(whole, start=self._start(task, captured=True))
+                    trial = whole = replace(whole, start=self._start(task, captured=True))
+                    break
 
         def search_around(trial: SearchTrial) -> set[FloatDtypes]:
             """Searches around the trial's start, and checks what it finds on more variants.
@@ -247,6 +247,7 @@ class Tuned(Author):
             exact = replace(trial, task=task, levels=levels, **tasks(levels))
             written = exact.written(choice) if choice.style.channels_last else task
             same = replace(choice, patterns=known(written, choice))
+            same = replace(same, style=by_lanes(written, same.style))
             others = (*in_other_order(written, same), *with_channels_last(exact, self.distill.margin))
             tried = dict.fromkeys((same, *others, self._start(task, captured)))
             merits = {safer: exact.merit(safer) for safer in tried if writes(task, safer)}
@@ -296,10 +297,10 @@ class Tuned(Author):
             other = choice.style.channels_last or choice.style.compiled
             start = choice if writes(task, choice) and not other else self._start(task)
             trial = replace(trial, task=task, levels=levels, start=start, **tasks(levels))
-        while writes(trial.task, trial.start) and (best is None or clock() < end):
+        while writes(trial.task, trial.start) and (trial is whole or best is None or clock() < end):
             wrong = trial.wrong(trial.start)
             if wrong and max(trial.levels.values()) == Rounding.EXACT:
-                part = right_together(trial, end)
+                part = right_together(trial, end) or without_lanes(trial)
                 if part is not None:
                     search_around(replace(trial, start=part))
             wrong = wrong or search_around(trial)
@@ -342,10 +343,11 @@ class Tuned(Author):
     def _start(self, task: Task, captured: bool = False) -> SearchChoice:
         """The choice that is expected to be best: whole graphs if they are to be `captured`, or have no regions."""
         likely = task.likely_on_device if captured else task.likely
-        patterns = likely(self.distill.margin) or task.likely(-math.inf)
-        captured = task.any_whole and (captured or not patterns)
-        style = replace(self.distill.style, captured=captured) if captured else self.distill.style
-        return SearchChoice(tuple(sorted(patterns)), style)
+        patterns = tuple(sorted(likely(self.distill.margin) or task.likely(-math.inf)))
+        style = by_lanes(task, self.distill.style)
+        if task.any_whole and (captured or not patterns):
+            return in_cuda_graphs(task, patterns, style)
+        return SearchChoice(patterns, style)
 
 
 def _stricter(level: Rounding) -> Rounding:

@@ -248,6 +248,14 @@ def right_together(trial: SearchTrial, end: float) -> SearchChoice | None:
     return SearchChoice(found, whole) if 0 < len(found) < len(patterns) else None
 
 
+def without_lanes(trial: SearchTrial) -> SearchChoice | None:
+    """The start without norms that are added up by lanes; None if it has none."""
+    style = trial.start.style
+    if not style.limits.lanes:
+        return None
+    return replace(trial.start, style=replace(style, limits=replace(style.limits, lanes=False)))
+
+
 def known(task: Task, choice: SearchChoice) -> tuple[str, ...]:
     """The choice's patterns that the task has."""
     return tuple(pattern for pattern in choice.patterns if pattern in task.gains())

@@ -485,6 +485,30 @@ def test_norms_in_eagers_order_are_also_added_up_by_lanes(wrong, tmp_path):
     assert ("combine_halves" if wrong == "lanes" else "moments_of_two") in source
 
 
+def _side_by_side(x, w, v):
+    """Two products that need nothing of each other, and norms of both."""
+    first, second = torch.matmul(torch.relu(x), w), torch.matmul(torch.tanh(x), v)
+    return F.layer_norm(first * 2.0 + 1.0, (512,)), F.layer_norm(second * 0.5 - 1.0, (512,))
+
+
+@pytest.mark.parametrize("slower", ["", "branch", "moments_of_two"])
+def test_a_search_begins_with_branches_and_lanes(slower, tmp_path):
+    """These are nearly always faster, so that a search that has time for little has them; others are still tried."""
+    one, sources = sample(variant(_side_by_side, *in_dtype((tensor(512, 512),) * 3, "float32"))), []
+
+    def rule(names, source):
+        sources.append(source)
+        return 1.1 if slower and slower in source else 1.2 if "@triton.jit" in source else 1.15
+
+    author = measuring(seconds=0.0 if not slower else 60.0)
+    assert author.attempt(one, tmp_path / "pass", _attempt(rule, [])).compiler == "pass"
+    assert ["branch(" in source for source in sources[:2]] == [True, True]
+    assert ["moments_of_two" in source for source in sources[:2]] == [False, True]
+    kept = "".join(path.read_text() for path in (tmp_path / "pass").glob("[!a]*.py"))
+    assert "@triton.jit" in kept and (slower == "branch") != ("branch(" in kept)
+    assert (slower == "moments_of_two") != ("moments_of_two" in kept)
+
+
 def _root_mean_square(x):
     return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6)
 
