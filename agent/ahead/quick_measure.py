@@ -44,6 +44,8 @@ _TURN = 0.05
 """Seconds of such draws after which others may have a turn."""
 _TOGETHER, _TOGETHER_BYTES = 8, 1 << 26
 """So many of them are compared before the host looks, fewer where a draw's inputs are large."""
+_REPEATS = 2
+"""Calls of eager for each draw that tell how far it agrees with itself: atomic additions come in any order."""
 _TIMED = 3
 """Draws whose inputs are timed in turn."""
 
@@ -53,7 +55,7 @@ class _Reference:
     """A variant in eager: the call, the inputs of each draw, and what it returns for them with what it leaves of the
     inputs that it writes to. `left` are the inputs of the first draw as a call leaves them, `written` the numbers of
     those that it writes to, `metas` what PassBench knows of the outputs. `took` has the microseconds of its calls by
-    clock, of each measurement.
+    clock, of each measurement. `own` has the level at which eager agrees with itself, as soon as that was asked.
 
     Inputs are drawn once: that takes longer than to compare.
     """
@@ -65,6 +67,7 @@ class _Reference:
     written: tuple[int, ...]
     metas: tuple[OutputMeta, ...]
     took: dict[str, list[float]] = field(default_factory=dict)
+    own: list[int | None] = field(default_factory=list)
 
     def row(self, draw: int) -> Row:
         """The inputs of a draw, those that are written to as copies."""
@@ -77,7 +80,8 @@ class _Reference:
 
 class QuickMeasure:
     """`measure(sample, pass_dir)` gives a result per variant, with as much in it as a search asks for: status, reason,
-    `t_min`, and times by both clocks (by "e2e" alone on a CPU).
+    `t_min`, and times by both clocks (by "e2e" alone on a CPU). Of a variant that is not right at t = -5, `t_min_eager`
+    says at which level eager agrees with itself.
 
     `turn` is a context in which nothing else uses the GPU. `untimed` is one in which others may, but take no times:
     where it is given, outputs are compared in it, and a turn is for times alone. Without `timed` there are no times. A
@@ -114,10 +118,12 @@ class QuickMeasure:
         self._measured_before.add(source)
         with torch.no_grad(), loaded_rules(pass_dir, files.names) as rules:
             for variant in sample.variants:
-                status, reason, right, times = "ok", "", None, Times()
+                status, reason, right, own, times = "ok", "", None, None, Times()
                 try:
                     right, times = self._measured(variant, rules, again, doubtful)
                     status = "ok" if right is not None else "wrong"
+                    if right is None or right > STRICT:
+                        own = self._own_level(self._reference(variant, again))
                 except VariantFailure as failure:
                     status, reason = failure.status, str(failure)
                 results.append(
@@ -129,6 +135,7 @@ class QuickMeasure:
                         status,
                         reason,
                         t_min=right,
+                        t_min_eager=own,
                         times=times,
                         times_meaningful=self.device.type == "cuda",
                         device=device_name(self.device),
@@ -235,6 +242,18 @@ class QuickMeasure:
         pairs = [(a, b) for a, b in zip(found, expected, strict=True) if isinstance(b, torch.Tensor)]
         other = [(a, b) for a, b in pairs if not torch.equal(a, b)]  # equal ones need no closer look
         return t_min([a for a, _ in other], [b for _, b in other])
+
+    def _own_level(self, reference: _Reference) -> int | None:
+        """The level at which eager agrees with itself in all draws; None at none."""
+        if not reference.own:
+            with (self.untimed or self.turn)():
+                levels = [
+                    self._level(reference.call, reference, reference.row(draw), expected)
+                    for draw, expected in enumerate(reference.expected)
+                    for _ in range(_REPEATS)
+                ]
+            reference.own.append(None if None in levels else max(levels))
+        return reference.own[0]
 
     def _in_further_draws(self, variant: Variant, call: Call, reference: _Reference, level: int) -> int | None:
         """The level at which all further draws agree, too; the first one that does not at t = -5 is the last."""

@@ -17,6 +17,7 @@ from agent.distill.search.scores import (
     e2e_speedup,
     in_words,
     is_right,
+    level_of,
     speedup,
     weighed,
 )
@@ -124,7 +125,7 @@ class SearchTrial:
         for results in self._all(choice):
             for variant, result in zip(self.variants.variants, results, strict=True):
                 dtypes = self.dtypes_of[to_json(variant.graph)]
-                found[dtypes] = max(result.t_min, found.get(dtypes, EQUAL))
+                found[dtypes] = max(level_of(result), found.get(dtypes, EQUAL))
         return found
 
     def share_wrong(self, choices: Iterable[SearchChoice]) -> float:

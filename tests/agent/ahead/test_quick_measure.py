@@ -74,7 +74,23 @@ def test_what_is_wrong_is_told(tmp_path, body, status):
 
 def test_what_is_hardly_wrong_is_right_at_a_higher_level_alone(tmp_path):
     result = measured(tmp_path, "return torch.relu(x + y) * 1.001")
-    assert result.status == "ok" and result.t_min > -5
+    assert result.status == "ok" and result.t_min > -5 and result.t_min_eager == -10
+
+
+@pytest.mark.gpu
+def test_where_eager_adds_in_any_order_its_own_level_is_told(tmp_path):
+    def scattered(x, y):
+        return torch.zeros(4, device=x.device).index_add(0, (y.abs() * 1e6).long() % 4, x) + x.sum()
+
+    found = measured(
+        tmp_path,
+        "return torch.add(x, y)",
+        lambda x, y: scattered(x, y) + scattered(y, x),
+        SUM,
+        (tensor(1 << 18), tensor(1 << 18)),
+        "cuda",
+    )
+    assert found.t_min > -5 and found.t_min_eager > -5, found
 
 
 def test_a_pass_that_is_right_on_usual_inputs_alone_is_wrong(tmp_path):
