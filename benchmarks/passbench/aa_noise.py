@@ -180,6 +180,8 @@ def main() -> None:
                     for line in recorder.take():
                         lines.append(about | line)
                         print(json.dumps(lines[-1]), file=stream, flush=True)
+                    if time.monotonic() > end:
+                        break
     write_rows(given.out / "results.parquet", rows, RESULTS)
     (given.out / "summary.md").write_text(_by_causes(lines))
     print(_by_causes(lines))

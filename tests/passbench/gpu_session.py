@@ -1,7 +1,7 @@
 """PassBench on a GPU host in one command, within a few minutes:
 
     python3 -m tests.passbench.gpu_session --out DIR [--budget 240] [--jobs 6] [--samples 30] [--repeats 20]
-        [--only aa,timing,attacks,honest,layers]
+        [--only aa,timing,attacks,honest,layers] [--device cuda]
 
 1. eager against itself, and against a pass that repeats eager's calls, with nothing beside it: how near to 1, by the
    length of a call; variants a minute, where the time goes, every exchange (`benchmarks/passbench/aa_noise.py`);
@@ -9,7 +9,8 @@
 3. attacks with all layers on, `--jobs` processes side by side, over all GPUs, each with its share of the cores;
 4. in the same way honest passes again and again, `--repeats` times or until the budget is over: each once before any
    comes a second time;
-5. only where `--only` names it, `layers`: attacks without the layer that stops them first, then without the next.
+5. only where `--only` names it, `layers`: attacks with all layers on, then without the layer that stops them first,
+   then without the next.
 
 DIR gets a log of each step and `summary.md`. Exit 1 if a test fails, an attack scores or an honest pass is refused.
 What the budget cuts off is said, not counted as a failure. Needs torch, triton, numpy, pandas, pyarrow and pytest.
@@ -31,6 +32,7 @@ import pandas as pd
 import torch
 
 from passbench.timing.cores import on_cores
+from tests.passbench.attacks.attack_table import ATTACKS, HONEST
 
 ROOT = Path(__file__).parents[2]
 VERSION = ROOT / "benchmarks" / "dedup" / "held_out_1"
@@ -84,13 +86,13 @@ def _run(name: str, out: Path, commands: Sequence[Sequence[str]], seconds: float
 
 
 def _verdicts(text: str) -> str:
-    """What processes of run_attacks have said, added up."""
-    lines = text.splitlines()
-    unexpected = [line for line in lines if line.startswith("UNEXPECTED")]
-    totals = [line.split() for line in lines if " verdicts, " in line]
+    """What processes of run_attacks have said, added up: of one that was ended, too."""
+    lines, names = text.splitlines(), {one.name for one in (*ATTACKS, *HONEST)}
+    verdicts = [line for line in lines if line.split(" ", 1)[0] in names]
+    unexpected = [" ".join(line.split()) for line in verdicts if "  EXPECTED " in line]
+    tried = len({line.split(" ", 1)[0] for line in verdicts})
     left = [line for line in lines if "were not begun" in line]
-    count = sum(int(words[0]) for words in totals)
-    return "\n".join([f"{count} verdicts, {len(unexpected)} unexpected", *left, *unexpected])
+    return "\n".join([f"{len(verdicts)} verdicts of {tried} passes, {len(unexpected)} unexpected", *left, *unexpected])
 
 
 def _against_itself(out: Path) -> str:
@@ -147,6 +149,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=30, help="samples of eager against itself, at most")
     parser.add_argument("--repeats", type=int, default=20, help="of each honest pass, at most")
     parser.add_argument("--only", default="aa,timing,attacks,honest", help="steps, separated by commas")
+    parser.add_argument("--device", default="cuda", choices=("cpu", "cuda"), help="cpu: to try the steps without a GPU")
     arguments = parser.parse_args()
     steps, out, end = arguments.only.split(","), arguments.out, time.monotonic() + arguments.budget
     jobs = arguments.jobs
@@ -161,7 +164,8 @@ def main() -> None:
         names = str(VERSION / "names_2.txt")
         command = ["-m", "benchmarks.passbench.aa_noise", str(VERSION / "version"), "--names", names]
         command += ["--limit", str(arguments.samples), "--one-a-dtype", "--arrangements", "first", "--settled"]
-        command += ["--sides", "eager,pass", "--budget", str(budget - 12), "--device", "cuda", "--out", str(out / "aa")]
+        command += ["--sides", "eager,pass", "--budget", str(budget - 12), "--device", arguments.device]
+        command += ["--out", str(out / "aa")]
         _run("aa", out, [command], budget)
         text += ["## Against eager itself", _against_itself(out)]
     if "timing" in steps:
@@ -170,7 +174,7 @@ def main() -> None:
         (status,), said = _run("timing", out, [command], budget)
         failed |= status not in (0, None)
         text += ["## Tests of timing", "\n".join(said.splitlines()[-12:]), "ended by the budget" * (status is None)]
-    common = ["-m", "tests.passbench.attacks.run_attacks", "--device", "cuda"]
+    common = ["-m", "tests.passbench.attacks.run_attacks", "--device", arguments.device]
     for step, wanted in (
         ("attacks", ["--all-layers", "--attacks-only"]),
         ("honest", ["--honest-only", "--repeats", str(arguments.repeats), "--in-a-row", str(_IN_A_ROW)]),

@@ -5,6 +5,7 @@ import os
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.passbench.attacks.attack_table import ATTACKS
 from tests.passbench.gpu_session import _against_itself, _run, _shares, _verdicts
 
 
@@ -24,8 +25,14 @@ def test_steps_share_cores_and_gpus(monkeypatch):
 
 
 def test_verdicts_of_several_processes():
-    said = "7 verdicts, 0 unexpected; 3 s; torch 2\n9 verdicts, 1 unexpected; 4 s\nUNEXPECTED odd without []: ok\n"
-    assert _verdicts(said).splitlines() == ["16 verdicts, 1 unexpected", "UNEXPECTED odd without []: ok"]
+    two, one = (attack.name for attack in ATTACKS[:2])
+    said = [f"{two}   static_policy   ok   ", "a warning", f"{two}   wrong   differs", "2 verdicts, 0 unexpected; 3 s"]
+    said += ["4 trials were not begun within 3 s", f"{one}   ok     EXPECTED comparison: wrong"]  # no total: was ended
+    assert _verdicts("\n".join(said)).splitlines() == [
+        "3 verdicts of 2 passes, 1 unexpected",
+        "4 trials were not begun within 3 s",
+        f"{one} ok EXPECTED comparison: wrong",
+    ]
 
 
 def timing(clock: str, speedup: float, candidate: float) -> dict:

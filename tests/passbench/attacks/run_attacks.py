@@ -12,10 +12,11 @@ without the attack, or the record says that it works.
 """
 
 import argparse
+import itertools
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -63,6 +64,24 @@ def trials(device: str, *, attacks: bool = True, honest: bool = True, all_layers
             yield Trial(one.name, one.directory, _made(one.sample), frozenset(), expected)
 
 
+def part_of(chosen: Sequence[Trial], part: int, parts: int) -> list[Trial]:
+    """The trials of one of several processes. A process starts a benchmark for each set of layers that are off, which
+    takes seconds, so that the few trials of a rare set stay together; those of a common one are shared out."""
+    mine, rare = [], 0
+    for _, alike in itertools.groupby(sorted(chosen, key=_layers_off), key=_layers_off):
+        group = list(alike)
+        if len(group) >= 2 * parts:
+            mine += group[part::parts]
+        else:
+            mine += group if rare % parts == part else []
+            rare += 1
+    return mine
+
+
+def _layers_off(trial: Trial) -> list[str]:
+    return sorted(trial.off)
+
+
 @cache
 def _made(sample: Callable[[], Sample]) -> Sample:
     return sample()
@@ -98,13 +117,13 @@ def run(bench: Bench, trial: Trial) -> Iterator[dict]:
         yield {"name": trial.name, "off": "", "status": f"left processes {remaining}", "expected": "none", "ok": False}
 
 
-def attempted(bench: Bench, trial: Trial) -> list[dict]:
+def attempted(bench: Bench, trial: Trial) -> Iterator[dict]:
     """The rows of a trial; a fault of PassBench is one too, so that the others are still tried."""
     try:
-        return list(run(bench, trial))
+        yield from run(bench, trial)
     except Exception as error:  # whatever it is, it is reported
         failed = f"PassBench raised {type(error).__name__}: {error}"
-        return [{"name": trial.name, "off": "", "status": failed, "expected": str(trial.expected), "ok": False}]
+        yield {"name": trial.name, "off": "", "status": failed, "expected": str(trial.expected), "ok": False}
 
 
 def in_a_row(trial: Trial, times: int) -> Trial:
@@ -113,11 +132,13 @@ def in_a_row(trial: Trial, times: int) -> Trial:
 
 
 def run_all(device: str, repeats: int, chosen: list[Trial], budget: float = math.inf) -> pd.DataFrame:
-    """Run trials, grouped by the layers that are off, each `repeats` times in turn, and print one line each. None is
-    begun after `budget` seconds."""
+    """Run trials, grouped by the layers that are off, each `repeats` times in turn, and print one line each. No trial
+    is begun after `budget` seconds, and no further variant of one."""
     rows: list[dict] = []
     end = time.monotonic() + budget
     for off in sorted({t.off for t in chosen}, key=sorted):
+        if time.monotonic() > end:
+            break
         settings = Settings(**{**vars(SETTINGS[device]), "off": off})
         with Bench(device, settings) as bench:
             alike = [t for t in chosen if t.off == off]
@@ -127,6 +148,8 @@ def run_all(device: str, repeats: int, chosen: list[Trial], budget: float = math
                     reason = " ".join(str(row.get("reason", "")).split())[:100]
                     verdict = "" if row["ok"] else f"  EXPECTED {row['expected']}"
                     print(f"{row['name']:24} {row['off']:32} {row['status']:14} {reason}{verdict}", flush=True)
+                    if time.monotonic() > end:
+                        break
     return pd.DataFrame(rows)
 
 
@@ -162,7 +185,7 @@ def main() -> None:
     attacks, honest = not arguments.honest_only, not arguments.attacks_only
     chosen = list(trials(arguments.device, attacks=attacks, honest=honest, all_layers=arguments.all_layers))
     part, parts = map(int, arguments.part.split("/"))
-    chosen = chosen[part::parts]
+    chosen = part_of(chosen, part, parts)
     if arguments.only:
         chosen = [t for t in chosen if t.name in arguments.only.split(",")]
     begin, repeats = time.monotonic(), math.ceil(arguments.repeats / arguments.in_a_row)

@@ -10,7 +10,7 @@ from passbench.contract import ContractError, read_pass_dir
 from passbench.policy.check import check_dir
 from tests.passbench.attacks.attack_kinds import NO_GAIN, SUPPORT
 from tests.passbench.attacks.attack_table import ATTACKS, HONEST
-from tests.passbench.attacks.run_attacks import SETTINGS, left_behind, trials
+from tests.passbench.attacks.run_attacks import SETTINGS, left_behind, part_of, trials
 from tests.passbench.policy.test_policy import HEAD, WRAPPER, check, in_wrapper
 
 ATTACKS_ON_CPU = list(trials("cpu", honest=False))
@@ -88,6 +88,16 @@ def test_every_directory_is_in_the_table():
     for kind, table in (("attacks", ATTACKS), ("honest", HONEST)):
         assert sorted(p.name for p in (SUPPORT / kind).iterdir()) == sorted(entry.name for entry in table)
     assert set(FIRST_OFF) <= {attack.name for attack in ATTACKS}
+
+
+def test_processes_share_trials_and_keep_rare_sets_of_layers_whole():
+    parts = [part_of(ATTACKS_ON_CPU, number, 5) for number in range(5)]
+    assert sorted(id(t) for part in parts for t in part) == sorted(map(id, ATTACKS_ON_CPU))
+    assert max(map(len, parts)) - min(map(len, parts)) <= 8
+    off = [{trial.off for trial in part} for part in parts]
+    rare = set.union(*off) - set.intersection(*off)
+    assert len(rare) >= 10
+    assert all(sum(one in some for some in off) == 1 for one in rare)
 
 
 GRID = 'done = []\ndef grid(meta):\n    done.append(meta["x_ptr"] * meta["y_ptr"])\n    return (1,)\n'

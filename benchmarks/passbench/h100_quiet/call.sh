@@ -1,0 +1,93 @@
+#!/bin/bash
+# What PassBench still wants of a GPU: `bash benchmarks/passbench/h100_quiet/call.sh OUT [cuda|cpu] [SECONDS]`, from the
+# repository root, on a host with two GPUs that does nothing else; at most SECONDS (290). GPU 0 and the first half of the
+# cores are for what needs quiet, one part after another: A/A twice, four runs of the same passes, threads in turns.
+# GPU 1 and the other half get attacks with all layers on and without, then honest passes; beside them GPU tests. OUT gets
+# summary.txt, which is printed too, what decides last, and all.tgz with every log and table.
+out=$1 device=${2:-cuda} seconds=${3:-290}
+end=$((SECONDS + seconds - 14)) # of all parts; the summary takes the rest
+work=$(mktemp -d) held=benchmarks/dedup/held_out_1 recorded=benchmarks/agent/h200_distill_350
+if [ "$device" = cuda ]; then budget=27; else budget=1; fi # of A/A and each run: one variant tries it
+mkdir -p "$out" "$work"/aa-{1,2}
+
+left() { echo $((end - SECONDS > 1 ? end - SECONDS : 1)); }
+least() { echo $(($1 < $2 ? $1 : $2)); }
+part() { # LOG SECONDS COMMAND ...
+  local log=$work/$1.txt start=$SECONDS limit
+  limit=$(least $(($2 * (seconds < 290 ? 290 : seconds) / 290)) "$(left)")
+  shift 2
+  timeout -k 3 "$limit" "$@" > "$log" 2>&1
+  echo "exit $? after $((SECONDS - start)) of at most $limit s" >> "$log"
+}
+tests() { # LOG SECONDS OPTIONS
+  part "$1" "$2" python3 -m pytest -v -rfE --durations 3 -p no:cacheprovider -m gpu "${@:3}"
+}
+
+quiet() {
+  part passes 25 python3 -m benchmarks.passbench.recorded_passes $recorded/{third,fourth,fifth}.parquet \
+    --out "$work/passes" --most 26
+  for number in 1 2; do
+    part aa-$number 50 python3 -m benchmarks.passbench.aa_noise $held/version --names $held/names_2.txt --limit 12 \
+      --one-a-dtype --arrangements first --settled --sides eager --budget $budget --device "$device" --out "$work/aa-$number/aa"
+  done
+  part repeats 165 python3 -m benchmarks.passbench.repeat_runs benchmarks/extraction/corpus_350/version \
+    --out "$work/repeats" --runs 4 --seed 7 --budget $budget --device "$device" -- --authors "" --passes "$work/passes" \
+    --split eval,train --at-most 1 --mixed --repeats 0
+  part turns 999 python3 -m benchmarks.passbench.host_noise.thread_turns $held/version --names $held/names_2.txt \
+    --budget "$(least $((budget * 5 / 3)) $(($(left) - 10)))" --device "$device" --out "$work/turns.jsonl"
+}
+attacks() {
+  part layers 999 python3 -m tests.passbench.gpu_session --only layers --jobs $jobs --device "$device" \
+    --budget $(($(left) - 25)) --out "$work/layers"
+  part honest 999 python3 -m tests.passbench.gpu_session --only honest --jobs $jobs --repeats 20 --device "$device" \
+    --budget "$(left)" --out "$work/honest"
+}
+some_tests() {
+  tests tests-new 60 tests/passbench/policy/test_honest_corpus.py -k "descriptors or docstrings"
+  tests tests-evidence 60 tests/passbench/child/test_evidence.py
+  tests tests-corpus 999 tests/passbench/policy/test_honest_corpus.py -k "not descriptors and not docstrings"
+}
+other_tests() {
+  (unset CUDA_VISIBLE_DEVICES && tests tests-one-gpu 40 tests/passbench/workers/test_one_gpu.py)
+  part two-attacks 110 python3 -m tests.passbench.attacks.run_attacks --device "$device" --attacks-only --repeats 5 \
+    --only batches_many_captured_calls,counts_replays --budget 90 --out "$work/two-attacks"
+  part faults 999 python3 -m tests.passbench.workers.faults --device "$device" --times 1 --shared-gpu --out "$work/faults"
+}
+on() { # CORES GPU FUNCTION
+  taskset -cp "$1" $BASHPID > /dev/null
+  CUDA_VISIBLE_DEVICES=$2 "$3"
+}
+
+cores=$(getconf _NPROCESSORS_ONLN) half=$((cores / 2)) few=$((cores / 10))
+first=0-$((half - 1)) rest=$half-$((cores - 2 * few - 1)) jobs=$(((half - 2 * few) / 2 > 1 ? (half - 2 * few) / 2 : 1))
+some=$((cores - 2 * few))-$((cores - few - 1)) others=$((cores - few))-$((cores - 1))
+if ((few == 0)); then some=$half-$((cores - 1)) others=$half-$((cores - 1)); fi # to try it on a small machine
+on "$rest" 1 attacks &
+on "$some" 1 some_tests &
+on "$others" 1 other_tests &
+on "$first" 0 quiet &
+wait
+
+show() { # TITLE: the end of standard input, so many lines and bytes
+  echo "== $1"
+  cut -c 1-220 | tail -n "$2" | tail -c "$3"
+}
+{
+  { nvidia-smi -L; echo "$cores cores; all parts ended after $((SECONDS - end + seconds - 14)) s"; uptime; } 2>&1 | show host 6 500
+  for name in new evidence corpus one-gpu; do
+    grep -E "^(FAILED|ERROR|exit |E  )|::.* (FAILED|ERROR)|(passed|failed|skipped|deselected).* in " "$work/tests-$name.txt" |
+      show "tests-$name: $(grep -c PASSED "$work/tests-$name.txt") passed" 8 900
+  done
+  show faults 10 800 < "$work/faults.txt"
+  show two-attacks 16 1500 < "$work/two-attacks.txt"
+  show "attacks, all layers on first" 22 2600 < "$work/layers.txt"
+  show honest 10 1000 < "$work/honest.txt"
+  grep -h "^exit" "$work"/{passes,aa-1,aa-2}.txt | show "passes, A/A, A/A" 3 300
+  show threads 8 1500 < "$work/turns.txt"
+  python3 -c "import pathlib, sys, tests.passbench.gpu_session as s
+for one in sys.argv[1:]: print(s._against_itself(pathlib.Path(one)))" "$work"/aa-{1,2} 2>&1 | show "A/A, twice" 34 3000
+  show "runs of the same passes" 9 1500 < "$work/repeats.txt"
+} > "$out/summary.txt"
+rm -rf "$work/passes"
+tar czf "$out/all.tgz" -C "$work" .
+tail -c 11800 "$out/summary.txt"
