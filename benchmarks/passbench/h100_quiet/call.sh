@@ -7,7 +7,7 @@
 out=$1 device=${2:-cuda} seconds=${3:-290}
 end=$((SECONDS + seconds - 14)) # of all parts; the summary takes the rest
 work=$(mktemp -d) held=benchmarks/dedup/held_out_1 recorded=benchmarks/agent/h200_distill_350
-if [ "$device" = cuda ]; then budget=27; else budget=1; fi # of A/A and each run: one variant tries it
+if [ "$device" = cuda ]; then budget=27; else budget=20; fi # of A/A and of each run
 mkdir -p "$out" "$work"/aa-{1,2}
 
 left() { echo $((end - SECONDS > 1 ? end - SECONDS : 1)); }
@@ -38,9 +38,9 @@ quiet() {
 }
 attacks() {
   part layers 999 python3 -m tests.passbench.gpu_session --only layers --jobs $jobs --device "$device" \
-    --budget $(($(left) - 25)) --out "$work/layers"
+    --budget $(($(left) - 45)) --out "$work/layers"
   part honest 999 python3 -m tests.passbench.gpu_session --only honest --jobs $jobs --repeats 20 --device "$device" \
-    --budget "$(left)" --out "$work/honest"
+    --budget $(($(left) - 10)) --out "$work/honest" # which begins once it has imported torch
 }
 some_tests() {
   tests tests-new 60 tests/passbench/policy/test_honest_corpus.py -k "descriptors or docstrings"
@@ -85,7 +85,7 @@ show() { # TITLE: the end of standard input, so many lines and bytes
   grep -h "^exit" "$work"/{passes,aa-1,aa-2}.txt | show "passes, A/A, A/A" 3 300
   show threads 8 1500 < "$work/turns.txt"
   python3 -c "import pathlib, sys, tests.passbench.gpu_session as s
-for one in sys.argv[1:]: print(s._against_itself(pathlib.Path(one)))" "$work"/aa-{1,2} 2>&1 | show "A/A, twice" 34 3000
+for one in sys.argv[1:]: print(s._against_itself(pathlib.Path(one)))" "$work"/aa-{1,2} 2>&1 | show "A/A, twice" 50 4200
   show "runs of the same passes" 9 1500 < "$work/repeats.txt"
 } > "$out/summary.txt"
 rm -rf "$work/passes"

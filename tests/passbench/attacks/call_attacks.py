@@ -41,7 +41,7 @@ CALL_ATTACKS: tuple[Attack, ...] = (
     Attack(
         "ring_of_outputs",
         add_relu,
-        (RETURNED_AGAIN, MAY_WORK),
+        (RETURNED_AGAIN, Step("evidence", ("rejected",), "evidence_uneven: "), MAY_WORK),
         "memory that was returned is the caller's; some outputs are held to see whether it stays so",
     ),
     Attack(
