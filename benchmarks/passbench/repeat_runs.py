@@ -5,8 +5,9 @@
 
 Each run is a process of `python -m agent.run` with the same options and the same `--seed`, so that all draw the same
 inputs, in DIR/run-K. `--side-by-side N`: N runs at a time, each on a GPU and a share of the cores of its own. DIR gets
-`summary.md`: by author and clock, AS of each run on the variants that all runs have, how far each is from the run
-before it, and how far apart a variant's speedups in two runs are; and how fast the host was in each run.
+`summary.md`, written anew after each run but the first: by author and clock, AS of each run on the variants that all
+runs have, how far each is from the run before it, and how far apart a variant's speedups in two runs are; and how fast
+the host was in each run.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from passbench.names import CLOCKS
@@ -28,8 +29,8 @@ from storage.schema import RESULTS
 ROOT = Path(__file__).parents[2]
 
 
-def run_all(given: argparse.Namespace, options: Sequence[str]) -> None:
-    """All runs, some at a time, with these options of `agent.run`."""
+def run_all(given: argparse.Namespace, options: Sequence[str]) -> Iterator[int]:
+    """All runs, some at a time, with these options of `agent.run`. Yields how many have ended."""
     cores = sorted(os.sched_getaffinity(0))
     share = len(cores) // given.side_by_side
     for start in range(0, given.runs, given.side_by_side):
@@ -43,6 +44,7 @@ def run_all(given: argparse.Namespace, options: Sequence[str]) -> None:
                 running.append(subprocess.Popen([sys.executable, *command, *options], cwd=ROOT, stdout=log, stderr=log))
         for process in running:
             process.wait()
+        yield start + len(running)
 
 
 def compared(runs: Sequence[Sequence[dict]]) -> str:
@@ -96,13 +98,15 @@ def main() -> None:
     end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     given = parser.parse_args(sys.argv[1:end])
     given.out.mkdir(parents=True, exist_ok=True)
-    run_all(given, sys.argv[end + 1 :])
-    files = [given.out / f"run-{number}" / "results.parquet" for number in range(given.runs)]
-    if missing := [file.parent.name for file in files if not file.exists()]:
-        sys.exit(f"no rows of {', '.join(missing)}; see the logs beside them")
-    runs = [read_rows(file, RESULTS) for file in files]
-    text = compared(runs) + host_speeds(runs)
-    (given.out / "summary.md").write_text(text, "utf-8")
+    text = ""
+    for ended in run_all(given, sys.argv[end + 1 :]):
+        files = [given.out / f"run-{number}" / "results.parquet" for number in range(ended)]
+        if missing := [file.parent.name for file in files if not file.exists()]:
+            sys.exit(f"no rows of {', '.join(missing)}; see the logs beside them")
+        runs = [read_rows(file, RESULTS) for file in files]
+        if ended > 1:
+            text = compared(runs) + host_speeds(runs)
+            (given.out / "summary.md").write_text(text, "utf-8")
     print(text)
 
 

@@ -7,6 +7,7 @@ kept, so that no two calls share memory in the graph's pool.
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -44,7 +45,7 @@ class CapturedCalls:
         self._written: list[torch.Tensor] | None = None
         self._poison: list[torch.Tensor] = []
         self._graph = torch.cuda.CUDAGraph()
-        stream = torch.cuda.Stream()
+        stream = _stream(torch.cuda.current_device())
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(_WARM_UP_CALLS):  # libraries allocate a workspace for a stream in their first call on it
@@ -101,6 +102,13 @@ class EmptyReplay:
     def replay(self) -> None:
         """Run the kernel on the current stream; does not wait."""
         self._graph.replay()
+
+
+@cache
+def _stream(device: int) -> torch.cuda.Stream:
+    """The stream of all captures on a device: on a stream that a process has not used, libraries allocate workspaces
+    and the functions that a pass has `captured` are recorded again."""
+    return torch.cuda.Stream(device)
 
 
 def _address(x: torch.Tensor) -> int:

@@ -2,8 +2,9 @@
 # What PassBench still wants of a GPU: `bash benchmarks/passbench/h100_quiet/call.sh OUT [cuda|cpu] [SECONDS]`, from the
 # repository root, on a host with two GPUs that does nothing else; at most SECONDS (290). GPU 0 and the first half of the
 # cores are for what needs quiet, one part after another: A/A twice, four runs of the same passes, threads in turns.
-# GPU 1 and the other half get attacks with all layers on and without, then honest passes; beside them GPU tests. OUT gets
-# summary.txt, which is printed too, what decides last, and all.tgz with every log and table.
+# Threads of one core are in the same half. GPU 1 and the other half get attacks with all layers on and without, then
+# honest passes; beside them GPU tests. OUT gets summary.txt, which is printed too, what decides last, and all.tgz with
+# every log and table.
 out=$1 device=${2:-cuda} seconds=${3:-290}
 end=$((SECONDS + seconds - 14)) # of all parts; the summary takes the rest
 work=$(mktemp -d) held=benchmarks/dedup/held_out_1 recorded=benchmarks/agent/h200_distill_350
@@ -58,10 +59,17 @@ on() { # CORES GPU FUNCTION
   CUDA_VISIBLE_DEVICES=$2 "$3"
 }
 
-cores=$(getconf _NPROCESSORS_ONLN) half=$((cores / 2)) few=$((cores / 10))
-first=0-$((half - 1)) rest=$half-$((cores - 2 * few - 1)) jobs=$(((half - 2 * few) / 2 > 1 ? (half - 2 * few) / 2 : 1))
-some=$((cores - 2 * few))-$((cores - few - 1)) others=$((cores - few))-$((cores - 1))
-if ((few == 0)); then some=$half-$((cores - 1)) others=$half-$((cores - 1)); fi # to try it on a small machine
+# Threads of one core follow each other, so that no core has one in either half.
+mapfile -t order < <(lscpu -p=CPU,CORE,SOCKET | grep -v '^#' | sort -t, -k3,3n -k2,2n -k1,1n | cut -d, -f1)
+cores=${#order[@]} half=$((${#order[@]} / 2)) few=$((${#order[@]} / 10))
+some_of() { # FROM COUNT: processors, separated by commas
+  local IFS=,
+  echo "${order[*]:$1:$2}"
+}
+first=$(some_of 0 $half) rest=$(some_of $half $((cores - half - 2 * few)))
+some=$(some_of $((cores - 2 * few)) $few) others=$(some_of $((cores - few)) $few)
+jobs=$(((half - 2 * few) / 2 > 1 ? (half - 2 * few) / 2 : 1))
+if ((few == 0)); then some=$rest others=$rest; fi # to try it on a small machine
 on "$rest" 1 attacks &
 on "$some" 1 some_tests &
 on "$others" 1 other_tests &
@@ -73,7 +81,12 @@ show() { # TITLE: the end of standard input, so many lines and bytes
   cut -c 1-220 | tail -n "$2" | tail -c "$3"
 }
 {
-  { nvidia-smi -L; echo "$cores cores; all parts ended after $((SECONDS - end + seconds - 14)) s"; uptime; } 2>&1 | show host 6 500
+  {
+    nvidia-smi -L
+    echo "$cores threads of $(lscpu -p=CORE,SOCKET | grep -v '^#' | sort -u | wc -l) cores"
+    echo "all parts ended after $((SECONDS - end + seconds - 14)) s"
+    uptime
+  } 2>&1 | show host 7 500
   for name in new evidence corpus one-gpu; do
     grep -E "^(FAILED|ERROR|exit |E  )|::.* (FAILED|ERROR)|(passed|failed|skipped|deselected).* in " "$work/tests-$name.txt" |
       show "tests-$name: $(grep -c PASSED "$work/tests-$name.txt") passed" 8 900
@@ -86,7 +99,7 @@ show() { # TITLE: the end of standard input, so many lines and bytes
   show threads 8 1500 < "$work/turns.txt"
   python3 -c "import pathlib, sys, tests.passbench.gpu_session as s
 for one in sys.argv[1:]: print(s._against_itself(pathlib.Path(one)))" "$work"/aa-{1,2} 2>&1 | show "A/A, twice" 50 4200
-  show "runs of the same passes" 9 1500 < "$work/repeats.txt"
+  cat "$work/repeats/summary.md" "$work/repeats.txt" | show "runs of the same passes" 12 1800
 } > "$out/summary.txt"
 rm -rf "$work/passes"
 tar czf "$out/all.tgz" -C "$work" .

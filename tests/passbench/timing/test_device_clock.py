@@ -100,6 +100,20 @@ def test_replays_on_different_inputs_give_different_and_right_outputs():
 
 
 @pytest.mark.gpu
+def test_all_captures_of_a_process_are_on_one_stream():
+    seen = []
+
+    def call(x, y):
+        seen.append(torch.cuda.current_stream())
+        return x + y
+
+    for _ in range(2):
+        CapturedCalls(call, static_rows(2, 8))
+    assert len(set(seen)) == 1
+    assert seen[0] != torch.cuda.current_stream()
+
+
+@pytest.mark.gpu
 def test_memory_of_inputs_is_not_poisoned():
     rows = static_rows(2, 8, 8)
     captured = CapturedCalls(lambda x, y: x.add_(y), rows)

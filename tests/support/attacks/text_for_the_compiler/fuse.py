@@ -22,7 +22,7 @@ CONFIGS = [triton.Config({"BLOCK": 128})]
     restore_value=(
         """
 def add_relu_kernel(x, y, out, n, BLOCK: tl.constexpr):
-    torch.os.getpid()
+    number = x.to(tl.int64)
     '''
 """,
     )[1:],
