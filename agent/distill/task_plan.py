@@ -4,7 +4,7 @@ import json
 import math
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -145,13 +145,21 @@ class Task:
         return cls(sample.family_hash, tuple(graphs), tuple(dict.fromkeys(causes)), examples)
 
     def gains(self) -> dict[str, float]:
-        """Every pattern with the microseconds that it is expected to save in a call, the mean over all variants."""
+        """Every pattern with the microseconds that it is expected to save in a call, the mean over all variants, the
+        best first."""
+        return self._saved(lambda candidate: candidate.gain)
+
+    def device_gains(self) -> dict[str, float]:
+        """The same of a call in a CUDA graph."""
+        return self._saved(lambda candidate: candidate.device)
+
+    def _saved(self, gain: Callable[[Candidate], float]) -> dict[str, float]:
         variants = sum(each.variants for each in self.graphs)
-        gains: dict[str, float] = {}
+        saved: dict[str, float] = {}
         for each in self.graphs:
             for c in each.candidates:
-                gains[c.pattern] = gains.get(c.pattern, 0.0) + c.gain * each.variants / variants
-        return dict(sorted(gains.items(), key=lambda item: -item[1]))
+                saved[c.pattern] = saved.get(c.pattern, 0.0) + gain(c) * each.variants / variants
+        return dict(sorted(saved.items(), key=lambda item: -item[1]))
 
     def kernels(self) -> list[KernelBody]:
         """The kernels of all regions."""
@@ -234,10 +242,7 @@ class Task:
 
     def likely_on_device(self, margin: float) -> tuple[str, ...]:
         """As `likely`, of a CUDA graph: also the patterns that save the device time, whatever they cost the host."""
-        saved: dict[str, float] = {}
-        for each in self.graphs:
-            for c in each.candidates:
-                saved[c.pattern] = saved.get(c.pattern, 0.0) + c.device * each.variants
+        saved = self.device_gains()
         return tuple(dict.fromkeys((*self.likely(margin), *(p for p, us in saved.items() if us > 0))))
 
     def sure(self, margin: float) -> tuple[str, ...]:

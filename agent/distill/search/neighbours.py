@@ -1,9 +1,10 @@
 """What a search tries: choices beside the first one, and choices that differ from the best so far in one respect."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from agent.distill.cost import STEP
 from agent.distill.inductor.whole_source import DEFAULT
 from agent.distill.kernels.launch_configs import choose, in_lanes
 from agent.distill.pass_source import Style
@@ -94,17 +95,16 @@ def in_other_order(task: Task, choice: SearchChoice) -> list[SearchChoice]:
 def steps(task: Task, choice: SearchChoice) -> Iterator[SearchChoice]:
     """Choices that differ from this one in one respect. Those that usually matter most come first: on the device twice
     the warps were 3 % better in 26 of 86, twice and half the work in 13 of 66 and 9 of 47, half the warps in none of 29
-    (`benchmarks/passbench/h100_table`)."""
+    (`benchmarks/passbench/h100_table`). In a CUDA graph, patterns that are expected to save a launch are left out last:
+    there are many, and each takes a measurement."""
     style, limits = choice.style, choice.style.limits
-    gains = task.gains()
+    gains = task.device_gains() if style.captured else task.gains()
+    sure = {pattern for pattern, gain in gains.items() if style.captured and gain >= STEP}
     if not style.captured:
         for patterns in (choice.patterns, tuple(sorted(gains))):
             if task.launches(patterns) >= WORTH:
                 yield in_cuda_graphs(task, patterns, style)
-    for pattern in sorted(choice.patterns, key=lambda p: gains[p]):
-        rest = tuple(p for p in choice.patterns if p != pattern)
-        if task.covers(rest, style.whole):
-            yield SearchChoice(rest, style)
+    yield from _without_one(task, choice, [p for p in choice.patterns if p not in sure], gains)
     for pattern in gains:
         if pattern not in choice.patterns:
             yield SearchChoice(tuple(sorted((*choice.patterns, pattern))), style)
@@ -130,3 +130,14 @@ def steps(task: Task, choice: SearchChoice) -> Iterator[SearchChoice]:
         )
     yield SearchChoice(choice.patterns, replace(style, limits=replace(limits, warps=limits.warps * 0.5)))
     yield SearchChoice(choice.patterns, replace(style, general=not style.general))
+    yield from _without_one(task, choice, sure.intersection(choice.patterns), gains)
+
+
+def _without_one(
+    task: Task, choice: SearchChoice, patterns: Iterable[str], gains: Mapping[str, float]
+) -> Iterator[SearchChoice]:
+    """The choice without one of these patterns, first without the one that gains least."""
+    for pattern in sorted(patterns, key=lambda p: gains[p]):
+        rest = tuple(p for p in choice.patterns if p != pattern)
+        if task.covers(rest, choice.style.whole):
+            yield replace(choice, patterns=rest)

@@ -642,6 +642,22 @@ def test_a_step_changes_one_thing_and_leaves_every_variant_a_match():
         assert task.covers(choice.patterns)
 
 
+def test_patterns_that_save_launches_of_a_cuda_graph_are_left_out_last():
+    """The first region saves three launches, and the other one none: it is as many kernels as eager has."""
+
+    def two(x, w):
+        return torch.matmul(torch.tanh(torch.sigmoid(x * 0.5) + 1.0), w).relu()
+
+    author = measuring()
+    task = author.distill.task(sample(variant(two, tensor(64, 64), tensor(64, 64))), ANY, whole=True)
+    patterns = tuple(sorted(task.gains(), key=len))
+    for captured in (True, False):
+        style = replace(author.distill.style, captured=captured)
+        found = list(steps(task, SearchChoice(patterns, style)))
+        first, second = (found.index(SearchChoice(rest, style)) for rest in (patterns[1:], patterns[:1]))
+        assert second == (len(found) - 1 if captured else first + 1)
+
+
 def _gated(x, y):
     return torch.sigmoid(x * 0.5) * y
 
