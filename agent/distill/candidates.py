@@ -190,7 +190,7 @@ class _Search:
         if rounding is Rounding.ANY:
             return set()
         ops = {op for region in find_regions(self.graph, known, excluded) for op in region.ops}
-        alone = {op: self._lowered_alone(op, known) for op in sorted(ops)}
+        alone = {op: self._lowered_alone(op, known) for op in sorted(ops) if known.launches[op]}  # views round nothing
         confirms = self.options.confirms
         found = {op for op, m in alone.items() if isinstance(m, Sketch) and rounded(m, rounding, confirms) is None}
         if found:
