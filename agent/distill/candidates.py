@@ -34,8 +34,9 @@ class Options:
     A region must be able to save `margin` microseconds a call. The search ends at `deadline`, a time of
     `time.thread_time`. Regions have no ops that `rounding` leaves to eager. `confirms` says which orders of addition
     are eager's. With `own_schedule` kernels are those that TorchInductor makes of a region, else as few as can be. With
-    `biases` kernels also add the biases of convolutions, as eager does on a GPU, and with any rounding those of linears
-    in single precision. With `channels_last` whole graphs have their half-type convolutions in channels-last memory.
+    `biases` kernels also add the biases of convolutions, as eager does on a GPU, and with any rounding, or with
+    `split_linears`, those of linears in single precision. With `channels_last` whole graphs have their half-type
+    convolutions in channels-last memory.
     """
 
     margin: float = 0.0
@@ -45,16 +46,18 @@ class Options:
     own_schedule: bool = False
     biases: bool = False
     channels_last: bool = False
+    split_linears: bool = False
 
     def split(self, variants: Sequence[Variant]) -> SplitGraph:
         """The graph of these variants, in which regions are looked for."""
         graph = variants[0].graph
         if not self.biases or self.rounding > Rounding.EXACT:
             return unsplit(graph)
-        return split_biases(graph, linears=self.rounding is Rounding.ANY and all(map(_multiplies_singles, variants)))
+        linears = self.split_linears or self.rounding is Rounding.ANY
+        return split_biases(graph, linears=linears and all(map(multiplies_singles, variants)))
 
 
-def _multiplies_singles(variant: Variant) -> bool:
+def multiplies_singles(variant: Variant) -> bool:
     """Whether a variant has linears, and all of them and all its floating inputs are in single precision."""
     graph = variant.graph
     linears = [graph.inputs + number for number, op in enumerate(graph.ops) if op.target == LINEAR]
@@ -160,7 +163,7 @@ class _Search:
     def _promising(self, found: Sequence[Region], known: Sequence[OpEffects]) -> list[Region]:
         """Regions that might save enough, the most promising first."""
         hopes = {r.ops: fmean(most_gain(r, each) for each in known) for r in found}
-        found = [r for r in found if not self.split.of_biases_alone(r, known[0])]
+        found = [r for r in found if not self.split.of_biases_alone(r, known[0], self.options.split_linears)]
         ranked = sorted(found, key=lambda r: -hopes[r.ops])
         return [r for r in ranked if hopes[r.ops] > self.options.margin] or ranked[:1]
 

@@ -41,6 +41,9 @@ class Style:
     `channels_last`: whole graphs are replaced, with half-type convolutions in channels-last memory
     (`agent.distill.channels_last`).
 
+    `split_linears`: kernels add the biases of linears in single precision, whatever else rounds as eager does
+    (`agent.distill.split_biases`).
+
     `compiled`: whole graphs are replaced by TorchInductor's own code in these numerics (`agent.distill.inductor`), ""
     for none; its kernels have the configurations of number `config` among those that TorchInductor chooses from.
     """
@@ -51,6 +54,7 @@ class Style:
     own_schedule: bool = False
     branches: bool = False
     channels_last: bool = False
+    split_linears: bool = False
     compiled: str = ""
     config: int = 0
 

@@ -6,8 +6,9 @@ an addition have the same bits. That is not so where groups have kernels of thei
 Eager's linears have the library add the bias within the product. Without it the library may choose another way to
 multiply, often a faster one (`benchmarks/passbench/h200_table`: 14.6 us for 48.7, where TorchInductor splits it off),
 with other bits. Whether these are right at t = -5 goes by how many products are added and how large they are
-(`benchmarks/passbench/h100_table`), so that only measured passes split linears, where any rounding will do. In half
-types the bias is added before the product is rounded, so that these linears stay whole.
+(`benchmarks/passbench/h100_table`), so that only measured passes split linears: where any rounding will do, and as a
+choice of its own where all else has eager's bits. In half types the bias is added before the product is rounded, so
+that these linears stay whole.
 """
 
 from collections.abc import Sequence
@@ -42,9 +43,10 @@ class SplitGraph:
     origin: tuple[int, ...]
     calls: frozenset[int]
 
-    def of_biases_alone(self, region: Region, known: OpEffects) -> bool:
-        """Whether a region of `graph` does nothing but add biases, views aside: eager's own addition is as good."""
-        split = {self.origin[call] for call in self.calls}
+    def of_biases_alone(self, region: Region, known: OpEffects, but_linears: bool = False) -> bool:
+        """Whether a region of `graph` does nothing but add biases, views aside: eager's own addition is as good, those
+        of linears aside if so said."""
+        split = {self.origin[c] for c in self.calls if not (but_linears and self.graph.ops[c].target == LINEAR)}
         return all(self.origin[op] in split or known.launches[op] == 0 for op in region.ops)
 
     def joined(self, region: Region) -> tuple[Region, Graph | None]:

@@ -63,14 +63,17 @@ class Distill(Author):
         own_schedule: bool = False,
         biases: bool = False,
         channels_last: bool = False,
+        split_linears: bool = False,
     ) -> Task:
         """The sample with its regions that might save `margin` microseconds.
 
         `rounding` says, by the floating dtypes of a graph's variants, which ops are left to eager; by default none.
         `confirms` says which orders of addition are eager's. `whole`: also graphs that could be replaced as a whole.
         `own_schedule`: kernels are TorchInductor's. `biases`: kernels add biases of convolutions, and some of linears.
-        `channels_last`: whole graphs have half-type convolutions in channels-last memory.
+        `channels_last`: whole graphs have half-type convolutions in channels-last memory. `split_linears`: kernels add
+        the biases of linears in single precision, whatever `rounding` says.
         """
         deadline = time.thread_time() + self.seconds
-        options = Options(margin, deadline, Rounding.ANY, confirms, own_schedule, biases, channels_last)
+        ways = own_schedule, biases, channels_last, split_linears
+        options = Options(margin, deadline, Rounding.ANY, confirms, *ways)
         return Task.of(sample, options, self.sketches, rounding, whole)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent.author import Submission
-from agent.distill.candidates import Candidate, Options, find_candidates, promising
+from agent.distill.candidates import Candidate, Options, find_candidates, multiplies_singles, promising
 from agent.distill.channels_last import in_channels_last
 from agent.distill.check_matches import Site, mismatches
 from agent.distill.inductor.whole_source import compiled_graph, compiled_source
@@ -19,6 +19,7 @@ from agent.distill.kernels.schedule import KernelBody
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style, module_source, short_names
 from agent.distill.rounding import Rounding
+from agent.distill.split_biases import LINEAR, split_biases
 from agent.distill.whole_graphs import (
     WholeGraph,
     in_branches,
@@ -186,6 +187,15 @@ class Task:
         """Whether a library call reads what kernels make, with these patterns replaced."""
         return any(each.feeds_calls(patterns) for each in self.graphs)
 
+    def with_linears(self) -> set[str]:
+        """The patterns whose kernels add biases of linears."""
+        return {
+            c.pattern
+            for each in self.graphs
+            for c in each.candidates
+            if c.cases[0].calls is not None and any(op.target == LINEAR for op in c.cases[0].calls.ops)
+        }
+
     def branches(self, patterns: Collection[str]) -> bool:
         """Whether parts of a graph may pay side by side, with these patterns replaced."""
         return any(each.branches(patterns) for each in self.graphs)
@@ -345,6 +355,15 @@ class Task:
             return whole_source(graph.whole, regions, self.family, style.branches, style.captured)
         except Unsupported:
             return None
+
+
+def has_split_linears(variants: Iterable[Variant]) -> bool:
+    """Whether a graph has linears in single precision with biases that kernels could add."""
+    for group in _by_graph(variants).values():
+        split = split_biases(group[0].graph, linears=True)
+        if any(split.graph.ops[call].target == LINEAR for call in split.calls) and all(map(multiplies_singles, group)):
+            return True
+    return False
 
 
 def has_channels_last(variants: Iterable[Variant]) -> bool:

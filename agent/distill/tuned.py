@@ -17,6 +17,10 @@ some draw (`benchmarks/agent/h200_distill_350`, ninth call). So where calls read
 with eager's bits. Where these are wrong, too, some kernel has not the bits that are expected of it: those kernels that
 are right together are found by halving.
 
+Eager's linears in single precision add their biases within the product, often by a slower way to multiply than without
+(`agent.distill.split_biases`). Where eager's bits are kept otherwise, the same kernels with linears without biases are
+measured behind the searches, and must be right in further draws.
+
 TorchInductor's own code for the whole graph (`agent.distill.inductor`) is the last that is measured. Where it is right
 and faster it is handed in as it is.
 
@@ -52,7 +56,7 @@ from agent.distill.search.scores import EQUAL, NOTHING, ranked
 from agent.distill.search.search_clock import OTHER, SearchClock
 from agent.distill.search.trial import Rightness, SearchTrial, known, right_together, rightness, without_lanes, writes
 from agent.distill.static import Distill
-from agent.distill.task_plan import FloatDtypes, Task, float_dtypes, has_channels_last
+from agent.distill.task_plan import FloatDtypes, Task, float_dtypes, has_channels_last, has_split_linears
 from agent.distill.whole_graphs import WORTH
 from storage.records import Sample, Variant
 
@@ -111,8 +115,8 @@ class Tuned(Author):
             return Submission("eager", reason="no pass that was measured is right and faster than eager")
         style = best.choice.style
         if style.own_schedule or style.channels_last or any(best.levels.values()):
-            confirms = self._confirms(attempt)
-            task = self._task(sample, best.levels, confirms, style.own_schedule, channels_last=style.channels_last)
+            ways = {"channels_last": style.channels_last, "split_linears": style.split_linears}
+            task = self._task(sample, best.levels, self._confirms(attempt), style.own_schedule, **ways)
         return task.write(known(task, best.choice), best.choice.style, directory)
 
     def _searched(self, task: Task, sample: Sample, attempt: Attempt) -> Best | None:
@@ -261,6 +265,22 @@ class Tuned(Author):
                     consider(exact, safer, right)
                     return
 
+        def try_split_linears(trial: SearchTrial) -> None:
+            """Considers linears without their biases, which kernels add, where these have been left to the calls."""
+            task = self._task(sample, trial.levels, confirms, split_linears=True)
+            right = known(task, best.choice) if best is not None else ()
+            patterns = sorted({*(right or self._start(task, captured).patterns), *task.with_linears()})
+            style = replace(by_lanes(task, self.distill.style), split_linears=True)
+            choice = in_cuda_graphs(task, patterns, style) if not few else SearchChoice(tuple(patterns), style)
+            split = replace(trial, task=task, start=choice)
+            if not task.with_linears() or not writes(task, choice) or split.merit(choice).over(merit) <= 1.0:
+                return
+            again = replace(split, variants=more, known={})
+            if again.wrong(choice) or again.is_slower(choice):
+                return
+            if not (right := rightness(split, again, choice)).wrong:
+                consider(split, choice, right)
+
         def try_compiled(trial: SearchTrial) -> None:
             """Considers TorchInductor's own code: once, and in other configurations while there is time, at least
             `_COMPILED` of all."""
@@ -294,7 +314,7 @@ class Tuned(Author):
             if any(levels.values()):
                 task = self._task(sample, levels, confirms)
             choice = replace(earlier.choice, patterns=known(task, earlier.choice))
-            other = choice.style.channels_last or choice.style.compiled
+            other = choice.style.channels_last or choice.style.split_linears or choice.style.compiled
             start = choice if writes(task, choice) and not other else self._start(task)
             trial = replace(trial, task=task, levels=levels, start=start, **tasks(levels))
         while writes(trial.task, trial.start) and (trial is whole or best is None or clock() < end):
@@ -318,6 +338,8 @@ class Tuned(Author):
             trial = replace(trial, task=task, levels=levels, start=start, **tasks(levels))
         if trial is not whole and (best is None or clock() < end):
             search_around(whole)
+        if any(levels.values()) and has_split_linears(sample.variants):
+            try_split_linears(replace(whole, levels=dict.fromkeys(levels, Rounding.EXACT)))
         try_compiled(replace(whole, levels=dict.fromkeys(levels, Rounding.ANY)))
         return best
 
@@ -333,12 +355,12 @@ class Tuned(Author):
         own_schedule: bool = False,
         left: Callable[[], float] = lambda: math.inf,
         channels_last: bool = False,
+        split_linears: bool = False,
     ) -> Task:
         """The sample's task; regions are looked for as long as there are seconds `left`."""
         distill = replace(self.distill, seconds=min(self.distill.seconds, max(0.0, left())))
-        return distill.task(
-            sample, -self.reach, levels, confirms, True, own_schedule, biases=True, channels_last=channels_last
-        )
+        ways = {"biases": True, "channels_last": channels_last, "split_linears": split_linears}
+        return distill.task(sample, -self.reach, levels, confirms, True, own_schedule, **ways)
 
     def _start(self, task: Task, captured: bool = False) -> SearchChoice:
         """The choice that is expected to be best: whole graphs if they are to be `captured`, or have no regions."""

@@ -76,9 +76,9 @@ def test_a_split_graph_computes_the_same(function, inputs, split):
     torch.testing.assert_close(have, want)
 
 
-def _task(made: Sample, rounding=Rounding.EXACT, biases=True, whole=False):
+def _task(made: Sample, rounding=Rounding.EXACT, biases=True, **ways):
     levels = dict.fromkeys(float_dtypes(made.variants).values(), rounding)
-    return Distill(sketches=SKETCHES).task(made, ANY, levels, whole=whole, biases=biases)
+    return Distill(sketches=SKETCHES).task(made, ANY, levels, biases=biases, **ways)
 
 
 @pytest.mark.parametrize("captured", [False, True])
@@ -117,6 +117,24 @@ def test_kernels_add_the_biases_of_linears_where_any_rounding_will_do(tmp_path, 
     )
     for other in (_task(sample(one)), *(_task(sample(each), Rounding.ANY) for each in halves)):
         assert not any("linear(" in pattern for pattern in other.gains()), "eager rounds once"
+
+
+def _second_transposed(x, w, b, v, c):
+    return F.linear(torch.relu(F.linear(x, w, b)) + 1.0, v, c).transpose(0, 1)
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_linears_are_split_beside_eagers_bits_where_that_is_asked_for(captured, tmp_path, interpreter):
+    """Also the one behind which there is nothing but a view."""
+    one = variant(_second_transposed, tensor(3, 6), tensor(4, 6), tensor(4), tensor(5, 4), tensor(5))
+    task = _task(sample(one), whole=True, split_linears=True)
+    assert sum(pattern.count("linear(") for pattern in task.gains()) == len(task.with_linears()) == 2
+    assert not _task(sample(one), whole=True).with_linears()
+    assert task.write(task.gains(), Style(captured=captured), tmp_path / "pass").compiler == "pass"
+    assert check_dir(tmp_path / "pass") == []
+    source = "".join(file.read_text() for file in sorted((tmp_path / "pass").glob("fuse_*.py")))
+    assert source.count(", None)\n") == 2
+    assert interpreter.problems(tmp_path / "pass", one) == []
 
 
 def test_inputs_without_a_plan_get_the_same_calls(tmp_path, interpreter):

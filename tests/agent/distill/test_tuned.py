@@ -519,6 +519,31 @@ def test_a_search_begins_with_branches_and_lanes(slower, tmp_path):
     assert (slower == "moments_of_two") != ("moments_of_two" in kept)
 
 
+def _perceptron(x, w, b, v, c):
+    """Linears with biases behind kernels and ahead of one; behind the last there is nothing but a view."""
+    hidden = F.linear(torch.tanh(x * 0.5 + 1.0), w, b)
+    return F.linear(torch.sigmoid(hidden * 2.0) + 1.0, v, c).transpose(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("level", "dtype", "split"), [(-5, "float32", True), (-4, "float32", False), (-5, "float16", False)]
+)
+def test_linears_without_biases_are_tried_beside_eagers_bits(level, dtype, split, tmp_path):
+    inputs = in_dtype((tensor(8, 32), tensor(32, 32), tensor(32), tensor(32, 32), tensor(32)), dtype)
+    one, sources = sample(variant(_perceptron, *inputs)), []
+
+    def rule(names, source):
+        sources.append(source)
+        without = source.count(", None)\n")
+        return _results(one, 2.5, t_min=level) if without else 1.5 if "@triton.jit" in source else 1.2
+
+    attempt = _attempt(rule, [], check=lambda sample, directory, draws, seconds: [(-5, draws)])
+    assert measuring(seconds=0.0).attempt(one, tmp_path / "pass", attempt).compiler == "pass"
+    assert max(source.count(", None)\n") for source in sources) == (2 if dtype == "float32" else 0)
+    kept = "".join(path.read_text() for path in (tmp_path / "pass").glob("[!a]*.py"))
+    assert kept.count(", None)\n") == 2 * split and "libdevice.exp(" in kept
+
+
 def _root_mean_square(x):
     return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6)
 
