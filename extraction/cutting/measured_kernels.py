@@ -31,7 +31,7 @@ from extraction.cutting.cut import inputs_of
 from extraction.cutting.plateaus import plateaus
 from extraction.kernels.lowering import lowered
 from extraction.kernels.profiled_launches import Launches, in_code, in_trace
-from storage.errors import PassNetError
+from storage.errors import PassNetError, in_one_line
 from storage.graph.as_fx import to_module
 from storage.graph.as_json import to_json
 from storage.graph.record import Graph, cut
@@ -97,8 +97,7 @@ def count(graph: Graph, inputs: Sequence[Input], device: str) -> Counted:
             compiled(*arguments)
             return Counted(_profiled(lambda: compiled(*arguments)), written)
     except Exception as error:  # TorchInductor, Triton and CUDA raise anything
-        lines = str(error).strip().splitlines() or [""]
-        raise MeasureError(f"{type(error).__name__}: {lines[0][:300]}") from error
+        raise MeasureError(in_one_line(error)) from error
 
 
 def measure(prepared: Prepared, device: str, deadline: float = float("inf")) -> Measured:

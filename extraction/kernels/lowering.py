@@ -44,7 +44,7 @@ from extraction.analysis.propagate import Invalid, Propagated, propagate
 from extraction.kernels import reference_gpu
 from extraction.kernels.repeats import shortened
 from extraction.kernels.shared_kernels import CAT, early, is_view, pointwise_ops, with_shared_results
-from storage.errors import PassNetError
+from storage.errors import PassNetError, in_one_line
 from storage.graph.as_fx import to_fx
 from storage.graph.record import Graph
 from storage.records import Input, TracedGraph, dtype_of
@@ -110,8 +110,7 @@ def lowered(
             lowering.run(*arguments)
             lowering._update_scheduler()
         except Exception as error:  # any op of any model may be missing in TorchInductor; its errors share no type
-            lines = str(error).strip().splitlines() or [""]
-            raise LoweringError(f"TorchInductor cannot lower the graph: {type(error).__name__}: {lines[0]}") from error
+            raise LoweringError(f"TorchInductor cannot lower the graph: {in_one_line(error, None)}") from error
         kernels = tuple(_kernel(node) for node in lowering.scheduler.nodes)
         yield Lowered(kernels, lowering, aten, words)
 

@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from agent.distill.kernels.index_expressions import Unsupported
 from extraction.kernels.lowering import for_reference_gpu
 from passbench.compilers import strict_options
+from storage.errors import in_one_line
 from storage.graph.as_fx import to_fx
 from storage.graph.record import Graph
 from storage.records import Input, dtype_of
@@ -86,8 +87,7 @@ def generated_code(graph: Graph, inputs: Sequence[Input], strict: bool) -> str:
         except _Generated as generated:
             return generated.code
         except Exception as error:  # any op of any model may be missing in TorchInductor; its errors share no type
-            lines = str(error).strip().splitlines() or [""]
-            raise Unsupported(f"TorchInductor does not compile it: {type(error).__name__}: {lines[0]}") from error
+            raise Unsupported(f"TorchInductor does not compile it: {in_one_line(error, None)}") from error
     raise Unsupported("TorchInductor generates no code for it")
 
 
