@@ -19,6 +19,7 @@ from passbench import compilers
 from passbench.child import observe, triton_interpreter
 from passbench.child.call_memory import CallMemory
 from passbench.child.failures import CallFailed, explain
+from passbench.child.interpreted_libdevice import lend_libdevice
 from passbench.child.kernel_options import confine_options, lend_memory
 from passbench.child.kernel_time import device_us
 from passbench.child.outputs import (
@@ -365,6 +366,7 @@ def main(spawn: Spawn, commands: int, replies: int, shared_fd: int | None) -> No
         if "TRITON_INTERPRET" in os.environ:
             triton_interpreter.spare_idle_work()
             triton_interpreter.round_bfloat16_to_nearest()
+            lend_libdevice()
             if spawn.confine_kernels:
                 triton_interpreter.confine_kernels()
     gc.freeze()  # collections between calls need not look at torch itself

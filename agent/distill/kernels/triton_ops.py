@@ -1,9 +1,9 @@
 """TorchInductor's element operations as Triton expressions, for compiled kernels and the interpreter alike.
 
 Helpers are small `@triton.jit` functions that a kernel's module carries when it uses them; libdevice has most of them,
-but the interpreter has no libdevice. The exact ones, which have the bits of eager's CUDA kernels
-(`benchmarks/agent/h200_distill/rounding.txt`), are for compiled kernels alone. Triton's libdevice is older than CUDA
-13, whose `erf` has other bits: that one is written out as torch's kernels have it.
+but Triton's interpreter has none of it without PassBench. The exact ones have the bits of eager's CUDA kernels
+(`benchmarks/agent/h200_distill/rounding.txt`) in compiled kernels. Triton's libdevice is older than CUDA 13, whose
+`erf` has other bits: that one is written out as torch's kernels have it.
 """
 
 EXPRESSIONS: dict[str, str] = {

@@ -63,11 +63,13 @@ def _interpret() -> None:
     """Have kernels behave on the CPU as they do in PassBench's workers."""
     import numpy as np
 
+    from passbench.child.interpreted_libdevice import lend_libdevice
     from passbench.child.triton_interpreter import confine_kernels, round_bfloat16_to_nearest, spare_idle_work
 
     np.seterr(all="ignore")  # kernels overflow to infinity as a GPU's do, without a word
     spare_idle_work()
     round_bfloat16_to_nearest()
+    lend_libdevice()
     confine_kernels()
 
 

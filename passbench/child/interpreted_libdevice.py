@@ -1,0 +1,61 @@
+"""libdevice for Triton's interpreter, which has none: a kernel that called such a function got None."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_SAME = """acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh erf erfc erfinv exp exp2 expm1 floor fmod hypot
+lgamma log log10 log1p log2 nextafter pow remainder rsqrt sin sinh sqrt tan tanh trunc""".split()
+_OTHER = {
+    "abs": torch.abs,
+    "add_rn": torch.add,
+    "div_rn": torch.div,
+    "fast_cosf": torch.cos,
+    "fast_dividef": torch.div,
+    "fast_expf": torch.exp,
+    "fast_log2f": torch.log2,
+    "fast_logf": torch.log,
+    "fast_powf": torch.pow,
+    "fast_sinf": torch.sin,
+    "fast_tanf": torch.tan,
+    "fast_tanhf": torch.tanh,
+    "fdim": lambda x, y: torch.clamp(x - y, min=0),
+    "mul_rn": torch.mul,
+    "nearbyint": torch.round,
+    "rint": torch.round,
+    "rsqrt_rn": torch.rsqrt,
+    "sqrt_rn": torch.sqrt,
+    "sub_rn": torch.sub,
+}
+FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {name: getattr(torch, name) for name in _SAME} | _OTHER
+"""libdevice's name → a function of torch's that computes the same, to a last bit or two."""
+
+
+def lend_libdevice() -> None:
+    """Let interpreted kernels call libdevice's functions of single and double precision that torch has."""
+    import numpy as np
+    import triton.language as tl
+    from triton.language.extra import libdevice
+    from triton.language.extra.cuda import libdevice as of_cuda
+    from triton.runtime import interpreter
+
+    semantic = interpreter.interpreter_semantic
+
+    def interpreted(name: str, function: Callable[..., torch.Tensor]) -> Callable:
+        def call(*arguments: Any, **_: Any) -> tl.tensor:
+            operands = [semantic.to_tensor(argument) for argument in arguments]
+            if len(operands) == 2:
+                operands = list(semantic.broadcast_impl_value(*operands))
+            dtypes = {operand.dtype for operand in operands}
+            if len(dtypes) > 1 or not dtypes <= {tl.float32, tl.float64}:
+                raise TypeError(f"libdevice has no {name} of {', '.join(sorted(map(str, dtypes)))}")
+            data = [torch.from_numpy(np.ascontiguousarray(operand.handle.data)) for operand in operands]
+            result = interpreter.TensorHandle(function(*data).numpy(), operands[0].dtype.scalar)
+            return tl.core.tensor(result, operands[0].type)
+
+        return call
+
+    for name, function in FUNCTIONS.items():
+        for module in (libdevice, of_cuda):
+            setattr(module, name, interpreted(name, function))
