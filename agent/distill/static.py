@@ -27,12 +27,15 @@ class Distill(Author):
     """Writes one pass for all variants of a sample, or declines if none is expected to be faster.
 
     It looks for regions for `seconds` of the processor's time. What it writes so does not depend on other processes.
+    Kernels have eager's bits unless `rounding` asks for less: a last bit is amplified by a library call, by a half type
+    that is computed on, by large numbers that cancel, and nothing is measured that would show it.
     """
 
     name: str = "distill"
     margin: float = MARGIN
     style: Style = field(default_factory=Style)
     seconds: float = 60.0
+    rounding: Rounding = Rounding.EXACT
     sketches: Sketches = field(default_factory=Sketches, repr=False, compare=False)
 
     def attempt(self, sample: Sample, directory: Path, attempt: Attempt) -> Submission:
@@ -43,15 +46,11 @@ class Distill(Author):
         """A pass for all variants of the sample, or the reason why there is none.
 
         A variant without a match scores as a failure, so the sample is declined unless every variant has one. It is
-        declined, too, if calls are not expected to become faster. Kernels whose results a library call reads have
-        eager's bits: a call amplifies a last bit.
+        declined, too, if calls are not expected to become faster.
         """
-        task = self.task(sample, self.margin)
-        patterns = task.sure(self.margin)
-        if patterns and self.task(sample, self.margin, whole=True).feeds_calls(patterns):
-            task = self.task(sample, self.margin, dict.fromkeys(float_dtypes(sample.variants).values(), Rounding.EXACT))
-            patterns = task.sure(self.margin)
-        return task.write(patterns, self.style, directory)
+        levels = dict.fromkeys(float_dtypes(sample.variants).values(), self.rounding)
+        task = self.task(sample, self.margin, levels)
+        return task.write(task.sure(self.margin), self.style, directory)
 
     def task(
         self,

@@ -13,6 +13,7 @@ from agent.distill.eager.op_effects import OpEffectsError, find_effects
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style
+from agent.distill.rounding import Rounding
 from agent.distill.static import Distill
 from agent.readable.author import Readable
 from passbench.contract import NAMES_FILE, write_pass_dir
@@ -31,7 +32,8 @@ def test_family(name, tmp_path, interpreter):
     family = FAMILIES[name]
     variants = [variant(family.function, *in_dtype(family.inputs, dtype)) for dtype in family.dtypes]
     directory = tmp_path / name
-    submission = Distill(margin=family.margin, sketches=SKETCHES).write(sample(*variants), directory)
+    author = Distill(margin=family.margin, rounding=Rounding.ANY, sketches=SKETCHES)
+    submission = author.write(sample(*variants), directory)
     assert submission.compiler == "pass", submission.reason
     assert check_dir(directory) == []
     for one in variants:
@@ -55,9 +57,9 @@ def test_family(name, tmp_path, interpreter):
 def test_rows_longer_than_a_block(name, tmp_path, interpreter):
     family = FAMILIES[name]
     one = variant(family.function, *family.inputs)
-    Distill(margin=family.margin, style=Style(LaunchLimits(persistent=8)), sketches=SKETCHES).write(
-        sample(one), tmp_path / "pass"
-    )
+    style = Style(LaunchLimits(persistent=8))
+    author = Distill(margin=family.margin, style=style, rounding=Rounding.ANY, sketches=SKETCHES)
+    author.write(sample(one), tmp_path / "pass")
     source = "".join(f.read_text() for f in (tmp_path / "pass").glob("fuse_*.py"))
     assert "for start in range(0, " in source
     assert interpreter.problems(tmp_path / "pass", one) == []
@@ -70,7 +72,8 @@ def test_nan_where_eager_has_nan(tmp_path, interpreter):
     one = variant(largest_logarithm, *FAMILIES["extremes"].inputs)
     for limits in (LaunchLimits(), LaunchLimits(persistent=8)):
         directory = tmp_path / f"pass_{limits.persistent}"
-        Distill(margin=PAIR, style=Style(limits), sketches=SKETCHES).write(sample(one), directory)
+        author = Distill(margin=PAIR, style=Style(limits), rounding=Rounding.ANY, sketches=SKETCHES)
+        author.write(sample(one), directory)
         assert interpreter.problems(directory, one) == []
 
 

@@ -58,7 +58,7 @@ def test_constants_of_a_family_become_modules_and_all_variants_match(tmp_path, i
 
 def test_shapes_of_a_family_share_a_kernel(tmp_path, interpreter):
     variants = [variant(FAMILIES["attention_softmax"].function, tensor(2, 3, n, n), tensor(1, 1, n, n)) for n in (5, 9)]
-    submission, files = _written(tmp_path, *variants)
+    submission, files = _written(tmp_path, *variants, rounding=Rounding.ANY)
     (source,) = (text for name, text in files.items() if name.startswith("fuse_"))
     assert source.count("@triton.jit") == 1
     for one in variants:
@@ -176,7 +176,7 @@ def test_functions_without_eagers_bits_are_left_to_eager_where_bits_count(functi
 def test_a_weight_norm_of_a_half_type_is_rounded_once_as_eager_does_on_a_gpu(tmp_path):
     inputs = in_dtype((tensor(6, 5, 8), tensor(1, 1, 8)), "float16")
     one = variant(lambda v, g: torch._weight_norm(v, g, 2), *inputs)
-    submission, _ = _written(tmp_path, one, margin=ANY)
+    submission, _ = _written(tmp_path, one, margin=ANY, rounding=Rounding.ANY)
     (source,) = (path.read_text() for path in submission.pass_dir.glob("fuse_*.py"))
     assert "tl.sqrt_rn(" in source and "tl.float16" not in source
 
@@ -250,11 +250,11 @@ def test_nothing_is_written_unmeasured_that_memory_may_bound(rows, compiler, tmp
     assert Distill().write(one, tmp_path / "pass").compiler == compiler
 
 
-def test_kernels_whose_results_a_library_call_reads_have_eagers_bits(tmp_path):
-    def block(x, w):
-        return (torch.matmul(torch.softmax(x * 2.0, -1), w),)
+def test_what_is_not_measured_has_eagers_bits(tmp_path):
+    def block(x):
+        return (torch.softmax(x * 2.0, -1),)
 
-    one = sample(variant(block, tensor(512, 600), tensor(600, 8)))
+    one = sample(variant(block, tensor(512, 600)))
     _, files = _written(tmp_path, *one.variants)
     author, found = Distill(margin=PAIR, sketches=SKETCHES), {}
     for rounding in (Rounding.EXACT, Rounding.ANY):
