@@ -13,6 +13,7 @@ from agent.author import Submission
 from agent.distill.candidates import Candidate, Options, find_candidates, multiplies_singles, promising
 from agent.distill.channels_last import in_channels_last
 from agent.distill.check_matches import Site, mismatches
+from agent.distill.eager.op_effects import find_effects
 from agent.distill.inductor.whole_source import compiled_graph, compiled_source
 from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.kernels.schedule import KernelBody
@@ -41,12 +42,16 @@ tell these variants apart. Variants in other dtypes may have another graph, with
 
 @dataclass(frozen=True)
 class GraphCandidates:
-    """One graph of a sample: how many variants have it, and which of its regions could be replaced, or all of it."""
+    """One graph of a sample: how many variants have it, and which of its regions could be replaced, or all of it.
+
+    `eager` has the launches of each op in eager where there are candidates.
+    """
 
     graph: Graph
     variants: int
     candidates: tuple[Candidate, ...]
     whole: WholeGraph | None = None
+    eager: tuple[int, ...] = ()
 
     def gain(self, patterns: Collection[str] | None = None) -> float:
         """Microseconds that a call of one variant is expected to save with these patterns, or with all."""
@@ -67,14 +72,12 @@ class GraphCandidates:
 
     def feeds_calls(self, patterns: Collection[str]) -> bool:
         """Whether a library call reads what kernels make, with these patterns replaced."""
-        if self.whole is None:
-            return False
         chosen = [c for c in self.candidates if c.pattern in patterns]
         inside = {op for c in chosen for op in c.region.ops}
         made = {number for c in chosen for number in c.region.outputs}
         for number, op in enumerate(self.graph.ops):
             if number not in inside and made & {ref.index for ref in refs((op.args, op.kwargs))}:
-                if self.whole.known.launches[number]:
+                if self.eager[number]:
                     return True
                 made.add(self.graph.inputs + number)  # a view
         return any(c.cases[0].calls is not None and made.intersection(c.region.inputs) for c in chosen)
@@ -141,7 +144,8 @@ class Task:
                 ops = own.rounding, tuple(own.split(variants).graph.op_sequence)
             found = find_candidates(variants, own, sketches, excluded.get(ops))
             excluded[ops] = found.excluded
-            graphs.append(GraphCandidates(graph, len(variants), found.candidates, as_one))
+            eager = find_effects(graph, variants[0].inputs).launches if found.candidates else ()
+            graphs.append(GraphCandidates(graph, len(variants), found.candidates, as_one, eager))
             causes += found.causes
         return cls(sample.family_hash, tuple(graphs), tuple(dict.fromkeys(causes)), examples)
 

@@ -4,7 +4,7 @@ A float32 addition of two tensors is rounded in one way on every device, so the 
 bit for bit, if they add in that order.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from math import prod
 
@@ -109,6 +109,32 @@ def moments(x: torch.Tensor, fma: MultiplyAdd = fused) -> tuple[torch.Tensor, to
             state = _combined(fma, *([v[..., : length // 2], v[..., length // 2 :]] for v in state))
         state = tuple(v[..., 0] for v in state)
     return state[0], state[1]
+
+
+def welford(x: torch.Tensor, order: SumOrder, fma: MultiplyAdd = fused) -> tuple[torch.Tensor, torch.Tensor]:
+    """As `moments`, in an order of the kind "welford"."""
+    parts, present = _in_steps(x, order), _in_steps(torch.ones_like(x), order) > 0
+    mean, distances, count = (torch.zeros_like(parts[:, 0]) for _ in range(3))
+    for value, inside in zip(parts.unbind(1), present.unbind(1), strict=True):
+        apart, more = value - mean, count + 1
+        moved = mean + apart / more
+        distances = torch.where(inside, fma(apart, value - moved, distances), distances)
+        mean, count = torch.where(inside, moved, mean), torch.where(inside, more, count)
+    state = tuple(v.view(len(x), order.height, order.width) for v in (mean, distances, count))
+    for _ in range(2):
+        while (length := state[0].shape[-1]) > 1:
+            first, second = ([v[..., : length // 2] for v in state], [v[..., length // 2 :] for v in state])
+            state = _joined(fma, first, second)
+        state = tuple(v[..., 0] for v in state)
+    return state[0], state[1]
+
+
+def _joined(fma: MultiplyAdd, a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """Means, squared distances and counts of two threads as those of one; what has no elements changes nothing."""
+    apart, count = b[0] - a[0], a[2] + b[2]
+    share = b[2] / count
+    both = fma(apart, share, a[0]), fma(apart * apart * a[2], share, a[1] + b[1]), count
+    return tuple(torch.where(b[2] == 0, x, torch.where(a[2] == 0, y, z)) for x, y, z in zip(a, b, both, strict=True))
 
 
 def _combined(

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from storage.errors import PassNetError
+from storage.errors import PassNetError, in_one_line
 from storage.graph.as_fx import to_module
 from storage.graph.as_json import to_json
 from storage.graph.record import RUN_DEVICE, Graph, refs
@@ -41,8 +41,9 @@ class TensorLayout:
 @dataclass(frozen=True)
 class Addition:
     """A tensor that eager adds up along its `reduced` dimensions. `op` is "sum", "mean", "layer_norm", "rms_norm",
-    "softmax", which adds the exponentials, or the backward of one of these: "softmax_backward" adds the products of
-    gradient and output, "layer_norm_backward" and "batch_norm_backward" the gradient and its products."""
+    "group_norm", whose tensor has a row for each group, "softmax", which adds the exponentials, or the backward of one
+    of these: "softmax_backward" adds the products of gradient and output, "layer_norm_backward" and
+    "batch_norm_backward" the gradient and its products."""
 
     op: str
     dtype: torch.dtype
@@ -102,8 +103,7 @@ def _effects(asked: _Question) -> OpEffects:
             observer = _Observer(to_module(asked.graph, "cpu"))
             observer.run(*arguments)
     except Exception as error:  # any op of any model may fail on fake tensors; the errors share no type
-        lines = str(error).strip().splitlines() or [""]
-        raise OpEffectsError(f"the graph does not run on fake tensors: {type(error).__name__}: {lines[0]}") from error
+        raise OpEffectsError(f"the graph does not run on fake tensors: {in_one_line(error, None)}") from error
     effects = tuple(observer.launches), tuple(observer.reads), tuple(observer.writes)
     on_host = _on_host(asked.graph, observer.values)
     return OpEffects(tuple(observer.values), *effects, on_host, tuple(observer.additions), tuple(observer.flops))
@@ -179,6 +179,7 @@ _ADDS = {
     "mean": "mean",
     "native_layer_norm": "layer_norm",
     "_fused_rms_norm": "rms_norm",
+    "native_group_norm": "group_norm",
     "_softmax": "softmax",
     "_softmax_backward_data": "softmax_backward",
     "native_layer_norm_backward": "layer_norm_backward",
@@ -195,6 +196,9 @@ def _additions(op: str, args: tuple[Any, ...]) -> list[Addition]:
     if op == "layer_norm_backward":
         rows = x.dim() - len(args[2])
         return [_addition(op, x, dims) for dims in (range(rows, x.dim()), range(rows))]
+    if op == "group_norm":
+        batch, channels, places, groups = args[3:7]
+        return [_addition(op, x.reshape(batch * groups, channels // groups * places), [1])]
     if op == "batch_norm_backward":  # without the first gradient in kernels of its own
         return [_addition(op, args[1], (0, *range(2, x.dim())))] if args[9][0] else []
     if isinstance(given, int):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from agent.distill.eager.emulated_sums import added, fused, in_turn, moments, rows_of, squares
+from agent.distill.eager.emulated_sums import added, fused, in_turn, moments, rows_of, squares, welford
 from agent.distill.eager.op_effects import Addition
 from agent.distill.eager.sum_order import SumOrder
 from storage.disk import write_json
@@ -76,6 +76,11 @@ class EagerSums:
     def rms_norm(self, x: torch.Tensor, normalized: list[int]) -> torch.Tensor:
         """Of the last dimensions: the inverse of their root mean squares."""
         return torch.ops.aten._fused_rms_norm(x, normalized, None, EPSILON)[1]
+
+    def group_norm(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of rows that are a group each: means, and the inverse of their standard deviations."""
+        rows, length = x.shape
+        return torch.native_group_norm(x.view(1, rows, length), None, None, 1, rows, length, rows, EPSILON)[1:]
 
     def softmax(self, x: torch.Tensor, dim: int) -> torch.Tensor:
         """The softmax in single precision."""
@@ -141,6 +146,11 @@ def _results(
         yield eager.sum(x, dims, torch.float32).reshape(-1)[chosen], expected
         yield eager.sum(x, dims, x.dtype).reshape(-1)[chosen], expected.to(x.dtype)
         yield eager.mean(x, dims).reshape(-1)[chosen], (expected * (1.0 / length)).to(x.dtype)
+        return
+    if addition.op == "group_norm":
+        mean, distances = welford(rows, order)
+        for have, want in zip(eager.group_norm(x), (mean, torch.rsqrt(distances / length + EPSILON)), strict=True):
+            yield have.reshape(-1)[chosen], want.to(x.dtype)
         return
     if addition.op == "softmax":
         powers = torch.exp(rows - rows.amax(1, keepdim=True))

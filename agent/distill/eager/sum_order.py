@@ -2,8 +2,9 @@
 
 A kernel that adds in the same order gives the same bits. The rules are those of torch 2.11 on a GPU of `PROCESSORS`
 multiprocessors: ATen's `Reduce.cuh` for sums and means, the vectorised kernels of layer norm and RMS norm for theirs,
-`PersistentSoftmax.cuh`, and for backwards `layer_norm_kernel.cu` and `Normalization.cuh`. They are an expectation:
-`order_probe` compares each with eager on the device at hand before a kernel relies on it.
+`PersistentSoftmax.cuh`, the moments of `group_norm_kernel.cu`, and for backwards `layer_norm_kernel.cu` and
+`Normalization.cuh`. They are an expectation: `order_probe` compares each with eager on the device at hand before a
+kernel relies on it.
 """
 
 import math
@@ -46,7 +47,7 @@ _BACKWARD_LINE = 8
 _MOST_ROWS = 64 * 1024
 """With more rows, and few columns, several blocks share a column."""
 
-SumKind = Literal["sum", "moments", "squares", "turns"]
+SumKind = Literal["sum", "moments", "squares", "turns", "welford"]
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,8 @@ class SumOrder:
 
     `kind` "sum": each thread keeps `sums` sums and adds these one after another at the end. "moments" (mean and squared
     distances from it, by Welford), "squares" and "turns" (a sum, or one of products): each thread keeps one result, and
-    takes its elements in turn. In the end the threads' results are added: the second half to the first until one is
-    left, along the width, then along the height.
+    takes its elements in turn. "welford": moments by other formulas, with a division for each element. In the end the
+    threads' results are added: the second half to the first until one is left, along the width, then along the height.
 
     `deal`: how a step's elements are found, where they are no neighbours. `rounds`: what a thread gets from another one
     is rounded to this half type. `idle`: the one row of threads is the first of so many, of which the others have
@@ -127,6 +128,10 @@ def order_of(addition: Addition) -> SumOrder | None:
     length = math.prod(addition.shape[d] for d in addition.reduced)
     if addition.op in ("softmax", "softmax_backward"):
         return _softmax_order(addition, length)
+    if addition.op == "group_norm":
+        height = _THREADS // WARP if length >= _THREADS else 1
+        known = addition.dtype != torch.float64
+        return SumOrder(length, WARP, height, 1, False, "welford", addition) if known else None
     if addition.op == "batch_norm_backward":
         return _batch_norm_backward_order(addition, length)
     if addition.op == "layer_norm_backward" and not addition.along_last:

@@ -84,6 +84,36 @@ def _layer_norm_backward(
     return tuple(found)
 
 
+def _group_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    batch: int,
+    channels: int,
+    places: int,
+    groups: int,
+    epsilon: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    mixed = any(each is not None and each.dtype != x.dtype for each in (weight, bias))
+    if mixed or x.dtype == torch.float64 or not x.is_contiguous() or places == 1:
+        return NotImplemented
+    parts = x.float().reshape(batch, groups, channels // groups, places)
+    variance, mean = torch.var_mean(parts, [2, 3], correction=0, keepdim=True)
+    mean, inverse = (each.to(x.dtype) for each in (mean, torch.rsqrt(variance + epsilon)))  # stored so by eager
+
+    def spread(each: torch.Tensor) -> torch.Tensor:
+        return each.float().expand_as(parts)
+
+    gain, shift = (None if w is None else spread(w.view(1, groups, -1, 1)) for w in (weight, bias))
+    if gain is None and shift is None:
+        found = (parts - spread(mean)) * spread(inverse)
+    else:
+        scale = spread(inverse) if gain is None else spread(inverse) * gain
+        found = fma(scale, parts, fma(-scale, spread(mean), torch.zeros_like(parts) if shift is None else shift))
+    moments = (each.view(batch, groups) for each in (mean, inverse))
+    return found.to(x.dtype).view(x.shape), *moments
+
+
 def _batch_norm_backward(
     grad: torch.Tensor,
     x: torch.Tensor,
@@ -156,6 +186,7 @@ AS_EAGER: Decompositions = {
     torch.ops.aten._weight_norm_interface.default: _weight_norm,
     torch.ops.aten._softmax_backward_data.default: _softmax_backward,
     torch.ops.aten.native_layer_norm_backward.default: _layer_norm_backward,
+    torch.ops.aten.native_group_norm.default: _group_norm,
     torch.ops.aten.native_batch_norm_backward.default: _batch_norm_backward,
     torch.ops.aten.sigmoid_backward.default: _sigmoid_backward,
     torch.ops.aten.tanh_backward.default: _tanh_backward,

@@ -4,6 +4,7 @@ TorchInductor adds in an order of its own, and Triton's `tl.exp` is an approxima
 a half type or a cancellation behind it may magnify it.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
@@ -20,8 +21,9 @@ FUNCTIONS = frozenset("cos erf exp log1p sigmoid sin tanh".split())
 """Functions that an exact kernel computes with eager's bits."""
 
 
-def exact(body: KernelBody) -> KernelBody | None:
-    """The kernel with eager's bits, as far as eager's way is known here.
+def exact(body: KernelBody, stored: Mapping[str, Value]) -> KernelBody | None:
+    """The kernel with eager's bits, as far as eager's way is known here. `stored` is what exact kernels before it have
+    put into each buffer.
 
     None if it computes a norm in another form than is known here, if its orders have steps of too different lengths or
     deal columns otherwise, or if a scan needs whole rows and a sum parts of them.
@@ -30,7 +32,7 @@ def exact(body: KernelBody) -> KernelBody | None:
     steps: set[int] = set()
     deals: set[Deal | None] = set()
     for value in body.values():
-        made = _as_eager(value, tuple(done[a.number] for a in value.args))
+        made = _as_eager(value, tuple(done[a.number] for a in value.args), stored)
         if made is None:
             return None
         done[value.number] = made
@@ -40,28 +42,29 @@ def exact(body: KernelBody) -> KernelBody | None:
     if steps and (body.scans or len(deals) > 1 or max(steps) > _PIECES * min(steps)):
         return None
     stores = tuple(replace(store, value=done[store.value.number]) for store in body.stores)
-    flat = exact(body.flat) if body.flat is not None else None
+    flat = exact(body.flat, stored) if body.flat is not None else None
     return replace(body, stores=stores, flat=flat, step=max(steps, default=None), deal=next(iter(deals), None))
 
 
-def _as_eager(value: Value, args: tuple[Value, ...]) -> Value | None:
+def _as_eager(value: Value, args: tuple[Value, ...], stored: Mapping[str, Value]) -> Value | None:
     """The value computed as eager does. `args` are its operands, computed so. None if eager's way is not known."""
     value = replace(value, args=args, depth=max((a.depth for a in args), default=0) + (value.op == "reduce"))
     if value.dtype != torch.float32:
         return value
     if value.op == "truediv" and args[1].op == "constant":
-        return _divided(value)
+        return _divided(value, stored)
     if value.op in FUNCTIONS and (value.op != "tanh" or args[0].half is None):
         return replace(value, op=f"exact_{value.op}")
     return value if value.order is None else _added(value, value.order)
 
 
-def _divided(value: Value) -> Value:
+def _divided(value: Value, stored: Mapping[str, Value]) -> Value:
     """A quotient by a constant. Eager multiplies by the reciprocal, except in the moments of norms."""
     dividend, divisor = value.args
-    if dividend.op == "reduce" and dividend.detail == "mean":
+    added = stored.get(dividend.detail[0], dividend) if dividend.op == "load" else dividend
+    if added.op == "reduce" and added.detail == "mean":
         return dividend
-    if dividend.order is not None and dividend.order.kind != "sum":
+    if added.order is not None and added.order.kind != "sum":
         return replace(value, op="div_rn")
     reciprocal = (torch.tensor(1.0) / torch.tensor(divisor.detail)).item()
     # A number of its own, before all others: what is divided by the same constant elsewhere keeps it.

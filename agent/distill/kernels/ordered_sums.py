@@ -73,6 +73,15 @@ def welford_step(x, mean, distances, share, inside):
     wider = tl.fma(apart, x - moved, distances)
     return tl.where(inside, moved, mean), tl.where(inside, wider, distances)
 ''',
+    "welford_divided": '''
+@triton.jit
+def welford_divided(x, mean, distances, number, inside):
+    """One more element of each thread, its `number`-th, for its mean and squared distances from that."""
+    apart = x - mean
+    moved = mean + tl.div_rn(apart, number)
+    wider = tl.fma(apart, x - moved, distances)
+    return tl.where(inside, moved, mean), tl.where(inside, wider, distances)
+''',
     "halves": '''
 @triton.jit
 def halves(x, ROWS: tl.constexpr, LENGTH: tl.constexpr):
@@ -107,6 +116,24 @@ def add_rounded_halves(x, dtype: tl.constexpr, ROWS: tl.constexpr, OUTER: tl.con
             x = first + second.to(dtype).to(tl.float32)
     return tl.reshape(x, [ROWS, OUTER])
 ''',
+    "join_halves": '''
+@triton.jit
+def join_halves(mean, distances, count, ROWS: tl.constexpr, OUTER: tl.constexpr, LENGTH: tl.constexpr):
+    """As `combine_halves`, by other formulas; a thread without elements changes nothing."""
+    for n in tl.static_range(10):
+        if LENGTH >> n > 1:
+            mean_a, mean_b = both_sides(mean, ROWS * OUTER, LENGTH >> n)
+            wide_a, wide_b = both_sides(distances, ROWS * OUTER, LENGTH >> n)
+            count_a, count_b = both_sides(count, ROWS * OUTER, LENGTH >> n)
+            apart = mean_b - mean_a
+            count = count_a + count_b
+            share = tl.div_rn(count_b, count)
+            both = tl.fma(apart, share, mean_a)
+            wider = tl.fma(apart * apart * count_a, share, wide_a + wide_b)
+            mean = tl.where(count_b == 0, mean_a, tl.where(count_a == 0, mean_b, both))
+            distances = tl.where(count_b == 0, wide_a, tl.where(count_a == 0, wide_b, wider))
+    return tl.reshape(mean, [ROWS, OUTER]), tl.reshape(distances, [ROWS, OUTER]), tl.reshape(count, [ROWS, OUTER])
+''',
     "combine_halves": '''
 @triton.jit
 def combine_halves(mean, distances, count, ROWS: tl.constexpr, OUTER: tl.constexpr, LENGTH: tl.constexpr):
@@ -125,7 +152,9 @@ def combine_halves(mean, distances, count, ROWS: tl.constexpr, OUTER: tl.constex
 ''',
 }
 """Helper name → source."""
-NEEDED = {"add_parts": ("four_parts",), "add_rounded_halves": ("both_sides",), "combine_halves": ("both_sides",)}
+NEEDED = {"add_parts": ("four_parts",)} | dict.fromkeys(
+    ("add_rounded_halves", "join_halves", "combine_halves"), ("both_sides",)
+)
 """Helper → the helpers that it calls."""
 
 
@@ -173,11 +202,14 @@ def _added(value: Value, name: str, operands: Sequence[str], begin: str | int, k
     threads = order.width * order.height
     if value.detail == "turns":
         return _in_turn(value, name, operands, threads)
+    kept = ", ".join(_moments(name)[:2])
+    if order.kind == "welford":
+        there = f"{name}_inside = {begin} + tl.arange(0, {threads})[None, :] < {slot(kernel.columns)}"
+        return [there, f"{kept} = welford_divided({piece}, {kept}, {_number(begin, threads)}, {name}_inside)"]
     parts = [f"{name}_{n}" for n in range(order.sums)]
     lines = [f"{', '.join(parts)} = four_parts({piece}, ROWS, {threads})"]
     if value.detail == "squares":
         return [*lines, *(f"{name}_part = tl.fma({part}, {part}, {name}_part)" for part in parts)]
-    kept = ", ".join(_moments(name)[:2])
     lines.append(f"{name}_inside = {begin} + tl.arange(0, {threads})[None, :] * {order.sums} < {slot(kernel.columns)}")
     for number, part in enumerate(parts, 1):
         lines.append(f"{kept} = welford_step({part}, {kept}, {_share(begin, threads, number)}, {name}_inside)")
@@ -205,6 +237,13 @@ def _share(begin: str | int, threads: int, number: int) -> str:
     return f"tl.div_rn(1.0, tl.full([1, 1], 1.0, tl.float32) * (({begin}) // {threads} + {number}))"
 
 
+def _number(begin: str | int, threads: int) -> str:
+    """The number of each thread's element in a step that begins at this column."""
+    if isinstance(begin, int):
+        return repr(float(begin // threads + 1))
+    return f"tl.full([1, 1], 1.0, tl.float32) * (({begin}) // {threads} + 1)"
+
+
 def finish(value: Value, name: str, kernel: KernelBody) -> list[str]:
     """Adds up what was kept; the result is in `name`."""
     order = value.order
@@ -212,12 +251,13 @@ def finish(value: Value, name: str, kernel: KernelBody) -> list[str]:
         kept, threads = ", ".join(_moments(name)), order.width * order.height
         first = f"tl.arange(0, {threads})[None, :] * {order.sums}"
         elements = f"tl.cdiv(tl.maximum({slot(kernel.columns)} - {first}, 0), {order.step}) * {order.sums}"
+        combine = "join_halves" if order.kind == "welford" else "combine_halves"
         lines = [
             f"{name}_count = tl.zeros([ROWS, {threads}], tl.float32) + {elements}",
-            f"{kept} = combine_halves({kept}, ROWS, {order.height}, {order.width})",
+            f"{kept} = {combine}({kept}, ROWS, {order.height}, {order.width})",
         ]
         if order.height > 1:
-            lines.append(f"{kept} = combine_halves({kept}, ROWS, 1, {order.height})")
+            lines.append(f"{kept} = {combine}({kept}, ROWS, 1, {order.height})")
         return [*lines, *_with_idle(kept, order)]
     threads = order.width * order.height
     part, lines = f"{name}_part", []
@@ -248,7 +288,7 @@ def lane_warps(value: Value) -> int:
     first one's bits only where each has as many elements as any other or none, so where their number is a power of two.
     """
     order = value.order
-    if value.detail not in (*MOMENTS, "squares") or order.width != WARP:
+    if value.detail not in (*MOMENTS, "squares") or order.width != WARP or order.kind == "welford":
         return 0
     differ = value.detail in MOMENTS and order.height == 1 and order.length & (order.length - 1)
     return 0 if differ else order.height

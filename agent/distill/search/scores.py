@@ -13,6 +13,9 @@ LEVEL = -5
 EQUAL = -10
 """The level at which a pass gives eager's bits, or nearly so."""
 
+UNSURE = EQUAL + 1
+"""Stands for the level of a pass that is `EQUAL` in all draws, and rounds away what may be wrong in others."""
+
 WRONG_LEVEL = 2
 """Stands for the level of a pass that is right at none."""
 

@@ -7,10 +7,14 @@ from pathlib import Path
 from statistics import median
 
 from agent.author import Attempt
+from agent.distill.eager.op_effects import TensorLayout
+from agent.distill.kernels.value_graph import HALF
+from agent.distill.rounding import Rounding, hides_bits
 from agent.distill.search.found_families import Levels, SearchChoice
 from agent.distill.search.scores import (
     EQUAL,
     LEVEL,
+    UNSURE,
     WRONG_LEVEL,
     Merit,
     device_speedup,
@@ -25,7 +29,7 @@ from agent.distill.search.search_clock import SearchClock
 from agent.distill.task_plan import FloatDtypes, Task
 from passbench.result import VariantResult
 from storage.graph.as_json import to_json
-from storage.records import Sample
+from storage.records import Sample, dtype_of
 
 _DRAWS, _DRAWING = 512, 2.0
 """In how many draws, which may take how many seconds, a pass must be right that has not eager's bits."""
@@ -128,6 +132,17 @@ class SearchTrial:
                 found[dtypes] = max(level_of(result), found.get(dtypes, EQUAL))
         return found
 
+    def hides_bits(self, choice: SearchChoice) -> bool:
+        """Whether the choice may be wrong although it gives eager's bits in some draws (`rounding.hides_bits`)."""
+        graphs = self.task.graphs
+        if choice.style.compiled:
+            known = [layout for g in graphs if g.whole is not None for layout in g.whole.known.values]
+            return any(isinstance(layout, TensorLayout) and dtype_of(layout.dtype) in HALF for layout in known)
+        if min(self.levels.values(), default=Rounding.EXACT) >= Rounding.EXACT:
+            return False
+        chosen = [c for g in self.written(choice).graphs for c in g.candidates if c.pattern in choice.patterns]
+        return any(hides_bits(case.sketch) for c in chosen for case in c.cases)
+
     def share_wrong(self, choices: Iterable[SearchChoice]) -> float:
         """Of the choices that ran, the share that is wrong in some variant."""
         found = [self._results(choice) for choice in choices]
@@ -205,8 +220,8 @@ class Rightness:
 
     @property
     def inexact(self) -> set[FloatDtypes]:
-        """The dtypes in which it has not eager's bits."""
-        return {dtypes for dtypes, level in self.levels.items() if level > EQUAL}
+        """The dtypes in which it was seen to have other bits than eager."""
+        return {dtypes for dtypes, level in self.levels.items() if level > UNSURE}
 
     @property
     def level(self) -> int:
@@ -215,13 +230,15 @@ class Rightness:
 
 
 def rightness(first: SearchTrial, second: SearchTrial, choice: SearchChoice) -> Rightness:
-    """How right a choice is by two measurements in which it was, and in many draws more if it has not eager's bits."""
+    """How right a choice is by two measurements in which it was, and in many draws more if it has not eager's bits, or
+    hides that it has not."""
     once, twice = first.rightness(choice), second.rightness(choice)
     levels = {dtypes: max(once.get(dtypes, EQUAL), twice.get(dtypes, EQUAL)) for dtypes in once.keys() | twice.keys()}
-    if max(levels.values()) <= EQUAL:
+    least = UNSURE if second.hides_bits(choice) else EQUAL
+    if max([least, *levels.values()]) <= EQUAL:
         return Rightness(levels, 0)
     further = second.checked(choice)
-    return replace(further, levels={d: max(level, further.levels.get(d, EQUAL)) for d, level in levels.items()})
+    return replace(further, levels={d: max(level, further.levels.get(d, least), least) for d, level in levels.items()})
 
 
 def right_together(trial: SearchTrial, end: float) -> SearchChoice | None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from agent.distill.eager import order_probe
-from agent.distill.eager.emulated_sums import added, fused, in_turn, moments, rows_of, squares
+from agent.distill.eager.emulated_sums import added, fused, in_turn, moments, rows_of, squares, welford
 from agent.distill.eager.op_effects import Addition
 from agent.distill.eager.order_probe import EPSILON, EagerSums, ProbedOrders, differing_share, wide_rows
 from agent.distill.eager.sum_order import SumOrder, order_of
@@ -35,6 +35,8 @@ ADDITIONS = [
     addition((2, 12, 7, 7), (0, 2, 3), torch.bfloat16),
     addition((40, 256), (1,), op="layer_norm"),
     addition((40, 256), (1,), torch.bfloat16, "rms_norm"),
+    addition((40, 300), (1,), torch.float16, "group_norm"),
+    addition((40, 1200), (1,), op="group_norm"),
     addition((40, 100), (1,), op="softmax"),
     addition((4, 10, 700), (2,), torch.bfloat16, "softmax"),
     addition((40, 100), (1,), op="softmax_backward"),
@@ -80,6 +82,10 @@ class AddsIn(EagerSums):
 
     def rms_norm(self, x, normalized):
         return torch.rsqrt(squares(x.flatten(-len(normalized)).float()) / math.prod(normalized) + EPSILON)
+
+    def group_norm(self, x):
+        mean, distances = welford(x.float(), self.order)
+        return mean.to(x.dtype), torch.rsqrt(distances / torch.tensor(float(x.shape[1])) + EPSILON).to(x.dtype)
 
     def softmax(self, x, dim):
         rows = rows_of(x, (dim,)).float()

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.ahead.quick_measure import QuickMeasure
-from agent.distill.eager.emulated_sums import added, fused, moments, rows_of, squares
+from agent.distill.eager.emulated_sums import added, fused, moments, rows_of, squares, welford
 from agent.distill.eager.op_effects import Addition
 from agent.distill.eager.sum_order import SumOrder, order_of, sum_order
 from agent.distill.kernels import exact
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style
-from agent.distill.rounding import Rounding
+from agent.distill.rounding import Rounding, hides_bits
 from agent.distill.static import Distill
 from agent.distill.task_plan import float_dtypes
 from passbench.policy.check import check_dir
@@ -175,6 +175,49 @@ def test_norms_have_the_moments_of_cudas_kernels(columns, tmp_path, interpreter)
         (found,) = interpreter.results(tmp_path / str(number), one, [x])
         wanted = [expected(fma)[function] for fma in (fused, _rounded_twice)]  # Triton 3.6 rounds twice
         assert any(torch.equal(found, want) for want in wanted)
+
+
+@pytest.mark.parametrize("places", [5, 75, 300])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_group_norms_have_the_moments_of_cudas_kernels(places, dtype, tmp_path, interpreter):
+    """Groups of 20, 300 and 1,200 elements: in one warp, some of whose threads have none, and in sixteen."""
+
+    def function(x, w, b):
+        return (F.relu(F.group_norm(x, 2, w, b, 1e-5)),)
+
+    given = [_wide(3, 8, places) + 1, _wide(8), _wide(8)]
+    given = [x.to(getattr(torch, dtype)) for x in given]
+    x, w, b = given
+    rows = x.float().view(6, 4 * places)
+    order = order_of(Addition("group_norm", x.dtype, tuple(rows.shape), rows.stride(), (1,)))
+
+    def expected(fma):
+        mean, distances = welford(rows, order, fma)
+        inverse = torch.rsqrt(distances / torch.tensor(float(rows.shape[1])) + 1e-5)
+        mean, inverse = (each.to(x.dtype).float().view(3, 2, 1, 1) for each in (mean, inverse))
+        scale = (inverse * w.float().view(1, 2, 4, 1)).expand(3, 2, 4, places)
+        shift = fma(-scale, mean.expand_as(scale), b.float().view(1, 2, 4, 1).expand_as(scale))
+        return fma(scale, x.float().view(scale.shape), shift).to(x.dtype).view(x.shape).relu()
+
+    one, _ = _pass(function, tuple(tensor(*v.shape, dtype=dtype) for v in given), tmp_path / "pass")
+    (found,) = interpreter.results(tmp_path / "pass", one, given)
+    assert any(torch.equal(found, expected(fma)) for fma in (fused, _rounded_twice))  # Triton 3.6 rounds twice
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype", "hides"),
+    [
+        (lambda x: (x * torch.rsqrt((x * x).mean(-1, True))).float(), "float16", True),
+        (lambda x: (x * torch.rsqrt((x * x).mean(-1, True))).float(), "float32", False),
+        (lambda x: torch.softmax(x * 2.0, -1), "float16", False),
+        (lambda x: torch.softmax(x * 2.0, -1) + x, "bfloat16", True),
+        (lambda x: (x * 2.0 + 1.0) * x, "bfloat16", False),
+    ],
+    ids=["mean", "in float32", "rounded last", "added to", "no sum"],
+)
+def test_a_half_type_hides_bits_where_it_is_computed_on(function, dtype, hides):
+    one = variant(lambda x: (function(x),), tensor(4, 600, dtype=dtype))
+    assert hides_bits(SKETCHES.of(one.graph, one.inputs)) is hides
 
 
 def _normed(x, w, b):

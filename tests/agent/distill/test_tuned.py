@@ -388,6 +388,24 @@ def test_what_rounds_otherwise_is_kept_where_many_draws_find_it_right(found, exa
     assert (declined, "tl.exp(" in source) == (kept is None, bool(kept))
 
 
+@pytest.mark.parametrize(("found", "exact"), [(-10, False), (-2, True)])
+def test_what_a_half_type_hides_is_looked_for_in_many_draws(found, exact, tmp_path):
+    """fusible-7c85a370d89f: a root mean square in float16, which is multiplied by a float32 in the end."""
+
+    def norm(x, w):
+        return w * (x * torch.rsqrt((x.pow(2) + 1.0).mean(-1, True))).float()
+
+    one = sample(variant(norm, tensor(4, 600, dtype="float16"), tensor(600)))
+    attempt = _attempt(
+        lambda _, source: 1.1 if "ordered_sum" in source else 3.0,
+        [],
+        check=lambda sample, directory, draws, seconds: [(found, 512)],
+    )
+    measuring(seconds=0.0).attempt(one, tmp_path / "pass", attempt)
+    source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
+    assert "_kernel(" in source and ("ordered_sum" in source) is exact
+
+
 @pytest.mark.parametrize("seconds", [0.0, 60.0])
 def test_eagers_bits_are_tried_where_the_second_measurement_is_wrong_and_the_time_is_up(seconds, tmp_path):
     one, seen = sample(variant(_norm, *in_dtype((tensor(4, 8), tensor(4, 8), tensor(8)), "float32"))), []
