@@ -123,7 +123,8 @@ class Task:
         that it does not name gets `options.rounding`.
         """
         groups = list(_by_graph(sample.variants).values())
-        if not options.channels_last and not any(promising(variants, options) for variants in groups):
+        other_graph = options.channels_last or options.split_linears
+        if not other_graph and not any(promising(variants, options) for variants in groups):
             found = [GraphCandidates(v[0].graph, len(v), (), whole_graph(v)) for v in groups] if whole else []
             kept = tuple(found) if any(each.whole for each in found) else ()
             examples = {structure(v[0].graph): v[0] for v in groups}.values() if kept else ()

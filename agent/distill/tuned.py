@@ -18,8 +18,8 @@ with eager's bits. Where these are wrong, too, some kernel has not the bits that
 are right together are found by halving.
 
 Eager's linears in single precision add their biases within the product, often by a slower way to multiply than without
-(`agent.distill.split_biases`). Where eager's bits are kept otherwise, the same kernels with linears without biases are
-measured behind the searches, and must be right in further draws.
+(`agent.distill.split_biases`). Where eager's bits are kept otherwise, or nothing but views follows a linear, the same
+kernels with linears without biases are measured behind the searches, and must be right in further draws.
 
 TorchInductor's own code for the whole graph (`agent.distill.inductor`) is the last that is measured. Where it is right
 and faster it is handed in as it is.
@@ -114,7 +114,7 @@ class Tuned(Author):
         if best is None:
             return Submission("eager", reason="no pass that was measured is right and faster than eager")
         style = best.choice.style
-        if style.own_schedule or style.channels_last or any(best.levels.values()):
+        if style.own_schedule or style.channels_last or style.split_linears or any(best.levels.values()):
             ways = {"channels_last": style.channels_last, "split_linears": style.split_linears}
             task = self._task(sample, best.levels, self._confirms(attempt), style.own_schedule, **ways)
         return task.write(known(task, best.choice), best.choice.style, directory)
@@ -338,8 +338,8 @@ class Tuned(Author):
             trial = replace(trial, task=task, levels=levels, start=start, **tasks(levels))
         if trial is not whole and (best is None or clock() < end):
             search_around(whole)
-        if any(levels.values()) and has_split_linears(sample.variants):
-            try_split_linears(replace(whole, levels=dict.fromkeys(levels, Rounding.EXACT)))
+        if has_split_linears(sample.variants):
+            try_split_linears(replace(whole, levels={d: min(level, Rounding.EXACT) for d, level in levels.items()}))
         try_compiled(replace(whole, levels=dict.fromkeys(levels, Rounding.ANY)))
         return best
 

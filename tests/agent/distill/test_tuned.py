@@ -562,6 +562,21 @@ def test_linears_without_biases_are_tried_beside_eagers_bits(level, dtype, split
     assert kept.count(", None)\n") == 2 * split and "libdevice.exp(" in kept
 
 
+def test_a_linear_that_nothing_but_views_follows_is_tried_without_its_bias(tmp_path):
+    """A search of any rounding has no kernels here."""
+
+    def projected(x, w, b, v):
+        return torch.matmul(F.linear(x, w, b).transpose(0, 1), torch.matmul(v, x))
+
+    one = sample(variant(projected, tensor(8, 32), tensor(32, 32), tensor(32), tensor(8, 8)))
+
+    def rule(names, source):
+        return 2.0 if ", None)\n" in source else 1.2
+
+    assert measuring().attempt(one, tmp_path / "pass", _attempt(rule, [])).compiler == "pass"
+    assert any(", None)\n" in path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
+
+
 def _root_mean_square(x):
     return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6)
 
