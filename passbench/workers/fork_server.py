@@ -43,7 +43,7 @@ _IMPORTED = (
     "torch.profiler",
     "torch._dynamo",  # the first dispatch mode imports it, over a second in every worker of a pass
     "triton",
-    "triton.compiler",
+    "triton.compiler.code_generator",  # the first launch would import it, with all of Gluon, in every worker
     "triton.runtime.interpreter",
     "triton.backends.nvidia.compiler",
     "triton.backends.nvidia.driver",
