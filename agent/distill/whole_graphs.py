@@ -84,16 +84,21 @@ def whole_graph(variants: Sequence[Variant]) -> WholeGraph | None:
 
 def _only_numbers_on_host(graph: Graph, known: OpEffects) -> bool:
     """Whether what stays on the host are numbers, such as `torch.tensor(64)`, that arithmetic alone reads on the
-    device: a launch has these among its parameters."""
-    layouts = [known.values[number] for number in known.on_host]
-    if not all(isinstance(layout, TensorLayout) and not layout.shape for layout in layouts):
+    device: a launch has these among its parameters. Tensors without elements, such as the `torch.empty(0)` that
+    attention gets in place of weights, are in no one's way."""
+    numbers = {number for number in known.on_host if not _is_empty(known.values[number])}
+    if not all(isinstance(known.values[n], TensorLayout) and not known.values[n].shape for n in numbers):
         return False
     used = (
         op
         for number, op in enumerate(graph.ops, graph.inputs)
-        if number not in known.on_host and known.on_host & {ref.index for ref in refs((op.args, op.kwargs))}
+        if number not in known.on_host and numbers & {ref.index for ref in refs((op.args, op.kwargs))}
     )
     return all(op.target in _ARITHMETIC for op in used) and not known.on_host & {r.index for r in refs(graph.output)}
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, TensorLayout) and 0 in value.shape
 
 
 def whole_graph_instead(variants: Sequence[Variant], instead: Graph) -> WholeGraph | None:

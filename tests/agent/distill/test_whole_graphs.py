@@ -138,6 +138,24 @@ def _on_host(x, w):
     return torch.sigmoid(torch.tanh(x) @ w)[torch.arange(2)]
 
 
+def _attention_of_three_weights(x, q, k, v, b, w, c):
+    y = torch.tanh(x) * 2.0
+    given = {"use_separate_proj_weight": True, "q_proj_weight": q, "k_proj_weight": k, "v_proj_weight": v}
+    nothing = torch.empty([0])
+    y, _ = F.multi_head_attention_forward(y, y, y, 8, 2, nothing, b, None, None, False, 0.0, w, c, False, **given)
+    return torch.relu(y + x)
+
+
+def test_a_tensor_without_elements_on_the_host_is_in_no_ones_way(tmp_path, interpreter):
+    weights = [tensor(8, 8)] * 3
+    one = variant(_attention_of_three_weights, tensor(5, 2, 8), *weights, tensor(24), tensor(8, 8), tensor(8))
+    submission, task = _written(tmp_path / "pass", one, patterns=())
+    assert task.any_whole and submission.compiler == "pass", submission.reason
+    assert "multi_head_attention_forward" in (tmp_path / "pass" / "whole_graph_0.py").read_text()
+    assert check_dir(tmp_path / "pass") == []
+    assert interpreter.problems(tmp_path / "pass", one) == []
+
+
 @pytest.mark.parametrize("function", [_writes, _noisy, _on_host])
 def test_what_is_no_whole(function):
     assert whole_graph([variant(function, tensor(4, 8), tensor(8, 8))]) is None
