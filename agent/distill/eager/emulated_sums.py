@@ -11,7 +11,7 @@ from math import prod
 import torch
 import torch.nn.functional as F
 
-from agent.distill.eager.sum_order import SumOrder
+from agent.distill.eager.sum_order import Ragged, SumOrder
 
 WARP, WARPS, VECTOR = 32, 4, 4
 """Threads of a warp, warps of a block and elements of a vector in the kernels of norms."""
@@ -23,10 +23,13 @@ def rows_of(x: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
     return x.permute(*kept, *dims).reshape(-1, prod(x.shape[d] for d in dims))
 
 
-def added(x: torch.Tensor, order: SumOrder) -> torch.Tensor:
-    """(R, N) float32 → (R,): the sums of the rows."""
+def added(x: torch.Tensor, order: SumOrder, numbers: torch.Tensor | None = None) -> torch.Tensor:
+    """(R, N) float32 → (R,): the sums of the rows; `numbers` says which rows of all these are."""
     threads = order.width * order.height
-    steps = F.pad(x, (0, -x.shape[1] % order.step))
+    if isinstance(order.deal, Ragged):
+        steps = _ragged(x, order.deal, torch.arange(len(x), device=x.device) if numbers is None else numbers)
+    else:
+        steps = F.pad(x, (0, -x.shape[1] % order.step))
     if order.vectors:
         steps = steps.view(len(x), -1, threads, order.sums)
     else:
@@ -38,6 +41,20 @@ def added(x: torch.Tensor, order: SumOrder) -> torch.Tensor:
     for other in others:
         result = result + other
     return _folded(_folded(result.view(len(x), order.height, order.width)))
+
+
+def _ragged(x: torch.Tensor, deal: Ragged, numbers: torch.Tensor) -> torch.Tensor:
+    """(R, N) → (R, places), zeros where a step has nothing."""
+    steps = x.new_zeros(len(x), deal.turns + 2, deal.step)
+    for row, steps_of, number in zip(x, steps, numbers.tolist(), strict=True):
+        shift = number * deal.length % deal.vector
+        ahead = -shift % deal.vector
+        whole = (deal.length - ahead) // deal.vector * deal.vector
+        steps_of[0, shift * deal.vector : deal.vector**2 : deal.vector][:ahead] = row[:ahead]
+        steps_of[1:-1].view(-1)[:whole] = row[ahead : ahead + whole]
+        rest = deal.length - ahead - whole
+        steps_of[-1, : rest * deal.vector : deal.vector] = row[ahead + whole :]
+    return steps.view(len(x), -1)
 
 
 def _folded(x: torch.Tensor, rounds: torch.dtype | None = None) -> torch.Tensor:

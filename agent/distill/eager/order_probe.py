@@ -141,7 +141,7 @@ def _results(
     rows = rows_of(x, addition.reduced)[chosen].float()
     length = torch.tensor(float(rows.shape[1]), device=x.device)
     if addition.op in ("sum", "mean"):
-        expected = added(rows, order)
+        expected = added(rows, order, chosen)
         dims = list(addition.reduced)
         yield eager.sum(x, dims, torch.float32).reshape(-1)[chosen], expected
         yield eager.sum(x, dims, x.dtype).reshape(-1)[chosen], expected.to(x.dtype)

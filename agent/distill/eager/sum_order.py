@@ -72,6 +72,27 @@ class Deal:
 
 
 @dataclass(frozen=True)
+class Ragged:
+    """How rows of `length` elements are dealt that lie one behind another and begin between two vectors. The first step
+    has what comes before a row's first whole vector, an element for each thread from the vector's start on; the last
+    one what comes behind the last. In between `turns` steps of `step` elements have the whole vectors."""
+
+    length: int
+    vector: int
+    step: int
+
+    @property
+    def turns(self) -> int:
+        """Steps of whole vectors."""
+        return -(-self.length // self.step)
+
+    @property
+    def places(self) -> int:
+        """The elements of all steps, those included that are not there."""
+        return (self.turns + 2) * self.step
+
+
+@dataclass(frozen=True)
 class SumOrder:
     """The order in which one block of threads adds one row of `length` elements.
 
@@ -96,7 +117,7 @@ class SumOrder:
     kind: SumKind = "sum"
     addition: Addition | None = field(default=None, compare=False, repr=False)
     idle: int = 1
-    deal: Deal | None = None
+    deal: Deal | Ragged | None = None
     rounds: torch.dtype | None = None
 
     def without_idle(self) -> "SumOrder":
@@ -191,11 +212,12 @@ def sum_order(
         return None
     along = not outer or inner[0][0] < outer[0][0]
     vector = 8 if dtype.itemsize == 2 else 4
-    vectors, outputs = False, 1
+    vectors, outputs, ragged = False, 1, False
     across, down = (length, rows) if along else (rows, length)
     if along and inner[0][0] == 1 and len(inner) == 1 and length >= _VECTORIZED:
-        if length % vector or any(s % vector for s, _ in outer):
-            return None  # rows that begin between two vectors
+        ragged = length % vector > 0 or any(s % vector for s, _ in outer)
+        if ragged and outer and outer != [(length, rows)]:
+            return None  # rows that begin between two vectors, with gaps
         vectors, across = True, across // vector
     elif not along and outer[0][0] == 1:
         outputs = math.gcd(_SUMS, outer[0][1], *(s for s, _ in (*inner, *outer[1:])))
@@ -211,7 +233,8 @@ def sum_order(
     grid = -(-(rows // outputs) // (steps_down if along else width * steps_down))
     if height > 1 and -(-length // step) >= _MOST and grid <= PROCESSORS * (_RESIDENT // threads):
         return None
-    return SumOrder(length, width if along else 1, height, vector if vectors else _SUMS, vectors)
+    found = SumOrder(length, width if along else 1, height, vector if vectors else _SUMS, vectors)
+    return replace(found, deal=Ragged(length, vector, found.step)) if ragged else found
 
 
 def _merged(dims: list[tuple[int, int]]) -> list[tuple[int, int]]:

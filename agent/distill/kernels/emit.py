@@ -8,6 +8,7 @@ from types import ModuleType
 import sympy
 import torch
 
+from agent.distill.eager.sum_order import Ragged
 from agent.distill.kernels import ordered_sums, reductions, triton_ops
 from agent.distill.kernels.index_expressions import Unsupported, text
 from agent.distill.kernels.launch_configs import Tuning
@@ -143,6 +144,8 @@ class _Writer:
         if deal is None:
             self._line(f"column = {columns}")
             self._line(f"column_inside = {there}")
+        elif isinstance(deal, Ragged):
+            self._lines(_ragged_columns(deal, columns))
         else:
             across, down, turns, line = map(slot, (deal.across, deal.down, deal.turns, deal.line))
             self._line(f"place = {columns}")
@@ -368,6 +371,24 @@ class _Writer:
         inside = self._inside(True, columns)
         mask = f", mask={inside}" if inside else ""
         self._line(f"tl.store({address}, {self.names[store.value.number]}{mask})")
+
+
+def _ragged_columns(deal: Ragged, columns: str) -> list[str]:
+    """Which column each place of a step has in its row, and whether it is there."""
+    length, vector, step, turns = map(slot, (deal.length, deal.vector, deal.step, deal.turns))
+    return [
+        f"place = {columns}",
+        f"turn = place // {step}",
+        f"lane = place % {step} // {vector}",
+        f"shift = row * {length} % {vector}",
+        f"ahead = ({vector} - shift) % {vector}",
+        f"whole = ahead + ({length} - ahead) // {vector} * {vector}",
+        f"middle = ahead + place - {step}",
+        f"column = tl.where(turn == 0, lane - shift, tl.where(turn > {turns}, whole + lane, middle))",
+        f"there = column < tl.where(turn == 0, ahead, tl.where(turn > {turns}, {length}, whole))",
+        f"single = (turn > 0) & (turn <= {turns}) | (place % {vector} == 0)",
+        "column_inside = (column >= 0) & there & single",
+    ]
 
 
 def _loads_first(values: list[Value]) -> list[Value]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import torch
 
-from agent.distill.eager.sum_order import Deal, SumOrder
+from agent.distill.eager.sum_order import Deal, Ragged, SumOrder
 from agent.distill.kernels import ordered_sums
 from agent.distill.kernels.schedule import KernelBody
 from agent.distill.kernels.value_graph import Value
@@ -30,7 +30,7 @@ def exact(body: KernelBody, stored: Mapping[str, Value]) -> KernelBody | None:
     """
     done: dict[int, Value] = {}
     steps: set[int] = set()
-    deals: set[Deal | None] = set()
+    deals: set[Deal | Ragged | None] = set()
     for value in body.values():
         made = _as_eager(value, tuple(done[a.number] for a in value.args), stored)
         if made is None:

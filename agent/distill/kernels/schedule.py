@@ -13,7 +13,7 @@ from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-from agent.distill.eager.sum_order import Deal, SumOrder
+from agent.distill.eager.sum_order import Deal, Ragged, SumOrder
 from agent.distill.kernels.index_expressions import Unsupported, digits
 from agent.distill.kernels.value_graph import COLUMN, ROW, Body, Capture, StoreValue, Value
 from extraction.kernels.lowering import Kernel, Lowered
@@ -55,7 +55,7 @@ class KernelBody:
     ops: tuple[int, ...]
     flat: "KernelBody | None" = None
     step: int | None = None
-    deal: Deal | None = None
+    deal: Deal | Ragged | None = None
 
     @property
     def places(self) -> int:
@@ -200,7 +200,18 @@ def _order(part: SchedulerNode, orders: Orders, columns: int) -> SumOrder | None
         return None
     known = set(orders[max(adding)])  # earlier ones are what it was computed from
     fitting = [order for order in known if order is None or order.length == columns]
-    return fitting[0] if len(fitting) == 1 else None
+    found = fitting[0] if len(fitting) == 1 else None
+    ragged = found is not None and isinstance(found.deal, Ragged)
+    return None if ragged and not _rows_in_order(part) else found
+
+
+def _rows_in_order(part: SchedulerNode) -> bool:
+    """Whether the rows of a reduction are numbered as its results lie in memory, by some of them."""
+    outer = [int(size) for size in part._body.sizes[0]]
+    rows, variables = math.prod(outer), part._body.vars[0]
+    (written,) = part._body.get_write_exprs()
+    placed = written.subs(dict(zip(variables, digits(ROW, outer), strict=True)))
+    return all(int(placed.subs(ROW, row)) == row for row in {*range(0, rows, -(-rows // 64)), rows - 1})
 
 
 def _length(part: SchedulerNode) -> int:

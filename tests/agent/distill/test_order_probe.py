@@ -11,7 +11,7 @@ from agent.distill.eager import order_probe
 from agent.distill.eager.emulated_sums import added, fused, in_turn, moments, rows_of, squares, welford
 from agent.distill.eager.op_effects import Addition
 from agent.distill.eager.order_probe import EPSILON, EagerSums, ProbedOrders, differing_share, wide_rows
-from agent.distill.eager.sum_order import SumOrder, order_of
+from agent.distill.eager.sum_order import Ragged, SumOrder, order_of
 from agent.distill.rounding import Rounding
 from agent.distill.static import Distill
 from agent.distill.task_plan import float_dtypes
@@ -35,6 +35,8 @@ ADDITIONS = [
     addition((2, 12, 7, 7), (0, 2, 3), torch.bfloat16),
     addition((40, 256), (1,), op="layer_norm"),
     addition((40, 256), (1,), torch.bfloat16, "rms_norm"),
+    addition((40, 179), (1,), torch.float16),
+    addition((2, 20, 14, 14), (2, 3), torch.bfloat16, "mean"),
     addition((40, 300), (1,), torch.float16, "group_norm"),
     addition((40, 1200), (1,), op="group_norm"),
     addition((40, 100), (1,), op="softmax"),
@@ -131,6 +133,9 @@ def test_the_expected_order_is_confirmed_and_its_neighbours_are_not(one):
     others = [replace(order, height=order.height * 2)]
     if order.width > 1:
         others += [replace(order, width=order.width // 2), replace(order, vectors=not order.vectors)]
+    if isinstance(order.deal, Ragged):
+        others = [replace(each, deal=replace(order.deal, step=each.step)) for each in others]
+        others.append(replace(order, deal=None))
     for other in others:
         assert differing_share(one, order, CPU, AddsIn(other)) > 0.05, other
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.eager.emulated_sums import added, fused, moments, rows_of, squares, welford
 from agent.distill.eager.op_effects import Addition
-from agent.distill.eager.sum_order import SumOrder, order_of, sum_order
+from agent.distill.eager.sum_order import Ragged, SumOrder, order_of, sum_order
 from agent.distill.kernels import exact
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.lowered_regions import Sketches
@@ -37,17 +37,24 @@ KNOWN = [
     ((64, 100), (1,), FLOAT32, SumOrder(100, 32, 1, 4, False)),
     ((2, 256, 56, 56), (0, 2, 3), FLOAT32, SumOrder(6272, 32, 1, 4, False)),
     ((2, 196, 384), (0, 1), FLOAT32, SumOrder(392, 1, 4, 4, False)),
-    ((64, 180), (1,), BFLOAT16, None),  # rows begin between two vectors
     ((4096, 64), (0,), FLOAT32, None),  # several blocks share a column
 ]
 """Orders that benchmarks/agent/h200_distill/orders.txt found to be eager's on an H200."""
+
+
+RAGGED = [
+    ((64, 180), (1,), BFLOAT16, SumOrder(180, 16, 1, 8, True, deal=Ragged(180, 8, 128))),
+    ((2, 256, 14, 14), (2, 3), BFLOAT16, SumOrder(196, 16, 1, 8, True, deal=Ragged(196, 8, 128))),
+    ((3, 1111), (1,), FLOAT32, SumOrder(1111, 256, 1, 4, True, deal=Ragged(1111, 4, 1024))),
+]
+"""Orders of rows that begin between two vectors, as `Reduce.cuh` has them."""
 
 
 def _stride(shape):
     return torch.empty(shape, device="meta").stride()
 
 
-@pytest.mark.parametrize(("shape", "dims", "dtype", "order"), KNOWN)
+@pytest.mark.parametrize(("shape", "dims", "dtype", "order"), KNOWN + RAGGED)
 def test_the_order_follows_from_shape_and_dtype(shape, dims, dtype, order):
     assert sum_order(shape, _stride(shape), dims, dtype) == order
 
@@ -103,6 +110,9 @@ SUMS = [
     ((4, 40, 24), (0, 1)),
     ((2, 16, 128), (0, 1)),
     ((2, 4, 16, 1, 4, 2), (2, 4)),
+    ((9, 179), (1,)),
+    ((5, 2051), (1,)),
+    ((2, 20, 14, 14), (2, 3)),
 ]
 
 
@@ -133,6 +143,23 @@ def test_squares_of_a_half_type_are_rounded_before_they_are_added(tmp_path, inte
     (found,) = interpreter.results(tmp_path / "pass", one, [x])
     order = sum_order(x.shape, x.stride(), (1,), BFLOAT16)
     assert torch.equal(found, added(((x * 3.0) ** 2).float(), order).to(BFLOAT16))
+
+
+@pytest.mark.parametrize("shape", [(2, 20, 14, 14), (1, 9, 13, 19)])
+def test_rows_that_begin_between_two_vectors_are_also_written(shape, tmp_path, interpreter):
+    def function(x):
+        y = x + 0.5
+        return y, y.mean((2, 3), keepdim=True) * y
+
+    x = _wide(*shape, dtype=BFLOAT16)
+    one, source = _pass(function, (tensor(*shape, dtype="bfloat16"),), tmp_path / "pass")
+    assert "ordered_sum" in source
+    y = x + 0.5
+    mean = added(rows_of(y, (2, 3)).float(), sum_order(shape, x.stride(), (2, 3), BFLOAT16))
+    share = torch.tensor(1.0) / (shape[2] * shape[3])
+    shifted, scaled = interpreter.results(tmp_path / "pass", one, [x])
+    assert torch.equal(shifted, y)
+    assert torch.equal(scaled, (mean * share).to(BFLOAT16).view(*shape[:2], 1, 1) * y)
 
 
 def test_sums_of_several_orders_share_a_kernel(tmp_path, interpreter):
