@@ -82,11 +82,11 @@ def compiled_alternatives(task: Task, choice: SearchChoice) -> Iterator[SearchCh
 
 def in_other_order(task: Task, choice: SearchChoice) -> list[SearchChoice]:
     """The choice with other kernels of those that add in eager's order: rows not kept in registers, or kept; norms
-    added up by lanes, or not so if they are. None where that makes no difference."""
+    added up by lanes, if they are not. None where that makes no difference."""
     style, limits = choice.style, choice.style.limits
     if style.own_schedule:
         return []
-    others = (replace(limits, keeps=not limits.keeps), replace(limits, lanes=not limits.lanes))
+    others = (replace(limits, keeps=not limits.keeps), replace(limits, lanes=True))
     kernels = [kernel for kernel in task.kernels() if kernel.step is not None]
     found = [other for other in others if any(choose(k, other) != choose(k, limits) for k in kernels)]
     return [SearchChoice(choice.patterns, replace(style, limits=other)) for other in found]

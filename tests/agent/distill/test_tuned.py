@@ -519,7 +519,7 @@ def _side_by_side(x, w, v):
     return F.layer_norm(first * 2.0 + 1.0, (512,)), F.layer_norm(second * 0.5 - 1.0, (512,))
 
 
-@pytest.mark.parametrize("slower", ["", "branch", "moments_of_two"])
+@pytest.mark.parametrize("slower", ["", "branch"])
 def test_a_search_begins_with_branches_and_lanes(slower, tmp_path):
     """These are nearly always faster, so that a search that has time for little has them; others are still tried."""
     one, sources = sample(variant(_side_by_side, *in_dtype((tensor(512, 512),) * 3, "float32"))), []
@@ -533,8 +533,7 @@ def test_a_search_begins_with_branches_and_lanes(slower, tmp_path):
     assert ["branch(" in source for source in sources[:2]] == [True, True]
     assert ["moments_of_two" in source for source in sources[:2]] == [False, True]
     kept = "".join(path.read_text() for path in (tmp_path / "pass").glob("[!a]*.py"))
-    assert "@triton.jit" in kept and (slower == "branch") != ("branch(" in kept)
-    assert (slower == "moments_of_two") != ("moments_of_two" in kept)
+    assert "moments_of_two" in kept and (slower == "branch") != ("branch(" in kept)
 
 
 def _perceptron(x, w, b, v, c):
