@@ -62,6 +62,8 @@ from storage.records import Sample, Variant
 
 _COMPILED = 0.2
 """What the search among configurations of TorchInductor's own code may take at least, a share of all."""
+_SPLIT = 0.15
+"""The same of the search for those linears without biases that are right together."""
 _FIRST_SHARE = 0.6
 """What a search around kernels that are right, but have not eager's bits, may take of the time that is left."""
 
@@ -266,14 +268,19 @@ class Tuned(Author):
                     return
 
         def try_split_linears(trial: SearchTrial) -> None:
-            """Considers linears without their biases, which kernels add, where these have been left to the calls."""
+            """Considers linears without their biases, which kernels add, where these have been left to the calls: all
+            of them, or those that are right together."""
             task = self._task(sample, trial.levels, confirms, split_linears=True)
-            right = known(task, best.choice) if best is not None else ()
-            patterns = sorted({*(right or self._start(task, captured).patterns), *task.with_linears()})
+            chosen = known(task, best.choice) if best is not None else ()
+            patterns = sorted({*(chosen or self._start(task, captured).patterns), *task.with_linears()})
             style = replace(by_lanes(task, self.distill.style), split_linears=True)
             choice = in_cuda_graphs(task, patterns, style) if not few else SearchChoice(tuple(patterns), style)
             split = replace(trial, task=task, start=choice)
-            if not task.with_linears() or not writes(task, choice) or split.merit(choice).over(merit) <= 1.0:
+            if not task.with_linears() or not writes(task, choice):
+                return
+            if split.wrong(choice):
+                choice = right_together(split, max(end, clock() + _SPLIT * self.seconds)) or choice
+            if split.merit(choice).over(merit) <= 1.0:
                 return
             again = replace(split, variants=more, known={})
             if again.wrong(choice) or again.is_slower(choice):

@@ -561,6 +561,20 @@ def test_linears_without_biases_are_tried_beside_eagers_bits(level, dtype, split
     assert kept.count(", None)\n") == 2 * split and "libdevice.exp(" in kept
 
 
+def test_linears_without_biases_that_are_right_together_are_found(tmp_path):
+    """The first one is wrong without its bias, and the second is right."""
+    inputs = in_dtype((tensor(8, 32), tensor(32, 32), tensor(32), tensor(32, 32), tensor(32)), "float32")
+    one = sample(variant(_perceptron, *inputs))
+
+    def rule(names, source):
+        wrong = "linear, mul, sigmoid, add in one kernel behind linear" in source
+        return _results(one, 1.2 + 0.4 * source.count(", None)\n"), t_min=-4 if wrong else -10)
+
+    measuring().attempt(one, tmp_path / "pass", _attempt(rule, []))
+    kept = [path.name for path in (tmp_path / "pass").glob("fuse_*.py") if ", None)\n" in path.read_text()]
+    assert kept == ["fuse_linear.py"]
+
+
 def test_a_linear_that_nothing_but_views_follows_is_tried_without_its_bias(tmp_path):
     """A search of any rounding has no kernels here."""
 
