@@ -29,6 +29,7 @@ from passbench.child.outputs import (
     check_allocated,
     check_memory,
     check_pinned,
+    check_places,
     describe_all,
     flatten,
 )
@@ -195,10 +196,10 @@ class Worker:
 
     def _describe(self, command: Describe) -> WorkerReply:
         (inputs,) = self._memory.inputs(command.batch)
-        outputs = flatten(self._invoke(inputs, 0, command.seed))
+        outputs = describe_all(self._invoke(inputs, 0, command.seed), inputs, self.device)
         if len(outputs) > MAX_OUTPUTS:
             raise BadOutput(f"{len(outputs)} outputs; PassBench handles up to {MAX_OUTPUTS}")
-        return WorkerReply(Code.OK, outputs=describe_all(outputs, inputs, self.device))
+        return WorkerReply(Code.OK, outputs=outputs)
 
     def _run(self, command: RunCalls) -> WorkerReply:
         self._forget()
@@ -209,8 +210,11 @@ class Worker:
         try:
             calls = []
             for index, inputs in enumerate(self._memory.inputs(batch)):
-                outputs = flatten(self._invoke(inputs, index, command.seed + index))
+                result = self._invoke(inputs, index, command.seed + index)
+                outputs = flatten(result)
                 check(outputs, inputs, command.outputs, strict=command.strict)
+                if command.strict and self._rewritten is not None:
+                    check_places(result, command.outputs)
                 self._memory.copy_out([outputs], batch, [index])
                 calls.append((outputs, inputs))
             if command.strict:
@@ -307,6 +311,8 @@ class Worker:
         calls = list(zip(outputs, self._staged, strict=True))
         if stage.strict:
             if self._rewritten is not None:
+                for result in self._results:
+                    check_places(result, stage.outputs)
                 check_allocated(calls, self._allocated_now() - self._allocated)
             self._check_memory(calls, stage.outputs)
         self._sealed.check_unchanged(outputs)

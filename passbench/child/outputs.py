@@ -1,6 +1,7 @@
 """What a call returned, as the child sees it: leaves, their description, and whether they are of eager's kind."""
 
 import random
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -29,12 +30,22 @@ def flatten(value: Any) -> list[Any]:
     return [value]
 
 
-def describe_all(outputs: Sequence, inputs: Sequence, device: torch.device) -> tuple[OutputMeta, ...]:
+def places(value: Any, way: str = "") -> list[int]:
+    """A number for each leaf of `flatten`, in order: of the positions and keys that lead to it. A list and a tuple are
+    alike."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, tuple | list) else None
+    if parts is None:
+        return [zlib.crc32(way.encode())]
+    return [place for key, item in parts for place in places(item, f"{way}/{key}")]
+
+
+def describe_all(result: Any, inputs: Sequence, device: torch.device) -> tuple[OutputMeta, ...]:
     """What the outputs of a call on `inputs` are, for a worker of `device`. Raises BadOutput if one cannot be
     compared."""
     metas: list[OutputMeta] = []
-    for number, value in enumerate(outputs):
-        meta = _describe(value, inputs, number)
+    outputs = flatten(result)
+    for number, (value, place) in enumerate(zip(outputs, places(result), strict=True)):
+        meta = _describe(value, inputs, number)._replace(place=place)
         if meta.kind is OutputKind.TENSOR:
             storage = value.untyped_storage().data_ptr()
             first = next((n for n, other in enumerate(outputs[:number]) if _is_in(other, storage)), -1)
@@ -78,6 +89,14 @@ def check(outputs: Sequence, inputs: Sequence, expected: tuple[OutputMeta, ...],
     if strict:
         for number, (output, meta) in enumerate(zip(outputs, expected, strict=True)):
             _check_one(output, inputs, number, meta)
+
+
+def check_places(result: Any, expected: tuple[OutputMeta, ...]) -> None:
+    """Raises BadOutput unless the outputs of a pass lie in its result as eager's do. `check` must have let them
+    through. Baselines are not asked: they may return a tuple of one."""
+    for number, (place, meta) in enumerate(zip(places(result), expected, strict=True)):
+        if place != meta.place:
+            raise BadOutput(f"output {number} is not where eager has it; return a tensor where the pattern returns one")
 
 
 def check_memory(outputs: Sequence, expected: tuple[OutputMeta, ...], device: torch.device) -> None:

@@ -39,7 +39,8 @@ class OutputKind(IntEnum):
 
 class OutputMeta(NamedTuple):
     """One output as eager gave it. `aliases` is the number of the input whose memory it shares, `shares` that of the
-    first output in the same allocation; -1 for none. `elsewhere`: on the CPU where the worker's device is a GPU."""
+    first output in the same allocation; -1 for none. `elsewhere`: on the CPU where the worker's device is a GPU.
+    `place`: where it lies in the result (`passbench.child.outputs.places`)."""
 
     kind: OutputKind
     dtype: torch.dtype
@@ -48,6 +49,7 @@ class OutputMeta(NamedTuple):
     aliases: int
     shares: int = -1
     elsewhere: bool = False
+    place: int = 0
 
 
 class Block(NamedTuple):

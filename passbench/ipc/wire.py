@@ -19,7 +19,7 @@ TEXT_BYTES = 4096
 SPIN_SECONDS = 0.05
 _HEADER = struct.Struct("<QIIIIdd")  # nonce, code, what follows, index, count, microseconds on device and on host
 _TEXT = struct.Struct("<I")
-_OUTPUT = struct.Struct(f"<BBbbb?{2 * MAX_DIMS}q")  # kind, dtype, dimensions, aliases, shares, elsewhere, shape, stride
+_OUTPUT = struct.Struct(f"<BBbbb?I{2 * MAX_DIMS}q")  # kind, dtype, dimensions and, as named, what else is in OutputMeta
 HEADER_BYTES = _HEADER.size
 DETAIL_BYTES = _TEXT.size + TEXT_BYTES + _TEXT.size + MAX_OUTPUTS * _OUTPUT.size
 
@@ -122,16 +122,16 @@ def _encode_output(meta: OutputMeta) -> bytes:
     pad = (0,) * (MAX_DIMS - len(meta.shape))
     dims = len(meta.shape)
     return _OUTPUT.pack(
-        meta.kind, DTYPES.index(meta.dtype), dims, meta.aliases, meta.shares, meta.elsewhere,
+        meta.kind, DTYPES.index(meta.dtype), dims, meta.aliases, meta.shares, meta.elsewhere, meta.place,
         *meta.shape, *pad, *meta.stride, *pad,
     )  # fmt: skip
 
 
 def _decode_output(data: bytes, offset: int) -> OutputMeta:
-    kind, dtype, dims, aliases, shares, elsewhere, *sizes = _OUTPUT.unpack_from(data, offset)
+    kind, dtype, dims, aliases, shares, elsewhere, place, *sizes = _OUTPUT.unpack_from(data, offset)
     if kind not in OutputKind._value2member_map_ or dtype >= len(DTYPES) or not 0 <= dims <= MAX_DIMS:
         raise ProtocolError("the worker's reply describes an impossible output")
     shape, stride = tuple(sizes[:dims]), tuple(sizes[MAX_DIMS : MAX_DIMS + dims])
     if any(s < 0 or s > 1 << 40 for s in (*shape, *stride)):
         raise ProtocolError("the worker's reply describes an output of impossible size")
-    return OutputMeta(OutputKind(kind), DTYPES[dtype], shape, stride, aliases, shares, elsewhere)
+    return OutputMeta(OutputKind(kind), DTYPES[dtype], shape, stride, aliases, shares, elsewhere, place)

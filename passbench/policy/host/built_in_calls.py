@@ -51,6 +51,8 @@ class BuiltInCalls(OperatorCalls):
             self._launch(node, None, positional, keywords)
             return ValueKind.TENSOR
         returned = self.returned((*positional, *keywords.values())) if name in _CALLING else ValueKind.SCALAR
+        if name == "iter" and len(positional) > 1 and max(returned, given).holds_tensors:
+            self.read("iter() compares what the function returns with its second argument", scope, node)
         if returned.holds_tensors:
             return returned
         if name not in names.HOST_BUILTINS:

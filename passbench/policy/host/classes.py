@@ -27,6 +27,7 @@ from passbench.policy import operators
 from passbench.policy.modules import Module, Report
 from passbench.policy.nodes import walk
 from passbench.policy.scopes import parameters
+from passbench.policy.steps import Steps
 
 _OTHERS = (
     torch.Tensor, torch.dtype, torch.device, JITFunction, InterpretedFunction, Autotuner, Heuristics, triton.Config,
@@ -64,8 +65,8 @@ def _nothing() -> None:
     """A function whose JIT object shows which attributes such objects have."""
 
 
-def lineage(modules: dict[str, Module], module: Module, own: ast.ClassDef) -> list[ast.ClassDef]:
-    """A class of the pass and those that it derives from, as far as they are the pass's."""
+def lineage(modules: dict[str, Module], module: Module, own: ast.ClassDef, steps: Steps) -> list[ast.ClassDef]:
+    """A class of the pass and those that it derives from, as far as they are the pass's. Each is a step."""
     found: dict[ast.ClassDef, None] = {}
     waiting = deque([(module, own)])
     while waiting:
@@ -73,6 +74,7 @@ def lineage(modules: dict[str, Module], module: Module, own: ast.ClassDef) -> li
         if one in found:
             continue
         found[one] = None
+        steps.take()
         for base in one.bases:
             place = home.sibling_function(home.dotted(base) or "")
             if place is not None and place[0] in modules:

@@ -120,6 +120,8 @@ class Expressions(NamedValues):
             return ValueKind.SCALAR
         if scope.hook and found.is_tensor:
             self.find("hook", scope.module, node, HOOK)
+        if isinstance(op, ast.Mult) and found.is_tensor and _has_repeated(node):
+            self.read("how often a list or a text is repeated is a number", scope, node)
         if isinstance(op, ast.Mod):
             self.check_text(node.right if isinstance(node, ast.BinOp) else node.value, sides[1], scope)
         if isinstance(op, ast.Mod) and not sides[0].holds_tensors and found.holds_tensors:
@@ -222,6 +224,13 @@ class Expressions(NamedValues):
             elif isinstance(part, ast.Compare) and found.is_tensor:
                 self.read("how many elements a mask picks follows from values; write torch.where(…)", scope, node)
         return kind, by
+
+
+def _has_repeated(node: ast.AST) -> bool:
+    """Whether a side of a product is a list, a tuple or a text, written out."""
+    sides = (node.left, node.right) if isinstance(node, ast.BinOp) else ()
+    texts = (side for side in sides if isinstance(side, ast.Constant) and isinstance(side.value, str))
+    return any(texts) or any(isinstance(side, ast.List | ast.Tuple | ast.JoinedStr) for side in sides)
 
 
 def _loaded(target: ast.Name) -> ast.Name:

@@ -177,10 +177,10 @@ class Statements(Calls):
             self.class_values.add(own)  # under the name `cls`
         made_by_anyone = own in self.class_values
         if made_by_anyone:
-            self.class_values |= {*lineage(self.modules, scope.module, own)}
+            self.class_values |= {*lineage(self.modules, scope.module, own, self.steps)}
             self.take_made(list(own_fields(own.body)))
         functional = any(scope.module.dotted(base) == names.FUNCTION for base in own.bases)
-        ancestors = lineage(self.modules, scope.module, own)
+        ancestors = lineage(self.modules, scope.module, own, self.steps)
         homes = ((self.class_homes[one], base) for one in ancestors for base in one.bases)
         enumerated = any((home.dotted(base) or "").startswith("enum.") for home, base in homes)
         for statement in own.body:

@@ -39,6 +39,12 @@ CALL_ATTACKS: tuple[Attack, ...] = (
     ),
     # What an output is
     Attack(
+        "output_in_a_list",
+        add_relu,
+        (output("runtime_error", "is not where eager has it"), WORKS),
+        "an output lies in the result where eager's does",
+    ),
+    Attack(
         "ring_of_outputs",
         add_relu,
         (

@@ -159,6 +159,9 @@ REFUSED_BODIES = {
     "grid_with_a_default": ("kernel[lambda m, k=x: (int(k),)](x, y, out, n, BLOCK=16)", "host_read"),
     "mapped_tensors": ("z = list(map(len, [x, y]))", "host_read"),
     "inserted_at_a_tensor": ("a = [1, 2]\na.insert(x.sum(), 3)", "host_read"),
+    "ended_by_a_tensor": ("def f():\n    return x\nz = [t for t in iter(f, n)]", "host_read"),
+    "list_as_often_as_a_tensor": ("z = [0] * x.argmax()", "host_read"),
+    "text_as_often_as_a_tensor": ('z = "a" * x.argmax()', "host_read"),
     "import_in_function": ("from socket import socket", "import"),
     "error_kept": ("try:\n    x.sum(9)\nexcept IndexError as e:\n    z = [e]", "host_read"),
     "error_named_while_printed": ("try:\n    x.sum(9)\nexcept IndexError as e:\n    print(z := str(e))", "host_read"),
@@ -247,6 +250,18 @@ REFUSED_MODULES = {
         HEAD.replace("import math", "from collections import namedtuple")
         + "\nC = namedtuple('C', 'a b')\n"
         + WRAPPER.format(body="z = float(C(x, y).a)"),
+        "host_read",
+    ),
+    "tensors_in_a_typed_dict": (
+        HEAD.replace("import math", "from typing import TypedDict")
+        + "\nclass C(TypedDict):\n    a: int\n"
+        + WRAPPER.format(body='z = float(C(a=x)["a"])'),
+        "host_read",
+    ),
+    "member_by_a_tensor": (
+        HEAD.replace("import math", "import enum")
+        + "\nclass C(enum.IntEnum):\n    A = 1\n"
+        + WRAPPER.format(body="z = C(x)"),
         "host_read",
     ),
     "comparison_in_a_heuristic": (

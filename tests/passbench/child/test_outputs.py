@@ -3,7 +3,15 @@
 import pytest
 import torch
 
-from passbench.child.outputs import BadOutput, KeptOutputs, check, check_memory, describe_all, differing
+from passbench.child.outputs import (
+    BadOutput,
+    KeptOutputs,
+    check,
+    check_memory,
+    check_places,
+    describe_all,
+    differing,
+)
 from passbench.ipc.messages import OutputMeta
 
 CPU = torch.device("cpu")
@@ -23,6 +31,15 @@ def test_what_eager_returns_is_described():
     metas = eager(x.view(2, 2), whole[0], 3, whole[1], None, torch.ones(0), inputs=(x,))
     assert [m.aliases for m in metas] == [0, -1, -1, -1, -1, -1]
     assert [m.shares for m in metas] == [-1, -1, -1, 1, -1, -1]
+
+
+def test_outputs_lie_in_the_result_where_eagers_do():
+    one, two, three = torch.ones(1), torch.ones(2), 3
+    expected = describe_all((one, [two, three]), (), CPU)
+    check_places([one, (two, three)], expected)
+    for result in ((one, two, three), ((one, two), three), ([one], [two, three]), (one, {"a": two, "b": three})):
+        with pytest.raises(BadOutput, match="is not where eager has it"):
+            check_places(result, expected)
 
 
 @pytest.mark.parametrize(

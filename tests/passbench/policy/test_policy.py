@@ -610,8 +610,10 @@ def test_what_takes_too_long_is_a_finding(tmp_path):
     (finding,) = check(tmp_path, text)
     assert finding.rule == "size" and "too many steps" in finding.message
     classes = "class C0:\n    pass\n" + "".join(f"class C{i}(C{i - 1}):\n    pass\n" for i in range(1, 500))
-    classes += in_wrapper("\n".join(["C499()"] * 1000))
-    (finding,) = check(tmp_path, classes)
+    (finding,) = check(tmp_path, classes + in_wrapper("\n".join(["C499()"] * 1000)))
+    assert finding.rule == "size" and "too many steps" in finding.message
+    classes += "".join(f"class C{i}(C{i - 1}):\n    pass\n" for i in range(500, 1000))
+    (finding,) = check(tmp_path, classes + in_wrapper("pass"))
     assert finding.rule == "size" and "too many steps" in finding.message
     (finding,) = check(tmp_path, HEAD, more="\n" * MAX_SOURCE)
     assert finding.rule == "size" and "characters" in finding.message
