@@ -246,7 +246,7 @@ class QuickMeasure:
     def _own_level(self, reference: _Reference) -> int | None:
         """The level at which eager agrees with itself in all draws; None at none."""
         if not reference.own:
-            with (self.untimed or self.turn)():
+            with (self.untimed or self.turn)(), self._as_failure():
                 levels = [
                     self._level(reference.call, reference, reference.row(draw), expected)
                     for draw, expected in enumerate(reference.expected)
