@@ -23,8 +23,18 @@ def rows_of(x: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
     return x.permute(*kept, *dims).reshape(-1, prod(x.shape[d] for d in dims))
 
 
-def added(x: torch.Tensor, order: SumOrder, numbers: torch.Tensor | None = None) -> torch.Tensor:
-    """(R, N) float32 → (R,): the sums of the rows; `numbers` says which rows of all these are."""
+def fused(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+    """a * b + c, rounded once, except where rounding to double precision first makes a tie."""
+    return (a.double() * b.double() + c.double()).float()
+
+
+MultiplyAdd = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def added(
+    x: torch.Tensor, order: SumOrder, numbers: torch.Tensor | None = None, fma: MultiplyAdd = fused
+) -> torch.Tensor:
+    """(R, N) float32 → (R,): the sums of the rows, or of their squares; `numbers` says which rows of all these are."""
     threads = order.width * order.height
     if isinstance(order.deal, Ragged):
         steps = _ragged(x, order.deal, torch.arange(len(x), device=x.device) if numbers is None else numbers)
@@ -36,7 +46,7 @@ def added(x: torch.Tensor, order: SumOrder, numbers: torch.Tensor | None = None)
         steps = steps.view(len(x), -1, order.sums, threads).transpose(2, 3)
     total = torch.zeros_like(steps[:, 0])
     for n in range(steps.shape[1]):
-        total = total + steps[:, n]
+        total = fma(steps[:, n], steps[:, n], total) if order.kind == "norm" else total + steps[:, n]
     result, *others = total.unbind(-1)
     for other in others:
         result = result + other
@@ -63,14 +73,6 @@ def _folded(x: torch.Tensor, rounds: torch.dtype | None = None) -> torch.Tensor:
         half = x.shape[-1] // 2
         x = x[..., :half] + x[..., half:].to(rounds or x.dtype).to(x.dtype)
     return x[..., 0]
-
-
-def fused(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
-    """a * b + c, rounded once, except where rounding to double precision first makes a tie."""
-    return (a.double() * b.double() + c.double()).float()
-
-
-MultiplyAdd = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def _dealt(x: torch.Tensor) -> torch.Tensor:

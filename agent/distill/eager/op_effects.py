@@ -41,9 +41,9 @@ class TensorLayout:
 @dataclass(frozen=True)
 class Addition:
     """A tensor that eager adds up along its `reduced` dimensions. `op` is "sum", "mean", "layer_norm", "rms_norm",
-    "group_norm", whose tensor has a row for each group, "softmax", which adds the exponentials, or the backward of one
-    of these: "softmax_backward" adds the products of gradient and output, "layer_norm_backward" and
-    "batch_norm_backward" the gradient and its products."""
+    "group_norm", whose tensor has a row for each group, "softmax", which adds the exponentials, "norm", which adds the
+    squares and takes the root, or the backward of one of these: "softmax_backward" adds the products of gradient and
+    output, "layer_norm_backward" and "batch_norm_backward" the gradient and its products."""
 
     op: str
     dtype: torch.dtype
@@ -180,6 +180,7 @@ _ADDS = {
     "native_layer_norm": "layer_norm",
     "_fused_rms_norm": "rms_norm",
     "native_group_norm": "group_norm",
+    "linalg_vector_norm": "norm",
     "_softmax": "softmax",
     "_softmax_backward_data": "softmax_backward",
     "native_layer_norm_backward": "layer_norm_backward",
@@ -196,6 +197,11 @@ def _additions(op: str, args: tuple[Any, ...]) -> list[Addition]:
     if op == "layer_norm_backward":
         rows = x.dim() - len(args[2])
         return [_addition(op, x, dims) for dims in (range(rows, x.dim()), range(rows))]
+    if op == "norm":
+        if len(args) > 1 and args[1] != 2:
+            return []
+        given = args[2] if len(args) > 2 else None
+        return [_addition(op, x, given or range(x.dim()))]
     if op == "group_norm":
         batch, channels, places, groups = args[3:7]
         return [_addition(op, x.reshape(batch * groups, channels // groups * places), [1])]

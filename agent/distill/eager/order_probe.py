@@ -68,6 +68,10 @@ class EagerSums:
         """The means over `dims`."""
         return x.mean(dims)
 
+    def norm(self, x: torch.Tensor, dims: list[int]) -> torch.Tensor:
+        """The roots of the sums of squares over `dims`."""
+        return torch.linalg.vector_norm(x, 2, dims)
+
     def layer_norm(self, x: torch.Tensor, normalized: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
         """Of the last dimensions: means, and the inverse of their standard deviations."""
         _, mean, inverse = torch.native_layer_norm(x, normalized, None, None, EPSILON)
@@ -146,6 +150,10 @@ def _results(
         yield eager.sum(x, dims, torch.float32).reshape(-1)[chosen], expected
         yield eager.sum(x, dims, x.dtype).reshape(-1)[chosen], expected.to(x.dtype)
         yield eager.mean(x, dims).reshape(-1)[chosen], (expected * (1.0 / length)).to(x.dtype)
+        return
+    if addition.op == "norm":
+        expected = torch.sqrt(added(rows, order, chosen)).to(x.dtype)
+        yield eager.norm(x, list(addition.reduced)).reshape(-1)[chosen], expected
         return
     if addition.op == "group_norm":
         mean, distances = welford(rows, order)

@@ -47,7 +47,7 @@ _BACKWARD_LINE = 8
 _MOST_ROWS = 64 * 1024
 """With more rows, and few columns, several blocks share a column."""
 
-SumKind = Literal["sum", "moments", "squares", "turns", "welford"]
+SumKind = Literal["sum", "moments", "squares", "turns", "welford", "norm"]
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,11 @@ class SumOrder:
     The block has `width` × `height` threads. A step takes width · height · sums elements. Each thread gets `sums` of
     them: neighbours if `vectors`, else elements that are width · height apart.
 
-    `kind` "sum": each thread keeps `sums` sums and adds these one after another at the end. "moments" (mean and squared
-    distances from it, by Welford), "squares" and "turns" (a sum, or one of products): each thread keeps one result, and
-    takes its elements in turn. "welford": moments by other formulas, with a division for each element. In the end the
-    threads' results are added: the second half to the first until one is left, along the width, then along the height.
+    `kind` "sum": each thread keeps `sums` sums and adds these one after another at the end. "norm": the same of
+    squares, each of which is added without rounding it. "moments" (mean and squared distances from it, by Welford),
+    "squares" and "turns" (a sum, or one of products): each thread keeps one result, and takes its elements in turn.
+    "welford": moments by other formulas, with a division for each element. In the end the threads' results are added:
+    the second half to the first until one is left, along the width, then along the height.
 
     `deal`: how a step's elements are found, where they are no neighbours. `rounds`: what a thread gets from another one
     is rounded to this half type. `idle`: the one row of threads is the first of so many, of which the others have
@@ -131,7 +132,12 @@ class SumOrder:
         if self.kind == "turns":  # what has nothing to add adds zeros
             busy = self.vectors and self.length <= 2 * warp
             return replace(self, height=1 if self.length <= warp else 2) if busy else self
-        if self.kind == "sum" or self.height != _NORM_HEIGHT or second > warp or (second > 0 and second & (second - 1)):
+        if (
+            self.kind in ("sum", "norm")
+            or self.height != _NORM_HEIGHT
+            or second > warp
+            or (second > 0 and second & (second - 1))
+        ):
             return self
         return replace(self, height=2) if second > 0 else replace(self, height=1, idle=self.height)
 
@@ -143,9 +149,12 @@ class SumOrder:
 
 def order_of(addition: Addition) -> SumOrder | None:
     """The order in which eager is expected to add; None if it is not known, or if several blocks share a row."""
-    if addition.op in ("sum", "mean"):
+    if addition.op in ("sum", "mean", "norm"):
+        norm = addition.op == "norm"
+        if norm and addition.dtype != torch.float32:
+            return None  # a half type would hide from a probe in what order its squares are added
         order = sum_order(addition.shape, addition.stride, addition.reduced, addition.dtype)
-        return replace(order, addition=addition) if order is not None else None
+        return replace(order, addition=addition, kind="norm" if norm else "sum") if order is not None else None
     length = math.prod(addition.shape[d] for d in addition.reduced)
     if addition.op in ("softmax", "softmax_backward"):
         return _softmax_order(addition, length)

@@ -86,9 +86,10 @@ def _added(value: Value, order: SumOrder) -> Value | None:
         product = operand.op == "fma" and operand.args[2].op == "constant" and operand.args[2].detail == 0.0
         args = operand.args[:2] if product else value.args
         return replace(value, args=args, detail="turns", depth=max(a.depth for a in args) + 1)
-    if order.kind == "squares":
+    if order.kind in ("squares", "norm"):
         known = operand.op in ("mul", "square") and operand.args[0] is operand.args[-1]
-        return _reduction(value, operand.args[0], "squares") if known else None
+        detail = "squares" if order.kind == "squares" else "ordered_squares"
+        return _reduction(value, operand.args[0], detail) if known else None
     if operand.op != "square":
         return _reduction(value, operand, "mean")
     distance = operand.args[0]

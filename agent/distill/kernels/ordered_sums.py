@@ -2,9 +2,10 @@
 
 `agent.distill.eager.sum_order` says what that order is.
 
-The kernel sweeps its columns in eager's steps; if there are several orders, in the longest step. For an "ordered_sum"
-it keeps as many sums as a step has elements. For "squares" (a sum of squares), "turns" (a sum, or one of products),
-"mean" and "distances" (a sum of squared distances from the mean) it keeps what each of eager's threads keeps.
+The kernel sweeps its columns in eager's steps; if there are several orders, in the longest step. For an "ordered_sum",
+or "ordered_squares", it keeps as many sums as a step has elements. For "squares" (a sum of squares), "turns" (a sum, or
+one of products), "mean" and "distances" (a sum of squared distances from the mean) it keeps what each of eager's
+threads keeps.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,8 @@ from agent.distill.kernels.value_graph import Value
 
 MOMENTS = ("mean", "distances")
 """Reductions that one sweep finds together; these are their `Value.detail`."""
-DETAILS = frozenset(("ordered_sum", "squares", "turns", *MOMENTS))
+_BY_PLACE = ("ordered_sum", "ordered_squares")
+DETAILS = frozenset((*_BY_PLACE, "squares", "turns", *MOMENTS))
 """The `Value.detail` of all reductions that this module writes."""
 HELPERS: dict[str, str] = {
     "add_halves": '''
@@ -161,7 +163,7 @@ NEEDED = {"add_parts": ("four_parts",)} | dict.fromkeys(
 def start(value: Value, name: str, kernel: KernelBody) -> list[str]:
     """What is kept over the sweep."""
     order = value.order
-    if value.detail == "ordered_sum":
+    if value.detail in _BY_PLACE:
         return [f"{name}_part = tl.zeros([ROWS, {order.step}], tl.float32)"]
     zeros = f"tl.zeros([ROWS, {order.width * order.height}], tl.float32)"
     if value.detail in ("squares", "turns"):
@@ -199,6 +201,8 @@ def _added(value: Value, name: str, operands: Sequence[str], begin: str | int, k
     order, (piece, *others) = value.order, operands
     if value.detail == "ordered_sum" or (value.detail == "turns" and order.sums == 1 and not others):
         return [f"{name}_part += {piece}"]
+    if value.detail == "ordered_squares":
+        return [f"{name}_part = tl.fma({piece}, {piece}, {name}_part)"]
     threads = order.width * order.height
     if value.detail == "turns":
         return _in_turn(value, name, operands, threads)
@@ -261,7 +265,7 @@ def finish(value: Value, name: str, kernel: KernelBody) -> list[str]:
         return [*lines, *_with_idle(kept, order)]
     threads = order.width * order.height
     part, lines = f"{name}_part", []
-    if value.detail == "ordered_sum":
+    if value.detail in _BY_PLACE:
         if not order.vectors:
             apart = f"tl.reshape({part}, [ROWS, {order.sums}, {threads}])"
             lines.append(f"{part} = tl.permute({apart}, [0, 2, 1])")

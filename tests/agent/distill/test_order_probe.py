@@ -37,6 +37,7 @@ ADDITIONS = [
     addition((40, 256), (1,), torch.bfloat16, "rms_norm"),
     addition((40, 179), (1,), torch.float16),
     addition((2, 20, 14, 14), (2, 3), torch.bfloat16, "mean"),
+    addition((40, 300), (1,), op="norm"),
     addition((40, 300), (1,), torch.float16, "group_norm"),
     addition((40, 1200), (1,), op="group_norm"),
     addition((40, 100), (1,), op="softmax"),
@@ -84,6 +85,9 @@ class AddsIn(EagerSums):
 
     def rms_norm(self, x, normalized):
         return torch.rsqrt(squares(x.flatten(-len(normalized)).float()) / math.prod(normalized) + EPSILON)
+
+    def norm(self, x, dims):
+        return torch.sqrt(added(rows_of(x, tuple(dims)).float(), self.order)).to(x.dtype)
 
     def group_norm(self, x):
         mean, distances = welford(x.float(), self.order)

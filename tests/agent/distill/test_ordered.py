@@ -162,6 +162,28 @@ def test_rows_that_begin_between_two_vectors_are_also_written(shape, tmp_path, i
     assert torch.equal(scaled, (mean * share).to(BFLOAT16).view(*shape[:2], 1, 1) * y)
 
 
+@pytest.mark.parametrize(
+    ("shape", "dims"), [((6, 256), (1,)), ((9, 30), (1,)), ((5, 131), (1,)), ((2, 16, 9, 9), (1,))]
+)
+def test_norms_of_vectors_add_squares_in_that_order(shape, dims, tmp_path, interpreter):
+    def function(x):
+        return F.normalize(x * 0.5, 2.0, dims[0])
+
+    x = _wide(*shape)
+    one, source = _pass(function, (tensor(*shape),), tmp_path / "pass")
+    assert "ordered_squares" in source
+    (found,) = interpreter.results(tmp_path / "pass", one, [x])
+    order = order_of(Addition("norm", FLOAT32, shape, x.stride(), dims))
+    kept = [1 if d in dims else n for d, n in enumerate(shape)]
+
+    def expected(fma):
+        total = added(rows_of(x * 0.5, dims), order, None, fma)
+        norm = total.double().sqrt().float()  # a CPU's own is not always rounded to nearest
+        return x * 0.5 / norm.view(kept).clamp_min(1e-12)
+
+    assert any(torch.equal(found, expected(fma)) for fma in (fused, _rounded_twice))  # Triton 3.6 rounds twice
+
+
 def test_sums_of_several_orders_share_a_kernel(tmp_path, interpreter):
     """A mean in bfloat16, of which a step has 256 elements, and one in float32, with 128."""
 
