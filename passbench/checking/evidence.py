@@ -2,9 +2,9 @@
 
 See docs/integrity.md, "Evidence".
 
-The child observes (`passbench.child.observe`) and answers with bytes of a fixed size. Nothing here runs code of a pass.
-An observation is a second look at what the static policy has let through; the child that makes it is not trusted, so
-it can convict and cannot acquit.
+The child observes (`passbench.child.observing`) and answers with bytes of a fixed size. Nothing here runs code of a
+pass. An observation is a second look at what the static policy has let through; the child that makes it is not trusted,
+so it can convict and cannot acquit.
 """
 
 import functools

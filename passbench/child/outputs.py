@@ -215,6 +215,22 @@ def check_pinned() -> None:
         raise BadOutput(f"holds {pinned / 2**30:.1f} GiB of pinned memory; {_MOST_PINNED >> 30} are allowed")
 
 
+def check_calls(
+    calls: Sequence[tuple[Sequence, Sequence]],
+    expected: tuple[OutputMeta, ...],
+    device: torch.device,
+    kept: KeptOutputs,
+) -> None:
+    """Raises BadOutput unless the outputs of a pass lie in memory as eager's do, and in no memory that another call has
+    returned. `calls` are pairs of outputs and inputs; `kept` holds those of one."""
+    for outputs, _ in calls:
+        check_memory(outputs, expected, device)
+    if device.type == "cuda":
+        check_pinned()
+    kept.check(calls)
+    kept.keep_one(calls)
+
+
 _MOST_PINNED = 1 << 30
 _ALLOCATED_AGAIN = 0.9  # a call may also let go of memory that it had kept
 

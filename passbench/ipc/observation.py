@@ -1,6 +1,6 @@
 """What ran inside the replacements of a pass, as the child reports it: names in a struct of a fixed size.
 
-`passbench.child.observe` makes it, `passbench.checking.evidence` judges it.
+`passbench.child.observing` makes it, `passbench.checking.evidence` judges it.
 """
 
 import re
@@ -17,7 +17,7 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9_.:<>,() *&~-]")
 
 @dataclass(frozen=True)
 class Observation:
-    """Names, each group sorted and without repetition, at most `MAX_NAMES` together; see `passbench.child.observe`.
+    """Names, each group sorted and without repetition, at most `MAX_NAMES` together; see `passbench.child.observing`.
 
     `operators`: overloads, such as "aten.mm.default". `kernels`: kernels, copies and fills as the device reports them.
     `triton_kernels`: launched `@triton.jit` functions. `profiled`: whether the device's activity was recorded; without

@@ -134,7 +134,7 @@ REFUSED_OPTIONS = {
     "pin_memory": ("forbidden_call", "a kernel could write there what the host reads; leave it out"),
 }
 """Options of a launch, a configuration or an allocation → the rule, and what to write. Spelled otherwise, Triton
-refuses them (`passbench.child.kernel_options`), and the evidence the last (`passbench.child.observe`)."""
+refuses them (`passbench.child.kernel_options`), and the evidence the last (`passbench.child.observing`)."""
 
 PATTERN_VALUES = DTYPES | _FORMATS | {"torch.Tensor", "torch.device", "torch.Size"}
 

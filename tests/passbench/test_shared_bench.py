@@ -9,7 +9,7 @@ import torch
 from torch._inductor import codecache
 
 from passbench.child.captured_calls import CapturedCalls
-from passbench.child.main import Worker
+from passbench.child.worker import Worker
 from passbench.compilers import build, write_apart
 from passbench.ipc.messages import Batch, Code, Describe, Load, RunCalls
 from passbench.settings import Settings

@@ -1,157 +1,16 @@
-"""Finding out what runs inside the replacements of a pass (docs/integrity.md, "Evidence"): the child's side, not timed.
-
-What this proves: code that goes through torch's dispatcher on the calling thread is seen as operators, and whatever
-the device runs meanwhile, from any thread or library, is seen as kernels. What it does not: the recorder is Python in
-the process that it watches, so host code that got around the static policy can suspend the mode, restore what is
-patched here, name a kernel of its own like another, or behave otherwise in this run than in timed ones. `tolist`
-reads a tensor past the dispatcher; the static policy refuses it. An operator
-on another thread is seen by its kernels alone, so not on a CPU.
-"""
+"""Operators as they are dispatched, and Triton kernels as they are launched, inside of replacements."""
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
-from importlib.util import find_spec
-from types import FrameType
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
-from torch import fx
-from torch.autograd import DeviceType
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from passbench.child.profiled import profiled
-from passbench.ipc.observation import Observation
 
-
-def observe(
-    module: fx.GraphModule, replacements: Collection[fx.Node], calls: Sequence[Sequence[torch.Tensor | int]]
-) -> Observation:
-    """Run the rewritten graph on the inputs of each call and say what ran inside its `replacements`.
-
-    The module must have run before on inputs of these shapes: a first call also compiles and autotunes, which floods
-    the profiler. Inputs are written over where the graph does so. Raises what the pass raises.
-    """
-    watch = _Watch()
-    device = _Device() if torch.cuda.is_initialized() else None
-    depth = _DepthWatch()
-    runner = _Runner(module, frozenset(replacements), watch, device, depth)
-    events = []
-    with nullcontext() if device is None else profiled() as profiler:
-        for inputs in calls:
-            before = watch.events
-            runner.run(*inputs)
-            events.append(watch.events - before)
-    kernels = None if device is None else device.kernels(profiler)
-    return Observation.of(
-        watch.operators,
-        kernels or (),
-        watch.triton_kernels,
-        profiled=kernels is not None,
-        uneven=len(set(events)) > 1,
-        captured=watch.captured,
-        deep=depth.deep,
-    )
-
-
-class _Runner(fx.Interpreter):
-    """Runs a graph node by node, and the replacements under the eyes of `watch` and `device`.
-
-    A replacement has as many frames left below it as in a timed call, where the graph's own code calls it. A pass
-    could count them, by calling itself.
-    """
-
-    def __init__(
-        self,
-        module: fx.GraphModule,
-        replacements: frozenset[fx.Node],
-        watch: "_Watch",
-        device: "_Device | None",
-        depth: "_DepthWatch",
-    ) -> None:
-        super().__init__(module)
-        self.extra_traceback = False  # errors of a pass are shown as they are
-        self._replacements, self._watch, self._device, self._depth = replacements, watch, device, depth
-
-    def run_node(self, n: fx.Node) -> Any:
-        if n not in self._replacements:
-            return super().run_node(n)
-        args, kwargs = self.fetch_args_kwargs_from_env(n)
-        limit = sys.getrecursionlimit()
-        with ExitStack() as stack:
-            if self._device is not None:
-                stack.enter_context(self._device.inside())
-            stack.enter_context(self._watch.inside())
-            stack.callback(sys.setrecursionlimit, limit)
-            sys.setrecursionlimit(limit + self._depth.added())
-            stack.enter_context(self._depth.inside())
-            return n.target(*args, **kwargs)
-
-
-class _DepthWatch:
-    """How deep the functions of a pass call each other, in calls that are observed.
-
-    At Python's limit an operator that is observed fails where one that is not goes through: the observer has frames of
-    its own. So a pass could tell observed calls from others there. `deep`: it came near the limit.
-    """
-
-    _NEAR = 0.5  # of the limit
-
-    def __init__(self) -> None:
-        self.deep = False
-        self._outside = _frames(sys._getframe(1))  # of `observe`, whose caller calls a replacement otherwise
-
-    def added(self) -> int:
-        """The frames that a replacement's caller has below it here and has not in a timed call, and that of `_called`,
-        which Python needs before a function begins."""
-        return _frames(sys._getframe(1)) - self._outside + 1
-
-    @contextmanager
-    def inside(self) -> Iterator[None]:
-        """Watch what is called in this context."""
-        before = sys.gettrace()
-        sys.settrace(self._called)
-        try:
-            yield
-        finally:
-            sys.settrace(before)
-
-    def _called(self, frame: FrameType, event: str, argument: Any) -> None:
-        if self.deep or frame.f_code.co_filename.startswith(_NOT_RECURSIVE):  # once it is deep, no call of its own
-            return
-        self.deep = _frames(frame) > self._NEAR * sys.getrecursionlimit()
-
-
-_NOT_RECURSIVE = tuple(f"{find_spec(name).submodule_search_locations[0]}/" for name in ("torch", "triton", "passbench"))
-"""Where functions lie that a pass may call and that call each other a few times at most: they are not looked at, since
-there are thousands of calls."""
-
-
-def _unwatched(run: Callable) -> Callable:
-    """Triton's interpreter, in which thousands of functions call each other. It is for a CPU, whose times mean nothing:
-    nobody watches how deep it goes."""
-
-    def unwatched(*args: Any, **kwargs: Any) -> Any:
-        watching = sys.gettrace()
-        sys.settrace(None)
-        try:
-            return run(*args, **kwargs)
-        finally:
-            sys.settrace(watching)
-
-    return unwatched
-
-
-def _frames(frame: FrameType | None) -> int:
-    """How many frames are on the stack, this one included."""
-    depth = 0
-    while frame is not None:
-        frame, depth = frame.f_back, depth + 1
-    return depth
-
-
-class _Watch(TorchDispatchMode):
+class OperatorWatch(TorchDispatchMode):
     """Collects operators as they are dispatched and Triton kernels as they are launched.
 
     A mode, not a tensor class: a pass gets plain tensors and gives plain tensors.
@@ -337,50 +196,16 @@ def _wrapped(owner: type, name: str, wrap: Callable[[Callable], Callable]) -> It
         setattr(owner, name, original)
 
 
-class _Device:
-    """Records what the device runs, and which of it between marks.
+def _unwatched(run: Callable) -> Callable:
+    """Triton's interpreter, in which thousands of functions call each other. It is for a CPU, whose times mean nothing:
+    nobody watches how deep it goes."""
 
-    The profiler is slow to start, so it runs once over the whole graph. Replacements are told apart by the device's
-    own order: before and after each there is a marking kernel, with nothing under way. Neither the host's clock nor
-    correlation with host threads, which a thread of the pass would escape, is needed.
-    """
-
-    def __init__(self) -> None:
-        self._marks = 0
-
-    @contextmanager
-    def inside(self) -> Iterator[None]:
-        """What the device runs in this context counts."""
-        self._mark()
+    def unwatched(*args: Any, **kwargs: Any) -> Any:
+        watching = sys.gettrace()
+        sys.settrace(None)
         try:
-            yield
+            return run(*args, **kwargs)
         finally:
-            self._mark()
+            sys.settrace(watching)
 
-    def _mark(self) -> None:
-        torch.cuda.synchronize()
-        torch.cuda._sleep(1)
-        torch.cuda.synchronize()
-        self._marks += 1
-
-    def kernels(self, profiler: torch.profiler.profile) -> set[str] | None:
-        """Names, once the profiler has stopped; None if it did not record all marks."""
-        events = [event for event in profiler.events() if event.device_type == DeviceType.CUDA]
-        events.sort(key=lambda event: event.time_range.start)
-        return between_marks([event.name for event in events], self._marks)
-
-
-MARK = "::spin_kernel("
-"""In the name of the kernel of `torch.cuda._sleep`, which nothing else launches, and in no name of a Triton kernel."""
-
-
-def between_marks(names: Sequence[str], marks: int) -> set[str] | None:
-    """The names between each odd mark and the next; None if there are not so many marks."""
-    found: set[str] = set()
-    seen = 0
-    for name in names:
-        if MARK in name:
-            seen += 1
-        elif seen % 2:
-            found.add(name)
-    return found if seen == marks else None
+    return unwatched

@@ -1,0 +1,119 @@
+"""The calls of one exchange: staged on their inputs, made one after another, and collected."""
+
+import gc
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from passbench.child.call_memory import CallMemory
+from passbench.child.failures import CallFailed
+from passbench.child.kernel_time import device_us
+from passbench.child.outputs import KeptOutputs, check, check_allocated, check_calls, check_places, flatten
+from passbench.child.sealing import SealedCalls
+from passbench.ipc.messages import Code, Collect, Go, Profile, Stage, WorkerReply
+
+_FLUSH_BYTES = 256 << 20  # several times the largest L2 cache
+
+
+class StagedCalls:
+    """Calls of one callable, an exchange at a time. `kept` holds outputs of a pass, those of draws among them."""
+
+    def __init__(self, memory: CallMemory, kept: KeptOutputs) -> None:
+        self._memory, self._kept = memory, kept
+        self._flush: torch.Tensor | None = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop inputs and results."""
+        self._rows: list[tuple[torch.Tensor | int, ...]] = []
+        self._results: list[Any] = []
+        self._staging: Stage | None = None
+        self._sealed: SealedCalls | None = None
+        self._of_a_pass = False
+        self._allocated = 0  # bytes of GPU memory that torch had given out before the calls
+
+    def stage(self, command: Stage, *, of_a_pass: bool) -> WorkerReply:
+        """Make a batch of calls ready. `of_a_pass`: memory of outputs is checked when they are collected."""
+        self.forget()
+        self._staging, self._of_a_pass = command, of_a_pass
+        self._rows = self._memory.inputs(command.batch)
+        self._sealed = SealedCalls(self._memory.shared, command.batch)
+        torch.manual_seed(command.seed)
+        self._allocated = self._allocated_now() if of_a_pass else 0  # only passes are asked
+        self._memory.synchronize()
+        return WorkerReply(Code.OK)
+
+    def go(self, command: Go, call: Callable) -> WorkerReply:
+        """Make the calls, or those that the command names. Raises CallFailed, and BadOutput for a sealed call."""
+        self._results = results = self._results[: command.first]
+        synchronize, seed, clock = self._memory.synchronize, command.seed, time.perf_counter_ns
+        sealed = self._sealed.calls
+        flush = self._flushed() if command.flush else None
+        spent = 0
+        gc.disable()
+        try:
+            for index, inputs in enumerate(self._rows[command.first : command.end], command.first):
+                if flush is not None:
+                    flush.zero_()
+                    synchronize()
+                if index in sealed:
+                    self._sealed.deliver(index)
+                    synchronize()
+                try:
+                    begin = clock()
+                    if seed is not None:
+                        torch.manual_seed(seed)
+                    results.append(call(*inputs))
+                    synchronize()
+                    if index:
+                        spent += clock() - begin
+                except BaseException as error:  # as in `handle`
+                    raise CallFailed(index) from error
+                if index in sealed:
+                    self._take(index)
+        finally:
+            gc.enable()
+        return WorkerReply(Code.OK, host_us=spent / max(len(results) - max(command.first, 1), 1) / 1000)
+
+    def profile(self, command: Profile, call: Callable) -> WorkerReply:
+        """Make the calls, and say how long the device is busy with them."""
+        self._results = results = []
+
+        def run() -> None:
+            results.extend(call(*inputs) for inputs in self._rows)
+
+        return WorkerReply(Code.OK, device_us=device_us(run) / len(self._rows))
+
+    def _flushed(self) -> torch.Tensor:
+        if self._flush is None:
+            self._flush = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device=self._memory.device)
+        return self._flush
+
+    def _take(self, index: int) -> None:
+        """Copy out what a sealed call has returned, before the next call begins."""
+        stage, outputs = self._staging, flatten(self._results[index])
+        check(outputs, self._rows[index], stage.outputs, strict=stage.strict)
+        self._sealed.take(index, outputs)
+        self._memory.synchronize()
+
+    def collect(self, command: Collect) -> WorkerReply:
+        """Check what the calls have returned and copy it out. Raises BadOutput."""
+        stage, outputs = self._staging, [flatten(value) for value in self._results]
+        for values, inputs in zip(outputs, self._rows, strict=True):
+            check(values, inputs, stage.outputs, strict=stage.strict)
+        calls = list(zip(outputs, self._rows, strict=True))
+        if stage.strict and self._of_a_pass:
+            for result in self._results:
+                check_places(result, stage.outputs)
+            check_allocated(calls, self._allocated_now() - self._allocated)
+            check_calls(calls, stage.outputs, self._memory.device, self._kept)
+        self._sealed.check_unchanged(outputs)
+        rest = [index for index in range(len(outputs)) if index not in self._sealed.calls]
+        self._memory.copy_out([outputs[index] for index in rest], stage.batch, rest)
+        self.forget()
+        return WorkerReply(Code.OK)
+
+    def _allocated_now(self) -> int:
+        return torch.cuda.memory_allocated() if self._memory.device.type == "cuda" else 0
