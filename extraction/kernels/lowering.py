@@ -52,6 +52,11 @@ from storage.records import Input, TracedGraph, dtype_of
 Decompositions = Mapping[torch._ops.OperatorBase, Callable[..., Any]]
 """ATen overload → a function that computes the same of simpler ops."""
 
+_DECIDE_DECOMPOSITIONS = (
+    "fallback_random", "fallback_embedding_bag_byte_unpack", "emulate_precision_casts", "numerics",
+)  # fmt: skip
+"""Settings of TorchInductor that `select_decomp_table` reads; torch 2.11 has no `numerics`."""
+
 
 class LoweringError(PassNetError):
     """TorchInductor cannot lower this graph; the message carries its reason."""
@@ -101,7 +106,7 @@ def lowered(
         fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         try:
             aten, arguments = _to_aten(
-                graph, inputs, fake_mode, device, {**select_decomp_table(), **(decompositions or {})}
+                graph, inputs, fake_mode, device, {**_decompositions(), **(decompositions or {})}
             )
             stack.enter_context(V.set_fake_mode(fake_mode))
             lowering = GraphLowering(aten, is_inference=True)
@@ -220,6 +225,18 @@ def _simplified_division(expr: Expr, ranges: tuple[tuple[Symbol, Expr], ...]) ->
 
 
 _INDUCTOR_SIMPLIFIED = SizeVarAllocator._simplify_with_ranges
+
+
+def _decompositions() -> Decompositions:
+    """TorchInductor's own under its present settings."""
+    return _decompositions_under(tuple(getattr(inductor_config, name, None) for name in _DECIDE_DECOMPOSITIONS))
+
+
+@lru_cache
+def _decompositions_under(settings: tuple[Any, ...]) -> Decompositions:
+    """Made once for each set of settings: where eager's numerics are asked for, TorchInductor goes through all of its
+    thousand decompositions, a fortieth of a small graph's lowering."""
+    return select_decomp_table()
 
 
 def _in_words(device: str) -> str:
