@@ -22,6 +22,7 @@ from torch._dynamo.guards import CheckFunctionManager
 from torch.utils._pytree import tree_leaves
 
 from passbench.models.graph_facts import GraphFacts, graph_facts
+from passbench.models.parameters.held_tensors import HeldTensor, place_at, places_of
 from passbench.models.parameters.parameter_parts import ModuleState
 from passbench.models.result_form import NoResultForm, ResultForm, result_form
 from storage.errors import PassNetError, in_one_line
@@ -32,16 +33,6 @@ _CAPTURING = threading.RLock()
 
 class NotWhole(PassNetError):
     """The model's forward cannot be called as one graph; the message says why. torch.compile can still serve it."""
-
-
-@dataclass(frozen=True)
-class HeldTensor:
-    """A parameter or buffer of the model that the graph takes: its value at capture, and every place where it stands,
-    each a dictionary of a module and a key. `name` is the first one's, as in the state dict."""
-
-    name: str
-    tensor: torch.Tensor
-    places: tuple[tuple[dict[str, Any], str], ...]
 
 
 @dataclass(frozen=True)
@@ -314,35 +305,6 @@ def fetching(sources: Sequence[str]) -> tuple[list[str], Callable[[tuple, dict],
         raise NotWhole(f"{unknown[0]} is no place of a call")
     texts = [source.replace("L['args']", "args").replace("L['kwargs']", "kwargs") for source in sources]
     return texts, eval(f"lambda args, kwargs: ({''.join(f'{text}, ' for text in texts)})")
-
-
-def places_of(model: torch.nn.Module) -> dict[int, tuple[str, list[tuple[dict[str, Any], str]]]]:
-    """Where each parameter and buffer stands, by its id, with its first name."""
-    found: dict[int, tuple[str, list[tuple[dict[str, Any], str]]]] = {}
-    for prefix, module in model.named_modules(remove_duplicate=False):
-        for group in (module._parameters, module._buffers):
-            for key, tensor in group.items():
-                if tensor is not None:
-                    name = f"{prefix}.{key}" if prefix else key
-                    found.setdefault(id(tensor), (name, []))[1].append((group, key))
-    return found
-
-
-def place_at(source: str, model: torch.nn.Module) -> tuple[dict[str, Any], str] | None:
-    """The dictionary and the key that hold a tensor which is no parameter or buffer, such as one that a module keeps
-    from its first call; None where it is held otherwise."""
-    found = _OF_THE_MODEL.fullmatch(source)
-    if found is None:
-        return None
-    owner = eval(found["owner"], {"L": {"model": model}})
-    key = found["key"] or found["attribute"]
-    group = owner if found["key"] else vars(owner)
-    return (group, key) if isinstance(group, dict) and key in group else None
-
-
-_OF_THE_MODEL = re.compile(
-    r"(?P<owner>L\['model'\](\[\d+\]|\['[^'\\]+'\]|\.[A-Za-z_]\w*)*)(\['(?P<key>[^'\\]+)'\]|\.(?P<attribute>[A-Za-z_]\w*))"
-)
 
 
 def reordered(module: fx.GraphModule, order: Sequence[int]) -> fx.GraphModule:

@@ -5,7 +5,6 @@ that must hold (dynamo's guards, the places and versions of parameters) is asked
 where something does not hold, what was computed is dropped. A forward that writes anywhere is never run this way.
 """
 
-import os
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -16,14 +15,14 @@ from typing import Any
 import torch
 
 from passbench.library.model_choices import ModelChoices, graph_key
-from passbench.library.pass_library import LibraryEntry, PassLibrary
+from passbench.library.pass_library import LibraryEntry
 from passbench.models.choosing import Progress, RunningGraph, Trial, choose, start
 from passbench.models.graph_facts import calls_of
 from passbench.models.lowering import GraphCall, LoweredGraph
 from passbench.models.model_capture import ModelCapture, NotWhole
 from passbench.models.parameters.parameter_parts import HeldState
 from passbench.models.recipes import Recipe, recipes
-from passbench.models.serving import fitting, server
+from passbench.models.serving import passes_for, server
 from passbench.models.warm_start.beside_capture import garbage_later
 from passbench.models.warm_start.first_calls import FirstCalls
 from storage.disk import check_writable
@@ -139,7 +138,8 @@ class GraphRoute:
         self._kinds = [(type(x), x.shape, x.stride(), x.dtype, x.device) for x in capture.moving]
         self._held_kinds = [_kind_of(each.tensor) for each in capture.held]
         given = self.given
-        passes, refused = _passes(None if "passes" in settings.without else settings.library, given)
+        library = None if "passes" in settings.without else settings.library
+        passes, refused = passes_for(library, given.module.graph, given.device)
         self._serve = server(passes, given.device)
         self._running, trials, remembered = self._chosen(given, settings, passes, progress, before_timing, first_calls)
         self._note(given.held)
@@ -309,33 +309,6 @@ def _replaces(fresh: ModelCapture, kept: ModelCapture) -> bool:
         return capture.graph.code, capture.moving_names, places, capture.facts.same, capture.form.slots
 
     return said(fresh) == said(kept) and type(fresh.form.spec) is type(kept.form.spec)
-
-
-def _passes(library: str | None, given: GraphCall) -> tuple[list[LibraryEntry], dict[str, str]]:
-    """The passes of a library that may serve the graph, and why others may not."""
-    if library is None:
-        return [], {}
-    fit = fitting(PassLibrary(library).entries(), given.module.graph)
-    reasons = {
-        entry.name: entry.why_not(given.device) or _no_triton(entry, given.device) or _slower(entry, given.device)
-        for entry in fit
-    }
-    may = [entry for entry in fit if not reasons[entry.name]]
-    by_size = sorted(may, key=lambda entry: (-len(entry.graph.ops), entry.name))
-    return by_size, {name: why for name, why in reasons.items() if why}
-
-
-def _no_triton(entry: LibraryEntry, device: torch.device) -> str:
-    kernels = any("triton" in text for text in entry.files().modules.values())
-    if device.type == "cuda" or not kernels or os.environ.get("TRITON_INTERPRET") == "1":
-        return ""
-    return "Triton's kernels run on a CPU in its interpreter alone (TRITON_INTERPRET=1)"
-
-
-def _slower(entry: LibraryEntry, device: torch.device) -> str:
-    """The device's clock decides where there is one, since a CUDA graph takes the host's part away."""
-    speedup = entry.speedup(device, "device") or entry.speedup(device)
-    return "" if speedup is None or speedup > 1 else f"it was no faster than eager when it was measured ({speedup:.2f})"
 
 
 def _notes(capture: ModelCapture) -> tuple[str, ...]:

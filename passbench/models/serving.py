@@ -1,6 +1,7 @@
 """Regions of a graph served by passes: each match becomes an operator of torch's, which every compiler leaves whole."""
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.node import map_aggregate, map_arg
 
 from passbench.contract import PassRule, load_rules
-from passbench.library.pass_library import LibraryEntry
+from passbench.library.pass_library import LibraryEntry, PassLibrary
 from passbench.matching.rewrite import apply_pass
 from passbench.models.graph_facts import calls_of
 from storage.graph.as_fx import to_fx
@@ -94,6 +95,32 @@ def _kinds(arguments: Any) -> tuple:
         return repr(value)
 
     return tuple(kind(value) if not isinstance(value, tuple | list) else _kinds(value) for value in arguments)
+
+
+def passes_for(library: str | None, graph: fx.Graph, device: torch.device) -> tuple[list[LibraryEntry], dict[str, str]]:
+    """The passes of a library that may serve the graph, the largest first, and why others may not."""
+    if library is None:
+        return [], {}
+    fit = fitting(PassLibrary(library).entries(), graph)
+    reasons = {
+        entry.name: entry.why_not(device) or _no_triton(entry, device) or _slower(entry, device) for entry in fit
+    }
+    may = [entry for entry in fit if not reasons[entry.name]]
+    by_size = sorted(may, key=lambda entry: (-len(entry.graph.ops), entry.name))
+    return by_size, {name: why for name, why in reasons.items() if why}
+
+
+def _no_triton(entry: LibraryEntry, device: torch.device) -> str:
+    kernels = any("triton" in text for text in entry.files().modules.values())
+    if device.type == "cuda" or not kernels or os.environ.get("TRITON_INTERPRET") == "1":
+        return ""
+    return "Triton's kernels run on a CPU in its interpreter alone (TRITON_INTERPRET=1)"
+
+
+def _slower(entry: LibraryEntry, device: torch.device) -> str:
+    """The device's clock decides where there is one, since a CUDA graph takes the host's part away."""
+    speedup = entry.speedup(device, "device") or entry.speedup(device)
+    return "" if speedup is None or speedup > 1 else f"it was no faster than eager when it was measured ({speedup:.2f})"
 
 
 def fitting(entries: Sequence[LibraryEntry], graph: fx.Graph) -> list[LibraryEntry]:

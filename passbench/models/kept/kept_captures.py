@@ -23,7 +23,8 @@ from passbench.models.graph_facts import GraphFacts
 from passbench.models.kept.paths import PathTable, UnknownPath, walk
 from passbench.models.kept.watch import Watch
 from passbench.models.kept.witness import NoWitness, Witness, state_of, witness_of
-from passbench.models.model_capture import HeldTensor, ModelCapture, NotWhole, fetching, place_at, places_of
+from passbench.models.model_capture import ModelCapture, NotWhole, fetching
+from passbench.models.parameters.held_tensors import HeldTensor, place_at, places_of
 from passbench.models.result_form import ResultForm
 from storage.errors import PassNetError
 from storage.graph.as_fx import from_fx, to_fx
