@@ -53,7 +53,8 @@ settings.load_profile("passnet")
 _LONGEST = """
     deployments hub gpu_session attacks build_dataset tuned from_scratch families rewrite_property hostile_models
     cli bench reward devices version_faults operations ordered workers faults layout_commands shards symbolic
-    any_input policy honest_corpus notebooks evaluate_model readable main evaluate_llm process trace
+    any_input policy honest_corpus notebooks evaluate_model readable main evaluate_llm process trace versions graph
+    canonical layout_fx
 """.split()
 _MOST_WORKERS = 4
 
