@@ -15,24 +15,21 @@ from typing import Self
 
 import torch
 
-from passbench.checking.tolerance import STRICT, Comparison
-from passbench.compilers import numerics
+from passbench.bench_results import BenchResults
 from passbench.contract import ContractError, PassFiles, read_pass_dir, write_pass_dir
 from passbench.ipc.messages import Code, Warm
 from passbench.names import COMPILERS
 from passbench.policy.check import check_files
-from passbench.result import EAGER_VARIES, ERROR_CODES, Finding, VariantResult, device_name
+from passbench.result import Finding, VariantResult
 from passbench.settings import Settings
-from passbench.timing import bandwidth
 from passbench.timing.gpu_conditions import Surroundings, busy, compared
-from passbench.trial import TrialCandidate, TrialOutcome, TrialWorkers, run_trial
+from passbench.trial import TrialCandidate, TrialWorkers, run_trial
 from passbench.workers import precompile
 from passbench.workers.fork_server_client import Launcher, shared_launcher
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_process import OWN_FILES
 from storage.errors import PassNetError
-from storage.records import Sample, Variant
-from storage.versions.provenance import source_commit
+from storage.records import Sample
 
 Progress = Callable[[str], None]
 """Called with a line of text as a benchmark goes on."""
@@ -58,7 +55,8 @@ class Bench:
         self._launcher.start()  # it imports torch while this process opens the device
         self._baseline_launcher = shared_launcher(interpret=False)  # TorchInductor must not see Triton's interpreter
         self._surroundings = Surroundings(self.device)
-        self._hardware = self._surroundings.hardware()
+        hardware = self._surroundings.hardware()
+        self._results = BenchResults(self.device, self.settings, hardware, self._launcher.why_not_isolated)
         self._eager = self._worker("eager", self._launcher)
         self._double = self._worker("double", self._launcher) if self.settings.double else None
         self._warm: dict[str, WorkerHandle] = {}
@@ -208,13 +206,13 @@ class Bench:
         try:
             files = read_pass_dir(pass_dir)
         except ContractError as error:
-            return None, list(self._refused(sample, "compile_error", str(error), ()))
+            return None, list(self._results.refused(sample, "compile_error", str(error), ()))
         findings = self._refusals(files)
         if not findings:
             return files, []
         first, texts = findings[0], tuple(files.files.items())
         reason = f"{first.rule}: {first.file}:{first.line}: {first.message}"
-        refused = self._refused(sample, "rejected", reason, texts)
+        refused = self._results.refused(sample, "rejected", reason, texts)
         return None, [replace(result, findings=tuple(findings)) for result in refused]
 
     def _run_pass(self, sample: Sample, pass_dir: Path, progress: Progress | None) -> Iterator[VariantResult]:
@@ -269,12 +267,6 @@ class Bench:
                 raise PassNetError(f"Triton does not work here: {reply.text}")
         return box / "triton"
 
-    def _refused(self, sample: Sample, status: str, reason: str, files: tuple) -> Iterator[VariantResult]:
-        for variant in sample.variants:
-            base = self._result(sample, variant, "pass", status)
-            code = ERROR_CODES.get(status)
-            yield replace(base, reason=reason, error_code=code, pass_files=files, layers=("static_policy",))
-
     def _trials(
         self,
         sample: Sample,
@@ -300,64 +292,12 @@ class Bench:
             after = self._surroundings.look()
             report(outcome.status)
             yield replace(
-                self._result_of(sample, variant, candidate, outcome),
+                self._results.of(sample, variant, candidate, outcome),
                 seed=seed,
                 surroundings=compared(before, after),
                 busy=busy(before, after, self._processes()),
                 seconds=time.monotonic() - begin,
             )
-
-    def _result_of(
-        self, sample: Sample, variant: Variant, candidate: TrialCandidate, outcome: TrialOutcome
-    ) -> VariantResult:
-        """What a trial found out, without when and amid what it was."""
-        agreement, missing, files = outcome.comparison, self._missing_layers(), candidate.files
-        return replace(
-            self._result(sample, variant, candidate.compiler, outcome.status),
-            reason=_with_eager(outcome.reason or _worst_element(agreement), outcome.of_eager),
-            error_code=outcome.error_code,
-            t_min=agreement.t_min if agreement else None,
-            t_min_eager=outcome.of_eager.t_min if outcome.of_eager else None,
-            max_abs_error=agreement.max_abs_error if agreement else None,
-            errors=outcome.errors,
-            times=outcome.times,
-            layers=self._layers(candidate.compiler, outcome.layers, missing),
-            layers_missing=missing,
-            matches=outcome.matches,
-            library_ops=outcome.library_ops,
-            capture_used=outcome.capture_used,
-            pass_files=tuple(files.files.items()) if files else (),
-            phases=outcome.phases,
-        )
-
-    def _layers(self, compiler: str, seen: list[str], missing: dict[str, str]) -> tuple[str, ...]:
-        static = ["static_policy"] if compiler == "pass" else []
-        namespaces = [] if "namespaces" in missing else ["namespaces"]
-        return tuple(x for x in (*static, *namespaces, *seen) if x not in self.settings.off)
-
-    def _missing_layers(self) -> dict[str, str]:
-        """Layers that cannot work on this machine, and why."""
-        reasons = {"namespaces": self._launcher.why_not_isolated()}
-        if self.device.type == "cpu":
-            reasons["bandwidth"] = "no GPU"
-        elif bandwidth.bytes_per_us(self.device) is None:
-            reasons["bandwidth"] = "the device does not tell its memory's rate"
-        return {layer: why for layer, why in reasons.items() if why}
-
-    def _result(self, sample: Sample, variant: Variant, compiler: str, status: str) -> VariantResult:
-        return VariantResult(
-            sample.sample,
-            sample.category,
-            variant.variant_hash,
-            compiler,
-            status,
-            times_meaningful=self.device.type == "cuda",
-            device=device_name(self.device),
-            protocol=self.settings.protocol,
-            numerics=numerics(compiler),
-            commit=source_commit(),
-            hardware=self._hardware,
-        )
 
     def _processes(self) -> int:
         """Processes of this benchmark that may use the GPU: this one, and its workers."""
@@ -399,21 +339,6 @@ def bench(
     """One sample under one compiler with workers of its own; see `Bench.run`. For many samples use `Bench`."""
     with Bench(device, settings) as one:
         yield from one.run(sample, compiler, pass_dir, progress)
-
-
-def _worst_element(agreement: Comparison | None) -> str:
-    """The element that differs most in a variant that is not right at `STRICT`, as text; empty for one that is."""
-    if agreement is None or agreement.worst is None or agreement.t_min is None or agreement.t_min <= STRICT:
-        return ""
-    return f"not right below t = {agreement.t_min}: {agreement.worst}"
-
-
-def _with_eager(reason: str, of_eager: Comparison | None) -> str:
-    """The reason, and `EAGER_VARIES` where eager called twice does not agree with itself at `STRICT` either."""
-    if of_eager is None or (of_eager.t_min is not None and of_eager.t_min <= STRICT):
-        return reason
-    level = "at no level" if of_eager.t_min is None else f"only from t = {of_eager.t_min}"
-    return f"{reason}; {EAGER_VARIES} {level}: {of_eager.worst}"
 
 
 def _digest(content: object) -> str:

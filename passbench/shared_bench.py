@@ -225,7 +225,7 @@ class SharedBench(Bench):
         around, disturbed = compared(before, after), busy(before, after, self._processes())
         return {
             name: replace(
-                self._result_of(sample, variant, candidates[name], outcome),
+                self._results.of(sample, variant, candidates[name], outcome),
                 protocol=PROTOCOL,
                 seed=seed,
                 surroundings=around,

@@ -286,9 +286,9 @@ def test_random_operations_see_the_same_seed_on_both_sides(bench):
     assert (result.status, result.t_min) == ("ok", -10), result.reason
 
 
-def test_the_paper_protocol_is_recorded(bench, monkeypatch):
-    monkeypatch.setattr(bench, "settings", replace(bench.settings, protocol="paper"))
-    (result,) = bench.run(add_relu_sample((2,)), "eager")
+def test_the_paper_protocol_is_recorded():
+    with Bench("cpu", replace(CPU_SETTINGS, protocol="paper")) as one:
+        (result,) = one.run(add_relu_sample((2,)), "eager")
     assert (result.status, result.protocol) == ("ok", "paper")
 
 

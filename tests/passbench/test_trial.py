@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from passbench.bench import _with_eager
+from passbench.bench_results import _with_eager
 from passbench.checking.correctness import Correctness
 from passbench.checking.tolerance import Comparison
 from passbench.contract import read_pass_dir
