@@ -1,10 +1,13 @@
 """Which processor cores a timed benchmark runs on."""
 
 import contextlib
+import functools
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Self
 
 import torch
@@ -34,8 +37,8 @@ class Cores:
 def choose(device: torch.device) -> Cores | None:
     """The quietest cores for a GPU's benchmark, others for every GPU; None where there are too few, or no GPU.
 
-    Candidates are not two threads of one core as they are usually numbered, nor of the first core, which serves most
-    interrupts. What else runs on a virtual machine's cores is not ours to see, so that only a probe tells.
+    Candidates are not two threads of one core, as far as the kernel knows cores, nor of the first core, which serves
+    most interrupts. What else runs on a virtual machine's cores is not ours to see, so that only a probe tells.
     """
     cores = sorted(os.sched_getaffinity(0))
     if device.type != "cuda" or len(cores) < _LEAST:
@@ -47,10 +50,17 @@ def choose(device: torch.device) -> Cores | None:
 def window(device: torch.device) -> list[int]:
     """The cores that are a GPU's benchmark's alone, where others can be kept off them: every second one is a candidate
     of `choose`, the others may be second threads of the same cores."""
-    cores = sorted(os.sched_getaffinity(0))
+    cores = sorted(os.sched_getaffinity(0), key=lambda one: (_first_thread(one), one))
     size = max(_LEAST_WINDOW, min(_MOST_WINDOW, len(cores) // max(torch.cuda.device_count(), 1)))
     first = size * (device.index or 0) + _FIRST
     return [cores[(first + step) % len(cores)] for step in range(min(size, len(cores)))]
+
+
+@functools.cache
+def _first_thread(processor: int) -> int:
+    """The first thread of a processor's core; the processor itself where the kernel does not say."""
+    siblings = Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")
+    return int(re.split("[,-]", siblings.read_text())[0]) if siblings.exists() else processor
 
 
 def _by_quiet(cores: Sequence[int]) -> list[int]:

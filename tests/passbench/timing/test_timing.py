@@ -1,3 +1,4 @@
+import os
 import random
 
 import numpy as np
@@ -163,6 +164,7 @@ def test_both_children_share_the_quietest_core_and_the_parent_has_the_next(monke
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(2, 18)))
     monkeypatch.setattr("os.sched_setaffinity", lambda pid, cores: None)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr(cores, "_first_thread", lambda processor: processor)
     monkeypatch.setattr(cores, "_seconds_on", lambda core: {5: 4.0, 7: 1.0, 9: 3.0, 11: 2.0}.get(core, core))
     chosen = cores.choose(torch.device("cuda", 0))
     assert chosen == cores.Cores({7}, {11}, (9, 5))
@@ -171,3 +173,18 @@ def test_both_children_share_the_quietest_core_and_the_parent_has_the_next(monke
     assert cores.choose(torch.device("cpu")) is None
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
     assert cores.choose(torch.device("cuda", 0)) is None
+
+
+def test_candidates_are_no_two_threads_of_one_core(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(32)))
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    for thread_of in (lambda processor: processor % 16, lambda processor: processor // 2 * 2):
+        monkeypatch.setattr(cores, "_first_thread", thread_of)
+        windows = [cores.window(torch.device("cuda", number)) for number in (0, 1)]
+        assert all(len({thread_of(one) for one in window[::2]}) == 8 for window in windows)
+        assert not set(windows[0]) & set(windows[1])
+
+
+def test_the_kernel_says_which_threads_a_core_has():
+    assert all(cores._first_thread(one) <= one for one in os.sched_getaffinity(0))
+    assert cores._first_thread(100_000) == 100_000
