@@ -1,7 +1,7 @@
 #!/bin/bash
 # One call of the table in two halves, one a GPU, each with half of the cores; the page beside this file says what it is.
-#   SECONDS_LEFT=575 bash benchmarks/passbench/h100_table_290/call.sh OUT               # the first call
-#   SECONDS_LEFT=400 bash benchmarks/passbench/h100_table_290/call.sh OUT EARLIER.tgz   # goes on where it ended
+#   SECONDS_LEFT=575 bash benchmarks/passbench/h200_table_290/call.sh OUT               # the first call
+#   SECONDS_LEFT=400 bash benchmarks/passbench/h200_table_290/call.sh OUT EARLIER.tgz   # goes on where it ended
 # OUT gets both.tgz (all that EARLIER.tgz needs), table.md, host.txt and a log of each half. What decides is printed last.
 set -u
 OUT=$1; EARLIER=${2:-}; ALL=${SECONDS_LEFT:-575}; DEVICE=${DEVICE:-cuda:0}; W=${WORK:-/dev/shm/table_290}
