@@ -7,8 +7,11 @@ come, and the files and batches in which they come, do not matter.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
+
+import pyarrow.parquet as pq
 
 from dedup.database import Engine, parquet
 from dedup.rows import write
@@ -17,15 +20,21 @@ from storage.schema import CATEGORIES, SUBGRAPHS
 MAX_SOURCES = 16
 """Sources that a variant keeps: the first in order of model, start and end. `occurrences` counts them all."""
 
+ROWS_AT_ONCE = 50_000
+"""Rows that are merged and sorted at a time, about: those whose hashes begin alike. DuckDB holds the sources of all
+groups of a query in memory; those of the variants of 1,985 models were more than its GiB."""
+
 _MERGE = f"""
-CREATE OR REPLACE TABLE merged AS
 WITH firsts AS (
     SELECT category, variant_hash, sum(occurrences)::BIGINT AS occurrences, count(*) AS rows,
         arg_min(struct_pack(filename, file_row_number), struct_pack(model, "start", "end", tie)) AS first
-    FROM {{relation}} GROUP BY ALL
+    FROM {{relation}} WHERE starts_with(variant_hash, '{{prefix}}') GROUP BY ALL
 ), places AS (
     SELECT category, variant_hash, min(source, {MAX_SOURCES}) AS sources
-    FROM (SELECT DISTINCT category, variant_hash, unnest(sources) AS source FROM {{relation}}) GROUP BY ALL
+    FROM (
+        SELECT DISTINCT category, variant_hash, unnest(sources) AS source
+        FROM {{relation}} WHERE starts_with(variant_hash, '{{prefix}}')
+    ) GROUP BY ALL
 )
 SELECT firsts.* EXCLUDE (first), first.filename, first.file_row_number, coalesce(sources, []) AS sources
 FROM firsts LEFT JOIN places USING (category, variant_hash)
@@ -34,7 +43,7 @@ FROM firsts LEFT JOIN places USING (category, variant_hash)
 _IN_ORDER = f"""
 SELECT {", ".join(f'{"merged" if n in ("sources", "occurrences") else "given"}."{n}"' for n in SUBGRAPHS.names)}
 FROM {{relation}} AS given JOIN merged USING (filename, file_row_number)
-WHERE merged.category = $category ORDER BY merged.variant_hash
+WHERE merged.category = $category AND starts_with(given.variant_hash, '{{prefix}}') ORDER BY merged.variant_hash
 """
 
 
@@ -50,20 +59,22 @@ def unique_files(
     group_rows: int = 1000,
     summary: Mapping[str, Any] | None = None,
     relation: str | None = None,
+    at_once: int = ROWS_AT_ONCE,
 ) -> dict[str, Path]:
     """Merges the variants in files of `dedup.rows` into a file a category below `directory`, ordered by hash.
 
     `relation` gives the rows of the files where they are not as they stand there; it keeps `filename` and
     `file_row_number`. The summary of a file is `summary` with its `duplicates`, rows that merged into another. Row
     groups have `group_rows` rows, the last one fewer. Memory is that of the engine, which sorts through files, and of
-    one row group.
+    one row group; `at_once` bounds what the engine merges in one query.
     """
     files = unique_paths(directory)
     given = relation or parquet(paths)
-    duplicates = _merge(engine, given) if paths else Counter()
+    prefixes = _prefixes(sum(pq.read_metadata(path).num_rows for path in paths), at_once)
+    duplicates = _merge(engine, given, prefixes) if paths else Counter()
     for category, file in files.items():
-        in_order = _IN_ORDER.format(relation=given) if paths else ""
-        rows = engine.stream(in_order, SUBGRAPHS, {"category": category}) if paths else ()
+        parts = [_IN_ORDER.format(relation=given, prefix=prefix) for prefix in prefixes if paths]
+        rows = chain.from_iterable(engine.stream(part, SUBGRAPHS, {"category": category}) for part in parts)
         write(file, rows, SUBGRAPHS, {**(summary or {}), "duplicates": duplicates[category]}, group_rows)
     return files
 
@@ -90,8 +101,18 @@ NOTIONS = ("text", "graph", "family", "with_shapes")
 """What `unique_counts` counts."""
 
 
-def _merge(engine: Engine, relation: str) -> Counter[str]:
+def _prefixes(rows: int, at_once: int) -> list[str]:
+    """What hashes may begin with, in order, so that no more than about `at_once` of so many rows begin alike."""
+    digits = 0
+    while rows > at_once * 16**digits:
+        digits += 1
+    return ["".join(each) for each in product("0123456789abcdef", repeat=digits)]
+
+
+def _merge(engine: Engine, relation: str, prefixes: Sequence[str]) -> Counter[str]:
     """Makes the table `merged`: of each variant the row to keep, its sources and occurrences."""
-    engine.run(_MERGE.format(relation=relation))
+    for prefix in prefixes:
+        into = "CREATE OR REPLACE TABLE merged AS" if prefix == prefixes[0] else "INSERT INTO merged"
+        engine.run(into + _MERGE.format(relation=relation, prefix=prefix))
     counts = engine.run("SELECT category, sum(rows - 1)::BIGINT FROM merged GROUP BY ALL ORDER BY ALL")
     return Counter({category: count for category, count in counts if count})

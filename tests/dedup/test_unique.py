@@ -65,16 +65,16 @@ def test_each_once_whatever_the_order(given_: list[Variant], shuffler: random.Ra
 
 
 @settings(max_examples=8)
-@given(st.lists(st.lists(variants, max_size=20), max_size=4), st.integers(1, 7))
-def test_files_are_merged_whatever_their_number(
-    tmp_path_factory: pytest.TempPathFactory, parts: list, size: int
+@given(st.lists(st.lists(variants, max_size=20), max_size=4), st.integers(1, 7), st.sampled_from([2, 50_000]))
+def test_files_are_merged_whatever_their_number_and_in_whatever_parts(
+    tmp_path_factory: pytest.TempPathFactory, parts: list, size: int, at_once: int
 ) -> None:
     directory = tmp_path_factory.mktemp("unique")
     paths = [directory / f"it's {number}.parquet" for number in range(len(parts))]
     for path, part in zip(paths, parts, strict=True):
         assert write(path, batches(part), ROWS, {}, size) == len(part)
     with Engine(directory / "engine") as engine:
-        files = unique_files(engine, paths, directory / "unique", size)
+        files = unique_files(engine, paths, directory / "unique", size, at_once=at_once)
     rows = [row for c in CATEGORIES for batch in stream(files[c]) for row in batch.to_pylist()]
     given_ = [variant for part in parts for variant in part]
     assert [Variant.from_row(row) for row in rows] == _reference(given_)
