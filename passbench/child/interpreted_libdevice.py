@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 _SAME = """acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh erf erfc erfinv exp exp2 expm1 floor fmod hypot
-lgamma log log10 log1p log2 nextafter pow remainder rsqrt sin sinh sqrt tan tanh trunc""".split()
+lgamma log log10 log1p log2 nextafter pow rsqrt sin sinh sqrt tan tanh trunc""".split()
 _OTHER = {
     "abs": torch.abs,
     "add_rn": torch.add,
@@ -19,8 +19,7 @@ _OTHER = {
     "fast_powf": torch.pow,
     "fast_sinf": torch.sin,
     "fast_tanf": torch.tan,
-    "fast_tanhf": torch.tanh,
-    "fdim": lambda x, y: torch.clamp(x - y, min=0),
+    "fdim": lambda x, y: torch.where(x <= y, 0.0, x - y),
     "mul_rn": torch.mul,
     "nearbyint": torch.round,
     "rint": torch.round,
@@ -30,6 +29,7 @@ _OTHER = {
 }
 FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {name: getattr(torch, name) for name in _SAME} | _OTHER
 """libdevice's name → a function of torch's that computes the same, to a last bit or two."""
+_OF_SINGLES_ALONE = frozenset(("rsqrt_rn", *(name for name in FUNCTIONS if name.startswith("fast_"))))
 
 
 def lend_libdevice() -> None:
@@ -41,14 +41,18 @@ def lend_libdevice() -> None:
     from triton.runtime import interpreter
 
     semantic = interpreter.interpreter_semantic
+    floats, whole = {tl.float32, tl.float64}, {tl.int32, tl.int64}
 
     def interpreted(name: str, function: Callable[..., torch.Tensor]) -> Callable:
         def call(*arguments: Any, **_: Any) -> tl.tensor:
             operands = [semantic.to_tensor(argument) for argument in arguments]
             if len(operands) == 2:
                 operands = list(semantic.broadcast_impl_value(*operands))
-            dtypes = {operand.dtype for operand in operands}
-            if len(dtypes) > 1 or not dtypes <= {tl.float32, tl.float64}:
+            if name == "pow" and operands[1].dtype.scalar == tl.int32:
+                operands[1] = semantic.cast(operands[1], operands[0].dtype.scalar)
+            dtypes = {operand.dtype.scalar for operand in operands}
+            known = {tl.float32} if name in _OF_SINGLES_ALONE else floats | whole if name == "abs" else floats
+            if len(dtypes) > 1 or not dtypes <= known:
                 raise TypeError(f"libdevice has no {name} of {', '.join(sorted(map(str, dtypes)))}")
             data = [torch.from_numpy(np.ascontiguousarray(operand.handle.data)) for operand in operands]
             result = interpreter.TensorHandle(function(*data).numpy(), operands[0].dtype.scalar)

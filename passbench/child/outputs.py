@@ -1,8 +1,8 @@
 """What a call returned, as the child sees it: leaves, their description, and whether they are of eager's kind."""
 
 import random
-import zlib
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import torch
@@ -30,13 +30,22 @@ def flatten(value: Any) -> list[Any]:
     return [value]
 
 
-def places(value: Any, way: str = "") -> list[int]:
+def places(value: Any, way: bytes = b"") -> list[int]:
     """A number for each leaf of `flatten`, in order: of the positions and keys that lead to it. A list and a tuple are
-    alike."""
-    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, tuple | list) else None
-    if parts is None:
-        return [zlib.crc32(way.encode())]
-    return [place for key, item in parts for place in places(item, f"{way}/{key}")]
+    alike. A pass chooses its keys, so the number is a digest: no key can be found that gives another place's.
+    """
+    if isinstance(value, dict):
+        parts = ((f"key {key}", item) for key, item in value.items())
+    elif isinstance(value, tuple | list):
+        parts = ((str(number), item) for number, item in enumerate(value))
+    else:
+        return [int.from_bytes(way)]
+    return [place for step, item in parts for place in places(item, _further(way, step))]
+
+
+def _further(way: bytes, step: str) -> bytes:
+    """What stands for a way and one more step."""
+    return blake2b(way + step.encode(), digest_size=8).digest()
 
 
 def describe_all(result: Any, inputs: Sequence, device: torch.device) -> tuple[OutputMeta, ...]:

@@ -19,7 +19,7 @@ TEXT_BYTES = 4096
 SPIN_SECONDS = 0.05
 _HEADER = struct.Struct("<QIIIIdd")  # nonce, code, what follows, index, count, microseconds on device and on host
 _TEXT = struct.Struct("<I")
-_OUTPUT = struct.Struct(f"<BBbbb?I{2 * MAX_DIMS}q")  # kind, dtype, dimensions and, as named, what else is in OutputMeta
+_OUTPUT = struct.Struct(f"<BBbbb?Q{2 * MAX_DIMS}q")  # kind, dtype, dimensions and, as named, what else is in OutputMeta
 HEADER_BYTES = _HEADER.size
 DETAIL_BYTES = _TEXT.size + TEXT_BYTES + _TEXT.size + MAX_OUTPUTS * _OUTPUT.size
 

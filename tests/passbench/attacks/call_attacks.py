@@ -45,6 +45,12 @@ CALL_ATTACKS: tuple[Attack, ...] = (
         "an output lies in the result where eager's does",
     ),
     Attack(
+        "output_under_a_key",
+        add_relu,
+        (output("runtime_error", "is not where eager has it"), WORKS),
+        "no key of a dictionary makes another place in the result look like eager's",
+    ),
+    Attack(
         "ring_of_outputs",
         add_relu,
         (

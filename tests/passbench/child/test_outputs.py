@@ -37,7 +37,8 @@ def test_outputs_lie_in_the_result_where_eagers_do():
     one, two, three = torch.ones(1), torch.ones(2), 3
     expected = describe_all((one, [two, three]), (), CPU)
     check_places([one, (two, three)], expected)
-    for result in ((one, two, three), ((one, two), three), ([one], [two, three]), (one, {"a": two, "b": three})):
+    by_key = (one, {"a": two, "b": three}), (one, {0: two, 1: three}), {"0": one, "1/0": two, "1/1": three}
+    for result in ((one, two, three), ((one, two), three), ([one], [two, three]), *by_key):
         with pytest.raises(BadOutput, match="is not where eager has it"):
             check_places(result, expected)
 
