@@ -43,13 +43,15 @@ class Addition:
     """A tensor that eager adds up along its `reduced` dimensions. `op` is "sum", "mean", "layer_norm", "rms_norm",
     "group_norm", whose tensor has a row for each group, "softmax", which adds the exponentials, "norm", which adds the
     squares and takes the root, or the backward of one of these: "softmax_backward" adds the products of gradient and
-    output, "layer_norm_backward" and "batch_norm_backward" the gradient and its products."""
+    output, "layer_norm_backward" and "batch_norm_backward" the gradient and its products. It begins `apart` bytes
+    behind a vector of eager's kernels, 0 where it begins with one."""
 
     op: str
     dtype: torch.dtype
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     reduced: tuple[int, ...]
+    apart: int = 0
 
     @property
     def along_last(self) -> bool:
@@ -174,6 +176,7 @@ _SHUFFLES = {
     func: _shuffle(func) for func in (torch.ops.aten.pixel_shuffle.default, torch.ops.aten.pixel_unshuffle.default)
 }
 
+_VECTOR_BYTES = 16
 _ADDS = {
     "sum": "sum",
     "mean": "mean",
@@ -215,7 +218,8 @@ def _additions(op: str, args: tuple[Any, ...]) -> list[Addition]:
 
 def _addition(op: str, x: torch.Tensor, dims: Iterable[int]) -> Addition:
     reduced = tuple(sorted(d % x.dim() for d in dims))
-    return Addition(op, x.dtype, tuple(x.shape), tuple(x.stride()), reduced)
+    apart = x.storage_offset() * x.dtype.itemsize % _VECTOR_BYTES
+    return Addition(op, x.dtype, tuple(x.shape), tuple(x.stride()), reduced, apart)
 
 
 class _Observer(fx.Interpreter):

@@ -130,7 +130,7 @@ def steps(task: Task, choice: SearchChoice) -> Iterator[SearchChoice]:
         )
     yield SearchChoice(choice.patterns, replace(style, limits=replace(limits, warps=limits.warps * 0.5)))
     yield SearchChoice(choice.patterns, replace(style, general=not style.general))
-    yield from _without_one(task, choice, sure.intersection(choice.patterns), gains)
+    yield from _without_one(task, choice, [p for p in choice.patterns if p in sure], gains)
 
 
 def _without_one(

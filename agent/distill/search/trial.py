@@ -208,10 +208,12 @@ def _median(speedups: Iterable[float | None]) -> float | None:
 
 @dataclass(frozen=True)
 class Rightness:
-    """The `levels` at which a choice is right, by dtypes, and in how many `draws` more than each choice has."""
+    """The `levels` at which a choice is right, by dtypes, and in how many `draws` more than each choice has. None is
+    below `least`, which is `UNSURE` where the choice may have other bits than were seen."""
 
     levels: Mapping[FloatDtypes, int]
     draws: int
+    least: int = EQUAL
 
     @property
     def wrong(self) -> set[FloatDtypes]:
@@ -221,7 +223,7 @@ class Rightness:
     @property
     def inexact(self) -> set[FloatDtypes]:
         """The dtypes in which it was seen to have other bits than eager."""
-        return {dtypes for dtypes, level in self.levels.items() if level > UNSURE}
+        return {dtypes for dtypes, level in self.levels.items() if level > self.least}
 
     @property
     def level(self) -> int:
@@ -238,7 +240,8 @@ def rightness(first: SearchTrial, second: SearchTrial, choice: SearchChoice) -> 
     if max([least, *levels.values()]) <= EQUAL:
         return Rightness(levels, 0)
     further = second.checked(choice)
-    return replace(further, levels={d: max(level, further.levels.get(d, least), least) for d, level in levels.items()})
+    found = {d: max(level, further.levels.get(d, least), least) for d, level in levels.items()}
+    return Rightness(found, further.draws, least)
 
 
 def right_together(trial: SearchTrial, end: float) -> SearchChoice | None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.eager.emulated_sums import added, fused, moments, rows_of, squares, welford
-from agent.distill.eager.op_effects import Addition
+from agent.distill.eager.op_effects import Addition, find_effects
 from agent.distill.eager.sum_order import Ragged, SumOrder, order_of, sum_order
 from agent.distill.kernels import exact
 from agent.distill.kernels.launch_configs import LaunchLimits
@@ -57,6 +57,21 @@ def _stride(shape):
 @pytest.mark.parametrize(("shape", "dims", "dtype", "order"), KNOWN + RAGGED)
 def test_the_order_follows_from_shape_and_dtype(shape, dims, dtype, order):
     assert sum_order(shape, _stride(shape), dims, dtype) == order
+
+
+def test_what_begins_between_two_vectors_has_no_known_order():
+    """Kernels read from a boundary on, and deal the elements otherwise. A warp's softmax reads one by one."""
+
+    def known(begin):
+        def function(x):
+            rows = x[begin : begin + 512].view(4, 128)
+            return rows.sum(-1), F.layer_norm(rows, (128,)), torch.softmax(rows, -1)
+
+        one = variant(function, tensor(520))
+        return [order_of(a) is not None for found in find_effects(one.graph, one.inputs).additions for a in found]
+
+    assert known(1) == known(6) == [False, False, True]
+    assert known(4) == [True, True, True]
 
 
 def test_expanded_tensors_double_precision_and_single_elements_have_no_known_order():

@@ -388,6 +388,18 @@ def test_what_rounds_otherwise_is_kept_where_many_draws_find_it_right(found, exa
     assert (declined, "tl.exp(" in source) == (kept is None, bool(kept))
 
 
+def test_eagers_bits_are_also_tried_where_values_are_so_small_that_others_are_right_at_minus_9(tmp_path):
+    one = sample(variant(_norm, *in_dtype((tensor(4, 8), tensor(4, 8), tensor(8)), "float32")))
+
+    def rule(names, source):
+        return _results(one, 1.5, t_min=-9) if "tl.exp(" in source else 3.0
+
+    attempt = _attempt(rule, [], check=lambda sample, directory, draws, seconds: [(-9, draws)])
+    measuring(seconds=0.0).attempt(one, tmp_path / "pass", attempt)
+    source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
+    assert "_kernel(" in source and "tl.exp(" not in source
+
+
 @pytest.mark.parametrize(("found", "exact"), [(-10, False), (-2, True)])
 def test_what_a_half_type_hides_is_looked_for_in_many_draws(found, exact, tmp_path):
     """fusible-7c85a370d89f: a root mean square in float16, which is multiplied by a float32 in the end."""
@@ -727,6 +739,26 @@ def test_patterns_that_save_launches_of_a_cuda_graph_are_left_out_last():
         found = list(steps(task, SearchChoice(patterns, style)))
         first, second = (found.index(SearchChoice(rest, style)) for rest in (patterns[1:], patterns[:1]))
         assert second == (len(found) - 1 if captured else first + 1)
+
+
+def test_steps_that_save_the_same_come_in_the_order_of_their_patterns():
+    """Not in that of a set, which each process has for itself."""
+
+    def several(x, a, b, c, d, e):
+        x = torch.matmul(torch.tanh(torch.sigmoid(torch.relu(x))), a)
+        x = torch.matmul(torch.sigmoid(torch.tanh(torch.relu(x))), b)
+        x = torch.matmul(torch.sigmoid(torch.cos(torch.relu(x))), c)
+        x = torch.matmul(torch.cos(torch.sigmoid(torch.relu(x))), d)
+        return torch.matmul(torch.tanh(torch.cos(torch.relu(x))), e)
+
+    author = measuring()
+    one = sample(variant(several, *(tensor(64, 64),) * 6))
+    task = author.distill.task(one, ANY, whole=True)
+    patterns = tuple(sorted(task.gains()))
+    style = replace(author.distill.style, captured=True)
+    dropped = [p for choice in steps(task, SearchChoice(patterns, style)) for p in set(patterns) - set(choice.patterns)]
+    assert len({task.device_gains()[p] for p in patterns}) == 1
+    assert dropped == list(patterns)
 
 
 def _gated(x, y):
