@@ -38,12 +38,15 @@ def choose(device: torch.device) -> Cores | None:
     """The quietest cores for a GPU's benchmark, others for every GPU; None where there are too few, or no GPU.
 
     Candidates are not two threads of one core, as far as the kernel knows cores, nor of the first core, which serves
-    most interrupts. What else runs on a virtual machine's cores is not ours to see, so that only a probe tells.
+    most interrupts, if two others are left. What else runs on a virtual machine's cores is not ours to see, so that
+    only a probe tells.
     """
     cores = sorted(os.sched_getaffinity(0))
     if device.type != "cuda" or len(cores) < _LEAST:
         return None
-    children, parent, *others = _by_quiet(window(device)[::2])
+    candidates = window(device)[::2]
+    apart = [one for one in candidates if _first_thread(one) > 0]
+    children, parent, *others = _by_quiet(apart if len(apart) > 1 else candidates)
     return Cores({children}, {parent}, tuple(others))
 
 

@@ -91,14 +91,14 @@ class Calls(ImportedCalls):
             kind.holds_tensors for kind in (*positional, *keywords.values())
         ):
             self.read("a member of an enumeration is looked up by a value", scope, node)
-        by_key = keywords.values() if "typing.TypedDict" in bases else [keywords.get(None, ValueKind.SCALAR)]
-        given = max((*positional, *by_key), default=ValueKind.SCALAR)
+        given = max((*positional, keywords.get(None, ValueKind.SCALAR)))
         fields = own_fields(statements)
         for number, name in enumerate(fields):
             if number < len(positional) or name in keywords or None in keywords:
                 self.shared.add((FIELDS, name))
             self.kinds.join(FIELDS, name, max(given, keywords.get(name, ValueKind.SCALAR)))
-        made = self.holder([given])  # a NamedTuple can be unpacked
+        by_key = keywords.values() if bases & {"typing.NamedTuple", "typing.TypedDict"} else ()
+        made = self.holder([given, *by_key])  # a NamedTuple can be unpacked
         home = self.scopes[self.class_homes[own].name]
         defaults = (
             self.kind(s.value, home) for s in statements if isinstance(s, ast.AnnAssign) and s.value is not None

@@ -258,6 +258,12 @@ REFUSED_MODULES = {
         + WRAPPER.format(body='z = float(C(a=x)["a"])'),
         "host_read",
     ),
+    "tensors_in_a_named_tuple_by_position": (
+        HEAD.replace("import math", "from typing import NamedTuple")
+        + "\nclass C(NamedTuple):\n    a: int\n    b: int = 2\n"
+        + WRAPPER.format(body="z = float(C(b=1, a=x)[0])"),
+        "host_read",
+    ),
     "member_by_a_tensor": (
         HEAD.replace("import math", "import enum")
         + "\nclass C(enum.IntEnum):\n    A = 1\n"

@@ -154,6 +154,12 @@ def small(x, out):
     kernel[(1,)](x, x, out, x.numel(), BLOCK=16)
 ROUTES = {"route": small}
 """ + WRAPPER.format(body="ROUTES[route](x, out)"),
+    "named_tuple_by_key": """
+from typing import NamedTuple
+class Job(NamedTuple):
+    source: torch.Tensor
+    times: int = 2
+""" + WRAPPER.format(body="job = Job(source=x, times=3); z = [job.source.view(-1) for _ in range(job.times)]"),
 }  # fmt: skip
 
 

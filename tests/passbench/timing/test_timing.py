@@ -185,6 +185,20 @@ def test_candidates_are_no_two_threads_of_one_core(monkeypatch):
         assert not set(windows[0]) & set(windows[1])
 
 
+@pytest.mark.parametrize(("processors", "gpus"), [(32, 2), (16, 1), (4, 1)])
+def test_no_candidate_is_on_the_first_core_where_others_are_left(processors, gpus, monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(processors)))
+    monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
+    monkeypatch.setattr(cores, "_seconds_on", lambda core: core)
+    for thread_of in (lambda processor: processor % (processors // 2), lambda processor: processor // 2 * 2):
+        monkeypatch.setattr(cores, "_first_thread", thread_of)
+        for number in range(gpus):
+            chosen = cores.choose(torch.device("cuda", number))
+            used = [thread_of(one) for one in (*chosen.children, *chosen.parent, *chosen.others)]
+            assert len(set(used)) == len(used) >= 2
+            assert 0 not in used or processors == 4
+
+
 def test_the_kernel_says_which_threads_a_core_has():
     assert all(cores._first_thread(one) <= one for one in os.sched_getaffinity(0))
     assert cores._first_thread(100_000) == 100_000
