@@ -375,7 +375,7 @@ HONEST: tuple[Honest, ...] = (
     Honest("atomics", on.total),
     Honest("tuple_outputs", on.sum_and_relu, EXACT),
     Honest("no_tensor_arguments", on.steps, EXACT),
-    Honest("libdevice_and_assembly", on.negative_tanh, devices=("cuda",)),  # Triton's interpreter knows neither
+    Honest("libdevice_and_assembly", on.negative_tanh, devices=("cuda",)),  # Triton's interpreter knows no assembly
     Honest("zeros_to_begin_with", on.relu, EXACT),
     Honest("in_place", on.in_place, EXACT),
     Honest("slower_than_eager", on.add_relu, EXACT),
