@@ -201,6 +201,7 @@ class Server:
             self.selector.register(fd, selectors.EVENT_READ, worker)
 
     def _finish(self, worker: PoolWorker) -> None:
+        seconds = time.monotonic() - worker.started  # first: to clean up after it may take long
         worker.kill()  # what it started, while its process group cannot be anyone else's yet
         _, status = os.waitpid(worker.pid, 0)
         del self.workers[worker.pid]
@@ -214,7 +215,6 @@ class Server:
             os.close(fd)
         shutil.rmtree(worker.scratch, ignore_errors=True)
         end, code = ("signal", os.WTERMSIG(status)) if os.WIFSIGNALED(status) else ("exit", os.WEXITSTATUS(status))
-        seconds = time.monotonic() - worker.started
         if worker.stopped is not None:
             end, code = worker.stopped
         elif seconds >= self.settings.timeout_s:  # between two looks
