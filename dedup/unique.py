@@ -7,11 +7,9 @@ come, and the files and batches in which they come, do not matter.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import chain, product
+from itertools import product
 from pathlib import Path
 from typing import Any
-
-import pyarrow.parquet as pq
 
 from dedup.database import Engine, parquet
 from dedup.rows import write
@@ -21,19 +19,25 @@ MAX_SOURCES = 16
 """Sources that a variant keeps: the first in order of model, start and end. `occurrences` counts them all."""
 
 ROWS_AT_ONCE = 50_000
-"""Rows that are merged and sorted at a time, about: those whose hashes begin alike. DuckDB holds the sources of all
-groups of a query in memory; those of the variants of 1,985 models were more than its GiB."""
+"""Rows that are merged in one query, about: those whose hashes begin alike. DuckDB holds the sources of all groups of a
+query in memory; those of the variants of 1,985 models were more than its GiB."""
+
+_NARROW = """
+CREATE OR REPLACE TABLE narrow AS
+SELECT category, variant_hash, occurrences, model, "start", "end", tie, filename, file_row_number, sources
+FROM {relation}
+"""
 
 _MERGE = f"""
 WITH firsts AS (
     SELECT category, variant_hash, sum(occurrences)::BIGINT AS occurrences, count(*) AS rows,
         arg_min(struct_pack(filename, file_row_number), struct_pack(model, "start", "end", tie)) AS first
-    FROM {{relation}} WHERE starts_with(variant_hash, '{{prefix}}') GROUP BY ALL
+    FROM narrow WHERE starts_with(variant_hash, '{{prefix}}') GROUP BY ALL
 ), places AS (
     SELECT category, variant_hash, min(source, {MAX_SOURCES}) AS sources
     FROM (
         SELECT DISTINCT category, variant_hash, unnest(sources) AS source
-        FROM {{relation}} WHERE starts_with(variant_hash, '{{prefix}}')
+        FROM narrow WHERE starts_with(variant_hash, '{{prefix}}')
     ) GROUP BY ALL
 )
 SELECT firsts.* EXCLUDE (first), first.filename, first.file_row_number, coalesce(sources, []) AS sources
@@ -43,7 +47,7 @@ FROM firsts LEFT JOIN places USING (category, variant_hash)
 _IN_ORDER = f"""
 SELECT {", ".join(f'{"merged" if n in ("sources", "occurrences") else "given"}."{n}"' for n in SUBGRAPHS.names)}
 FROM {{relation}} AS given JOIN merged USING (filename, file_row_number)
-WHERE merged.category = $category AND starts_with(given.variant_hash, '{{prefix}}') ORDER BY merged.variant_hash
+WHERE merged.category = $category ORDER BY merged.variant_hash
 """
 
 
@@ -70,11 +74,10 @@ def unique_files(
     """
     files = unique_paths(directory)
     given = relation or parquet(paths)
-    prefixes = _prefixes(sum(pq.read_metadata(path).num_rows for path in paths), at_once)
-    duplicates = _merge(engine, given, prefixes) if paths else Counter()
+    duplicates = _merge(engine, given, at_once) if paths else Counter()
     for category, file in files.items():
-        parts = [_IN_ORDER.format(relation=given, prefix=prefix) for prefix in prefixes if paths]
-        rows = chain.from_iterable(engine.stream(part, SUBGRAPHS, {"category": category}) for part in parts)
+        in_order = _IN_ORDER.format(relation=given) if paths else ""
+        rows = engine.stream(in_order, SUBGRAPHS, {"category": category}) if paths else ()
         write(file, rows, SUBGRAPHS, {**(summary or {}), "duplicates": duplicates[category]}, group_rows)
     return files
 
@@ -109,10 +112,13 @@ def _prefixes(rows: int, at_once: int) -> list[str]:
     return ["".join(each) for each in product("0123456789abcdef", repeat=digits)]
 
 
-def _merge(engine: Engine, relation: str, prefixes: Sequence[str]) -> Counter[str]:
+def _merge(engine: Engine, relation: str, at_once: int) -> Counter[str]:
     """Makes the table `merged`: of each variant the row to keep, its sources and occurrences."""
-    for prefix in prefixes:
-        into = "CREATE OR REPLACE TABLE merged AS" if prefix == prefixes[0] else "INSERT INTO merged"
-        engine.run(into + _MERGE.format(relation=relation, prefix=prefix))
+    engine.run(_NARROW.format(relation=relation))
+    ((rows,),) = engine.run("SELECT count(*) FROM narrow")
+    for number, prefix in enumerate(_prefixes(rows, at_once)):
+        into = "INSERT INTO merged" if number else "CREATE OR REPLACE TABLE merged AS"
+        engine.run(into + _MERGE.format(prefix=prefix))
+    engine.run("DROP TABLE narrow")
     counts = engine.run("SELECT category, sum(rows - 1)::BIGINT FROM merged GROUP BY ALL ORDER BY ALL")
     return Counter({category: count for category, count in counts if count})
