@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from agent.ahead.device_levels import agree
+from agent.ahead.output_levels import Level, beside_eager, levels_of, varies, worst
 from agent.ahead.side_times import Call, Row, side_times
-from passbench.checking.tolerance import LEVELS, STRICT, t_min
+from passbench.checking.tolerance import LEVELS, STRICT
 from passbench.child.outputs import BadOutput, check, check_memory, describe_all, flatten
 from passbench.contract import PassRule, loaded_rules, read_pass_dir
 from passbench.inputs.distribution import CORRECTNESS, Distribution
@@ -49,13 +50,16 @@ _REPEATS = 2
 _TIMED = 3
 """Draws whose inputs are timed in turn."""
 
+Each = TypeVar("Each")
+
 
 @dataclass(frozen=True)
 class _Reference:
     """A variant in eager: the call, the inputs of each draw, and what it returns for them with what it leaves of the
     inputs that it writes to. `left` are the inputs of the first draw as a call leaves them, `written` the numbers of
     those that it writes to, `metas` what PassBench knows of the outputs. `took` has the microseconds of its calls by
-    clock, of each measurement. `own` has the level at which eager agrees with itself, as soon as that was asked.
+    clock, of each measurement. `own` has for each output the level at which eager agrees with itself, as soon as that
+    was asked.
 
     Inputs are drawn once: that takes longer than to compare.
     """
@@ -67,11 +71,17 @@ class _Reference:
     written: tuple[int, ...]
     metas: tuple[OutputMeta, ...]
     took: dict[str, list[float]] = field(default_factory=dict)
-    own: list[int | None] = field(default_factory=list)
+    own: list[Level] = field(default_factory=list)
 
     def row(self, draw: int) -> Row:
         """The inputs of a draw, those that are written to as copies."""
         return tuple(_copy(x) if n in self.written else x for n, x in enumerate(self.rows[draw]))
+
+    def repeated(self, each: list[Each]) -> list[Each]:
+        """Of what there is for each output, that of outputs that eager repeats; all where it was not asked."""
+        if not self.own:
+            return each
+        return [one for one, own in zip(each, self.own, strict=True) if not varies(own)]
 
     def timed_rows(self, calls: int) -> list[Row]:
         """The inputs of so many calls: no call finds what another one has written, which may be an index by then."""
@@ -80,8 +90,9 @@ class _Reference:
 
 class QuickMeasure:
     """`measure(sample, pass_dir)` gives a result per variant, with as much in it as a search asks for: status, reason,
-    `t_min`, and times by both clocks (by "e2e" alone on a CPU). Of a variant that is not right at t = -5, `t_min_eager`
-    says at which level eager agrees with itself.
+    `t_min`, and times by both clocks (by "e2e" alone on a CPU). Where eager called twice is not right at t = -5, an
+    output counts as equal in `t_min` that is as near to eager as eager is, and further draws compare the others.
+    `t_min_eager` says at which level eager agrees with itself, where that was asked: a call was not right at t = -5.
 
     `turn` is a context in which nothing else uses the GPU. `untimed` is one in which others may, but take no times:
     where it is given, outputs are compared in it, and a turn is for times alone. Without `timed` there are no times. A
@@ -122,8 +133,8 @@ class QuickMeasure:
                 try:
                     right, times = self._measured(variant, rules, again, doubtful)
                     status = "ok" if right is not None else "wrong"
-                    if right is None or right > STRICT:
-                        own = self._own_level(self._reference(variant, again))
+                    reference = self._reference(variant, again)
+                    own = worst(reference.own) if reference.own else None
                 except VariantFailure as failure:
                     status, reason = failure.status, str(failure)
                 results.append(
@@ -220,40 +231,40 @@ class QuickMeasure:
             raise VariantFailure("runtime_error", reason[:300]) from error
 
     def _compared(self, call: Call, reference: _Reference) -> int | None:
-        """The level at which all draws agree; None if one does not at any."""
-        levels = []
+        """The level at which all draws agree, but for what eager does not repeat; None if one does not at any."""
+        found = []
         for draw, expected in enumerate(reference.expected):
-            level = self._level(call, reference, reference.row(draw), expected)
-            if level is None:
+            found.append(self._levels(call, reference, reference.row(draw), expected))
+            if worst(found[-1]) is None:
                 return None
-            levels.append(level)
         for number, (given, left) in enumerate(zip(reference.rows[0], reference.left, strict=True)):
             if number not in reference.written and isinstance(given, torch.Tensor) and not _same(given, left):
                 self._references.clear()  # the draws are not what they were
                 raise VariantFailure("wrong", f"writes over input {number}, which eager leaves as it is")
-        return max(levels)
+        levels = [worst(draws) for draws in zip(*found, strict=True)]
+        if max(levels, default=STRICT) > STRICT:
+            levels = beside_eager(levels, self._own_levels(reference))
+        return worst(levels)
 
-    def _level(self, call: Call, reference: _Reference, row: Row, expected: list[Any]) -> int | None:
-        """The level at which a call agrees with what eager returns and leaves for the same inputs."""
+    def _levels(self, call: Call, reference: _Reference, row: Row, expected: list[Any]) -> list[Level]:
+        """The level at which each output of a call agrees with what eager returns and leaves for the same inputs."""
         outputs = self._called(call, row)
         check(outputs, row, reference.metas, strict=True)
         check_memory(outputs, reference.metas, self.device)
         found = [*outputs, *(row[n] for n in reference.written)]
         pairs = [(a, b) for a, b in zip(found, expected, strict=True) if isinstance(b, torch.Tensor)]
-        other = [(a, b) for a, b in pairs if not torch.equal(a, b)]  # equal ones need no closer look
-        return t_min([a for a, _ in other], [b for _, b in other])
+        return levels_of([a for a, _ in pairs], [b for _, b in pairs])
 
-    def _own_level(self, reference: _Reference) -> int | None:
-        """The level at which eager agrees with itself in all draws; None at none."""
+    def _own_levels(self, reference: _Reference) -> list[Level]:
+        """The level at which each output of eager agrees with itself in all draws; None at none."""
         if not reference.own:
-            with (self.untimed or self.turn)(), self._as_failure():
-                levels = [
-                    self._level(reference.call, reference, reference.row(draw), expected)
-                    for draw, expected in enumerate(reference.expected)
-                    for _ in range(_REPEATS)
-                ]
-            reference.own.append(None if None in levels else max(levels))
-        return reference.own[0]
+            found = [
+                self._levels(reference.call, reference, reference.row(draw), expected)
+                for draw, expected in enumerate(reference.expected)
+                for _ in range(_REPEATS)
+            ]
+            reference.own.extend(worst(draws) for draws in zip(*found, strict=True))
+        return reference.own
 
     def _in_further_draws(self, variant: Variant, call: Call, reference: _Reference, level: int) -> int | None:
         """The level at which all further draws agree, too; the first one that does not at t = -5 is the last."""
@@ -290,9 +301,10 @@ class QuickMeasure:
         return level, done
 
     def _in_another_draw(self, variant: Variant, call: Call, reference: _Reference, number: int) -> int | None:
-        """The level at which a call agrees with eager on the draw of this number, whose distribution goes by it."""
+        """The level at which a call agrees with eager on the draw of this number, whose distribution goes by it, in
+        the outputs that eager repeats."""
         row, expected = self._drawn(variant, reference, number)
-        return self._level(call, reference, row, expected)
+        return worst(reference.repeated(self._levels(call, reference, row, expected)))
 
     def _agreeing(
         self, variant: Variant, call: Call, reference: _Reference, first: int, count: int, level: int
@@ -307,6 +319,7 @@ class QuickMeasure:
             check_memory(outputs, reference.metas, self.device)
             found = [*outputs, *(row[n] for n in reference.written)]
             pairs = [(a, b) for a, b in zip(found, expected, strict=True) if isinstance(b, torch.Tensor)]
+            pairs = reference.repeated(pairs)
             answers.append(agree([a for a, _ in pairs], [b for _, b in pairs], (level, STRICT)))
         return torch.stack(answers).tolist()
 

@@ -3,8 +3,8 @@
 The search starts from the pass that is expected to be best. A step changes one thing: a region more or less, other
 block sizes or warps, sizes as arguments, the kernels that TorchInductor itself would make, whole graphs as
 CUDA graphs (`agent.distill.whole_graphs`). PassBench measures each step on a few variants of the sample, until the time
-is up. A pass that is wrong, or not clearly faster than eager, is not submitted. Where eager called twice is not right
-at t = −5, a pass that is as near to it counts as right (`agent.distill.search.scores.level_of`).
+is up. A pass that is wrong, or not clearly faster than eager, is not submitted. An output in which eager called twice
+is not right at t = −5 counts as right where the pass is as near to eager as eager is (`agent.ahead.output_levels`).
 
 A pass may be wrong at t = −5 because a kernel rounds otherwise than eager does. The search then starts again without
 the ops that do so (`agent.distill.rounding`), in the variants that are wrong and in those that a pattern cannot tell

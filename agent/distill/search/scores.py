@@ -42,22 +42,9 @@ EVEN = 0.97
 Choice = TypeVar("Choice", bound=Hashable)
 
 
-def level_of(result: VariantResult) -> int | None:
-    """The level at which a variant that ran is right; None at none.
-
-    Where eager called twice is not right at `LEVEL`, no pass can be, and one that is as near to eager as eager is
-    counts as equal.
-    """
-    if result.status != "ok" or result.t_min is None:
-        return None
-    own = result.t_min_eager
-    return EQUAL if own is not None and own > LEVEL and result.t_min <= own else result.t_min
-
-
 def is_right(result: VariantResult) -> bool:
-    """Whether a variant ran and is right at `LEVEL`, or as right as eager can be."""
-    level = level_of(result)
-    return level is not None and level <= LEVEL
+    """Whether a variant ran and is right at `LEVEL`."""
+    return result.status == "ok" and result.t_min is not None and result.t_min <= LEVEL
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from agent.distill.search.scores import (
     e2e_speedup,
     in_words,
     is_right,
-    level_of,
     speedup,
     weighed,
 )
@@ -129,7 +128,7 @@ class SearchTrial:
         for results in self._all(choice):
             for variant, result in zip(self.variants.variants, results, strict=True):
                 dtypes = self.dtypes_of[to_json(variant.graph)]
-                found[dtypes] = max(level_of(result), found.get(dtypes, EQUAL))
+                found[dtypes] = max(result.t_min, found.get(dtypes, EQUAL))
         return found
 
     def hides_bits(self, choice: SearchChoice) -> bool:

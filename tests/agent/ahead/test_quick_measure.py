@@ -90,7 +90,40 @@ def test_where_eager_adds_in_any_order_its_own_level_is_told(tmp_path):
         (tensor(1 << 18), tensor(1 << 18)),
         "cuda",
     )
-    assert found.t_min > -5 and found.t_min_eager > -5, found
+    assert is_right(found) and found.t_min_eager > -5, found
+
+
+@pytest.fixture
+def two_threads():
+    """As many of torch's, which add to one element of a tensor in any order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def varying_and_sum(x, y):
+    """A number between -0.5 and 0.5 by the last bits of a sum in any order, and a sum that comes in one."""
+    place = torch.zeros(x.numel(), dtype=torch.int64, device=x.device)
+    left = torch.zeros(1, device=x.device).index_put((place,), x.reshape(-1), accumulate=True) - x.sum()
+    return torch.sin(left * 1e6) * 0.5, x + y
+
+
+@pytest.mark.parametrize(
+    ("factor", "low", "high"),
+    [("1.0", -10, -10), ("1.0000001", -9, -5), ("1.001", -4, -1)],
+    ids=["equal", "inexact", "wrong"],
+)
+def test_an_output_that_eager_repeats_must_be_right_however_far_another_one_varies(
+    factor, low, high, tmp_path, two_threads
+):
+    one = sample(variant(varying_and_sum, tensor(1 << 18), tensor(1 << 18)))
+    measure = QuickMeasure(torch.device("cpu"), timed=False, further=2)
+    directory = written(tmp_path / "pass", f"return (x + y) * {factor}", SUM)
+    (found,) = measure(one, directory)
+    assert found.status == "ok" and found.t_min_eager == 0 and low <= found.t_min <= high, found
+    ((checked, draws),) = measure.check(one, directory, 5, 60.0)
+    assert low <= checked <= high and draws == (5 if high <= -5 else 1)
 
 
 def test_a_pass_that_is_right_on_usual_inputs_alone_is_wrong(tmp_path):

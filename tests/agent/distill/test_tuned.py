@@ -118,16 +118,6 @@ def test_the_last_candidates_are_measured_again_in_turns(tmp_path):
     assert "TorchInductor" in (tmp_path / "pass" / "whole_graph_0.py").read_text()
 
 
-@pytest.mark.parametrize(
-    ("level", "eager", "declined"), [(-2, -2, False), (-2, -3, True), (-2, -10, True), (1, None, True)]
-)
-def test_where_eager_differs_from_itself_a_pass_must_be_as_near_to_it(level, eager, declined, tmp_path):
-    def rule(names, source):
-        return [replace(result, t_min_eager=eager) for result in _results(_one(), 1.5, t_min=level)]
-
-    assert measuring().attempt(_one(), tmp_path / "pass", _attempt(rule, [])).declined == declined
-
-
 def _blocks(x, w):
     """A region ahead of two library calls, one between them, and one behind."""
     between = torch.sigmoid(torch.matmul(torch.tanh(x * 0.5 + 1.0), w) * 2.0 - 1.0)
