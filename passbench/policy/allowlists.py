@@ -83,6 +83,15 @@ COLLECTING_CALLS = (
     | {"functools.reduce", "functools.partial", "copy.copy"}
 )
 """Functions of the standard library whose results hold their arguments."""
+COUNTS = {
+    "collections.deque": (1, "maxlen"),
+    "itertools.combinations": (1, "r"),
+    "itertools.islice": (1, "stop"),
+    "itertools.permutations": (1, "r"),
+    "itertools.product": (None, "repeat"),
+    "itertools.repeat": (1, "times"),
+}
+"""Of these, those with arguments that say how many items there are: from which place on, and by which name."""
 
 CACHES = frozenset(("functools.lru_cache", "functools.cache"))
 HOST_DECORATORS = frozenset(("torch.fx.wrap", "torch.no_grad", "torch.inference_mode", *CACHES))

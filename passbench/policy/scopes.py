@@ -67,6 +67,8 @@ class Kinds:
 
 RETURN = "return"
 """The name under which `Kinds` keeps a function's result; no variable can be called so."""
+ITEMS = "self[:]"
+"""The name under which `Kinds` keeps what the instance of a method holds as a tuple."""
 
 
 @dataclass
@@ -199,4 +201,13 @@ def makes_iterator(value: ast.expr, scope: Scope) -> bool:
     return lazy or isinstance(value, ast.GeneratorExp)
 
 
+def makes_sequence(value: ast.expr, scope: Scope) -> bool:
+    """Whether an expression makes a list, a tuple or a text: a product with a number repeats it."""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+        return value.func.id in _SEQUENCES and scope.find(value.func.id) is None
+    text = isinstance(value, ast.Constant) and isinstance(value.value, str | bytes)
+    return text or isinstance(value, ast.List | ast.Tuple | ast.ListComp | ast.JoinedStr)
+
+
 _ITERATORS = frozenset("map filter zip enumerate reversed iter".split())
+_SEQUENCES = frozenset("list tuple str repr sorted".split())

@@ -48,6 +48,7 @@ class Bindings:
         self.class_values: set[ast.ClassDef] = set()  # classes used as values: anything may make instances of them
         self.special: set[ast.FunctionDef] = set()  # `pattern` and the like, which have rules of their own
         self.iterators: set[tuple[ast.AST, str]] = set()  # variables that are, or were, iterators
+        self.sequences: set[tuple[ast.AST, str]] = set()  # variables that are, or were, lists, tuples or texts
         self.shared: set[tuple[object, str]] = set()  # variables that may be another name of another's container
         nodes = (n for module in modules.values() for n in walk(module.tree) if isinstance(n, ast.Attribute))
         self._called_directly = any(n.attr in ("forward", "backward") for n in nodes)  # with any object for a context
@@ -141,6 +142,9 @@ class Bindings:
             self._share(owner.node, target.id)
         if value is not None and self.is_iterator(value, scope):
             self.note_iterator(owner.node, target.id)
+        if value is not None and self.is_sequence(value, scope) and (owner.node, target.id) not in self.sequences:
+            self.sequences.add((owner.node, target.id))
+            self.kinds.changed = True
         self.kinds.join(owner.node, target.id, kind)
 
     def _share(self, place: object, name: str) -> None:
@@ -284,6 +288,10 @@ class Bindings:
 
     def is_iterator(self, node: ast.expr, scope: Scope) -> bool:
         """Whether the value of an expression hands out items one by one, so that its text has an address."""
+        raise NotImplementedError
+
+    def is_sequence(self, node: ast.expr, scope: Scope) -> bool:
+        """Whether the value of an expression is a list, a tuple or a text."""
         raise NotImplementedError
 
     def note_iterator(self, place: ast.AST, name: str) -> None:

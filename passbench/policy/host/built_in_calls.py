@@ -51,6 +51,8 @@ class BuiltInCalls(OperatorCalls):
             self._launch(node, None, positional, keywords)
             return ValueKind.TENSOR
         returned = self.returned((*positional, *keywords.values())) if name in _CALLING else ValueKind.SCALAR
+        if name == "iter" and node.args and isinstance(node.args[0], ast.Lambda):
+            returned = max(returned, self.holder([self.called_lambda(node.args[0], ValueKind.SCALAR, scope)]))
         if name == "iter" and len(positional) > 1 and max(returned, given).holds_tensors:
             self.read("iter() compares what the function returns with its second argument", scope, node)
         if returned.holds_tensors:

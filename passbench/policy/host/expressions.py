@@ -1,6 +1,7 @@
 """The static policy on expressions of host code: the kind of each, and findings on those that are not allowed."""
 
 import ast
+from collections.abc import Sequence
 
 from passbench.policy import allowlists as names
 from passbench.policy.host.bindings import HOOK
@@ -120,8 +121,8 @@ class Expressions(NamedValues):
             return ValueKind.SCALAR
         if scope.hook and found.is_tensor:
             self.find("hook", scope.module, node, HOOK)
-        if isinstance(op, ast.Mult) and found.is_tensor and _has_repeated(node):
-            self.read("how often a list or a text is repeated is a number", scope, node)
+        if isinstance(op, ast.Mult):
+            self.check_repeated(node, _sides(node), sides, scope)
         if isinstance(op, ast.Mod):
             self.check_text(node.right if isinstance(node, ast.BinOp) else node.value, sides[1], scope)
         if isinstance(op, ast.Mod) and not sides[0].holds_tensors and found.holds_tensors:
@@ -129,6 +130,17 @@ class Expressions(NamedValues):
             if found is ValueKind.HOLDER or (text and isinstance(node.left.value, str)):  # "%s" % (x,)
                 self.read("the text of a tensor has its values", scope, node)
         return ValueKind.OWN if found.is_tensor else found
+
+    def check_repeated(
+        self, node: ast.AST, sides: Sequence[ast.expr], kinds: Sequence[ValueKind], scope: Scope
+    ) -> None:
+        """Report a product of a tensor with a list, a tuple or a text."""
+        repeated = any(
+            kind is ValueKind.HOLDER or (not kind.is_tensor and self.is_sequence(side, scope))
+            for side, kind in zip(sides, kinds, strict=True)
+        )
+        if repeated and max(kinds).is_tensor:
+            self.read("how often a list or a text is repeated is a number", scope, node)
 
     def _keys(self, kinds: list[ValueKind], node: ast.expr, scope: Scope) -> ValueKind:
         if any(kind.holds_tensors for kind in kinds):
@@ -226,11 +238,8 @@ class Expressions(NamedValues):
         return kind, by
 
 
-def _has_repeated(node: ast.AST) -> bool:
-    """Whether a side of a product is a list, a tuple or a text, written out."""
-    sides = (node.left, node.right) if isinstance(node, ast.BinOp) else ()
-    texts = (side for side in sides if isinstance(side, ast.Constant) and isinstance(side.value, str))
-    return any(texts) or any(isinstance(side, ast.List | ast.Tuple | ast.JoinedStr) for side in sides)
+def _sides(node: ast.BinOp | ast.AugAssign) -> tuple[ast.expr, ast.expr]:
+    return (node.left, node.right) if isinstance(node, ast.BinOp) else (node.target, node.value)
 
 
 def _loaded(target: ast.Name) -> ast.Name:

@@ -4,6 +4,7 @@ import ast
 
 from passbench.policy import allowlists as names
 from passbench.policy import operators
+from passbench.policy.host.arguments import Keywords
 from passbench.policy.host.bindings import FIELDS, HOOK, WRITE_ADVICE
 from passbench.policy.host.method_calls import MethodCalls
 from passbench.policy.host.operator_calls import OperatorCall
@@ -58,6 +59,7 @@ class ImportedCalls(MethodCalls):
         if dotted == names.PLAN_FOR:  # its table holds no tensors, and it looks at dtypes and sizes alone
             return ValueKind.ADDRESS
         if dotted in names.COLLECTING_CALLS:
+            self._check_count(node, dotted, positional, keywords, scope)
             self._call_back(given)  # `accumulate` calls what it gets
             return self.holder([given, self.returned((*positional, *keywords.values()))])
         if dotted in names.ALLOCATORS:
@@ -70,6 +72,18 @@ class ImportedCalls(MethodCalls):
             self.refuse_name(node, dotted, scope)
             return ValueKind.SCALAR  # one finding is enough
         return self._library(OperatorCall(node, dotted, stored, node.args, positional, keywords, scope))
+
+    def _check_count(
+        self, node: ast.Call, dotted: str, positional: list[ValueKind], keywords: Keywords, scope: Scope
+    ) -> None:
+        """Report a tensor that says how many items there are."""
+        place, name = names.COUNTS.get(dotted, (None, ""))
+        counts = [kind for key, kind in keywords.items() if key == name]
+        for number, (argument, kind) in enumerate(zip(node.args, positional, strict=True)):
+            if place is not None and (number >= place or isinstance(argument, ast.Starred)):
+                counts.append(kind)
+        if any(kind.holds_tensors for kind in counts):
+            self.read(f"{dotted} needs the number of items", scope, node)
 
     def _call_captured(self, node: ast.Call, scope: Scope, given: list[ast.expr]) -> ValueKind:
         """`captured(function, *arguments)`: the function gets copies, so none of its arguments is its own. Nor are they

@@ -7,7 +7,7 @@ from passbench.policy import allowlists as names
 from passbench.policy import operators
 from passbench.policy.host.bindings import CONTEXT, FIELDS, Bindings
 from passbench.policy.nodes import children
-from passbench.policy.scopes import RETURN, Scope, ValueKind, makes_iterator
+from passbench.policy.scopes import ITEMS, RETURN, Scope, ValueKind, makes_iterator, makes_sequence
 from storage.graph import targets
 
 
@@ -59,7 +59,9 @@ class NamedValues(Bindings):
             if (own := self.own_class(node, scope)) is not None:
                 self.class_values.add(own)
             kernel = owner is self.scopes[scope.module.name] and node.id in scope.module.kernels
-            if own is not None or kernel or node.id == owner.self_name:
+            if node.id == owner.self_name:
+                return max(ValueKind.ADDRESS, self.kinds.get(owner.node, ITEMS))
+            if own is not None or kernel:
                 return ValueKind.ADDRESS
             if owner is not scope and node.id in owner.caught:  # whoever runs within the handler could read it here
                 self.read("an error is used where it is caught, by no other function", scope, node)
@@ -148,6 +150,12 @@ class NamedValues(Bindings):
             return (owner.node, node.id) in self.iterators
         function = self.host_function(node.func, scope) if isinstance(node, ast.Call) else None
         return (function, RETURN) in self.iterators or makes_iterator(node, scope)
+
+    def is_sequence(self, node: ast.expr, scope: Scope) -> bool:
+        """Whether the value of an expression is one of `makes_sequence`, as far as this function shows."""
+        if isinstance(node, ast.Name) and (owner := scope.find(node.id)) is not None:
+            return (owner.node, node.id) in self.sequences
+        return makes_sequence(node, scope)
 
     def check_text(self, node: ast.expr, kind: ValueKind, scope: Scope) -> None:
         """Report a value of this kind whose text would have an address: a function, kernel or class of the pass, an

@@ -3,12 +3,12 @@
 import ast
 
 from passbench.policy import allowlists as names
-from passbench.policy.host.bindings import METHODS, WRITE_ADVICE
+from passbench.policy.host.bindings import FIELDS, METHODS, WRITE_ADVICE
 from passbench.policy.host.calls import Calls
 from passbench.policy.host.classes import lineage, own_fields
 from passbench.policy.host.error_texts import uses_of_text
 from passbench.policy.modules import is_builtin
-from passbench.policy.scopes import RETURN, Scope, ValueKind, parameters
+from passbench.policy.scopes import ITEMS, RETURN, Scope, ValueKind, parameters
 
 
 class Statements(Calls):
@@ -181,11 +181,14 @@ class Statements(Calls):
             self.take_made(list(own_fields(own.body)))
         functional = any(scope.module.dotted(base) == names.FUNCTION for base in own.bases)
         ancestors = lineage(self.modules, scope.module, own, self.steps)
-        homes = ((self.class_homes[one], base) for one in ancestors for base in one.bases)
-        enumerated = any((home.dotted(base) or "").startswith("enum.") for home, base in homes)
+        bases = {self.class_homes[one].dotted(base) or "" for one in ancestors for base in one.bases}
+        enumerated = any(base.startswith("enum.") for base in bases)
+        fields = own_fields(s for one in ancestors for s in one.body) if "typing.NamedTuple" in bases else ()
+        items = self.holder([self.kinds.get(FIELDS, name) for name in fields])
         for statement in own.body:
             if isinstance(statement, ast.FunctionDef):
                 given = statement.name != "__init__" or made_by_anyone
+                self.kinds.join(statement, ITEMS, items)
                 self._method(statement, scope, given, functional)
             elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
                 kind = self.kind(statement.value, scope)

@@ -161,6 +161,12 @@ REFUSED_BODIES = {
     "inserted_at_a_tensor": ("a = [1, 2]\na.insert(x.sum(), 3)", "host_read"),
     "ended_by_a_tensor": ("def f():\n    return x\nz = [t for t in iter(f, n)]", "host_read"),
     "list_as_often_as_a_tensor": ("z = [0] * x.argmax()", "host_read"),
+    "ended_by_a_lambda's_tensor": ("z = next(iter(lambda: x, n))", "host_read"),
+    "named_list_as_often_as_a_tensor": ("a = [0]\nz = a * x.argmax()", "host_read"),
+    "list_of_tensors_as_often_as_a_tensor": ("a = [x]\nz = x.argmax() * a", "host_read"),
+    "list_by_an_operator_as_often_as_a_tensor": ("import operator\nz = operator.mul([0], x.argmax())", "host_read"),
+    "item_as_often_as_a_tensor": ("import itertools\nz = list(itertools.repeat(0, x.argmax()))", "host_read"),
+    "items_as_many_as_a_tensor": ("import itertools\nz = list(itertools.product([1], repeat=x.argmax()))", "host_read"),
     "text_as_often_as_a_tensor": ('z = "a" * x.argmax()', "host_read"),
     "import_in_function": ("from socket import socket", "import"),
     "error_kept": ("try:\n    x.sum(9)\nexcept IndexError as e:\n    z = [e]", "host_read"),
@@ -250,6 +256,12 @@ REFUSED_MODULES = {
         HEAD.replace("import math", "from collections import namedtuple")
         + "\nC = namedtuple('C', 'a b')\n"
         + WRAPPER.format(body="z = float(C(x, y).a)"),
+        "host_read",
+    ),
+    "tensors_of_a_named_tuple_itself": (
+        HEAD.replace("import math", "from typing import NamedTuple")
+        + "\nclass C(NamedTuple):\n    a: int\n    def total(self):\n        return float(sum(self))\n"
+        + WRAPPER.format(body="z = C(x).total()"),
         "host_read",
     ),
     "tensors_in_a_typed_dict": (
