@@ -1,6 +1,7 @@
 """libdevice for Triton's interpreter, which has none: a kernel that called such a function got None."""
 
 from collections.abc import Callable
+from inspect import isfunction
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ _OTHER = {
     "fdim": lambda x, y: torch.where(x <= y, 0.0, x - y),
     "mul_rn": torch.mul,
     "nearbyint": torch.round,
+    "rcp_rn": torch.reciprocal,
     "rint": torch.round,
     "rsqrt_rn": torch.rsqrt,
     "sqrt_rn": torch.sqrt,
@@ -33,7 +35,8 @@ _OF_SINGLES_ALONE = frozenset(("rsqrt_rn", *(name for name in FUNCTIONS if name.
 
 
 def lend_libdevice() -> None:
-    """Let interpreted kernels call libdevice's functions of single and double precision that torch has."""
+    """Let interpreted kernels call libdevice's functions of single and double precision that torch has. All others
+    raise NotImplementedError."""
     import numpy as np
     import triton.language as tl
     from triton.language.extra import libdevice
@@ -60,6 +63,16 @@ def lend_libdevice() -> None:
 
         return call
 
-    for name, function in FUNCTIONS.items():
-        for module in (libdevice, of_cuda):
+    for module in (libdevice, of_cuda):
+        others = {name for name, value in vars(module).items() if isfunction(value) and not name.startswith("_")}
+        for name in others - FUNCTIONS.keys():
+            setattr(module, name, _lacking(name))
+        for name, function in FUNCTIONS.items():
             setattr(module, name, interpreted(name, function))
+
+
+def _lacking(name: str) -> Callable:
+    def call(*_: Any, **__: Any) -> None:
+        raise NotImplementedError(f"Triton's interpreter has no libdevice.{name}, which a GPU has")
+
+    return call

@@ -42,6 +42,17 @@ def fast(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + i, libdevice.fast_expf(tl.load(x_ptr + i, mask=i < n)), mask=i < n)
 
 @triton.jit
+def lacking(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    tl.store(out_ptr + i, libdevice.fma_rn(x, x, x), mask=i < n)
+
+@triton.jit
+def reciprocal(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, libdevice.rcp_rn(tl.load(x_ptr + i, mask=i < n, other=1.0)), mask=i < n)
+
+@triton.jit
 def of_one(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr, libdevice.log1p(tl.load(x_ptr)))
 
@@ -65,6 +76,8 @@ TRIED = {
     "close(ran(of_one, by, torch.zeros(1)), by.log1p())": "True",
     "close(ran(of_whole, x, torch.zeros(5)), x**3 + torch.tensor([4, 3, 2, 1, 0]))": "True",
     "close(ran(beyond, ends, starts, torch.zeros(4)), torch.tensor([3.0, 0.0, 0.0, math.nan]))": "True",
+    "close(ran(reciprocal, x, torch.zeros(5)), 1 / x)": "True",
+    "'interpreter has no libdevice.fma_rn' in str(ran(lacking, x, torch.zeros(5)))": "True",
     "'libdevice has no fast_expf of fp64' in ran(fast, wide, torch.zeros_like(wide))": "True",
     "'libdevice has no exp of fp16' in ran(of_elements, x.half(), torch.zeros(5).half())": "True",
 }
