@@ -248,12 +248,17 @@ class QuickMeasure:
 
     def _levels(self, call: Call, reference: _Reference, row: Row, expected: list[Any]) -> list[Level]:
         """The level at which each output of a call agrees with what eager returns and leaves for the same inputs."""
-        outputs = self._called(call, row)
+        pairs = self._beside_eager(self._called(call, row), reference, row, expected)
+        return levels_of([a for a, _ in pairs], [b for _, b in pairs])
+
+    def _beside_eager(
+        self, outputs: list[Any], reference: _Reference, row: Row, expected: list[Any]
+    ) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Each tensor that a call has returned, or left of its inputs, with eager's. Raises BadOutput."""
         check(outputs, row, reference.metas, strict=True)
         check_memory(outputs, reference.metas, self.device)
         found = [*outputs, *(row[n] for n in reference.written)]
-        pairs = [(a, b) for a, b in zip(found, expected, strict=True) if isinstance(b, torch.Tensor)]
-        return levels_of([a for a, _ in pairs], [b for _, b in pairs])
+        return [(a, b) for a, b in zip(found, expected, strict=True) if isinstance(b, torch.Tensor)]
 
     def _own_levels(self, reference: _Reference) -> list[Level]:
         """The level at which each output of eager agrees with itself in all draws; None at none."""
@@ -314,12 +319,7 @@ class QuickMeasure:
         answers = []
         for number in range(first, first + count):
             row, expected = self._drawn(variant, reference, number)
-            outputs = self._issued(call, row)
-            check(outputs, row, reference.metas, strict=True)
-            check_memory(outputs, reference.metas, self.device)
-            found = [*outputs, *(row[n] for n in reference.written)]
-            pairs = [(a, b) for a, b in zip(found, expected, strict=True) if isinstance(b, torch.Tensor)]
-            pairs = reference.repeated(pairs)
+            pairs = reference.repeated(self._beside_eager(self._issued(call, row), reference, row, expected))
             answers.append(agree([a for a, _ in pairs], [b for _, b in pairs], (level, STRICT)))
         return torch.stack(answers).tolist()
 

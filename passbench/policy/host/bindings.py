@@ -1,10 +1,12 @@
 """The static policy on names: what is bound to them, what containers and instances hold, and what Triton hands in."""
 
 import ast
+from collections.abc import Iterable
 
 import torch
 
 from passbench.policy import allowlists as names
+from passbench.policy.host.classes import lineage
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import walk
 from passbench.policy.scopes import RETURN, Kinds, Scope, ValueKind, defaults, open_scope, parameters
@@ -66,6 +68,14 @@ class Bindings:
     def read(self, what: str, scope: Scope, node: ast.AST) -> None:
         """Note that the host reads a tensor's values."""
         self.find("host_read", scope.module, node, f"{what}; {READ_ADVICE}")
+
+    def lineage(self, own: ast.ClassDef) -> list[ast.ClassDef]:
+        """A class of the pass and those of the pass that it derives from."""
+        return lineage(self.modules, self.class_homes[own], own, self.steps)
+
+    def bases_of(self, classes: Iterable[ast.ClassDef]) -> set[str]:
+        """What these classes derive from, by full names; "" stands for what no import names."""
+        return {self.class_homes[one].dotted(base) or "" for one in classes for base in one.bases}
 
     def unknown(self, name: str, node: ast.AST, module: Module) -> None:
         """Note a name that means nothing, or nothing that a pass may use."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from passbench.policy import allowlists as names
 from passbench.policy.host.bindings import FIELDS
-from passbench.policy.host.classes import lineage, own_fields
+from passbench.policy.host.classes import is_enumeration, own_fields
 from passbench.policy.host.imported_calls import ImportedCalls
 from passbench.policy.modules import Module
 from passbench.policy.scopes import Scope, ValueKind
@@ -80,16 +80,14 @@ class Calls(ImportedCalls):
         positional, keywords = self._arguments(node, scope)
         if max((*positional, *keywords.values()), default=ValueKind.SCALAR).holds_tensors and self._is_error(own):
             self.read("what an error is made with can be read off its text", scope, node)
-        ancestors = lineage(self.modules, self.class_homes[own], own, self.steps)
+        ancestors = self.lineage(own)
         statements = [s for one in ancestors for s in one.body]
         initial = next((s for s in statements if isinstance(s, ast.FunctionDef) and s.name == "__init__"), None)
         if initial is not None:
             self._pass_starred(node, initial, [ValueKind.SCALAR, *positional], keywords)
             return ValueKind.SCALAR if self._has_text(ancestors) else ValueKind.ADDRESS
-        bases = {self.class_homes[one].dotted(base) or "" for one in ancestors for base in one.bases}
-        if any(base.startswith("enum.") for base in bases) and any(
-            kind.holds_tensors for kind in (*positional, *keywords.values())
-        ):
+        bases = self.bases_of(ancestors)
+        if is_enumeration(bases) and any(kind.holds_tensors for kind in (*positional, *keywords.values())):
             self.read("a member of an enumeration is looked up by a value", scope, node)
         given = max((*positional, keywords.get(None, ValueKind.SCALAR)))
         fields = own_fields(statements)
@@ -123,7 +121,7 @@ class Calls(ImportedCalls):
         return False
 
     def _is_error(self, own: ast.ClassDef) -> bool:
-        bases = (b for one in lineage(self.modules, self.class_homes[own], own, self.steps) for b in one.bases)
+        bases = (b for one in self.lineage(own) for b in one.bases)
         return any(isinstance(b, ast.Name) and b.id in names.ERRORS for b in bases)
 
     def decorator_arguments(self, node: ast.Call, dotted: str, scope: Scope) -> None:

@@ -86,6 +86,11 @@ def lineage(modules: dict[str, Module], module: Module, own: ast.ClassDef, steps
     return list(found)
 
 
+def is_enumeration(bases: Iterable[str]) -> bool:
+    """Whether a class with these bases, by full names, is an enumeration."""
+    return any(base.startswith("enum.") for base in bases)
+
+
 def members(modules: dict[str, Module]) -> tuple[frozenset[str], dict[str, list[ast.FunctionDef]]]:
     """Names of fields and methods of all classes, and the methods by name."""
     fields: set[str] = set()

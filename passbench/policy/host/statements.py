@@ -5,7 +5,7 @@ import ast
 from passbench.policy import allowlists as names
 from passbench.policy.host.bindings import FIELDS, METHODS, WRITE_ADVICE
 from passbench.policy.host.calls import Calls
-from passbench.policy.host.classes import lineage, own_fields
+from passbench.policy.host.classes import is_enumeration, own_fields
 from passbench.policy.host.error_texts import uses_of_text
 from passbench.policy.modules import is_builtin
 from passbench.policy.scopes import ITEMS, RETURN, Scope, ValueKind, parameters
@@ -177,12 +177,12 @@ class Statements(Calls):
             self.class_values.add(own)  # under the name `cls`
         made_by_anyone = own in self.class_values
         if made_by_anyone:
-            self.class_values |= {*lineage(self.modules, scope.module, own, self.steps)}
+            self.class_values |= {*self.lineage(own)}
             self.take_made(list(own_fields(own.body)))
         functional = any(scope.module.dotted(base) == names.FUNCTION for base in own.bases)
-        ancestors = lineage(self.modules, scope.module, own, self.steps)
-        bases = {self.class_homes[one].dotted(base) or "" for one in ancestors for base in one.bases}
-        enumerated = any(base.startswith("enum.") for base in bases)
+        ancestors = self.lineage(own)
+        bases = self.bases_of(ancestors)
+        enumerated = is_enumeration(bases)
         fields = own_fields(s for one in ancestors for s in one.body) if "typing.NamedTuple" in bases else ()
         items = self.holder([self.kinds.get(FIELDS, name) for name in fields])
         for statement in own.body:

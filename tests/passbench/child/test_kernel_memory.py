@@ -7,6 +7,7 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import CUDABackend
 
 from passbench.child.kernel_options import KernelOption, confine_options
+from tests.support.interpreted import answers_of
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = """
@@ -56,14 +57,8 @@ TRIED = {
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory, torch_forks):
-    """What a process with the interpreter says of each expression. Triton reads its kernels from a file."""
-    directory = tmp_path_factory.mktemp("kernels")
-    script = directory / "kernels.py"
-    script.write_text(SCRIPT + "\n".join(f"print(({expression}))" for expression in TRIED))
-    environment = {"TRITON_INTERPRET": "1", "PATH": "/usr/bin:/bin", "HOME": str(directory)}
-    done = torch_forks(f"import runpy; runpy.run_path({str(script)!r})", environment)
-    assert done.returncode == 0, done.stderr
-    return dict(zip(TRIED, done.stdout.splitlines(), strict=True))
+    """What a process with the interpreter says of each expression."""
+    return answers_of(SCRIPT, TRIED, tmp_path_factory.mktemp("kernels"), torch_forks)
 
 
 @pytest.mark.parametrize("expression", TRIED)
