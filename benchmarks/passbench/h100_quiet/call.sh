@@ -1,14 +1,14 @@
 #!/bin/bash
-# What PassBench still wants of a GPU: `bash benchmarks/passbench/h100_quiet/call.sh OUT [cuda|cpu] [SECONDS]`, from the
-# repository root, on a host with two GPUs that does nothing else; at most SECONDS (290). GPU 0 and the first half of the
-# cores are for what needs quiet, one part after another: A/A twice, four runs of the same passes, threads in turns.
+# What PassBench still wants of a GPU: `bash benchmarks/passbench/h100_quiet/call.sh OUT [cuda|cpu] [SECONDS] [ONLY]`, from
+# the repository root, on a host that does nothing else; at most SECONDS (290). With two GPUs, GPU 0 and the first half of
+# the cores are for what needs quiet, one part after another: A/A twice, four runs of the same passes, threads in turns.
 # Threads of one core are in the same half. GPU 1 and the other half get attacks with all layers on and without, then
-# honest passes; beside them GPU tests. OUT gets summary.txt, which is printed too, what decides last, and all.tgz with
-# every log and table.
-out=$1 device=${2:-cuda} seconds=${3:-290}
+# honest passes; beside them GPU tests. With one GPU, ONLY is one of the two halves, `quiet` or `attacks`, which gets all
+# cores. OUT gets summary.txt, which is printed too, what decides last, and all.tgz with every log and table.
+out=$1 device=${2:-cuda} seconds=${3:-290} only=${4:-both}
 end=$((SECONDS + seconds - 14)) # of all parts; the summary takes the rest
 work=$(mktemp -d) held=benchmarks/dedup/held_out_1 recorded=benchmarks/agent/h200_distill_350
-if [ "$device" = cuda ]; then budget=27; else budget=20; fi # of A/A and of each run
+if [ "$device" = cuda ]; then budget=$((27 * seconds / 290)); else budget=20; fi # of A/A and of each run
 mkdir -p "$out" "$work"/aa-{1,2}
 
 left() { echo $((end - SECONDS > 1 ? end - SECONDS : 1)); }
@@ -61,20 +61,27 @@ on() { # CORES GPU FUNCTION
 
 # Threads of one core follow each other, so that no core has one in either half.
 mapfile -t order < <(lscpu -p=CPU,CORE,SOCKET | grep -v '^#' | sort -t, -k3,3n -k2,2n -k1,1n | cut -d, -f1)
-cores=${#order[@]} half=$((${#order[@]} / 2)) few=$((${#order[@]} / 10))
+cores=${#order[@]} half=$((${#order[@]} / 2)) few=$((${#order[@]} / 8))
 some_of() { # FROM COUNT: processors, separated by commas
   local IFS=,
   echo "${order[*]:$1:$2}"
 }
+if [ "$only" = attacks ]; then half=0; fi
 first=$(some_of 0 $half) rest=$(some_of $half $((cores - half - 2 * few)))
 some=$(some_of $((cores - 2 * few)) $few) others=$(some_of $((cores - few)) $few)
-jobs=$(((half - 2 * few) / 2 > 1 ? (half - 2 * few) / 2 : 1))
+pairs=$(((cores - half - 2 * few) / 2))
+jobs=$((pairs > 1 ? pairs : 1))
 if ((few == 0)); then some=$rest others=$rest; fi # to try it on a small machine
-on "$rest" 1 attacks &
-on "$some" 1 some_tests &
-on "$others" 1 other_tests &
-on "$first" 0 quiet &
-wait
+if [ "$only" = quiet ]; then
+  on "$(some_of 0 "$cores")" 0 quiet
+else
+  if [ "$only" = attacks ]; then gpu=0; else gpu=1; fi
+  on "$rest" $gpu attacks &
+  on "$some" $gpu some_tests &
+  on "$others" $gpu other_tests &
+  if [ "$only" = both ]; then on "$first" 0 quiet & fi
+  wait
+fi
 
 show() { # TITLE: the end of standard input, so many lines and bytes
   echo "== $1"
