@@ -19,7 +19,7 @@ all() {
     --budget $(($1 - 12)) --device "$DEVICE" --out "$W/all" > "$OUT/all.log" 2>&1
 }
 others() {
-  timeout "$1" python3 -m benchmarks.agent.all_variants $V --results "$W/passes.parquet" --samples "${SAMPLES:-90}" --others 5 \
+  timeout "$1" python3 -m benchmarks.agent.all_variants $V --results "$W/passes.parquet" --samples "${SAMPLES:-90}" --others "${OTHERS:-6}" \
     --processes "$P" --budget $(($1 - 12)) --device "$DEVICE" --out "$W/others" > "$OUT/others.log" 2>&1
 }
 if [ "$(nvidia-smi -L 2> /dev/null | wc -l)" -gt 1 ]; then
