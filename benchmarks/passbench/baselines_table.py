@@ -238,7 +238,8 @@ def _equal(one: Submission, other: Submission) -> bool:
 
 
 def _row(author: str, result: VariantResult) -> dict:
-    return result.to_row(run=result.protocol, author=author, attempt=1)
+    """The row of a result; an author's rows are a run, as `passnet score` has it."""
+    return result.to_row(run=f"{result.protocol}-{author}", author=author, attempt=1)
 
 
 def measure_again(sitting: Sitting, bench: SharedBench) -> None:
