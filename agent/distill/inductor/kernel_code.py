@@ -22,6 +22,8 @@ HELPER = "helper_"
 _HEURISTICS = ("pointwise", "reduction", "persistent_reduction")
 _WARPS = 16
 """So many warps on each processor of the reference GPU hide the time that loads take."""
+_THREAD = 4.0
+"""So many elements of a thread are enough for wide loads, and for a program that is worth its start."""
 _HELPER = re.compile(r"\btriton_helpers\.(\w+)")
 
 
@@ -60,11 +62,26 @@ class KernelCode:
         return f"Launch({name}, {grid}, {given})"
 
     def ordered(self, numbers: Mapping[str, int]) -> list[Any]:
-        """The configurations, first those whose warps keep the GPU busy, in TorchInductor's order, then those with most
-        warps: TorchInductor's first one has four warps for 1,024 elements, however few elements there are."""
-        warps = {n: config.num_warps * math.prod(self._grid(config, numbers)) for n, config in enumerate(self.configs)}
-        order = sorted(warps, key=lambda n: (-min(warps[n], _WARPS * PROCESSORS), n))
-        return [self.configs[n] for n in order]
+        """The configurations: first those whose warps keep the GPU busy, of these first those whose threads have enough
+        elements, in TorchInductor's order, then those with most warps that have elements. TorchInductor's first one has
+        four warps for 1,024 elements, however few elements there are, or a program for each sum of twelve numbers: 11
+        times as long as what it measures to be best (a backward in `benchmarks/passbench/h200_table_290`)."""
+
+        def rank(number: int) -> tuple[float, float, int]:
+            config = self.configs[number]
+            threads, elements = 32 * config.num_warps, self._elements(config, numbers)
+            busy = math.prod(self._grid(config, numbers)) * config.num_warps * min(1.0, elements / threads)
+            return -min(busy, _WARPS * PROCESSORS), -min(elements / threads, _THREAD), number
+
+        return [self.configs[n] for n in sorted(range(len(self.configs)), key=rank)]
+
+    def _elements(self, config: Any, numbers: Mapping[str, int]) -> int:
+        """How many elements a program of the configuration has at once: a reduction that does not loop has all of a
+        row."""
+        blocks = {name: size for name, size in config.kwargs.items() if name.endswith("BLOCK")}
+        rows = [size for name, size in numbers.items() if re.fullmatch(r"r\d*_?numel", name)]
+        whole = rows if not any(name.startswith("R") for name in blocks) else []
+        return math.prod([*blocks.values(), *(1 << (size - 1).bit_length() for size in whole)])
 
     def _grid(self, config: Any, numbers: Mapping[str, int]) -> tuple[int, ...]:
         found = triton_heuristics.GridExpr.from_meta(self.meta["inductor"], config)

@@ -9,6 +9,7 @@ import torch
 
 from agent.distill.inductor.kernel_code import helper_sources
 from agent.distill.inductor.whole_source import compiled_graph, compiled_source
+from agent.distill.inductor.wrapper_code import KernelCall
 from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.pass_source import Style
 from agent.distill.static import Distill
@@ -83,6 +84,15 @@ def test_the_first_configuration_is_one_whose_warps_keep_the_gpu_busy():
 
     assert launches(150528, 0) == [("294", "8")] and launches(150528, 1) == [("147", "4")]
     assert launches(32000000, 0) == [("31250", "4")] and launches(32000000, 1) == [("62500", "8")]
+
+
+def test_the_first_configuration_of_short_sums_has_several_in_a_program():
+    """Of 12 numbers each: a program of one sum has 64 threads for 16 elements."""
+    shape = variant(lambda x, y: (x + y.transpose(1, 2)).sum(1), tensor(1024, 12, 513), tensor(1024, 513, 12))
+    ((_, code),) = compiled_graph(whole_graph([shape]), "strict").plans
+    (call,) = [step for step in code.steps if isinstance(step, KernelCall)]
+    found = [config.kwargs["XBLOCK"] for config in call.kernel.ordered(call.numbers)]
+    assert found == [32, 128, 8, 1] and [c.kwargs["XBLOCK"] for c in call.kernel.configs] == [1, 8, 32, 128]
 
 
 def test_helpers_come_with_what_they_call():
