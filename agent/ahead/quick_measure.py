@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import torch
 
 from agent.ahead.device_levels import agree
+from agent.ahead.graph_times import GraphTimer, SideGraphs
 from agent.ahead.output_levels import Level, beside_eager, levels_of, varies, worst
 from agent.ahead.side_times import Call, Row, side_times
 from passbench.checking.tolerance import LEVELS, STRICT
@@ -59,7 +60,7 @@ class _Reference:
     inputs that it writes to. `left` are the inputs of the first draw as a call leaves them, `written` the numbers of
     those that it writes to, `metas` what PassBench knows of the outputs. `took` has the microseconds of its calls by
     clock, of each measurement. `own` has for each output the level at which eager agrees with itself, as soon as that
-    was asked.
+    was asked. `graphs` has eager's calls in a CUDA graph as soon as they are timed.
 
     Inputs are drawn once: that takes longer than to compare.
     """
@@ -72,6 +73,7 @@ class _Reference:
     metas: tuple[OutputMeta, ...]
     took: dict[str, list[float]] = field(default_factory=dict)
     own: list[Level] = field(default_factory=list)
+    graphs: SideGraphs = field(default_factory=SideGraphs)
 
     def row(self, draw: int) -> Row:
         """The inputs of a draw, those that are written to as copies."""
@@ -213,10 +215,11 @@ class QuickMeasure:
                     right = self._in_further_draws(variant, module.forward, reference, right)
                 if right is None or not self.timed:
                     return right, Times()
+                graphs = self._graphs(reference, module.forward)
                 if self.untimed is None:
-                    return right, self._times(reference, module.forward)
+                    return right, self._times(reference, module.forward, graphs)
             with self.turn():
-                return right, self._times(reference, module.forward)
+                return right, self._times(reference, module.forward, graphs)
 
     @contextmanager
     def _as_failure(self) -> Iterator[None]:
@@ -379,11 +382,17 @@ class QuickMeasure:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def _times(self, reference: _Reference, candidate: Call) -> Times:
+    def _graphs(self, reference: _Reference, candidate: Call) -> dict[str, GraphTimer]:
+        """Calls of both sides in CUDA graphs; none where those of one cannot be captured, or write to their inputs."""
+        if self.device.type != "cuda" or reference.written:
+            return {}
+        return reference.graphs.of(reference.call, candidate, reference.timed_rows)
+
+    def _times(self, reference: _Reference, candidate: Call, graphs: dict[str, GraphTimer]) -> Times:
         sides = {"eager": reference.call, "candidate": candidate}
         for call in sides.values():
             self._called(call, reference.row(0))
-        return side_times(sides, reference.timed_rows, self.device, reference.took)
+        return side_times(sides, reference.timed_rows, self.device, reference.took, graphs)
 
 
 def _tensors(variant: Variant) -> list[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from agent.ahead.graph_times import GraphTimer
 from passbench.result import Times, Timing
 
 _ROUNDS = 2
@@ -36,32 +37,45 @@ Rows = Callable[[int], list[Row]]
 """The inputs of so many calls."""
 
 
-def side_times(sides: Mapping[str, Call], rows: Rows, device: torch.device, earlier: dict[str, list[float]]) -> Times:
+def side_times(
+    sides: Mapping[str, Call],
+    rows: Rows,
+    device: torch.device,
+    earlier: dict[str, list[float]],
+    graphs: Mapping[str, GraphTimer] | None = None,
+) -> Times:
     """What calls of "eager" and of the "candidate" take by both clocks, by "e2e" alone on a CPU.
 
-    `earlier` has the microseconds of eager's calls by clock, of each measurement; those of this one are appended.
+    The device's clock is that of `graphs`, of both sides, where they are given; else the host hands over the calls one
+    by one. `earlier` has the microseconds of eager's calls by how they were timed, of each measurement; those of this
+    one are appended.
     """
     first = median(_alone(sides["eager"], rows(3), device))
     least, most = _CALLS
     calls = int(min(max(_ROUND_US / first, least), most))
-    e2e, tries = _best("e2e", lambda: _end_to_end(sides, rows, calls, device), earlier)
+    e2e, tries = _best("e2e", lambda: _end_to_end(sides, rows, calls, device), earlier.setdefault("e2e", []))
     timings = [_timing("e2e", e2e, tries * _ROUNDS * calls)]
     if device.type == "cuda":
         more = int(min(max(_ROUND_US / first, least), _DEVICE_CALLS))
 
-        def replayed() -> dict[str, float]:
+        def one_by_one() -> dict[str, float]:
             return {name: _on_device(call, rows, more, e2e[name], device) for name, call in sides.items()}
 
-        on_device, tries = _best("device", replayed, earlier)
+        def replayed() -> dict[str, float]:
+            return {name: graphs[name].call_us() for name in sides}
+
+        if graphs:
+            more = len(graphs["candidate"].rows)
+            on_device, tries = _best("device", replayed, earlier.setdefault("device", []))
+        else:
+            on_device, tries = _best("device", one_by_one, earlier.setdefault("device, one by one", []))
         timings.append(_timing("device", on_device, tries * more))
     return Times(tuple(timings))
 
 
-def _best(
-    clock: str, timed: Callable[[], dict[str, float]], earlier: dict[str, list[float]]
-) -> tuple[dict[str, float], int]:
-    """The least microseconds of each side in several tries, and how many these were."""
-    before = earlier.setdefault(clock, [])
+def _best(clock: str, timed: Callable[[], dict[str, float]], before: list[float]) -> tuple[dict[str, float], int]:
+    """The least microseconds of each side in several tries, and how many these were. Eager's are appended to those
+    `before`."""
     tries: list[dict[str, float]] = []
     while not settled(clock, tries, before):
         if tries:

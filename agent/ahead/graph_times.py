@@ -1,0 +1,137 @@
+"""What calls take by the device's clock as PassBench reads it: several of them captured in one CUDA graph.
+
+Handed over one by one, short kernels are further apart on the GPU than they take, and a pass that is a CUDA graph
+itself (`passbench.launch.captured`) copies its inputs and results. In PassBench's graph it does neither. So a search
+that timed calls one by one chose by another clock than the one that judges: `typical-8af82194aa2d` had a device's
+speedup of 3.6 in its search and 4.7 in PassBench, and one without branches, 5.5, was not taken
+(`benchmarks/passbench/h200_table_290`).
+"""
+
+import functools
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from passbench.child.captured_calls import CapturedCalls, EmptyReplay
+from passbench.child.outputs import flatten
+
+_CALLS = (8, 64)
+"""Calls in a graph, at least and at most."""
+_GRAPH_US = 3000.0
+"""What they should take eager, host included: to capture them takes about as long."""
+_KEPT_BYTES, _LEAST = 64 << 20, 2
+"""What the results of a graph's calls may take, which it keeps; so many calls there are anyway."""
+_AHEAD_CYCLES = 400_000
+"""Of the GPU's clock: it waits for 0.2 ms, in which the host hands over a graph."""
+_LATE = 3
+"""How often that is repeated if the host was late."""
+
+Call = Callable[..., Any]
+Row = Sequence[torch.Tensor | int]
+
+
+def calls_in_graph(call_us: float, result_bytes: int) -> int:
+    """How many calls a graph has of which each takes so many microseconds, and results of so many bytes."""
+    least, most = _CALLS
+    wanted = min(max(math.ceil(_GRAPH_US / call_us), least), most)
+    return max(_LEAST, min(wanted, _KEPT_BYTES // max(1, result_bytes)))
+
+
+class GraphTimer:
+    """Times replays of one CUDA graph of a call on each of some rows of inputs, to which it must not write."""
+
+    def __init__(self, captured: CapturedCalls) -> None:
+        self._captured = captured
+        _replay_us(captured)  # brings the graph to the device
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """The inputs of the calls."""
+        return self._captured.rows
+
+    def call_us(self) -> float:
+        """Microseconds of the device for a call, by one replay."""
+        empty = _empty(_device())
+        return max(_replay_us(self._captured) - _replay_us(empty), 0.001) / len(self.rows)
+
+
+class SideGraphs:
+    """The timers of eager's calls and of the candidates beside them. Eager's is made once."""
+
+    def __init__(self) -> None:
+        self._eager: list[GraphTimer | None] = []
+
+    def of(self, eager: Call, candidate: Call, rows: Callable[[int], list[Row]]) -> dict[str, GraphTimer]:
+        """Those of "eager" and of a "candidate", which have run before; none where one of them cannot be captured.
+
+        `rows` gives the inputs of so many calls. Raises what CUDA raises where the GPU works no more.
+        """
+        if not self._eager:
+            (row,) = rows(1)
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            results = flatten(eager(*row))
+            torch.cuda.synchronize()
+            us = 1e6 * (time.perf_counter() - begin)
+            size = sum(x.numel() * x.element_size() for x in results if isinstance(x, torch.Tensor))
+            self._eager.append(graph_timer(eager, rows(calls_in_graph(us, size))))
+        own = self._eager[0]
+        other = graph_timer(candidate, own.rows) if own is not None else None
+        return {"eager": own, "candidate": other} if own is not None and other is not None else {}
+
+
+def graph_timer(call: Call, rows: Sequence[Row]) -> GraphTimer | None:
+    """The timer of a call that has run before; None where it cannot be captured, since the host waits for the device
+    in it. Raises what CUDA raises where the GPU works no more."""
+    try:
+        with _waits_are_errors():
+            call(*rows[0])
+        return GraphTimer(CapturedCalls(call, rows))
+    except RuntimeError:
+        torch.cuda.synchronize()  # raises where the GPU works no more
+        EmptyReplay(
+            _device()
+        )  # a capture that failed leaves torch's random generator in it; one that ends takes it out
+        return None
+
+
+@contextmanager
+def _waits_are_errors() -> Iterator[None]:
+    """Torch raises RuntimeError where the host waits for the device. Within a capture that would be the end of it."""
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, that it does not find all such places
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
+
+
+@functools.cache
+def _empty(device: torch.device) -> EmptyReplay:
+    return EmptyReplay(device)
+
+
+def _device() -> torch.device:
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def _replay_us(graph: CapturedCalls | EmptyReplay) -> float:
+    for _ in range(1 + _LATE):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        torch.cuda._sleep(_AHEAD_CYCLES)
+        begin.record()
+        graph.replay()
+        end.record()
+        in_time = not begin.query()
+        torch.cuda.synchronize()
+        if in_time:
+            break
+    return 1000.0 * begin.elapsed_time(end)

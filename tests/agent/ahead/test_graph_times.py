@@ -1,0 +1,106 @@
+"""Calls timed in a CUDA graph."""
+
+import pytest
+import torch
+
+from agent.ahead.graph_times import SideGraphs, calls_in_graph, graph_timer
+from agent.ahead.side_times import side_times
+from passbench.launch import captured
+
+
+def test_a_graph_has_more_calls_of_what_is_short_and_few_of_what_returns_much():
+    assert calls_in_graph(20.0, 4096) == 64
+    assert calls_in_graph(100.0, 4096) == 30
+    assert calls_in_graph(2000.0, 4096) == 8
+    assert calls_in_graph(100.0, 16 << 20) == 4
+    assert calls_in_graph(100.0, 1 << 30) == 2
+    assert calls_in_graph(100.0, 0) == 30
+
+
+class Replays:
+    """A timer of calls of so many microseconds; one of three is disturbed."""
+
+    rows = ((),) * 10
+
+    def __init__(self, us):
+        self.us, self.calls = us, 0
+
+    def call_us(self):
+        self.calls += 1
+        return self.us * (5.0 if self.calls % 3 == 1 else 1.0)
+
+
+def test_the_devices_clock_is_that_of_the_graphs(monkeypatch):
+    """As on a GPU, but that no call runs there."""
+    device, earlier = torch.device("cuda"), {}
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    graphs = {"eager": Replays(8.0), "candidate": Replays(2.0)}
+    sides = {"eager": torch.relu, "candidate": torch.abs}
+    times = side_times(sides, lambda n: [(torch.ones(4),)] * n, device, earlier, graphs)
+    assert times.timings[1].clock == "device" and times.timings[1].speedup == 4.0
+    assert earlier["device"] == [8.0] and times.timings[1].calls == 30
+
+
+def _rows(count, *shape):
+    return [(torch.randn(*shape, device="cuda"),) for _ in range(count)]
+
+
+def chain(x):
+    return torch.relu(x * 2.0 + 1.0)
+
+
+def three(x):
+    return captured(chain, x)
+
+
+@pytest.mark.gpu
+def test_a_call_of_short_kernels_takes_what_they_take():
+    """Handed over one by one, three kernels take about 6 us."""
+    timer = graph_timer(chain, _rows(64, 1024))
+    assert 1.0 < min(timer.call_us() for _ in range(5)) < 5.0
+
+
+@pytest.mark.gpu
+def test_a_captured_function_copies_nothing_in_a_graph():
+    graphs = SideGraphs()
+    three(*_rows(1, 1 << 24)[0])
+    found = graphs.of(chain, three, lambda n: _rows(1, 1 << 24) * n)
+    eager, candidate = (min(found[side].call_us() for _ in range(5)) for side in ("eager", "candidate"))
+    assert candidate < 1.1 * eager
+
+
+@pytest.mark.gpu
+def test_what_waits_for_the_device_is_not_captured_and_all_works_afterwards():
+    def waits(x):
+        return x * x.sum().item()
+
+    rows = _rows(4, 64)
+    assert graph_timer(waits, rows) is None
+    assert SideGraphs().of(waits, chain, lambda n: rows[:1] * n) == {}
+    assert torch.cuda.get_sync_debug_mode() == 0
+    torch.manual_seed(1)
+    torch.nn.functional.dropout(rows[0][0], 0.5, True).sum().item()
+    assert graph_timer(chain, rows).call_us() > 0
+
+
+@pytest.mark.gpu
+def test_random_numbers_are_drawn_in_a_graph_as_well():
+    rows = _rows(4, 64)
+    assert graph_timer(lambda x: torch.nn.functional.dropout(x, 0.5, True), rows).call_us() > 0
+    torch.manual_seed(1)
+    torch.rand(3, device="cuda")
+
+
+@pytest.mark.gpu
+def test_a_capture_that_fails_leaves_a_gpu_that_works():
+    """What torch does not know to wait for the device ends the capture."""
+
+    def waits(x):
+        torch.cuda.synchronize()
+        return x + 1.0
+
+    rows = _rows(4, 64)
+    assert graph_timer(waits, rows) is None
+    torch.manual_seed(1)
+    assert torch.rand(3, device="cuda").sum().item() > 0
+    assert graph_timer(chain, rows).call_us() > 0
