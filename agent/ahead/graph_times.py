@@ -94,9 +94,7 @@ def graph_timer(call: Call, rows: Sequence[Row]) -> GraphTimer | None:
         return GraphTimer(CapturedCalls(call, rows))
     except RuntimeError:
         torch.cuda.synchronize()  # raises where the GPU works no more
-        EmptyReplay(
-            _device()
-        )  # a capture that failed leaves torch's random generator in it; one that ends takes it out
+        EmptyReplay(_device())  # torch's random generator is taken out of a failed capture by one that ends
         return None
 
 

@@ -189,11 +189,11 @@ class Tuned(Author):
             rest = replace(trial, variants=more, known={}) if len(probed.variants) < len(sample.variants) else None
             for one in dict.fromkeys((calls, replace(calls, style=replace(calls.style, branches=False)))):
                 found = trial.merit(one)
-                if found.score >= Search.worth and (rest is None or not rest.wrong(one)):
+                if found.score >= Search.worth and found.over(merit) > 1.0 and (rest is None or not rest.wrong(one)):
                     best, merit = Best(one, levels), found
                     keep(best)
-                    trial = whole = replace(whole, start=self._start(task, captured=True))
-                    break
+            if best is not None:
+                trial = whole = replace(whole, start=self._start(task, captured=True))
 
         def search_around(trial: SearchTrial) -> set[FloatDtypes]:
             """Searches around the trial's start, and checks what it finds on more variants.

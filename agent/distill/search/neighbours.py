@@ -41,12 +41,13 @@ def alternatives(task: Task, start: SearchChoice) -> list[SearchChoice]:
     """Choices that are measured beside the start, before any other: each is the best for some tasks.
 
     They are one CUDA graph of all where the start is none, and TorchInductor's own schedule. Where the start is one,
-    they are no CUDA graph, if there are so few library calls that this was ever faster.
+    they are one without branches, and no CUDA graph, if there are so few library calls that this was ever faster.
     """
     style = start.style
     if style.captured:
         few = task.calls(start.patterns) <= WORTH and task.covers(start.patterns)
-        return [replace(start, style=_one_by_one(style))] if few else []
+        single = [replace(start, style=replace(style, branches=False))] if style.branches else []
+        return [*single, *([replace(start, style=_one_by_one(style))] if few else [])]
     found = [in_cuda_graphs(task, start.patterns, style)] if task.launches(start.patterns) >= WORTH else []
     return [*found, *([replace(start, style=replace(style, own_schedule=True))] if task.kernels() else [])]
 
