@@ -10,8 +10,9 @@ A pass may be wrong at t = −5 because a kernel rounds otherwise than eager doe
 the ops that do so (`agent.distill.rounding`), in the variants that are wrong and in those that a pattern cannot tell
 from them. A pass that is right and rounds otherwise may be wrong on other inputs: it must be right in some hundred
 draws more, and what it is `expected` to gain then is compared with what passes gain that add in eager's order or make
-eager's calls, and with nothing at all. A kernel adds in eager's order only after that order was confirmed on the device
-(`agent.distill.eager.order_probe`).
+eager's calls, and with nothing at all. Where the first pass with eager's bits is expected to gain more than the first
+one of any, the search is around that one. A kernel adds in eager's order only after that order was confirmed on the
+device (`agent.distill.eager.order_probe`).
 
 Library calls amplify a last bit: of 13 typical samples with calls 11 had kernels of any rounding that were wrong in
 some draw (`benchmarks/agent/h200_distill_350`, ninth call). So where calls read what kernels make, the search begins
@@ -31,7 +32,7 @@ its best so far. A family is searched once, in this run or an earlier one.
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -53,13 +54,14 @@ from agent.distill.search.neighbours import (
     steps,
     with_channels_last,
 )
+from agent.distill.search.probes import spread
 from agent.distill.search.scores import EQUAL, NOTHING, ranked
 from agent.distill.search.search_clock import OTHER, SearchClock
 from agent.distill.search.trial import Rightness, SearchTrial, known, right_together, rightness, without_lanes, writes
 from agent.distill.static import Distill
 from agent.distill.task_plan import FloatDtypes, Task, float_dtypes, has_channels_last, has_split_linears
 from agent.distill.whole_graphs import WORTH
-from storage.records import Sample, Variant
+from storage.records import Sample
 
 _COMPILED = 0.2
 """What the search among configurations of TorchInductor's own code may take at least, a share of all."""
@@ -67,6 +69,9 @@ _SPLIT = 0.15
 """The same of the search for those linears without biases that are right together."""
 _FIRST_SHARE = 0.6
 """What a search around kernels that are right, but have not eager's bits, may take of the time that is left."""
+_FEW_DRAWS = 128
+"""In so many draws more such kernels are about found right: 136 in the median of 58 passes, 18 to 512
+(`benchmarks/passbench/h200_table_290`)."""
 
 
 @dataclass
@@ -189,11 +194,11 @@ class Tuned(Author):
             rest = replace(trial, variants=more, known={}) if len(probed.variants) < len(sample.variants) else None
             for one in dict.fromkeys((calls, replace(calls, style=replace(calls.style, branches=False)))):
                 found = trial.merit(one)
-                if found.score >= Search.worth and found.over(merit) > 1.0 and (rest is None or not rest.wrong(one)):
+                if found.score >= Search.worth and (rest is None or not rest.wrong(one)):
                     best, merit = Best(one, levels), found
                     keep(best)
-            if best is not None:
-                trial = whole = replace(whole, start=self._start(task, captured=True))
+                    trial = whole = replace(whole, start=self._start(task, captured=True))
+                    break
 
         def search_around(trial: SearchTrial) -> set[FloatDtypes]:
             """Searches around the trial's start, and checks what it finds on more variants.
@@ -235,6 +240,30 @@ class Tuned(Author):
             if min(trial.levels.values()) >= Rounding.EXACT or trial.wrong(trial.start):
                 return 1.0
             return 1.0 if max(trial.rightness(trial.start).values()) <= EQUAL else _FIRST_SHARE
+
+        def exact_first(trial: SearchTrial) -> SearchTrial:
+            """The trial with eager's bits, where its start has others and is expected to be worth less for that: what a
+            search around it finds would have them, too."""
+            inexact = {dtypes for dtypes, level in trial.rightness(trial.start).items() if level > EQUAL}
+            levels = {d: max(level, Rounding.EXACT) if d in inexact else level for d, level in trial.levels.items()}
+            if levels == trial.levels:
+                return trial
+            task = self._task(sample, levels, confirms)
+            exact = replace(trial, task=task, levels=levels, start=self._start(task, captured), **tasks(levels))
+            doubtful = trial.merit(trial.start).expected(max(trial.rightness(trial.start).values()), draws=_FEW_DRAWS)
+            if not writes(task, exact.start) or exact.merit(exact.start).over(doubtful) <= 1.0:
+                return trial
+            return exact
+
+        def try_one_stream() -> None:
+            """Considers eager's calls without branches where they are the best with them: no search has tried that."""
+            nonlocal best, merit
+            if best is None or best.choice.patterns or not best.choice.style.branches:
+                return
+            one = replace(best.choice, style=replace(best.choice.style, branches=False))
+            if whole.merit(one).over(merit) > 1.0 and not replace(whole, variants=more, known={}).wrong(one):
+                best, merit = Best(one, best.levels), whole.merit(one)
+                keep(best)
 
         def consider(trial: SearchTrial, choice: SearchChoice, right: Rightness, wrong: float = 0.0) -> None:
             """Makes the choice the best if it is expected to be. `wrong` is the share of passes like it that are."""
@@ -331,6 +360,8 @@ class Tuned(Author):
                 part = right_together(trial, end) or without_lanes(trial)
                 if part is not None:
                     search_around(replace(trial, start=part))
+            if not wrong and clock() < end:
+                trial = exact_first(trial)
             wrong = wrong or search_around(trial)
             if not wrong and any(kernel.adds_in_turn for kernel in trial.task.kernels()):
                 # eager's own launches may be faster
@@ -346,6 +377,7 @@ class Tuned(Author):
             trial = replace(trial, task=task, levels=levels, start=start, **tasks(levels))
         if trial is not whole and (best is None or clock() < end):
             search_around(whole)
+        try_one_stream()
         if has_split_linears(sample.variants):
             try_split_linears(replace(whole, levels={d: min(level, Rounding.EXACT) for d, level in levels.items()}))
         try_compiled(replace(whole, levels=dict.fromkeys(levels, Rounding.ANY)))
@@ -382,12 +414,3 @@ class Tuned(Author):
 
 def _stricter(level: Rounding) -> Rounding:
     return Rounding(min(level + 1, max(Rounding)))
-
-
-def spread(variants: Sequence[Variant], count: int) -> tuple[Variant, ...]:
-    """At most `count` of the variants, evenly spaced from the smallest inputs to the largest."""
-    ordered = sorted(variants, key=lambda v: (sum(math.prod(i.shape) for i in v.inputs), v.variant_hash))
-    if len(ordered) <= count:
-        return tuple(ordered)
-    last = len(ordered) - 1
-    return tuple(ordered[round(n * last / (count - 1))] for n in range(count)) if count > 1 else (ordered[-1],)

@@ -14,9 +14,10 @@ from agent.distill.pass_source import Style
 from agent.distill.rounding import assumed
 from agent.distill.search.found_families import SearchChoice
 from agent.distill.search.neighbours import steps
+from agent.distill.search.probes import spread
 from agent.distill.search.scores import NOTHING, Merit, expected, ranked, speedup
 from agent.distill.static import Distill
-from agent.distill.tuned import Tuned, spread
+from agent.distill.tuned import Tuned
 from agent.run.attempts import write_pass
 from passbench.bench import Bench
 from passbench.contract import NAMES_FILE
@@ -353,6 +354,37 @@ def test_what_rounds_otherwise_is_given_up_for_eagers_bits_where_these_cost_litt
     measuring(seconds=0.0).attempt(one, tmp_path / "pass", _attempt(rule, []))
     source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
     assert ("libdevice.exp(" in source, "tl.exp(" in source) == (kept, not kept)
+
+
+@pytest.mark.parametrize(("exact", "first"), [(2.8, True), (2.0, False)])
+def test_a_search_is_around_eagers_bits_where_others_are_expected_to_be_worth_less(exact, first, tmp_path):
+    """Warps and blocks are tried for the kernels that will be handed in."""
+    one, sources = sample(variant(_norm, *in_dtype((tensor(64, 8), tensor(64, 8), tensor(8)), "float32"))), []
+
+    def rule(names, source):
+        sources.append(source)
+        return _results(one, 3.0, t_min=-5) if "tl.exp(" in source else _results(one, exact)
+
+    attempt = _attempt(rule, [], check=lambda sample, directory, draws, seconds: [(-5, 64)])
+    measuring().attempt(one, tmp_path / "pass", attempt)
+    others = ["tl.exp(" in source for source in dict.fromkeys(sources)]
+    assert others[:3] == [True, False, not first]
+
+
+@pytest.mark.parametrize("branches", [True, False])
+def test_library_calls_side_by_side_are_also_tried_one_after_another(branches, tmp_path):
+    """In typical-f9416089f15c these alone were right, and on the device slower side by side."""
+    one = sample(variant(_side_by_side, *in_dtype((tensor(512, 512),) * 3, "float32")))
+
+    def rule(names, source):
+        (found,) = _results(one, 1.5, t_min=-2 if "@triton.jit" in source else -10)
+        us = 90.0 if ("branch(" in source) == branches else 100.0
+        timing = replace(found.timings[0], clock="device", candidate_us=us)
+        return [replace(found, times=Times((*found.times.timings, timing)))]
+
+    assert measuring().attempt(one, tmp_path / "pass", _attempt(rule, [])).compiler == "pass"
+    kept = "".join(path.read_text() for path in (tmp_path / "pass").glob("[!a]*.py"))
+    assert "@triton.jit" not in kept and ("branch(" in kept) == branches
 
 
 @pytest.mark.parametrize(
