@@ -352,12 +352,12 @@ class Task:
     def _whole_source(self, graph: GraphCandidates, names: Mapping[str, str], style: Style) -> str | None:
         if graph.whole is None:
             return None
-        regions = {names[c.pattern]: c.region for c in graph.candidates if c.pattern in names}
+        parts = [(names[c.pattern], c.region) for c in graph.candidates if c.pattern in names]
         try:
             if style.compiled:
                 compiled = compiled_graph(graph.whole, style.compiled)
                 return compiled_source(compiled, self.family, style.config, style.captured)
-            return whole_source(graph.whole, regions, self.family, style.branches, style.captured)
+            return whole_source(graph.whole, parts, self.family, style.branches, style.captured)
         except Unsupported:
             return None
 

@@ -137,14 +137,15 @@ def _without_returned_views(graph: Graph, known: OpEffects) -> set[int]:
 
 
 def whole_source(
-    whole: WholeGraph, regions: Mapping[str, Region], family: str, branches: bool = False, captured: bool = True
+    whole: WholeGraph, parts: Sequence[tuple[str, Region]], family: str, branches: bool = False, captured: bool = True
 ) -> str:
     """The source of the module that replaces the whole graph.
 
-    `regions` are computed by the wrappers of the modules by whose names they are given. With `branches`, what needs
-    nothing of each other is side by side in the CUDA graph where that may pay. Not `captured`, it makes its calls one
-    after another. Raises Unsupported if they cannot be put in an order.
+    `parts` are regions with the modules whose wrappers compute them; regions with one pattern have one module. With
+    `branches`, what needs nothing of each other is side by side in the CUDA graph where that may pay. Not `captured`,
+    it makes its calls one after another. Raises Unsupported if they cannot be put in an order.
     """
+    regions = {f"{module} {number}": region for number, (module, region) in enumerate(parts)}
     names = {value: value_name(value, whole.graph.inputs) for value in whole.region.inputs}
     given = ", ".join(names.values())
     own = ", ".join(value_name(n, len(whole.region.inputs)) for n in range(len(whole.region.inputs)))
@@ -153,7 +154,8 @@ def whole_source(
     functions, lines = found or ([], steps(whole, regions))
     body = "".join(f"    {line}\n" for line in lines)
     used = "branch, captured" if functions else "captured"
-    imported = [f"from {name} import {_imported(name, region)}" for name, region in sorted(regions.items())]
+    modules = dict(parts)
+    imported = [f"from {module} import {_imported(module, modules[module])}" for module in sorted(modules)]
     function = "whole_" + "_".join(short_names(whole.region.graph))
     kernels = f", {len(regions)} of its parts in kernels" if regions else ""
     how, launching = "calls", ""
@@ -164,7 +166,7 @@ def whole_source(
             f"def steps({given}):\n{body}",
             f"@torch.fx.wrap\ndef {function}({given}):\n    return captured(steps, {given})\n",
         ]
-    parts = [
+    blocks = [
         f'"""{", ".join(short_names(whole.region.graph, 12))} as {how}{kernels}.\n\n'
         f'Written by distill for family {family or "unnamed"}.\n"""\n',
         "import torch\n" + "".join(f"{line}\n" for line in imported) + launching,
@@ -174,7 +176,7 @@ def whole_source(
         *replaying,
         f"def replacement_func():\n    return {function}\n",
     ]
-    return parts[0] + "\n" + "\n\n".join(parts[1:])
+    return blocks[0] + "\n" + "\n\n".join(blocks[1:])
 
 
 def _imported(module: str, region: Region) -> str:
@@ -182,13 +184,15 @@ def _imported(module: str, region: Region) -> str:
     return function if function == alias else f"{function} as {alias}"
 
 
-def _called(module: str) -> str:
-    """What a region's wrapper is called in the module of the whole graph."""
-    return module.replace("fuse_", "fused_", 1)
+def _called(step: str) -> str:
+    """What the wrapper that computes a step is called in the module of the whole graph. The step has the name of the
+    wrapper's module, and behind it the number of the region where a module has several."""
+    return step.partition(" ")[0].replace("fuse_", "fused_", 1)
 
 
 def steps(whole: WholeGraph, regions: Mapping[str, Region]) -> list[str]:
-    """The body of the function that computes the graph; `regions` are computed by functions of these names.
+    """The body of the function that computes the graph; `regions` are computed by functions of these names. What
+    follows a space in a name is no part of the function's.
 
     Raises Unsupported where there is none.
     """

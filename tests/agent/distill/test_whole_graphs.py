@@ -1,6 +1,7 @@
 """Whole graphs as one replacement: library calls, kernels between them, and what cannot be replaced so."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -57,6 +58,12 @@ def _backward(grad, y, w):
     return torch.sigmoid(torch.mm(rows.float(), w))
 
 
+def _twice(x, w, v):
+    """Regions before, between and behind two products, two of which have one pattern, at different shapes."""
+    first = torch.matmul(torch.sigmoid(torch.tanh(x) * 2.0), w)
+    return torch.matmul(torch.sigmoid(torch.tanh(first) * 2.0), v).relu() + 1.0
+
+
 def _returns_a_view(x, w):
     wide = x.view(-1)
     return torch.sigmoid(torch.tanh(x) @ w), wide.view(2, -1), torch.relu(wide)
@@ -72,6 +79,7 @@ CASES = {
     "convolved": (_convolved, (tensor(2, 4, 6, 6), tensor(4, 4, 3, 3), tensor(4), *[_parameter(4)] * 3)),
     "diamond": (_diamond, (tensor(6, 8), tensor(8, 8))),
     "backward": (_backward, (tensor(2, 3, 8), tensor(2, 3, 8), tensor(8, 8))),
+    "twice": (_twice, (tensor(6, 8), tensor(8, 4), tensor(4, 8))),
     "returns a view": (_returns_a_view, (tensor(4, 8), tensor(8, 8))),
     "unordered": (_unordered, (tensor(8, 8), tensor(4, 8))),
 }
@@ -102,6 +110,19 @@ def test_a_whole_graph(name, regions, tmp_path, interpreter):
     assert ("import fused_" in source) == (regions and bool(task.gains()))
     for one in variants:
         assert interpreter.problems(tmp_path / "pass", one, draws=1) == []
+
+
+@pytest.mark.parametrize("branches", [True, False])
+def test_regions_with_one_pattern_are_all_in_kernels(branches, tmp_path, interpreter):
+    one = variant(_twice, *CASES["twice"][1])
+    task = Distill(margin=ANY, sketches=SKETCHES).task(sample(one), ANY, whole=True)
+    patterns = tuple(task.gains())
+    submission = task.write(patterns, replace(CAPTURED, branches=branches), tmp_path / "pass")
+    assert submission.compiler == "pass", submission.reason
+    steps = (tmp_path / "pass" / "whole_graph_0.py").read_text().partition("def steps(")[2]
+    assert steps.count("fused_tanh_mul_sigmoid(") == 2 and steps.count("fused_relu_add(") == 1
+    assert "torch.tanh(" not in steps and "torch.sigmoid(" not in steps
+    assert interpreter.problems(tmp_path / "pass", one) == []
 
 
 def test_graphs_that_are_one_and_graphs_that_are_not(tmp_path, interpreter):
