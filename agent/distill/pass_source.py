@@ -225,7 +225,7 @@ class _Kernels:
 
     def imports(self) -> list[str]:
         """What the kernels need beside Triton's language."""
-        used = any("libdevice." in source for source in self.sources)
+        used = any("libdevice." in source for source in (*self.sources, *map(HELPERS.get, self.helpers)))
         return ["from triton.language.extra import libdevice"] if used else []
 
     def _is_argument(self, name: str) -> bool:

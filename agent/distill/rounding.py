@@ -11,14 +11,14 @@ from dataclasses import replace
 from enum import IntEnum
 
 from agent.distill.eager.sum_order import SumOrder
-from agent.distill.kernels.exact import FUNCTIONS, exact
+from agent.distill.kernels.exact import FUNCTIONS, exact, is_known_power
 from agent.distill.kernels.host_program import Sketch
 from agent.distill.kernels.schedule import KernelBody
 from agent.distill.kernels.value_graph import Value
 
-_OTHERWISE = frozenset("exp2 expm1 erfc log2 log10 pow tan".split())
+_OTHERWISE = frozenset("exp2 expm1 erfc log2 log10 tan".split())
 """Functions that no kernel computes with eager's bits."""
-_FUNCTIONS = FUNCTIONS | _OTHERWISE | {"log"}
+_FUNCTIONS = FUNCTIONS | _OTHERWISE | {"log", "pow"}
 _SUMS = ("sum", "prod")
 
 
@@ -94,4 +94,6 @@ def _differs(value: Value, rounding: Rounding) -> bool:
         return False
     if value.op in ("reduce", "scan"):
         return value.detail in _SUMS and (rounding > Rounding.EXACT or value.order is None)
-    return value.op in (_FUNCTIONS if rounding >= Rounding.FUNCTIONS else _OTHERWISE)
+    if rounding >= Rounding.FUNCTIONS:
+        return value.op in _FUNCTIONS
+    return value.op in _OTHERWISE or (value.op == "pow" and not is_known_power(value))

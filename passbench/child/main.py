@@ -45,6 +45,7 @@ def main(spawn: Spawn, commands: int, replies: int, shared_fd: int | None) -> No
         if "TRITON_INTERPRET" in os.environ:
             triton_interpreter.spare_idle_work()
             triton_interpreter.round_bfloat16_to_nearest()
+            triton_interpreter.multiply_and_add_at_once()
             lend_libdevice()
             if spawn.confine_kernels:
                 triton_interpreter.confine_kernels()

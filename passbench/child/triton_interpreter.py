@@ -38,6 +38,24 @@ def round_bfloat16_to_nearest() -> None:
     interpreter.InterpreterBuilder.cast_impl = cast_impl
 
 
+def multiply_and_add_at_once() -> None:
+    """The interpreter's `tl.fma` rounds a product before it adds, where a GPU rounds the sum alone. This makes it do so
+    in float32, except where rounding to double precision first makes a tie."""
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    rounding_twice = interpreter.InterpreterBuilder.create_fma
+
+    def create_fma(self, x, y, z):
+        if z.dtype.scalar != tl.float32:
+            return rounding_twice(self, x, y, z)
+        wide = x.data.astype(np.float64) * y.data + z.data
+        return interpreter.TensorHandle(wide.astype(np.float32), tl.float32)
+
+    interpreter.InterpreterBuilder.create_fma = create_fma
+
+
 def spare_idle_work() -> None:
     """Leave out what the interpreter does without effect, two thirds of its time.
 

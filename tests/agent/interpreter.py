@@ -15,7 +15,7 @@ os.environ["TRITON_INTERPRET"] = "1"
 import torch
 
 from passbench.child.interpreted_libdevice import lend_libdevice
-from passbench.child.triton_interpreter import round_bfloat16_to_nearest, spare_idle_work
+from passbench.child.triton_interpreter import multiply_and_add_at_once, round_bfloat16_to_nearest, spare_idle_work
 from passbench.contract import NAMES_FILE, loaded_rules
 from passbench.inputs.distribution import CORRECTNESS
 from passbench.inputs.draw import make_inputs
@@ -92,6 +92,7 @@ def main(control: int) -> None:
     torch.set_num_threads(1)
     spare_idle_work()
     round_bfloat16_to_nearest()
+    multiply_and_add_at_once()
     lend_libdevice()
     answers, requests = os.fdopen(os.dup(1), "w"), os.fdopen(0)
     os.dup2(2, 1)

@@ -159,6 +159,12 @@ def _pow(x: torch.Tensor, exponent: float) -> torch.Tensor:
     return torch.pow(x, torch.full_like(x, exponent))  # a function, where TorchInductor multiplies
 
 
+def _pow_of_number(base: float, exponent: torch.Tensor) -> torch.Tensor:
+    if not exponent.is_floating_point() or exponent.dtype == torch.float64 or base == 1:
+        return NotImplemented
+    return torch.pow(torch.full_like(exponent, base), exponent)  # TorchInductor has a function of its own for 2
+
+
 def _weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     wide = v.float() if v.dtype.itemsize < 4 else v
     norm = (wide * wide).sum([d for d in range(v.dim()) if d != dim % v.dim()], keepdim=True).sqrt()
@@ -193,6 +199,7 @@ AS_EAGER: Decompositions = {
     torch.ops.aten.silu_backward.default: _silu_backward,
     torch.ops.aten.hardswish_backward.default: _hardswish_backward,
     torch.ops.aten.pow.Tensor_Scalar: _pow,
+    torch.ops.aten.pow.Scalar: _pow_of_number,
 }
 """Ops that eager's CUDA kernels compute in another order than TorchInductor, or round elsewhere. In half types those of
 sigmoid, tanh and powers are rounded after each step, the others at their end alone."""

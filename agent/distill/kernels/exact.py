@@ -21,6 +21,15 @@ FUNCTIONS = frozenset("cos erf exp log1p sigmoid sin tanh".split())
 """Functions that an exact kernel computes with eager's bits."""
 
 
+def is_known_power(value: Value) -> bool:
+    """Whether a value is a power that an exact kernel computes with eager's bits. Beside a half type eager rounds a
+    constant to that type first."""
+    halves = {a.half for a in value.args if a.half is not None}
+    constants = [a.detail for a in value.args if a.op == "constant"]
+    kept = all(torch.tensor(c, dtype=half).item() == c for c in constants for half in halves)
+    return value.op == "pow" and value.dtype == torch.float32 and kept
+
+
 def exact(body: KernelBody, stored: Mapping[str, Value]) -> KernelBody | None:
     """The kernel with eager's bits, as far as eager's way is known here. `stored` is what exact kernels before it have
     put into each buffer.
@@ -55,6 +64,8 @@ def _as_eager(value: Value, args: tuple[Value, ...], stored: Mapping[str, Value]
         return _divided(value, stored)
     if value.op in FUNCTIONS and (value.op != "tanh" or args[0].half is None):
         return replace(value, op=f"exact_{value.op}")
+    if is_known_power(value):
+        return replace(value, op="exact_pow")
     return value if value.order is None else _added(value, value.order)
 
 

@@ -3,7 +3,7 @@
 Helpers are small `@triton.jit` functions that a kernel's module carries when it uses them; libdevice has most of them,
 but Triton's interpreter has none of it without PassBench. The exact ones have the bits of eager's CUDA kernels
 (`benchmarks/agent/h200_distill/rounding.txt`) in compiled kernels. Triton's libdevice is older than CUDA 13, whose
-`erf` has other bits: that one is written out as torch's kernels have it.
+`erf` and `pow` have other bits: these are written out as torch's kernels have them.
 """
 
 EXPRESSIONS: dict[str, str] = {
@@ -26,6 +26,7 @@ EXPRESSIONS: dict[str, str] = {
     "exact_erf": "erf_of_cuda({0})",
     "exact_exp": "libdevice.exp({0})",
     "exact_log1p": "libdevice.log1p({0})",
+    "exact_pow": "power_of_cuda({0}, {1})",
     "exact_sigmoid": "tl.div_rn(1.0, 1.0 + libdevice.exp(-{0}))",
     "exact_sin": "libdevice.sin({0})",
     "exact_tanh": "libdevice.tanh({0})",
@@ -159,6 +160,59 @@ def power(x, y):
     negative = tl.where(whole, tl.where(odd, -magnitude, magnitude), float("nan"))
     result = tl.where(x < 0, negative, magnitude)
     return tl.where(exponent == 0.0, 1.0, result).to((x + y).dtype)
+''',
+    "power_of_cuda": '''
+@triton.jit
+def power_of_cuda(x, y):
+    """x to the power of y as CUDA 13 computes it, in float32: 2 to the power of y * log2(x). The logarithm and the
+    product are sums of two numbers. One of x and y may be a constant."""
+    base, exponent = tl.where(y == y, x, x), tl.where(x == x, y, y)
+    size = tl.abs(base)
+    tiny = size < 1.1754943508222875e-38
+    bits = tl.where(tiny, size * 16777216.0, size).to(tl.int32, bitcast=True)
+    whole = (bits - 1060439283) & -8388608
+    scale = tl.fma(whole.to(tl.float32), 1.1920928955078125e-07, tl.where(tiny, -24.0, 0.0))
+    mantissa = (bits - whole).to(tl.float32, bitcast=True)
+    below, inverse = mantissa - 1.0, libdevice.fast_dividef(1.0, mantissa + 1.0)
+    t = (below + below) * inverse
+    square, gap = t * t, below - t
+    t_rest = inverse * tl.fma(-t, below, gap + gap)
+    series = tl.fma(square, 0.0006568862590938807, 0.0032181653659790754)
+    series = tl.fma(series, square, 0.018033718690276146)
+    series = tl.fma(series, square, 0.12022458761930466) * square
+    high = tl.fma(t, 1.4426950216293335, scale)
+    rest = tl.fma(t_rest, 1.4426950216293335, tl.fma(t, 1.4426950216293335, scale - high))
+    rest = tl.fma(series * 3.0, t_rest, tl.fma(t, 1.925136672298322e-08, rest))
+    rest = tl.fma(series, t, rest)
+    logarithm = high + rest
+    rest = rest - (logarithm - high)
+    product = logarithm * exponent
+    rest = tl.fma(rest, exponent, tl.fma(logarithm, exponent, -product))
+    far = tl.abs(product) > 152.0
+    near = tl.where(far, 0.0, (product + 12582912.0) - 12582912.0)  # the nearest integer, ties to even
+    part = (product - near) + rest
+    result = tl.fma(part, 0.00015239251661114395, 0.0013391353422775865)
+    result = tl.fma(result, part, 0.009618839249014854)
+    result = tl.fma(result, part, 0.055503588169813156)
+    result = tl.fma(result, part, 0.24022644758224487)
+    result = tl.fma(result, part, 0.6931471824645996)
+    result = tl.fma(result, part, 1.0)
+    shift = tl.where(near > 0.0, 0, -2097152000)
+    result = result * (shift + 2130706432).to(tl.float32, bitcast=True)
+    result = result * ((near.to(tl.int32) << 23) - shift).to(tl.float32, bitcast=True)
+    result = tl.where(far, tl.where(product < 0.0, 0.0, float("inf")), result)
+    half = exponent * 0.5
+    half = tl.where(half < 0.0, tl.ceil(half), tl.floor(half))
+    odd = tl.abs(exponent - (half + half)) == 1.0
+    signed = tl.where(tl.floor(exponent) == exponent, tl.where(odd, result * -1.0, result), float("nan"))
+    result = tl.where(base < 0.0, signed, result)
+    result = tl.where((base == -1.0) & (tl.abs(exponent) == float("inf")), 1.0, result)
+    ends = (base + base).to(tl.int32, bitcast=True)
+    ends = tl.where(exponent < 0.0, ends ^ 2139095040, ends)
+    ends = tl.where(odd, ends, ends & 2147483647).to(tl.float32, bitcast=True)
+    result = tl.where((base == 0.0) | (size == float("inf")), ends, result)
+    result = tl.where((base == base) & (exponent == exponent), result, base + exponent)
+    return tl.where((base == 1.0) | (exponent == 0.0), 1.0, result)
 ''',
     "remainder": '''
 @triton.jit

@@ -63,14 +63,15 @@ def _interpret() -> None:
     """Have kernels behave on the CPU as they do in PassBench's workers."""
     import numpy as np
 
+    from passbench.child import triton_interpreter
     from passbench.child.interpreted_libdevice import lend_libdevice
-    from passbench.child.triton_interpreter import confine_kernels, round_bfloat16_to_nearest, spare_idle_work
 
     np.seterr(all="ignore")  # kernels overflow to infinity as a GPU's do, without a word
-    spare_idle_work()
-    round_bfloat16_to_nearest()
+    triton_interpreter.spare_idle_work()
+    triton_interpreter.round_bfloat16_to_nearest()
+    triton_interpreter.multiply_and_add_at_once()
     lend_libdevice()
-    confine_kernels()
+    triton_interpreter.confine_kernels()
 
 
 def _checked(measure, sample: "Sample", files: Mapping[str, str]) -> "Checked":

@@ -1,0 +1,41 @@
+"""What PassBench changes in Triton's interpreter, so that kernels give a GPU's bits."""
+
+import pytest
+
+from tests.support.interpreted import answers_of
+
+SCRIPT = """
+import torch, triton, triton.language as tl
+from passbench.child.triton_interpreter import multiply_and_add_at_once
+
+multiply_and_add_at_once()
+
+@triton.jit
+def rest_of_product(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i)
+    tl.store(out_ptr + i, tl.fma(x, x, -(x * x)))
+
+def rest(x):
+    out = torch.zeros_like(x)
+    rest_of_product[(1,)](x, out, BLOCK=4)
+    return out
+
+x = torch.tensor([1 + 2.0**-20, 3.0, 1 - 2.0**-15, 1e30])
+"""
+TRIED = {
+    "rest(x)[:3].tolist() == [2.0**-40, 0.0, 2.0**-30]": "True",
+    "bool(rest(x)[3].isnan() | rest(x)[3].isinf())": "True",
+    "rest(x.double() * 0.0).tolist() == [0.0] * 4": "True",
+}
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory, torch_forks):
+    """What a process with the interpreter says of each expression."""
+    return answers_of(SCRIPT, TRIED, tmp_path_factory.mktemp("kernels"), torch_forks)
+
+
+@pytest.mark.parametrize("expression", TRIED)
+def test_a_product_is_not_rounded_before_it_is_added_to(answers, expression):
+    assert answers[expression] == TRIED[expression]
