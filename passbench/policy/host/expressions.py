@@ -121,8 +121,8 @@ class Expressions(NamedValues):
             return ValueKind.SCALAR
         if scope.hook and found.is_tensor:
             self.find("hook", scope.module, node, HOOK)
-        if isinstance(op, ast.Mult):
-            self.check_repeated(node, _sides(node), sides, scope)
+        if isinstance(op, ast.Mult) and self.check_repeated(node, _sides(node), sides, scope):
+            return min(sides)
         if isinstance(op, ast.Mod):
             self.check_text(node.right if isinstance(node, ast.BinOp) else node.value, sides[1], scope)
         if isinstance(op, ast.Mod) and not sides[0].holds_tensors and found.holds_tensors:
@@ -133,14 +133,16 @@ class Expressions(NamedValues):
 
     def check_repeated(
         self, node: ast.AST, sides: Sequence[ast.expr], kinds: Sequence[ValueKind], scope: Scope
-    ) -> None:
-        """Report a product of a tensor with a list, a tuple or a text."""
-        repeated = any(
+    ) -> bool:
+        """Report a product of a tensor with a list, a tuple or a text. Returns whether it is one: the result is no
+        tensor then, and a variable that is given it is a list at the next look, too."""
+        repeated = max(kinds).is_tensor and any(
             kind is ValueKind.HOLDER or (not kind.is_tensor and self.is_sequence(side, scope))
             for side, kind in zip(sides, kinds, strict=True)
         )
-        if repeated and max(kinds).is_tensor:
+        if repeated:
             self.read("how often a list or a text is repeated is a number", scope, node)
+        return repeated
 
     def _keys(self, kinds: list[ValueKind], node: ast.expr, scope: Scope) -> ValueKind:
         if any(kind.holds_tensors for kind in kinds):

@@ -72,8 +72,9 @@ class OperatorCalls(Arguments):
         if call.stored in _ASKING and given.holds_tensors:
             self.read(f"{call.name} tells of a tensor's values", scope, call.node)
             return ValueKind.SCALAR
-        if call.stored == "operator.mul" and len(call.arguments) == 2:
-            self.check_repeated(call.node, call.arguments, call.positional, scope)
+        product = call.stored == "operator.mul" and len(call.arguments) == 2
+        if product and self.check_repeated(call.node, call.arguments, call.positional, scope):
+            return min(call.positional)
         if call.stored.startswith("operator.") and not given.is_tensor:
             return max(call.positional, default=ValueKind.SCALAR)
         if effects.written:

@@ -70,6 +70,7 @@ def test_fixtures(name):
 
 HONEST_BODIES = {
     "repeated": "a = [0] * n\nb = a * k\nfactor = n\nz = factor * x * k",
+    "list_that_becomes_a_tensor": "a = [x, x]\na = torch.stack(a)\na = a * x.sum()\na *= n",
     "sizes": "m = x.shape[0] * x.stride(-1) // 2 + math.ceil(n / 7) - min(n, k) ** 2",
     "route": 'if route == "gelu":\n    n = n + 1\nelif k > 1 and y is not None:\n    n += 0',
     "views": "x = x.contiguous().view(-1).transpose(0, 0)[: n]",
