@@ -101,8 +101,12 @@ def output(status: str, reason: str) -> Step:
 RETURNED_AGAIN = output("runtime_error", "returns memory that an?(other| earlier) call has returned")
 
 
-REMEMBERED = Step("fresh_inputs", ("wrong", "ok", "runtime_error"), SPOILT + "|" + RETURNED_AGAIN.reason)
-"""What was remembered is of no use: it is stale, was returned before, or never comes."""
+UNEVEN = "evidence_uneven: "
+REMEMBERED = Step(
+    "fresh_inputs", ("wrong", "ok", "runtime_error", "rejected"), f"{SPOILT}|{RETURNED_AGAIN.reason}|{UNEVEN}"
+)
+"""What was remembered is of no use: it is stale, was returned before, or never comes. A call that finds it launches
+less than others, so that the evidence refuses the pass where it comes to such a call first."""
 READ_OR_RETURNED = Step("evidence", ("rejected", "runtime_error"), READ.reason + "|" + RETURNED_AGAIN.reason)
 
 

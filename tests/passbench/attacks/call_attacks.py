@@ -10,7 +10,9 @@ from tests.passbench.attacks.attack_kinds import (
     RETURNED_AGAIN,
     REWRITTEN,
     SPOILT,
+    UNEVEN,
     WORKS,
+    WRONG,
     Attack,
     Honest,
     Step,
@@ -32,7 +34,7 @@ CALL_ATTACKS: tuple[Attack, ...] = (
         add_relu,
         (
             Step("sealed_calls", ("wrong", "runtime_error"), SPOILT + "|has (changed after|written over)"),
-            Step("evidence", ("rejected", "wrong", "runtime_error"), "evidence_uneven: |has written over|" + SPOILT),
+            Step("evidence", ("rejected", "wrong", "runtime_error"), f"{UNEVEN}|has written over|{SPOILT}"),
             MAY_WORK,
         ),
         "outputs of some calls, nobody knows which, are taken as soon as the call ends",
@@ -55,8 +57,9 @@ CALL_ATTACKS: tuple[Attack, ...] = (
         add_relu,
         (
             RETURNED_AGAIN,
-            # Uneven where observed calls are among the first: on a CPU. On a GPU a sealed call's output has changed.
-            Step("evidence", ("rejected", "runtime_error"), "evidence_uneven: |" + REWRITTEN.reason),
+            # Uneven where observed calls are among the first. On a GPU the outputs of a call have changed when they are
+            # compared: a later call of the exchange has written over them.
+            Step("evidence", ("rejected", "runtime_error", "wrong"), f"{UNEVEN}|{REWRITTEN.reason}|{WRONG.reason}"),
             MAY_WORK,
         ),
         "memory that was returned is the caller's; some outputs are held to see whether it stays so",
