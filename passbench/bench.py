@@ -34,9 +34,10 @@ from storage.records import Sample
 Progress = Callable[[str], None]
 """Called with a line of text as a benchmark goes on."""
 
-_VARIANTS_OF_A_PROCESS = 20
-"""Eager is then run by a fresh process. Two processes of the same code differ by up to 1 % in what a call costs the
-host, for as long as they live: over a whole run that would be a bias of all speedups."""
+_VARIANTS_OF_A_PROCESS = 10
+"""Eager is then run by a fresh process, from the next sample on, which costs 0.3 to 0.5 s. Two processes of the same
+code differ by about 0.5 %, up to 1.3 %, in what a call costs the host, for as long as they live: over a whole run that
+would be a bias of all speedups."""
 
 
 class Bench:

@@ -25,13 +25,16 @@ from passbench.ipc.messages import (
     ReplayCalls,
 )
 from passbench.result import Timing
-from passbench.timing.exchanges import PAIRS_IN_ONE_ORDER, CheckedExchanges
+from passbench.timing.exchanges import CheckedExchanges
 from passbench.timing.statistics import Exchange, Pairs, planned, settled, summarise
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_process import WorkerDied, WorkerTimeout
 
 GRAPH, KERNELS = "graph", "kernels"
 """Methods of the device clock."""
+
+REPLAYS_OF_A_GRAPH = 8
+"""Of a timed graph, all in one order of the sides."""
 
 _PRECISION = 0.01  # of the speedup; replays vary little
 _SHARE = 0.5  # of `Settings.timing_budget`
@@ -98,7 +101,7 @@ class DeviceClock:
         calls = self._pair.about(size)
         how = {"sealed" if sealed else "like_sealed": _MOST_SEALED}
         layout = self._pair.draw(calls, self._pair.outputs, Distribution.VARIED, **how)
-        for worker, _ in self._exchanges.in_turn(pairs):
+        for worker, _ in self._exchanges.in_turn(pairs, REPLAYS_OF_A_GRAPH):
             self.capture(worker, layout)
         return layout
 
@@ -120,11 +123,11 @@ class DeviceClock:
         plan = planned(settings.pairs, math.ceil(settings.calls / size), affordable, min(settings.repeats, _REPEATS))
         pairs = Pairs()
         for done in range(1, plan.most + 1):
-            if done % PAIRS_IN_ONE_ORDER == 1:
+            if done % REPLAYS_OF_A_GRAPH == 1:
                 layout = self._graph(size, pairs)
             self._replay_both(layout, pairs)
             # Not before the graph's first replays, each of which comes after one of the other worker's.
-            if done % PAIRS_IN_ONE_ORDER == min(_LEAST_PAIRS, plan.few):
+            if done % REPLAYS_OF_A_GRAPH == min(_LEAST_PAIRS, plan.few):
                 pairs.empty_us += self.empty_replays(layout)
             if plan.looks(done):
                 timing = summarise("device", pairs, settings.noise, plan.repeats(done))
@@ -142,7 +145,7 @@ class DeviceClock:
         for _ in range(graphs if layers.has("sealed_calls") and layers.has("timed_outputs_checked") else 0):
             pairs = Pairs(candidate_began=False)
             layout = self._graph(size, pairs, sealed=True)
-            compared = rng.sample(range(PAIRS_IN_ONE_ORDER), _COMPARED_REPLAYS)
+            compared = rng.sample(range(REPLAYS_OF_A_GRAPH), _COMPARED_REPLAYS)
             for number in range(max(compared) + 1):
                 if number in compared:
                     self._replay_both(layout, pairs)
@@ -167,7 +170,7 @@ class DeviceClock:
         """One replay of each side on the same fresh inputs, in random order; all outputs are compared."""
         self._pair.refill(layout, Distribution.VARIED)
         seed = self._pair.rng.getrandbits(32)
-        for worker, done in self._exchanges.in_turn(pairs):
+        for worker, done in self._exchanges.in_turn(pairs, REPLAYS_OF_A_GRAPH):
             done.append(self.timed_replay(worker, layout, seed))
         self._exchanges.compare(layout)
 

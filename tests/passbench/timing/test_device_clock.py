@@ -169,7 +169,7 @@ class _CountedReplays:
             SimpleNamespace(ask=lambda *_: WorkerReply(Code.OK)),
             SimpleNamespace(ask=self._own),
         )
-        self.in_turn = lambda pairs: [(self.eager, pairs.eager), (self.candidate, pairs.candidate)]
+        self.in_turn = lambda pairs, in_one_order: [(self.eager, pairs.eager), (self.candidate, pairs.candidate)]
         self.about, self.refill, self.hand_over, self.collect = (lambda *_: 8,) * 4
 
     def draw(self, calls, *_, sealed):

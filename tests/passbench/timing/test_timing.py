@@ -1,5 +1,6 @@
 import os
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 from passbench.settings import Settings
 from passbench.timing import cores
+from passbench.timing.exchanges import CheckedExchanges
 from passbench.timing.statistics import (
     Exchange,
     Pairs,
@@ -32,6 +34,19 @@ def pairs(eager: list[float], candidate: list[float], overhead: float = 300.0, c
 def test_the_overhead_of_an_exchange_is_taken_off_both_sides():
     by_side = pairs([20.0, 20.0, 20.0], [10.0, 11.0, 10.0]).per_call()
     assert by_side == ([20.0, 20.0, 20.0], [10.0, 11.0, 10.0])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_either_side_is_first_as_often_where_the_fewest_pairs_are_enough(seed):
+    workers = SimpleNamespace(rng=random.Random(seed), eager="eager", candidate="candidate")
+    exchanges, timed, first = CheckedExchanges(workers, print, print), Pairs(), []
+    for _ in range(planned(12, 1, 100, 3).few):
+        in_turn = exchanges.in_turn(timed)
+        first.append(in_turn[0][0])
+        for worker, done in in_turn:
+            assert done is getattr(timed, worker)
+            done.append(Exchange(1, 1.0))
+    assert (first.count("eager"), first.count("candidate")) == (6, 6)
 
 
 def test_what_a_candidate_says_about_its_own_time_changes_nothing():
