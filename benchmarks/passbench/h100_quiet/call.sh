@@ -26,10 +26,10 @@ tests() { # LOG SECONDS OPTIONS
 
 quiet() {
   part passes 25 python3 -m benchmarks.passbench.recorded_passes $recorded/{third,fourth,fifth}.parquet \
-    --out "$work/passes" --most 26
+    --out "$work/passes" --most $((26 * seconds / 290))
   for number in 1 2; do
-    part aa-$number 50 python3 -m benchmarks.passbench.aa_noise $held/version --names $held/names_2.txt --limit 12 \
-      --one-a-dtype --arrangements first --settled --sides eager --budget $budget --device "$device" --out "$work/aa-$number/aa"
+    part aa-$number 50 python3 -m benchmarks.passbench.aa_noise $held/version --names $held/names_2.txt \
+      --limit $((12 * seconds / 290)) --one-a-dtype --arrangements first --settled --sides eager --budget $budget --device "$device" --out "$work/aa-$number/aa"
   done
   part repeats 165 python3 -m benchmarks.passbench.repeat_runs benchmarks/extraction/corpus_350/version \
     --out "$work/repeats" --runs 4 --seed 7 --budget $budget --device "$device" -- --authors "" --passes "$work/passes" \
