@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from agent.distill.cost import BANDWIDTH, bytes_of
 from agent.distill.eager.op_effects import OpEffects
-from agent.distill.library_calls import freed
+from agent.distill.other_inputs.library_calls import freed
 from agent.distill.regions import Region
 from storage.graph.record import Graph, refs
 
@@ -60,6 +60,11 @@ def region_cost(region: Region, known: OpEffects) -> float:
     """The same of a region in kernels; it may have convolutions whose biases they add."""
     flops = sum(known.flops[op] for op in region.ops)
     return _LAUNCH + bytes_of(known, (*region.inputs, *region.outputs)) / BANDWIDTH + flops / _HALF_FLOPS
+
+
+def is_divided(graph: Graph) -> bool:
+    """Whether `WholeSteps.divide` may make several calls of one of eager's."""
+    return any(op.target == _CONVOLUTION_BACKWARD and sum(op.args[_MASK]) > 1 for op in graph.ops)
 
 
 def spread_out(units: Sequence[Unit]) -> tuple[list[Unit], float]:

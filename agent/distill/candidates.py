@@ -13,8 +13,8 @@ from agent.distill.cost import EAGER_LAUNCH, STEP, device_gain, gain, most_gain,
 from agent.distill.eager.op_effects import OpEffects, OpEffectsError, TensorLayout, find_effects
 from agent.distill.kernels.host_program import Sketch
 from agent.distill.kernels.launch_configs import LaunchLimits
-from agent.distill.library_calls import without_library_call
 from agent.distill.lowered_regions import FAILURES, Sketches
+from agent.distill.other_inputs.library_calls import without_library_call
 from agent.distill.pass_source import Case, pattern_source
 from agent.distill.regions import Region, find_regions, region_of
 from agent.distill.rounding import Confirms, Rounding, assumed, rounded
@@ -210,7 +210,7 @@ class _Search:
         device: list[float] = []
         sure, without = math.inf, self.split.without_cost(region)
         joined, calls = self.split.joined(region)
-        for each in known:
+        for each, whole in zip(known, self._known_whole(calls), strict=True):
             predicted, *others = self._layouts(region, each)
             try:
                 sketches = [self.sketches.of(region.graph, predicted, self.options.own_schedule)]
@@ -225,7 +225,8 @@ class _Search:
             if len(exact) < len(sketches):
                 self.causes.append("a kernel that would add otherwise than eager")
                 return self._ops_that_add(region, each)
-            cases += [Case(joined.graph, one, region.graph, calls) for one in exact]
+            given = () if whole is None else tuple(map(tuple, self._layouts(joined, whole)))
+            cases += [Case(joined.graph, one, region.graph, calls, given) for one in exact]
             program = exact[0].program(LaunchLimits())
             gains.append(gain(region, each, program) - EAGER_LAUNCH * without)
             device.append(device_gain(region, each, program) - STEP * without)
@@ -235,6 +236,11 @@ class _Search:
             counts = f"{one.replaced} launches in eager, {len(one.bodies)} fused"
             self.causes.append(f"{names}: {counts}, which saves {fmean(gains):.0f} us")
         return Candidate(joined, pattern_source(joined.graph), tuple(cases), fmean(gains), sure, fmean(device))
+
+    def _known_whole(self, calls: Graph | None) -> list[OpEffects | None]:
+        """The effects of each variant's graph as it was, if a region makes these calls ahead of its kernels."""
+        whole = self.split.whole
+        return [None if calls is None else find_effects(whole, variant.inputs) for variant in self.variants]
 
     def _layouts(self, region: Region, known: OpEffects) -> list[list[Input]]:
         """The layouts of the region's inputs to write plans for; the predicted one comes first.

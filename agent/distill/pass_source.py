@@ -14,7 +14,8 @@ from agent.distill.kernels.host_program import KernelLaunch, Program, Returned, 
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.kernels.ordered_sums import NEEDED
 from agent.distill.kernels.text_template import merge, slot, template
-from agent.distill.library_calls import WRITE_INTO, LibraryBody, call_lines, library_body, replayable
+from agent.distill.other_inputs.library_calls import WRITE_INTO, LibraryBody, call_lines, library_body, replayable
+from agent.distill.other_inputs.written_for import asks, table
 from storage.graph.record import Graph, op_name
 from storage.graph.render import render, value_name
 from storage.records import Input, dtype_name
@@ -69,13 +70,15 @@ class Case:
     """A region in one variant: the graph that is the pattern, and what replaces it there.
 
     Kernels compute `kernels`, which is `graph` unless library calls come ahead of them. These are `calls`, a graph of
-    the region's inputs, which returns the kernels' inputs.
+    the region's inputs, which returns the kernels' inputs. They are other calls than eager's: all inputs but those of
+    `given`, one for each mixture of layouts, get eager's.
     """
 
     graph: Graph
     sketch: Sketch
     kernels: Graph
     calls: Graph | None = None
+    given: tuple[tuple[Input, ...], ...] = ()
 
     @property
     def launches(self) -> int:
@@ -144,7 +147,9 @@ def module_source(cases: Sequence[Case], family: str, style: Style, helper: bool
     known = find_effects(graph, _inputs(first))
     library = library_body(graph, known)
     replayed = not helper and sum(known.launches) >= REPLAYED and replayable(graph, known)
-    launching = ["Launch", "LaunchPlan", "PlanTable", *(["captured"] if replayed else []), "plan_for"]
+    ahead = _ahead(function, cases, inner, helper) if first.calls is not None else None
+    captures = replayed or (ahead is not None and ahead.replayed)
+    launching = ["Launch", "LaunchPlan", "PlanTable", *(["captured"] if captures else []), "plan_for"]
     helpers = kernels.helpers.union(*(NEEDED.get(name, ()) for name in kernels.helpers))
     imports = ["import torch", "import triton", "import triton.language as tl", *kernels.imports()]
     count = "one kernel" if counts == {1} else f"{' or '.join(map(str, sorted(counts)))} kernels"
@@ -157,10 +162,10 @@ def module_source(cases: Sequence[Case], family: str, style: Style, helper: bool
         *(() if helper else _rule_functions(first.graph)),
         *(HELPERS[name].lstrip("\n") for name in sorted(helpers)),
         *kernels.sources,
-        *([WRITE_INTO.lstrip("\n")] if library.writes else ()),
+        *([WRITE_INTO.lstrip("\n")] if library.writes or (ahead is not None and ahead.writes) else ()),
         _library(_library_name(inner), graph, library),
         *_wrapper(inner, graph, programs, kernels, replayed),
-        *(() if first.calls is None else (_calling(function, first.calls, inner),)),
+        *(() if ahead is None else ahead.parts),
         *(() if helper else (f"def replacement_func():\n    return {function}\n",)),
     ]
     return parts[0] + "\n" + "\n\n".join(parts[1:])
@@ -172,11 +177,31 @@ def _rule_functions(graph: Graph) -> tuple[str, str]:
     return pattern_source(graph), f"def replacement_args({parameters}):\n    return ({parameters}{comma})\n"
 
 
-def _calling(function: str, calls: Graph, inner: str) -> str:
+@dataclass(frozen=True)
+class _Ahead:
+    """The parts of a module that make library calls ahead of kernels.
+
+    `writes`: they call `write_into`. `replayed`: eager's calls on small inputs are replayed.
+    """
+
+    parts: tuple[str, ...]
+    writes: bool
+    replayed: bool
+
+
+def _ahead(function: str, cases: Sequence[Case], inner: str, helper: bool) -> _Ahead:
     """The wrapper of a region that makes library calls ahead of its kernels, which `inner` launches."""
+    graph, calls = cases[0].graph, cases[0].calls
+    given = dict.fromkeys(one for case in cases for one in case.given)
+    known = find_effects(graph, next(iter(given)))
+    library = library_body(graph, known)
+    replayed = not helper and sum(known.launches) >= REPLAYED and replayable(graph, known)
     body = "".join(f"    {line}\n" for line in call_lines(calls))
-    given = ", ".join(value_name(ref.index, calls.inputs) for ref in calls.output)
-    return f"@torch.fx.wrap\ndef {function}({_parameters(calls)}):\n{body}    return {inner}({given})\n"
+    results = ", ".join(value_name(ref.index, calls.inputs) for ref in calls.output)
+    head = f"@torch.fx.wrap\ndef {function}({_parameters(graph)}):\n    if {asks(_parameters(graph))} is None:\n"
+    wrapper = f"{head}{_without_plan(function, graph, replayed)}{body}    return {inner}({results})\n"
+    parts = _library(_library_name(function), graph, library), table(given), wrapper
+    return _Ahead(parts, library.writes, replayed)
 
 
 def _inputs(case: Case) -> list[Input]:

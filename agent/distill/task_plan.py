@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent.author import Submission
+from agent.distill.any_constants import of_any_constants, structure
 from agent.distill.candidates import Candidate, Options, find_candidates, multiplies_singles, promising
 from agent.distill.channels_last import in_channels_last
 from agent.distill.check_matches import Site, mismatches
@@ -24,8 +25,6 @@ from agent.distill.split_biases import LINEAR, split_biases
 from agent.distill.whole_graphs import (
     WholeGraph,
     in_branches,
-    of_any_constants,
-    structure,
     whole_graph,
     whole_graph_instead,
     whole_source,

@@ -2,28 +2,28 @@
 
 A task of library calls is bound by the host: each call costs it more than the device. What a region's kernels save is
 little there. `passbench.launch.captured` replays all of a graph's launches at once, whichever they are.
-
-A family has graphs that differ in their constants, such as the sizes of a view. `of_any_constants` makes one
-replacement for those that no variant has: its pattern takes the constants as parameters.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
-import torch
-
-from agent.distill.branches import WORTH_BRANCHES, WholeSteps, branched, op_cost, region_cost, spread_out
+from agent.distill.branches import (
+    WORTH_BRANCHES,
+    WholeSteps,
+    branched,
+    is_divided,
+    op_cost,
+    region_cost,
+    spread_out,
+)
 from agent.distill.eager.op_effects import OpEffects, OpEffectsError, TensorLayout, find_effects
 from agent.distill.kernels.index_expressions import Unsupported
-from agent.distill.library_calls import WRITE_INTO, LibraryWriter, freed, library_body, without_library_call
+from agent.distill.other_inputs.library_calls import LibraryWriter, freed, without_library_call
+from agent.distill.other_inputs.written_for import asks, table
 from agent.distill.pass_source import function_name, pattern_source, short_names
 from agent.distill.regions import Region, dependencies, region_of
-from passbench.contract import ContractError, PassFiles
-from passbench.matching.trace_pattern import trace_pattern
-from passbench.policy.check import check_files
-from storage.graph.record import Graph, Op, refs
+from storage.graph.record import Graph, refs
 from storage.graph.render import value_name
 from storage.records import Input, Variant
 
@@ -39,19 +39,30 @@ class WholeGraph:
     """A graph that can be one replacement. `known` are the effects of its ops in one variant, `shapes` all's inputs.
 
     `region` has all its ops but those that make a returned view of an input: a replay would return a copy. `replaced`
-    is the region that the pattern is of, where that is another graph's of the same inputs and outputs.
+    is the graph that the pattern is of, where that is another one of the same inputs and outputs.
     """
 
     graph: Graph
     region: Region
     known: OpEffects
-    replaced: Region | None = None
+    replaced: "WholeGraph | None" = None
     shapes: tuple[tuple[Input, ...], ...] = ()
 
     @property
     def pattern(self) -> str:
         """The function `pattern` for the whole graph."""
-        return pattern_source((self.replaced or self.region).graph)
+        return pattern_source((self.replaced or self).region.graph)
+
+    def all_inputs(self) -> list[tuple[Input, ...]]:
+        """The inputs of `region` in each variant. Raises Unsupported where eager does not run a variant."""
+        found = []
+        for shape in self.shapes:
+            try:
+                known = find_effects(self.graph, shape)
+            except OpEffectsError as error:
+                raise Unsupported(str(error)) from error
+            found.append(tuple(known.values[value].as_input(f"in_{n}") for n, value in enumerate(self.region.inputs)))
+        return found
 
 
 def whole_graph(variants: Sequence[Variant]) -> WholeGraph | None:
@@ -112,7 +123,7 @@ def whole_graph_instead(variants: Sequence[Variant], instead: Graph) -> WholeGra
         _place(computed, n) for n in other.outputs
     ]:
         return None
-    return replace(computed, replaced=one)
+    return replace(computed, replaced=matched)
 
 
 def _place(whole: WholeGraph, number: int) -> list[int]:
@@ -143,7 +154,8 @@ def whole_source(
 
     `parts` are regions with the modules whose wrappers compute them; regions with one pattern have one module. With
     `branches`, what needs nothing of each other is side by side in the CUDA graph where that may pay. Not `captured`,
-    it makes its calls one after another. Raises Unsupported if they cannot be put in an order.
+    it makes its calls one after another. Where these are other calls than eager's, all inputs but those of the variants
+    get eager's. Raises Unsupported if the calls cannot be put in an order.
     """
     regions = {f"{module} {number}": region for number, (module, region) in enumerate(parts)}
     names = {value: value_name(value, whole.graph.inputs) for value in whole.region.inputs}
@@ -152,16 +164,23 @@ def whole_source(
     comma = "," if len(names) == 1 else ""
     found = in_branches(whole, regions) if branches and captured else None
     functions, lines = found or ([], steps(whole, regions))
+    used = ["branch"] * bool(functions) + ["captured"] * captured
+    asked = []
+    if whole.replaced is not None or (functions and is_divided(whole.graph)):
+        library = "".join(f"    {line}\n" for line in steps(whole.replaced or whole, {}))
+        asked = [f'def library({given}):\n    """The calls that eager makes."""\n{library}', table(whole.all_inputs())]
+        lines = [f"if {asks(given)} is None:", f"    return library({given})", *lines]
+        used = sorted([*used, "PlanTable", "plan_for"])
     body = "".join(f"    {line}\n" for line in lines)
-    used = "branch, captured" if functions else "captured"
+    launching = f"\nfrom passbench.launch import {', '.join(used)}\n" if used else ""
     modules = dict(parts)
     imported = [f"from {module} import {_imported(module, modules[module])}" for module in sorted(modules)]
     function = "whole_" + "_".join(short_names(whole.region.graph))
     kernels = f", {len(regions)} of its parts in kernels" if regions else ""
-    how, launching = "calls", ""
+    how = "calls"
     replaying = [f"@torch.fx.wrap\ndef {function}({given}):\n{body}"]
     if captured:
-        how, launching = "a CUDA graph", f"\nfrom passbench.launch import {used}\n"
+        how = "a CUDA graph"
         replaying = [
             f"def steps({given}):\n{body}",
             f"@torch.fx.wrap\ndef {function}({given}):\n    return captured(steps, {given})\n",
@@ -173,6 +192,7 @@ def whole_source(
         whole.pattern,
         f"def replacement_args({own}):\n    return ({own}{comma})\n",
         *functions,
+        *asked,
         *replaying,
         f"def replacement_func():\n    return {function}\n",
     ]
@@ -275,124 +295,3 @@ def _in_order(needs: Mapping[int | str, set[int | str]]) -> list[int | str]:
         order.append(chosen)
         del left[chosen]
     return order
-
-
-@dataclass(frozen=True)
-class _Parameter:
-    """A constant of a graph that is a parameter of the pattern, under this name in its source."""
-
-    name: str
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-def of_any_constants(variants: Sequence[Variant], family: str, captured: bool = False) -> str | None:
-    """The source of a module that computes graphs like that of the variants, of any constants, by library calls.
-
-    `captured`: as a CUDA graph, where `whole_graph` says that the variants' can be one. None if there are no constants,
-    or a call of the graph is not for a pass.
-    """
-    graph = variants[0].graph
-    region = region_of(graph, range(len(graph.ops)))
-    if region is None or not region.inputs:
-        return None
-    given = [variants[0].inputs[number] for number in region.inputs]
-    general, parameters = _of_parameters(region.graph)
-    if not parameters:
-        return None
-    try:
-        known = find_effects(region.graph, given)
-        if not all(isinstance(known.values[ref.index], TensorLayout) for ref in general.output):
-            return None
-        body = library_body(general, known)
-    except (OpEffectsError, Unsupported):
-        return None
-    names = [value_name(n, general.inputs) for n in range(general.inputs)] + [p.name for p in parameters]
-    if captured:
-        whole = whole_graph(variants)
-        captured = whole is not None and len(whole.region.ops) == len(graph.ops)
-    source = _any_source(general, names, body.lines, body.writes, captured, family)
-    return source if _is_allowed(source, f"def pattern({', '.join(names)}):\n{_pattern_body(general)}") else None
-
-
-def structure(graph: Graph) -> str:
-    """What graphs have in common that `of_any_constants` makes one module of."""
-    return repr(_of_parameters(graph)[0])
-
-
-def _of_parameters(graph: Graph) -> tuple[Graph, list[_Parameter]]:
-    parameters: list[_Parameter] = []
-    return replace(graph, ops=tuple(_parametrised(op, parameters) for op in graph.ops)), parameters
-
-
-def _parametrised(op: Op, parameters: list[_Parameter]) -> Op:
-    """The op with its numbers and dtypes as parameters. Switches stay what they are, and zeros where one says that the
-    op draws no random numbers."""
-    random = "dropout" in op.target or "attention" in op.target
-
-    def change(value: Any) -> Any:
-        if isinstance(value, tuple | list):
-            return type(value)(map(change, value))
-        if isinstance(value, slice):
-            return slice(change(value.start), change(value.stop), change(value.step))
-        if isinstance(value, dict):
-            return {key: change(item) for key, item in value.items()}
-        if type(value) in (int, float, torch.dtype) and not (random and value == 0):
-            parameters.append(_Parameter(f"number_{len(parameters)}"))
-            return parameters[-1]
-        return value
-
-    return replace(op, args=change(op.args), kwargs=change(op.kwargs))
-
-
-def _any_source(
-    graph: Graph, names: Sequence[str], lines: Sequence[str], writes: bool, captured: bool, family: str
-) -> str:
-    given = ", ".join(names)
-    body = "".join(f"    {line}\n" for line in lines)
-    function = "any_" + "_".join(short_names(graph))
-    how = "import torch\n"
-    if writes:
-        how += "import triton\nimport triton.language as tl\n"
-    if captured or writes:
-        used = [name for name, needed in (("Launch", writes), ("captured", captured)) if needed]
-        how += f"\nfrom passbench.launch import {', '.join(used)}\n"
-    calls = (
-        [
-            f"def steps({given}):\n{body}",
-            f"@torch.fx.wrap\ndef {function}({given}):\n    return captured(steps, {given})\n",
-        ]
-        if captured
-        else [f"@torch.fx.wrap\ndef {function}({given}):\n{body}"]
-    )
-    parts = [
-        f'"""{", ".join(short_names(graph, 12))} of any constants, by library calls.\n\n'
-        f'Written by distill for family {family or "unnamed"}.\n"""\n',
-        how,
-        f"def pattern({given}):\n{_pattern_body(graph)}",
-        f"def replacement_args({given}):\n    return ({given},)\n",
-        *([WRITE_INTO.lstrip("\n")] if writes else ()),
-        *calls,
-        f"def replacement_func():\n    return {function}\n",
-    ]
-    return parts[0] + "\n" + "\n\n".join(parts[1:])
-
-
-def _pattern_body(graph: Graph) -> str:
-    return pattern_source(graph).partition("\n")[2]
-
-
-@lru_cache(maxsize=1000)
-def _is_allowed(source: str, pattern: str) -> bool:
-    """Whether PassBench takes the module: its pattern can be traced, and the policy finds nothing.
-
-    The latest answers are kept: an author writes the same module for each way of rounding.
-    """
-    names: dict[str, Any] = {"torch": torch}
-    exec(pattern, names)
-    try:
-        trace_pattern(names["pattern"], "any_constants")
-    except ContractError:
-        return False
-    return not check_files(PassFiles(("rule",), {"rule.py": source}, ()))

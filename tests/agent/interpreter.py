@@ -22,6 +22,7 @@ from passbench.inputs.draw import make_inputs
 from passbench.matching.rewrite import apply_pass
 from storage.graph.as_fx import to_fx
 from storage.records import Variant
+from tests.agent.made_calls import other_calls
 
 ATOL = 1e-5
 RTOL = {torch.float32: 1.3e-6, torch.float16: 1e-3, torch.bfloat16: 1.6e-2, torch.float64: 1e-7}
@@ -103,6 +104,8 @@ def main(control: int) -> None:
             found = []
             if "results" in request:
                 keep_results(directory, variant, Path(request["results"]))
+            elif "calls" in request:
+                found = other_calls(rewritten(directory, variant), variant)
             else:
                 found = problems(directory, variant, request["draws"])
         except Exception:

@@ -67,6 +67,10 @@ class Interpreter:
         request = {"directory": str(directory), "variant": one.to_row(), "draws": draws}
         return self._asked(request)
 
+    def other_calls(self, directory: Path, one: Variant) -> list[str]:
+        """Which calls of torch, and which outputs' bits, are not eager's in one variant under the pass."""
+        return self._asked({"directory": str(directory), "variant": one.to_row(), "calls": True})
+
     def results(self, directory: Path, one: Variant, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         """What one variant returns for these inputs under the pass in `directory`."""
         kept = directory.with_name(f"{directory.name}-results.pt")

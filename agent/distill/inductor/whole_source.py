@@ -1,20 +1,19 @@
 """The source of a module that replaces a whole graph by TorchInductor's code for it, shape by shape."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from agent.distill.eager.op_effects import OpEffectsError, find_effects
 from agent.distill.inductor.generated_code import generated_code
 from agent.distill.inductor.kernel_code import NAME, helper_sources
 from agent.distill.inductor.wrapper_code import HostBuffer, HostCode, KernelCall, host_code
 from agent.distill.kernels.index_expressions import Unsupported
+from agent.distill.other_inputs.written_for import key
 from agent.distill.pass_source import short_names
 from agent.distill.whole_graphs import WholeGraph, steps
 from storage.graph.as_json import from_json, to_json
 from storage.graph.render import value_name
-from storage.records import Input, dtype_of
+from storage.records import Input
 
 STRICT, DEFAULT = "strict", "default"
 """The numerics in which TorchInductor compiles: as eager's, or its own."""
@@ -44,12 +43,7 @@ def compiled_graph(whole: WholeGraph, numerics: str) -> CompiledGraph:
     if whole.replaced is not None or len(whole.shapes) > MOST_SHAPES:
         raise Unsupported("more shapes than are compiled")
     plans: dict[tuple[Input, ...], HostCode] = {}
-    for shape in whole.shapes:
-        try:
-            known = find_effects(whole.graph, shape)
-        except OpEffectsError as error:
-            raise Unsupported(str(error)) from error
-        inputs = tuple(known.values[value].as_input(f"in_{n}") for n, value in enumerate(whole.region.inputs))
+    for inputs in whole.all_inputs():
         if time.thread_time() - begin > MOST_SECONDS:
             raise Unsupported("the time to compile was up")
         code = _host_code(text, inputs, numerics, names)
@@ -79,7 +73,7 @@ def compiled_source(compiled: CompiledGraph, family: str, config: int, captured:
     kernels = _ModuleKernels(config)
     functions = [_steps(number, code, kernels) for number, (_, code) in enumerate(compiled.plans)]
     library = "".join(f"    {line}\n" for line in steps(whole, {}))
-    keys = "".join(f"    {_key(inputs)}: {number},\n" for number, (inputs, _) in enumerate(compiled.plans))
+    keys = "".join(f"    {key(inputs)}: {number},\n" for number, (inputs, _) in enumerate(compiled.plans))
     call = "captured({}, {})" if captured else "{}({})"
     chosen = "".join(
         f"    if plan == {number}:\n        return {call.format(f'steps_{number}', given)}\n"
@@ -104,10 +98,6 @@ def compiled_source(compiled: CompiledGraph, family: str, config: int, captured:
         f"def replacement_func():\n    return {function}\n",
     ]
     return parts[0] + "\n" + "\n\n".join(parts[1:])
-
-
-def _key(inputs: Sequence[Input]) -> str:
-    return "(" + ", ".join(f"{dtype_of(i.dtype)}, {i.shape}, {i.stride}" for i in inputs) + ")"
 
 
 class _ModuleKernels:
