@@ -45,7 +45,7 @@ def four_parts(x, ROWS: tl.constexpr, THREADS: tl.constexpr):
     "add_parts": '''
 @triton.jit
 def add_parts(x, ROWS: tl.constexpr, THREADS: tl.constexpr, PARTS: tl.constexpr):
-    """(ROWS, THREADS, PARTS) to (ROWS, THREADS), one part after another."""
+    """(ROWS, THREADS, PARTS), up to 32 parts, to (ROWS, THREADS), one part after another."""
     if PARTS == 1:
         total = tl.reshape(x, [ROWS, THREADS])
     elif PARTS == 2:
@@ -54,17 +54,31 @@ def add_parts(x, ROWS: tl.constexpr, THREADS: tl.constexpr, PARTS: tl.constexpr)
     elif PARTS == 4:
         a, b, c, d = four_parts(x, ROWS, THREADS)
         total = a + b + c + d
-    elif PARTS > 8:
-        number = tl.arange(0, PARTS)[None, None, :]
-        total = tl.zeros([ROWS, THREADS], tl.float32)
-        for n in tl.static_range(PARTS):
-            total += tl.sum(tl.where(number == n, x, 0.0), 2)
+    elif PARTS == 8:
+        total = add_eight(tl.zeros([ROWS, THREADS], tl.float32), x, ROWS, THREADS)
+    elif PARTS == 16:
+        total = add_sixteen(tl.zeros([ROWS, THREADS], tl.float32), x, ROWS, THREADS)
     else:
-        even, odd = tl.split(tl.reshape(x, [ROWS, THREADS, 4, 2]))
-        a, c, e, g = four_parts(even, ROWS, THREADS)
-        b, d, f, h = four_parts(odd, ROWS, THREADS)
-        total = a + b + c + d + e + f + g + h
+        first, second = tl.split(tl.permute(tl.reshape(x, [ROWS, THREADS, 2, 16]), [0, 1, 3, 2]))
+        total = add_sixteen(tl.zeros([ROWS, THREADS], tl.float32), first, ROWS, THREADS)
+        total = add_sixteen(total, second, ROWS, THREADS)
     return total
+''',
+    "add_sixteen": '''
+@triton.jit
+def add_sixteen(total, x, ROWS: tl.constexpr, THREADS: tl.constexpr):
+    """(ROWS, THREADS) and the 16 parts of (ROWS, THREADS, 16), one after another."""
+    first, second = tl.split(tl.permute(tl.reshape(x, [ROWS, THREADS, 2, 8]), [0, 1, 3, 2]))
+    return add_eight(add_eight(total, first, ROWS, THREADS), second, ROWS, THREADS)
+''',
+    "add_eight": '''
+@triton.jit
+def add_eight(total, x, ROWS: tl.constexpr, THREADS: tl.constexpr):
+    """(ROWS, THREADS) and the 8 parts of (ROWS, THREADS, 8), one after another."""
+    even, odd = tl.split(tl.reshape(x, [ROWS, THREADS, 4, 2]))
+    a, c, e, g = four_parts(even, ROWS, THREADS)
+    b, d, f, h = four_parts(odd, ROWS, THREADS)
+    return total + a + b + c + d + e + f + g + h
 ''',
     "welford_step": '''
 @triton.jit
@@ -154,10 +168,13 @@ def combine_halves(mean, distances, count, ROWS: tl.constexpr, OUTER: tl.constex
 ''',
 }
 """Helper name → source."""
-NEEDED = {"add_parts": ("four_parts",)} | dict.fromkeys(
-    ("add_rounded_halves", "join_halves", "combine_halves"), ("both_sides",)
-)
-"""Helper → the helpers that it calls."""
+NEEDED = {
+    "add_parts": ("four_parts", "add_eight", "add_sixteen"),
+    "add_rounded_halves": ("both_sides",),
+    "join_halves": ("both_sides",),
+    "combine_halves": ("both_sides",),
+}
+"""Helper → all helpers that it calls, and those that these call."""
 
 
 def start(value: Value, name: str, kernel: KernelBody) -> list[str]:

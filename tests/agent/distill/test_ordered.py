@@ -339,6 +339,7 @@ def _compiled(run, source, columns, warps, directory):
     helpers = source[source.index("@triton.jit") : source.index("def library_")]
     script.write_text(
         "import triton\nimport triton.language as tl\nfrom triton.backends.compiler import GPUTarget\n"
+        "from triton.language.extra import libdevice\n"
         f"from triton.compiler import ASTSource\n\n\n{helpers}\n"
         f"types = dict.fromkeys({pointers}, '*bf16')\n"
         "types |= dict.fromkeys(('ROWS', 'COLUMNS', 'dtype_0'), 'constexpr')\n"
@@ -437,6 +438,16 @@ def test_a_softmax_of_short_rows_adds_as_a_warp_does(length, tmp_path, interpret
     order = order_of(Addition("softmax", FLOAT32, (5, length), (length, 1), (1,)))
     assert order.step >= length > order.step // 2 and order.width == min(order.step, 32)
     assert torch.equal(found, powers / added(powers, order)[:, None] + 1.0)
+
+
+@pytest.mark.parametrize(("length", "block"), [(500, 512), (1000, 1024)])
+def test_the_lanes_of_a_warp_exchange_no_more_than_its_sum_and_maximum(length, block, tmp_path, torch_forks):
+    """Each lane has 16 or 32 elements of a row; what they add to each other is the lane's own."""
+    one, source = _pass(_softmax, in_dtype((tensor(5, length),), "bfloat16"), tmp_path / "pass")
+    assert f"ROWS=1, COLUMNS={block}, num_warps=1" in source
+    compiled = _compiled(torch_forks, source, block, 1, tmp_path)
+    assert compiled.count("shfl.sync") == 2 * 5
+    assert compiled.count("ld.shared") + compiled.count("ldmatrix") <= block // 64
 
 
 def _softmax_backward(dim, dtype):
