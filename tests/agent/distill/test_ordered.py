@@ -450,6 +450,20 @@ def test_the_lanes_of_a_warp_exchange_no_more_than_its_sum_and_maximum(length, b
     assert compiled.count("ld.shared") + compiled.count("ldmatrix") <= block // 64
 
 
+def _sums_of_channels(x, y):
+    return torch.ops.aten.sum.dim_IntList(x * y, [0, 2, 3]), x + 1.0
+
+
+def test_warps_exchange_what_rows_of_threads_have_once(tmp_path, torch_forks):
+    """Eager's block has 16 rows of threads for a channel; in each step by halves, warps would wait for each other."""
+    one, source = _pass(_sums_of_channels, in_dtype((tensor(8, 64, 32, 32),) * 2, "bfloat16"), tmp_path / "pass")
+    assert "ROWS=1, COLUMNS=2048, num_warps=8" in source
+    waits = []
+    for each in (source, source.replace("= add_rows(", "= add_halves(")):
+        waits.append(_compiled(torch_forks, each, 2048, 8, tmp_path).count("bar.sync"))
+    assert waits[1] - waits[0] >= 6, waits
+
+
 def _softmax_backward(dim, dtype):
     return lambda grad, output: torch.ops.aten._softmax_backward_data.default(grad, output, dim, dtype) * 2.0
 
