@@ -443,7 +443,7 @@ def test_a_softmax_of_short_rows_adds_as_a_warp_does(length, tmp_path, interpret
 @pytest.mark.parametrize(("length", "block"), [(500, 512), (1000, 1024)])
 def test_the_lanes_of_a_warp_exchange_no_more_than_its_sum_and_maximum(length, block, tmp_path, torch_forks):
     """Each lane has 16 or 32 elements of a row; what they add to each other is the lane's own."""
-    one, source = _pass(_softmax, in_dtype((tensor(5, length),), "bfloat16"), tmp_path / "pass")
+    _, source = _pass(_softmax, in_dtype((tensor(5, length),), "bfloat16"), tmp_path / "pass")
     assert f"ROWS=1, COLUMNS={block}, num_warps=1" in source
     compiled = _compiled(torch_forks, source, block, 1, tmp_path)
     assert compiled.count("shfl.sync") == 2 * 5
@@ -456,7 +456,7 @@ def _sums_of_channels(x, y):
 
 def test_warps_exchange_what_rows_of_threads_have_once(tmp_path, torch_forks):
     """Eager's block has 16 rows of threads for a channel; in each step by halves, warps would wait for each other."""
-    one, source = _pass(_sums_of_channels, in_dtype((tensor(8, 64, 32, 32),) * 2, "bfloat16"), tmp_path / "pass")
+    _, source = _pass(_sums_of_channels, in_dtype((tensor(8, 64, 32, 32),) * 2, "bfloat16"), tmp_path / "pass")
     assert "ROWS=1, COLUMNS=2048, num_warps=8" in source
     waits = []
     for each in (source, source.replace("= add_rows(", "= add_halves(")):
