@@ -6,6 +6,7 @@ little there. `passbench.launch.captured` replays all of a graph's launches at o
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from agent.distill.branches import (
@@ -17,10 +18,11 @@ from agent.distill.branches import (
     region_cost,
     spread_out,
 )
+from agent.distill.cost import BANDWIDTH, EAGER_LAUNCH, EAGER_VIEW, SURE_SHARE, bytes_of
 from agent.distill.eager.op_effects import OpEffects, OpEffectsError, TensorLayout, find_effects
 from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.other_inputs.library_calls import LibraryWriter, freed, without_library_call
-from agent.distill.other_inputs.written_for import asks, table
+from agent.distill.other_inputs.written_for import LARGER, asks, table
 from agent.distill.pass_source import function_name, pattern_source, short_names
 from agent.distill.regions import Region, dependencies, region_of
 from storage.graph.record import Graph, refs
@@ -29,6 +31,10 @@ from storage.records import Input, Variant
 
 WORTH = 3
 """With fewer launches, copying inputs and outputs costs more than the launches."""
+GRAPH_LAUNCH = 4.0
+"""Microseconds of the device that a launch costs less in a CUDA graph, which is seldom idle and may have branches: 2 to
+5 on an H100, of small and large inputs alike, if copies move `SURE_SHARE` of the bandwidth
+(`benchmarks/agent/h100_all_variants`)."""
 
 _ARITHMETIC = frozenset(f"operator.{name}" for name in ("add", "sub", "mul", "truediv"))
 """Ops that take a number on the host beside a tensor on the device."""
@@ -54,15 +60,28 @@ class WholeGraph:
         return pattern_source((self.replaced or self).region.graph)
 
     def all_inputs(self) -> list[tuple[Input, ...]]:
-        """The inputs of `region` in each variant. Raises Unsupported where eager does not run a variant."""
-        found = []
-        for shape in self.shapes:
-            try:
-                known = find_effects(self.graph, shape)
-            except OpEffectsError as error:
-                raise Unsupported(str(error)) from error
-            found.append(tuple(known.values[value].as_input(f"in_{n}") for n, value in enumerate(self.region.inputs)))
-        return found
+        """The inputs of `region` in each variant."""
+        return [self._inputs(find_effects(self.graph, shape)) for shape in self.shapes]
+
+    @cached_property
+    def larger(self) -> list[tuple[Input, ...]]:
+        """Those of them that take longer to copy for a CUDA graph than the graph saves."""
+        known = [find_effects(self.graph, shape) for shape in self.shapes]
+        return [self._inputs(each) for each in known if not self._pays_as_graph(each)]
+
+    def _inputs(self, known: OpEffects) -> tuple[Input, ...]:
+        return tuple(known.values[value].as_input(f"in_{n}") for n, value in enumerate(self.region.inputs))
+
+    def _pays_as_graph(self, known: OpEffects) -> bool:
+        """Whether a CUDA graph saves the host or the device more than it takes to copy all inputs and results.
+
+        Where the device is what a call waits for, the host's work costs nothing.
+        """
+        launches = sum(known.launches)
+        host = EAGER_LAUNCH * launches + EAGER_VIEW * known.launches.count(0)
+        device = sum(op_cost(self.graph, known, number) for number in range(len(self.graph.ops)))
+        copied = bytes_of(known, (*self.region.inputs, *self.region.outputs))
+        return 2 * copied / (SURE_SHARE * BANDWIDTH) <= max(GRAPH_LAUNCH * launches, host - device)
 
 
 def whole_graph(variants: Sequence[Variant]) -> WholeGraph | None:
@@ -70,9 +89,9 @@ def whole_graph(variants: Sequence[Variant]) -> WholeGraph | None:
 
     It cannot if it draws random numbers, changes its inputs, computes on the host, or calls what no pass may call.
     """
-    graph, inputs = variants[0].graph, variants[0].inputs
+    graph = variants[0].graph
     try:
-        known = find_effects(graph, inputs)
+        known, *_ = [find_effects(graph, variant.inputs) for variant in variants]
     except OpEffectsError:
         return None
     region = region_of(graph, _without_returned_views(graph, known))
@@ -154,9 +173,11 @@ def whole_source(
 
     `parts` are regions with the modules whose wrappers compute them; regions with one pattern have one module. With
     `branches`, what needs nothing of each other is side by side in the CUDA graph where that may pay. Not `captured`,
-    it makes its calls one after another. Where these are other calls than eager's, all inputs but those of the variants
-    get eager's. Raises Unsupported if the calls cannot be put in an order.
+    it makes its calls one after another, and so it does for what is `larger`. Where these are other calls than eager's,
+    all inputs but those of the variants get eager's. Raises Unsupported if the calls cannot be put in an order.
     """
+    larger = whole.larger if captured else []
+    captured = captured and set(larger) != set(whole.all_inputs())
     regions = {f"{module} {number}": region for number, (module, region) in enumerate(parts)}
     names = {value: value_name(value, whole.graph.inputs) for value in whole.region.inputs}
     given = ", ".join(names.values())
@@ -170,6 +191,7 @@ def whole_source(
         library = "".join(f"    {line}\n" for line in steps(whole.replaced or whole, {}))
         asked = [f'def library({given}):\n    """The calls that eager makes."""\n{library}', table(whole.all_inputs())]
         lines = [f"if {asks(given)} is None:", f"    return library({given})", *lines]
+    if asked or (captured and larger):
         used = sorted([*used, "PlanTable", "plan_for"])
     body = "".join(f"    {line}\n" for line in lines)
     launching = f"\nfrom passbench.launch import {', '.join(used)}\n" if used else ""
@@ -181,9 +203,11 @@ def whole_source(
     replaying = [f"@torch.fx.wrap\ndef {function}({given}):\n{body}"]
     if captured:
         how = "a CUDA graph"
+        first = f"    if {asks(given, LARGER)} is not None:\n        return steps({given})\n" if larger else ""
         replaying = [
             f"def steps({given}):\n{body}",
-            f"@torch.fx.wrap\ndef {function}({given}):\n    return captured(steps, {given})\n",
+            *([table(larger, LARGER)] if larger else ()),
+            f"@torch.fx.wrap\ndef {function}({given}):\n{first}    return captured(steps, {given})\n",
         ]
     blocks = [
         f'"""{", ".join(short_names(whole.region.graph, 12))} as {how}{kernels}.\n\n'

@@ -75,9 +75,10 @@ def compiled_source(compiled: CompiledGraph, family: str, config: int, captured:
     library = "".join(f"    {line}\n" for line in steps(whole, {}))
     keys = "".join(f"    {key(inputs)}: {number},\n" for number, (inputs, _) in enumerate(compiled.plans))
     call = "captured({}, {})" if captured else "{}({})"
+    calls = ["{}({})" if inputs in whole.larger else call for inputs, _ in compiled.plans]
     chosen = "".join(
-        f"    if plan == {number}:\n        return {call.format(f'steps_{number}', given)}\n"
-        for number in range(len(compiled.plans))
+        f"    if plan == {number}:\n        return {each.format(f'steps_{number}', given)}\n"
+        for number, each in enumerate(calls)
     )
     how = " as a CUDA graph" if captured else ""
     used = ["Launch", "LaunchPlan", "PlanTable", *(["captured"] if captured else []), "empty_strided", "plan_for"]

@@ -8,7 +8,10 @@ from collections.abc import Iterable, Sequence
 
 from storage.records import Input, dtype_of
 
-TABLE = "WRITTEN_FOR"
+WRITTEN_FOR = "WRITTEN_FOR"
+"""The name of a table of the inputs that other calls than eager's are for."""
+LARGER = "LARGER"
+"""The name of a table of the inputs that are not copied for a CUDA graph."""
 
 
 def key(inputs: Sequence[Input]) -> str:
@@ -16,12 +19,13 @@ def key(inputs: Sequence[Input]) -> str:
     return "(" + ", ".join(f"{dtype_of(i.dtype)}, {i.shape}, {i.stride}" for i in inputs) + ")"
 
 
-def table(all_inputs: Iterable[Sequence[Input]]) -> str:
-    """The `PlanTable` that knows these inputs, as source."""
+def table(all_inputs: Iterable[Sequence[Input]], name: str = WRITTEN_FOR) -> str:
+    """The `PlanTable` of this name that knows these inputs, as source."""
     lines = "".join(f"    {one}: True,\n" for one in dict.fromkeys(map(key, all_inputs)))
-    return f"# dtype, shape and stride of each input that the calls below are for\n{TABLE} = PlanTable({{\n{lines}}})\n"
+    what = "that the calls below are for" if name == WRITTEN_FOR else "that take longer to copy than a replay saves"
+    return f"# dtype, shape and stride of each input {what}\n{name} = PlanTable({{\n{lines}}})\n"
 
 
-def asks(given: str) -> str:
+def asks(given: str, name: str = WRITTEN_FOR) -> str:
     """An expression that is None for all inputs but those in the table."""
-    return f"plan_for({TABLE}, {given})"
+    return f"plan_for({name}, {given})"

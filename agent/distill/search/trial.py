@@ -91,7 +91,7 @@ class SearchTrial:
     def _host(self, choice: SearchChoice) -> Hashable:
         """What the choices have in common that cost the host the same in a call."""
         style, graphs = choice.style, self.task.graphs
-        if style.captured and all(each.whole is not None for each in graphs):
+        if style.captured and all(each.whole is not None and not each.whole.larger for each in graphs):
             return "all in CUDA graphs"
         cases = [
             [c.cases[0] for c in g.candidates if c.pattern in choice.patterns] for g in self.written(choice).graphs

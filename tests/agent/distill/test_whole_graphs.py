@@ -291,3 +291,28 @@ def test_a_region_that_only_the_whole_calls_has_no_pattern(tmp_path, interpreter
     for path in (tmp_path / "pass").glob("fuse_*.py"):
         assert "def pattern" not in path.read_text() and "def replacement_func" not in path.read_text()
     assert interpreter.problems(tmp_path / "pass", one, draws=1) == []
+
+
+def _layers(x, w):
+    for _ in range(8):
+        x = torch.matmul(x, w) + 1.0
+    return x, w * 2.0
+
+
+def test_large_inputs_are_not_copied_for_a_cuda_graph(tmp_path, interpreter):
+    """A graph that the device takes long for saves the host nothing, and copies the inputs."""
+    small, large = (variant(_layers, tensor(2, n), tensor(n, n)) for n in (8, 4096))
+    assert whole_graph([small]).larger == []
+    assert [one[0].shape for one in whole_graph([large, small]).larger] == [(2, 4096)]
+    for name, variants, told in (
+        ("small", [small], (True, False)),
+        ("large", [large], (False, False)),
+        ("both", [small, large], (True, True)),
+    ):
+        directory = tmp_path / name
+        task = Distill(margin=ANY).task(sample(*variants), ANY, whole=True)
+        assert task.write((), Style(captured=True), directory).compiler == "pass"
+        assert check_dir(directory) == []
+        source = (directory / "whole_graph_0.py").read_text()
+        assert ("captured(steps, in_0, in_1)" in source, "LARGER = PlanTable" in source) == told
+        assert interpreter.other_calls(directory, small) == []
