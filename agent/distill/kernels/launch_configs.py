@@ -20,6 +20,11 @@ _REGISTERS = 96
 """Registers of a thread that may hold what a sweep has loaded."""
 _WIDER = (1, 2, 4)
 """So many times as many warps are tried for a row that is kept, if it needs more registers than that."""
+_TILE_REGISTERS = 192
+"""Registers of a thread that may hold what a tile has loaded. Kernels of fifteen loads with 32 elements a thread kept
+values in memory: 1629 accesses in the code for sm_90, a third of all instructions. With 8 there is none."""
+_TILE, _SMALL_TILE = 32, 16
+"""Rows and columns of a smaller tile, and rows of one of few."""
 _SWEPT = 96
 """Values of all steps of a sweep that are written out: more would take seconds to compile."""
 
@@ -88,7 +93,10 @@ def choose(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
 
 def _keeps(kernel: KernelBody, tuning: Tuning) -> bool:
     """Whether a program of this tuning, which has one row, keeps it: of kernels that add neighbours in eager's order,
-    if there are not so many rows that programs of several are better, and each is short."""
+    if there are not so many rows that programs of several are better, and each is short. Steps of less elements than a
+    warp has lanes leave some idle."""
+    if tuning.column_block < WARP and kernel.rows >= PROCESSORS:
+        return False
     if kernel.step is None or kernel.deal is not None or kernel.rows > _MOST_KEPT or reads_across(kernel):
         return False
     values = kernel.values()
@@ -112,9 +120,7 @@ def _plain(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
         return Tuning(min(block, _power_of_two(kernel.rows)), 1, 4, False)
     wide = _power_of_two(kernel.columns)
     if kernel.flat is not None:
-        row_block = min(_power_of_two(kernel.rows), 64 if kernel.rows * kernel.columns >= 2**20 else 32)
-        column_block = min(wide, 64)
-        return Tuning(row_block, column_block, max(1, min(4, row_block * column_block // 512)), False)
+        return _tile(kernel, wide)
     across = reads_across(kernel)
     if kernel.step is not None:
         loops, column_block, elements = True, kernel.step, max(_ORDERED, kernel.step if _in_one_warp(kernel) else 0)
@@ -130,6 +136,21 @@ def _plain(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
         row_block //= 2
     warps = max(1, min(16, row_block * column_block // elements))
     return Tuning(row_block, column_block, warps, loops)
+
+
+def _tile(kernel: KernelBody, wide: int) -> Tuning:
+    """Of a kernel without reductions that has columns. Where a thread would have more registers than it has, and where
+    most multiprocessors would have nothing to do, a tile is smaller and its threads have half as many elements."""
+    row_block = min(_power_of_two(kernel.rows), 64 if kernel.rows * kernel.columns >= 2**20 else 32)
+    large = Tuning(row_block, min(wide, 64), max(1, min(4, row_block * min(wide, 64) // 512)), False)
+    elements = large.row_block * large.column_block // (WARP * large.warps)
+    loads = sum(value.op == "load" for value in kernel.values())
+    few = large.programs(kernel) < PROCESSORS
+    if not few and loads * elements <= _TILE_REGISTERS:
+        return large
+    side = _SMALL_TILE if few else _TILE
+    rows, columns = min(large.row_block, side), min(large.column_block, _TILE)
+    return Tuning(rows, columns, max(1, rows * columns // _ELEMENTS), False)
 
 
 def _in_one_warp(kernel: KernelBody) -> bool:

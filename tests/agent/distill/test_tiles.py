@@ -105,3 +105,45 @@ def test_reductions_read_neighbours_in_memory_together(function, inputs, along_c
     (kernel,) = [kernel for kernel in task.kernels() if kernel.columns > 1]
     tuning = choose(kernel, LaunchLimits())
     assert tuning.column_block >= 1024 and tuning.row_block == 1 if along_columns else tuning.row_block >= 16
+
+
+def _shifted(x):
+    """Fifteen loads, and a result that is written with gaps."""
+    total = x[:, :-14]
+    for n in range(1, 15):
+        total = total + x[:, n : n - 14 or None]
+    return total.transpose(1, 2).contiguous()
+
+
+def _tiled(function, *inputs):
+    task = Distill(sketches=SKETCHES).task(sample(variant(function, *inputs)), ANY)
+    (kernel,) = [kernel for kernel in task.kernels() if kernel.flat is not None]
+    return kernel, choose(kernel, LaunchLimits())
+
+
+def test_a_tile_of_many_loads_leaves_its_threads_enough_registers(tmp_path, interpreter):
+    """Fifteen loads with 32 elements a thread are more than a thread's 255 registers."""
+    light, large = _tiled(_transposed, *2 * (tensor(8, 2048, 256),))
+    assert (large.row_block, large.column_block, large.warps) == (64, 64, 4)
+    heavy, small = _tiled(_shifted, tensor(8, 2062, 256))
+    assert heavy.rows * heavy.columns == light.rows * light.columns
+    assert (small.row_block, small.column_block, small.warps) == (32, 32, 4)
+    one = variant(_shifted, tensor(1, 314, 33))
+    assert "% tl.cdiv(" in _source(one, tmp_path / "pass")
+    assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+def test_few_tiles_are_small():
+    """Of a small tensor, so that more multiprocessors have one."""
+    kernel, tuning = _tiled(_transposed, *2 * (tensor(1, 128, 256),))
+    assert (tuning.row_block, tuning.column_block, tuning.warps) == (16, 32, 2)
+    assert tuning.programs(kernel) >= 64
+
+
+def test_a_row_of_steps_shorter_than_a_warp_shares_its_program(tmp_path, interpreter):
+    """A step of four columns would leave 28 of a warp's lanes idle."""
+    one = variant(lambda x: torch.softmax(x * 2.0, -1), tensor(4096, 3))
+    submission = Distill(margin=ANY, sketches=SKETCHES).write(sample(one), tmp_path / "pass")
+    source = "".join(file.read_text() for file in submission.pass_dir.glob("fuse_*.py"))
+    assert "ROWS=1," not in source and "ordered_sum" in source
+    assert interpreter.problems(tmp_path / "pass", one) == []
