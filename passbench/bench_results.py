@@ -41,6 +41,8 @@ class BenchResults:
             error_code=outcome.error_code,
             t_min=agreement.t_min if agreement else None,
             t_min_eager=outcome.of_eager.t_min if outcome.of_eager else None,
+            levels=agreement.levels if agreement else {},
+            levels_eager=outcome.of_eager.levels if outcome.of_eager else {},
             max_abs_error=agreement.max_abs_error if agreement else None,
             errors=outcome.errors,
             times=outcome.times,

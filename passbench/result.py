@@ -96,7 +96,11 @@ class Errors(NamedTuple):
 
 @dataclass(frozen=True)
 class VariantResult:
-    """One variant under one compiler; fields as the columns of `storage.schema.RESULTS`."""
+    """One variant under one compiler; fields as the columns of `storage.schema.RESULTS`.
+
+    `levels` has what `t_min` is for each output whose bits have differed, `levels_eager` the same of `t_min_eager`;
+    None where an output agrees at no level. Rows leave these out.
+    """
 
     sample: str
     category: str
@@ -107,6 +111,8 @@ class VariantResult:
     error_code: int | None = None
     t_min: int | None = None
     t_min_eager: int | None = None
+    levels: dict[int, int | None] = field(default_factory=dict)
+    levels_eager: dict[int, int | None] = field(default_factory=dict)
     max_abs_error: float | None = None
     errors: Errors | None = None
     times: Times = field(default_factory=Times)

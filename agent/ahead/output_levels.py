@@ -4,10 +4,12 @@ A deterministic output must be right however far another one varies, such as one
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import torch
 
 from passbench.checking.tolerance import LEVELS, STRICT, t_min
+from passbench.result import VariantResult
 
 Level = int | None
 """A level of `LEVELS`; None where nothing agrees at any."""
@@ -39,3 +41,11 @@ def beside_eager(levels: Sequence[Level], own: Sequence[Level]) -> list[Level]:
         LEVELS[0] if varies(its) and level is not None and its is not None and level <= its else level
         for level, its in zip(levels, own, strict=True)
     ]
+
+
+def counted(result: VariantResult) -> VariantResult:
+    """A result of PassBench as a search counts it: its `t_min` is that of `beside_eager`."""
+    if result.status != "ok" or not result.levels_eager:
+        return result
+    own = [result.levels_eager.get(output, LEVELS[0]) for output in result.levels]
+    return replace(result, t_min=worst(beside_eager(list(result.levels.values()), own)))

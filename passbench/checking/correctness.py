@@ -146,9 +146,9 @@ class Correctness:
         theirs, ours = self._pair.candidate.memory, self._pair.eager.memory
         for position, actual, expected in self._differing(layout, theirs, ours):
             parts = _in_parts(actual, expected)
-            level = comparison.t_min  # None once an output before this one has agreed at no level
+            level = comparison.level_of(position)
             if self._drawn and level is not None and all(surely_close(a, b, level) for a, b in parts):
-                continue  # they agree at t_min, so it stays what it is
+                continue  # they agree at the output's level, so it stays what it is
             if position >= 0:
                 block = layout.batch.outputs[position]
                 if bool((batch_layout.poisoned(theirs, block) & ~batch_layout.poisoned(ours, block)).any()):

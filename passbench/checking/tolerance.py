@@ -141,6 +141,7 @@ class Comparison:
     """Agreement over outputs and draws as they come in.
 
     `t_min` is the smallest level at which everything seen so far agrees, None once something does not at any level.
+    `levels` has the same of each output whose bits have differed.
     `new_nan` says that a NaN stood where eager has none, which counts as a runtime error, not as inaccuracy.
     """
 
@@ -148,7 +149,12 @@ class Comparison:
     max_abs_error: float = 0.0
     new_nan: bool = False
     worst: Worst | None = None
+    levels: dict[int, int | None] = field(default_factory=dict)
     _worst_excess: float = field(default=0.0, repr=False)
+
+    def level_of(self, output: int) -> int | None:
+        """The smallest level at which all that was seen of an output agrees."""
+        return self.levels.get(output, LEVELS[0])
 
     def add(self, actual: torch.Tensor, expected: torch.Tensor, draw: int, output: int) -> None:
         """Take in one output of one draw. Dtypes and shapes must be the same: ValueError otherwise."""
@@ -157,8 +163,9 @@ class Comparison:
         difference = _Difference.of(actual, expected)
         if difference.equal:
             return
-        if self.t_min is not None:
-            self.t_min = smallest_level(difference, self.t_min)
+        before = self.level_of(output)
+        level = self.levels[output] = None if before is None else smallest_level(difference, before)
+        self.t_min = None if None in (level, self.t_min) else max(level, self.t_min)
         if difference.delta.numel():
             self.max_abs_error = max(self.max_abs_error, float(difference.delta.max()))
         if actual.is_floating_point() or actual.is_complex():

@@ -2,5 +2,5 @@
 
 In: choices of patterns and style, and a function that measures one. Out: the best choice, and what is kept of it on
 disk. Read first: `hill_climb.py`, then `trial.py` (a measured choice) and `scores.py` (which of two is better).
-May import: agent.author, agent.distill, passbench, storage.
+May import: agent.ahead, agent.author, agent.distill, passbench, storage.
 """

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
+from agent.ahead.output_levels import counted
 from agent.author import Attempt
 from agent.distill.eager.op_effects import TensorLayout
 from agent.distill.kernels.value_graph import HALF
@@ -187,7 +188,7 @@ class SearchTrial:
                 return ()
             if source not in self.known:
                 with self.clock.measuring():
-                    self.known[source] = self.attempt.measure(self.variants, directory)
+                    self.known[source] = [counted(r) for r in self.attempt.measure(self.variants, directory)]
                 self.attempt.say(f"{self._in_words(choice)}: {in_words(self.known[source])}")
         return self.known[source]
 

@@ -6,11 +6,14 @@ import pytest
 import torch
 
 from agent.ahead.device_levels import agree
+from agent.ahead.output_levels import counted
 from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.search.scores import is_right
+from passbench.bench import Bench
 from passbench.checking.tolerance import LEVELS, t_min
 from passbench.contract import NAMES_FILE
 from passbench.result import EAGER_FAILED
+from passbench.settings import Settings
 from tests.agent.support import in_dtype, sample, tensor, variant
 
 
@@ -124,6 +127,30 @@ def test_an_output_that_eager_repeats_must_be_right_however_far_another_one_vari
     assert found.status == "ok" and found.t_min_eager == 0 and low <= found.t_min <= high, found
     ((checked, draws),) = measure.check(one, directory, 5, 60.0)
     assert low <= checked <= high and draws == (5 if high <= -5 else 1)
+
+
+def test_passbench_tells_how_near_each_output_is(tmp_path):
+    def both(x, y):
+        return x + y, torch.relu(x * y)
+
+    directory = written(tmp_path / "pass", "return (x + y) * 1.001", SUM)
+    with Bench("cpu", Settings(double=False)) as bench:
+        (found,) = bench.run(sample(variant(both, *SMALL)), "pass", directory)
+    assert found.levels == {0: found.t_min} and -5 < found.t_min < 0 and found.levels_eager == {}
+    assert counted(found) == found
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("factor", "low", "high"), [("1.0", -10, -10), ("1.001", -4, -1)], ids=["equal outputs", "a wrong output"]
+)
+def test_passbench_tells_how_near_eager_is_to_itself_in_each_output(factor, low, high, tmp_path):
+    one = sample(variant(varying_and_sum, tensor(1 << 18), tensor(1 << 18)))
+    directory = written(tmp_path / "pass", f"return (x + y) * {factor}", SUM)
+    with Bench("cuda", Settings(double=False)) as bench:
+        (found,) = bench.run(one, "pass", directory)
+    assert found.status == "ok" and found.levels_eager == {0: 0} and found.levels[0] == found.t_min == 0, found
+    assert low <= found.levels.get(1, -10) <= high and low <= counted(found).t_min <= high
 
 
 def test_a_pass_that_is_right_on_usual_inputs_alone_is_wrong(tmp_path):

@@ -88,6 +88,16 @@ def test_equal_outputs_pass_at_the_lowest_level():
     assert (comparison.t_min, comparison.max_abs_error, comparison.worst) == (-10, 0.0, None)
 
 
+def test_each_output_that_differs_has_a_level_of_its_own():
+    comparison, ones = Comparison(), torch.ones(3)
+    for output, delta in ((0, 1e-3), (1, 0.0), (2, 1e-6), (2, 1e-5), (0, 1e-6)):
+        comparison.add(ones + delta, ones, 0, output)
+    assert comparison.levels == {0: t_min([ones + 1e-3], [ones]), 2: t_min([ones + 1e-5], [ones])}
+    assert comparison.level_of(1) == -10 and comparison.t_min == comparison.levels[0]
+    comparison.add(torch.full_like(ones, math.nan), ones, 0, 2)
+    assert (comparison.level_of(2), comparison.t_min, comparison.level_of(0)) == (None, None, comparison.levels[0])
+
+
 @pytest.mark.parametrize(("actual", "new_nan"), [(math.nan, True), (math.inf, False)])
 def test_what_is_not_finite_must_be_where_eager_has_it(actual, new_nan):
     comparison = Comparison()
