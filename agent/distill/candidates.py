@@ -14,6 +14,7 @@ from agent.distill.eager.op_effects import OpEffects, OpEffectsError, TensorLayo
 from agent.distill.kernels.host_program import Sketch
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.lowered_regions import FAILURES, Sketches
+from agent.distill.other_inputs.any_size import is_of_any_size
 from agent.distill.other_inputs.library_calls import without_library_call
 from agent.distill.pass_source import Case, pattern_source
 from agent.distill.regions import Region, find_regions, region_of
@@ -226,7 +227,8 @@ class _Search:
                 self.causes.append("a kernel that would add otherwise than eager")
                 return self._ops_that_add(region, each)
             given = () if whole is None else tuple(map(tuple, self._layouts(joined, whole)))
-            cases += [Case(joined.graph, one, region.graph, calls, given) for one in exact]
+            sized = self._is_of_any_size(region, predicted, sketches[0])
+            cases += [Case(joined.graph, one, region.graph, calls, given, sized) for one in exact]
             program = exact[0].program(LaunchLimits())
             gains.append(gain(region, each, program) - EAGER_LAUNCH * without)
             device.append(device_gain(region, each, program) - STEP * without)
@@ -236,6 +238,14 @@ class _Search:
             counts = f"{one.replaced} launches in eager, {len(one.bodies)} fused"
             self.causes.append(f"{names}: {counts}, which saves {fmean(gains):.0f} us")
         return Candidate(joined, pattern_source(joined.graph), tuple(cases), fmean(gains), sure, fmean(device))
+
+    def _is_of_any_size(self, region: Region, inputs: Sequence[Input], sketch: Sketch) -> bool:
+        def lower(graph: Graph, others: Sequence[Input]) -> Sketch | None:
+            with suppress(*FAILURES):  # eager does not run the graph on another shape either
+                return self.sketches.of(graph, others, self.options.own_schedule)
+            return None
+
+        return is_of_any_size(region.graph, find_effects(region.graph, inputs), sketch, lower)
 
     def _known_whole(self, calls: Graph | None) -> list[OpEffects | None]:
         """The effects of each variant's graph as it was, if a region makes these calls ahead of its kernels."""

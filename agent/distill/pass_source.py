@@ -14,6 +14,7 @@ from agent.distill.kernels.host_program import KernelLaunch, Program, Returned, 
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.kernels.ordered_sums import NEEDED
 from agent.distill.kernels.text_template import merge, slot, template
+from agent.distill.other_inputs.any_size import AnySize, alike, any_size, plans_source
 from agent.distill.other_inputs.library_calls import WRITE_INTO, LibraryBody, call_lines, library_body, replayable
 from agent.distill.other_inputs.written_for import asks, table
 from storage.graph.record import Graph, op_name
@@ -71,7 +72,7 @@ class Case:
 
     Kernels compute `kernels`, which is `graph` unless library calls come ahead of them. These are `calls`, a graph of
     the region's inputs, which returns the kernels' inputs. They are other calls than eager's: all inputs but those of
-    `given`, one for each mixture of layouts, get eager's.
+    `given`, one for each mixture of layouts, get eager's. `any_size`: the region may have a kernel for all sizes.
     """
 
     graph: Graph
@@ -79,6 +80,7 @@ class Case:
     kernels: Graph
     calls: Graph | None = None
     given: tuple[tuple[Input, ...], ...] = ()
+    any_size: bool = False
 
     @property
     def launches(self) -> int:
@@ -142,6 +144,9 @@ def module_source(cases: Sequence[Case], family: str, style: Style, helper: bool
     for program in programs:
         for launch in program.launches:
             kernels.add(launch.kernel)
+    sized = _of_any_size(cases, programs, style)
+    for one in sized:
+        kernels.add(one.kernel)
     kernels.merge()
     counts = {len(program.launches) for program in programs}
     known = find_effects(graph, _inputs(first))
@@ -164,7 +169,8 @@ def module_source(cases: Sequence[Case], family: str, style: Style, helper: bool
         *kernels.sources,
         *([WRITE_INTO.lstrip("\n")] if library.writes or (ahead is not None and ahead.writes) else ()),
         _library(_library_name(inner), graph, library),
-        *_wrapper(inner, graph, programs, kernels, replayed),
+        *([plans_source(sized, kernels.called, style.limits)] if sized else ()),
+        *_wrapper(inner, graph, programs, kernels, _without_plan(inner, graph, replayed, bool(sized))),
         *(() if ahead is None else ahead.parts),
         *(() if helper else (f"def replacement_func():\n    return {function}\n",)),
     ]
@@ -199,7 +205,7 @@ def _ahead(function: str, cases: Sequence[Case], inner: str, helper: bool) -> _A
     body = "".join(f"    {line}\n" for line in call_lines(calls))
     results = ", ".join(value_name(ref.index, calls.inputs) for ref in calls.output)
     head = f"@torch.fx.wrap\ndef {function}({_parameters(graph)}):\n    if {asks(_parameters(graph))} is None:\n"
-    wrapper = f"{head}{_without_plan(function, graph, replayed)}{body}    return {inner}({results})\n"
+    wrapper = f"{head}{_without_plan(function, graph, replayed, False)}{body}    return {inner}({results})\n"
     parts = _library(_library_name(function), graph, library), table(given), wrapper
     return _Ahead(parts, library.writes, replayed)
 
@@ -248,6 +254,11 @@ class _Kernels:
             for original, row in zip(texts, rows, strict=True):
                 self.calls[original] = (name, names, row)
 
+    def called(self, kernel: KernelSource) -> tuple[str, dict[str, str]]:
+        """The name of a kernel, and the constants that it is launched with."""
+        name, constants, row = self.calls[kernel.text]
+        return name, dict(zip(constants, row, strict=True))
+
     def imports(self) -> list[str]:
         """What the kernels need beside Triton's language."""
         used = any("libdevice." in source for source in (*self.sources, *map(HELPERS.get, self.helpers)))
@@ -258,7 +269,7 @@ class _Kernels:
 
     def _name(self, key: str, taken: dict[str, int]) -> str:
         chosen = Graph(self.graph.inputs, tuple(self.graph.ops[op] for op in self.ops[key]), None)
-        name = "_".join([*short_names(chosen), "kernel"])
+        name = "_".join([*short_names(chosen), "kernel", *(["of_any_size"] if "index < n\n" in key else [])])
         taken[name] = taken.get(name, 0) + 1
         return name if taken[name] == 1 else f"{name}_{taken[name]}"
 
@@ -268,10 +279,18 @@ def _constant_name(number: int, before: str, literal: str) -> str:
     return f"{kind}_{number}"
 
 
-def _wrapper(function: str, graph: Graph, programs: Sequence[Program], kernels: _Kernels, replayed: bool) -> list[str]:
+def _of_any_size(cases: Sequence[Case], programs: Sequence[Program], style: Style) -> list[AnySize]:
+    """The kernels for all sizes, one for the dtypes of each variant; none unless all are called in the same way."""
+    if len({(tuple(a.name for a in p.allocations), p.returned, *_called_with(p)) for p in programs}) > 1:
+        return []
+    found = [any_size(case.sketch, style.limits) for case in cases if case.any_size]
+    return alike([one for one in found if one is not None])
+
+
+def _wrapper(function: str, graph: Graph, programs: Sequence[Program], kernels: _Kernels, without: str) -> list[str]:
     """The table of plans and the wrapper. Programs that differ only in literals share a route through the wrapper.
 
-    `replayed`: library calls on small inputs are replayed as a CUDA graph.
+    `without` is what it does for inputs without a plan.
     """
     routes: dict[str, list[tuple[str, str]]] = {}
     for program in programs:
@@ -291,7 +310,7 @@ def _wrapper(function: str, graph: Graph, programs: Sequence[Program], kernels: 
     parameters = _parameters(graph)
     head = (
         f"@torch.fx.wrap\ndef {function}({parameters}):\n    plan = plan_for(PLANS, {parameters})\n"
-        f"    if plan is None:\n{_without_plan(function, graph, replayed)}"
+        f"    if plan is None:\n{without}"
     )
     if len(routes) > 1:
         head += "    route, plan = plan\n"
@@ -302,14 +321,16 @@ def _wrapper(function: str, graph: Graph, programs: Sequence[Program], kernels: 
     return [f"{comment}PLANS = PlanTable({{\n{''.join(table)}}})\n", head + text]
 
 
-def _without_plan(function: str, graph: Graph, replayed: bool) -> str:
-    """What a wrapper does for inputs without a plan."""
+def _without_plan(function: str, graph: Graph, replayed: bool, sized: bool) -> str:
+    """What a wrapper does for inputs without a plan. `sized`: some get one that is made for their size."""
     library, parameters = _library_name(function), _parameters(graph)
-    plain = f"        return {library}({parameters})\n"
-    if not replayed:
-        return plain
-    size = " + ".join(f"{name}.numel()" for name in parameters.split(", "))
-    return f"        if {size} <= {SMALL}:\n            return captured({library}, {parameters})\n{plain}"
+    text = f"        return {library}({parameters})\n"
+    if replayed:
+        size = " + ".join(f"{name}.numel()" for name in parameters.split(", "))
+        text = f"        if {size} <= {SMALL}:\n            return captured({library}, {parameters})\n{text}"
+    if sized:
+        text = f"        plan = of_any_size({parameters})\n        if plan is None:\n{_indented(text)}"
+    return text
 
 
 def _indented(text: str) -> str:
@@ -324,12 +345,17 @@ def _body(program: Program, kernels: _Kernels) -> str:
     lines = []
     if program.launches:
         made = [a.name for a in program.allocations]
-        used = {name for launch in program.launches for name in launch.arguments}
-        inputs = [name for n in range(len(program.key)) if (name := f"in_{n}") in used] or ["in_0"]
+        inputs = _called_with(program)
         plan = _planned(program, inputs, kernels)
         lines.append(f"{', '.join(made)}{' = ' if made else ''}{slot(plan)}({', '.join(inputs)})")
     lines.append(f"return {', '.join(_returned(r) for r in program.returned)}")
     return "".join(f"    {line}\n" for line in lines)
+
+
+def _called_with(program: Program) -> list[str]:
+    """The inputs that its launches get."""
+    used = {name for launch in program.launches for name in launch.arguments}
+    return [name for n in range(len(program.key)) if (name := f"in_{n}") in used] or ["in_0"]
 
 
 def _planned(program: Program, inputs: Sequence[str], kernels: _Kernels) -> str:
@@ -342,9 +368,8 @@ def _planned(program: Program, inputs: Sequence[str], kernels: _Kernels) -> str:
 
 
 def _launch(launch: KernelLaunch, kernels: _Kernels) -> str:
-    name, constants, row = kernels.calls[launch.kernel.text]
+    name, options = kernels.called(launch.kernel)
     tuning = launch.kernel.tuning
-    options = dict(zip(constants, row, strict=True))
     if tuning.column_block == 1 and not tuning.loops:
         options["BLOCK"] = tuning.row_block
     else:

@@ -30,20 +30,22 @@ WRITE_INTO = '''
 @triton.jit
 def write_into_kernel(
     value_ptr, target_ptr, n, size_1, size_2, size_3, size_4, size_5,
-    step_0, step_1, step_2, step_3, step_4, step_5, BLOCK: tl.constexpr,
+    step_0, step_1, step_2, step_3, step_4, step_5, IN_ORDER: tl.constexpr, BLOCK: tl.constexpr,
 ):
     index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = index < n
     value = tl.load(value_ptr + index, mask=inside)
-    place = index % size_5 * step_5
-    index = index // size_5
-    place += index % size_4 * step_4
-    index = index // size_4
-    place += index % size_3 * step_3
-    index = index // size_3
-    place += index % size_2 * step_2
-    index = index // size_2
-    place += index % size_1 * step_1 + index // size_1 * step_0
+    place = index
+    if not IN_ORDER:
+        place = index % size_5 * step_5
+        index = index // size_5
+        place += index % size_4 * step_4
+        index = index // size_4
+        place += index % size_3 * step_3
+        index = index // size_3
+        place += index % size_2 * step_2
+        index = index // size_2
+        place += index % size_1 * step_1 + index // size_1 * step_0
     tl.store(target_ptr + place, value, mask=inside)
 
 
@@ -62,7 +64,8 @@ def write_into(target, value):
         launch = Launch(
             write_into_kernel, (triton.cdiv(value.numel(), 1024),), n=value.numel(),
             size_1=size[1], size_2=size[2], size_3=size[3], size_4=size[4], size_5=size[5],
-            step_0=step[0], step_1=step[1], step_2=step[2], step_3=step[3], step_4=step[4], step_5=step[5], BLOCK=1024,
+            step_0=step[0], step_1=step[1], step_2=step[2], step_3=step[3], step_4=step[4], step_5=step[5],
+            IN_ORDER=target.is_contiguous(), BLOCK=1024,
         )
         if len(WRITES) == 64:
             WRITES.clear()

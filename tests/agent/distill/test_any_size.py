@@ -1,0 +1,120 @@
+"""Pointwise regions for contiguous tensors of any one shape: which these are, and that passes compute the same."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from agent.distill.lowered_regions import Sketches
+from agent.distill.static import Distill
+from passbench.policy.check import check_dir
+from tests.agent.support import ANY, in_dtype, sample, tensor, variant
+
+SKETCHES = Sketches()
+"""What has been lowered is known to all tests of this file."""
+
+
+def _silu_in_place(x):
+    return F.silu(x, inplace=True)
+
+
+def _scaled(x, y, s):
+    return F.silu(x) * y * s, (x > y) & (y < 0.5)
+
+
+def _added_in_place(x, y):
+    x += y
+    return torch.tanh(x) * 0.5
+
+
+def _dropped(x, y):
+    return F.dropout(F.gelu(x.float()), 0.1, False, False).to(x.dtype) + y
+
+
+def _directory(function, inputs, tmp_path, dtypes=("float32", "float16", "bfloat16")):
+    known = [variant(function, *in_dtype(inputs, dtype)) for dtype in dtypes]
+    submission = Distill(margin=ANY, sketches=SKETCHES).write(sample(*known), tmp_path / "pass")
+    assert submission.compiler == "pass", submission.reason
+    assert check_dir(tmp_path / "pass") == []
+    return tmp_path / "pass"
+
+
+def _source(directory):
+    return "".join(path.read_text() for path in sorted(directory.glob("fuse_*.py")))
+
+
+def _of_shape(function, inputs, shape, dtype, stride=None):
+    return variant(function, *(tensor(*shape, dtype=dtype, stride=stride) if i.shape else i for i in inputs))
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        (_silu_in_place, (tensor(4, 8),)),
+        (_scaled, (tensor(4, 8), tensor(4, 8), tensor())),
+        (_added_in_place, (tensor(4, 8), tensor(4, 8))),
+        (_dropped, (tensor(4, 8), tensor(4, 8))),
+    ],
+)
+def test_other_shapes_have_a_kernel(function, inputs, tmp_path, interpreter):
+    directory = _directory(function, inputs, tmp_path)
+    assert "of_any_size(" in _source(directory)
+    for shape, dtype in (((3, 7), "float32"), ((1, 1), "float32"), ((9, 130), "float16"), ((2, 8), "bfloat16")):
+        of_one = [i if i.shape else tensor(dtype=dtype) for i in inputs]
+        other = _of_shape(function, of_one, shape, dtype)
+        assert interpreter.problems(directory, other) == []
+        assert any("eager alone" in text for text in interpreter.other_calls(directory, other)), "the kernel's"
+
+
+@pytest.mark.parametrize(
+    ("shape", "stride", "dtype"),
+    [
+        ((0, 8), None, "float32"),
+        ((4, 8), (1, 4), "float32"),
+        ((4, 8), (16, 2), "float32"),
+        ((1, 8), (99, 1), "float16"),
+        ((4, 8), None, "float64"),
+        ((2, 3, 4), None, "float32"),
+    ],
+)
+def test_all_others_get_library_calls(shape, stride, dtype, tmp_path, interpreter):
+    inputs = (tensor(4, 8), tensor(4, 8), tensor())
+    directory = _directory(_scaled, inputs, tmp_path)
+    of_one = [i if i.shape else tensor(dtype=dtype) for i in inputs]
+    assert interpreter.other_calls(directory, _of_shape(_scaled, of_one, shape, dtype, stride)) == []
+    spread = variant(_scaled, *in_dtype((tensor(4, 8), tensor(1, 8), tensor()), "float32"))
+    assert interpreter.other_calls(directory, spread) == []
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: torch.relu(x[:, :100]) + y,  # a part of larger tensors
+        lambda x, y: torch.relu(x.view(4, 8)) + y,
+        lambda x, y: torch.relu(x.t()).t() + y.sigmoid(),
+        lambda x, y: torch.softmax(x, -1) + y,
+        lambda x, y: torch.tril(x) * y,
+        lambda x, y: F.adaptive_avg_pool1d(torch.relu(x), 8) + y,
+        lambda x, y: torch.flip(x, [0]).relu() + y,
+    ],
+)
+def test_what_a_shape_decides_has_no_kernel_for_others(function, tmp_path):
+    directory = _directory(function, (tensor(4, 8), tensor(4, 8)), tmp_path, ["float32"])
+    assert "of_any_size" not in _source(directory)
+
+
+def test_one_row_is_not_taken_for_all():
+    """A sum over one element is a copy: asked is another shape, too."""
+    one = variant(lambda x, y: torch.relu(x.sum(1, keepdim=True)) + y, tensor(8, 1), tensor(8, 1))
+    task = Distill(sketches=SKETCHES).task(sample(one), ANY)
+    assert not any(case.any_size for each in task.graphs for c in each.candidates for case in c.cases)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_other_shapes_have_eagers_bits_on_a_gpu(dtype, tmp_path):
+    from agent.ahead.quick_measure import QuickMeasure
+
+    directory = _directory(_silu_in_place, (tensor(4, 8),), tmp_path)
+    others = [variant(_silu_in_place, tensor(*shape, dtype=dtype)) for shape in ((3, 7), (1025, 4099))]
+    for result in QuickMeasure(torch.device("cuda:0"))(sample(*others), directory):
+        assert (result.status, result.t_min) == ("ok", -10)
