@@ -97,7 +97,9 @@ def _keeps(kernel: KernelBody, tuning: Tuning) -> bool:
     warp has lanes leave some idle."""
     if tuning.column_block < WARP and kernel.rows >= PROCESSORS:
         return False
-    if kernel.step is None or kernel.deal is not None or kernel.rows > _MOST_KEPT or reads_across(kernel):
+    if kernel.step is None or kernel.deal is not None or kernel.rows > _MOST_KEPT:
+        return False
+    if reads_across(kernel) and not tuning.lanes:
         return False
     values = kernel.values()
     swept = [value for value in values if value.by_column]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from agent.distill.cost import STEP
 from agent.distill.inductor.whole_source import DEFAULT
-from agent.distill.kernels.launch_configs import choose, in_lanes
+from agent.distill.kernels.launch_configs import choose, in_lanes, reads_across
 from agent.distill.pass_source import Style
 from agent.distill.search.found_families import SearchChoice
 from agent.distill.search.trial import SearchTrial
@@ -41,15 +41,26 @@ def alternatives(task: Task, start: SearchChoice) -> list[SearchChoice]:
     """Choices that are measured beside the start, before any other: each is the best for some tasks.
 
     They are one CUDA graph of all where the start is none, and TorchInductor's own schedule. Where the start is one,
-    they are one without branches, and no CUDA graph, if there are so few library calls that this was ever faster.
+    they are one without branches, and no CUDA graph, if there are so few library calls that this was ever faster. Where
+    norms add by lanes what lies across their rows, they also take several rows at once.
     """
     style = start.style
     if style.captured:
         few = task.calls(start.patterns) <= WORTH and task.covers(start.patterns)
         single = [replace(start, style=replace(style, branches=False))] if style.branches else []
-        return [*single, *([replace(start, style=_one_by_one(style))] if few else [])]
+        return [*single, *_in_rows(task, start), *([replace(start, style=_one_by_one(style))] if few else [])]
     found = [in_cuda_graphs(task, start.patterns, style)] if task.launches(start.patterns) >= WORTH else []
     return [*found, *([replace(start, style=replace(style, own_schedule=True))] if task.kernels() else [])]
+
+
+def _in_rows(task: Task, choice: SearchChoice) -> list[SearchChoice]:
+    """The choice with programs of several rows for norms over what is no neighbour in memory, such as the channels of
+    an image: a program of one row, as lanes need it, has one number of each sector that it reads. None where that makes
+    no difference."""
+    limits = choice.style.limits
+    if not limits.lanes or not any(in_lanes(kernel) and reads_across(kernel) for kernel in task.kernels()):
+        return []
+    return [replace(choice, style=replace(choice.style, limits=replace(limits, lanes=False)))]
 
 
 def _one_by_one(style: Style) -> Style:
@@ -90,7 +101,10 @@ def in_other_order(task: Task, choice: SearchChoice) -> list[SearchChoice]:
     others = (replace(limits, keeps=not limits.keeps), replace(limits, lanes=True))
     kernels = [kernel for kernel in task.kernels() if kernel.step is not None]
     found = [other for other in others if any(choose(k, other) != choose(k, limits) for k in kernels)]
-    return [SearchChoice(choice.patterns, replace(style, limits=other)) for other in found]
+    return [
+        *_in_rows(task, choice),
+        *(SearchChoice(choice.patterns, replace(style, limits=other)) for other in found),
+    ]
 
 
 def steps(task: Task, choice: SearchChoice) -> Iterator[SearchChoice]:

@@ -19,6 +19,8 @@ from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style
 from agent.distill.rounding import Rounding, hides_bits
+from agent.distill.search.found_families import SearchChoice
+from agent.distill.search.neighbours import alternatives, steps
 from agent.distill.static import Distill
 from agent.distill.task_plan import float_dtypes
 from passbench.policy.check import check_dir
@@ -313,6 +315,24 @@ def test_lanes_add_up_norms_in_eagers_order_when_compiled(columns, warps, tmp_pa
     loads = 3 * 4 * math.ceil(columns / (128 * warps))
     assert compiled.count("ld.global") == loads, "a thread loads its four elements of each input and step once"
     assert warps > 1 or "bar.sync" not in compiled
+
+
+def _normed_channels(x, w, b):
+    return F.layer_norm(x.flatten(2).transpose(1, 2), w.shape, w, b)
+
+
+def test_lanes_keep_rows_that_lie_across_and_several_rows_at_once_are_tried(tmp_path):
+    """A program of one row reads a number of each sector: it does so once."""
+    one = variant(_normed_channels, *in_dtype((tensor(2, 768, 14, 14), tensor(768), tensor(768)), "float32"))
+    source = _in_lanes(one, tmp_path / "pass")
+    assert source.count("tl.load(in_0 +") == 2 and "for start" not in source
+    task = Distill(sketches=SKETCHES).task(
+        sample(one), ANY, dict.fromkeys(float_dtypes([one]).values(), Rounding.EXACT)
+    )
+    start = SearchChoice(tuple(task.gains()), Style(LaunchLimits(lanes=True), captured=True))
+    (other,) = (each for each in alternatives(task, start) if not each.style.limits.lanes)
+    assert other in list(steps(task, start)) and other.style.captured
+    assert not any(each.style.limits.lanes for each in alternatives(task, other))
 
 
 @pytest.mark.parametrize(("columns", "in_lanes"), [(36, False), (64, True), (128, True), (192, True)])
