@@ -21,9 +21,9 @@ from passbench.child.captured_calls import CapturedCalls, EmptyReplay
 from passbench.child.outputs import flatten
 
 _CALLS = (8, 64)
-"""Calls in a graph, at least and at most."""
-_GRAPH_US = 3000.0
-"""What they should take eager, host included: to capture them takes about as long."""
+"""Calls in a graph, at least where they are short, and at most."""
+_GRAPH_US, _MOST_US = 3000.0, 12_000.0
+"""What they should take eager, and at most, host included: to capture them takes about as long."""
 _KEPT_BYTES, _LEAST = 64 << 20, 2
 """What the results of a graph's calls may take, which it keeps; so many calls there are anyway."""
 _AHEAD_CYCLES = 400_000
@@ -38,8 +38,8 @@ Row = Sequence[torch.Tensor | int]
 def calls_in_graph(call_us: float, result_bytes: int) -> int:
     """How many calls a graph has of which each takes so many microseconds, and results of so many bytes."""
     least, most = _CALLS
-    wanted = min(max(math.ceil(_GRAPH_US / call_us), least), most)
-    return max(_LEAST, min(wanted, _KEPT_BYTES // max(1, result_bytes)))
+    wanted = max(math.ceil(_GRAPH_US / call_us), min(least, math.ceil(_MOST_US / call_us)))
+    return max(_LEAST, min(wanted, most, _KEPT_BYTES // max(1, result_bytes)))
 
 
 class GraphTimer:

@@ -11,7 +11,9 @@ from passbench.launch import captured
 def test_a_graph_has_more_calls_of_what_is_short_and_few_of_what_returns_much():
     assert calls_in_graph(20.0, 4096) == 64
     assert calls_in_graph(100.0, 4096) == 30
-    assert calls_in_graph(2000.0, 4096) == 8
+    assert calls_in_graph(1000.0, 4096) == 8
+    assert calls_in_graph(5000.0, 4096) == 3
+    assert calls_in_graph(50_000.0, 4096) == 2
     assert calls_in_graph(100.0, 16 << 20) == 4
     assert calls_in_graph(100.0, 1 << 30) == 2
     assert calls_in_graph(100.0, 0) == 30
