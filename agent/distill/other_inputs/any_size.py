@@ -112,11 +112,11 @@ def is_of_any_size(graph: Graph, known: OpEffects, sketch: Sketch, lower: Lower)
 
 
 def alike(found: Sequence[AnySize]) -> list[AnySize]:
-    """One of each dtypes, if all differ in their dtypes and sizes alone; else none."""
+    """The same, if all differ in their dtypes and shapes alone; else none."""
     by_dtypes = {one.dtypes: one for one in found}
     same = all(one.kernel.text == by_dtypes[one.dtypes].kernel.text for one in found)
-    forms = {(one.whole, one.others, one.arguments, len(one.shape)) for one in found}
-    return list(by_dtypes.values()) if same and len(forms) == 1 else []
+    forms = {(one.whole, one.others, one.arguments) for one in found}
+    return list(found) if same and len(forms) == 1 else []
 
 
 def plans_source(found: Sequence[AnySize], called: Called, limits: LaunchLimits) -> str:
@@ -127,7 +127,8 @@ def plans_source(found: Sequence[AnySize], called: Called, limits: LaunchLimits)
     others = [name for name, whole in zip(names, first.whole, strict=True) if not whole]
     given = ", ".join(names)
     key = ", ".join(f"{name}.dtype, {name}.shape, {name}.stride(), {name}.device" for name in names)
-    refused = ["n == 0", f"n >= {_LIMIT}", f"{sized[0]}.dim() != {len(first.shape)}"]
+    ranks = tuple(sorted({len(one.shape) for one in found}))
+    refused = ["n == 0", f"n >= {_LIMIT}", f"{sized[0]}.dim() not in {ranks}"]
     refused += [f"{name}.shape != {sized[0]}.shape" for name in sized[1:]]
     refused += [f"{name}.stride() != stride" for name in sized]
     refused += [f"{name}.shape != {shape}" for name, shape in zip(others, first.others, strict=True)]
@@ -136,7 +137,7 @@ def plans_source(found: Sequence[AnySize], called: Called, limits: LaunchLimits)
     dtypes = ", ".join(f"{name}.dtype" for name in names)
     plans = "".join(
         f"    if dtypes == ({', '.join(map(str, one.dtypes))},):\n        return ({_plan(one, *called(one.kernel))},)\n"
-        for one in found
+        for one in {one.dtypes: one for one in found}.values()
     )
     large, middle, small = (_tuning(first.sketch, n, limits).row_block for n in _SIZES)
     block = f"{large} if n >= {_SIZES[0]} else {middle} if n >= {_SIZES[1]} else {small}"

@@ -65,6 +65,16 @@ def test_other_shapes_have_a_kernel(function, inputs, tmp_path, interpreter):
         assert any("eager alone" in text for text in interpreter.other_calls(directory, other)), "the kernel's"
 
 
+def test_the_variants_may_have_several_ranks(tmp_path, interpreter):
+    known = [variant(_silu_in_place, tensor(*shape)) for shape in ((4, 8), (2, 3, 4))]
+    Distill(margin=ANY, sketches=SKETCHES).write(sample(*known), tmp_path / "pass")
+    for shape, told in (((5, 6), True), ((3, 3, 5), True), ((6,), False)):
+        other = variant(_silu_in_place, tensor(*shape))
+        assert interpreter.problems(tmp_path / "pass", other) == []
+        calls = interpreter.other_calls(tmp_path / "pass", other)
+        assert told != any("the pass alone: aten.silu" in text for text in calls)
+
+
 @pytest.mark.parametrize(
     ("shape", "stride", "dtype"),
     [
