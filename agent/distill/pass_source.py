@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agent.distill.eager.op_effects import find_effects
-from agent.distill.kernels.emit import HELPERS, KernelSource
+from agent.distill.kernels.emit import HELPERS, NEEDED, KernelSource
 from agent.distill.kernels.host_program import KernelLaunch, Program, Returned, Sketch
 from agent.distill.kernels.launch_configs import LaunchLimits
-from agent.distill.kernels.ordered_sums import NEEDED
 from agent.distill.kernels.text_template import merge, slot, template
 from agent.distill.other_inputs.any_size import AnySize, alike, any_size, plans_source
 from agent.distill.other_inputs.library_calls import WRITE_INTO, LibraryBody, call_lines, library_body, replayable

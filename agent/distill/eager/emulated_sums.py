@@ -130,8 +130,12 @@ def moments(x: torch.Tensor, fma: MultiplyAdd = fused) -> tuple[torch.Tensor, to
     return state[0], state[1]
 
 
-def welford(x: torch.Tensor, order: SumOrder, fma: MultiplyAdd = fused) -> tuple[torch.Tensor, torch.Tensor]:
-    """As `moments`, in an order of the kind "welford"."""
+State = tuple[torch.Tensor, ...]
+"""Means, squared distances from them, and counts."""
+
+
+def _of_threads(x: torch.Tensor, order: SumOrder, fma: MultiplyAdd) -> State:
+    """(R, height, width): what each thread finds, with a division for each element."""
     parts, present = _in_steps(x, order), _in_steps(torch.ones_like(x), order) > 0
     mean, distances, count = (torch.zeros_like(parts[:, 0]) for _ in range(3))
     for value, inside in zip(parts.unbind(1), present.unbind(1), strict=True):
@@ -139,7 +143,32 @@ def welford(x: torch.Tensor, order: SumOrder, fma: MultiplyAdd = fused) -> tuple
         moved = mean + apart / more
         distances = torch.where(inside, fma(apart, value - moved, distances), distances)
         mean, count = torch.where(inside, moved, mean), torch.where(inside, more, count)
-    state = tuple(v.view(len(x), order.height, order.width) for v in (mean, distances, count))
+    return tuple(v.view(len(x), order.height, order.width) for v in (mean, distances, count))
+
+
+def channels(x: torch.Tensor, order: SumOrder, fma: MultiplyAdd = fused) -> tuple[torch.Tensor, torch.Tensor]:
+    """As `moments`, in an order of the kind "channels"."""
+    state = _of_threads(x, order, fma)
+    for _ in range(2):
+        while state[0].shape[-1] > 1:
+            state = _neighbours(fma, [v[..., ::2] for v in state], [v[..., 1::2] for v in state])
+        state = tuple(v[..., 0] for v in state)
+    for _ in range(order.idle.bit_length() - 1):
+        state = _neighbours(fma, state, [torch.zeros_like(v) for v in state])
+    return state[0], state[1]
+
+
+def _neighbours(fma: MultiplyAdd, a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> State:
+    """The moments of two neighbours as those of one; also what has no elements takes part."""
+    apart, count = a[0] - b[0], a[2] + b[2]
+    share = 1.0 / count.clamp(min=1.0)
+    distances = a[1] + fma(share, apart * apart * a[2] * b[2], b[1])
+    return share * fma(a[0], a[2], b[0] * b[2]), distances, count
+
+
+def welford(x: torch.Tensor, order: SumOrder, fma: MultiplyAdd = fused) -> tuple[torch.Tensor, torch.Tensor]:
+    """As `moments`, in an order of the kind "welford"."""
+    state = _of_threads(x, order, fma)
     for _ in range(2):
         while (length := state[0].shape[-1]) > 1:
             first, second = ([v[..., : length // 2] for v in state], [v[..., length // 2 :] for v in state])

@@ -41,10 +41,10 @@ class TensorLayout:
 @dataclass(frozen=True)
 class Addition:
     """A tensor that eager adds up along its `reduced` dimensions. `op` is "sum", "mean", "layer_norm", "rms_norm",
-    "group_norm", whose tensor has a row for each group, "softmax", which adds the exponentials, "norm", which adds the
-    squares and takes the root, or the backward of one of these: "softmax_backward" adds the products of gradient and
-    output, "layer_norm_backward" and "batch_norm_backward" the gradient and its products. It begins `apart` bytes
-    behind a vector of eager's kernels, 0 where it begins with one."""
+    "group_norm", whose tensor has a row for each group, "batch_norm", "softmax", which adds the exponentials, "norm",
+    which adds the squares and takes the root, or the backward of one of these: "softmax_backward" adds the products of
+    gradient and output, "layer_norm_backward" and "batch_norm_backward" the gradient and its products. It begins
+    `apart` bytes behind a vector of eager's kernels, 0 where it begins with one."""
 
     op: str
     dtype: torch.dtype
@@ -183,6 +183,7 @@ _ADDS = {
     "native_layer_norm": "layer_norm",
     "_fused_rms_norm": "rms_norm",
     "native_group_norm": "group_norm",
+    "native_batch_norm": "batch_norm",
     "linalg_vector_norm": "norm",
     "_softmax": "softmax",
     "_softmax_backward_data": "softmax_backward",
@@ -208,6 +209,10 @@ def _additions(op: str, args: tuple[Any, ...]) -> list[Addition]:
     if op == "group_norm":
         batch, channels, places, groups = args[3:7]
         return [_addition(op, x.reshape(batch * groups, channels // groups * places), [1])]
+    if op == "batch_norm":  # with weight and bias by cuDNN, and with given moments nothing is added
+        weight, bias, training = args[1], args[2], args[5]
+        by_aten = training and (weight is None or bias is None)
+        return [_addition(op, x, (0, *range(2, x.dim())))] if by_aten else []
     if op == "batch_norm_backward":  # without the first gradient in kernels of its own
         return [_addition(op, args[1], (0, *range(2, x.dim())))] if args[9][0] else []
     if isinstance(given, int):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from agent.distill.eager.emulated_sums import added, fused, in_turn, moments, rows_of, squares, welford
+from agent.distill.eager.emulated_sums import added, channels, fused, in_turn, moments, rows_of, squares, welford
 from agent.distill.eager.op_effects import Addition
 from agent.distill.eager.sum_order import SumOrder
 from storage.disk import write_json
@@ -85,6 +85,10 @@ class EagerSums:
         """Of rows that are a group each: means, and the inverse of their standard deviations."""
         rows, length = x.shape
         return torch.native_group_norm(x.view(1, rows, length), None, None, 1, rows, length, rows, EPSILON)[1:]
+
+    def batch_norm(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of channels: means, and the inverse of their standard deviations, in single precision."""
+        return torch.native_batch_norm(x, None, None, None, None, True, 0.0, EPSILON)[1:]
 
     def softmax(self, x: torch.Tensor, dim: int) -> torch.Tensor:
         """The softmax in single precision."""
@@ -159,6 +163,11 @@ def _results(
         mean, distances = welford(rows, order)
         for have, want in zip(eager.group_norm(x), (mean, torch.rsqrt(distances / length + EPSILON)), strict=True):
             yield have.reshape(-1)[chosen], want.to(x.dtype)
+        return
+    if addition.op == "batch_norm":
+        mean, distances = channels(rows, order)
+        for have, want in zip(eager.batch_norm(x), (mean, torch.rsqrt(distances / length + EPSILON)), strict=True):
+            yield have[chosen].float(), want
         return
     if addition.op == "softmax":
         powers = torch.exp(rows - rows.amax(1, keepdim=True))

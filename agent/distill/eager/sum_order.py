@@ -2,9 +2,9 @@
 
 A kernel that adds in the same order gives the same bits. The rules are those of torch 2.11 on a GPU of `PROCESSORS`
 multiprocessors: ATen's `Reduce.cuh` for sums and means, the vectorised kernels of layer norm and RMS norm for theirs,
-`PersistentSoftmax.cuh`, the moments of `group_norm_kernel.cu`, and for backwards `layer_norm_kernel.cu` and
-`Normalization.cuh`. They are an expectation: `order_probe` compares each with eager on the device at hand before a
-kernel relies on it.
+`PersistentSoftmax.cuh`, the moments of `group_norm_kernel.cu` and of `Normalization.cuh`, and for backwards
+`layer_norm_kernel.cu` and `Normalization.cuh`. They are an expectation: `order_probe` compares each with eager on the
+device at hand before a kernel relies on it.
 """
 
 import math
@@ -47,7 +47,7 @@ _BACKWARD_LINE = 8
 _MOST_ROWS = 64 * 1024
 """With more rows, and few columns, several blocks share a column."""
 
-SumKind = Literal["sum", "moments", "squares", "turns", "welford", "norm"]
+SumKind = Literal["sum", "moments", "squares", "turns", "welford", "channels", "norm"]
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,9 @@ class SumOrder:
     `kind` "sum": each thread keeps `sums` sums and adds these one after another at the end. "norm": the same of
     squares, each of which is added without rounding it. "moments" (mean and squared distances from it, by Welford),
     "squares" and "turns" (a sum, or one of products): each thread keeps one result, and takes its elements in turn.
-    "welford": moments by other formulas, with a division for each element. In the end the threads' results are added:
-    the second half to the first until one is left, along the width, then along the height.
+    "welford" and "channels": moments by other formulas, with a division for each element. In the end the threads'
+    results are added: the second half to the first until one is left, along the width, then along the height. Those of
+    "channels" are added by neighbours, the second one to the first.
 
     `deal`: how a step's elements are found, where they are no neighbours. `rounds`: what a thread gets from another one
     is rounded to this half type. `idle`: the one row of threads is the first of so many, of which the others have
@@ -164,6 +165,8 @@ def order_of(addition: Addition) -> SumOrder | None:
         height = _THREADS // WARP if length >= _THREADS else 1
         known = addition.dtype != torch.float64
         return SumOrder(length, WARP, height, 1, False, "welford", addition) if known else None
+    if addition.op == "batch_norm":
+        return _batch_norm_order(addition, length)
     if addition.op == "batch_norm_backward":
         return _batch_norm_backward_order(addition, length)
     if addition.op == "layer_norm_backward" and not addition.along_last:
@@ -186,14 +189,38 @@ def _layer_norm_backward_order(addition: Addition, rows: int) -> SumOrder | None
     return SumOrder(rows, 1, height, 1, False, "turns", addition, deal=deal)
 
 
-def _batch_norm_backward_order(addition: Addition, length: int) -> SumOrder | None:
-    """Of a channel, by one block: a row of threads has the places of one image. Channels-last memory has kernels of its
-    own."""
+def _channel_deal(addition: Addition) -> Deal | None:
+    """How a channel is dealt to one block: a row of threads has the places of one image. Channels-last memory has
+    kernels of its own."""
     places = math.prod(addition.shape[2:])
     if addition.dtype == torch.float64 or places == 1 or addition.stride[1] == 1:
         return None
     across = next((n for n in (32, 64, 128, 256) if places <= n), _THREADS)
-    deal = Deal(addition.shape[0], places, across, _THREADS // across)
+    return Deal(addition.shape[0], places, across, _THREADS // across)
+
+
+def _batch_norm_order(addition: Addition, length: int) -> SumOrder | None:
+    """Of a channel's moments. Of the warp that adds those of all warps, half has nothing to add."""
+    sizes = addition.shape
+    contiguous = tuple(math.prod(sizes[d + 1 :]) for d in range(len(sizes)))
+    there = [d for d, n in enumerate(sizes) if n > 1]
+    deal = _channel_deal(addition)
+    if (
+        deal is None
+        or length > _NORM_LENGTH
+        or any(addition.stride[d] != contiguous[d] for d in there)
+        or 1 not in there
+    ):
+        return None  # others are added by kernels for any strides
+    height = _THREADS // WARP
+    return SumOrder(length, WARP, height, 1, False, "channels", addition, idle=WARP // height, deal=deal)
+
+
+def _batch_norm_backward_order(addition: Addition, length: int) -> SumOrder | None:
+    """Of a channel's gradient, by one block."""
+    deal = _channel_deal(addition)
+    if deal is None:
+        return None
     rounds = addition.dtype if addition.dtype != torch.float32 else None
     return SumOrder(length, WARP, _THREADS // WARP, 1, False, "turns", addition, deal=deal, rounds=rounds)
 

@@ -114,6 +114,43 @@ def _group_norm(
     return found.to(x.dtype).view(x.shape), *moments
 
 
+def _batch_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor | None,
+    running_variance: torch.Tensor | None,
+    training: bool,
+    momentum: float,
+    epsilon: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    by_cudnn = weight is not None and bias is not None
+    if not training or by_cudnn or running_mean is not None or x.dtype == torch.float64:
+        return NotImplemented
+    wide, others = x.float(), [d for d in range(x.dim()) if d != 1]
+    variance, mean = torch.var_mean(wide, others, correction=0, keepdim=True)
+    inverse = torch.rsqrt(variance + epsilon)
+
+    def spread(channels: torch.Tensor) -> torch.Tensor:
+        return channels.float().view([-1 if d == 1 else 1 for d in range(x.dim())]).expand_as(wide)
+
+    scaled = wide - mean if weight is None else spread(weight) * (wide - mean)
+    shift = torch.zeros_like(wide) if bias is None else spread(bias)
+    found = fma(scaled, inverse.expand_as(wide), shift)
+    return found.to(x.dtype), mean.flatten(), inverse.flatten()
+
+
+def _batch_norm_without_statistics(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    training: bool,
+    momentum: float,
+    epsilon: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return _batch_norm(x, weight, bias, None, None, training, momentum, epsilon)
+
+
 def _batch_norm_backward(
     grad: torch.Tensor,
     x: torch.Tensor,
@@ -193,6 +230,8 @@ AS_EAGER: Decompositions = {
     torch.ops.aten._softmax_backward_data.default: _softmax_backward,
     torch.ops.aten.native_layer_norm_backward.default: _layer_norm_backward,
     torch.ops.aten.native_group_norm.default: _group_norm,
+    torch.ops.aten.native_batch_norm.default: _batch_norm,
+    torch.ops.aten._native_batch_norm_legit.no_stats: _batch_norm_without_statistics,
     torch.ops.aten.native_batch_norm_backward.default: _batch_norm_backward,
     torch.ops.aten.sigmoid_backward.default: _sigmoid_backward,
     torch.ops.aten.tanh_backward.default: _tanh_backward,

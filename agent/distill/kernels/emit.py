@@ -9,7 +9,7 @@ import sympy
 import torch
 
 from agent.distill.eager.sum_order import Ragged
-from agent.distill.kernels import ordered_sums, reductions, triton_ops
+from agent.distill.kernels import channel_moments, ordered_sums, reductions, triton_ops
 from agent.distill.kernels.index_expressions import Unsupported, text
 from agent.distill.kernels.launch_configs import Tuning
 from agent.distill.kernels.schedule import Buffer, KernelBody
@@ -40,8 +40,10 @@ def only(x):
     """The only element of a tensor, as a scalar."""
     return tl.reduce(tl.reshape(x, [1]), 0, first_of_two)
 '''
-HELPERS = triton_ops.HELPERS | reductions.HELPERS | ordered_sums.HELPERS | {"only": _ONLY}
+HELPERS = triton_ops.HELPERS | reductions.HELPERS | ordered_sums.HELPERS | channel_moments.HELPERS | {"only": _ONLY}
 """Name → source of all functions that kernels call."""
+NEEDED = ordered_sums.NEEDED | channel_moments.NEEDED
+"""Name → all of these that such a function calls."""
 _HELPER = re.compile(rf"(?<![.\w])(?:{'|'.join(HELPERS)})\b")
 
 

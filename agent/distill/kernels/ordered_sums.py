@@ -206,7 +206,7 @@ def start(value: Value, name: str, kernel: KernelBody) -> list[str]:
     zeros = f"tl.zeros([ROWS, {order.width * order.height}], tl.float32)"
     if value.detail in ("squares", "turns"):
         return [f"{name}_part = {zeros}"]
-    return [f"{part} = {zeros}" for part in _moments(name)[:2]]
+    return [f"{part} = {zeros}" for part in _moments(name)[: 3 if order.kind == "channels" else 2]]
 
 
 def step(value: Value, name: str, operands: Sequence[str], kernel: KernelBody, start: str | int) -> list[str]:
@@ -244,6 +244,9 @@ def _added(value: Value, name: str, operands: Sequence[str], begin: str | int, k
     threads = order.width * order.height
     if value.detail == "turns":
         return _in_turn(value, name, operands, threads)
+    if order.kind == "channels":
+        kept = ", ".join(_moments(name))
+        return [f"{kept} = welford_counted({piece}, {kept}, inside)"]
     kept = ", ".join(_moments(name)[:2])
     if order.kind == "welford":
         there = f"{name}_inside = {begin} + tl.arange(0, {threads})[None, :] < {slot(kernel.columns)}"
@@ -289,6 +292,11 @@ def _number(begin: str | int, threads: int) -> str:
 def finish(value: Value, name: str, kernel: KernelBody) -> list[str]:
     """Adds up what was kept; the result is in `name`."""
     order = value.order
+    if order.kind == "channels":
+        kept = ", ".join(_moments(name))
+        lines = [f"{kept} = join_neighbours({kept}, ROWS, {order.height}, {order.width})"]
+        lines.append(f"{kept} = join_row({kept}, ROWS, {order.height})")
+        return [*lines, *[f"{kept} = neighbours_as_one({kept}, 0.0, 0.0, 0.0)"] * (order.idle.bit_length() - 1)]
     if value.detail in MOMENTS:
         kept, threads = ", ".join(_moments(name)), order.width * order.height
         first = f"tl.arange(0, {threads})[None, :] * {order.sums}"
@@ -330,7 +338,7 @@ def lane_warps(value: Value) -> int:
     first one's bits only where each has as many elements as any other or none, so where their number is a power of two.
     """
     order = value.order
-    if value.detail not in (*MOMENTS, "squares") or order.width != WARP or order.kind == "welford":
+    if value.detail not in (*MOMENTS, "squares") or order.width != WARP or order.kind in ("welford", "channels"):
         return 0
     differ = value.detail in MOMENTS and order.height == 1 and order.length & (order.length - 1)
     return 0 if differ else order.height

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from agent.distill.eager import order_probe
-from agent.distill.eager.emulated_sums import added, fused, in_turn, moments, rows_of, squares, welford
+from agent.distill.eager.emulated_sums import added, channels, fused, in_turn, moments, rows_of, squares, welford
 from agent.distill.eager.op_effects import Addition
 from agent.distill.eager.order_probe import EPSILON, EagerSums, ProbedOrders, differing_share, wide_rows
 from agent.distill.eager.sum_order import Ragged, SumOrder, order_of
@@ -40,6 +40,8 @@ ADDITIONS = [
     addition((40, 300), (1,), op="norm"),
     addition((40, 300), (1,), torch.float16, "group_norm"),
     addition((40, 1200), (1,), op="group_norm"),
+    addition((1, 40, 700), (0, 2), op="batch_norm"),
+    addition((5, 12, 6, 7), (0, 2, 3), torch.float16, "batch_norm"),
     addition((40, 100), (1,), op="softmax"),
     addition((4, 10, 700), (2,), torch.bfloat16, "softmax"),
     addition((40, 100), (1,), op="softmax_backward"),
@@ -92,6 +94,11 @@ class AddsIn(EagerSums):
     def group_norm(self, x):
         mean, distances = welford(x.float(), self.order)
         return mean.to(x.dtype), torch.rsqrt(distances / torch.tensor(float(x.shape[1])) + EPSILON).to(x.dtype)
+
+    def batch_norm(self, x):
+        rows = rows_of(x, (0, *range(2, x.dim()))).float()
+        mean, distances = channels(rows, self.order)
+        return mean, torch.rsqrt(distances / torch.tensor(float(rows.shape[1])) + EPSILON)
 
     def softmax(self, x, dim):
         rows = rows_of(x, (dim,)).float()
