@@ -7,7 +7,7 @@ is read from the kernels' sources, and from their machine code (sm_90) where the
 import math
 
 import torch
-from torch._decomp.decompositions import native_batch_norm_backward, native_layer_norm_backward
+from torch._decomp.decompositions import native_batch_norm, native_batch_norm_backward, native_layer_norm_backward
 from torch._inductor.inductor_prims import fma
 
 from extraction.kernels.lowering import Decompositions
@@ -126,7 +126,8 @@ def _batch_norm(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     by_cudnn = weight is not None and bias is not None
     if not training or by_cudnn or running_mean is not None or x.dtype == torch.float64:
-        return NotImplemented
+        given = weight, bias, running_mean, running_variance
+        return native_batch_norm(x, *given, training, momentum, epsilon)
     wide, others = x.float(), [d for d in range(x.dim()) if d != 1]
     variance, mean = torch.var_mean(wide, others, correction=0, keepdim=True)
     inverse = torch.rsqrt(variance + epsilon)
