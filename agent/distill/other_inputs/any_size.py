@@ -1,19 +1,23 @@
 """A plan for inputs of any size, beside those for the shapes of the variants: of regions that are one pointwise kernel.
 
 Such a region computes each element from the elements at the same place of contiguous tensors of one shape, and from
-tensors of one element. Its kernel gets the number of elements as an argument, is compiled once, and computes what the
-kernels of the variants compute. Inputs of other dtypes, of several shapes or with gaps get library calls.
+tensors that are spread over it: of one element, or of neighbouring axes, such as a bias. Its kernel gets the numbers of
+elements as arguments, is compiled once, and computes what the kernels of the variants compute. Inputs of other dtypes,
+of other shapes or with gaps get library calls.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import sympy
 import torch
+from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
 from agent.distill.eager.op_effects import OpEffects, TensorLayout
 from agent.distill.kernels.emit import KernelSource, emit
 from agent.distill.kernels.host_program import Shape, Sketch
+from agent.distill.kernels.index_expressions import text as index_text
 from agent.distill.kernels.launch_configs import LaunchLimits, Tuning, choose
 from agent.distill.kernels.schedule import INDEX_LIMIT, KernelBody
 from agent.distill.kernels.text_template import slot
@@ -36,16 +40,23 @@ Called = Callable[[KernelSource], tuple[str, dict[str, str]]]
 """The name of a kernel in the module, and the constants that it is launched with."""
 
 
+Axes = tuple[int | None, ...]
+"""For each dimension of an input, of which one of the results it has the size; None where it has one element."""
+
+
 @dataclass(frozen=True)
 class AnySize:
     """The kernel of a region for any number of elements, in the dtypes of one variant, whose sketch is `sketch`.
 
-    `whole` says of each input whether it has all elements, or one.
+    `shape` is that of the results, `axes` those of each input. Each of `runs` are the axes, from the first to one
+    behind the last, of inputs that are spread over the others: the kernel has two arguments for each.
     """
 
     sketch: Sketch
     kernel: KernelSource
-    whole: tuple[bool, ...]
+    shape: Shape
+    axes: tuple[Axes, ...]
+    runs: tuple[tuple[int, int], ...]
 
     @property
     def dtypes(self) -> tuple[torch.dtype, ...]:
@@ -53,39 +64,61 @@ class AnySize:
         return tuple(dtype for dtype, _, _ in self.sketch.key)
 
     @property
-    def shape(self) -> Shape:
-        """The shape of all inputs that are `whole`."""
-        return self.sketch.key[self.whole.index(True)][1]
-
-    @property
-    def others(self) -> tuple[Shape, ...]:
-        """The shapes of the inputs of one element."""
-        return tuple(shape for (_, shape, _), whole in zip(self.sketch.key, self.whole, strict=True) if not whole)
+    def whole(self) -> list[int]:
+        """The numbers of the inputs that have the shape of the results."""
+        return [n for n, axes in enumerate(self.axes) if axes == tuple(range(len(self.shape)))]
 
     @property
     def arguments(self) -> tuple[str, ...]:
         """The names of what the kernel's pointers point to."""
         return tuple(self.sketch.names[base] for base in self.kernel.pointers)
 
+    @property
+    def form(self) -> tuple:
+        """What two have in common that can be launched by the same code. Where nothing is spread, ranks may differ."""
+        whole = self.whole
+        axes = tuple("all" if n in whole and not self.runs else axes for n, axes in enumerate(self.axes))
+        return axes, self.runs, self.arguments
+
 
 def any_size(sketch: Sketch, limits: LaunchLimits) -> AnySize | None:
-    """The sketch's kernel for any size; None if it is not one pointwise kernel of contiguous tensors of one shape."""
+    """The sketch's kernel for any size; None if it is not one pointwise kernel of contiguous tensors of one shape, and
+    others that are spread over it."""
     if len(sketch.bodies) != 1 or any(returned.view is not None for returned in sketch.returned):
         return None
     body = _flat(sketch)
-    if body.columns != 1 or body.rows == 1 or not _by_places(body, sketch):
+    if body.columns != 1 or body.rows == 1:
         return None
-    counts = [math.prod(shape) for _, shape, _ in sketch.key]
-    layouts = [(shape, stride) for count, (_, shape, stride) in zip(counts, sketch.key, strict=True) if count > 1]
+    layouts = [(shape, stride) for _, shape, stride in sketch.key if math.prod(shape) > 1]
     layouts += [(a.shape, a.stride) for a in sketch.allocations]
-    if {*counts} - {1} != {body.rows} or any(stride != contiguous(shape) for shape, stride in layouts):
+    shapes = {shape for shape, _ in layouts if math.prod(shape) == body.rows}
+    if len(shapes) != 1 or any(stride != contiguous(shape) for shape, stride in layouts):
         return None
-    if len({shape for shape, _ in layouts}) > 1:
+    (shape,) = shapes
+    if any(a.shape != shape for a in sketch.allocations):
+        return None
+    runs: dict[tuple[int, int], str] = {}
+    indices = _indices(body, sketch)
+    if indices is None:
+        return None
+    axes = []
+    for number, (_, own, _) in enumerate(sketch.key):
+        found = _axes(own, shape, indices.get(f"in_{number}", set()), runs)
+        if found is None:
+            return None
+        axes.append(found)
+    if not any(one == tuple(range(len(shape))) for one in axes):
         return None
     kernel = emit(body, sketch.buffers, replace(choose(body, limits), masked=True))
-    size, block = f"index < {slot(body.rows)}", "BLOCK: tl.constexpr"
-    text = kernel.text.replace(size, "index < n").replace(block, f"n, {block}", 1)
-    return AnySize(sketch, replace(kernel, text=text), tuple(count > 1 for count in counts))
+    text = kernel.text.replace(f"index < {slot(body.rows)}", "index < n")
+    sizes = ["n"]
+    for number, ((first, end), written) in enumerate(runs.items()):
+        divided = f"index // inner_{number}" if end < len(shape) else "index"
+        text = text.replace(written, f"{divided} % count_{number}" if first else divided)
+        sizes += [f"inner_{number}", f"count_{number}"]
+    block = "BLOCK: tl.constexpr"
+    text = text.replace(block, ", ".join([*sizes, block]), 1)
+    return AnySize(sketch, replace(kernel, text=text), shape, tuple(axes), tuple(runs))
 
 
 def is_of_any_size(graph: Graph, known: OpEffects, sketch: Sketch, lower: Lower) -> bool:
@@ -100,39 +133,43 @@ def is_of_any_size(graph: Graph, known: OpEffects, sketch: Sketch, lower: Lower)
         return False
     sizes = zip(found.shape, _OTHER_SIZES, strict=False)
     other = tuple(second if size == first else first for size, (first, second) in sizes)
+    shapes = [tuple(1 if axis is None else other[axis] for axis in axes) for axes in found.axes]
     inputs = [
-        Input("x", "input", dtype_name(dtype), other, contiguous(other))
-        if whole
-        else Input("x", "input", dtype_name(dtype), shape, stride)
-        for (dtype, shape, stride), whole in zip(sketch.key, found.whole, strict=True)
+        Input("x", "input", dtype_name(dtype), shape, contiguous(shape))
+        for dtype, shape in zip(found.dtypes, shapes, strict=True)
     ]
     lowered = lower(graph, inputs)
     again = any_size(lowered, LaunchLimits()) if lowered is not None else None
-    return again is not None and (again.kernel.text, again.arguments) == (found.kernel.text, found.arguments)
+    return again is not None and (again.kernel.text, again.form) == (found.kernel.text, found.form)
 
 
 def alike(found: Sequence[AnySize]) -> list[AnySize]:
     """The same, if all differ in their dtypes and shapes alone; else none."""
     by_dtypes = {one.dtypes: one for one in found}
     same = all(one.kernel.text == by_dtypes[one.dtypes].kernel.text for one in found)
-    forms = {(one.whole, one.others, one.arguments) for one in found}
-    return list(found) if same and len(forms) == 1 else []
+    return list(found) if same and len({one.form for one in found}) == 1 else []
 
 
 def plans_source(found: Sequence[AnySize], called: Called, limits: LaunchLimits) -> str:
     """The functions that make the plan of `alike` kernels for inputs of a new shape: `of_any_size` keeps it."""
     first = found[0]
-    names = [f"in_{n}" for n in range(len(first.whole))]
-    sized = [name for name, whole in zip(names, first.whole, strict=True) if whole]
-    others = [name for name, whole in zip(names, first.whole, strict=True) if not whole]
+    names = [f"in_{n}" for n in range(len(first.axes))]
+    leading = names[first.whole[0]]
     given = ", ".join(names)
     key = ", ".join(f"{name}.dtype, {name}.shape, {name}.stride(), {name}.device" for name in names)
     ranks = tuple(sorted({len(one.shape) for one in found}))
-    refused = ["n == 0", f"n >= {_LIMIT}", f"{sized[0]}.dim() not in {ranks}"]
-    refused += [f"{name}.shape != {sized[0]}.shape" for name in sized[1:]]
-    refused += [f"{name}.stride() != stride" for name in sized]
-    refused += [f"{name}.shape != {shape}" for name, shape in zip(others, first.others, strict=True)]
-    refused += [f"{name}.device != {sized[0]}.device" for name in names if name != sized[0]]
+    refused = ["n == 0", f"n >= {_LIMIT}", f"{leading}.dim() not in {ranks}"]
+    for number, (name, axes) in enumerate(zip(names, first.axes, strict=True)):
+        whole = number in first.whole
+        if name != leading:
+            sizes = ["1" if axis is None else f"shape[{axis}]" for axis in axes]
+            refused.append(f"{name}.shape != {'shape' if whole else _tuple(sizes)}")
+            refused.append(f"{name}.device != {leading}.device")
+        if whole:
+            refused.append(f"{name}.stride() != stride")
+        elif any(axis is not None for axis in axes):
+            strides = [_product(axes[n + 1 :]) for n in range(len(axes))]
+            refused.append(f"{name}.stride() != {_tuple(strides)}")
     asked = "\n        or ".join(refused)
     dtypes = ", ".join(f"{name}.dtype" for name in names)
     plans = "".join(
@@ -145,8 +182,8 @@ def plans_source(found: Sequence[AnySize], called: Called, limits: LaunchLimits)
 
 
 def new_plan({given}):
-    """What the wrapper launches for contiguous tensors of any one shape; None for others."""
-    n, shape, stride = 1, tuple({sized[0]}.shape), ()
+    """What the wrapper launches for contiguous tensors of any such shapes; None for others."""
+    n, shape, stride = 1, tuple({leading}.shape), ()
     for size in reversed(shape):
         n, stride = n * size, (n, *stride)
     if (
@@ -177,18 +214,45 @@ def _flat(sketch: Sketch) -> KernelBody:
     return sketch.bodies[0].flat or sketch.bodies[0]
 
 
-def _by_places(body: KernelBody, sketch: Sketch) -> bool:
-    """Whether each element that is stored is computed from those at the same place, and from the first of others."""
+def _indices(body: KernelBody, sketch: Sketch) -> dict[str, set[sympy.Expr]] | None:
+    """Where each input is read, by its name; None where an element is computed from its place, or from several, or is
+    stored elsewhere."""
     values = body.values()
     loads = [value for value in values if value.op == "load"]
-    buffers = [*(value.detail[0] for value in loads), *(store.buffer for store in body.stores)]
-    return (
-        not any(value.op in ("reduce", "scan", "index") for value in values)
-        and not any(value.args for value in loads)
-        and all(value.index in (ROW, 0) for value in loads)
-        and all(store.index == ROW for store in body.stores)
-        and all(sketch.buffers[name].offset == 0 for name in buffers)
-    )
+    buffers = [sketch.buffers[name] for name in (*(v.detail[0] for v in loads), *(s.buffer for s in body.stores))]
+    if any(value.op in ("reduce", "scan", "index") for value in values) or any(value.args for value in loads):
+        return None
+    if any(store.index != ROW for store in body.stores) or any(buffer.offset for buffer in buffers):
+        return None
+    found: dict[str, set[sympy.Expr]] = {}
+    for value in loads:
+        found.setdefault(sketch.names[sketch.buffers[value.detail[0]].base], set()).add(value.index)
+    return found
+
+
+def _axes(own: Shape, shape: Shape, indices: set[sympy.Expr], runs: dict[tuple[int, int], str]) -> Axes | None:
+    """Of which sizes of the results' `shape` an input of the shape `own` is, which is read at `indices`; None where it
+    is read otherwise. Notes in `runs` how the index of an input that is spread is written."""
+    rank = len(shape)
+    if math.prod(own) == 1:
+        return (None,) * len(own) if indices <= {sympy.Integer(0)} else None
+    if own == shape:
+        return tuple(range(rank)) if indices <= {ROW} else None
+    if len(own) > rank or len(indices) != 1:
+        return None
+    (index,) = indices
+    aligned = tuple(None if size == 1 else rank - len(own) + n for n, size in enumerate(own))
+    tried = [(axis,) for axis in range(rank)] if len(own) == 1 else [aligned]
+    for axes in tried:
+        kept = [axis for axis in axes if axis is not None]
+        first, end = kept[0], kept[-1] + 1
+        inner, count = math.prod(shape[end:]), math.prod(shape[first:end])
+        read = ModularIndexing(ROW, inner, count) if first else FloorDiv(ROW, inner)
+        fits = all(size == 1 if axis is None else size == shape[axis] for size, axis in zip(own, axes, strict=True))
+        if fits and kept == list(range(first, end)) and index == read:
+            runs[first, end] = index_text(index, {ROW: math.prod(shape)}, lambda symbol: "index")
+            return axes
+    return None
 
 
 def _keeps_places(op: Op, known: OpEffects, number: int) -> bool:
@@ -203,11 +267,23 @@ def _tuning(sketch: Sketch, elements: int, limits: LaunchLimits) -> Tuning:
     return choose(replace(_flat(sketch), rows=elements), limits)
 
 
+def _product(axes: Sequence[int | None]) -> str:
+    return " * ".join(f"shape[{axis}]" for axis in axes if axis is not None) or "1"
+
+
+def _tuple(parts: Sequence[str]) -> str:
+    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+
+
 def _plan(one: AnySize, name: str, constants: dict[str, str]) -> str:
     """The `LaunchPlan`, called as those of the variants are."""
-    inputs = [f"in_{n}" for n in range(len(one.whole)) if f"in_{n}" in one.arguments]
+    inputs = [f"in_{n}" for n in range(len(one.axes)) if f"in_{n}" in one.arguments]
     numbers = {name: number for number, name in enumerate([*inputs, *(a.name for a in one.sketch.allocations)])}
-    options = {"n": "n", "BLOCK": "block", **constants, "num_warps": str(one.kernel.tuning.warps)}
+    sizes = {"n": "n"}
+    for number, (first, end) in enumerate(one.runs):
+        sizes |= {f"inner_{number}": _product(range(end, len(one.shape)))}
+        sizes |= {f"count_{number}": _product(range(first, end))}
+    options = {**sizes, "BLOCK": "block", **constants, "num_warps": str(one.kernel.tuning.warps)}
     fixed = ", ".join([name, "(triton.cdiv(n, block),)", *(f"{n}={v}" for n, v in options.items())])
     launch = f"(Launch({fixed}, enable_fp_fusion=False), {tuple(numbers[name] for name in one.arguments)})"
     made = [f"(shape, stride, {a.dtype})" for a in one.sketch.allocations]

@@ -30,6 +30,56 @@ def _dropped(x, y):
     return F.dropout(F.gelu(x.float()), 0.1, False, False).to(x.dtype) + y
 
 
+def _biased(x, b):
+    return F.gelu(x + b)
+
+
+def _normed(x, m, v, w, b):
+    return F.relu(F.batch_norm(x, m, v * v, w, b, False, 0.1, 1e-5))
+
+
+def _gated(x, g, y):
+    return x * torch.sigmoid(g) + y
+
+
+CHANNELS = (tensor(2, 6, 4, 3), *(tensor(6) for _ in range(4)))
+GATED = (tensor(2, 6, 4, 3), tensor(2, 6, 1, 1), tensor(4, 1))
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs", "others"),
+    [
+        (_biased, (tensor(4, 8), tensor(8)), [((3, 7), (7,)), ((1, 5), (5,)), ((5, 1), (1,))]),
+        (_normed, CHANNELS, [((3, 5, 2, 7), *[(5,)] * 4), ((1, 300, 1, 2), *[(300,)] * 4)]),
+        (_gated, GATED, [((3, 5, 2, 7), (3, 5, 1, 1), (2, 1)), ((1, 2, 3, 1), (1, 2, 1, 1), (3, 1))]),
+    ],
+)
+def test_tensors_that_are_spread(function, inputs, others, tmp_path, interpreter):
+    directory = _directory(function, inputs, tmp_path)
+    assert "inner_0" in _source(directory)
+    for dtype in ("float32", "float16"):
+        for shapes in others:
+            other = variant(function, *(tensor(*shape, dtype=dtype) for shape in shapes))
+            assert interpreter.problems(directory, other) == []
+            assert any("eager alone" in text for text in interpreter.other_calls(directory, other)), "the kernel's"
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs", "shapes", "stride"),
+    [
+        (_biased, (tensor(4, 8), tensor(8)), ((4, 8), (1,)), (1,)),
+        (_biased, (tensor(4, 8), tensor(8)), ((4, 8), (8,)), (2,)),
+        (_gated, GATED, ((2, 6, 4, 3), (2, 1, 1, 1), (4, 1)), (1, 1, 1, 1)),
+        (_gated, GATED, ((2, 6, 4, 3), (2, 6, 1, 1), (1, 1)), (6, 1, 1, 1)),
+        (_gated, GATED, ((2, 6, 4, 3), (2, 6, 1, 1), (4, 1)), (1, 2, 1, 1)),
+    ],
+)
+def test_other_ways_to_be_spread_get_library_calls(function, inputs, shapes, stride, tmp_path, interpreter):
+    directory = _directory(function, inputs, tmp_path, ["float32"])
+    drawn = [tensor(*shape, stride=stride if n == 1 else None) for n, shape in enumerate(shapes)]
+    assert interpreter.other_calls(directory, variant(function, *drawn)) == []
+
+
 def _directory(function, inputs, tmp_path, dtypes=("float32", "float16", "bfloat16")):
     known = [variant(function, *in_dtype(inputs, dtype)) for dtype in dtypes]
     submission = Distill(margin=ANY, sketches=SKETCHES).write(sample(*known), tmp_path / "pass")
@@ -128,3 +178,15 @@ def test_other_shapes_have_eagers_bits_on_a_gpu(dtype, tmp_path):
     others = [variant(_silu_in_place, tensor(*shape, dtype=dtype)) for shape in ((3, 7), (1025, 4099))]
     for result in QuickMeasure(torch.device("cuda:0"))(sample(*others), directory):
         assert (result.status, result.t_min) == ("ok", -10)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_what_is_spread_is_right_on_a_gpu(dtype, tmp_path):
+    from agent.ahead.quick_measure import QuickMeasure
+
+    directory = _directory(_normed, CHANNELS, tmp_path)
+    shapes = [(8, 65, 33, 31), *[(65,)] * 4]
+    other = sample(variant(_normed, *(tensor(*shape, dtype=dtype) for shape in shapes)))
+    (result,) = QuickMeasure(torch.device("cuda:0"))(other, directory)
+    assert result.status == "ok" and result.t_min <= -5
