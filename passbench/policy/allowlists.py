@@ -111,8 +111,9 @@ MATH = frozenset(f"math.{n}" for n in dir(math) if not n.startswith("_"))
 _TRITON_TYPES = frozenset(
     f"triton.language.{n}"
     for n in """int1 int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 float8e5
-    float8e4nv float8e4b15 float8e4b8 float8e5b16 void pi32_t""".split()
+    float8e4nv float8e4b15 float8e4b8 float8e5b16 void""".split()
 )
+"""Types of numbers. None of addresses: a number converted to `pi32_t` could be any address."""
 
 _TYPING = (("typing", typing), ("typing_extensions", typing), ("collections.abc", collections.abc))
 TYPE_FORMS = frozenset(
@@ -230,7 +231,11 @@ DEVICE_ONLY = frozenset(
 )
 """Functions that mean nothing outside of a kernel."""
 DEVICE_NAMES = (
-    frozenset(f"{_TL}.{n}" for n in set(tl.__all__) - _MAKES_ADDRESSES if not isinstance(getattr(tl, n), ModuleType))
+    frozenset(
+        f"{_TL}.{n}"
+        for n in set(tl.__all__) - _MAKES_ADDRESSES
+        if not isinstance(getattr(tl, n), ModuleType | tl.pointer_type)
+    )
     | _device_functions(f"{_TL}.math")
     | _device_functions(_LIBDEVICE)
     | {n.replace(_LIBDEVICE, f"{_TL}.extra.cuda.libdevice") for n in _device_functions(_LIBDEVICE)}

@@ -88,12 +88,22 @@ def stored_name(dotted: str) -> str | None:
         overload = targets.resolve(dotted if dotted.count(".") == 4 else f"{dotted}.default")
     except TargetError:
         return None
-    if not isinstance(overload, torch._ops.OpOverload):
-        return None
+    if not isinstance(overload, torch._ops.OpOverload) or overload.name() not in _dispatched():
+        return None  # an interpreter's own, such as `aten::Int.Tensor`, goes past the dispatcher
     stored = str(targets.name_of(overload))
     base = _base(stored)[1]
     private = base.startswith("_") and not _OF_A_KIND.fullmatch(base)
     return stored if not private or base in _PRIVATE | READING else None
+
+
+def writes_always(stored: str) -> bool:
+    """Whether an operator writes to one of its arguments whatever these are, as its name or its schema says."""
+    if stored.endswith("_") or stored.removeprefix("operator.") in {"setitem", *targets.AUGMENTED}:
+        return True
+    if not stored.startswith("torch.ops."):
+        return False
+    arguments = targets.resolve(stored)._schema.arguments
+    return any(a.alias_info is not None and a.alias_info.is_write for a in arguments)
 
 
 def is_method(name: str) -> bool:

@@ -73,7 +73,7 @@ ITEMS = "self[:]"
 
 @dataclass
 class Scope:
-    """A module, function, lambda or comprehension.
+    """A module, function, lambda or comprehension, or the fields of a class as its own statements see them.
 
     `functions`: host functions defined in it. `lambdas`: variables that are lambdas. `clashes`: functions whose name is
     bound twice. `hook`: Triton calls it. `self_name`: in a method of a class of the pass, the parameter that is the
@@ -82,7 +82,7 @@ class Scope:
     """
 
     module: Module
-    node: ast.Module | ast.FunctionDef | ast.Lambda | Comprehension
+    node: ast.Module | ast.FunctionDef | ast.Lambda | ast.ClassDef | Comprehension
     parent: "Scope | None" = None
     names: set[str] = field(default_factory=set)
     functions: dict[str, ast.FunctionDef] = field(default_factory=dict)

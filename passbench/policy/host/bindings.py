@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import torch
 
 from passbench.policy import allowlists as names
+from passbench.policy.host.class_facts import ClassFacts, facts_of
 from passbench.policy.host.classes import lineage
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import walk
@@ -40,6 +41,7 @@ class Bindings:
         self.homes = {f: module for module in modules.values() for f in module.functions.values()}
         self.kernel_homes = {k: module for module in modules.values() for k in module.kernels.values()}
         self.bases: dict[ast.FunctionDef, set[str]] = {}  # kernel → its parameters that are addresses
+        self.uses: dict[ast.FunctionDef, tuple[set[str], list[ast.Call]]] = {}  # names used as tensors, and calls
         self.escaped: set[ast.FunctionDef] = set()  # host functions used as values: they may get tensors
         self.cached: set[ast.FunctionDef] = set()  # under functools.lru_cache
         self.hooks: set[ast.FunctionDef | ast.Lambda] = set()  # called by Triton, with a launch's arguments
@@ -47,6 +49,7 @@ class Bindings:
         self.of_decorators: set[ast.FunctionDef | ast.Lambda] = set()  # hooks that are no grids, or not only
         self.fixed: dict[ast.FunctionDef, int] = {}  # how many arguments of a grid are given by functools.partial
         self.class_homes = {own: module for module in modules.values() for own in module.classes.values()}
+        self._facts: dict[ast.ClassDef, ClassFacts] = {}
         self.class_values: set[ast.ClassDef] = set()  # classes used as values: anything may make instances of them
         self.special: set[ast.FunctionDef] = set()  # `pattern` and the like, which have rules of their own
         self.iterators: set[tuple[ast.AST, str]] = set()  # variables that are, or were, iterators
@@ -72,6 +75,12 @@ class Bindings:
     def lineage(self, own: ast.ClassDef) -> list[ast.ClassDef]:
         """A class of the pass and those of the pass that it derives from."""
         return lineage(self.modules, self.class_homes[own], own, self.steps)
+
+    def facts(self, own: ast.ClassDef) -> ClassFacts:
+        """What is asked of a class at every use."""
+        if own not in self._facts:
+            self._facts[own] = facts_of(own, self.lineage(own), self.class_homes.__getitem__)
+        return self._facts[own]
 
     def bases_of(self, classes: Iterable[ast.ClassDef]) -> set[str]:
         """What these classes derive from, by full names; "" stands for what no import names."""

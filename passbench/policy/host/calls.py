@@ -1,11 +1,9 @@
 """The static policy on calls in host code: which kind of call one is, instances of classes, and decorators."""
 
 import ast
-from collections.abc import Sequence
 
 from passbench.policy import allowlists as names
 from passbench.policy.host.bindings import FIELDS
-from passbench.policy.host.classes import is_enumeration, own_fields
 from passbench.policy.host.imported_calls import ImportedCalls
 from passbench.policy.modules import Module
 from passbench.policy.scopes import Scope, ValueKind
@@ -78,51 +76,26 @@ class Calls(ImportedCalls):
     def _construct(self, node: ast.Call, own: ast.ClassDef, scope: Scope) -> ValueKind:
         """An instance of a class of the pass: its fields are of the kinds that it is made with."""
         positional, keywords = self._arguments(node, scope)
-        if max((*positional, *keywords.values()), default=ValueKind.SCALAR).holds_tensors and self._is_error(own):
+        facts = self.facts(own)
+        if max((*positional, *keywords.values()), default=ValueKind.SCALAR).holds_tensors and facts.is_error:
             self.read("what an error is made with can be read off its text", scope, node)
-        ancestors = self.lineage(own)
-        statements = [s for one in ancestors for s in one.body]
-        initial = next((s for s in statements if isinstance(s, ast.FunctionDef) and s.name == "__init__"), None)
-        if initial is not None:
-            self._pass_starred(node, initial, [ValueKind.SCALAR, *positional], keywords)
-            return ValueKind.SCALAR if self._has_text(ancestors) else ValueKind.ADDRESS
-        bases = self.bases_of(ancestors)
-        if is_enumeration(bases) and any(kind.holds_tensors for kind in (*positional, *keywords.values())):
+        self.steps.take(len(facts.fields))
+        if facts.initial is not None:
+            self._pass_starred(node, facts.initial, [ValueKind.SCALAR, *positional], keywords)
+            held = self.holder([self.kinds.get(FIELDS, name) for name in facts.fields if facts.compares])
+            return max(held, ValueKind.SCALAR if facts.has_text else ValueKind.ADDRESS)
+        if facts.is_enumeration and any(kind.holds_tensors for kind in (*positional, *keywords.values())):
             self.read("a member of an enumeration is looked up by a value", scope, node)
         given = max((*positional, keywords.get(None, ValueKind.SCALAR)))
-        fields = own_fields(statements)
-        for number, name in enumerate(fields):
+        for number, name in enumerate(facts.fields):
             if number < len(positional) or name in keywords or None in keywords:
                 self.shared.add((FIELDS, name))
             self.kinds.join(FIELDS, name, max(given, keywords.get(name, ValueKind.SCALAR)))
-        by_key = keywords.values() if bases & {"typing.NamedTuple", "typing.TypedDict"} else ()
-        made = self.holder([given, *by_key])  # a NamedTuple can be unpacked
+        by_key = keywords.values() if facts.compares else ()
+        made = self.holder([given, *by_key])  # it can be unpacked, compared, or be a key: by its fields
         home = self.scopes[self.class_homes[own].name]
-        defaults = (
-            self.kind(s.value, home) for s in statements if isinstance(s, ast.AnnAssign) and s.value is not None
-        )
-        addresses = ValueKind.ADDRESS in (*defaults, *(self.kinds.get(FIELDS, name) for name in fields))
-        return max(made, ValueKind.ADDRESS) if addresses or not self._has_text(ancestors) else made
-
-    def _has_text(self, lineage: Sequence[ast.ClassDef]) -> bool:
-        """Whether instances of a class have a text without an address: by a method, or as data classes, tuples, errors
-        and enumerations do."""
-        for one in lineage:
-            module = self.class_homes[one]
-            if any(isinstance(s, ast.FunctionDef) and s.name in ("__str__", "__repr__") for s in one.body):
-                return True
-            if any(module.dotted(b) in names.BASES_WITH_TEXT or ast.unparse(b) in names.ERRORS for b in one.bases):
-                return True
-            if any(module.dotted(d) == "dataclasses.dataclass" for d in one.decorator_list):
-                return True
-            calls = (d for d in one.decorator_list if isinstance(d, ast.Call))
-            if any(not any(k.arg in ("repr", None) for k in call.keywords) for call in calls):
-                return True
-        return False
-
-    def _is_error(self, own: ast.ClassDef) -> bool:
-        bases = (b for one in self.lineage(own) for b in one.bases)
-        return any(isinstance(b, ast.Name) and b.id in names.ERRORS for b in bases)
+        addresses = any(self.kind(value, home) is ValueKind.ADDRESS for value in facts.defaults)
+        return max(made, ValueKind.ADDRESS) if addresses or not facts.has_text else made
 
     def decorator_arguments(self, node: ast.Call, dotted: str, scope: Scope) -> None:
         """Arguments of `triton.jit`, `autotune` and `heuristics`; the latter's values must be plain numbers."""

@@ -31,6 +31,7 @@ class HostChecker(Statements):
         self._rules, self._target = rules, report
         found = (modules[rule].functions for rule in rules if rule in modules)
         self.fields, self.methods = members(modules)
+        self.properties = frozenset(name for name, methods in self.methods.items() if any(map(_is_property, methods)))
         self.special = {functions[n] for functions in found for n in _RULE_FUNCTIONS if n in functions}
         named = list(_kernels_in_host_code(modules))
         self._named = {kernel for kernel, _ in named}
@@ -178,6 +179,10 @@ class HostChecker(Statements):
             and not value.keywords
             and all(isinstance(a, ast.Constant | ast.Name) for a in value.args)
         )
+
+
+def _is_property(method: ast.FunctionDef) -> bool:
+    return any(ast.unparse(decorator).endswith("property") for decorator in method.decorator_list)
 
 
 def _is_docstring(node: ast.stmt) -> bool:

@@ -5,6 +5,7 @@ import builtins
 import collections
 import contextlib
 import dataclasses
+import dis
 import enum
 import functools
 import itertools
@@ -12,10 +13,11 @@ import logging
 import types
 from collections import deque
 from collections.abc import Iterable, Iterator
-from types import FunctionType
+from types import CodeType, FunctionType
 
 import torch
 import triton
+from torch._ops import OpOverload, OpOverloadPacket
 from triton.compiler import CompiledKernel
 from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.interpreter import InterpretedFunction
@@ -24,15 +26,17 @@ from triton.runtime.jit import JITFunction
 from passbench.launch import Launch, LaunchPlan, PlanTable
 from passbench.policy import allowlists as names
 from passbench.policy import operators
-from passbench.policy.modules import Module, Report
+from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import walk
 from passbench.policy.scopes import parameters
 from passbench.policy.steps import Steps
 
 _OTHERS = (
     torch.Tensor, torch.dtype, torch.device, JITFunction, InterpretedFunction, Autotuner, Heuristics, triton.Config,
-    Launch, LaunchPlan, PlanTable, FunctionType, str, dict, list, tuple, int, float,
+    Launch, LaunchPlan, PlanTable, OpOverload, OpOverloadPacket, FunctionType, str, dict, list, tuple, int, float,
 )  # fmt: skip
+_WITH_FIELDS = (Autotuner, Heuristics, OpOverload, OpOverloadPacket)
+"""Classes whose instances have attributes, such as the times of configurations, that the class does not show."""
 _MODULES = (builtins, collections, contextlib, dataclasses, enum, functools, itertools, logging, types)
 """Modules whose objects host code can get hold of: generators, exceptions, loggers, partial functions."""
 _INSTANCES = (
@@ -40,7 +44,10 @@ _INSTANCES = (
     logging.makeLogRecord({}), contextlib.nullcontext(), functools.partial(int),
 )  # fmt: skip
 """Objects with attributes that their classes do not show."""
-_PLAIN_DATA = frozenset("start stop step end offset level total key order code text reason path strides flags".split())
+_PLAIN_DATA = frozenset(
+    """start stop step end offset level total key order code text reason path strides flags tags namespace op default
+    configs cache""".split()
+)
 """Attributes of theirs that are numbers or text, and lead nowhere."""
 _SAME_EVERYWHERE = (
     names.TENSOR_ATTRIBUTES | names.SCALAR_ATTRIBUTES | names.CONFIG_ATTRIBUTES | names.METADATA_METHODS
@@ -56,9 +63,19 @@ def _taken() -> frozenset[str]:
     kinds |= {torch.autograd.function.FunctionCtx, torch.autograd.function.BackwardCFunction, CompiledKernel}
     found = {name for kind in (*kinds, *_INSTANCES) for name in dir(kind)} - _PLAIN_DATA
     found |= {*CompiledKernel.__init__.__code__.co_names}  # a launch returns one
+    found |= {name for kind in _WITH_FIELDS for name in _set_by(kind)} | set(vars(torch.ops.aten.relu.default))
     found |= {name for kind in _OTHERS for name in dir(kind)}
     found |= set(vars(JITFunction(_nothing))) if not issubclass(JITFunction, InterpretedFunction) else set()
     return frozenset(found) - _SAME_EVERYWHERE
+
+
+def _set_by(kind: type) -> Iterator[str]:
+    """Attributes that the methods of a class set."""
+    waiting: list[CodeType] = [f.__code__ for f in vars(kind).values() if isinstance(f, FunctionType)]
+    while waiting:
+        code = waiting.pop()
+        waiting += [one for one in code.co_consts if isinstance(one, CodeType)]
+        yield from (i.argval for i in dis.get_instructions(code) if i.opname == "STORE_ATTR")
 
 
 def _nothing() -> None:
@@ -139,12 +156,35 @@ def check_class(module: Module, own: ast.ClassDef, report: Report) -> None:
         for name in filter(_is_renamed, _written(node)):
             message = f"Python has another name for {name} in a class; choose one without two underscores before it"
             report.at("private_name", module, node, message)
+    for name in sorted(_bound_in(own) & _read_in(own)):
+        if name in module.imports or name in module.globals or is_builtin(name):
+            message = f"{name} means something outside of the class, too; choose another name for what the class holds"
+            report.at("rebinding", module, own, message)
+    methods = {s.name for s in own.body if isinstance(s, ast.FunctionDef)}
     for node, name in _named(own):
         special = name.startswith("_") and name.endswith("_")
         if special and name not in names.CLASS_METHODS | {"__slots__"}:
             report.at("private_name", module, node, f"{name} may not be defined in a pass")
-        elif not special and name in _taken() and (_is_usable(name) or not _is_method(own, name)):
+        elif not special and name in _taken() and (_is_usable(name) or name not in methods):
             report.at("rebinding", module, node, f"other objects have a {name} too; choose another name")
+
+
+def _bound_in(own: ast.ClassDef) -> set[str]:
+    """Names that the statements of a class bind; within the class each means that from there on."""
+    bound = {s.name for s in own.body if isinstance(s, ast.FunctionDef)}
+    rest = (n for s in own.body if not isinstance(s, ast.FunctionDef) for n in walk(s))
+    return bound | {n.id for n in rest if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def _read_in(own: ast.ClassDef) -> set[str]:
+    """Names that are read where the class is made: by values of fields, decorators and defaults of methods."""
+    parts: list[ast.AST] = []
+    for s in own.body:
+        if isinstance(s, ast.FunctionDef):
+            parts += [*s.decorator_list, *s.args.defaults, *(d for d in s.args.kw_defaults if d is not None)]
+        elif isinstance(s, ast.Assign | ast.AnnAssign) and s.value is not None:
+            parts.append(s.value)
+    return {n.id for part in parts for n in walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
 def _check_function(module: Module, own: ast.ClassDef, report: Report) -> None:
@@ -185,10 +225,6 @@ def _is_usable(name: str) -> bool:
     return name in known or operators.is_method(name)
 
 
-def _is_method(own: ast.ClassDef, name: str) -> bool:
-    return any(isinstance(s, ast.FunctionDef) and s.name == name for s in own.body)
-
-
 def _named(own: ast.ClassDef) -> Iterator[tuple[ast.AST, str]]:
     for statement in own.body:
         if isinstance(statement, ast.FunctionDef):
@@ -209,6 +245,13 @@ def _class_fields(own: ast.ClassDef) -> Iterator[str]:
         if isinstance(statement, ast.AnnAssign):
             targets = [statement.target]
         yield from (t.id for t in targets if isinstance(t, ast.Name))
+
+
+def fields_of(own: ast.ClassDef) -> set[str]:
+    """Names that the statements of a class bind to a value and to no method."""
+    valued = (s for s in own.body if not isinstance(s, ast.AnnAssign) or s.value is not None)
+    named = {name for s in valued for name in _class_fields(ast.ClassDef(own.name, [], [], [s], []))}
+    return named - {s.name for s in own.body if isinstance(s, ast.FunctionDef)}
 
 
 def _assigned_to_self(method: ast.FunctionDef) -> Iterator[str]:

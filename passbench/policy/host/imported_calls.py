@@ -126,6 +126,10 @@ class ImportedCalls(MethodCalls):
         kinds = [self.kind(a, scope) for a in node.args[1:]] + [self.kind(k.value, scope) for k in node.keywords]
         if chooses and any(kind.holds_tensors for kind in kinds):
             self.read(f"{function.id}() of a tensor needs its values", scope, node)
+        fixed = scope.module.dotted(function)
+        stored = operators.stored_name(fixed) if fixed is not None and not reduces else None
+        if stored is not None:
+            self._fix_operator(node, fixed, stored, kinds, scope)
         if known is not None:
             self._fix_first(known, kinds[: len(node.args) - 1], node, scope)
         if kinds:
@@ -134,6 +138,17 @@ class ImportedCalls(MethodCalls):
         found = self.holder(kinds)
         made = self.host_function(function, scope) if reduces else None
         return max(found.item(), self.kinds.get(made, RETURN)) if reduces else found
+
+    def _fix_operator(self, node: ast.Call, dotted: str, stored: str, kinds: list[ValueKind], scope: Scope) -> None:
+        """A partial operator does what it does with these arguments; what it gets besides is its caller's."""
+        given = node.args[1:]
+        named = {k.arg: kind for k, kind in zip(node.keywords, kinds[len(given) :], strict=True)}
+        call = OperatorCall(node, dotted, stored, given, kinds[: len(given)], named, scope)
+        in_place = call.named.get("inplace")
+        if in_place is not None and not (isinstance(in_place, ast.Constant) and not in_place.value):
+            self.find("in_place", scope.module, node, f"{dotted} writes into what it is called with; {WRITE_ADVICE}")
+        else:
+            self._library(call)
 
     def _fix_first(self, function: ast.FunctionDef, given: list[ValueKind], node: ast.Call, scope: Scope) -> None:
         """A partial function gets these arguments first. All others are its caller's, and may be tensors."""

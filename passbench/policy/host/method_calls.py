@@ -26,11 +26,11 @@ class MethodCalls(BuiltInCalls):
         `apply` of a `torch.autograd.Function` is its `forward`.
         """
         functional = any(scope.module.dotted(base) == names.FUNCTION for base in own.bases)
-        methods = [s for s in own.body if isinstance(s, ast.FunctionDef)]
-        found = [method for method in methods if method.name == name]
+        methods = self.facts(own).methods
+        found = methods.get(name, ())
         context = functional and name == "apply" and not found
         if context:
-            found = [method for method in methods if method.name == "forward"]
+            found = methods.get("forward", ())
         if not found or (name in self.fields and name not in self.methods):
             return None
         positional, keywords = self._arguments(node, scope)

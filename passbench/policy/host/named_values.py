@@ -8,7 +8,6 @@ from passbench.policy import operators
 from passbench.policy.host.bindings import CONTEXT, FIELDS, Bindings
 from passbench.policy.nodes import children
 from passbench.policy.scopes import ITEMS, RETURN, Scope, ValueKind, makes_iterator, makes_sequence
-from storage.graph import targets
 
 
 class NamedValues(Bindings):
@@ -17,6 +16,8 @@ class NamedValues(Bindings):
     fields: frozenset[str]
     """Names of fields and methods of the classes of the pass; see `passbench.policy.host.classes`."""
     methods: dict[str, list[ast.FunctionDef]]
+    properties: frozenset[str]
+    """Those of the methods that some class has as a property."""
 
     def host_function(self, node: ast.expr, scope: Scope) -> ast.FunctionDef | None:
         """The host function of the pass that an expression names, here or in a sibling."""
@@ -49,6 +50,8 @@ class NamedValues(Bindings):
         if dotted is not None:
             return self.imported_name(node, dotted, scope)
         owner = scope.find(node.id)
+        if owner is not None and isinstance(owner.node, ast.ClassDef):  # what the class holds may be put into later
+            return self.kinds.get(FIELDS, node.id)
         if owner is not None:
             for function in owner.lambdas.get(node.id, []):
                 if hook:
@@ -106,8 +109,7 @@ class NamedValues(Bindings):
             self.find("module_as_value", scope.module, node, message)
         elif dotted not in names.MATH and (stored := operators.stored_name(dotted)) is not None:
             effects = operators.library_call(stored, [], {})
-            writes = stored.endswith("_") or stored.removeprefix("operator.") in {"setitem", *targets.AUGMENTED}
-            if effects.random or effects.reading or writes:
+            if effects.random or effects.reading or operators.writes_always(stored):
                 self.refuse_name(node, dotted, scope)
             return ValueKind.ADDRESS if dotted.startswith("torch.") else ValueKind.SCALAR
         else:
@@ -199,10 +201,7 @@ class NamedValues(Bindings):
         if node.attr in self.fields:
             if node.attr in self.methods:  # a property, or a method that is handed on
                 given = max(own, self.give_methods(node.attr, [], {None: ValueKind.TENSOR}))
-                properties = (
-                    ast.unparse(d).endswith("property") for m in self.methods[node.attr] for d in m.decorator_list
-                )
-                return given if any(properties) else max(given, ValueKind.ADDRESS)
+                return given if node.attr in self.properties else max(given, ValueKind.ADDRESS)
             return own
         if node.attr.startswith("_"):
             self.find("private_name", scope.module, node, f"{node.attr} is private; a pass uses public names")

@@ -41,10 +41,13 @@ def tensor_parameters(
     """Parameters that a function, or one that it hands them to, uses as tensors; `known` holds those found before."""
     if function in known:
         return known[function]
-    known[function] = found = used_as_tensors(function, module)
-    for node in walk(function):
-        if not isinstance(node, ast.Call):
-            continue
+    if function not in bindings.uses:
+        calls = [node for node in walk(function) if isinstance(node, ast.Call)]
+        bindings.uses[function] = used_as_tensors(function, module), calls
+    used, calls = bindings.uses[function]
+    known[function] = found = set(used)
+    bindings.steps.take(len(calls))
+    for node in calls:
         given = [(n, a.id) for n, a in enumerate(node.args) if isinstance(a, ast.Name)]
         if isinstance(node.func, ast.Subscript) and isinstance(node.func.value, ast.Name | ast.Attribute):
             found |= _launched(bindings, module, node, node.func.value)

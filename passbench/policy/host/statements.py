@@ -1,13 +1,15 @@
 """The static policy on statements of host code: of functions, of classes and their methods."""
 
 import ast
+from collections.abc import Iterator
 
 from passbench.policy import allowlists as names
 from passbench.policy.host.bindings import FIELDS, METHODS, WRITE_ADVICE
 from passbench.policy.host.calls import Calls
-from passbench.policy.host.classes import is_enumeration, own_fields
+from passbench.policy.host.classes import fields_of, is_enumeration, own_fields
 from passbench.policy.host.error_texts import uses_of_text
 from passbench.policy.modules import is_builtin
+from passbench.policy.nodes import walk
 from passbench.policy.scopes import ITEMS, RETURN, Scope, ValueKind, parameters
 
 
@@ -120,11 +122,17 @@ class Statements(Calls):
                 self.check_free(handler.name, handler, scope)
                 if scope.find(handler.name) is not scope:
                     self.read("a caught error is no global or nonlocal variable", scope, handler)
-                for use in uses_of_text(handler, scope):
+                for use in self._uses_of_text(handler, scope):
                     self.read("what an error says may be a tensor's value; print it or raise it again", scope, use)
             self._block(handler.body, scope)
         self._block(node.orelse, scope)
         self._block(node.finalbody, scope)
+
+    def _uses_of_text(self, handler: ast.ExceptHandler, scope: Scope) -> Iterator[ast.Name]:
+        """Uses of a caught error that are findings, once kinds are final. A handler within one is looked at again."""
+        if self.report is not None:
+            self.steps.take(len(walk(handler)))
+            yield from uses_of_text(handler, scope)
 
     def _function(self, node: ast.FunctionDef, scope: Scope) -> None:
         kernel = scope.module.kernels.get(node.name) is node
@@ -185,24 +193,35 @@ class Statements(Calls):
         enumerated = is_enumeration(bases)
         fields = own_fields(s for one in ancestors for s in one.body) if "typing.NamedTuple" in bases else ()
         items = self.holder([self.kinds.get(FIELDS, name) for name in fields])
+        inner = self._class_scope(own, scope)
         for statement in own.body:
             if isinstance(statement, ast.FunctionDef):
                 given = statement.name != "__init__" or made_by_anyone
                 self.kinds.join(statement, ITEMS, items)
                 self._method(statement, scope, given, functional)
             elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
-                kind = self.kind(statement.value, scope)
+                kind = self.kind(statement.value, inner)
                 if enumerated and kind.holds_tensors:
                     message = "members of an enumeration are constants; keep tensors in a dict"
                     self.find("container", scope.module, statement, message)
                 for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
                     if isinstance(target, ast.Name):
+                        if self.is_iterator(statement.value, inner):
+                            self.note_iterator(own, target.id)
+                        if self.is_sequence(statement.value, inner):
+                            self.sequences.add((own, target.id))
                         made = _makes_each(statement.value, scope)
                         self.bind_field(target.id, kind, _SAME if made else statement.value, scope)
                     else:
                         self.find("module_statement", scope.module, statement, "a class binds plain names")
             if isinstance(statement, ast.AnnAssign):
                 self.annotation(statement.annotation, scope)
+
+    def _class_scope(self, own: ast.ClassDef, scope: Scope) -> Scope:
+        """Where values of a class's fields are computed: each may name those before it. Methods see none of them."""
+        if own not in self._opened:
+            self._opened[own] = Scope(scope.module, own, scope, fields_of(own))
+        return self._opened[own]
 
     def _clashes(self, scope: Scope) -> None:
         for function in scope.clashes:

@@ -5,9 +5,9 @@ as a tensor argument and goes through arithmetic into a load or a store; its typ
 """
 
 import ast
-import re
 from collections.abc import Callable, Iterable, Iterator
 
+from passbench.policy.kernels.assembly import ASSEMBLY, fault
 from passbench.policy.modules import Module, Report
 from passbench.policy.nodes import children, walk
 from passbench.policy.scopes import parameters
@@ -32,16 +32,6 @@ _TYPED = frozenset(("dtype", "type"))
 _HARMLESS = {"dtype": ("element_ty", "primitive_bitwidth"), "type": ("primitive_bitwidth",)}
 """Attributes of these types that are none of an address: `type` of a block of addresses has their type as its
 `element_ty`."""
-_ASM = f"{_TL}inline_asm_elementwise"
-_TOUCHES_MEMORY = re.compile(r"\[|\b(call|bra|brx|trap|exit|brkpt|cp|bar|barrier|mbarrier|vprintf|malloc|free)\b")
-_TELLS_MORE = re.compile(
-    r"%(?!(n?tid|n?ctaid|laneid|lanemask_\w+|(?!pm)[a-z]{1,2}\d*)\b)\w*|\b(griddepcontrol|nanosleep|pmevent)\b"
-)
-"""Registers of clocks, of processors and of launches, all but a program's place in its grid and `%r1` and the like;
-and what lets another launch begin."""
-_ALTERNATIVES = re.compile(r"\$(?![$\d]|\{\d+(:\w)?\}).{0,2}")
-"""What LLVM replaces before the assembler reads it: of `%c$(lock$|$)` it makes `%clock`."""
-
 Key = tuple[ast.FunctionDef, str]
 
 
@@ -99,6 +89,7 @@ class Addresses:
                 return []
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             bound = [n.id for t in targets for n in walk(t) if isinstance(n, ast.Name)]
+            self._steps.take(len(bound))
             new = [(kernel, name) for name in bound]
         again: list = []
         for key in new:
@@ -145,8 +136,8 @@ class Addresses:
         return False
 
     def check(self, module: Module, function: ast.FunctionDef, report: Report) -> None:
-        """Report addresses that are used as numbers, types of addresses that are used as such, and assembly that
-        touches memory."""
+        """Report addresses that are used as numbers, types of addresses that are used as such, and assembly that does
+        more than compute."""
         self.check_types(module, function, report)
         for node in walk(function):
             if isinstance(node, ast.Call):
@@ -168,19 +159,8 @@ class Addresses:
 
     def _check_call(self, module: Module, function: ast.FunctionDef, node: ast.Call, report: Report) -> None:
         dotted = module.dotted(node.func)
-        if dotted == _ASM:
-            text = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "asm"), None)
-            if not isinstance(text, ast.Constant) or not isinstance(text.value, str):
-                report.at("assembly", module, node, "write the text of inline assembly out, as one string")
-            elif found := _ALTERNATIVES.search(text.value):
-                message = f"{found[0]} is text that a compiler puts together; write operands as $0 or ${{0:x}}"
-                report.at("assembly", module, node, message)
-            elif _TOUCHES_MEMORY.search(text.value):
-                message = "inline assembly computes on registers; load and store with tl, branch in Triton"
-                report.at("assembly", module, node, message)
-            elif found := _TELLS_MORE.search(text.value):
-                message = f"{found[0]} tells more than a call's own inputs; leave it out (temporaries are %r1, %f1)"
-                report.at("assembly", module, node, message)
+        if dotted == ASSEMBLY and (message := fault(node)) is not None:
+            report.at("assembly", module, node, message)
         given = [*node.args, *(k.value for k in node.keywords)]
         if callee(self._modules, module, node.func) is not None or dotted in _SAME | _SHOWS:
             given = []
@@ -256,8 +236,12 @@ def base_parameters(
                 waiting += [value for name, value in _given(called, node) if name in inside]
     names = {p.arg for p in parameters(kernel)}
     seen: set[str] = set()
+    met: set[ast.expr] = set()  # several names may be bound to one expression
     while waiting:
         part = waiting.pop()
+        if part in met:
+            continue
+        met.add(part)
         if isinstance(part, ast.Name) and part.id not in seen:
             seen.add(part.id)
             waiting += assigned.get(part.id, [])

@@ -91,13 +91,13 @@ def _check_builtins(module: Module, function: ast.FunctionDef, local: set[str], 
         elif isinstance(statement, ast.For):
             pass  # may run no time at all
         mentioned = {n.id for n in own_nodes(ast.Module([statement], [])) if isinstance(n, ast.Name)}
-        loaded = {n.id for n in walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-        for name in sorted(left):
+        loaded, stored = set(), set()
+        for n in walk(statement):
+            if isinstance(n, ast.Name):
+                (loaded if isinstance(n.ctx, ast.Load) else stored).add(n.id)
+        for name in sorted(left & (loaded | stored | mentioned)):
             early = name in loaded or (name in mentioned and name not in bound)
-            hidden = any(
-                isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in walk(statement)
-            )
-            if early or (hidden and name not in bound):
+            if early or (name in stored and name not in bound):
                 message = f"{name} is a built-in where it is not bound yet; choose another name"
                 report.at("rebinding", module, statement, message)
         left -= bound | loaded
