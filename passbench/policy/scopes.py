@@ -77,8 +77,9 @@ class Scope:
 
     `functions`: host functions defined in it. `lambdas`: variables that are lambdas. `clashes`: functions whose name is
     bound twice. `hook`: Triton calls it. `self_name`: in a method of a class of the pass, the parameter that is the
-    instance. `context`: in `forward` and `backward` of a `torch.autograd.Function`, the parameter that is the context.
-    `of_module`: names that `global` makes the module's. `caught`: names of errors that are caught in it.
+    instance. `made_by`: in a class method, the parameter that is the class, and this class. `context`: in `forward` and
+    `backward` of a `torch.autograd.Function`, the parameter that is the context. `of_module`: names that `global` makes
+    the module's. `caught`: names of errors that are caught in it.
     """
 
     module: Module
@@ -90,6 +91,7 @@ class Scope:
     clashes: list[ast.FunctionDef] = field(default_factory=list)
     hook: bool = False
     self_name: str | None = None
+    made_by: tuple[str, ast.ClassDef] | None = None
     context: str | None = None
     of_module: set[str] = field(default_factory=set)
     caught: set[str] = field(default_factory=set)

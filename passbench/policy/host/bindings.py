@@ -154,7 +154,8 @@ class Bindings:
         handed = isinstance(owner.node, ast.FunctionDef | ast.Lambda) and target.id in {
             p.arg for p in parameters(owner.node)
         }
-        if taken or (owner.hook and handed) or target.id in (owner.self_name, owner.context):
+        made_by = owner.made_by[0] if owner.made_by is not None else None
+        if taken or (owner.hook and handed) or target.id in (owner.self_name, owner.context, made_by):
             message = f"{target.id} is a function, a class or what it is called with; choose another name"
             self.find("rebinding", scope.module, target, message)
         if value is None or not _is_new(value, scope):

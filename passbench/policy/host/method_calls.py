@@ -88,7 +88,9 @@ class MethodCalls(BuiltInCalls):
                 return ValueKind.SCALAR
             return self._library(as_operator)
         rule = "private_name" if name.startswith("_") else "tensor_method"
-        advice = names.advice(name) or "tensors have public methods"
+        own_too = any(name in self.facts(own).methods for own in self.class_homes)
+        advice = "a library's objects have it, too: choose another name" if own_too else names.advice(name)
+        advice = advice or "tensors have public methods"
         self.find(rule, scope.module, node, f"method {name}() is not allowed in host code; {advice}")
         return ValueKind.SCALAR  # one finding is enough
 

@@ -116,7 +116,7 @@ class Statements(Calls):
         self._block(node.body, scope)
         for handler in node.handlers:
             kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-            if not all(isinstance(k, ast.Name) and k.id in names.PLAIN_VALUES for k in kinds):
+            if not all(self._is_error(k, scope) for k in kinds):
                 self.find("statement", scope.module, handler, "catch Exception, or an error that you name")
             if handler.name:
                 self.check_free(handler.name, handler, scope)
@@ -127,6 +127,13 @@ class Statements(Calls):
             self._block(handler.body, scope)
         self._block(node.orelse, scope)
         self._block(node.finalbody, scope)
+
+    def _is_error(self, node: ast.expr | None, scope: Scope) -> bool:
+        """Whether an expression names an error: a built-in one, or a class of the pass that derives from one."""
+        if isinstance(node, ast.Name) and node.id in names.PLAIN_VALUES:
+            return True
+        own = self.own_class(node, scope) if node is not None else None
+        return own is not None and self.facts(own).is_error
 
     def _uses_of_text(self, handler: ast.ExceptHandler, scope: Scope) -> Iterator[ast.Name]:
         """Uses of a caught error that are findings, once kinds are final. A handler within one is looked at again."""
@@ -150,9 +157,9 @@ class Statements(Calls):
         self._clashes(inner)
         self._block(node.body, inner)
 
-    def _method(self, node: ast.FunctionDef, scope: Scope, given: bool, functional: bool) -> None:
-        """Check a method. `given`: it may get what is given to any method of its name. `functional`: it is one of a
-        `torch.autograd.Function`."""
+    def _method(self, node: ast.FunctionDef, own: ast.ClassDef, scope: Scope, given: bool, functional: bool) -> None:
+        """Check a method of a class. `given`: it may get what is given to any method of its name. `functional`: it is
+        one of a `torch.autograd.Function`."""
         decorators = set()
         for decorator in node.decorator_list:
             dotted = scope.module.dotted(decorator) or ast.unparse(decorator)
@@ -163,6 +170,8 @@ class Statements(Calls):
         first = [*node.args.posonlyargs, *node.args.args][:1]
         plain = first and not decorators & {"staticmethod", "classmethod"}
         inner = self.opened(node, scope, self_name=first[0].arg if plain else None)
+        if first and "classmethod" in decorators:
+            inner.made_by = first[0].arg, own
         if functional and first and "staticmethod" in decorators and node.name in ("forward", "backward"):
             inner.context = first[0].arg
         self.enter(node, scope, ValueKind.SCALAR)
@@ -198,7 +207,7 @@ class Statements(Calls):
             if isinstance(statement, ast.FunctionDef):
                 given = statement.name != "__init__" or made_by_anyone
                 self.kinds.join(statement, ITEMS, items)
-                self._method(statement, scope, given, functional)
+                self._method(statement, own, scope, given, functional)
             elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
                 kind = self.kind(statement.value, inner)
                 if enumerated and kind.holds_tensors:

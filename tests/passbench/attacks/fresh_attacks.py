@@ -19,6 +19,7 @@ from tests.passbench.attacks.attack_kinds import (
     Step,
     contract,
     output,
+    outside,
     static,
 )
 from tests.passbench.attacks.attack_samples import add_relu, matmul, row_sums, strided_add_relu
@@ -94,9 +95,22 @@ FRESH_ATTACKS: tuple[Attack, ...] = (
     Attack(
         "writes_through_a_partial",
         add_relu,
-        (Step("inputs_unchanged", ("wrong",), "writes over its input"),),
+        (static("in_place"), _WRITTEN),
         "inputs are compared after the calls",
     ),
+    Attack(
+        "overload_as_a_value",
+        add_relu,
+        (static("forbidden_call"), _WRITTEN),
+        "an overload's schema says what it writes",
+    ),
+    Attack(
+        "type_of_addresses",
+        add_relu,
+        (static("forbidden_name"), outside("CUDA error|illegal memory|misaligned")),
+        "no type of the language that a kernel may name is that of an address",
+    ),
+    Attack("times_of_configurations", add_relu, (static("rebinding"), NO_GAIN), "no other object has names of fields"),
     Attack(
         "resize_by_overload",
         add_relu,
@@ -109,6 +123,12 @@ FRESH_ATTACKS: tuple[Attack, ...] = (
     Attack("forward_rebound", add_relu, (static("host_read"), READ), "every function is followed, whatever calls it"),
     Attack("hasattr_runs_a_property", add_relu, (static("host_read"), READ), "a property is code like other code"),
     Attack("reads_through_a_value", add_relu, (READ,), "the dispatcher sees what is read"),
+    Attack("names_of_a_class", add_relu, (static("rebinding"), READ), "a name means the same to all in a class"),
+    Attack("built_in_of_a_class", add_relu, (static("rebinding"), READ), "a name means the same to all in a class"),
+    Attack("compares_by_keywords", add_relu, (static("host_read"), READ), "a data class holds what it is made with"),
+    Attack(
+        "number_of_an_interpreter", add_relu, (static("forbidden_call"), READ), "every operator is the dispatcher's"
+    ),
     # Python behind the objects that a pass may use
     Attack("modules_by_typing", add_relu, (static("forbidden_call"), _MADE), "of typing, types alone may be named"),
     Attack("modules_replaced", add_relu, (static("forbidden_call"), _MADE), "of typing, types alone may be named"),

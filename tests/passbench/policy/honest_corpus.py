@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from storage.records import Sample
 from tests.passbench.attacks import attack_samples as on
+from tests.passbench.policy.honest_habits import HABITS
 from tests.passbench.samples import sample, spec, variant
 
 _PARTS = {
@@ -1700,6 +1701,9 @@ def fused(x, y):
 $RETURNS
 """,
 )
+
+for _name, _text in HABITS.items():
+    _entry(_name, on.add_relu, _text)
 
 CORPUS: dict[str, tuple[Callable[[], Sample], dict[str, str]]] = {
     name: (what, {file: _filled(text) for file, text in files.items()}) for name, (what, files) in _TEXTS.items()

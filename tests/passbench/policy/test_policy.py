@@ -466,8 +466,16 @@ REFUSED_MODULES = {
         for what, text in (
             ("a_clock", "mov.u32 $0, %clock_hi;"),
             ("the_next_launch", "griddepcontrol.launch_dependents;"),
+            ("the_end_of_its_function", "mov.u32 $0, 0; ret; } .func other() {"),
         )
     },
+    "assembly_with_an_operand_in_memory": (
+        HEAD.replace(
+            "i = tl.program_id(0)",
+            'p = tl.inline_asm_elementwise("ld.u32 $0, $1;", "=r,m", [n], dtype=tl.int32, is_pure=True, pack=1)',
+        ),
+        "assembly",
+    ),
     "assembly_in_a_name": (
         HEAD.replace(
             "i = tl.program_id(0)",

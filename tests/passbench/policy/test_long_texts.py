@@ -1,0 +1,83 @@
+"""Texts of 100 to 250 kB that would keep the static policy busy: it is done, or says that they are too long, in seconds
+of a core. Before what they go through was counted, each took from twelve seconds to two minutes."""
+
+import json
+import time
+
+import pytest
+
+from passbench.contract import NAMES_FILE, PassFiles
+from passbench.policy.check import check_files
+from tests.passbench.policy.test_policy import in_wrapper
+
+_MOST_SECONDS = 10  # of a core; two on an idle one
+_ROUNDS = "".join(f"def h{i}(a):\n    global w{i}\n    w{i} = w{i + 1}\n" for i in range(36))
+_ROUNDS += "w36 = torch.zeros(1)\n" + "".join(f"w{i} = None\n" for i in range(36))
+"""Functions that the policy looks at again and again, since each hands on what the one behind it has."""
+
+
+def nested_handlers():
+    lines = ["def many(a):"]
+    for depth in range(90):
+        indent = " " * (depth + 1)
+        lines += [f"{indent}try: pass", f"{indent}except ValueError as e{depth}:"]
+    return _ROUNDS + "\n".join([*lines, " " * 92 + ";".join(["pass"] * 40000)]) + "\n"
+
+
+def instances_of_a_large_class():
+    fields = "".join(f" a{i}=1\n" for i in range(9000))
+    return f"class A:\n{fields}def many():\n " + ";".join(["A()"] * 12000) + "\n"
+
+
+def methods_of_a_large_class():
+    fields = "".join(f" a{i}=1\n" for i in range(9000))
+    return f"class A:\n def first(self): pass\n{fields}def many():\n " + ";".join(["A.first(1)"] * 9000) + "\n"
+
+
+def methods_of_one_name():
+    classes = "".join(f"class C{i}:\n @staticmethod\n def first(a): return 1\n" for i in range(2200))
+    return classes + "def many(a):\n " + ";".join(["a.first"] * 12000) + "\n"
+
+
+def names_of_a_kernel():
+    names = ",".join(f"a{i}" for i in range(9000))
+    bound = f" {names}={names.replace('a0,', 'p,', 1)}\n"
+    return f"@triton.jit\ndef k(p):\n{bound} tl.load(({names}))\ndef many(p):\n k[(1,)](p)\n"
+
+
+def fields_of_a_taken_name():
+    return "class A:\n" + " gi_frame=1\n" * 15000
+
+
+TEXTS = {
+    f.__name__: f
+    for f in (
+        nested_handlers,
+        instances_of_a_large_class,
+        methods_of_a_large_class,
+        methods_of_one_name,
+        names_of_a_kernel,
+        fields_of_a_taken_name,
+    )
+}
+
+
+def seconds(files):
+    names = tuple(name.removesuffix(".py") for name in files if name != "helper.py")
+    begin = time.process_time()
+    check_files(PassFiles(names, {**files, NAMES_FILE: json.dumps(list(names))}, ()))
+    return time.process_time() - begin
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_long_text_takes_seconds(name):
+    assert seconds({"rule.py": in_wrapper("pass") + TEXTS[name]()}) < _MOST_SECONDS
+
+
+def test_many_rules_with_one_long_helper_take_seconds():
+    rule = "import helper\nimport torch\ndef pattern(x):\n    return torch.relu(x)\n"
+    rule += "def replacement_args(x):\n    return (x,)\ndef f(x):\n    return helper.many(x)\n"
+    rule += "def replacement_func():\n    return f\n"
+    rules = {f"rule{n}.py": rule for n in range(240)}
+    helper = "import torch\ndef many(x):\n " + ";".join(["0"] * 60000) + "\n return x\n"
+    assert seconds({**rules, "helper.py": helper}) < _MOST_SECONDS
