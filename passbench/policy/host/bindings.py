@@ -6,8 +6,7 @@ from collections.abc import Iterable
 import torch
 
 from passbench.policy import allowlists as names
-from passbench.policy.host.class_facts import ClassFacts, facts_of
-from passbench.policy.host.classes import lineage
+from passbench.policy.host.classes import ClassFacts, facts_of, lineage
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import walk
 from passbench.policy.scopes import RETURN, Kinds, Scope, ValueKind, defaults, open_scope, parameters
