@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import torch
 
 from passbench.policy import allowlists as names
+from passbench.policy.call_tables import call_tables
 from passbench.policy.host.classes import ClassFacts, facts_of, lineage
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import walk
@@ -41,6 +42,8 @@ class Bindings:
         self.kernel_homes = {k: module for module in modules.values() for k in module.kernels.values()}
         self.bases: dict[ast.FunctionDef, set[str]] = {}  # kernel → its parameters that are addresses
         self.uses: dict[ast.FunctionDef, tuple[set[str], list[ast.Call]]] = {}  # names used as tensors, and calls
+        self.tables = call_tables(modules)
+        self.in_tables = {node for nodes in self.tables.values() for node in nodes}
         self.escaped: set[ast.FunctionDef] = set()  # host functions used as values: they may get tensors
         self.cached: set[ast.FunctionDef] = set()  # under functools.lru_cache
         self.hooks: set[ast.FunctionDef | ast.Lambda] = set()  # called by Triton, with a launch's arguments

@@ -1,12 +1,13 @@
 """The static policy on calls in host code: which kind of call one is, instances of classes, and decorators."""
 
 import ast
+from collections.abc import Sequence
 
 from passbench.policy import allowlists as names
 from passbench.policy.host.bindings import FIELDS
 from passbench.policy.host.imported_calls import ImportedCalls
 from passbench.policy.modules import Module
-from passbench.policy.scopes import Scope, ValueKind
+from passbench.policy.scopes import RETURN, Scope, ValueKind
 
 
 class Calls(ImportedCalls):
@@ -16,15 +17,7 @@ class Calls(ImportedCalls):
     def call(self, node: ast.Call, scope: Scope) -> ValueKind:
         function = self.host_function(node.func, scope)
         if function is not None:
-            self.check_callable(function, node, scope)
-            positional, keywords = self._arguments(node, scope)
-            if any(self.is_iterator(a, scope) for a in (*node.args, *(k.value for k in node.keywords))):
-                positional = [max(kind, ValueKind.ADDRESS) for kind in positional]
-                keywords = {name: max(kind, ValueKind.ADDRESS) for name, kind in keywords.items()}
-            if function in self.hooks and any(k.holds_tensors for k in (*positional, *keywords.values())):
-                message = f"{function.name} is a grid or hook of Triton, which alone calls it"
-                self.find("dynamic_call", scope.module, node, message)
-            return self._pass_starred(node, function, positional, keywords)
+            return self._call_functions([function], node, scope)
         own = self.own_class(node.func, scope)
         if own is not None:
             return self._construct(node, own, scope)
@@ -35,6 +28,8 @@ class Calls(ImportedCalls):
             return self._call_name(node, node.func.id, scope)
         if isinstance(node.func, ast.Attribute):
             return self._call_method(node, node.func, scope)
+        if isinstance(node.func, ast.Subscript) and (table := self._table(node.func.value, scope)):
+            return self._call_out_of(table, node, node.func, scope)
         if isinstance(node.func, ast.Subscript):  # kernel[grid](...), or a function out of a table
             self.kind(node.func.value, scope)
             if self._fixes_grid(node.func.slice, scope):
@@ -50,6 +45,38 @@ class Calls(ImportedCalls):
         else:
             self.find("dynamic_call", scope.module, node, "call functions of the pass by name")
         return ValueKind.TENSOR
+
+    def _call_functions(self, functions: Sequence[ast.FunctionDef], node: ast.Call, scope: Scope) -> ValueKind:
+        """A call of one of these functions of the pass: each may get the arguments."""
+        positional, keywords = self._arguments(node, scope)
+        if any(self.is_iterator(a, scope) for a in (*node.args, *(k.value for k in node.keywords))):
+            positional = [max(kind, ValueKind.ADDRESS) for kind in positional]
+            keywords = {name: max(kind, ValueKind.ADDRESS) for name, kind in keywords.items()}
+        results = []
+        for function in functions:
+            self.check_callable(function, node, scope)
+            if function in self.hooks and any(k.holds_tensors for k in (*positional, *keywords.values())):
+                message = f"{function.name} is a grid or hook of Triton, which alone calls it"
+                self.find("dynamic_call", scope.module, node, message)
+            results.append(self._pass_starred(node, function, positional, keywords))
+        return max(results)
+
+    def _table(self, node: ast.expr, scope: Scope) -> tuple[ast.Name, ...]:
+        """Where the functions of a table are named; empty where an expression names none."""
+        module = scope.module.name
+        if not isinstance(node, ast.Name) or scope.find(node.id) is not self.scopes[module]:
+            return ()
+        return self.tables.get((module, node.id), ())
+
+    def _call_out_of(self, table: Sequence[ast.Name], node: ast.Call, item: ast.Subscript, scope: Scope) -> ValueKind:
+        """`TABLE[key](arguments)`: any function of the table may get them."""
+        self.index(item, scope)
+        self.seen.add(item)
+        home = self.scopes[scope.module.name]
+        functions = [function for name in table if (function := self.host_function(name, home)) is not None]
+        found = self._call_functions(functions, node, scope)
+        lazy = any((function, RETURN) in self.iterators for function in functions)
+        return max(found, ValueKind.ADDRESS) if lazy else found
 
     def _fixes_grid(self, node: ast.expr, scope: Scope) -> bool:
         """Whether a grid is `functools.partial(f, numbers…)` of a function of the pass that is a hook in no other way:

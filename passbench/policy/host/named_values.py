@@ -78,6 +78,8 @@ class NamedValues(Bindings):
         self.check_callable(function, node, scope)
         if hook:
             self.mark_hook(function)
+        elif node in self.in_tables:  # it is called there alone, with what the calls show
+            return ValueKind.ADDRESS
         elif function not in self.escaped:
             self.escaped.add(function)
             self.kinds.changed = True

@@ -51,6 +51,7 @@ def tensor_parameters(
         given = [(n, a.id) for n, a in enumerate(node.args) if isinstance(a, ast.Name)]
         if isinstance(node.func, ast.Subscript) and isinstance(node.func.value, ast.Name | ast.Attribute):
             found |= _launched(bindings, module, node, node.func.value)
+            found |= _called_out_of(bindings, module, given, node.func.value, known)
             continue
         if isinstance(node.func, ast.Name) and node.func.id in bindings.scopes[module.name].names:
             called = bindings.host_function(node.func, bindings.scopes[module.name])
@@ -60,9 +61,33 @@ def tensor_parameters(
         called = bindings.host_function(node.func, bindings.scopes[module.name])
         if called is None or all(name in found for _, name in given):
             continue
-        inside = tensor_parameters(bindings, bindings.homes[called], called, known)
-        order = [a.arg for a in (*called.args.posonlyargs, *called.args.args)]
-        found |= {name for n, name in given if n < len(order) and order[n] in inside}
+        found |= _handed_to(bindings, called, given, known)
+    return found
+
+
+def _handed_to(
+    bindings: Bindings,
+    called: ast.FunctionDef,
+    given: list[tuple[int, str]],
+    known: dict[ast.FunctionDef, set[str]],
+) -> set[str]:
+    """Of variables given to a function by position, those that it uses as tensors."""
+    inside = tensor_parameters(bindings, bindings.homes[called], called, known)
+    order = [a.arg for a in (*called.args.posonlyargs, *called.args.args)]
+    return {name for n, name in given if n < len(order) and order[n] in inside}
+
+
+def _called_out_of(
+    bindings: Bindings,
+    module: Module,
+    given: list[tuple[int, str]],
+    table: ast.expr,
+    known: dict[ast.FunctionDef, set[str]],
+) -> set[str]:
+    """The same for `TABLE[key](…)`, which may be any function of the table."""
+    found: set[str] = set()
+    for name in bindings.tables.get((module.name, table.id), ()) if isinstance(table, ast.Name) else ():
+        found |= _handed_to(bindings, module.functions[name.id], given, known)
     return found
 
 

@@ -135,6 +135,24 @@ def fused(x, y):
     """Clamp the sum at zero."""
     return positive(x + y)
 ''',
+    "table_of_launchers": '''
+def small(x, y, out, n):
+    add_relu[(triton.cdiv(n, 128),)](x, y, out, n, BLOCK=128)
+
+
+def large(x, y, out, n):
+    add_relu[(triton.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024, num_warps=8)
+
+
+LAUNCHERS: dict[str, typing.Callable] = {"small": small, "large": large}
+
+
+@torch.fx.wrap
+def fused(x, y):
+    out = torch.empty_like(x)
+    LAUNCHERS["small" if (n := x.numel()) <= 4096 else "large"](x, y, out, n)
+    return out
+''',
     "table_of_overloads": '''
 STEPS = {"add": torch.ops.aten.add.Tensor, "act": torch.ops.aten.relu.default}
 
