@@ -3,7 +3,8 @@
 It takes as many sittings as there is time for.
 
     python3 -m benchmarks.passbench.baselines_table VERSION_DIR... --names FILE --out DIR --budget 560 --device cuda:0
-        [--first 180] [--now 110] [--write 150] [--tune 22] [--search 4] [--authors 6] [--processes 9] [--full 4]
+        [--first 180] [--now 110] [--write 150] [--tune 22] [--search 4] [--authors 6] [--processes 9]
+        [--full 4] [--full-of sole_op]
 
 Samples are those that FILE names, in its order, each from the first version that has it; one variant of each, whose
 dtype changes from sample to sample. A sitting has three parts:
@@ -15,7 +16,8 @@ dtype changes from sample to sample. A sitting has three parts:
    first typical ones: a variant takes it up to a minute of a core. What it does not come to has no row of it;
 2. then nothing but the timing is at work: each sample under all of them at once (`passbench.shared_bench`). What used
    the processor meanwhile is said in the end;
-3. the first `--full` samples are measured once more, one compiler after another (`passbench.bench`), to compare.
+3. the first `--full` samples, of the categories `--full-of`, are measured once more, one compiler after another
+   (`passbench.bench`), to compare.
 
 `distill-static` has a row where it has answered; one that wrote the pass that `distill` handed in shares its row's
 figures. A sample that takes `distill` longer than `--patience` counts as left to eager. One that is not answered when
@@ -41,7 +43,7 @@ from agent.ahead.author_pool import Answers, AuthorPool
 from agent.author import Submission
 from agent.distill.tuned import Tuned
 from agent.run.choose import floating_dtype
-from benchmarks.passbench.compared import AUTHOR, STATIC, text_of
+from benchmarks.passbench.compared import AUTHOR, STATIC, STRICT, text_of
 from benchmarks.passbench.host_noise import processor_use
 from benchmarks.passbench.static_too import StaticToo
 from passbench.contract import read_pass_dir
@@ -52,7 +54,7 @@ from passbench.timing.cores import on_cores
 from passbench.workers.precompile import NO_TIME, Missed
 from storage.parquet import read_rows, write_rows
 from storage.records import Sample
-from storage.schema import RESULTS
+from storage.schema import CATEGORIES, RESULTS
 from storage.versions.samples import load_samples
 from storage.versions.version import Version
 
@@ -243,19 +245,23 @@ def _row(author: str, result: VariantResult) -> dict:
 
 
 def measure_again(sitting: Sitting, bench: SharedBench) -> None:
-    """Part 3: the first samples that have a pass once more, by the whole trial."""
+    """Part 3: the first samples that have a pass once more, by the whole trial; strict TorchInductor, too, where it was
+    compiled in this sitting."""
     done = 0
     for sample in sitting.samples:
         answer = sitting.answers.of(sample)
         again = sitting.file(sample, FULL)
         ready = sitting.file(sample).exists() and not again.exists() and answer is not None
+        ready = ready and sample.category in sitting.given.full_of.split(",")
         if done == sitting.given.full or time.monotonic() > sitting.end(sitting.given.budget):
-            return
+            break
         if ready and answer.compiler == "pass":
-            rows = [_row("inductor-strict-direct", one) for one in bench.run(sample, "inductor-strict-direct")]
-            rows += [_row(AUTHOR, one) for one in bench.run(sample, "pass", answer.pass_dir)]
+            rows = [_row(AUTHOR, one) for one in bench.run(sample, "pass", answer.pass_dir)]
+            if bench.compiled(STRICT, sample.variants[0]):
+                rows += [_row(STRICT, one) for one in bench.run(sample, STRICT)]
             write_rows(again, rows, RESULTS)
             done += 1
+    sitting.say(f"{done} samples measured once more")
 
 
 def tables(out: Path, names: Sequence[str]) -> str:
@@ -287,7 +293,8 @@ def main() -> None:
         if not sitting.left and not given.full:
             return
         with SharedBench(given.device, settings) as bench:
-            measure(sitting, bench, write_and_compile(sitting, bench))
+            if sitting.left:
+                measure(sitting, bench, write_and_compile(sitting, bench))
             measure_again(sitting, bench)
             sitting.say("over")
     print(tables(given.out, names))
@@ -310,6 +317,7 @@ def _parsed() -> argparse.Namespace:
     add("--tune", type=float, default=22.0, metavar="SECONDS", help="what max-autotune has for compiling")
     add("--budget", type=float, default=560.0, metavar="SECONDS", help="after these no further sample is begun")
     add("--full", type=int, default=4, help="samples that are measured once more, one compiler after another")
+    add("--full-of", default=",".join(CATEGORIES), metavar="CATEGORIES", help="samples of these alone are measured so")
     add("--only-table", action="store_true", help="measure nothing")
     add("--out", type=Path, required=True)
     return parser.parse_args()
