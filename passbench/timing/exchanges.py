@@ -53,9 +53,7 @@ class CheckedExchanges:
         pair.ask(worker, command, pair.settings.call_timeout)
         self.hand_over(worker, layout)
 
-    def timed(
-        self, worker: WorkerHandle, layout: BatchLayout, go: Go, seed: int, *, rehearsed: int = 0
-    ) -> Exchange:
+    def timed(self, worker: WorkerHandle, layout: BatchLayout, go: Go, seed: int, *, rehearsed: int = 0) -> Exchange:
         """One exchange of a worker, whose outputs are collected. `seed` is that of random operators. `rehearsed`: so
         many calls are made before the clock starts. That is for candidates that are trusted: it runs what they have
         loaded between their inputs and the clock."""
