@@ -17,14 +17,16 @@ def quickstart_text(done: dict, where: str = "") -> str:
 
 def record_text(record: dict) -> str:
     """The committed record of a GPU."""
-    columns = ("author", "samples", "variants", "speedup of right ones", "right at t = -5", "AS e2e")
-    rows = [
-        (r["author"], r["samples"], r["variants"], r["speedup"], f"{r['correct']} of {r['variants']}", r["AS"])
-        for r in record["lines"]
-    ]
+    found = record["lines"][0]["categories"]
+    columns = ("author", *(f"{category}: AS e2e, right" for category in found))
+    rows = [(line["author"], *(_score(line["categories"].get(one)) for one in found)) for line in record["lines"]]
     versions = ", ".join(f"{name} {version}" for name, version in record["libraries"].items())
     title = f"Not measured here: a committed record of one {record['device']}, {versions}, other samples"
     return render(title, columns, rows) + f"\nrows and command: {record['path']} and the README.md beside it"
+
+
+def _score(one: dict | None) -> str:
+    return "-" if one is None else f"{one['AS']:.2f}, {one['correct']} of {one['variants']}"
 
 
 def next_commands(done: dict, where: str = "") -> list[str]:
