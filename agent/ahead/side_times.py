@@ -74,14 +74,17 @@ def side_times(
 
 
 def _best(clock: str, timed: Callable[[], dict[str, float]], before: list[float]) -> tuple[dict[str, float], int]:
-    """The least microseconds of each side in several tries, and how many these were. Eager's are appended to those
-    `before`."""
+    """The least microseconds of each side in several tries, and how many these were. Eager's are the least of those
+    `before`, too, and are appended to them: others' work only adds to it, and eager is what all passes of a sample are
+    compared with. Beside six other authors single measurements found a pass 23 times as fast that was not faster.
+    """
     tries: list[dict[str, float]] = []
     while not settled(clock, tries, before):
         if tries:
             time.sleep(_APART)
         tries.append(timed())
     found = {name: min(one[name] for one in tries) for name in tries[0]}
+    found["eager"] = min([found["eager"], *before])
     before.append(found["eager"])
     return found, len(tries)
 

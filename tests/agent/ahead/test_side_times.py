@@ -42,6 +42,14 @@ def test_what_eager_took_is_kept_by_clock():
     assert earlier == {"e2e": [times.timings[0].eager_us]}
 
 
+def test_eager_took_what_it_took_when_least_was_going_on():
+    earlier = {"e2e": [0.001, 99.0]}
+    (timing,) = side_times.side_times({"eager": torch.relu, "candidate": torch.abs}, lambda n: [(torch.ones(4),)] * n,
+                                      torch.device("cpu"), earlier).timings  # fmt: skip
+    assert timing.eager_us == 0.001 and timing.speedup == 0.001 / timing.candidate_us
+    assert earlier == {"e2e": [0.001, 99.0, 0.001]}
+
+
 class _Gpu:
     """A GPU and a host with one clock, in microseconds: `free` is when the GPU has done all that it was handed."""
 
