@@ -3,8 +3,8 @@
 The host's figures are rounded from a fit to benchmarks/agent/h200_distill (one H200, torch 2.11, triton 3.6: end-to-end
 medians of eager and of passes that launch through `passbench.launch`, 115 variants of 39 samples). At the sizes of this
 benchmark they decide. The device's are what moving the bytes takes; a kernel of few programs cannot draw the whole
-bandwidth. All of this ranks regions and says which cannot pay; where there is a GPU, measuring decides
-(`agent.distill.tuned`).
+bandwidth, and one that goes over long rows in a loop waits for each turn of it. All of this ranks regions and says
+which cannot pay; where there is a GPU, measuring decides (`agent.distill.tuned`).
 """
 
 import math
@@ -32,6 +32,11 @@ BANDWIDTH = 4.0e6
 """Bytes a microsecond that all multiprocessors of an H200 move together; its data sheet has 4.8e6."""
 STEP = 1.0
 """What each launch of a CUDA graph costs the device beside moving bytes, about."""
+WAIT = 0.8
+"""What a program that loops over its columns waits for what a turn loads. On an H100 one of 14 turns took 14 us and one
+of 50 turns 80, where they loaded one number after another."""
+RESIDENT = 64
+"""Warps that a multiprocessor holds."""
 AGAIN = 1.5
 """A kernel that writes what its own sums are needed for reads all a second time, mostly from a cache."""
 SURE_SHARE, SURE_START = 0.7, 3.0
@@ -60,7 +65,7 @@ def device_gain(region: Region, known: OpEffects, program: Program) -> float:
 
 
 def device_us(program: Program) -> float:
-    """The least time that the program's kernels take: that of moving their bytes."""
+    """The least time that the program's kernels take: that of moving their bytes, or of waiting for them."""
     return sum(_kernel_us(program, n) for n in range(len(program.launches)))
 
 
@@ -101,7 +106,9 @@ def _kernel_us(program: Program, number: int) -> float:
     for n, (dtype, shape, stride) in enumerate(program.key):
         sizes[f"in_{n}"] = _elements(shape, stride) * dtype.itemsize
     moved = sum(sizes[name] for name in launch.arguments)
-    return moved / (BANDWIDTH * min(1.0, launch.kernel.programs / PROCESSORS))
+    rounds = math.ceil(launch.kernel.programs * launch.kernel.tuning.warps / (PROCESSORS * RESIDENT))
+    waits = WAIT * launch.kernel.waits * rounds
+    return max(waits, moved / (BANDWIDTH * min(1.0, launch.kernel.programs / PROCESSORS)))
 
 
 def bytes_of(known: OpEffects, numbers: Iterable[int]) -> int:

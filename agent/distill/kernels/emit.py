@@ -13,18 +13,13 @@ from agent.distill.kernels import channel_moments, ordered_sums, reductions, tri
 from agent.distill.kernels.index_expressions import Unsupported, text
 from agent.distill.kernels.launch_configs import Tuning
 from agent.distill.kernels.schedule import Buffer, KernelBody
+from agent.distill.kernels.sweep_turns import early_loads, loads_first, ragged_columns, steps_of, steps_together
 from agent.distill.kernels.text_template import slot
 from agent.distill.kernels.triton_names import literal, triton_dtype
 from agent.distill.kernels.triton_ops import EXPRESSIONS
 from agent.distill.kernels.value_graph import COLUMN, ROW, StoreValue, Value
 
 _INDENT = "    "
-_UNROLLED, _FEW = 4, 32
-"""How many steps of a sweep in eager's order have their loads under way at once: these steps are short. Of steps of so
-few columns it is twice as many."""
-_SHORT = 16
-"""The sweeps of a kernel with more values that vary by column are not unrolled: they would take seconds to compile."""
-
 _PLACES = ("column", "column_inside", "inside")
 """Variables of a kernel that say where a step's columns are, and which of them are there."""
 
@@ -51,7 +46,8 @@ _HELPER = re.compile(rf"(?<![.\w])(?:{'|'.join(HELPERS)})\b")
 class KernelSource:
     """Source of a kernel that is called KERNEL, what it is launched with, and the helpers it calls.
 
-    `pointers` are the buffers to pass, in order.
+    `pointers` are the buffers to pass, in order. `waits`: how many times, one after another, the loops of a program
+    wait for what they load.
     """
 
     text: str
@@ -60,6 +56,7 @@ class KernelSource:
     tuning: Tuning
     helpers: frozenset[str]
     ops: tuple[int, ...]
+    waits: int = 0
 
 
 def emit(kernel: KernelBody, buffers: Mapping[str, Buffer], tuning: Tuning) -> KernelSource:
@@ -75,6 +72,7 @@ def emit(kernel: KernelBody, buffers: Mapping[str, Buffer], tuning: Tuning) -> K
         tuning,
         frozenset(writer.helpers),
         kernel.ops,
+        writer.waits,
     )
 
 
@@ -86,13 +84,16 @@ class _Writer:
     pointers: dict[str, str] = field(default_factory=dict)
     helpers: set[str] = field(default_factory=set)
     names: dict[int, str] = field(default_factory=dict)
-    steps: dict[int, dict[int, str]] = field(default_factory=dict)  # names of what each written step has computed
+    steps: dict[str | int, dict[int, str]] = field(default_factory=dict)  # names of what each written step has computed
+    at: str | int | None = None  # the step whose columns the last lines have
+    whole_turns: bool = True  # whether no turn of the loop that is written goes beyond the last column
+    waits: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     indent: str = ""
 
     def write(self) -> list[str]:
-        values = _loads_first(self.kernel.values())
+        values = loads_first(self.kernel.values())
         if self.tuning.loops and self.kernel.scans:
             raise Unsupported("a scan of rows that are longer than a block")
         self._name_pointers(values)
@@ -126,9 +127,8 @@ class _Writer:
     @property
     def _all_columns(self) -> bool:
         kernel = self.kernel
-        return (
-            not self.tuning.masked and kernel.places == kernel.columns and not kernel.columns % self.tuning.column_block
-        )
+        whole = kernel.places == kernel.columns and not kernel.columns % self.tuning.column_block
+        return not self.tuning.masked and self.whole_turns and whole
 
     def _name_pointers(self, values: list[Value]) -> None:
         read = dict.fromkeys(self.buffers[v.detail[0]].base for v in values if v.op == "load")
@@ -147,7 +147,7 @@ class _Writer:
             self._line(f"column = {columns}")
             self._line(f"column_inside = {there}")
         elif isinstance(deal, Ragged):
-            self._lines(_ragged_columns(deal, columns))
+            self._lines(ragged_columns(deal, columns))
         else:
             across, down, turns, line = map(slot, (deal.across, deal.down, deal.turns, deal.line))
             self._line(f"place = {columns}")
@@ -194,16 +194,29 @@ class _Writer:
                         self._lines([f"{result} = only({result})"])
 
     def _looped(self, kept: Mapping[str, Value], stores: list[StoreValue]) -> None:
-        """The steps of a sweep as a loop."""
-        outer = dict(self.names)
-        self._line(f"for start in {self._steps()}:")
+        """The steps of a sweep as a loop, several in a turn of it where the kernel adds in eager's order."""
+        outer, swept = dict(self.names), self._missing(_roots(kept, stores))
+        early, together = early_loads(self.tuning, swept), steps_together(self.kernel, self.tuning, swept)
+        firsts = ["start", *(f"start + {n} * COLUMNS" for n in range(1, together))]
+        self.steps, self.at = {}, None
+        self.whole_turns = not self.kernel.places % (together * self.tuning.column_block)
+        self._line(f"for start in {self._turns(together)}:")
         self.indent += _INDENT
-        self._columns("start + tl.arange(0, COLUMNS)[None, :]")
-        for value in _loads_first(self._missing(_roots(kept, stores))):
-            self._value(value)
-        self._step(kept, stores, "start")
+        for loads in early:
+            for first in firsts:
+                self._begin_step(first, outer)
+                for value in loads:
+                    self._value(value)
+                self.steps[first] = self.names
+        for first in firsts:
+            self._begin_step(first, outer)
+            for value in self._missing(_roots(kept, stores)):
+                self._value(value)
+            self._step(kept, stores, first)
         self.indent = self.indent.removesuffix(_INDENT)
-        self.names = outer
+        self.names, self.whole_turns, self.at = outer, True, None
+        late = sum(value.op == "load" for value in swept) - sum(v.op == "load" for loads in early for v in loads)
+        self.waits += -(-steps_of(self.kernel, self.tuning) // together) * (len(early) + late)
 
     def _written_out(self, kept: Mapping[str, Value], stores: list[StoreValue]) -> None:
         """The steps of a sweep one after another. The first sweep has all loads under way before one is needed. What a
@@ -224,9 +237,11 @@ class _Writer:
             self.steps[first] = self.names
         self.names = outer
 
-    def _begin_step(self, first: int, outer: Mapping[int, str]) -> None:
+    def _begin_step(self, first: str | int, outer: Mapping[int, str]) -> None:
         self.names = {**outer, **self.steps.get(first, {})}
-        self._columns(f"{first} + tl.arange(0, COLUMNS)[None, :]")
+        if self.at != first:
+            self._columns(f"{first} + tl.arange(0, COLUMNS)[None, :]")
+        self.at = first
 
     def _step(self, kept: Mapping[str, Value], stores: list[StoreValue], start: str | int) -> None:
         """Adds a step's values to what is kept over the sweep, and stores them."""
@@ -236,15 +251,10 @@ class _Writer:
         for store in stores:
             self._store(store)
 
-    def _steps(self) -> str:
-        """The `range` over the first columns of a sweep's steps, as source."""
-        bounds = f"0, {slot(self.kernel.places)}, COLUMNS"
-        if self.tuning.stages > 1:
-            return f"tl.range({bounds}, num_stages={self.tuning.stages})"
-        if self.kernel.step and sum(v.by_column for v in self.kernel.values()) <= _SHORT:
-            unrolled = _UNROLLED if self.kernel.step > _FEW else 2 * _UNROLLED
-            return f"tl.range({bounds}, loop_unroll_factor={unrolled})"
-        return f"range({bounds})"
+    def _turns(self, together: int) -> str:
+        """The `range` over the first columns of a loop's turns, as source."""
+        bounds = f"0, {slot(self.kernel.places)}, {'COLUMNS' if together == 1 else f'{together} * COLUMNS'}"
+        return f"tl.range({bounds}, num_stages={self.tuning.stages})" if self.tuning.stages > 1 else f"range({bounds})"
 
     def _accumulators(self, reduced: list[Value]) -> dict[int, str]:
         """A name for what is kept of each reduction over a sweep; the moments of one operand are kept together."""
@@ -373,30 +383,6 @@ class _Writer:
         inside = self._inside(True, columns)
         mask = f", mask={inside}" if inside else ""
         self._line(f"tl.store({address}, {self.names[store.value.number]}{mask})")
-
-
-def _ragged_columns(deal: Ragged, columns: str) -> list[str]:
-    """Which column each place of a step has in its row, and whether it is there."""
-    length, vector, step, turns = map(slot, (deal.length, deal.vector, deal.step, deal.turns))
-    return [
-        f"place = {columns}",
-        f"turn = place // {step}",
-        f"lane = place % {step} // {vector}",
-        f"shift = row * {length} % {vector}",
-        f"ahead = ({vector} - shift) % {vector}",
-        f"whole = ahead + ({length} - ahead) // {vector} * {vector}",
-        f"middle = ahead + place - {step}",
-        f"column = tl.where(turn == 0, lane - shift, tl.where(turn > {turns}, whole + lane, middle))",
-        f"there = column < tl.where(turn == 0, ahead, tl.where(turn > {turns}, {length}, whole))",
-        f"single = (turn > 0) & (turn <= {turns}) | (place % {vector} == 0)",
-        "column_inside = (column >= 0) & there & single",
-    ]
-
-
-def _loads_first(values: list[Value]) -> list[Value]:
-    """The same values, in an order in which all loads that depend on nothing are under way before anything waits."""
-    free = {value.number for value in values if value.op == "load" and not value.args}
-    return sorted(values, key=lambda value: (value.number not in free, value.number))
 
 
 def _without_overwritten(lines: list[str]) -> list[str]:

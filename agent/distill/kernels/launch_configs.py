@@ -13,6 +13,8 @@ _ORDERED = 512
 """The same for kernels that add in eager's order: what one warp adds needs no exchange between warps."""
 _DEALT = 128
 """The same where a block of eager's has a whole channel: programs are few, and rows long."""
+_LONG, _BUSY = 4, 16
+"""Rows of so many steps are long, and a multiprocessor with so many warps has enough to do."""
 
 _MOST_KEPT = 2**14
 """Rows of a kernel that keeps each."""
@@ -87,8 +89,21 @@ def choose(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
     if limits.keeps and stages == 1:
         single = replace(chosen, row_block=1, warps=max(1, chosen.warps // chosen.row_block), kept=True)
         wider = (replace(single, warps=min(16, factor * single.warps)) for factor in ((1,) if single.lanes else _WIDER))
-        return next((one for one in wider if _keeps(kernel, one)), chosen)
-    return chosen
+        if kept := next((one for one in wider if _keeps(kernel, one)), None):
+            return kept
+    return _with_more_warps(kernel, chosen, limits)
+
+
+def _with_more_warps(kernel: KernelBody, tuning: Tuning, limits: LaunchLimits) -> Tuning:
+    """The same with more warps where programs are few and sweep long rows in eager's order: each then waits for memory
+    again and again, and nothing else is at work on its multiprocessor."""
+    if kernel.step is None or tuning.lanes or kernel.places < _LONG * tuning.column_block:
+        return tuning
+    most = min(16, max(1, int(tuning.row_block * tuning.column_block // WARP * min(1.0, limits.warps))))
+    warps = tuning.warps
+    while 2 * warps <= most and tuning.programs(kernel) * 2 * warps <= _BUSY * PROCESSORS:
+        warps *= 2
+    return replace(tuning, warps=warps)
 
 
 def _keeps(kernel: KernelBody, tuning: Tuning) -> bool:

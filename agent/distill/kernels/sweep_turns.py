@@ -1,0 +1,84 @@
+"""How a kernel goes over its columns: how many steps a turn of its loop has, and which loads of these come first.
+
+What a program waits for is memory: a load takes about as long as some hundred instructions, and Triton's compiler moves
+none ahead of what is computed before it. So a turn begins with the loads of all its steps.
+"""
+
+from agent.distill.eager.sum_order import WARP, Ragged
+from agent.distill.kernels.launch_configs import Tuning
+from agent.distill.kernels.schedule import KernelBody, reachable
+from agent.distill.kernels.text_template import slot
+from agent.distill.kernels.value_graph import Value
+
+_TOGETHER, _UNDER_WAY = 8, 64
+"""So many steps of a sweep in eager's order have their loads under way at once, at most, and so many registers of a
+thread wait for what they load. Of steps that `loop_unroll_factor` unrolled one load was used before the next began
+(compiled for sm_90)."""
+_WRITTEN = 256
+"""Values of all steps that are written one after another: more would take seconds to compile."""
+
+
+def steps_together(kernel: KernelBody, tuning: Tuning, swept: list[Value]) -> int:
+    """How many steps of these values a turn of the loop has: one, unless the kernel adds in eager's order, where steps
+    are short."""
+    loads = sum(value.op == "load" and value.by_column for value in swept)
+    if kernel.step is None or tuning.stages > 1 or not loads:
+        return 1
+    most = max(1, min(_TOGETHER, _UNDER_WAY // (loads * _elements(tuning)), _WRITTEN // len(swept)))
+    steps = steps_of(kernel, tuning)
+    if isinstance(kernel.deal, Ragged):  # what comes behind its last step would be added again
+        return max(n for n in range(1, most + 1) if steps % n == 0)
+    return -(-steps // -(-steps // most))
+
+
+def steps_of(kernel: KernelBody, tuning: Tuning) -> int:
+    """The steps of a sweep."""
+    return -(-kernel.places // tuning.column_block)
+
+
+def early_loads(tuning: Tuning, swept: list[Value]) -> list[list[Value]]:
+    """The loads among these values, each with what it needs, in the order in which they can be under way: first those
+    that wait for no other. Only those that need nothing, where a thread has not the registers for all."""
+    loads = [value for value in swept if value.op == "load"]
+    if len(loads) * _elements(tuning) > _UNDER_WAY:
+        return [[value for value in loads if not value.args]]
+    waits: dict[int, int] = {}  # how many loads, one after another, each value is computed from
+    for value in swept:
+        read = (waits[a.number] + (a.op == "load") for a in value.args if a.number in waits)
+        waits[value.number] = max(read, default=0)
+    found: list[list[Value]] = []
+    done: set[int] = set()
+    for level in range(max((waits[load.number] for load in loads), default=-1) + 1):
+        needed = {v.number for v in reachable(load for load in loads if waits[load.number] == level)} - done
+        found.append([value for value in swept if value.number in needed])
+        done |= needed
+    return found
+
+
+def ragged_columns(deal: Ragged, columns: str) -> list[str]:
+    """Which column each place of a step has in its row, and whether it is there."""
+    length, vector, step, turns = map(slot, (deal.length, deal.vector, deal.step, deal.turns))
+    return [
+        f"place = {columns}",
+        f"turn = place // {step}",
+        f"lane = place % {step} // {vector}",
+        f"shift = row * {length} % {vector}",
+        f"ahead = ({vector} - shift) % {vector}",
+        f"whole = ahead + ({length} - ahead) // {vector} * {vector}",
+        f"middle = ahead + place - {step}",
+        f"column = tl.where(turn == 0, lane - shift, tl.where(turn > {turns}, whole + lane, middle))",
+        f"there = column < tl.where(turn == 0, ahead, tl.where(turn > {turns}, {length}, whole))",
+        f"single = (turn > 0) & (turn <= {turns}) | (place % {vector} == 0)",
+        "column_inside = (column >= 0) & there & single",
+    ]
+
+
+def loads_first(values: list[Value]) -> list[Value]:
+    """The same values, in an order in which all loads that depend on nothing are under way before anything waits."""
+    free = {value.number for value in values if value.op == "load" and not value.args}
+    return sorted(values, key=lambda value: (value.number not in free, value.number))
+
+
+def _elements(tuning: Tuning) -> int:
+    """Elements of a step that a thread has."""
+    return -(-tuning.row_block * tuning.column_block // (WARP * tuning.warps))
