@@ -174,8 +174,10 @@ def whole_source(
     `parts` are regions with the modules whose wrappers compute them; regions with one pattern have one module. With
     `branches`, what needs nothing of each other is side by side in the CUDA graph where that may pay. Not `captured`,
     it makes its calls one after another, and so it does for what is `larger`. Where these are other calls than eager's,
-    all inputs but those of the variants get eager's. Raises Unsupported if the calls cannot be put in an order.
+    all inputs but those of the variants get eager's. A region with ops that the replacement leaves out is computed by
+    calls. Raises Unsupported if the calls cannot be put in an order.
     """
+    parts = [(module, region) for module, region in parts if set(region.ops) <= set(whole.region.ops)]
     larger = whole.larger if captured else []
     captured = captured and set(larger) != set(whole.all_inputs())
     regions = {f"{module} {number}": region for number, (module, region) in enumerate(parts)}

@@ -21,6 +21,7 @@ from storage.disk import write_json
 from storage.versions.code_version import CODE_VERSIONS
 
 EPSILON = 1e-5
+_NORMS = ("layer_norm", "rms_norm", "group_norm", "batch_norm")
 _COMPARED = 2**22
 """Elements that emulation adds in one draw, at most. Eager adds all rows; only so many of them are compared."""
 _SUMS, _DRAWS = 256, (4, 64)
@@ -50,11 +51,14 @@ def wide_rows(rows: int, length: int, dtype: torch.dtype, cancelling: bool, gene
     return row[:, torch.randperm(length, generator=generator, device=device)].to(dtype)
 
 
-def _rows(addition: Addition, rows: int, length: int, cancelling: bool, generator: torch.Generator) -> torch.Tensor:
-    """What is added in one draw. The exponentials of a softmax are to be of a few powers of two."""
-    if addition.op != "softmax":
-        return wide_rows(rows, length, addition.dtype, cancelling, generator)
-    return (3.0 * torch.randn(rows, length, generator=generator, device=generator.device)).to(addition.dtype)
+def _rows(addition: Addition, rows: int, length: int, number: int, generator: torch.Generator) -> torch.Tensor:
+    """What is added in the draw of this number. The exponentials of a softmax are to be of a few powers of two. Every
+    fourth draw of a norm has a variance of about `EPSILON`: what is added to the variance shows there alone."""
+    small = addition.op in _NORMS and number % 4 == 3
+    if addition.op != "softmax" and not small:
+        return wide_rows(rows, length, addition.dtype, number % 2 == 0, generator)
+    size = math.sqrt(EPSILON) if small else 3.0
+    return (size * torch.randn(rows, length, generator=generator, device=generator.device)).to(addition.dtype)
 
 
 class EagerSums:
@@ -132,7 +136,7 @@ def differing_share(
     draws = min(math.ceil(_SUMS / compared), _DRAWS[1], _STEPS * order.step // length)
     different = total = 0
     for number in range(max(_DRAWS[0], draws)):
-        plain = _rows(addition, rows, length, number % 2 == 0, generator)
+        plain = _rows(addition, rows, length, number, generator)
         x = torch.empty_strided(shape, addition.stride, dtype=addition.dtype, device=device)
         x.permute(*kept, *reduced).copy_(plain.view([shape[d] for d in (*kept, *reduced)]))
         for have, want in _results(x, addition, order, chosen, eager or EagerSums()):
@@ -161,7 +165,8 @@ def _results(
         return
     if addition.op == "group_norm":
         mean, distances = welford(rows, order)
-        for have, want in zip(eager.group_norm(x), (mean, torch.rsqrt(distances / length + EPSILON)), strict=True):
+        epsilon = torch.tensor(EPSILON, dtype=x.dtype, device=x.device).float()  # its kernel takes it in this dtype
+        for have, want in zip(eager.group_norm(x), (mean, torch.rsqrt(distances / length + epsilon)), strict=True):
             yield have.reshape(-1)[chosen], want.to(x.dtype)
         return
     if addition.op == "batch_norm":

@@ -9,13 +9,22 @@ import math
 import torch
 from torch._decomp.decompositions import native_batch_norm, native_batch_norm_backward, native_layer_norm_backward
 from torch._inductor.inductor_prims import fma
+from torch._prims_common import suggest_memory_format
 
+from agent.distill.kernels.index_expressions import Unsupported
 from extraction.kernels.lowering import Decompositions
 
 
 def _rounded(value: torch.Tensor) -> torch.Tensor:
     """Rounded to its own dtype: inside of a decomposition TorchInductor keeps half types in float32 otherwise."""
     return value.float().to(value.dtype)
+
+
+def in_dtype(number: float, dtype: torch.dtype) -> float:
+    """A positive number rounded to a floating dtype, as the compiler's tensors that have no values cannot tell it."""
+    info = torch.finfo(dtype)
+    step = max(math.ldexp(0.5, math.frexp(number)[1]), info.smallest_normal) * info.eps
+    return round(number / step) * step
 
 
 def _sigmoid_backward(grad: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
@@ -32,6 +41,14 @@ def _silu_backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     wide = x.float()
     share = 1 / (1 + torch.exp(-wide))
     return (grad.float() * share * fma(wide, 1 - share, torch.ones_like(wide))).to(x.dtype)
+
+
+def _glu_backward(grad: torch.Tensor, x: torch.Tensor, dim: int) -> torch.Tensor:
+    if x.dtype == torch.float64:
+        return NotImplemented
+    slope, (first, second) = grad.float(), x.float().chunk(2, dim)
+    share = 1 / (1 + torch.exp(-second))
+    return torch.cat([share * slope, (1 - share) * share * slope * first], dim).to(x.dtype)
 
 
 def _hardswish_backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -98,6 +115,7 @@ def _group_norm(
     if mixed or x.dtype == torch.float64 or not x.is_contiguous() or places == 1:
         return NotImplemented
     parts = x.float().reshape(batch, groups, channels // groups, places)
+    epsilon = in_dtype(epsilon, x.dtype)
     variance, mean = torch.var_mean(parts, [2, 3], correction=0, keepdim=True)
     mean, inverse = (each.to(x.dtype) for each in (mean, torch.rsqrt(variance + epsilon)))  # stored so by eager
 
@@ -112,6 +130,23 @@ def _group_norm(
         found = fma(scale, parts, fma(-scale, spread(mean), torch.zeros_like(parts) if shift is None else shift))
     moments = (each.view(batch, groups) for each in (mean, inverse))
     return found.to(x.dtype).view(x.shape), *moments
+
+
+def _avg_pool2d_backward(
+    grad: torch.Tensor,
+    x: torch.Tensor,
+    kernel: list[int],
+    stride: list[int],
+    padding: list[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor: int | None,
+) -> torch.Tensor:
+    if any(padding) and suggest_memory_format(x) == torch.channels_last:
+        raise Unsupported("eager's kernel for channels-last memory takes a gradient's windows without the padding")
+    if x.dtype.itemsize < 4:
+        raise Unsupported("eager rounds each quotient of an average pool's gradient to the half type")
+    return NotImplemented
 
 
 def _batch_norm(
@@ -225,6 +260,7 @@ def _pixel_unshuffle(x: torch.Tensor, factor: int) -> torch.Tensor:
 
 
 AS_EAGER: Decompositions = {
+    torch.ops.aten.avg_pool2d_backward.default: _avg_pool2d_backward,
     torch.ops.aten.pixel_shuffle.default: _pixel_shuffle,
     torch.ops.aten.pixel_unshuffle.default: _pixel_unshuffle,
     torch.ops.aten._weight_norm_interface.default: _weight_norm,
@@ -237,9 +273,11 @@ AS_EAGER: Decompositions = {
     torch.ops.aten.sigmoid_backward.default: _sigmoid_backward,
     torch.ops.aten.tanh_backward.default: _tanh_backward,
     torch.ops.aten.silu_backward.default: _silu_backward,
+    torch.ops.aten.glu_backward.default: _glu_backward,
     torch.ops.aten.hardswish_backward.default: _hardswish_backward,
     torch.ops.aten.pow.Tensor_Scalar: _pow,
     torch.ops.aten.pow.Scalar: _pow_of_number,
 }
 """Ops that eager's CUDA kernels compute in another order than TorchInductor, or round elsewhere. In half types those of
-sigmoid, tanh and powers are rounded after each step, the others at their end alone."""
+sigmoid, tanh and powers are rounded after each step, the others at their end alone. A function that raises Unsupported
+leaves its op to eager."""

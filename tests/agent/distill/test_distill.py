@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style
 from agent.distill.rounding import Rounding
@@ -132,11 +133,21 @@ def test_backwards_round_a_half_type_after_each_step_as_eager_does_on_a_gpu(back
     assert body(backward.default, "whole") == body(steps, "steps")
 
 
+BACKWARDS = {
+    "silu": lambda g, x: torch.ops.aten.silu_backward.default(g * 2.0, x),
+    "glu": lambda g, x: torch.ops.aten.glu_backward.default(g[:, ::2] * 2.0, x, 1),
+    "hardswish": lambda g, x: torch.ops.aten.hardswish_backward.default(g * 2.0, x),
+    "tanh": lambda g, x: torch.ops.aten.tanh_backward.default(g * 2.0, x),
+    "pow": lambda g, x: torch.ops.aten.pow.Tensor_Scalar(x, -2) * g + x**3,
+}
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
     ("backward", "steps"),
     [
         ("silu", ("libdevice.exp(", "tl.div_rn(1.0, ", "tl.fma(")),
+        ("glu", ("1.0 - ", "tl.div_rn(1.0, ")),
         ("hardswish", (".to(tl.float64)", "/ 3.0", "+ 0.5")),
         ("tanh", ("tl.fma(",)),
         ("pow", ("tl.div_rn(1.0, ",)),
@@ -144,13 +155,7 @@ def test_backwards_round_a_half_type_after_each_step_as_eager_does_on_a_gpu(back
 )
 def test_backwards_have_the_steps_of_eagers_kernels(backward, steps, dtype, tmp_path, interpreter):
     """A tanh and powers of a half type are rounded after each step on a GPU, and at their end on a CPU."""
-    functions = {
-        "silu": lambda g, x: torch.ops.aten.silu_backward.default(g * 2.0, x),
-        "hardswish": lambda g, x: torch.ops.aten.hardswish_backward.default(g * 2.0, x),
-        "tanh": lambda g, x: torch.ops.aten.tanh_backward.default(g * 2.0, x),
-        "pow": lambda g, x: torch.ops.aten.pow.Tensor_Scalar(x, -2) * g + x**3,
-    }
-    one = variant(functions[backward], *in_dtype((tensor(4, 30), tensor(4, 30)), dtype))
+    one = variant(BACKWARDS[backward], *in_dtype((tensor(4, 30), tensor(4, 30)), dtype))
     sources = {}
     for rounding in (Rounding.ANY, Rounding.EXACT):
         task = Distill(sketches=SKETCHES).task(sample(one), ANY, dict.fromkeys(float_dtypes([one]).values(), rounding))
@@ -161,6 +166,28 @@ def test_backwards_have_the_steps_of_eagers_kernels(backward, steps, dtype, tmp_
         assert all(step in sources[Rounding.EXACT] for step in steps)
     if dtype == "float32" or backward in ("silu", "hardswish"):
         assert interpreter.problems(tmp_path / "ANY", one) == []
+
+
+def test_a_gated_units_gradient_is_multiplied_by_the_gradient_before_the_operand(tmp_path):
+    """As `ActivationGluKernel.cu` does; TorchInductor multiplies by the operand first."""
+    one = variant(BACKWARDS["glu"], tensor(4, 30), tensor(4, 30))
+    submission, _ = _written(tmp_path, one, margin=ANY)
+    (source,) = (path.read_text() for path in submission.pass_dir.glob("fuse_*.py"))
+    steps = dict(re.findall(r"^    (\w+) = (.*)$", source, re.M))
+    (share_left,) = (name for name, step in steps.items() if step.startswith("1.0 - "))
+    (product,) = (name for name, step in steps.items() if f"{share_left} * " in step)
+    by_gradient = [step for step in steps.values() if f"{product} * " in step]
+    assert len(by_gradient) == 1 and steps[by_gradient[0].split(" * ")[1]].endswith("2.0"), by_gradient
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("backward", BACKWARDS)
+def test_backwards_of_activations_have_eagers_bits_on_a_gpu(backward, dtype, tmp_path):
+    one = variant(BACKWARDS[backward], *in_dtype((tensor(400, 300), tensor(400, 300)), dtype))
+    _written(tmp_path, one, margin=ANY)
+    (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
+    assert (result.status, result.t_min) == ("ok", -10), result
 
 
 @pytest.mark.parametrize("function", [torch.erfc, torch.exp2, torch.expm1], ids=["erfc", "exp2", "expm1"])

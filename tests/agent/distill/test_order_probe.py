@@ -93,7 +93,8 @@ class AddsIn(EagerSums):
 
     def group_norm(self, x):
         mean, distances = welford(x.float(), self.order)
-        return mean.to(x.dtype), torch.rsqrt(distances / torch.tensor(float(x.shape[1])) + EPSILON).to(x.dtype)
+        epsilon = torch.tensor(EPSILON, dtype=x.dtype).float()
+        return mean.to(x.dtype), torch.rsqrt(distances / torch.tensor(float(x.shape[1])) + epsilon).to(x.dtype)
 
     def batch_norm(self, x):
         rows = rows_of(x, (0, *range(2, x.dim()))).float()

@@ -295,6 +295,27 @@ def test_a_region_that_only_the_whole_calls_has_no_pattern(tmp_path, interpreter
     assert interpreter.problems(tmp_path / "pass", one, draws=1) == []
 
 
+def test_a_region_of_which_the_replacement_has_a_part_is_left_out(tmp_path, interpreter):
+    """What is added to an input in place stays with eager, with all that it needs, and the region has that, too."""
+
+    def function(x, w, total):
+        doubled = torch.matmul(x, w) * 2.0
+        made = torch.matmul(torch.relu(doubled) * doubled, w)
+        total += torch.sigmoid(doubled)
+        return made, total
+
+    one = variant(function, tensor(4, 8), tensor(8, 8), tensor(4, 8))
+    submission, task = _written(tmp_path / "pass", one)
+    (whole,) = (each.whole for each in task.graphs)
+    regions = [c.region for each in task.graphs for c in each.candidates]
+    assert any(
+        set(region.ops) - set(whole.region.ops) and set(region.ops) & set(whole.region.ops) for region in regions
+    )
+    assert submission.compiler == "pass", submission.reason
+    assert "import fused_" not in (tmp_path / "pass" / "whole_graph_0.py").read_text()
+    assert interpreter.problems(tmp_path / "pass", one) == []
+
+
 def _layers(x, w):
     for _ in range(8):
         x = torch.matmul(x, w) + 1.0

@@ -1,0 +1,63 @@
+"""The backward of an average pool: kernels where eager's has their bits, and library calls elsewhere."""
+
+import pytest
+import torch
+
+from agent.ahead.quick_measure import QuickMeasure
+from agent.distill.lowered_regions import FAILURES, Sketches
+from agent.distill.static import Distill
+from tests.agent.distill.test_ordered import _pass
+from tests.agent.support import ANY, sample, tensor, variant
+
+FIRST = (2, 8, 6, 6)
+
+
+def backward(padding, divisor=None):
+    def function(grad, x):
+        pooled = torch.ops.aten.avg_pool2d_backward.default(
+            grad, x, [3, 3], [1, 1], [padding, padding], False, False, divisor
+        )
+        return (pooled * 2.0,)
+
+    return function
+
+
+def placed(size, channels_last, dtype="float32"):
+    _, c, h, w = size
+    return tensor(*size, dtype=dtype, stride=(c * h * w, 1, w * c, c) if channels_last else None)
+
+
+def inputs(padding, channels_last, dtype="float32"):
+    n, c, h, w = FIRST
+    out = (n, c, h + 2 * padding - 2, w + 2 * padding - 2)
+    return placed(out, channels_last, dtype), placed(FIRST, channels_last, dtype)
+
+
+def sketch(padding, channels_last, dtype="float32"):
+    one = variant(backward(padding), *inputs(padding, channels_last, dtype))
+    return Sketches().of(one.graph, one.inputs)
+
+
+def test_a_kernel_divides_each_gradient_and_rounds_the_quotient():
+    values = [value for body in sketch(1, False).bodies for value in body.values()]
+    assert sum(value.op == "div_rn" for value in values) == 9
+
+
+@pytest.mark.parametrize(
+    ("padding", "channels_last", "dtype"),
+    [(1, True, "float32"), (1, True, "float16"), (0, False, "float16"), (1, False, "bfloat16")],
+)
+def test_what_eager_computes_otherwise_is_left_to_it(padding, channels_last, dtype, tmp_path):
+    """Its kernel for channels-last memory finds the windows without the padding. In half types it rounds quotients."""
+    with pytest.raises(FAILURES, match="eager"):
+        sketch(padding, channels_last, dtype)
+    one = sample(variant(backward(padding), *inputs(padding, channels_last, dtype)))
+    Distill(margin=ANY).write(one, tmp_path / "pass")
+    assert not list((tmp_path / "pass").glob("fuse_*avg_pool*"))
+
+
+@pytest.mark.gpu
+def test_a_kernel_has_eagers_bits_on_a_gpu(tmp_path):
+    one, _ = _pass(backward(1), inputs(1, False), tmp_path / "pass")
+    (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
+    assert (result.status, result.t_min) == ("ok", -10), result
