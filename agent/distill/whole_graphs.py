@@ -36,8 +36,9 @@ GRAPH_LAUNCH = 4.0
 5 on an H100, of small and large inputs alike, if copies move `SURE_SHARE` of the bandwidth
 (`benchmarks/agent/h100_all_variants`)."""
 
-_ARITHMETIC = frozenset(f"operator.{name}" for name in ("add", "sub", "mul", "truediv"))
-"""Ops that take a number on the host beside a tensor on the device."""
+_WITH_NUMBERS = frozenset(("masked_fill", "masked_fill_", *map("operator.{}".format, ("add", "sub", "mul", "truediv"))))
+"""Ops that take a number on the host beside a tensor on the device, and wait for nothing: what fills by a mask takes
+its item."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +114,7 @@ def whole_graph(variants: Sequence[Variant]) -> WholeGraph | None:
 
 
 def _only_numbers_on_host(graph: Graph, known: OpEffects) -> bool:
-    """Whether what stays on the host are numbers, such as `torch.tensor(64)`, that arithmetic alone reads on the
+    """Whether what stays on the host are numbers, such as `torch.tensor(64)`, that only `_WITH_NUMBERS` read on the
     device: a launch has these among its parameters. Tensors without elements, such as the `torch.empty(0)` that
     attention gets in place of weights, are in no one's way."""
     numbers = {number for number in known.on_host if not _is_empty(known.values[number])}
@@ -124,7 +125,7 @@ def _only_numbers_on_host(graph: Graph, known: OpEffects) -> bool:
         for number, op in enumerate(graph.ops, graph.inputs)
         if number not in known.on_host and numbers & {ref.index for ref in refs((op.args, op.kwargs))}
     )
-    return all(op.target in _ARITHMETIC for op in used) and not known.on_host & {r.index for r in refs(graph.output)}
+    return all(op.target in _WITH_NUMBERS for op in used) and not known.on_host & {r.index for r in refs(graph.output)}
 
 
 def _is_empty(value: Any) -> bool:

@@ -101,7 +101,8 @@ def tensor(
     """`torch.tensor` on the reference GPU: on a fake one tracing asks the real one for the constant."""
     with _disable_current_modes():
         made = torch.tensor(data, dtype=dtype)
-    return torch.full(made.shape, made.item() if made.numel() == 1 else 0, dtype=made.dtype, device=device)
+        value = made.item() if made.numel() == 1 else 0
+    return torch.full(made.shape, value, dtype=made.dtype, device=device)
 
 
 INSTEAD = {torch.nn.functional.scaled_dot_product_attention: attention, torch.tensor: tensor}

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from agent.distill.inductor.whole_source import STRICT, compiled_graph, compiled_source
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style
 from agent.distill.static import Distill
@@ -191,6 +192,19 @@ def test_numbers_on_the_host_belong_to_a_whole_where_arithmetic_reads_them(tmp_p
     submission, task = _written(tmp_path / "pass", one)
     assert submission.compiler == "pass" and task.any_whole and task.gains()
     assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+def test_a_number_on_the_host_that_fills_by_a_mask_belongs_to_a_whole_and_to_torchinductors_code(tmp_path, interpreter):
+    def masked(x, mask):
+        filled = torch.tanh(x).masked_fill(mask, torch.tensor(-3.4028234663852886e38))
+        return torch.softmax(filled, -1)
+
+    one = variant(masked, tensor(4, 8), tensor(4, 8, dtype="bool"))
+    whole = whole_graph([one])
+    source = compiled_source(compiled_graph(whole, STRICT), "", 0, captured=False)
+    assert "-3.4028234663852886e+38" in source.partition("def library")[0].rpartition("@triton.jit")[2]
+    submission, _ = _written(tmp_path / "pass", one)
+    assert submission.compiler == "pass" and interpreter.problems(tmp_path / "pass", one) == []
 
 
 def test_library_calls_alone_can_be_a_whole(tmp_path, interpreter):
