@@ -91,7 +91,8 @@ def graph_timer(call: Call, rows: Sequence[Row]) -> GraphTimer | None:
     try:
         with _waits_are_errors():
             call(*rows[0])
-        return GraphTimer(CapturedCalls(call, rows))
+        with torch.cuda.stream(torch.cuda.current_stream()):  # a capture that fails leaves its own as the current one
+            return GraphTimer(CapturedCalls(call, rows))
     except RuntimeError:
         torch.cuda.synchronize()  # raises where the GPU works no more
         EmptyReplay(_device())  # torch's random generator is taken out of a failed capture by one that ends

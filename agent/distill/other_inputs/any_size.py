@@ -277,7 +277,7 @@ def _tuple(parts: Sequence[str]) -> str:
 
 def _plan(one: AnySize, name: str, constants: dict[str, str]) -> str:
     """The `LaunchPlan`, called as those of the variants are."""
-    inputs = [f"in_{n}" for n in range(len(one.axes)) if f"in_{n}" in one.arguments]
+    inputs = [f"in_{n}" for n in range(len(one.axes)) if f"in_{n}" in one.arguments] or ["in_0"]
     numbers = {name: number for number, name in enumerate([*inputs, *(a.name for a in one.sketch.allocations)])}
     sizes = {"n": "n"}
     for number, (first, end) in enumerate(one.runs):

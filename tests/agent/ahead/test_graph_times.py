@@ -101,8 +101,9 @@ def test_a_capture_that_fails_leaves_a_gpu_that_works():
         torch.cuda.synchronize()
         return x + 1.0
 
-    rows = _rows(4, 64)
+    rows, stream = _rows(4, 64), torch.cuda.current_stream()
     assert graph_timer(waits, rows) is None
+    assert torch.cuda.current_stream() == stream
     torch.manual_seed(1)
     assert torch.rand(3, device="cuda").sum().item() > 0
     assert graph_timer(chain, rows).call_us() > 0

@@ -30,6 +30,10 @@ def _dropped(x, y):
     return F.dropout(F.gelu(x.float()), 0.1, False, False).to(x.dtype) + y
 
 
+def _filled(x):
+    return torch.full_like(x, 3.0) + 1.0
+
+
 def _biased(x, b):
     return F.gelu(x + b)
 
@@ -100,6 +104,7 @@ def _of_shape(function, inputs, shape, dtype, stride=None):
     ("function", "inputs"),
     [
         (_silu_in_place, (tensor(4, 8),)),
+        (_filled, (tensor(4, 8),)),
         (_scaled, (tensor(4, 8), tensor(4, 8), tensor())),
         (_added_in_place, (tensor(4, 8), tensor(4, 8))),
         (_dropped, (tensor(4, 8), tensor(4, 8))),
