@@ -52,6 +52,7 @@ class Bindings:
         self.fixed: dict[ast.FunctionDef, int] = {}  # how many arguments of a grid are given by functools.partial
         self.class_homes = {own: module for module in modules.values() for own in module.classes.values()}
         self._facts: dict[ast.ClassDef, ClassFacts] = {}
+        self._derived: dict[ast.ClassDef, list[ast.ClassDef]] = {}
         self.class_values: set[ast.ClassDef] = set()  # classes used as values: anything may make instances of them
         self.special: set[ast.FunctionDef] = set()  # `pattern` and the like, which have rules of their own
         self.iterators: set[tuple[ast.AST, str]] = set()  # variables that are, or were, iterators
@@ -77,6 +78,14 @@ class Bindings:
     def lineage(self, own: ast.ClassDef) -> list[ast.ClassDef]:
         """A class of the pass and those of the pass that it derives from."""
         return lineage(self.modules, self.class_homes[own], own, self.steps)
+
+    def derived(self, own: ast.ClassDef) -> list[ast.ClassDef]:
+        """A class of the pass and those of the pass that derive from it."""
+        if not self._derived:
+            for one in self.class_homes:
+                for ancestor in self.lineage(one):
+                    self._derived.setdefault(ancestor, []).append(one)
+        return self._derived[own]
 
     def facts(self, own: ast.ClassDef) -> ClassFacts:
         """What is asked of a class at every use."""

@@ -49,9 +49,6 @@ class BuiltInCalls(OperatorCalls):
                 message = f"{name} is a lambda and gets a tensor; write a function with def"
                 self.find("dynamic_call", scope.module, node, message)
             self._launch(node, None, positional, keywords)
-            if owner.made_by is not None and owner.made_by[0] == name:  # an instance; its fields take what is given
-                text = self.facts(owner.made_by[1]).has_text
-                return self.holder([given, ValueKind.SCALAR if text else ValueKind.ADDRESS])
             return ValueKind.TENSOR
         returned = self.returned((*positional, *keywords.values())) if name in _CALLING else ValueKind.SCALAR
         if name == "iter" and node.args and isinstance(node.args[0], ast.Lambda):

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Sequence
 
 from passbench.policy import allowlists as names
+from passbench.policy.host.arguments import Keywords
 from passbench.policy.host.bindings import FIELDS
 from passbench.policy.host.imported_calls import ImportedCalls
 from passbench.policy.modules import Module
@@ -21,6 +22,8 @@ class Calls(ImportedCalls):
         own = self.own_class(node.func, scope)
         if own is not None:
             return self._construct(node, own, scope)
+        if made := self._made_by(node.func, scope):
+            return max(self._construct(node, one, scope) for one in made)
         dotted = scope.module.dotted(node.func)
         if dotted is not None and dotted.rpartition(".")[0] not in names.VERSIONS:
             return self._call_dotted(node, dotted, scope)
@@ -48,10 +51,7 @@ class Calls(ImportedCalls):
 
     def _call_functions(self, functions: Sequence[ast.FunctionDef], node: ast.Call, scope: Scope) -> ValueKind:
         """A call of one of these functions of the pass: each may get the arguments."""
-        positional, keywords = self._arguments(node, scope)
-        if any(self.is_iterator(a, scope) for a in (*node.args, *(k.value for k in node.keywords))):
-            positional = [max(kind, ValueKind.ADDRESS) for kind in positional]
-            keywords = {name: max(kind, ValueKind.ADDRESS) for name, kind in keywords.items()}
+        positional, keywords = self._given(node, scope)
         results = []
         for function in functions:
             self.check_callable(function, node, scope)
@@ -60,6 +60,14 @@ class Calls(ImportedCalls):
                 self.find("dynamic_call", scope.module, node, message)
             results.append(self._pass_starred(node, function, positional, keywords))
         return max(results)
+
+    def _given(self, node: ast.Call, scope: Scope) -> tuple[list[ValueKind], Keywords]:
+        """The arguments of a call of the pass's own code. The text of an iterator has an address."""
+        positional, keywords = self._arguments(node, scope)
+        if any(self.is_iterator(a, scope) for a in (*node.args, *(k.value for k in node.keywords))):
+            positional = [max(kind, ValueKind.ADDRESS) for kind in positional]
+            keywords = {name: max(kind, ValueKind.ADDRESS) for name, kind in keywords.items()}
+        return positional, keywords
 
     def _table(self, node: ast.expr, scope: Scope) -> tuple[ast.Name, ...]:
         """Where the functions of a table are named; empty where an expression names none."""
@@ -100,13 +108,19 @@ class Calls(ImportedCalls):
             self.kinds.changed = True
         return True
 
+    def _made_by(self, node: ast.expr, scope: Scope) -> list[ast.ClassDef]:
+        """The classes that the first parameter of a class method may be; none where an expression names no such one."""
+        owner = scope.find(node.id) if isinstance(node, ast.Name) else None
+        own = owner.made_by if owner is not None else None
+        return self.derived(own[1]) if own is not None and own[0] == node.id else []
+
     def _construct(self, node: ast.Call, own: ast.ClassDef, scope: Scope) -> ValueKind:
         """An instance of a class of the pass: its fields are of the kinds that it is made with."""
-        positional, keywords = self._arguments(node, scope)
+        positional, keywords = self._given(node, scope)
         facts = self.facts(own)
         if max((*positional, *keywords.values()), default=ValueKind.SCALAR).holds_tensors and facts.is_error:
             self.read("what an error is made with can be read off its text", scope, node)
-        self.steps.take(len(facts.fields))
+        self.steps.take(1 + len(facts.fields))
         if facts.initial is not None:
             self._pass_starred(node, facts.initial, [ValueKind.SCALAR, *positional], keywords)
             held = self.holder([self.kinds.get(FIELDS, name) for name in facts.fields if facts.compares])
