@@ -15,6 +15,10 @@ _ALTERNATIVES = re.compile(r"\$(?![$\d]|\{\d+(:\w)?\}).{0,2}")
 _CONSTRAINT = re.compile(r"(=?&?([hrlfdqnbc]|\d+)|~\{\w+\})?")
 """A register, a constant, the place of another operand, and what is clobbered. Of an operand in memory, `m`, LLVM makes
 an access to it, with brackets that the text does not have."""
+_PART = re.compile(r"//[^\n]*|/\*.*?\*/|/\*|[{}\"]|\.reg\b[^;{}]*|%\w+", re.DOTALL)
+"""A comment, a brace, a quotation mark, a declaration of registers, or the name of a register."""
+_DECLARED = re.compile(r"(%\w+)(?:<(\d+)>)?")
+_PLACE = re.compile(r"%(n?tid|n?ctaid|laneid|lanemask_\w+)")
 
 
 def fault(call: ast.Call) -> str | None:
@@ -24,10 +28,12 @@ def fault(call: ast.Call) -> str | None:
         return "write the text of inline assembly out, as one string"
     if found := _ALTERNATIVES.search(text):
         return f"{found[0]} is text that a compiler puts together; write operands as $0 or ${{0:x}}"
-    if _TOUCHES_MEMORY.search(text) or not _within_braces(text):
+    if _TOUCHES_MEMORY.search(text):
         return "inline assembly computes on registers; load and store with tl, branch in Triton"
     if found := _TELLS_MORE.search(text):
         return f"{found[0]} tells more than a call's own inputs; leave it out (temporaries are %r1, %f1)"
+    if (message := _leaves_its_block(text)) is not None:
+        return message
     for one in constraints.split(","):
         if not _CONSTRAINT.fullmatch(one.strip()):
             return f"{one.strip()} is no register; inline assembly has operands such as =r, r, l, f and d"
@@ -43,11 +49,28 @@ def _text(call: ast.Call, place: int, name: str) -> str | None:
     return given[0].value
 
 
-def _within_braces(text: str) -> bool:
-    """Whether each brace that closes was opened in the text, and none is left open: it ends no function."""
-    depth = 0
-    for brace in re.findall(r"[{}]", text):
-        depth += 1 if brace == "{" else -1
-        if depth < 0:
-            return False
-    return depth == 0
+def _leaves_its_block(text: str) -> str | None:
+    """What of a text is not its own. A brace that it has not opened ends the kernel, also where a comment hides that.
+    A register that it has not declared is one of the kernel's, which may hold an address: `mov.b64 $0, %rd1;`."""
+    blocks: list[dict[str, int]] = [{}]  # names of registers, and of how many each is the beginning
+    for part in _PART.findall(text):
+        if part == "{":
+            blocks.append({})
+        elif part == "}" and len(blocks) > 1:
+            blocks.pop()
+        elif part.startswith(".reg"):
+            blocks[-1] |= {name: int(count or 0) for name, count in _DECLARED.findall(part)}
+        elif part.startswith("%"):
+            if not _PLACE.fullmatch(part) and not any(_has(declared, part) for declared in blocks):
+                return f"{part} is the kernel's own; declare temporaries first, as in {{ .reg .b32 %r1; … }}"
+        elif not part.startswith(("//", "/*")) or re.search(r"[{}]", part) or part == "/*":
+            return f"{part.strip()[:40]} ends more than the text itself; open each brace, and write none in a comment"
+    return "close each brace that the text opens" if len(blocks) > 1 else None
+
+
+def _has(declared: dict[str, int], name: str) -> bool:
+    """Whether a register is declared, by its name or as one of several: `%r<4>` are `%r0` to `%r3`."""
+    beginning = name.rstrip("0123456789")
+    number = name.removeprefix(beginning)
+    several = number and str(int(number)) == number and int(number) < declared.get(beginning, 0)
+    return bool(several) or declared.get(name) == 0

@@ -467,6 +467,13 @@ REFUSED_MODULES = {
             ("a_clock", "mov.u32 $0, %clock_hi;"),
             ("the_next_launch", "griddepcontrol.launch_dependents;"),
             ("the_end_of_its_function", "mov.u32 $0, 0; ret; } .func other() {"),
+            ("its_end_beside_a_comment", "// {\\nmov.u32 $0, 0; ret; }\\n.func other() {\\n// }"),
+            ("its_end_beside_comments", "/* { */ mov.u32 $0, 0; ret; } .func other() { /* } */"),
+            ("a_comment_without_end", "mov.u32 $0, 0; /*"),
+            ("a_register_of_the_kernel", "cvt.u32.u64 $0, %rd1;"),
+            ("one_behind_a_block", "{ .reg .b64 %rd1; } cvt.u32.u64 $0, %rd1;"),
+            ("one_that_a_comment_declares", "{ // .reg .b64 %rd1;\\n cvt.u32.u64 $0, %rd1; }"),
+            ("one_too_many", "{ .reg .b64 %rd<2>; cvt.u32.u64 $0, %rd2; }"),
         )
     },
     "assembly_with_an_operand_in_memory": (
