@@ -43,7 +43,7 @@ class Report:
 @dataclass
 class Module:
     """`imports`: local name → what it stands for, dotted; `siblings`: names of the pass's modules; `lines` of
-    its text, the first at 0."""
+    its text, the first at 0. `declared_global`: names in `global` statements, which functions may bind."""
 
     name: str
     tree: ast.Module
@@ -54,6 +54,7 @@ class Module:
     kernels: dict[str, ast.FunctionDef] = field(default_factory=dict)
     classes: dict[str, ast.ClassDef] = field(default_factory=dict)
     globals: set[str] = field(default_factory=set)
+    declared_global: set[str] = field(default_factory=set)
 
     @property
     def file(self) -> str:
@@ -100,6 +101,8 @@ def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Mod
             _import(module, node, report)
         elif isinstance(node, ast.ImportFrom):
             _import_from(module, node, report)
+        elif isinstance(node, ast.Global):
+            module.declared_global.update(node.names)
     bound = _bound_names(tree)
     tree.body = [_as_class(module, s) for s in tree.body if not _is_alias(module, s, bound)]
     for statement in tree.body:

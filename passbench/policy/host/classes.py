@@ -157,8 +157,9 @@ def check_class(module: Module, own: ast.ClassDef, report: Report) -> None:
         for name in filter(_is_renamed, _written(node)):
             message = f"Python has another name for {name} in a class; choose one without two underscores before it"
             report.at("private_name", module, node, message)
+    others = (module.imports, module.globals, module.declared_global)
     for name in sorted(_bound_in(own) & _read_in(own)):
-        if name in module.imports or name in module.globals or is_builtin(name):
+        if any(name in known for known in others) or is_builtin(name):
             message = f"{name} means something outside of the class, too; choose another name for what the class holds"
             report.at("rebinding", module, own, message)
     methods = {s.name for s in own.body if isinstance(s, ast.FunctionDef)}

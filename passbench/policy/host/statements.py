@@ -166,7 +166,8 @@ class Statements(Calls):
             decorators.add(dotted)
             if dotted not in names.METHOD_DECORATORS or scope.find(dotted) is not None:
                 self.find("decorator", scope.module, node, f"decorator {dotted} is not allowed on a method")
-        self._signature(node, scope)
+        fields = self._class_scope(own, scope)  # defaults may name constants of the class
+        self._signature(node, fields)
         first = [*node.args.posonlyargs, *node.args.args][:1]
         plain = first and not decorators & {"staticmethod", "classmethod"}
         inner = self.opened(node, scope, self_name=first[0].arg if plain else None)
@@ -174,7 +175,7 @@ class Statements(Calls):
             inner.made_by = first[0].arg, own
         if functional and first and "staticmethod" in decorators and node.name in ("forward", "backward"):
             inner.context = first[0].arg
-        self.enter(node, scope, ValueKind.SCALAR)
+        self.enter(node, fields, ValueKind.SCALAR)
         if given:
             self.take_given(node, bound=bool(first) and "staticmethod" not in decorators)
         self._clashes(inner)

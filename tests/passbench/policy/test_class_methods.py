@@ -1,4 +1,4 @@
-"""Instances that a class method makes by its first parameter: of the class, or of one that derives from it."""
+"""What a class of the pass holds: what class methods make, and what names mean in its body."""
 
 import pytest
 
@@ -23,6 +23,12 @@ OTHERWISE = {
         "One.of(x) is One.A",
         "host_read",
     ),
+    "a name that a function binds": (
+        "def put(a):\n    global w\n    w = a\nBOUND = put([])\n"
+        "class Kept:\n    w = 1\n    a = [w for _ in range(2)]\n",
+        "math.floor(Kept.a[0][0])",
+        "rebinding",
+    ),
     "an error": ("class Wrong(ValueError):\n" + OF.format("a[0]"), "Wrong.of(x)", "host_read"),
 }  # fmt: skip
 
@@ -41,3 +47,9 @@ def test_numbers_stay_numbers(tmp_path):
     assert (
         found(tmp_path, DATA.format("a.shape[0]") + LARGER, "math.floor(Larger.of(x).b) + len(str(Kept.of(x)))") == []
     )
+
+
+def test_defaults_of_methods_are_the_constants_of_their_class(tmp_path):
+    classes = "class Sizes:\n    WARP = 32\n    @staticmethod\n    def of(n, size=WARP):\n        return n // size\n"
+    assert found(tmp_path, classes, "Sizes.of(n)") == []
+    assert "host_read" in found(tmp_path, classes, "Sizes.of(x[0]) and 1")
