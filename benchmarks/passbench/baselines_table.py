@@ -293,7 +293,7 @@ def main() -> None:
         if not sitting.left and not given.full:
             return
         with SharedBench(given.device, settings) as bench:
-            if sitting.left:
+            if sitting.left and given.now != 0:
                 measure(sitting, bench, write_and_compile(sitting, bench))
             measure_again(sitting, bench)
             sitting.say("over")
@@ -308,7 +308,7 @@ def _parsed() -> argparse.Namespace:
     add("--first", type=int, help="so many of them alone")
     add("--part", default="0/1", metavar="I/N", help="the I-th of N parts of the samples, from 0")
     add("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
-    add("--now", type=int, help="so many of those that have no rows yet are compiled and measured")
+    add("--now", type=int, help="so many of those that have no rows yet are measured; 0: none is")
     add("--authors", type=int, default=6, help="processes that write passes")
     add("--processes", type=int, default=9, help="processes that compile meanwhile")
     add("--search", type=float, default=4.0, metavar="SECONDS", help="what distill may spend on measuring a sample")
