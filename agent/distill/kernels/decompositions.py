@@ -8,6 +8,7 @@ import math
 
 import torch
 from torch._decomp.decompositions import native_batch_norm, native_batch_norm_backward, native_layer_norm_backward
+from torch._inductor.decomposition import decompositions as INDUCTORS
 from torch._inductor.inductor_prims import fma
 from torch._prims_common import suggest_memory_format
 
@@ -41,6 +42,33 @@ def _silu_backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     wide = x.float()
     share = 1 / (1 + torch.exp(-wide))
     return (grad.float() * share * fma(wide, 1 - share, torch.ones_like(wide))).to(x.dtype)
+
+
+_BETA, _KAPPA = 0.7978845608028654, 0.044715
+_KAPPA_3 = 3 * in_dtype(_KAPPA, torch.float32)
+"""Constants of the gelu that is approximated by a tanh; eager's compiler multiplies the last one in float32."""
+
+
+def _inner(wide: torch.Tensor) -> torch.Tensor:
+    """The tanh of that gelu's series, as the compiler of eager's kernels contracts it."""
+    return torch.tanh(_BETA * fma(wide * wide * wide, torch.full_like(wide, _KAPPA), wide))
+
+
+def _gelu(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
+    if approximate != "tanh" or x.dtype == torch.float64:
+        return INDUCTORS[torch.ops.aten.gelu.default](x, approximate=approximate)
+    wide = x.float()
+    return (wide * 0.5 * (1 + _inner(wide))).to(x.dtype)
+
+
+def _gelu_backward(grad: torch.Tensor, x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
+    if approximate != "tanh" or x.dtype == torch.float64:
+        return INDUCTORS[torch.ops.aten.gelu_backward.default](grad, x, approximate=approximate)
+    wide, one = x.float(), torch.ones_like(x, dtype=torch.float32)
+    inner = _inner(wide)
+    slope = _BETA * fma(wide * wide, torch.full_like(wide, _KAPPA_3), one)
+    right = wide * 0.5 * fma(-inner, inner, one) * slope
+    return (grad.float() * ((1 + inner) * 0.5 + right)).to(x.dtype)
 
 
 def _glu_backward(grad: torch.Tensor, x: torch.Tensor, dim: int) -> torch.Tensor:
@@ -273,6 +301,8 @@ AS_EAGER: Decompositions = {
     torch.ops.aten.sigmoid_backward.default: _sigmoid_backward,
     torch.ops.aten.tanh_backward.default: _tanh_backward,
     torch.ops.aten.silu_backward.default: _silu_backward,
+    torch.ops.aten.gelu.default: _gelu,
+    torch.ops.aten.gelu_backward.default: _gelu_backward,
     torch.ops.aten.glu_backward.default: _glu_backward,
     torch.ops.aten.hardswish_backward.default: _hardswish_backward,
     torch.ops.aten.pow.Tensor_Scalar: _pow,

@@ -135,6 +135,8 @@ def test_backwards_round_a_half_type_after_each_step_as_eager_does_on_a_gpu(back
 
 BACKWARDS = {
     "silu": lambda g, x: torch.ops.aten.silu_backward.default(g * 2.0, x),
+    "gelu": lambda g, x: torch.ops.aten.gelu_backward.default(g * 2.0, x, approximate="tanh"),
+    "gelu of x": lambda g, x: F.gelu(x, approximate="tanh") * g,
     "glu": lambda g, x: torch.ops.aten.glu_backward.default(g[:, ::2] * 2.0, x, 1),
     "hardswish": lambda g, x: torch.ops.aten.hardswish_backward.default(g * 2.0, x),
     "tanh": lambda g, x: torch.ops.aten.tanh_backward.default(g * 2.0, x),
@@ -147,6 +149,8 @@ BACKWARDS = {
     ("backward", "steps"),
     [
         ("silu", ("libdevice.exp(", "tl.div_rn(1.0, ", "tl.fma(")),
+        ("gelu", ("libdevice.tanh(", "tl.fma(", "0.13414")),
+        ("gelu of x", ("libdevice.tanh(", "tl.fma(")),
         ("glu", ("1.0 - ", "tl.div_rn(1.0, ")),
         ("hardswish", (".to(tl.float64)", "/ 3.0", "+ 0.5")),
         ("tanh", ("tl.fma(",)),
