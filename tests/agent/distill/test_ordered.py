@@ -276,6 +276,17 @@ def test_group_norms_have_the_moments_of_cudas_kernels(places, dtype, size, tmp_
     assert any(torch.equal(found, expected(fma)) for fma in (fused, _rounded_twice))  # Triton 3.6 rounds twice
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_group_norms_of_small_numbers_have_eagers_bits_on_a_gpu(dtype, tmp_path):
+    def function(x, w, b):
+        return (F.relu(F.group_norm(x * 0.003, 8, w, b, 1e-5)),)
+
+    one, _ = _pass(function, in_dtype((tensor(2, 32, 300), tensor(32), tensor(32)), dtype), tmp_path / "pass")
+    (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
+    assert (result.status, result.t_min) == ("ok", -10), result
+
+
 @pytest.mark.parametrize(
     ("function", "dtype", "hides"),
     [
