@@ -90,7 +90,9 @@ class Bindings:
     def facts(self, own: ast.ClassDef) -> ClassFacts:
         """What is asked of a class at every use."""
         if own not in self._facts:
-            self._facts[own] = facts_of(own, self.lineage(own), self.class_homes.__getitem__)
+            ancestors = self.lineage(own)
+            self.steps.take(sum(len(one.body) for one in ancestors))
+            self._facts[own] = facts_of(own, ancestors, self.class_homes.__getitem__)
         return self._facts[own]
 
     def bases_of(self, classes: Iterable[ast.ClassDef]) -> set[str]:

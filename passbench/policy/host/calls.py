@@ -80,6 +80,7 @@ class Calls(ImportedCalls):
         """`TABLE[key](arguments)`: any function of the table may get them."""
         self.index(item, scope)
         self.seen.add(item)
+        self.steps.take(len(table))
         home = self.scopes[scope.module.name]
         functions = [function for name in table if (function := self.host_function(name, home)) is not None]
         found = self._call_functions(functions, node, scope)

@@ -87,6 +87,7 @@ def _called_out_of(
     """The same for `TABLE[key](…)`, which may be any function of the table."""
     found: set[str] = set()
     for name in bindings.tables.get((module.name, table.id), ()) if isinstance(table, ast.Name) else ():
+        bindings.steps.take()
         found |= _handed_to(bindings, module.functions[name.id], given, known)
     return found
 

@@ -201,7 +201,8 @@ class Statements(Calls):
         ancestors = self.lineage(own)
         bases = self.bases_of(ancestors)
         enumerated = is_enumeration(bases)
-        fields = own_fields(s for one in ancestors for s in one.body) if "typing.NamedTuple" in bases else ()
+        fields = self.facts(own).fields if "typing.NamedTuple" in bases else ()
+        self.steps.take(len(fields))
         items = self.holder([self.kinds.get(FIELDS, name) for name in fields])
         inner = self._class_scope(own, scope)
         for statement in own.body:

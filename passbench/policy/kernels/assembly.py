@@ -15,8 +15,9 @@ _ALTERNATIVES = re.compile(r"\$(?![$\d]|\{\d+(:\w)?\}).{0,2}")
 _CONSTRAINT = re.compile(r"(=?&?([hrlfdqnbc]|\d+)|~\{\w+\})?")
 """A register, a constant, the place of another operand, and what is clobbered. Of an operand in memory, `m`, LLVM makes
 an access to it, with brackets that the text does not have."""
-_PART = re.compile(r"//[^\n]*|/\*.*?\*/|/\*|[{}\"]|\.reg\b[^;{}]*|%\w+", re.DOTALL)
+_PART = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|[{}\"]|\.reg\b[^;{}]*|%\w+", re.DOTALL)
 """A comment, a brace, a quotation mark, a declaration of registers, or the name of a register."""
+_MOST_BLOCKS = 16
 _DECLARED = re.compile(r"(%\w+)(?:<(\d+)>)?")
 _PLACE = re.compile(r"%(n?tid|n?ctaid|laneid|lanemask_\w+)")
 
@@ -56,6 +57,8 @@ def _leaves_its_block(text: str) -> str | None:
     for part in _PART.findall(text):
         if part == "{":
             blocks.append({})
+            if len(blocks) > _MOST_BLOCKS:
+                return "blocks within so many others; open fewer"
         elif part == "}" and len(blocks) > 1:
             blocks.pop()
         elif part.startswith(".reg"):
@@ -63,9 +66,14 @@ def _leaves_its_block(text: str) -> str | None:
         elif part.startswith("%"):
             if not _PLACE.fullmatch(part) and not any(_has(declared, part) for declared in blocks):
                 return f"{part} is the kernel's own; declare temporaries first, as in {{ .reg .b32 %r1; … }}"
-        elif not part.startswith(("//", "/*")) or re.search(r"[{}]", part) or part == "/*":
+        elif not _is_comment(part) or re.search(r"[{}]", part):
             return f"{part.strip()[:40]} ends more than the text itself; open each brace, and write none in a comment"
     return "close each brace that the text opens" if len(blocks) > 1 else None
+
+
+def _is_comment(part: str) -> bool:
+    """Whether it is a comment that ends."""
+    return part.startswith("//") or (part.startswith("/*") and part.endswith("*/") and len(part) > 3)
 
 
 def _has(declared: dict[str, int], name: str) -> bool:
