@@ -180,6 +180,8 @@ class Statements(Calls):
             self.take_given(node, bound=bool(first) and "staticmethod" not in decorators)
         self._clashes(inner)
         self._block(node.body, inner)
+        if node.name == "__len__" and self.kinds.get(node, RETURN).holds_tensors:
+            self.read("Python makes a number of what __len__ returns", scope, node)
         self.kinds.join((METHODS, node.name), RETURN, self.kinds.get(node, RETURN))
 
     def _class(self, own: ast.ClassDef, scope: Scope) -> None:
