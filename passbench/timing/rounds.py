@@ -94,14 +94,6 @@ class Captures:
             self._failures[compiler] = self._failures.get(compiler, 0) + 1
 
 
-def exchange_size(fastest_us: float, wanted: float, most: int) -> tuple[int, int]:
-    """How many calls an exchange has, and how many of them are made before the clock starts. `wanted` calls are to be
-    timed, an exchange has `most` at most, and a call on the fastest side takes `fastest_us`."""
-    rehearsed = max(1, math.ceil(min(_REHEARSED_US / fastest_us, wanted / 2)))
-    size = max(2, min(most, math.ceil(wanted) + rehearsed))
-    return size, min(rehearsed, int(size * _MOST_REHEARSED))
-
-
 class Rounds:
     """Times one variant under `sides`, whose outputs have been found correct. For one use."""
 
@@ -196,7 +188,8 @@ class Rounds:
         fastest = max(min(one.host_us for one in first.values()), LEAST_US)
         seconds = sum(one.total_us for one in first.values()) / calls / 1e6
         wanted = max(settings.batch_us / fastest, settings.calls / settings.pairs * 4 / 3)
-        size, self._rehearsed = exchange_size(fastest, wanted, most)
+        self._rehearsed = max(1, math.ceil(min(_REHEARSED_US / fastest, wanted / 2)))
+        size = max(2, min(most, math.ceil(wanted) + self._rehearsed))
         while True:
             calls += self._calls(size)[self._eager].calls
             if calls >= settings.warmup or seconds * calls > settings.timing_budget:

@@ -9,7 +9,6 @@ import torch
 from passbench.settings import Settings
 from passbench.timing import cores
 from passbench.timing.exchanges import CheckedExchanges
-from passbench.timing.rounds import exchange_size
 from passbench.timing.statistics import (
     Exchange,
     Pairs,
@@ -218,14 +217,3 @@ def test_no_candidate_is_on_the_first_core_where_others_are_left(processors, gpu
 def test_the_kernel_says_which_threads_a_core_has():
     assert all(cores._first_thread(one) <= one for one in os.sched_getaffinity(0))
     assert cores._first_thread(100_000) == 100_000
-
-
-def test_some_tenths_of_a_millisecond_of_a_shared_exchange_are_not_timed():
-    assert exchange_size(10.0, 60.0, 256) == (90, 30)
-    assert exchange_size(100.0, 60.0, 256) == (63, 3)
-    assert exchange_size(5.0, 60.0, 256) == (90, 30)
-
-
-def test_of_a_short_exchange_most_calls_are_timed():
-    assert exchange_size(10.0, 60.0, 10) == (10, 3)
-    assert exchange_size(10.0, 60.0, 2) == (2, 0)
