@@ -53,15 +53,17 @@ class CheckedExchanges:
         pair.ask(worker, command, pair.settings.call_timeout)
         self.hand_over(worker, layout)
 
-    def timed(self, worker: WorkerHandle, layout: BatchLayout, go: Go, seed: int, *, rehearsed: int = 0) -> Exchange:
-        """One exchange of a worker, whose outputs are collected. `seed` is that of random operators. `rehearsed`: so
-        many calls are made before the clock starts. That is for candidates that are trusted: it runs what they have
+    def timed(
+        self, worker: WorkerHandle, layout: BatchLayout, go: Go, seed: int, *, rehearsed: bool = False
+    ) -> Exchange:
+        """One exchange of a worker, whose outputs are collected. `seed` is that of random operators. `rehearsed`: the
+        first call is made before the clock starts. That is for candidates that are trusted: it runs what they have
         loaded between their inputs and the clock."""
         self.stage(worker, layout, seed)
         timeout = self.pair.settings.call_timeout
         if rehearsed:
-            self.pair.ask(worker, replace(go, end=rehearsed), timeout)
-            go = replace(go, first=rehearsed)
+            self.pair.ask(worker, replace(go, end=1), timeout)
+            go = replace(go, first=1)
         reply, nanoseconds = self.pair.timed(worker, go, timeout)
         self.collect(worker, layout, Collect())
         return Exchange(layout.batch.calls - go.first, nanoseconds / 1000, reply.host_us)
