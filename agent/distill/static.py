@@ -15,6 +15,7 @@ from agent.distill.candidates import Options
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style
 from agent.distill.rounding import Confirms, Rounding, assumed
+from agent.distill.search.neighbours import by_lanes
 from agent.distill.task_plan import FloatDtypes, Task, float_dtypes
 from storage.records import Sample
 
@@ -50,7 +51,7 @@ class Distill(Author):
         """
         levels = dict.fromkeys(float_dtypes(sample.variants).values(), self.rounding)
         task = self.task(sample, self.margin, levels)
-        return task.write(task.sure(self.margin), self.style, directory)
+        return task.write(task.sure(self.margin), by_lanes(task, self.style), directory)
 
     def task(
         self,
