@@ -209,10 +209,7 @@ class _Writer:
                     self._value(value)
                 self.steps[first] = self.names
         for first in firsts:
-            self._begin_step(first, outer)
-            for value in self._missing(_roots(kept, stores)):
-                self._value(value)
-            self._step(kept, stores, first)
+            self._whole_step(first, outer, kept, stores)
         self.indent = self.indent.removesuffix(_INDENT)
         self.names, self.whole_turns, self.at = outer, True, None
         late = sum(value.op == "load" for value in swept) - sum(v.op == "load" for loads in early for v in loads)
@@ -230,12 +227,17 @@ class _Writer:
                     self._value(value)
             self.steps[first] = self.names
         for first in firsts:
-            self._begin_step(first, outer)
-            for value in self._missing(_roots(kept, stores)):
-                self._value(value)
-            self._step(kept, stores, first)
+            self._whole_step(first, outer, kept, stores)
             self.steps[first] = self.names
         self.names = outer
+
+    def _whole_step(
+        self, first: str | int, outer: Mapping[int, str], kept: Mapping[str, Value], stores: list[StoreValue]
+    ) -> None:
+        self._begin_step(first, outer)
+        for value in self._missing(_roots(kept, stores)):
+            self._value(value)
+        self._step(kept, stores, first)
 
     def _begin_step(self, first: str | int, outer: Mapping[int, str]) -> None:
         self.names = {**outer, **self.steps.get(first, {})}
