@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 
 from agent.distill.eager.op_effects import Addition
+from storage.layout.tensor_meta import contiguous
 
 PROCESSORS = 132
 """Multiprocessors of the GPU that blocks are spread over (an H200's)."""
@@ -202,15 +203,10 @@ def _channel_deal(addition: Addition) -> Deal | None:
 def _batch_norm_order(addition: Addition, length: int) -> SumOrder | None:
     """Of a channel's moments. Of the warp that adds those of all warps, half has nothing to add."""
     sizes = addition.shape
-    contiguous = tuple(math.prod(sizes[d + 1 :]) for d in range(len(sizes)))
+    strides = contiguous(sizes)
     there = [d for d, n in enumerate(sizes) if n > 1]
     deal = _channel_deal(addition)
-    if (
-        deal is None
-        or length > _NORM_LENGTH
-        or any(addition.stride[d] != contiguous[d] for d in there)
-        or 1 not in there
-    ):
+    if deal is None or length > _NORM_LENGTH or any(addition.stride[d] != strides[d] for d in there) or 1 not in there:
         return None  # others are added by kernels for any strides
     height = _THREADS // WARP
     return SumOrder(length, WARP, height, 1, False, "channels", addition, idle=WARP // height, deal=deal)

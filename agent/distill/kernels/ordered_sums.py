@@ -184,17 +184,13 @@ def _of_whole_rows(name: str) -> str:
     return _ADDED.sub(r"\1first, second = halves(\3, ROWS * OUTER, LENGTH >> n)\n\1\2 = first + second", text)
 
 
-HELPERS |= {name.replace("halves", "rows"): _of_whole_rows(name) for name in _BY_HALVES}
-NEEDED = {
-    "add_parts": ("four_parts", "add_eight", "add_sixteen"),
-    "add_rounded_halves": ("both_sides",),
-    "join_halves": ("both_sides",),
-    "combine_halves": ("both_sides",),
-    "add_rows": ("halves",),
-    "add_rounded_rows": ("halves",),
-    "join_rows": ("halves",),
-    "combine_rows": ("halves",),
-}
+_BY_ROWS = {name.replace("halves", "rows"): _of_whole_rows(name) for name in _BY_HALVES}
+HELPERS |= _BY_ROWS
+NEEDED = (
+    {"add_parts": ("four_parts", "add_eight", "add_sixteen")}
+    | dict.fromkeys(("add_rounded_halves", "join_halves", "combine_halves"), ("both_sides",))
+    | dict.fromkeys(_BY_ROWS, ("halves",))
+)
 """Helper → all helpers that it calls, and those that these call."""
 
 

@@ -23,6 +23,7 @@ from agent.distill.kernels.schedule import INDEX_LIMIT, KernelBody
 from agent.distill.kernels.text_template import slot
 from agent.distill.kernels.value_graph import ROW
 from storage.graph.record import Graph, Op, op_name
+from storage.layout.tensor_meta import contiguous
 from storage.records import Input, dtype_name
 
 _OTHER_SIZES = ((5, 17), (7, 19), (3, 23), (11, 29), (13, 31), (2, 37))
@@ -203,11 +204,6 @@ def of_any_size({given}):
         SIZES[key] = new_plan({given})
     return SIZES[key]
 '''
-
-
-def contiguous(shape: Sequence[int]) -> Shape:
-    """The strides that a fresh tensor of this shape has."""
-    return tuple(math.prod(shape[n + 1 :]) for n in range(len(shape)))
 
 
 def _flat(sketch: Sketch) -> KernelBody:
