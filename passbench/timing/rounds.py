@@ -9,7 +9,8 @@ the core's caches. That takes longer the more code a call is: of eight calls in 
 for TorchInductor's, and less for eager's. So the first call of an exchange is made before the clock starts.
 
 End to end, passes that share a process are still about a tenth slower here than in whole trials (0.91 of the speed, 29
-sole_op passes); 0.3 ms of calls before the clock starts instead of one changed nothing (`benchmarks/passbench/h100_table_276`).
+sole_op passes); 0.3 ms of calls before the clock starts instead of one changed nothing
+(`benchmarks/passbench/h100_table_276`).
 """
 
 import contextlib
