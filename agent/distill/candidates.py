@@ -19,7 +19,7 @@ from agent.distill.other_inputs.library_calls import without_library_call
 from agent.distill.pass_source import Case, pattern_source
 from agent.distill.regions import Region, find_regions, region_of
 from agent.distill.rounding import Confirms, Rounding, assumed, rounded
-from agent.distill.split_biases import LINEAR, SplitGraph, split_biases, unsplit
+from agent.distill.split_biases import SplitGraph, linears_apart, linears_within, split_biases
 from storage.graph.record import Graph, refs
 from storage.records import Input, Variant
 
@@ -34,10 +34,10 @@ class Options:
 
     A region must be able to save `margin` microseconds a call. The search ends at `deadline`, a time of
     `time.thread_time`. Regions have no ops that `rounding` leaves to eager. `confirms` says which orders of addition
-    are eager's. With `own_schedule` kernels are those that TorchInductor makes of a region, else as few as can be. With
-    `biases` kernels also add the biases of convolutions, as eager does on a GPU, and with any rounding, or with
-    `split_linears`, those of linears in single precision. With `channels_last` whole graphs have their half-type
-    convolutions in channels-last memory.
+    are eager's. With `own_schedule` kernels are those that TorchInductor makes of a region, else as few as can be.
+    Kernels add biases that eager adds apart from a linear's product; with `biases` also those of convolutions, as eager
+    does on a GPU, and with any rounding, or with `split_linears`, those of linears in single precision. With
+    `channels_last` whole graphs have their half-type convolutions in channels-last memory.
     """
 
     margin: float = 0.0
@@ -51,23 +51,10 @@ class Options:
 
     def split(self, variants: Sequence[Variant]) -> SplitGraph:
         """The graph of these variants, in which regions are looked for."""
-        graph = variants[0].graph
-        if not self.biases or self.rounding > Rounding.EXACT:
-            return unsplit(graph)
-        linears = self.split_linears or self.rounding is Rounding.ANY
-        return split_biases(graph, linears=linears and all(map(multiplies_singles, variants)))
-
-
-def multiplies_singles(variant: Variant) -> bool:
-    """Whether a variant has linears, and all of them and all its floating inputs are in single precision."""
-    graph = variant.graph
-    linears = [graph.inputs + number for number, op in enumerate(graph.ops) if op.target == LINEAR]
-    if not linears or any(i.dtype != "float32" for i in variant.inputs if "float" in i.dtype):
-        return False
-    with suppress(OpEffectsError):
-        values = find_effects(graph, variant.inputs).values
-        return all(isinstance(v := values[n], TensorLayout) and v.dtype == "float32" for n in linears)
-    return False
+        biases = self.biases and self.rounding <= Rounding.EXACT
+        any_bits = biases and (self.split_linears or self.rounding is Rounding.ANY)
+        within = linears_within(variants) if any_bits else ()
+        return split_biases(variants[0].graph, linears_apart(variants), within, biases)
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ class Distill(Author):
 
         `rounding` says, by the floating dtypes of a graph's variants, which ops are left to eager; by default none.
         `confirms` says which orders of addition are eager's. `whole`: also graphs that could be replaced as a whole.
-        `own_schedule`: kernels are TorchInductor's. `biases`: kernels add biases of convolutions, and some of linears.
+        `own_schedule`: kernels are TorchInductor's. `biases`: kernels add biases of convolutions, and more of linears.
         `channels_last`: whole graphs have half-type convolutions in channels-last memory. `split_linears`: kernels add
         the biases of linears in single precision, whatever `rounding` says.
         """

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agent.author import Submission
 from agent.distill.any_constants import of_any_constants, structure
-from agent.distill.candidates import Candidate, Options, find_candidates, multiplies_singles, promising
+from agent.distill.candidates import Candidate, Options, find_candidates, promising
 from agent.distill.channels_last import in_channels_last
 from agent.distill.check_matches import Site, mismatches
 from agent.distill.eager.op_effects import find_effects
@@ -21,7 +21,7 @@ from agent.distill.kernels.schedule import KernelBody
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style, module_source, short_names
 from agent.distill.rounding import Rounding
-from agent.distill.split_biases import LINEAR, split_biases
+from agent.distill.split_biases import LINEAR, linears_within, split_biases
 from agent.distill.whole_graphs import (
     WholeGraph,
     in_branches,
@@ -362,12 +362,10 @@ class Task:
 
 
 def has_split_linears(variants: Iterable[Variant]) -> bool:
-    """Whether a graph has linears in single precision with biases that kernels could add."""
-    for group in _by_graph(variants).values():
-        split = split_biases(group[0].graph, linears=True)
-        if any(split.graph.ops[call].target == LINEAR for call in split.calls) and all(map(multiplies_singles, group)):
-            return True
-    return False
+    """Whether a graph has linears in single precision whose biases eager adds within the products, and kernels could
+    add."""
+    groups = _by_graph(variants).values()
+    return any(split_biases(group[0].graph, within=linears_within(group)).within for group in groups)
 
 
 def has_channels_last(variants: Iterable[Variant]) -> bool:

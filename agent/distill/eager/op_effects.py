@@ -67,7 +67,8 @@ class OpEffects:
     `launches` counts the library calls of an op that run something on the device, views and allocations excluded.
     `reads` and `writes` are the storages that an op touches. `on_host` are the values that stay on the CPU wherever the
     graph runs. `additions` is what each op adds along dimensions. `flops` are each op's floating operations in matrix
-    products, convolutions and attention.
+    products, convolutions and attention. `apart` are the linears whose bias eager adds in a launch of its own, behind
+    the product: those of inputs of three and more dimensions that are not contiguous.
     """
 
     values: tuple[Any, ...]
@@ -77,6 +78,7 @@ class OpEffects:
     on_host: frozenset[int] = frozenset()
     additions: tuple[tuple[Addition, ...], ...] = ()
     flops: tuple[int, ...] = ()
+    apart: frozenset[int] = frozenset()
 
 
 def find_effects(graph: Graph, inputs: Sequence[Input]) -> OpEffects:
@@ -108,7 +110,8 @@ def _effects(asked: _Question) -> OpEffects:
         raise OpEffectsError(f"the graph does not run on fake tensors: {in_one_line(error, None)}") from error
     effects = tuple(observer.launches), tuple(observer.reads), tuple(observer.writes)
     on_host = _on_host(asked.graph, observer.values)
-    return OpEffects(tuple(observer.values), *effects, on_host, tuple(observer.additions), tuple(observer.flops))
+    found = tuple(observer.additions), tuple(observer.flops), frozenset(observer.apart)
+    return OpEffects(tuple(observer.values), *effects, on_host, *found)
 
 
 def _on_host(graph: Graph, values: Sequence[Any]) -> frozenset[int]:
@@ -137,10 +140,11 @@ _FREE = {"alias", "detach", "_unsafe_view", "lift_fresh", "empty", "empty_like",
 
 @dataclass
 class _Counter(TorchDispatchMode):
-    """Counts launches and floating operations, and notes which storages are written to and what is added, while it is
-    active."""
+    """Counts launches and floating operations, and notes what is called, which storages are written to and what is
+    added, while it is active."""
 
     launches: int = 0
+    called: set[str] = field(default_factory=set)
     flops: int = 0
     writes: set[int] = field(default_factory=set)
     additions: list[Addition] = field(default_factory=list)
@@ -156,6 +160,7 @@ class _Counter(TorchDispatchMode):
         namespace, _, name = schema.name.partition("::")
         if not view and namespace != "prim" and name not in _FREE:
             self.launches += 1
+        self.called.add(name)
         if func.overloadpacket in flop_registry:
             self.flops += flop_registry[func.overloadpacket](*args, **kwargs, out_val=result)
         if name in _ADDS:
@@ -237,6 +242,7 @@ class _Observer(fx.Interpreter):
         self.writes: list[frozenset[int]] = []
         self.additions: list[tuple[Addition, ...]] = []
         self.flops: list[int] = []
+        self.apart: list[int] = []
         self.alive: list[Any] = []  # a freed storage's number could come back for another one
         return super().run(*args)
 
@@ -249,6 +255,8 @@ class _Observer(fx.Interpreter):
             used = [self.env[n] for n in node.all_input_nodes]
             with _Counter() as counter:
                 result = super().run_node(node)
+            if node.target is torch.nn.functional.linear and counter.called & {"add", "add_"}:
+                self.apart.append(len(self.launches))
             self.launches.append(counter.launches)
             self.flops.append(counter.flops)
             self.reads.append(frozenset(_storage(t) for t in tree_leaves(used) if isinstance(t, torch.Tensor)))

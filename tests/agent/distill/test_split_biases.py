@@ -8,7 +8,7 @@ from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style
 from agent.distill.rounding import Rounding
-from agent.distill.split_biases import split_biases
+from agent.distill.split_biases import linears_apart, linears_within, split_biases
 from agent.distill.static import Distill
 from agent.distill.task_plan import float_dtypes
 from passbench.policy.check import check_dir
@@ -67,7 +67,7 @@ LINEAR = (tensor(2, 3, 6), tensor(2, 6), tensor(2))
 )
 def test_a_split_graph_computes_the_same(function, inputs, split):
     one = variant(function, *inputs)
-    made = split_biases(one.graph, linears=True)
+    made = split_biases(one.graph, within=linears_within([one]))
     assert len(made.calls) == split
     assert len(made.graph.ops) == len(one.graph.ops) + 2 * split
     generator = torch.Generator().manual_seed(0)
@@ -102,7 +102,7 @@ def test_kernels_add_the_biases_of_convolutions_ahead_of_them(
 
 def test_kernels_add_the_biases_of_linears_where_any_rounding_will_do(tmp_path, interpreter):
     one = variant(_two_columns, *LINEAR)
-    assert len(split_biases(one.graph, linears=True).calls) == 1
+    assert len(split_biases(one.graph, within=linears_within([one])).within) == 1
     task = _task(sample(one), Rounding.ANY)
     (pattern,) = task.gains()
     assert "linear(" in pattern and task.gains()[pattern] < 2.0, "the addition itself saves eager nothing"
@@ -135,6 +135,50 @@ def test_linears_are_split_beside_eagers_bits_where_that_is_asked_for(captured, 
     source = "".join(file.read_text() for file in sorted((tmp_path / "pass").glob("fuse_*.py")))
     assert source.count(", None)\n") == 2
     assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+def _norm_of_a_strided_batch(x, w, b, y, g, c):
+    z = y + F.linear(x[:, :3], w, b)
+    return z, F.layer_norm(z, (8,), g, c)
+
+
+STRIDED = (tensor(2, 5, 6), tensor(8, 6), tensor(8), tensor(2, 3, 8), tensor(8), tensor(8))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("rounding", [Rounding.EXACT, Rounding.SUMS])
+def test_biases_that_eager_adds_apart_from_a_product_are_added_by_kernels(dtype, rounding, tmp_path, interpreter):
+    """Also where nothing is measured: the bits are eager's."""
+    one = variant(_norm_of_a_strided_batch, *in_dtype(STRIDED, dtype))
+    assert linears_apart([one]) == {1} and not linears_within([one])
+    task = _task(sample(one), rounding, biases=False)
+    pattern = max(task.gains(), key=len)
+    assert "linear(" in pattern
+    assert task.write([pattern], Style(), tmp_path / "pass").compiler == "pass"
+    assert check_dir(tmp_path / "pass") == []
+    source = "".join(file.read_text() for file in (tmp_path / "pass").glob("fuse_linear*.py"))
+    assert ", None)\n" in source
+    assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+@pytest.mark.parametrize(
+    ("x", "apart"),
+    [
+        (torch.zeros(2, 3, 4), False),
+        (torch.zeros(2, 5, 4)[:, :3], True),
+        (torch.zeros(3, 2, 4).transpose(0, 1), True),
+        (torch.zeros(4, 3).t(), False),
+        (torch.zeros(4), False),
+    ],
+)
+def test_which_biases_eager_adds_apart_from_the_product(x, apart):
+    """Told by the operators that torch calls: a tensor that shares its memory with the sum would be one product."""
+    given = tensor(*x.shape, stride=x.stride()), tensor(8, 4), tensor(8)
+    one = variant(lambda x, w, b: F.linear(x, w, b).relu(), *given)
+    assert linears_apart([one]) == ({0} if apart else set())
+    assert linears_within([one]) == (set() if apart else {0})
+    contiguous = variant(lambda x, w, b: F.linear(x, w, b).relu(), tensor(*x.shape), *given[1:])
+    assert linears_apart([one, contiguous]) == set(), "not in every variant"
 
 
 def test_inputs_without_a_plan_get_the_same_calls(tmp_path, interpreter):
