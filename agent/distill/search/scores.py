@@ -37,7 +37,8 @@ DEVICE_WEIGHT = 0.25
 """How much the device's clock counts in a search, beside the end-to-end clock."""
 
 EVEN = 0.97
-"""From this end-to-end speedup on a pass is as fast as eager, but for the noise: its device's gain counts then."""
+"""From this speedup on a pass is as fast as eager by a clock, but for the noise: its gain by the other one counts then.
+`fusible-8afb015ec98a` had a pass of 1.75 end to end and 0.78 on the device (`benchmarks/passbench/h100_table_276`)."""
 
 Choice = TypeVar("Choice", bound=Hashable)
 
@@ -107,7 +108,8 @@ def speedup(results: Sequence[VariantResult]) -> float | None:
 
     It is the geometric mean of the end-to-end speedups. Where these lose nothing (`EVEN`), the device's count with a
     weight of `DEVICE_WEIGHT`: of two passes that the host bounds, the one with the better kernels is better, and one
-    that costs the host what eager does is worth its kernels. A loss on the device counts fully.
+    that costs the host what eager does is worth its kernels. A loss on the device counts fully, and where it is more
+    than noise, it alone.
     """
     if not results or not all(map(is_right, results)):
         return None
@@ -116,9 +118,11 @@ def speedup(results: Sequence[VariantResult]) -> float | None:
 
 
 def weighed(e2e: float, device: float | None) -> float:
-    """The speedups by both clocks as one."""
+    """The speedups by both clocks as one: a gain by one of them is worth nothing beside a loss by the other."""
     if device is None or e2e < EVEN:
         return e2e
+    if device < EVEN:
+        return device
     if device < 1.0:
         return e2e * device
     return e2e ** (1.0 - DEVICE_WEIGHT) * device**DEVICE_WEIGHT
