@@ -4,7 +4,8 @@ Handed over one by one, short kernels are further apart on the GPU than they tak
 itself (`passbench.launch.captured`) copies its inputs and results. In PassBench's graph it does neither. So a search
 that timed calls one by one chose by another clock than the one that judges: `typical-8af82194aa2d` had a device's
 speedup of 3.6 in its search and 4.7 in PassBench, and one without branches, 5.5, was not taken
-(`benchmarks/passbench/h200_table_290`).
+(`benchmarks/passbench/h200_table_290`). For the same reason each call of a graph has inputs of its own, which come from
+memory as PassBench's do (`own_inputs.py`).
 """
 
 import functools
@@ -17,6 +18,7 @@ from typing import Any
 
 import torch
 
+from agent.ahead.own_inputs import MOST_BYTES, OwnInputs, Row, row_bytes
 from passbench.child.captured_calls import CapturedCalls, EmptyReplay
 from passbench.child.outputs import flatten
 
@@ -32,21 +34,21 @@ _LATE = 3
 """How often that is repeated if the host was late."""
 
 Call = Callable[..., Any]
-Row = Sequence[torch.Tensor | int]
 
 
-def calls_in_graph(call_us: float, result_bytes: int) -> int:
-    """How many calls a graph has of which each takes so many microseconds, and results of so many bytes."""
+def calls_in_graph(call_us: float, result_bytes: int, input_bytes: int = 0) -> int:
+    """How many calls a graph has of which each takes so many microseconds, and results and inputs of so many bytes."""
     least, most = _CALLS
     wanted = max(math.ceil(_GRAPH_US / call_us), min(least, math.ceil(_MOST_US / call_us)))
-    return max(_LEAST, min(wanted, most, _KEPT_BYTES // max(1, result_bytes)))
+    fitting = min(_KEPT_BYTES // max(1, result_bytes), MOST_BYTES // max(1, input_bytes))
+    return max(_LEAST, min(wanted, most, fitting))
 
 
 class GraphTimer:
-    """Times replays of one CUDA graph of a call on each of some rows of inputs, to which it must not write."""
+    """Times replays of one CUDA graph of a call on each of some `inputs`, to which it must not write."""
 
-    def __init__(self, captured: CapturedCalls) -> None:
-        self._captured = captured
+    def __init__(self, captured: CapturedCalls, inputs: OwnInputs) -> None:
+        self._captured, self.inputs = captured, inputs
         _replay_us(captured)  # brings the graph to the device
 
     @property
@@ -55,9 +57,10 @@ class GraphTimer:
         return self._captured.rows
 
     def call_us(self) -> float:
-        """Microseconds of the device for a call, by one replay."""
+        """Microseconds of the device for a call, by one replay on inputs that were just written."""
         empty = _empty(_device())
-        return max(_replay_us(self._captured) - _replay_us(empty), 0.001) / len(self.rows)
+        taken = _replay_us(self._captured, self.inputs.write) - _replay_us(empty)
+        return max(taken, 0.001) / len(self.rows)
 
 
 class SideGraphs:
@@ -79,20 +82,21 @@ class SideGraphs:
             torch.cuda.synchronize()
             us = 1e6 * (time.perf_counter() - begin)
             size = sum(x.numel() * x.element_size() for x in results if isinstance(x, torch.Tensor))
-            self._eager.append(graph_timer(eager, rows(calls_in_graph(us, size))))
+            inputs = OwnInputs(rows(calls_in_graph(us, size, row_bytes(row))))
+            self._eager.append(graph_timer(eager, inputs))
         own = self._eager[0]
-        other = graph_timer(candidate, own.rows) if own is not None else None
+        other = graph_timer(candidate, own.inputs) if own is not None else None
         return {"eager": own, "candidate": other} if own is not None and other is not None else {}
 
 
-def graph_timer(call: Call, rows: Sequence[Row]) -> GraphTimer | None:
+def graph_timer(call: Call, inputs: OwnInputs) -> GraphTimer | None:
     """The timer of a call that has run before; None where it cannot be captured, since the host waits for the device
     in it. Raises what CUDA raises where the GPU works no more."""
     try:
         with _waits_are_errors():
-            call(*rows[0])
+            call(*inputs.rows[0])
         with torch.cuda.stream(torch.cuda.current_stream()):  # a capture that fails leaves its own as the current one
-            return GraphTimer(CapturedCalls(call, rows))
+            return GraphTimer(CapturedCalls(call, inputs.rows), inputs)
     except RuntimeError:
         torch.cuda.synchronize()  # raises where the GPU works no more
         EmptyReplay(_device())  # torch's random generator is taken out of a failed capture by one that ends
@@ -121,9 +125,10 @@ def _device() -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
-def _replay_us(graph: CapturedCalls | EmptyReplay) -> float:
+def _replay_us(graph: CapturedCalls | EmptyReplay, before: Callable[[], None] = lambda: None) -> float:
     for _ in range(1 + _LATE):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        before()
         torch.cuda.synchronize()
         torch.cuda._sleep(_AHEAD_CYCLES)
         begin.record()

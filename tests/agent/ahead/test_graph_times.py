@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from agent.ahead.graph_times import SideGraphs, calls_in_graph, graph_timer
+from agent.ahead.own_inputs import OwnInputs
 from agent.ahead.side_times import side_times
 from passbench.launch import captured
 
@@ -17,6 +18,8 @@ def test_a_graph_has_more_calls_of_what_is_short_and_few_of_what_returns_much():
     assert calls_in_graph(100.0, 16 << 20) == 4
     assert calls_in_graph(100.0, 1 << 30) == 2
     assert calls_in_graph(100.0, 0) == 30
+    assert calls_in_graph(20.0, 4096, 64 << 20) == 16
+    assert calls_in_graph(20.0, 4096, 4 << 30) == 2
 
 
 class Replays:
@@ -58,8 +61,18 @@ def three(x):
 @pytest.mark.gpu
 def test_a_call_of_short_kernels_takes_what_they_take():
     """Handed over one by one, three kernels take about 6 us."""
-    timer = graph_timer(chain, _rows(64, 1024))
+    timer = graph_timer(chain, OwnInputs(_rows(64, 1024)))
     assert 1.0 < min(timer.call_us() for _ in range(5)) < 5.0
+
+
+@pytest.mark.gpu
+def test_calls_read_their_inputs_from_memory():
+    """The same 4 MB again and again come from the L2 cache, 64 times as many do not fit there."""
+    row = _rows(1, 1 << 20)
+    own, alike = (OwnInputs(row * n) for n in (64, 1))
+    alike.rows = alike.rows * 64
+    cold, warm = (min(graph_timer(torch.Tensor.sum, each).call_us() for _ in range(5)) for each in (own, alike))
+    assert cold > 1.1 * warm
 
 
 @pytest.mark.gpu
@@ -77,18 +90,18 @@ def test_what_waits_for_the_device_is_not_captured_and_all_works_afterwards():
         return x * x.sum().item()
 
     rows = _rows(4, 64)
-    assert graph_timer(waits, rows) is None
+    assert graph_timer(waits, OwnInputs(rows)) is None
     assert SideGraphs().of(waits, chain, lambda n: rows[:1] * n) == {}
     assert torch.cuda.get_sync_debug_mode() == 0
     torch.manual_seed(1)
     torch.nn.functional.dropout(rows[0][0], 0.5, True).sum().item()
-    assert graph_timer(chain, rows).call_us() > 0
+    assert graph_timer(chain, OwnInputs(rows)).call_us() > 0
 
 
 @pytest.mark.gpu
 def test_random_numbers_are_drawn_in_a_graph_as_well():
     rows = _rows(4, 64)
-    assert graph_timer(lambda x: torch.nn.functional.dropout(x, 0.5, True), rows).call_us() > 0
+    assert graph_timer(lambda x: torch.nn.functional.dropout(x, 0.5, True), OwnInputs(rows)).call_us() > 0
     torch.manual_seed(1)
     torch.rand(3, device="cuda")
 
@@ -102,8 +115,8 @@ def test_a_capture_that_fails_leaves_a_gpu_that_works():
         return x + 1.0
 
     rows, stream = _rows(4, 64), torch.cuda.current_stream()
-    assert graph_timer(waits, rows) is None
+    assert graph_timer(waits, OwnInputs(rows)) is None
     assert torch.cuda.current_stream() == stream
     torch.manual_seed(1)
     assert torch.rand(3, device="cuda").sum().item() > 0
-    assert graph_timer(chain, rows).call_us() > 0
+    assert graph_timer(chain, OwnInputs(rows)).call_us() > 0
