@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from passbench.result import VariantResult
 from storage.errors import PassNetError
@@ -29,6 +29,16 @@ class Submission:
         return self.compiler == "eager" and bool(self.reason)
 
 
+class Checked(NamedTuple):
+    """What draws have shown of a pass in one variant: the `level` at which it is right in all of them, None at none,
+    and how many `draws` there were. `shares` has of each draw the largest share of what is allowed at t = -5 that a
+    difference takes; it is empty where outputs are in half precision, or nobody asked."""
+
+    level: int | None
+    draws: int
+    shares: tuple[float, ...] = ()
+
+
 @dataclass(frozen=True)
 class Attempt:
     """What a run lends to an author for one attempt at one sample.
@@ -38,8 +48,8 @@ class Attempt:
     `trajectories` table; `saved` is that row as an earlier, interrupted part of the run left it. `say` reports
     progress. `state` is a directory, which may not exist yet, for what the author finds out and wants to know in later
     runs; None where nothing is kept. Several processes may use it at a time. `check` compares a pass with eager on so
-    many draws, for so many seconds at most, and returns each variant's level and how many draws it had; None where
-    `measure` alone compares.
+    many draws, for so many seconds at most, and says of each variant what they have shown; None where `measure` alone
+    compares.
     """
 
     number: int
@@ -49,7 +59,7 @@ class Attempt:
     saved: Mapping[str, Any] | None
     say: Callable[[str], None]
     state: Path | None = None
-    check: Callable[[Sample, Path, int, float], list[tuple[int | None, int]]] | None = None
+    check: Callable[[Sample, Path, int, float], list[Checked]] | None = None
 
 
 class Author(ABC):

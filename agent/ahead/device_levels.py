@@ -1,15 +1,16 @@
-"""Whether outputs agree at a level, told by the device without a wait: the host reads the answers of many draws at
-once.
+"""Whether outputs agree at a level, and how much of what is allowed they take, told by the device without a wait: the
+host reads the answers of many draws at once.
 
 Where several processes use a GPU, each wait for it takes milliseconds: one draw that was compared at once took 11 to
 17 ms beside five other processes (`benchmarks/passbench/h100_table`).
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
 
-from passbench.checking.tolerance import tolerance
+from passbench.checking.tolerance import STRICT, tolerance
 
 
 def agree(actual: Sequence[torch.Tensor], expected: Sequence[torch.Tensor], levels: Sequence[int]) -> torch.Tensor:
@@ -33,3 +34,24 @@ def _agree(a: torch.Tensor, b: torch.Tensor, levels: Sequence[int]) -> torch.Ten
         near = same if allowed is None else same | (finite & (apart <= allowed.atol + allowed.rtol * size))
         found.append(near.all())
     return torch.stack(found)
+
+
+def largest_share(actual: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Of what is allowed at t = -5, the largest share that an element's difference takes, on the outputs' device. NaN
+    where an output is in half precision, which has one such share or two for most differences, or none."""
+    found = [_largest_share(a, b) for a, b in zip(actual, expected, strict=True)]
+    return torch.stack(found).max() if found else torch.zeros((), dtype=torch.float64)
+
+
+def _largest_share(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    nothing, dtype = torch.zeros((), dtype=torch.float64, device=b.device), b.dtype
+    if not (dtype.is_floating_point or dtype.is_complex) or not b.numel():
+        return nothing  # equal where it is right
+    if dtype.itemsize < 4:
+        return nothing + math.nan
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    a, b, allowed = a.to(wide), b.to(wide), tolerance(STRICT, dtype)
+    if allowed is None:
+        return nothing
+    share = (a - b).abs() / (allowed.atol + allowed.rtol * b.abs())
+    return torch.where(torch.isfinite(a) & torch.isfinite(b), share, 0.0).max()

@@ -5,6 +5,7 @@ that searches among passes of its own writing asks here, in hundredths of a seco
 in. A measurement disturbs no other: the GPU is used in turns, but for the first call of a pass, which compiles.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -14,10 +15,12 @@ from typing import Any, TypeVar
 
 import torch
 
-from agent.ahead.device_levels import agree
+from agent.ahead.beyond import chance_beyond
+from agent.ahead.device_levels import agree, largest_share
 from agent.ahead.graph_times import GraphTimer, SideGraphs
 from agent.ahead.output_levels import Level, beside_eager, levels_of, varies, worst
 from agent.ahead.side_times import Call, Row, side_times
+from agent.author import Checked
 from passbench.checking.tolerance import LEVELS, STRICT
 from passbench.child.outputs import BadOutput, check, check_memory, describe_all, flatten
 from passbench.contract import PassRule, loaded_rules, read_pass_dir
@@ -42,6 +45,8 @@ _FIRST_FURTHER = 1000
 """The number of the first of them; earlier draws have lower ones."""
 _FIRST_CHECKED = 10**6
 """The same of the draws of `QuickMeasure.check`."""
+_HOPELESS = 0.5
+"""Where it is more likely than this that PassBench finds a pass wrong, no more draws are made."""
 _TURN = 0.05
 """Seconds of such draws after which others may have a turn."""
 _TOGETHER, _TOGETHER_BYTES = 8, 1 << 26
@@ -156,10 +161,10 @@ class QuickMeasure:
                 )
         return results
 
-    def check(self, sample: Sample, pass_dir: Path, draws: int, seconds: float) -> list[tuple[int | None, int]]:
-        """For each variant, at which level a pass that runs is right in up to so many draws on top of those that it was
-        measured on, None at none, and how many draws there were. The first one that is not right at t = -5 is the last.
-        `seconds` is how long all may take."""
+    def check(self, sample: Sample, pass_dir: Path, draws: int, seconds: float) -> list[Checked]:
+        """For each variant, what up to so many draws show of a pass that runs, on top of those that it was measured on.
+        The first draw that is not right at t = -5 is the last; so is one behind which one of PassBench's is likely not
+        (`beyond.py`). `seconds` is how long all may take."""
         self.turn_to(sample)
         captured.forget()
         end, found = time.monotonic() + seconds, []
@@ -175,7 +180,7 @@ class QuickMeasure:
                     share = max(end - begin, 0.0) / (len(sample.variants) - number)
                     found.append(self._checked(variant, module.forward, reference, draws, begin + share))
                 except VariantFailure:
-                    found.append((None, 0))
+                    found.append(Checked(None, 0))
         return found
 
     def turn_to(self, sample: Sample) -> None:
@@ -283,30 +288,28 @@ class QuickMeasure:
             level = max(level, found)
         return level
 
-    def _checked(
-        self, variant: Variant, call: Call, reference: _Reference, draws: int, end: float
-    ) -> tuple[int | None, int]:
-        """The level at which draws agree that no measurement has had, and how many there were until `end`. Raises
-        VariantFailure where the pass raises."""
-        level, done = LEVELS[0], 0
+    def _checked(self, variant: Variant, call: Call, reference: _Reference, draws: int, end: float) -> Checked:
+        """What draws show that no measurement has had, until `end`. Raises VariantFailure where the pass raises."""
+        level, shares = LEVELS[0], []
         together = max(1, min(_TOGETHER, _TOGETHER_BYTES // max(1, _input_bytes(variant))))
-        while done < draws and time.monotonic() < end:
+        while len(shares) < draws and time.monotonic() < end and (chance_beyond(shares) or 0.0) <= _HOPELESS:
             with (self.untimed or self.turn)():
                 turn = min(time.monotonic() + _TURN, end)
-                while done < draws and (not done or time.monotonic() < turn):
-                    count = min(together, draws - done)
+                while len(shares) < draws and (not shares or time.monotonic() < turn):
+                    first = _FIRST_CHECKED + len(shares)
+                    count = min(together, draws - len(shares))
                     with self._as_failure():
-                        answers = self._agreeing(variant, call, reference, _FIRST_CHECKED + done, count, level)
-                        for as_before, right in answers:
-                            done += 1
+                        answers = self._agreeing(variant, call, reference, first, count, level)
+                        for number, (as_before, right, share) in enumerate(answers, first):
+                            shares.append(share)
                             if as_before:
                                 continue
                             # Seldom: what is worse than all before is compared once more, level by level.
-                            found = self._in_another_draw(variant, call, reference, _FIRST_CHECKED + done - 1)
+                            found = self._in_another_draw(variant, call, reference, number)
                             if not right or found is None or found > STRICT:
-                                return found if found is None else max(found, STRICT + 1), done
+                                return Checked(found if found is None else max(found, STRICT + 1), len(shares))
                             level = max(level, found)
-        return level, done
+        return Checked(level, len(shares), () if any(map(math.isnan, shares)) else tuple(shares))
 
     def _in_another_draw(self, variant: Variant, call: Call, reference: _Reference, number: int) -> int | None:
         """The level at which a call agrees with eager on the draw of this number, whose distribution goes by it, in
@@ -316,14 +319,15 @@ class QuickMeasure:
 
     def _agreeing(
         self, variant: Variant, call: Call, reference: _Reference, first: int, count: int, level: int
-    ) -> list[list[bool]]:
-        """Of so many draws whether a call agrees with eager at this level, and at t = -5. They are compared on the
-        device, and the host waits for all of them together."""
+    ) -> list[tuple[float, float, float]]:
+        """Of so many draws whether a call agrees with eager at this level, and at t = -5, as numbers, and the largest
+        share of what is allowed then. They are compared on the device, and the host waits for all of them together."""
         answers = []
         for number in range(first, first + count):
             row, expected = self._drawn(variant, reference, number)
             pairs = reference.repeated(self._beside_eager(self._issued(call, row), reference, row, expected))
-            answers.append(agree([a for a, _ in pairs], [b for _, b in pairs], (level, STRICT)))
+            both = [a for a, _ in pairs], [b for _, b in pairs]
+            answers.append(torch.hstack([agree(*both, (level, STRICT)).double(), largest_share(*both)]))
         return torch.stack(answers).tolist()
 
     def _drawn(self, variant: Variant, reference: _Reference, number: int) -> tuple[Row, list[Any]]:

@@ -250,10 +250,15 @@ class Tuned(Author):
                 return trial
             task = self._task(sample, levels, confirms)
             exact = replace(trial, task=task, levels=levels, start=self._start(task, captured), **tasks(levels))
-            doubtful = trial.merit(trial.start).expected(max(trial.rightness(trial.start).values()), draws=_FEW_DRAWS)
-            if not writes(task, exact.start) or exact.merit(exact.start).over(doubtful) <= 1.0:
+            level = max(trial.rightness(trial.start).values())
+
+            def is_better() -> bool:
+                return exact.merit(exact.start).over(trial.merit(trial.start).expected(level, draws=_FEW_DRAWS)) > 1.0
+
+            if not writes(task, exact.start) or not is_better():
                 return trial
-            return exact
+            trial.measure_again(trial.start)  # one measurement that others disturbed decides what is searched
+            return exact if is_better() else trial
 
         def try_one_stream() -> None:
             """Considers eager's calls without branches where they are the best with them: no search has tried that."""
@@ -268,7 +273,7 @@ class Tuned(Author):
         def consider(trial: SearchTrial, choice: SearchChoice, right: Rightness, wrong: float = 0.0) -> None:
             """Makes the choice the best if it is expected to be. `wrong` is the share of passes like it that are."""
             nonlocal best, merit, latest
-            worth = trial.merit(choice).expected(right.level, wrong, right.draws)
+            worth = trial.merit(choice).expected(right.level, wrong, right.draws, right.chance)
             if worth.over(merit) > 1.0:
                 best, merit, latest = Best(choice, trial.levels), worth, (trial, right, wrong)
                 keep(best)
@@ -336,7 +341,8 @@ class Tuned(Author):
                 candidates.append((latest[0], best.choice))
             found = next(each for each in in_turns(candidates, late) if each in tried)
             if latest is not None:
-                merit = latest[0].merit(best.choice).expected(latest[1].level, latest[2], latest[1].draws)
+                right = latest[1]
+                merit = latest[0].merit(best.choice).expected(right.level, latest[2], right.draws, right.chance)
             if trial.merit(found).over(merit) <= 1.0:
                 return
             again = replace(trial, variants=more, known={})

@@ -19,9 +19,10 @@ UNSURE = EQUAL + 1
 WRONG_LEVEL = 2
 """Stands for the level of a pass that is right at none."""
 
-RISKS = {LEVEL: 0.25, EQUAL: 0.0}
-"""How likely a pass that is right at a level in the author's draws is wrong at `LEVEL` in PassBench's. Of 33 that were
-right at `LEVEL` and not one level further 8 were wrong (`benchmarks/agent/h200_distill_350`)."""
+RISKS = {LEVEL: 0.25}
+"""How likely a pass that is right at a level in the author's draws is wrong at `LEVEL` in PassBench's, where nothing is
+known of the room that it left. Of 33 that were right at `LEVEL` and not one level further 8 were wrong
+(`benchmarks/agent/h200_distill_350`)."""
 
 RISK = 0.05
 """The same at the levels between."""
@@ -69,11 +70,10 @@ class Merit:
             return self.device / other.device
         return self.score / other.score
 
-    def expected(self, level: int, wrong: float = 0.0, draws: int = 0) -> "Merit":
-        """What the pass is worth if it is right at this level in the author's draws; `wrong` and `draws` as in
-        `expected`."""
-        device = None if self.device is None else expected(self.device, level, wrong, draws)
-        return replace(self, score=expected(self.score, level, wrong, draws), device=device)
+    def expected(self, level: int, wrong: float = 0.0, draws: int = 0, chance: float | None = None) -> "Merit":
+        """What the pass is worth if it is right at this level in the author's draws; the rest is as in `expected`."""
+        device = None if self.device is None else expected(self.device, level, wrong, draws, chance)
+        return replace(self, score=expected(self.score, level, wrong, draws, chance), device=device)
 
 
 def ranked(merits: Mapping[Choice, Merit]) -> list[Choice]:
@@ -144,15 +144,17 @@ def in_words(results: Sequence[VariantResult]) -> str:
     return f"no answer, {', '.join(said)}"
 
 
-def expected(score: float, level: int, wrong: float = 0.0, draws: int = 0) -> float:
+def expected(score: float, level: int, wrong: float = 0.0, draws: int = 0, chance: float | None = None) -> float:
     """What a pass of this speed is worth that is right at this level: the mean over being right and wrong, by the
     logarithm.
 
     `wrong` is the share of passes with the same regions and rounding that were wrong. One that differs from eager is
     as likely wrong as they are, at least: it was right in draws where they were not. It was right in so many `draws`
-    more than it was measured on.
+    more than it was measured on. `chance` is how likely it is wrong by the room that these have left, where that is
+    known: then it is as likely wrong as this, or as passes of the levels between are, whatever its level.
     """
-    risk = RISKS.get(level, RISK)
-    if level > EQUAL:
-        risk = max(risk, wrong) / (1.0 + draws / DRAWS)
+    if level <= EQUAL:
+        return score
+    risk = RISKS.get(level, RISK) if chance is None else RISK
+    risk = max(max(risk, wrong) / (1.0 + draws / DRAWS), chance or 0.0)
     return score ** (1.0 - risk) * WRONG**risk

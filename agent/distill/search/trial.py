@@ -1,13 +1,15 @@
 """Passes of one task as a search measures them."""
 
+import math
 import tempfile
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
+from agent.ahead.beyond import chance_beyond
 from agent.ahead.output_levels import counted
-from agent.author import Attempt
+from agent.author import Attempt, Checked
 from agent.distill.eager.op_effects import TensorLayout
 from agent.distill.kernels.value_graph import HALF
 from agent.distill.rounding import Rounding, hides_bits
@@ -160,12 +162,14 @@ class SearchTrial:
             with self.clock.measuring():
                 answers = self.attempt.check(self.variants, directory, _DRAWS, _DRAWING)
         found: dict[FloatDtypes, int] = {}
-        for variant, (level, _) in zip(self.variants.variants, answers, strict=True):
+        for variant, one in zip(self.variants.variants, answers, strict=True):
             dtypes = self.dtypes_of[to_json(variant.graph)]
-            found[dtypes] = max(WRONG_LEVEL if level is None else level, found.get(dtypes, EQUAL))
-        said = ", ".join(f"{'wrong' if level is None else level} in {count}" for level, count in answers)
+            found[dtypes] = max(WRONG_LEVEL if one.level is None else one.level, found.get(dtypes, EQUAL))
+        chances = [chance_beyond(one.shares) for one in answers]
+        said = ", ".join(_in_words(*both) for both in zip(answers, chances, strict=True))
         self.attempt.say(f"{self._in_words(choice)}: further draws: {said}")
-        return Rightness(found, min(count for _, count in answers))
+        chance = None if None in chances else 1.0 - math.prod(1.0 - each for each in chances)
+        return Rightness(found, min(one.draws for one in answers), chance=chance)
 
     def _in_words(self, choice: SearchChoice) -> str:
         rounding = ", ".join(sorted({level.name.lower() for level in self.levels.values()}))
@@ -206,14 +210,22 @@ def _median(speedups: Iterable[float | None]) -> float | None:
     return None if None in found else median(found)
 
 
+def _in_words(checked: Checked, chance: float | None) -> str:
+    level = "wrong" if checked.level is None else checked.level
+    room = f", largest share {max(checked.shares):.2f}" if checked.shares else ""
+    return f"{level} in {checked.draws}{room}" + (f", likely wrong {chance:.3f}" if chance is not None else "")
+
+
 @dataclass(frozen=True)
 class Rightness:
     """The `levels` at which a choice is right, by dtypes, and in how many `draws` more than each choice has. None is
-    below `least`, which is `UNSURE` where the choice may have other bits than were seen."""
+    below `least`, which is `UNSURE` where the choice may have other bits than were seen. `chance` is how likely it is
+    wrong in PassBench by the room that these draws left, where that is known (`agent.ahead.beyond`)."""
 
     levels: Mapping[FloatDtypes, int]
     draws: int
     least: int = EQUAL
+    chance: float | None = None
 
     @property
     def wrong(self) -> set[FloatDtypes]:
@@ -241,7 +253,7 @@ def rightness(first: SearchTrial, second: SearchTrial, choice: SearchChoice) -> 
         return Rightness(levels, 0)
     further = second.checked(choice)
     found = {d: max(level, further.levels.get(d, least), least) for d, level in levels.items()}
-    return Rightness(found, further.draws, least)
+    return replace(further, levels=found, least=least)
 
 
 def right_together(trial: SearchTrial, end: float) -> SearchChoice | None:

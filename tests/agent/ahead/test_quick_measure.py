@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from agent.ahead.device_levels import agree
+from agent.ahead.device_levels import agree, largest_share
 from agent.ahead.output_levels import counted
 from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.search.scores import is_right
@@ -134,7 +134,7 @@ def test_an_output_that_eager_repeats_must_be_right_however_far_another_one_vari
     directory = written(tmp_path / "pass", f"return (x + y) * {factor}", SUM)
     (found,) = measure(one, directory)
     assert found.status == "ok" and found.t_min_eager == 0 and low <= found.t_min <= high, found
-    ((checked, draws),) = measure.check(one, directory, 5, 60.0)
+    ((checked, draws, _),) = measure.check(one, directory, 5, 60.0)
     assert low <= checked <= high and draws == (5 if high <= -5 else 1)
 
 
@@ -258,7 +258,37 @@ def test_draws_on_top_end_with_a_wrong_one_or_with_their_time(tmp_path, draws, s
     lines = "seen.append(float(x.sum()))\n    return x + y + (0.1 if len(set(seen)) > 8 else 0.0)"
     directory = written(tmp_path / "pass", lines, f"seen = []\n\n\n{SUM}")
     one, measure = sample(variant(add, *SMALL)), QuickMeasure(torch.device("cpu"))
-    assert measure.check(one, directory, draws, seconds) == [expected]
+    assert [found[:2] for found in measure.check(one, directory, draws, seconds)] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("apart", "dtype", "low", "high", "draws"),
+    [(0.0, "float32", 0.0, 0.0, 100), (3e-6, "float32", 0.1, 0.5, 100), (3e-6, "float16", None, None, 100)],
+)
+def test_draws_on_top_tell_how_much_of_what_is_allowed_is_taken(tmp_path, apart, dtype, low, high, draws):
+    directory = written(tmp_path / "pass", f"return x + y + {apart}", SUM)
+    one = sample(variant(add, *in_dtype(SMALL, dtype)))
+    (found,) = QuickMeasure(torch.device("cpu")).check(one, directory, draws, 60.0)
+    assert found.draws == draws and len(found.shares) == (draws if low is not None else 0)
+    assert all(low <= share <= high for share in found.shares)
+
+
+def test_draws_end_where_passbench_is_likely_to_find_one_wrong(tmp_path):
+    body = "return x + y + 0.9e-5 * float(x[0, 0] * 100.0 % 1.0)"
+    directory = written(tmp_path / "pass", body, SUM)
+    (found,) = QuickMeasure(torch.device("cpu")).check(sample(variant(add, *SMALL)), directory, 512, 60.0)
+    assert found.level == -5 and 48 <= found.draws < 100 and max(found.shares) < 1.0
+
+
+def test_shares_are_those_of_what_is_allowed_at_minus_5():
+    expected = torch.tensor([0.0, 10.0, torch.inf, torch.nan])
+    share = largest_share([expected + torch.tensor([0.0, 1e-5, 0.0, 0.0])], [expected])
+    assert share.item() == pytest.approx(10e-6 / (1e-5 + 10.0 * 10**-5.886), rel=0.1)
+    whole = torch.arange(3)
+    assert largest_share([whole, expected], [whole, expected]).item() == 0.0
+    assert largest_share([expected.half()], [expected.half()]).isnan()
+    assert largest_share([expected, expected.half()], [expected, expected.half()]).isnan()
+    assert largest_share([], []).item() == 0.0
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.complex64, torch.int64])
