@@ -217,6 +217,14 @@ class Task:
                 found.append(compiled_graph(each.whole, style.compiled).configs if each.whole is not None else 1)
         return max(found)
 
+    def compiled_launches(self, style: Style) -> int:
+        """How many kernels and library calls TorchInductor's own code for a graph has at most."""
+        found = [0]
+        for each in self.graphs:
+            with suppress(Unsupported):
+                found.append(compiled_graph(each.whole, style.compiled).launches if each.whole is not None else 0)
+        return max(found)
+
     def compiled_kernels(self, style: Style) -> tuple[int, ...] | None:
         """The kernels of each graph in TorchInductor's own code, where that is nothing but launches of one plan."""
         found = []

@@ -328,8 +328,11 @@ class Tuned(Author):
             `_COMPILED` of all."""
             nonlocal merit
             late = max(end, clock() + _COMPILED * self.seconds)
-            found = SearchChoice((), replace(self.distill.style, compiled=STRICT, captured=not few))
-            if not self.compiled or not writes(trial.task, found) or not trial.merit(found).score:
+            style = replace(self.distill.style, compiled=STRICT)
+            if not self.compiled or not writes(trial.task, SearchChoice((), style)):
+                return
+            found = SearchChoice((), replace(style, captured=trial.task.compiled_launches(style) >= WORTH))
+            if not trial.merit(found).score:
                 return
             tried, others = [found], compiled_alternatives(trial.task, found)
             while clock() < late and (other := next(others, None)) is not None:

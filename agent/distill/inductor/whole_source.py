@@ -35,6 +35,11 @@ class CompiledGraph:
         kernels = [kernel for _, code in self.plans for kernel in code.kernels]
         return max((len(kernel.configs) for kernel in kernels), default=1)
 
+    @property
+    def launches(self) -> int:
+        """The kernels and library calls of the shape that has most."""
+        return max((code.launches for _, code in self.plans), default=0)
+
 
 def compiled_graph(whole: WholeGraph, numerics: str) -> CompiledGraph:
     """The graph compiled for all of its shapes. Raises Unsupported where one fails, or there are too many."""

@@ -45,6 +45,12 @@ class HostCode:
         return [step.kernel for step in self.steps if isinstance(step, KernelCall)]
 
     @property
+    def launches(self) -> int:
+        """How many kernels and library calls there are."""
+        calls = (step.partition(" = ")[2] or step for step in self.steps if isinstance(step, str))
+        return len(self.kernels) + sum(call.startswith("torch.") for call in calls)
+
+    @property
     def kernels_alone(self) -> bool:
         """Whether it makes no library call, and launches on whole buffers alone."""
         return all(

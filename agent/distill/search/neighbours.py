@@ -84,8 +84,7 @@ def with_channels_last(trial: SearchTrial, margin: float) -> list[SearchChoice]:
 
 def compiled_alternatives(task: Task, choice: SearchChoice) -> Iterator[SearchChoice]:
     """TorchInductor's own code in the other configurations that it chooses from, launch by launch where it is a CUDA
-    graph, and in its default numerics. No CUDA graph where it is none: of 23 passes with few launches, TorchInductor's
-    and others, each was slower so on the device (`benchmarks/passbench/h100_table`)."""
+    graph, and in its default numerics. No CUDA graph where it is none, of few launches."""
     for config in range(1, min(task.compiled_configs(choice.style), _CONFIGS)):
         yield replace(choice, style=replace(choice.style, config=config))
     if choice.style.captured:

@@ -103,6 +103,21 @@ def test_the_code_of_torchinductor_is_handed_in_where_it_is_right_and_faster(t_m
     assert taken == (t_min == -10)
 
 
+def test_torchinductors_code_of_many_launches_is_a_cuda_graph_also_where_the_authors_has_few(tmp_path):
+    """It brings a convolution's operands to channels-last memory (fusible-dd384f1d271b)."""
+    shapes = tensor(2, 16, 8, 8), tensor(32, 16, 3, 3), tensor(32)
+    one, seen = sample(variant(lambda x, w, b: F.relu(F.conv2d(x, w, b, 1, 1)) * 0.5 + 1.0, *shapes)), []
+
+    def rule(_, source):
+        seen.append(("TorchInductor" in source, "captured(steps_0" in source))
+        return 1.5 + 0.5 * all(seen[-1])
+
+    author = measuring(compiled=True)
+    assert author.attempt(one, tmp_path / "pass", _attempt(rule, [])).compiler == "pass"
+    assert "captured(steps_0" in (tmp_path / "pass" / "whole_graph_0.py").read_text()
+    assert (False, True) not in seen and (True, False) in seen
+
+
 def test_the_last_candidates_are_measured_again_in_turns(tmp_path):
     """TorchInductor's one kernel costs the host what the author's does: the device decides, and not its first time."""
     one, seen = sample(variant(lambda x, y: torch.relu(x * 0.5 + y), tensor(64, 8), tensor(64, 8))), []
