@@ -37,8 +37,8 @@ WRONG = 0.1
 DEVICE_WEIGHT = 0.5
 """How much the device's clock counts in a search, beside the end-to-end clock. Beside other authors' work a quarter of
 the second measurements of a pass differ from the first by more than 1.21 times end to end, and by 1.024 on the device
-(2,862 pairs in `benchmarks/passbench/h100_table_276`). Of what its logs have of 150 fusible samples, this weight chooses
-passes that are 1.9 % faster on the device and 0.8 % slower end to end than a weight of a quarter does."""
+(2,862 pairs in `benchmarks/passbench/h100_table_276`). Of what its logs have of 150 fusible samples, this weight
+chooses passes that are 1.9 % faster on the device and 0.8 % slower end to end than a weight of a quarter does."""
 
 EVEN = 0.97
 """From this speedup on a pass is as fast as eager by a clock, but for the noise: its gain by the other one counts then.
