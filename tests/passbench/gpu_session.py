@@ -1,7 +1,7 @@
 """PassBench on a GPU host in one command, within a few minutes:
 
     python3 -m tests.passbench.gpu_session --out DIR [--budget 240] [--jobs 6] [--samples 30] [--repeats 20]
-        [--only aa,timing,attacks,honest,layers] [--device cuda]
+        [--only aa,timing,attacks,honest,new,layers] [--device cuda] [--had VERDICTS.parquet ...]
 
 1. eager against itself, and against a pass that repeats eager's calls, with nothing beside it: how near to 1, by the
    length of a call; variants a minute, where the time goes, every exchange (`benchmarks/passbench/aa_noise.py`);
@@ -9,7 +9,9 @@
 3. attacks with all layers on, `--jobs` processes side by side, over all GPUs, each with its share of the cores;
 4. in the same way honest passes again and again, `--repeats` times or until the budget is over: each once before any
    comes a second time;
-5. only where `--only` names it, `layers`: attacks with all layers on, then without the layer that stops them first,
+5. only where `--only` names it, `new`: attacks that have no verdict in the records that `--had` names, with all layers
+   on and without; what `honest` finds there counts towards `--repeats`;
+6. only where `--only` names it, `layers`: attacks with all layers on, then without the layer that stops them first,
    then without the next.
 
 DIR gets a log of each step and `summary.md`. Exit 1 if a test fails, an attack scores or an honest pass is refused.
@@ -150,6 +152,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20, help="of each honest pass, at most")
     parser.add_argument("--only", default="aa,timing,attacks,honest", help="steps, separated by commas")
     parser.add_argument("--device", default="cuda", choices=("cpu", "cuda"), help="cpu: to try the steps without a GPU")
+    parser.add_argument("--had", type=Path, nargs="*", default=[], help="records of attacks and honest passes")
     arguments = parser.parse_args()
     steps, out, end = arguments.only.split(","), arguments.out, time.monotonic() + arguments.budget
     jobs = arguments.jobs
@@ -175,9 +178,11 @@ def main() -> None:
         failed |= status not in (0, None)
         text += ["## Tests of timing", "\n".join(said.splitlines()[-12:]), "ended by the budget" * (status is None)]
     common = ["-m", "tests.passbench.attacks.run_attacks", "--device", arguments.device]
+    had = ["--had", *map(str, arguments.had)]
     for step, wanted in (
         ("attacks", ["--all-layers", "--attacks-only"]),
-        ("honest", ["--honest-only", "--repeats", str(arguments.repeats), "--in-a-row", str(_IN_A_ROW)]),
+        ("new", ["--attacks-only", *had]),
+        ("honest", ["--honest-only", "--repeats", str(arguments.repeats), "--in-a-row", str(_IN_A_ROW), *had]),
         ("layers", ["--attacks-only"]),
     ):
         if step in steps and left() > 20:

@@ -2,11 +2,13 @@
 # What PassBench still wants of a GPU: `bash benchmarks/passbench/h100_quiet/call.sh OUT [cuda|cpu] [SECONDS] [ONLY]`, from
 # the repository root, on a host that does nothing else; at most SECONDS (290). With two GPUs, GPU 0 and the first half of
 # the cores are for what needs quiet, one part after another: A/A twice, four runs of the same passes, threads in turns.
-# Threads of one core are in the same half. GPU 1 and the other half get attacks with all layers on and without, then
-# honest passes; beside them GPU tests. With one GPU, ONLY is one of the two halves, `quiet` or `attacks`, which gets all
-# cores. OUT gets summary.txt, which is printed too, what decides last, and all.tgz with every log and table.
+# Threads of one core are in the same half. GPU 1 and the other half get attacks that have no expected verdict in HAD,
+# honest passes that have fewer than 20 there, then all attacks with all layers on and without; beside them GPU tests.
+# With one GPU, ONLY is one of the two halves, `quiet` or `attacks`, which gets all cores. OUT gets summary.txt, which is
+# printed too, what decides last, and all.tgz with every log and table.
 out=$1 device=${2:-cuda} seconds=${3:-290} only=${4:-both}
 end=$((SECONDS + seconds - 14)) # of all parts; the summary takes the rest
+had=${HAD-benchmarks/passbench/h100_quiet/verdicts.parquet} # records of earlier calls, separated by spaces
 work=$(mktemp -d) held=benchmarks/dedup/held_out_1 recorded=benchmarks/agent/h200_distill_350
 if [ "$device" = cuda ]; then budget=$((27 * seconds / 290)); else budget=20; fi # of A/A and of each run
 mkdir -p "$out" "$work"/aa-{1,2}
@@ -37,11 +39,14 @@ quiet() {
   part turns 999 python3 -m benchmarks.passbench.host_noise.thread_turns $held/version --names $held/names_2.txt \
     --budget "$(least $((budget * 5 / 3)) $(($(left) - 10)))" --device "$device" --out "$work/turns.jsonl"
 }
-attacks() {
-  part layers 999 python3 -m tests.passbench.gpu_session --only layers --jobs $jobs --device "$device" \
-    --budget $(($(left) - 45)) --out "$work/layers"
-  part honest 999 python3 -m tests.passbench.gpu_session --only honest --jobs $jobs --repeats 20 --device "$device" \
-    --budget $(($(left) - 10)) --out "$work/honest" # which begins once it has imported torch
+session() { # STEP KEPT OPTIONS: all the time that is left but KEPT seconds
+  part "$1" 999 python3 -m tests.passbench.gpu_session --only "$1" --jobs $jobs --device "$device" \
+    --budget $(($(left) - $2)) --out "$work/$1" "${@:3}"
+}
+attacks() { # what earlier calls have not seen comes first
+  session new $((seconds / 3)) --had $had
+  session honest $((seconds / 8)) --repeats 20 --had $had # which begins once it has imported torch
+  session layers 10
 }
 some_tests() {
   tests tests-new 60 tests/passbench/policy/test_honest_corpus.py -k "descriptors or docstrings"
@@ -100,8 +105,9 @@ show() { # TITLE: the end of standard input, so many lines and bytes
   done
   show faults 10 800 < "$work/faults.txt"
   show two-attacks 16 1500 < "$work/two-attacks.txt"
-  show "attacks, all layers on first" 22 2600 < "$work/layers.txt"
-  show honest 10 1000 < "$work/honest.txt"
+  show "attacks without a verdict so far" 16 1800 < "$work/new.txt"
+  show "attacks, all layers on first" 16 1800 < "$work/layers.txt"
+  show "honest passes with fewer than 20 verdicts" 10 1000 < "$work/honest.txt"
   grep -h "^exit" "$work"/{passes,aa-1,aa-2}.txt | show "passes, A/A, A/A" 3 300
   show threads 8 1500 < "$work/turns.txt"
   python3 -c "import pathlib, sys, tests.passbench.gpu_session as s

@@ -2,9 +2,11 @@
 
     python -m tests.passbench.attacks.run_attacks [--device cpu|cuda] [--repeats N] [--in-a-row M]
         [--honest-only | --attacks-only] [--all-layers] [--part I/N] [--budget SECONDS] [--out DIR]
+        [--had VERDICTS.parquet ...]
 
 runs them all from the repository root: one line each, exit 1 on anything unexpected, and a record of it in DIR. Needs
-torch, triton, numpy, pandas and pyarrow.
+torch, triton, numpy, pandas and pyarrow. `--had` names records of earlier calls, whose verdicts count towards N: what
+has the fewest comes first, until each has N.
 
 An attack is tried with all layers of integrity, then without the layer that is expected to fire first, then without
 that and the next. Where nothing fires any more, nothing may be gained either: the verdict is that of the same pass
@@ -16,7 +18,8 @@ import itertools
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -131,18 +134,38 @@ def in_a_row(trial: Trial, times: int) -> Trial:
     return replace(trial, sample=replace(trial.sample, variants=trial.sample.variants * times))
 
 
-def run_all(device: str, repeats: int, chosen: list[Trial], budget: float = math.inf) -> pd.DataFrame:
-    """Run trials, grouped by the layers that are off, each `repeats` times in turn, and print one line each. No trial
-    is begun after `budget` seconds, and no further variant of one."""
+def verdicts_had(records: Sequence[Path], device: str) -> Counter[tuple[str, str]]:
+    """How many verdicts of a device earlier calls have that were as expected, by the pass's name and the layers that
+    are off."""
+    rows = [pd.read_parquet(record, columns=["device", "ok", "name", "off"]) for record in records]
+    return Counter(row[2:] for some in rows for row in some.itertuples(index=False) if row.device == device and row.ok)
+
+
+def lacking(trial: Trial, repeats: int, had: Mapping[tuple[str, str], int]) -> int:
+    """How many verdicts of `repeats` a trial lacks."""
+    return max(0, repeats - had.get((trial.name, " ".join(_layers_off(trial))), 0))
+
+
+def turns_of(
+    chosen: Sequence[Trial], repeats: int, in_one: int, had: Mapping[tuple[str, str], int]
+) -> list[tuple[int, Trial]]:
+    """Trials in the order in which they are run, each as often as it lacks verdicts of `repeats`, `in_one` at a time,
+    with the number of those that it has by then. The fewest come first."""
+    turns = [(n, one) for one in chosen for n in range(repeats - lacking(one, repeats, had), repeats, in_one)]
+    return sorted(turns, key=lambda turn: turn[0])
+
+
+def run_all(device: str, turns: Sequence[tuple[int, Trial]], budget: float = math.inf) -> pd.DataFrame:
+    """Run trials in order, grouped by the layers that are off, and print one line each. No trial is begun after
+    `budget` seconds, and no further variant of one. `repeat` of a row is the number that its trial came with."""
     rows: list[dict] = []
     end = time.monotonic() + budget
-    for off in sorted({t.off for t in chosen}, key=sorted):
+    for off in sorted({trial.off for _, trial in turns}, key=sorted):
         if time.monotonic() > end:
             break
         settings = Settings(**{**vars(SETTINGS[device]), "off": off})
         with Bench(device, settings) as bench:
-            alike = [t for t in chosen if t.off == off]
-            for repeat, trial in ((repeat, trial) for repeat in range(repeats) for trial in alike):
+            for repeat, trial in (turn for turn in turns if turn[1].off == off):
                 for row in attempted(bench, trial) if time.monotonic() < end else ():
                     rows.append({"device": device, "repeat": repeat, **row})
                     reason = " ".join(str(row.get("reason", "")).split())[:100]
@@ -180,20 +203,26 @@ def main() -> None:
     parser.add_argument("--part", default="0/1", metavar="I/N", help="the I-th of N parts of the trials, from 0")
     parser.add_argument("--budget", type=float, default=math.inf, help="seconds after which no further trial is begun")
     parser.add_argument("--only", help="names, separated by commas")
+    parser.add_argument("--had", type=Path, nargs="*", default=[], help="records whose verdicts count as repeats")
     parser.add_argument("--out", type=Path, help="directory for the record")
     arguments = parser.parse_args()
     attacks, honest = not arguments.honest_only, not arguments.attacks_only
     chosen = list(trials(arguments.device, attacks=attacks, honest=honest, all_layers=arguments.all_layers))
-    part, parts = map(int, arguments.part.split("/"))
-    chosen = part_of(chosen, part, parts)
     if arguments.only:
         chosen = [t for t in chosen if t.name in arguments.only.split(",")]
-    begin, repeats = time.monotonic(), math.ceil(arguments.repeats / arguments.in_a_row)
-    chosen = [in_a_row(trial, arguments.in_a_row) for trial in chosen]
-    table = run_all(arguments.device, repeats, chosen, arguments.budget)
+    part, parts = map(int, arguments.part.split("/"))
+    repeats, in_one, had = arguments.repeats, arguments.in_a_row, verdicts_had(arguments.had, arguments.device)
+    left_over = sorted(chosen, key=lambda trial: -lacking(trial, repeats, had))  # so that parts take equally long
+    mine = part_of([trial for trial in left_over if lacking(trial, repeats, had)], part, parts)
+    turns = [(number, in_a_row(trial, in_one)) for number, trial in turns_of(mine, repeats, in_one, had)]
+    if not turns:
+        print(f"0 verdicts: nothing of {len(chosen)} trials is left to this process")
+        return
+    begin = time.monotonic()
+    table = run_all(arguments.device, turns, arguments.budget)
     if table.empty:
         sys.exit(f"no trial was begun within {arguments.budget:.0f} s")
-    left = len(chosen) * repeats - len(table.drop_duplicates(["name", "off", "repeat"]))
+    left = len(turns) - len(table.drop_duplicates(["name", "off", "repeat"]))
     if arguments.out is not None:
         write_record(table, arguments.out, arguments.device)
     unexpected = table[~table["ok"]]

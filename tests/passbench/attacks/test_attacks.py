@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from agent.learning.reward import reward_of
@@ -10,7 +11,7 @@ from passbench.contract import ContractError, read_pass_dir
 from passbench.policy.check import check_dir
 from tests.passbench.attacks.attack_kinds import NO_GAIN, SUPPORT
 from tests.passbench.attacks.attack_table import ATTACKS, HONEST
-from tests.passbench.attacks.run_attacks import SETTINGS, left_behind, part_of, trials
+from tests.passbench.attacks.run_attacks import SETTINGS, left_behind, part_of, trials, turns_of, verdicts_had
 from tests.passbench.policy.test_policy import HEAD, WRAPPER, check, in_wrapper
 
 ATTACKS_ON_CPU = list(trials("cpu", honest=False))
@@ -98,6 +99,17 @@ def test_processes_share_trials_and_keep_rare_sets_of_layers_whole():
     rare = set.union(*off) - set.intersection(*off)
     assert len(rare) >= 10
     assert all(sum(one in some for some in off) == 1 for one in rare)
+
+
+def test_what_has_the_fewest_verdicts_comes_first(tmp_path):
+    one, two, three = [trial for trial in ATTACKS_ON_CPU if not trial.off][:3]
+    rows = [("cpu", True, one.name, "")] * 7 + [("cpu", True, two.name, "")] * 2 + [("cuda", True, two.name, "")] * 9
+    rows += [("cpu", True, three.name, "")] * 10 + [("cpu", True, two.name, "static_policy")] * 9
+    rows += [("cpu", False, one.name, "")] * 5
+    pd.DataFrame(rows, columns=["device", "ok", "name", "off"]).to_parquet(tmp_path / "verdicts.parquet")
+    had = verdicts_had([tmp_path / "verdicts.parquet"], "cpu")
+    found = [(number, trial.name) for number, trial in turns_of((one, two, three), 10, 5, had)]
+    assert found == [(2, two.name), (7, one.name), (7, two.name)]
 
 
 GRID = 'done = []\ndef grid(meta):\n    done.append(meta["x_ptr"] * meta["y_ptr"])\n    return (1,)\n'
