@@ -7,6 +7,7 @@ Eager runs once for all candidates, so that a variant under eight of them takes 
 "shared" for their protocol.
 """
 
+import itertools
 import secrets
 import shutil
 import time
@@ -96,25 +97,28 @@ class SharedBench(Bench):
         grace: float = 10.0,
     ) -> list[Sample]:
         """Have new processes compile and keep passes, several in each, which spares most passes a process of their own:
-        for passes that have one author, who is trusted. Returns the samples whose passes were missed: those have
+        for passes that have one author, who is trusted. Those that capture a CUDA graph are kept by other processes
+        than those that do not: its streams stay in use. Returns the samples whose passes were missed: those have
         processes of their own in `run_together`, as have those that it will refuse. Limits are as in `compile_all`.
         """
         rooms: dict[Path, list[Sample]] = {}  # equal passes of several samples share one
-        tuning = set()
+        tuning, capturing = set(), set()
         for sample, directory in jobs:
             files, _ = self._admitted(sample, directory)
             if files is not None:
                 rooms.setdefault(self._room(files), []).append(sample)
-                if any("autotune" in text for text in files.modules.values()):
-                    tuning.add(self._room(files))
-        workers = [self._pass_keeper() for _ in range(min(processes, len(rooms)))]
+                for word, which in (("autotune", tuning), ("captured(", capturing)):
+                    if any(word in text for text in files.modules.values()):
+                        which.add(self._room(files))
+        places = _places([room in capturing for room in rooms], processes)
+        workers = [self._pass_keeper() for _ in range(max(places, default=-1) + 1)]
         queues: list[list[precompile.Job]] = [[] for _ in workers]
-        for number, (room, samples) in enumerate(rooms.items()):
-            self._kept_passes[room] = workers[number % len(workers)]
+        for (room, samples), place in zip(rooms.items(), places, strict=True):
+            self._kept_passes[room] = workers[place]
             variants = tuple(v for sample in samples for v in sample.variants)
             variants = () if room in tuning else variants  # it would choose by times that the others disturb
             job = precompile.Job(self._kept_passes[room], variants, "pass", str(room / "pass"), keep=True)
-            queues[number % len(workers)].append(job)
+            queues[place].append(job)
         missed = []
         for job, left in precompile.by_worker(queues, deadline, grace):
             if left or not job.worker.alive:
@@ -248,6 +252,18 @@ class SharedBench(Bench):
         super().close()
         for held in (self._keepers, self._kept, self._kept_passes):
             held.clear()
+
+
+def _places(captures: Sequence[bool], processes: int) -> list[int]:
+    """For each pass the number of its process, of at most so many. The passes that capture have the last processes, as
+    many as is their share. With one process all are in it."""
+    count, rest = sum(captures), len(captures) - sum(captures)
+    if not count or not rest or processes < 2:
+        return [number % processes for number in range(len(captures))]
+    last = min(max(round(processes * count / len(captures)), 1), processes - 1, count)
+    first = min(processes - last, rest)
+    numbers = {True: itertools.count(), False: itertools.count()}
+    return [first + next(numbers[one]) % last if one else next(numbers[one]) % first for one in captures]
 
 
 def _in_order(variants: int, compilers: Sequence[str]) -> Iterator[tuple[int, int]]:

@@ -4,6 +4,7 @@ It knows no seeds of inputs, no reference outputs and no clock. Nothing that it 
 outputs.
 """
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,7 @@ class Worker:
         self._confine_kernels = confine_kernels
         self._replays = Replays(self._memory)
         self._rules: dict[str, list[PassRule]] = {}
+        self._pass_dir: str | None = None  # of the latest load
         self._call: Callable | None = None
         self._rewritten: tuple[fx.GraphModule, tuple[fx.Node, ...]] | None = None
         self._called = False
@@ -138,6 +140,9 @@ class Worker:
     def _load(self, command: Load) -> WorkerReply:
         self._forget_all()
         self._kept.forget()
+        if command.pass_dir != self._pass_dir:
+            self._pass_dir = command.pass_dir
+            _forget_recordings()
         if self.device.type == "cuda" and torch.cuda.memory_reserved() > _MOST_CACHED:
             torch.cuda.empty_cache()  # of the graph before; processes that wait for their turn share the GPU
         compiled = self._compiled.get(command)
@@ -240,3 +245,9 @@ class Worker:
             raise CallFailed(index) from error
         self._called = True
         return value
+
+
+def _forget_recordings() -> None:
+    """Give up what the functions of other passes have captured: a pass by itself has no such graphs beside its own."""
+    if (capture := sys.modules.get("passbench.launch.capture")) is not None:
+        capture.captured.forget()

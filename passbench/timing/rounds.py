@@ -8,9 +8,8 @@ Between two turns of a process all others have been at work on its core, and its
 the core's caches. That takes longer the more code a call is: of eight calls in an exchange it was a tenth of the time
 for TorchInductor's, and less for eager's. So the first call of an exchange is made before the clock starts.
 
-End to end, passes that share a process are still about a tenth slower here than in whole trials (0.91 of the speed, 29
-sole_op passes); 0.3 ms of calls before the clock starts instead of one changed nothing
-(`benchmarks/passbench/h100_table_276`).
+End to end, passes that share a process were about a tenth slower here than in whole trials (0.91 of the speed, 29
+sole_op passes). `benchmarks/passbench/h100_table_276` says what was excluded, and what of it a process no longer keeps.
 """
 
 import contextlib

@@ -1,5 +1,6 @@
 """Many compilers on a sample at once: verdicts are those of `Bench`, and processes keep what they have compiled."""
 
+import json
 import os
 import threading
 import time
@@ -11,9 +12,11 @@ from torch._inductor import codecache
 from passbench.child.captured_calls import CapturedCalls
 from passbench.child.worker import Worker
 from passbench.compilers import build, write_apart
+from passbench.contract import NAMES_FILE, write_pass_dir
 from passbench.ipc.messages import Batch, Code, Describe, Load, RunCalls
+from passbench.launch import captured as recorded
 from passbench.settings import Settings
-from passbench.shared_bench import SharedBench, _in_order
+from passbench.shared_bench import SharedBench, _in_order, _places
 from passbench.timing.rounds import Captures
 from passbench.workers.precompile import NO_TIME, shared_out
 from storage.errors import PassNetError
@@ -99,6 +102,15 @@ def test_what_compiles_first_comes_before_what_finds_it_in_the_cache():
     assert list(_in_order(2, ["inductor", "inductor-direct"])) == [(0, 1), (1, 1), (0, 0), (1, 0)]
 
 
+def test_passes_that_capture_are_kept_by_other_processes():
+    captures = [False, False, True, True, False, False, False, False]
+    places = _places(captures, 4)
+    plain, capturing = ([p for p, one in zip(places, captures, strict=True) if one is kind] for kind in (False, True))
+    assert (plain, capturing) == ([0, 1, 2, 0, 1, 2], [3, 3])
+    assert _places([True, False], 8) == [1, 0] and _places([False] * 3, 2) == [0, 1, 0]
+    assert _places(captures, 1) == [0] * 8 and _places([], 4) == []
+
+
 def test_a_worker_turns_to_what_it_has_kept():
     worker = Worker(torch.device("cpu"), None)
     graphs = [to_json(add_relu_sample((size, 40)).variants[0].graph) for size in (3, 4)]
@@ -140,9 +152,9 @@ def test_what_dynamo_compiled_runs_in_draws_and_in_timed_calls_alike():
 
 def test_captures_that_only_fail_are_given_up():
     captures = Captures()
-    for captured in (False, False):
+    for _ in range(2):
         assert not captures.hopeless("cudagraphs")
-        captures.note("cudagraphs", captured=captured)
+        captures.note("cudagraphs", captured=False)
     assert captures.hopeless("cudagraphs") and not captures.hopeless("inductor")
     captures.note("cudagraphs", captured=True)
     assert not captures.hopeless("cudagraphs")
@@ -183,3 +195,42 @@ def test_what_a_cuda_graph_holds_is_captured_within_another():
     torch.cuda.synchronize()
     for found, (wanted,) in zip(captured.results, expected, strict=True):
         assert torch.equal(found[0], wanted)
+
+
+CAPTURES = """
+import torch
+from passbench.launch import captured as recorded
+
+def pattern(x, y):
+    return torch.relu(x + y)
+
+def replacement_args(x, y):
+    return x, y
+
+def steps(x, y):
+    return torch.relu(x + y)
+
+@torch.fx.wrap
+def {name}(x, y):
+    return captured(steps, x, y)
+
+def replacement_func():
+    return {name}
+"""
+
+
+@pytest.mark.gpu
+def test_a_pass_shares_its_process_with_no_graphs_of_others(tmp_path):
+    what = sample(variant(lambda x, y: (torch.relu(x + y),), spec("x", 3, 40), spec("y", 3, 40)))
+    for name in ("one", "other"):
+        files = {"rule.py": CAPTURES.format(name=name), NAMES_FILE: json.dumps(["rule"])}
+        write_pass_dir(files, tmp_path / name)
+    kept = lambda: len(recorded._recordings)  # noqa: E731
+    worker, graph = Worker(torch.device("cuda"), None), to_json(what.variants[0].graph)
+    row = [torch.ones(3, 40, device="cuda") for _ in range(2)]
+    for name, again in (("one", False), ("one", True), ("other", False)):
+        assert worker.handle(Load(graph, "pass", str(tmp_path / name), keep=True)).code is Code.OK
+        assert kept() == again, "a second load of the same pass keeps what it has captured"
+        worker._call(*row)
+        assert kept() == 1
+    recorded.forget()

@@ -1,0 +1,47 @@
+"""What benchmarks/passbench/kept_passes loads, times and does."""
+
+import pytest
+import torch
+
+from benchmarks.passbench.kept_passes.__main__ import Cast, in_forks, table_of
+from benchmarks.passbench.kept_passes.loaded_calls import KeptPass, Took, eager, load, measured, repeating_eager
+from benchmarks.passbench.kept_passes.things import THINGS
+from passbench.launch import Launch, LaunchPlan
+from tests.passbench.samples import PASSES, add_relu_sample
+
+ON_CPU = [thing for thing in THINGS if not thing.needs_gpu]
+
+
+@pytest.fixture
+def kept(tmp_path):
+    return repeating_eager(tmp_path, KeptPass("fusible-1", PASSES / "add_relu", add_relu_sample((3, 40))))
+
+
+def test_a_pass_is_loaded_and_its_calls_are_timed(kept):
+    loaded = load(kept, torch.device("cpu"))
+    by_eager = eager(kept, torch.device("cpu"))
+    (found,), (expected,) = loaded.call(*loaded.rows[0]), by_eager.call(*by_eager.rows[0])
+    assert torch.equal(found, expected) and len(loaded.inserted) == 1
+    ((host, rest),) = measured([loaded], torch.device("cpu"))
+    assert 0 < rest < host and not kept.captures and kept.elements == 240
+
+
+@pytest.mark.parametrize("thing", ON_CPU, ids=lambda thing: thing.name)
+def test_every_thing_is_done_in_a_fork(thing, kept):
+    calls = Launch.__call__, LaunchPlan.__call__
+    (answer,) = in_forks([(thing, Cast([kept], [kept]))], "cpu", 30)
+    assert isinstance(answer, dict), answer
+    assert answer["of"] == ["eager-as-fusible-1", "eager-as-fusible-1 by eager"]
+    assert answer["thing"] in "\n".join(table_of([answer]))
+    assert calls == (Launch.__call__, LaunchPlan.__call__)
+
+
+def test_what_a_thing_adds_is_the_least_of_two_measurements():
+    row = {"thing": "a graph", "of": ["one"], "before": [Took(10, 4)], "after": [Took(12, 7)], "later": [Took(13, 6)]}
+    assert table_of([row])[-1].split() == ["a", "graph", "+2.00", "+2.00"]
+    assert table_of([row])[-2].split()[-2:] == ["10.00", "4.00"]
+
+
+def test_what_a_fork_raises_is_told():
+    (answer,) = in_forks([(ON_CPU[0], Cast([], []))], "cpu", 30)
+    assert isinstance(answer, str) and "IndexError" in answer
