@@ -106,7 +106,8 @@ def _supported(graph: Graph, known: OpEffects, excluded: Collection[int]) -> lis
     wraps = any(isinstance(value, TensorLayout) and value.dtype in _NARROW for value in known.values[graph.inputs :])
     for number, op in enumerate(graph.ops):
         used = list(refs((op.args, op.kwargs)))
-        fine = number not in excluded and isinstance(known.values[graph.inputs + number], TensorLayout | tuple)
+        made = isinstance(known.values[graph.inputs + number], TensorLayout | tuple)
+        fine = number not in excluded and (made or op.target == "operator.setitem")
         fine = fine and graph.inputs + number not in known.on_host  # such as a factory that names no device
         fine = fine and (bool(used) or not wraps)
         for ref in used:

@@ -131,8 +131,15 @@ def replayable(graph: Graph, known: OpEffects) -> bool:
 
 def _takes_a_list(op: Op) -> bool:
     """Whether an index is a list of numbers, which torch copies to the device."""
-    places = op.args[1] if op.target == "operator.getitem" and len(op.args) > 1 else None
+    return op.target == "operator.getitem" and len(op.args) > 1 and _holds_a_list(op.args[1])
+
+
+def _holds_a_list(places: Any) -> bool:
     return isinstance(places, list) or (isinstance(places, tuple) and any(isinstance(n, list) for n in places))
+
+
+def _holds_a_switch(places: Any) -> bool:
+    return any(isinstance(n, bool) for n in (places if isinstance(places, tuple) else (places,)))
 
 
 def _reads_the_host(op: Op) -> bool:
@@ -178,7 +185,7 @@ class LibraryWriter:
         elif written != tuple(refs(op.args[:1])) or "out" in op.kwargs:
             raise Unsupported(f"{op.target} writes to other values than its first")
         elif op.target == "operator.setitem":
-            raise Unsupported("an assignment to a part of a tensor")
+            self._assign(f"{name}_part", op)
         elif written[0].index in self.own:
             self._lines(statements(name, _spelled(op), self.graph.inputs))
             self.own.add(self.graph.inputs + number)
@@ -201,6 +208,41 @@ class LibraryWriter:
         place = value_name(target.index, self.graph.inputs)
         self._lines(self._out_of_place(f"{name}_value", op))
         self._lines([f"write_into({place}, {name}_value)", f"{name} = {place}"])
+        self.writes = True
+
+    def _assign(self, name: str, op: Op) -> None:
+        """An assignment to a part of a tensor, as a view `name` that is written to.
+
+        A mask as the index is an op in place of its own. Raises Unsupported for other indices that are tensors.
+        """
+        target, index, value = op.args
+        layout, given = self.known.values[target.index], None
+        if isinstance(value, Ref):
+            given = self.known.values[value.index]
+            if value.index in self.known.on_host or not isinstance(given, TensorLayout):
+                raise Unsupported("an assignment of what is no tensor on the device")
+        if not isinstance(layout, TensorLayout):
+            raise Unsupported("an assignment to what is no tensor")
+        whole, own = value_name(target.index, self.graph.inputs), target.index in self.own
+        text = _text(value, self.graph.inputs)
+        if isinstance(index, Ref):
+            mask = self.known.values[index.index]
+            fits = isinstance(mask, TensorLayout) and mask.dtype == "bool" and len(mask.shape) == len(layout.shape)
+            if not own or given is not None or not fits:
+                raise Unsupported("an assignment by an index that is a tensor")
+            self._lines([f"{whole}.masked_fill_({value_name(index.index, self.graph.inputs)}, {text})"])
+            return
+        if _reads_tensors((index,)) or _holds_a_list(index) or _holds_a_switch(index):
+            raise Unsupported("an assignment by an index that is a tensor")
+        dims = _dims_of_part(index, len(layout.shape))
+        if (given is not None and len(given.shape) > dims) or dims > _MOST_DIMS:
+            raise Unsupported("an assignment of a value with more dimensions than the part has")
+        taken = Op("function", "operator.getitem", (target, index), {})
+        self._lines(statements(name, taken, self.graph.inputs))
+        if own:
+            self._lines([f"{name}.{'fill_' if given is None else 'copy_'}({text})"])
+            return
+        self._lines([f"write_into({name}, {text if given is not None else f'torch.full_like({name}, {text})'})"])
         self.writes = True
 
     def _out_of_place(self, name: str, op: Op) -> list[str]:
@@ -315,6 +357,21 @@ def _name_in_host_code(target: str) -> str:
     if target.startswith("torch._C._nn.") and hasattr(torch.nn.functional, last):
         return f"torch.nn.functional.{last}"
     raise Unsupported(f"{target} is not for host code")
+
+
+def _dims_of_part(index: Any, dims: int) -> int:
+    """How many dimensions a part of a tensor of `dims` dimensions has, by an index of numbers, slices and the like."""
+    for one in index if isinstance(index, tuple) else (index,):
+        if one is None:
+            dims += 1
+        elif one is not Ellipsis and not isinstance(one, slice):
+            dims -= 1  # a number
+    return dims
+
+
+def _text(value: Any, inputs: int) -> str:
+    """A value or a number as source."""
+    return value_name(value.index, inputs) if isinstance(value, Ref) else repr(value)
 
 
 def _reads_tensors(values: Collection[Any]) -> bool:

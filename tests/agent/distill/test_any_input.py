@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from agent.distill.candidates import Options, find_candidates
 from agent.distill.eager.op_effects import find_effects
 from agent.distill.lowered_regions import Sketches
 from agent.distill.other_inputs.library_calls import freed, library_body, out_of_place, replayable, without_library_call
@@ -45,7 +46,25 @@ def _copy(x, y):
     return x + 1.0
 
 
-@pytest.mark.parametrize("function", [_write_in_place, _write_to_a_view, _write_to_own, _copy])
+def _assign_to_own(x, y):
+    z = (x + y).clone()
+    z[..., 0] = z[..., 1] / 3
+    z[1:, None, 2:4] = y[1:, None, 4:6] * 2.0
+    z[x > 0.5] = -1.0
+    z[0] = 0
+    return torch.tanh(z)
+
+
+def _assign_to_an_input(x, y):
+    x[:, 1:3] = y[:, :2] * 2.0
+    x[..., -1] = 4.0
+    return torch.tanh(x) + y
+
+
+_TO_OWN = _write_to_own, _assign_to_own
+
+
+@pytest.mark.parametrize("function", [_write_in_place, _write_to_a_view, _copy, _assign_to_an_input, *_TO_OWN])
 def test_writes_in_place(function, tmp_path, interpreter):
     width = 4 if function is _write_to_a_view else 8
     known = variant(function, tensor(3, 8), tensor(3, width))
@@ -53,12 +72,45 @@ def test_writes_in_place(function, tmp_path, interpreter):
     assert submission.compiler == "pass", submission.reason
     assert check_dir(tmp_path / "pass") == []
     source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
-    assert ("write_into(" in source) == (function is not _write_to_own)
+    assert ("write_into(" in source) == (function not in _TO_OWN)
     for rows, dtype in ((3, "float32"), (5, "float32"), (3, "float64"), (4, "float16")):
         one = variant(function, tensor(rows, 8, dtype=dtype), tensor(rows, width, dtype=dtype))
         assert interpreter.problems(tmp_path / "pass", one, draws=2) == []
     turned = variant(function, *map(in_steps, known.inputs))
     assert interpreter.problems(tmp_path / "pass", turned) == []
+
+
+def test_assignments_to_parts_are_one_kernel_with_their_neighbours():
+    one = variant(_assign_to_own, tensor(3, 8), tensor(3, 8))
+    found = find_candidates([one], Options(margin=ANY), SKETCHES)
+    assert [(c.region.ops, len(c.cases[0].sketch.bodies)) for c in found.candidates] == [
+        (tuple(range(len(one.graph.ops))), 1)
+    ]
+
+
+def _by_places(x, y):
+    z = x * 2.0
+    z[[0, 2]] = y[:2]
+    return z
+
+
+def _by_a_mask_of_rows(x, y):
+    z = x * 2.0
+    z[y[:, 0] > 0] = 0.0
+    return z
+
+
+def _what_a_mask_takes(x, y):
+    z = x * 2.0
+    z[x > 0] = y[0, :1]
+    return z
+
+
+@pytest.mark.parametrize("function", [_by_places, _by_a_mask_of_rows, _what_a_mask_takes])
+def test_other_assignments_are_left_to_eager(function):
+    one = variant(function, tensor(3, 8), tensor(3, 8))
+    known = find_effects(one.graph, one.inputs)
+    assert {one.graph.op_sequence[n] for n in without_library_call(one.graph, known)} == {"operator.setitem"}
 
 
 def test_an_empty_tensor(tmp_path, interpreter):
