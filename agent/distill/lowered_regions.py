@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from agent.distill.cost import graph_us
 from agent.distill.eager.op_effects import OpEffectsError
+from agent.distill.kernels.decompositions import INSTEAD_OF_CALLS
 from agent.distill.kernels.host_program import Sketch, sketch
 from agent.distill.kernels.index_expressions import Unsupported
 from extraction.kernels.lowering import LoweringError, lowered
@@ -43,10 +44,10 @@ class Sketches:
         raise kind(message)
 
     def library_calls(self, graph: Graph, inputs: Sequence[Input]) -> frozenset[int]:
-        """The last op of each library call that TorchInductor makes of a whole graph. Raises LoweringError."""
+        """The last op of each library call that no kernel could replace. Raises LoweringError."""
         key = _key(graph, inputs)
         if key not in self._calls:
-            with lowered(graph, inputs) as result:
+            with lowered(graph, inputs, decompositions=INSTEAD_OF_CALLS) as result:
                 self._calls[key] = frozenset(max(k.ops) for k in result.kernels if k.kind == "extern" and k.ops)
             if len(self._calls) > self.capacity:
                 self._calls.popitem(last=False)

@@ -4,7 +4,7 @@ A task of library calls is bound by the host: each call costs it more than the d
 little there. `passbench.launch.captured` replays all of a graph's launches at once, whichever they are.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -152,19 +152,38 @@ def _place(whole: WholeGraph, number: int) -> list[int]:
 
 
 def _without_returned_views(graph: Graph, known: OpEffects) -> set[int]:
-    """All ops but those that make a returned view of an input, and those that these need."""
+    """All ops but those that make a returned view of an input, written to or not, and the views that these are of.
+
+    What else these need stays, unless a further op needs them: then they would come both before the others and behind.
+    """
     given = {layout.storage for layout in known.values[: graph.inputs] if isinstance(layout, TensorLayout)}
     before, ops = dependencies(graph, known), set(range(len(graph.ops)))
-    returned = {ref.index: known.values[ref.index] for ref in refs(graph.output) if ref.index >= graph.inputs}
-    views = [
-        n - graph.inputs for n, made in returned.items() if isinstance(made, TensorLayout) and made.storage in given
-    ]
-    while views:
-        op = views.pop()
-        if op in ops:
-            ops.remove(op)
-            views.extend(before[op])
-    return ops
+    returned = {ref.index - graph.inputs for ref in refs(graph.output) if ref.index >= graph.inputs}
+
+    def is_of_input(op: int) -> bool:
+        made = known.values[graph.inputs + op]
+        return isinstance(made, TensorLayout) and made.storage in given
+
+    left = _with_needed(filter(is_of_input, returned), before, is_of_input)
+    behind: set[int] = set()
+    for op in range(len(graph.ops)):
+        if before[op] & (behind if op not in left else behind | (ops - left)):
+            behind.add(op)
+    if not behind <= left:
+        left = _with_needed(left, before, lambda op: True)
+    return ops - left
+
+
+def _with_needed(ops: Iterable[int], before: Sequence[set[int]], wanted: Callable[[int], bool]) -> set[int]:
+    """The ops and those that they need, through others of these, which are `wanted`."""
+    found: set[int] = set()
+    new = list(ops)
+    while new:
+        op = new.pop()
+        if op not in found:
+            found.add(op)
+            new.extend(filter(wanted, before[op]))
+    return found
 
 
 def whole_source(

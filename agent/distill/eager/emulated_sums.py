@@ -82,10 +82,14 @@ def _dealt(x: torch.Tensor) -> torch.Tensor:
 
 
 def in_turn(x: torch.Tensor, order: SumOrder, by: torch.Tensor | None = None, fma: MultiplyAdd = fused) -> torch.Tensor:
-    """(R, N) float32 → (R,): the sums of the rows, or of their products with `by`, in an order of the kind "turns"."""
+    """(R, N) float32 → (R,): the sums of the rows, or of their products with `by`, in an order of the kind "turns", or
+    "rounded"."""
     parts, factors = (_in_steps(each, order) if each is not None else None for each in (x, by))
     total = torch.zeros_like(parts[:, 0])
     for n in range(parts.shape[1]):
+        if order.kind == "rounded":
+            total = (total + parts[:, n]).to(order.rounds).float()
+            continue
         total = total + parts[:, n] if factors is None else fma(parts[:, n], factors[:, n], total)
     by_thread = total.view(len(x), order.height, order.width)
     return _folded(_folded(by_thread, order.rounds), order.rounds)

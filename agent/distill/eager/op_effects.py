@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from math import prod
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from storage.errors import PassNetError, in_one_line
 from storage.graph.as_fx import to_module
 from storage.graph.as_json import to_json
 from storage.graph.record import RUN_DEVICE, Graph, refs
+from storage.layout.tensor_meta import contiguous
 from storage.records import Input, dtype_name, dtype_of
 
 
@@ -43,8 +45,10 @@ class Addition:
     """A tensor that eager adds up along its `reduced` dimensions. `op` is "sum", "mean", "layer_norm", "rms_norm",
     "group_norm", whose tensor has a row for each group, "batch_norm", "softmax", which adds the exponentials, "norm",
     which adds the squares and takes the root, or the backward of one of these: "softmax_backward" adds the products of
-    gradient and output, "layer_norm_backward" and "batch_norm_backward" the gradient and its products. It begins
-    `apart` bytes behind a vector of eager's kernels, 0 where it begins with one."""
+    gradient and output, "layer_norm_backward" and "batch_norm_backward" the gradient and its products. "index_put" adds
+    to places: its tensor (B, N, S) has what N places get, of B in the dimensions before theirs and S in those behind;
+    where S is more than `WARP_SLICE`, the first of N is what is there before. The tensor begins `apart` bytes behind a
+    vector of eager's kernels, 0 where it begins with one."""
 
     op: str
     dtype: torch.dtype
@@ -182,6 +186,8 @@ _SHUFFLES = {
 }
 
 _VECTOR_BYTES = 16
+WARP_SLICE = 32
+"""Of slices of so many elements eager adds up what belongs to one place before it adds it to what is there."""
 _ADDS = {
     "sum": "sum",
     "mean": "mean",
@@ -194,6 +200,9 @@ _ADDS = {
     "_softmax_backward_data": "softmax_backward",
     "native_layer_norm_backward": "layer_norm_backward",
     "native_batch_norm_backward": "batch_norm_backward",
+    "index_put": "index_put",
+    "index_put_": "index_put",
+    "_unsafe_index_put": "index_put",
 }
 """ATen ops that add along dimensions, and what that is called here."""
 
@@ -201,6 +210,8 @@ _ADDS = {
 def _additions(op: str, args: tuple[Any, ...]) -> list[Addition]:
     """What one of `_ADDS` adds, from its arguments."""
     x, given = args[0], args[1] if len(args) > 1 else None
+    if op == "index_put":
+        return _put(x, *args[1:4])
     if op == "softmax_backward":
         given = args[2]
     if op == "layer_norm_backward":
@@ -224,6 +235,20 @@ def _additions(op: str, args: tuple[Any, ...]) -> list[Addition]:
         given = [given]
     dims = range(x.dim() - len(given), x.dim()) if op.endswith("_norm") else given or range(x.dim())
     return [_addition(op, x, dims)]
+
+
+def _put(
+    x: torch.Tensor, indices: Sequence[torch.Tensor | None], values: torch.Tensor, accumulate: bool = False
+) -> list[Addition]:
+    """What is added to places, if something is, and these are in neighbouring dimensions."""
+    given = [d for d, index in enumerate(indices) if index is not None]
+    masks = any(indices[d].dtype in (torch.bool, torch.uint8) for d in given)
+    if not accumulate or not given or masks or given[-1] - given[0] >= len(given):
+        return []
+    count = prod(torch.broadcast_shapes(*(indices[d].shape for d in given)))
+    before, behind = prod(x.shape[: given[0]]), prod(x.shape[given[-1] + 1 :])
+    shape = before, count + (behind > WARP_SLICE), behind
+    return [Addition("index_put", x.dtype, shape, contiguous(shape), (1,))]
 
 
 def _addition(op: str, x: torch.Tensor, dims: Iterable[int]) -> Addition:

@@ -2,8 +2,8 @@
 
 A kernel that adds in the same order gives the same bits. The rules are those of torch 2.11 on a GPU of `PROCESSORS`
 multiprocessors: ATen's `Reduce.cuh` for sums and means, the vectorised kernels of layer norm and RMS norm for theirs,
-`PersistentSoftmax.cuh`, the moments of `group_norm_kernel.cu` and of `Normalization.cuh`, and for backwards
-`layer_norm_kernel.cu` and `Normalization.cuh`. They are an expectation: `order_probe` compares each with eager on the
+`PersistentSoftmax.cuh`, `SoftMax.cu`, the moments of `group_norm_kernel.cu` and of `Normalization.cuh`, `Indexing.cu`,
+and for backwards `layer_norm_kernel.cu` and `Normalization.cuh`. They are an expectation: `order_probe` compares each with eager on the
 device at hand before a kernel relies on it.
 """
 
@@ -14,7 +14,7 @@ from typing import Literal
 
 import torch
 
-from agent.distill.eager.op_effects import Addition
+from agent.distill.eager.op_effects import WARP_SLICE, Addition
 from storage.layout.tensor_meta import contiguous
 
 PROCESSORS = 132
@@ -41,6 +41,10 @@ _NORM_LENGTH = 2**24
 _SOFTMAX_LENGTH = 1024
 """Eager has a warp for each row of a softmax, forward or backward, up to this length."""
 
+_SPATIAL, _SPATIAL_THREADS = 64, 1024
+"""Along another dimension, several threads have a row if up to so many lie side by side and each has as many elements
+at least; a block has so many threads."""
+
 _BACKWARD_ROWS = ((64, 1), (128, 8), (256, 16), (math.inf, 32))
 """A layer norm's backward with less than so many rows adds what belongs to a column in so many rows of threads."""
 _BACKWARD_LINE = 8
@@ -48,7 +52,7 @@ _BACKWARD_LINE = 8
 _MOST_ROWS = 64 * 1024
 """With more rows, and few columns, several blocks share a column."""
 
-SumKind = Literal["sum", "moments", "squares", "turns", "welford", "channels", "norm"]
+SumKind = Literal["sum", "moments", "squares", "turns", "rounded", "welford", "channels", "norm"]
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,7 @@ class SumOrder:
     `kind` "sum": each thread keeps `sums` sums and adds these one after another at the end. "norm": the same of
     squares, each of which is added without rounding it. "moments" (mean and squared distances from it, by Welford),
     "squares" and "turns" (a sum, or one of products): each thread keeps one result, and takes its elements in turn.
+    "rounded": one thread does, and rounds each sum to `rounds`.
     "welford" and "channels": moments by other formulas, with a division for each element. In the end the threads'
     results are added: the second half to the first until one is left, along the width, then along the height. Those of
     "channels" are added by neighbours, the second one to the first.
@@ -160,6 +165,8 @@ def order_of(addition: Addition) -> SumOrder | None:
         order = sum_order(addition.shape, addition.stride, addition.reduced, addition.dtype)
         return replace(order, addition=addition, kind="norm" if norm else "sum") if order is not None else None
     length = math.prod(addition.shape[d] for d in addition.reduced)
+    if addition.op == "index_put":
+        return _index_put_order(addition, length)
     if addition.op in ("softmax", "softmax_backward"):
         return _softmax_order(addition, length)
     if addition.op == "group_norm":
@@ -221,10 +228,28 @@ def _batch_norm_backward_order(addition: Addition, length: int) -> SumOrder | No
     return SumOrder(length, WARP, _THREADS // WARP, 1, False, "turns", addition, deal=deal, rounds=rounds)
 
 
+def _index_put_order(addition: Addition, length: int) -> SumOrder | None:
+    """Of what belongs to one place. Of single elements a warp takes 32 at a time where so many belong to one."""
+    slice_size = addition.shape[2]
+    if addition.dtype.itemsize > 4 or (slice_size == 1 and length >= WARP):
+        return None
+    rounds = addition.dtype if addition.dtype != torch.float32 and slice_size > WARP_SLICE else None
+    return SumOrder(length, 1, 1, 1, False, "rounded" if rounds else "sum", addition, rounds=rounds)
+
+
 def _softmax_order(addition: Addition, length: int) -> SumOrder | None:
-    """Of short rows: a warp has a whole one, each thread elements that are a warp apart."""
+    """Of short rows: a warp has a whole one, each thread elements that are a warp apart. Along another dimension than
+    the last one a thread has a row, or where rows are few and long several threads have, as `SpatialSoftMax` says."""
     (dim,) = addition.reduced
-    if math.prod(addition.shape[dim + 1 :]) > 1 or not 1 < length <= _SOFTMAX_LENGTH or addition.dtype.itemsize > 4:
+    inner = math.prod(addition.shape[dim + 1 :])
+    if length < 2 or addition.dtype.itemsize > 4:
+        return None
+    if inner > 1:
+        width = 1
+        if inner <= _SPATIAL and length >= _SPATIAL:
+            width = _power_below(min(_SPATIAL_THREADS // inner, length))
+        return SumOrder(length, width, 1, 1, False, addition=addition)
+    if length > _SOFTMAX_LENGTH:
         return None
     whole = _power_below(2 * length - 1)
     width = min(whole, WARP)

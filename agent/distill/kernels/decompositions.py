@@ -13,6 +13,8 @@ from torch._inductor.inductor_prims import fma
 from torch._prims_common import suggest_memory_format
 
 from agent.distill.kernels.index_expressions import Unsupported
+from agent.distill.kernels.index_puts import index_put
+from agent.distill.kernels.interpolation import upsample_bilinear2d
 from extraction.kernels.lowering import Decompositions
 
 
@@ -287,8 +289,13 @@ def _pixel_unshuffle(x: torch.Tensor, factor: int) -> torch.Tensor:
     return parts.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3).reshape(*batch, channels * factor**2, rows, columns)
 
 
-AS_EAGER: Decompositions = {
+INSTEAD_OF_CALLS: Decompositions = {torch.ops.aten.upsample_bilinear2d.default: upsample_bilinear2d}
+"""Ops for which TorchInductor calls a library where it schedules for CPU tensors, and that kernels compute here."""
+
+AS_EAGER: Decompositions = INSTEAD_OF_CALLS | {
     torch.ops.aten.avg_pool2d_backward.default: _avg_pool2d_backward,
+    torch.ops.aten.index_put.default: index_put,
+    torch.ops.aten._unsafe_index_put.default: index_put,
     torch.ops.aten.pixel_shuffle.default: _pixel_shuffle,
     torch.ops.aten.pixel_unshuffle.default: _pixel_unshuffle,
     torch.ops.aten._weight_norm_interface.default: _weight_norm,

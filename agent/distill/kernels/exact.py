@@ -75,7 +75,7 @@ def _divided(value: Value, stored: Mapping[str, Value]) -> Value:
     added = stored.get(dividend.detail[0], dividend) if dividend.op == "load" else dividend
     if added.op == "reduce" and added.detail == "mean":
         return dividend
-    if added.order is not None and added.order.kind != "sum":
+    if added.order is not None and added.order.kind not in ("sum", "rounded"):
         return replace(value, op="div_rn")
     reciprocal = (torch.tensor(1.0) / torch.tensor(divisor.detail)).item()
     # A number of its own, before all others: what is divided by the same constant elsewhere keeps it.
@@ -93,6 +93,8 @@ def _added(value: Value, order: SumOrder) -> Value | None:
     value = replace(value, order=order.without_idle())
     if order.kind == "sum":
         return replace(value, detail="ordered_sum")
+    if order.kind == "rounded":
+        return replace(value, detail="turns")
     if order.kind == "turns":
         product = operand.op == "fma" and operand.args[2].op == "constant" and operand.args[2].detail == 0.0
         args = operand.args[:2] if product else value.args

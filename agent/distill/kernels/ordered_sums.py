@@ -233,6 +233,8 @@ def _later(start: str | int, columns: int) -> str | int:
 def _added(value: Value, name: str, operands: Sequence[str], begin: str | int, kernel: KernelBody) -> list[str]:
     """Adds a piece of each operand's row, which begins at this column."""
     order, (piece, *others) = value.order, operands
+    if order.kind == "rounded":
+        return [f"{name}_part = ({name}_part + {piece}).to({slot(triton_dtype(order.rounds))}).to(tl.float32)"]
     if value.detail == "ordered_sum" or (value.detail == "turns" and order.sums == 1 and not others):
         return [f"{name}_part += {piece}"]
     if value.detail == "ordered_squares":

@@ -53,6 +53,13 @@ ADDITIONS = [
 ALIKE = [
     addition((4, 10, 700), (2,), torch.bfloat16, "softmax_backward"),
     addition((40, 300), (0,), op="layer_norm_backward"),
+    addition((3, 40, 90), (1,), op="softmax"),
+    addition((3, 300, 20), (1,), op="softmax"),
+    addition((3, 40, 90), (1,), torch.float16, "softmax_backward"),
+    addition((1, 30, 24), (1,), torch.bfloat16, "index_put"),
+    addition((20, 30, 1), (1,), op="index_put"),
+    addition((2, 30, 40), (1,), op="index_put"),
+    addition((1, 30, 40), (1,), torch.float16, "index_put"),
 ]
 """A CPU may add these as a GPU does: 32 sums, which are added half by half, and one row after another."""
 
@@ -66,6 +73,11 @@ def test_a_cpu_adds_in_another_order_which_the_probe_sees_and_says(one):
     said = []
     assert not ProbedOrders("cpu", said.append)(order_of(one))
     assert "another order than expected" in said[0] and one.op in said[0]
+
+
+def _as_rows(rows, shape, dim):
+    """The tensor of this shape of which `rows` are the rows along a dimension."""
+    return rows.view([*shape[:dim], *shape[dim + 1 :], shape[dim]]).movedim(-1, dim)
 
 
 class AddsIn(EagerSums):
@@ -104,11 +116,15 @@ class AddsIn(EagerSums):
     def softmax(self, x, dim):
         rows = rows_of(x, (dim,)).float()
         powers = torch.exp(rows - rows.amax(1, keepdim=True))
-        return (powers / added(powers, self.order)[:, None]).view(x.shape)
+        return _as_rows(powers / added(powers, self.order)[:, None], x.shape, dim)
 
     def softmax_backward(self, grad, output, dim):
         products = rows_of(grad * output, (dim,)).float()
-        return (products - added(products, self.order)[:, None]).to(grad.dtype).view(grad.shape)
+        return _as_rows((products - added(products, self.order)[:, None]).to(grad.dtype), grad.shape, dim)
+
+    def index_put(self, x):
+        rows = rows_of(x, (1,)).float()
+        return (in_turn(rows, self.order) if self.order.kind == "rounded" else added(rows, self.order)).to(x.dtype)
 
     def layer_norm_backward(self, grad, x, normalized):
         length, dims = math.prod(normalized), tuple(range(grad.dim() - len(normalized)))
@@ -144,12 +160,21 @@ def test_the_expected_order_is_confirmed_and_its_neighbours_are_not(one):
         return
     others = [replace(order, height=order.height * 2)]
     if order.width > 1:
-        others += [replace(order, width=order.width // 2), replace(order, vectors=not order.vectors)]
+        others.append(replace(order, width=order.width // 2))
+    if order.width > 1 and order.sums > 1:
+        others.append(replace(order, vectors=not order.vectors))
     if isinstance(order.deal, Ragged):
         others = [replace(each, deal=replace(order.deal, step=each.step)) for each in others]
         others.append(replace(order, deal=None))
     for other in others:
         assert differing_share(one, order, CPU, AddsIn(other)) > 0.05, other
+
+
+@pytest.mark.parametrize("one", [a for a in ALIKE if a.op == "index_put" and (a.dtype.itemsize > 2 or a.shape[2] > 32)])
+def test_a_cpu_adds_to_places_one_after_another(one):
+    assert ProbedOrders("cpu", print)(order_of(one))
+    other = replace(order_of(one), height=2, rounds=None, kind="sum")
+    assert differing_share(one, other, CPU) > 0.05
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, *HALVES])

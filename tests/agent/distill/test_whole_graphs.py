@@ -310,7 +310,7 @@ def test_a_region_that_only_the_whole_calls_has_no_pattern(tmp_path, interpreter
 
 
 def test_a_region_of_which_the_replacement_has_a_part_is_left_out(tmp_path, interpreter):
-    """What is added to an input in place stays with eager, with all that it needs, and the region has that, too."""
+    """What is added to an input in place stays with eager, and the region has that, too."""
 
     def function(x, w, total):
         doubled = torch.matmul(x, w) * 2.0
@@ -321,6 +321,8 @@ def test_a_region_of_which_the_replacement_has_a_part_is_left_out(tmp_path, inte
     one = variant(function, tensor(4, 8), tensor(8, 8), tensor(4, 8))
     submission, task = _written(tmp_path / "pass", one)
     (whole,) = (each.whole for each in task.graphs)
+    (left,) = set(range(len(one.graph.ops))) - set(whole.region.ops)
+    assert one.graph.ops[left].target == "operator.iadd"
     regions = [c.region for each in task.graphs for c in each.candidates]
     assert any(
         set(region.ops) - set(whole.region.ops) and set(region.ops) & set(whole.region.ops) for region in regions
@@ -328,6 +330,15 @@ def test_a_region_of_which_the_replacement_has_a_part_is_left_out(tmp_path, inte
     assert submission.compiler == "pass", submission.reason
     assert "import fused_" not in (tmp_path / "pass" / "whole_graph_0.py").read_text()
     assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+def test_a_whole_does_not_read_what_an_input_had_before_it_was_written_to():
+    def function(x, w, total):
+        made = torch.matmul(torch.relu(x), w)
+        total += made
+        return torch.matmul(torch.tanh(total), w), total
+
+    assert whole_graph([variant(function, tensor(4, 8), tensor(8, 8), tensor(4, 8))]) is None
 
 
 def _layers(x, w):

@@ -1,0 +1,127 @@
+"""Writes to computed places as kernels: in eager's order, wherever the places are, and not where they are too many."""
+
+import pytest
+import torch
+
+from agent.ahead.quick_measure import QuickMeasure
+from agent.distill.kernels import index_puts
+from agent.distill.lowered_regions import FAILURES, Sketches
+from agent.distill.rounding import Rounding, rounded
+from tests.agent.distill.test_ordered import _pass
+from tests.agent.support import sample, tensor, variant
+
+PUT = torch.ops.aten.index_put.default
+
+
+def _places(high, *shape):
+    return tensor(*shape, dtype="int64", low=0.0, high=high)
+
+
+def _rows(x, i, v):
+    return (PUT(x * 2.0, [i], v, True) + 1.0,)
+
+
+def _rows_and_columns(x, i, j, v):
+    return (PUT(torch.ops.aten.new_zeros.default(v, [2, 3, 33]), [i, j], v * 2.0, True) + x,)
+
+
+def _behind(x, i, v):
+    return (torch.ops.aten._unsafe_index_put.default(x * 0.0, [None, None, i[:, None], i], v, True),)
+
+
+def _in_place(x, i, v):
+    x = x * 0.0
+    x.index_put_([i - 6], v, True)
+    return (x * 2.0,)
+
+
+def _assigned(x, i, v):
+    return (PUT(torch.tanh(x), [i], v[0] * 2.0),)
+
+
+CASES = [
+    (_rows, (tensor(6, 8), _places(5, 20), tensor(20, 8))),
+    (_rows, (tensor(6, 40), _places(5, 20), tensor(20, 40))),
+    (_rows, (tensor(6, 40), _places(5, 20), tensor(20, 40, dtype="bfloat16"))),
+    (_rows, (tensor(6, 40), _places(5, 4), tensor(4, 40))),
+    (_rows, (tensor(60), _places(59, 20), tensor(20))),
+    (_rows_and_columns, (tensor(2, 3, 33), _places(1, 2, 1), _places(2, 2, 5), tensor(2, 5, 33))),
+    (_behind, (tensor(2, 3, 4, 4), _places(3, 5), tensor(2, 3, 5, 5))),
+    (_in_place, (tensor(6, 8), _places(5, 20), tensor(20, 8))),
+    (_assigned, (tensor(6, 8), _places(5, 20), tensor(20, 8))),
+]
+
+
+def _draw(inputs, generator):
+    """Numbers whose sums depend on the order, and places that come several times."""
+    for one in inputs:
+        if one.dtype == "int64":
+            yield torch.randint(int(one.high) + 1, one.shape, generator=generator)
+        else:
+            size = torch.exp2(6 * torch.randn(one.shape, generator=generator).clamp(-2, 2))
+            yield (torch.randn(one.shape, generator=generator) * size).to(getattr(torch, one.dtype))
+
+
+def _as_a_gpu(x, indices, v, accumulate=False, put=PUT):
+    if not accumulate or x[0].numel() > 32:
+        return put(x, indices, v, accumulate)
+    return x + put(torch.zeros_like(x), indices, v, True)
+
+
+@pytest.mark.parametrize(("function", "inputs"), CASES)
+def test_sums_have_the_bits_of_one_addition_after_another(function, inputs, tmp_path, interpreter, monkeypatch):
+    """A CPU adds so, too, and in a bfloat16 rounds each sum, as a GPU does for slices of more than 32 elements. Shorter
+    ones a GPU adds up before it adds them to what is there."""
+    if inputs[-1].dtype == "bfloat16":
+        inputs = (tensor(*inputs[0].shape, dtype="bfloat16"), *inputs[1:])
+    one, source = _pass(function, inputs, tmp_path / "pass")
+    assert ("in one kernel" in source) == (function is not _assigned)
+    given = list(_draw(inputs, torch.Generator().manual_seed(1)))
+    (found,) = interpreter.results(tmp_path / "pass", one, [each.clone() for each in given])
+    monkeypatch.setitem(globals(), "PUT", _as_a_gpu)
+    assert torch.equal(found, *function(*given))
+
+
+def test_short_slices_of_a_half_type_are_rounded_once(tmp_path, interpreter):
+    inputs = (tensor(6, 8, dtype="float16"), _places(5, 20), tensor(20, 8, dtype="float16"))
+    one, _ = _pass(_rows, inputs, tmp_path / "pass")
+    x, i, v = _draw(inputs, torch.Generator().manual_seed(2))
+    total = torch.zeros(6, 8).index_put_([i], v.float(), accumulate=True)
+    (found,) = interpreter.results(tmp_path / "pass", one, [x, i, v])
+    assert torch.equal(found, ((x * 2.0).float() + total).half() + 1.0)
+
+
+def _apart(x, i, v):
+    return (PUT(x.view(6, 1, 8) * 2.0, [i, None, i], v[:, :1], True),)
+
+
+def test_places_in_dimensions_that_are_no_neighbours_are_left_to_eager():
+    one = variant(_apart, tensor(6, 8), _places(5, 6), tensor(6, 8))
+    with pytest.raises(FAILURES):
+        Sketches().of(one.graph, one.inputs)
+
+
+def test_where_places_are_many_eager_writes(monkeypatch):
+    one = variant(_rows, *CASES[0][1])
+    monkeypatch.setattr(index_puts, "_MOST", 20 * 48 - 1)
+    with pytest.raises(FAILURES, match="accumulate"):
+        Sketches().of(one.graph, one.inputs)
+
+
+@pytest.mark.parametrize(("places", "exact"), [(31, True), (32, False)])
+def test_single_elements_are_added_in_turn_where_a_warp_has_not_enough(places, exact):
+    one = variant(_rows, tensor(60), _places(59, places), tensor(places))
+    found = rounded(Sketches().of(one.graph, one.inputs), Rounding.EXACT)
+    assert (found is not None) == exact
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(("function", "inputs"), [case for case in CASES if case[1][-1].dtype == "float32"])
+def test_a_kernel_has_eagers_bits_on_a_gpu(function, inputs, dtype, tmp_path):
+    if function is _assigned:
+        pytest.skip("eager leaves open which of two values for one place counts")
+    inputs = tuple(i if i.dtype == "int64" else tensor(*i.shape, dtype=dtype) for i in inputs)
+    one, _ = _pass(function, inputs, tmp_path / "pass")
+    (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
+    assert (result.status, result.t_min) == ("ok", -10), result
