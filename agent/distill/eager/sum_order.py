@@ -3,8 +3,8 @@
 A kernel that adds in the same order gives the same bits. The rules are those of torch 2.11 on a GPU of `PROCESSORS`
 multiprocessors: ATen's `Reduce.cuh` for sums and means, the vectorised kernels of layer norm and RMS norm for theirs,
 `PersistentSoftmax.cuh`, `SoftMax.cu`, the moments of `group_norm_kernel.cu` and of `Normalization.cuh`, `Indexing.cu`,
-and for backwards `layer_norm_kernel.cu` and `Normalization.cuh`. They are an expectation: `order_probe` compares each with eager on the
-device at hand before a kernel relies on it.
+and for backwards `layer_norm_kernel.cu` and `Normalization.cuh`. They are an expectation: `order_probe` compares each
+with eager on the device at hand before a kernel relies on it.
 """
 
 import math

@@ -523,9 +523,21 @@ def test_a_softmax_backward_of_short_rows_adds_rounded_products_as_a_warp_does(l
     assert any(torch.equal(found, want) for want in wanted)
 
 
-@pytest.mark.parametrize(("length", "dim"), [(2048, -1), (60, 0)])
-def test_a_softmax_backward_in_an_unknown_order_is_left_to_eager(length, dim):
-    one = sample(variant(_softmax_backward(dim, FLOAT32), tensor(length, length), tensor(length, length)))
+@pytest.mark.parametrize(("shape", "threads"), [((2, 40, 90), 1), ((2, 70, 40), 16), ((1, 130, 3), 128)])
+def test_a_softmax_along_another_dimension_adds_by_as_many_threads_as_eager(shape, threads, tmp_path, interpreter):
+    one, source = _pass(lambda x: F.softmax(x * 2.0, 1) + 1.0, (tensor(*shape),), tmp_path / "pass")
+    order = order_of(Addition("softmax", FLOAT32, shape, tensor(*shape).stride, (1,)))
+    assert (order.width, order.height, order.sums) == (threads, 1, 1) and "ordered_sum" in source
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    (found,) = interpreter.results(tmp_path / "pass", one, [x])
+    rows = rows_of(x * 2.0, (1,))
+    powers = torch.exp(rows - rows.amax(1, keepdim=True))
+    expected = (powers / added(powers, order)[:, None]).view(shape[0], shape[2], shape[1]).transpose(1, 2)
+    assert torch.equal(found, expected + 1.0)
+
+
+def test_a_softmax_backward_in_an_unknown_order_is_left_to_eager():
+    one = sample(variant(_softmax_backward(-1, FLOAT32), tensor(20, 2048), tensor(20, 2048)))
     task = Distill(sketches=SKETCHES).task(one, ANY, dict.fromkeys(float_dtypes(one.variants).values(), Rounding.EXACT))
     assert not any("softmax" in pattern for pattern in task.gains())
 
