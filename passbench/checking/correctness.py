@@ -114,7 +114,7 @@ class Correctness:
             pair.ask(pair.eager, run, pair.settings.call_timeout)
             for position, again, before in self._differing(layout, pair.eager.memory, first):
                 for a, b in _in_parts(again, before):
-                    comparison.add(a, b, pair.draws - 1, position)
+                    comparison.add(a, b, pair.draws - 1, position, of_calls=True)
         return comparison
 
     def check_inputs(self, layout: BatchLayout, written: frozenset[int] = frozenset()) -> None:
@@ -154,7 +154,7 @@ class Correctness:
                 if bool((batch_layout.poisoned(theirs, block) & ~batch_layout.poisoned(ours, block)).any()):
                     raise VariantFailure("runtime_error", f"output {position} was never written")
             for a, b in parts:
-                comparison.add(a, b, self._pair.draws - 1, position)
+                comparison.add(a, b, self._pair.draws - 1, position, of_calls=True)
         if comparison.new_nan:
             raise VariantFailure("runtime_error", f"NaN where eager has none: {comparison.worst}")
         if comparison.t_min is None:

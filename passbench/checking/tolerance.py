@@ -156,8 +156,13 @@ class Comparison:
         """The smallest level at which all that was seen of an output agrees."""
         return self.levels.get(output, LEVELS[0])
 
-    def add(self, actual: torch.Tensor, expected: torch.Tensor, draw: int, output: int) -> None:
-        """Take in one output of one draw. Dtypes and shapes must be the same: ValueError otherwise."""
+    def add(
+        self, actual: torch.Tensor, expected: torch.Tensor, draw: int, output: int, *, of_calls: bool = False
+    ) -> None:
+        """Take in one output of one draw. Dtypes and shapes must be the same: ValueError otherwise.
+
+        With `of_calls` the first dimension counts calls of the draw, and the place of the worst element is without it.
+        """
         if actual.dtype != expected.dtype or actual.shape != expected.shape:
             raise ValueError("only outputs of one dtype and shape can be compared")
         difference = _Difference.of(actual, expected)
@@ -170,10 +175,16 @@ class Comparison:
             self.max_abs_error = max(self.max_abs_error, float(difference.delta.max()))
         if actual.is_floating_point() or actual.is_complex():
             self.new_nan |= bool((torch.isnan(actual) & ~torch.isnan(expected)).any())
-        self._note_worst(difference, actual, expected, draw, output)
+        self._note_worst(difference, actual, expected, draw, output, of_calls)
 
     def _note_worst(
-        self, difference: _Difference, actual: torch.Tensor, expected: torch.Tensor, draw: int, output: int
+        self,
+        difference: _Difference,
+        actual: torch.Tensor,
+        expected: torch.Tensor,
+        draw: int,
+        output: int,
+        of_calls: bool,
     ) -> None:
         reference = tolerance(-5, difference.dtype) or Tolerance(1.0, 0.0)
         excess = difference.delta / (reference.atol + reference.rtol * difference.magnitude)
@@ -188,7 +199,8 @@ class Comparison:
         if value > self._worst_excess:
             self._worst_excess = value
             index = tuple(int(i) for i in np.unravel_index(flat, tuple(expected.shape)))
-            self.worst = Worst(draw, output, index, _text(expected[index]), _text(actual[index]))
+            place = index[1:] if of_calls else index
+            self.worst = Worst(draw, output, place, _text(expected[index]), _text(actual[index]))
 
 
 def smallest_level(difference: _Difference, at_least: int) -> int | None:
