@@ -62,7 +62,7 @@ def build_page(summary: dict[str, Any]) -> str:
     """A build as Markdown."""
     counts = [
         ("models traced", f"{summary['traced']} of {summary['models']}"),
-        *((f"subgraphs, {category}", count) for category, count in summary["subgraphs"].items()),
+        *((f"variants, {category}", count) for category, count in summary["subgraphs"].items()),
         *((f"samples, {split}", count) for split, count in summary["samples"].items()),
         *((f"dropped: {cause}", count) for cause, count in summary["dropped"].items()),
     ]

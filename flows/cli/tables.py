@@ -40,8 +40,8 @@ def build_text(built: dict) -> str:
     rows = [
         ("models traced", f"{built['traced']} of {built['models']}"),
         ("graphs", built["graphs"]),
-        *((f"subgraphs, {category}", count) for category, count in built["subgraphs"].items()),
-        *((f"different by {notion.replace('_', ' ')}", count) for notion, count in different.items()),
+        *((f"variants, {category}", count) for category, count in built["subgraphs"].items()),
+        *((f"different by {notion.replace('with_', 'graph and ')}", count) for notion, count in different.items()),
         ("duplicates removed", built["duplicates"]),
         *((f"dropped: {cause}", count) for cause, count in built["dropped"].items()),
         *((f"samples, {split}", count) for split, count in built["samples"].items()),

@@ -42,7 +42,9 @@ def bench_sample(
     found = some_variants(found, dtype, limit)
     passes = passes or (own if compiler in (None, "pass") else None)
     compiler = compiler or ("pass" if passes else "eager")
-    if compiler == "pass" and passes:
+    if compiler == "pass":
+        if passes is None:
+            raise PassNetError("--compiler pass runs a pass, and there is none: give its directory with --passes")
         read_pass_dir(passes)  # what is no pass at all has no results
     where = resolve_device(device)
     say(f"{found.sample}: {counted(len(found.variants), 'variant')} of {name}, {compiler} on {where}")
@@ -62,7 +64,7 @@ def bench_sample(
         "variants": [
             {
                 "id": row["variant_hash"],
-                "inputs": inputs_of(variant)[:60],
+                "inputs": inputs_of(variant),
                 "status": row["status"],
                 "error_code": row["error_code"],
                 "reason": row["reason"],

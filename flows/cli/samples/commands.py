@@ -82,18 +82,26 @@ def show(sample: str, data: Path, version: str | None, as_json: bool) -> None:
 @protocol_option
 @flush_option
 @json_option
-def bench(sample: str, as_json: bool, data: Path, version: str | None, passes: Path | None, **parameters: Any) -> None:
+def bench(
+    sample: str,
+    as_json: bool,
+    data: Path,
+    version: str | None,
+    passes: Path | None,
+    compiler: str | None,
+    **parameters: Any,
+) -> None:
     """Benchmark a pass or a compiler on one sample.
 
     SAMPLE is an id, a prefix that fits only it, or a directory in PassNet's layout. The pass of a directory is the
     one in its pass_dir, unless --passes gives another. Exit status 3: the pass matches no variant (status no_match
     on each); the nearest miss is printed below the table.
     """
-    check_bench(sample, data, version, passes)
+    check_bench(sample, data, version, passes, compiler)
     from flows.cli.samples.bench import bench_sample
     from flows.cli.samples.texts import bench_text
 
-    done = bench_sample(sample, passes=passes, data=data, version=version, **parameters)
+    done = bench_sample(sample, passes=passes, compiler=compiler, data=data, version=version, **parameters)
     emit(done, as_json, bench_text)
     if not done["matched"]:
         sys.exit(3)

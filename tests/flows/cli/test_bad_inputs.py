@@ -26,6 +26,8 @@ bench zzz                                   | `passnet samples` lists them
 bench fusible-                              | 2 samples of v2 fit 'fusible-'
 bench TMP/empty                             | it has neither graph_list.txt nor graphs/
 bench SAMPLE --compiler gcc                 | compiler 'gcc' is unknown
+bench SAMPLE --compiler pass --device cpu   | give its directory with --passes
+bench SAMPLE --passes TMP --compiler eager  | leave out --passes, or --compiler eager
 bench SAMPLE --passes TMP/no                | TMP/no is no directory
 bench SAMPLE --passes TMP/empty             | write a JSON list of the pass
 bench SAMPLE --device cuda:77               | use --device cpu

@@ -67,7 +67,7 @@ def test_a_sample_that_is_not_there_is_told_before_torch_is_imported(store):
     for command in ("show", "bench"):
         assert "passnet samples" in error_line(passnet_here(command, "nosuch", "--data", store.root))
     script = "import sys; from flows.cli.samples.bench_checks import check_bench; from pathlib import Path\n"
-    script += f"try: check_bench('nosuch', Path({str(store.root)!r}), None, None)\n"
+    script += f"try: check_bench('nosuch', Path({str(store.root)!r}), None, None, None)\n"
     script += "except Exception as error: print('torch' in sys.modules, 'prefect' in sys.modules, error)"
     done = subprocess.run([sys.executable, "-c", script], cwd=PASSES.parents[2], capture_output=True, text=True)
     assert done.stdout.startswith("False False no sample of v2 fits 'nosuch'"), done
