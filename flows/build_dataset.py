@@ -32,7 +32,7 @@ from flows.build.kept_repeats import repeats_built
 from flows.build.pools import pool_on
 from flows.build.redone import redone
 from flows.build.stages import build_stage
-from flows.build.subgraphs import Subgraphs, cut, digest_of, repeats_of, shards_of, vary, working
+from flows.build.subgraphs import Subgraphs, alone, cut, digest_of, repeats_of, shards_of, vary, working
 from flows.build.traced import Traced, find_traces
 from flows.expected_failures import one_line
 from flows.plurals import counted
@@ -88,6 +88,7 @@ def build_dataset(
     limits = {"timeout_s": timeout_s, "memory_mb": memory_mb, "processes": processes, "disk_mb": disk_mb}
     with (
         data_home(data, Path(DEFAULT_DATA) / "mirrors") as home,
+        alone(home.root),  # else two builds would trace the same models, and publish the same version twice
         pool_on(runner, home.mirror, workers=workers, **limits) as pool,
     ):
         store, traces = Store(home.root), TraceStore(home.root / "traces")

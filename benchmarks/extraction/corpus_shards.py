@@ -27,7 +27,7 @@ from dedup.database import Engine
 from extraction.pool.client import Pool
 from extraction.sources.spec import specified
 from extraction.tracing.trace_store import TraceStore
-from flows.build.subgraphs import cut, digest_of, vary, working
+from flows.build.subgraphs import alone, cut, digest_of, vary, working
 from flows.build.traced import find_traces
 
 
@@ -45,6 +45,7 @@ def main() -> None:
     print(f"{len(entries)} models, {traced.graphs} graphs; {left} models are not traced", flush=True)
     limits = {"workers": arguments.workers, "timeout_s": arguments.timeout, "memory_mb": arguments.memory}
     with (
+        alone(arguments.data),
         working(arguments.data, digest_of(traced, arguments.points, arguments.repeats)) as work,
         Engine(work.of_build / "engine") as engine,
         Pool(**limits) as pool,

@@ -98,26 +98,38 @@ def repeats_of(shards: Path) -> Path:
 
 
 @contextmanager
+def alone(data: Path) -> Iterator[None]:
+    """One build at a time uses a data directory: another one waits for the end of this block, and says so.
+
+    Raises PassNetError where the directory cannot be written.
+    """
+    with locked(
+        data / "work", waiting=lambda: say(f"another build works in {data}: this one begins when that has ended")
+    ):
+        yield
+
+
+@contextmanager
 def working(data: Path, digest: str) -> Iterator[Work]:
     """Directories for the files of a build that has this digest (`digest_of`), below `data`/work and `data`/shards.
 
     A build that was killed finds its shards there again. When its block ends well, the former directory is removed, and
-    shards that this build did not use; what repeats stays, since a version that is rolled back to needs it again. One
-    build at a time uses a data directory; others wait. The paths are absolute, since workers run elsewhere.
+    shards that this build did not use; what repeats stays, since a version that is rolled back to needs it again. For a
+    block of `alone`. The paths are absolute, since workers run elsewhere.
     """
-    with locked(data / "work"):
-        work = data.resolve() / "work" / digest[:20]
-        for other in work.parent.iterdir():
-            if other.is_dir() and other != work:
-                shutil.rmtree(other)
-        place = Work(work, shards_of(data))
-        yield place
-        shutil.rmtree(work)
-        if place.used.keys() >= {"cut", "vary"}:  # a build that was killed later may have skipped these stages
-            used = set().union(*place.used.values(), place.repeats.glob("*.parquet"))
-            for path in list(place.shards.parent.rglob("*.parquet")):
-                if path not in used:
-                    path.unlink()
+    work = data.resolve() / "work" / digest[:20]
+    work.parent.mkdir(parents=True, exist_ok=True)
+    for other in work.parent.iterdir():
+        if other.is_dir() and other != work:
+            shutil.rmtree(other)
+    place = Work(work, shards_of(data))
+    yield place
+    shutil.rmtree(work)
+    if place.used.keys() >= {"cut", "vary"}:  # a build that was killed later may have skipped these stages
+        used = set().union(*place.used.values(), place.repeats.glob("*.parquet"))
+        for path in list(place.shards.parent.rglob("*.parquet")):
+            if path not in used:
+                path.unlink()
 
 
 def shards_digest() -> str:

@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -15,10 +15,10 @@ from storage.errors import PassNetError
 
 
 @contextlib.contextmanager
-def locked(directory: Path, name: str = ".lock") -> Iterator[None]:
+def locked(directory: Path, name: str = ".lock", waiting: Callable[[], None] | None = None) -> Iterator[None]:
     """Hold a lock file in `directory`, waiting for whoever holds it; the kernel frees it with its holder.
 
-    Raises PassNetError when it cannot be made.
+    `waiting` is called where somebody holds it. Raises PassNetError when it cannot be made.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -26,7 +26,12 @@ def locked(directory: Path, name: str = ".lock") -> Iterator[None]:
     except OSError as error:
         raise explained(error, directory, 0) from error
     with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waiting is not None:
+                waiting()
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
