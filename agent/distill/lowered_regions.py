@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from agent.distill.cost import graph_us
 from agent.distill.eager.op_effects import OpEffectsError
-from agent.distill.formulas.decompositions import INSTEAD_OF_CALLS
+from agent.distill.kernels.formulas.decompositions import INSTEAD_OF_CALLS
 from agent.distill.kernels.host_program import Sketch, sketch
 from agent.distill.kernels.index_expressions import Unsupported
 from extraction.kernels.lowering import LoweringError, lowered

@@ -11,8 +11,8 @@ from torch._inductor import ir
 
 from agent.distill.eager.op_effects import OpEffects, TensorLayout, find_effects
 from agent.distill.eager.sum_order import order_of
-from agent.distill.formulas.decompositions import AS_EAGER
 from agent.distill.kernels.emit import KernelSource, emit
+from agent.distill.kernels.formulas.decompositions import AS_EAGER
 from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.kernels.launch_configs import LaunchLimits, choose
 from agent.distill.kernels.schedule import INDEX_LIMIT, Buffer, KernelBody, kernel_bodies, region_buffers

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from agent.ahead.quick_measure import QuickMeasure
-from agent.distill.formulas import index_puts
+from agent.distill.kernels.formulas import index_puts
 from agent.distill.lowered_regions import FAILURES, Sketches
 from agent.distill.rounding import Rounding, rounded
 from tests.agent.distill.test_ordered import _pass

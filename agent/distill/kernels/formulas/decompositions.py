@@ -12,10 +12,10 @@ from torch._inductor.decomposition import decompositions as INDUCTORS
 from torch._inductor.inductor_prims import fma
 from torch._prims_common import suggest_memory_format
 
-from agent.distill.formulas.index_puts import index_put
-from agent.distill.formulas.interpolation import upsample_bilinear2d
+from agent.distill.kernels.formulas.index_puts import index_put
+from agent.distill.kernels.formulas.interpolation import upsample_bilinear2d
+from agent.distill.kernels.index_expressions import Unsupported
 from extraction.kernels.lowering import Decompositions
-from storage.errors import PassNetError
 
 
 def _rounded(value: torch.Tensor) -> torch.Tensor:
@@ -173,9 +173,9 @@ def _avg_pool2d_backward(
     divisor: int | None,
 ) -> torch.Tensor:
     if any(padding) and suggest_memory_format(x) == torch.channels_last:
-        raise PassNetError("eager's kernel for channels-last memory takes a gradient's windows without the padding")
+        raise Unsupported("eager's kernel for channels-last memory takes a gradient's windows without the padding")
     if x.dtype.itemsize < 4:
-        raise PassNetError("eager rounds each quotient of an average pool's gradient to the half type")
+        raise Unsupported("eager rounds each quotient of an average pool's gradient to the half type")
     return NotImplemented
 
 
@@ -316,5 +316,5 @@ AS_EAGER: Decompositions = INSTEAD_OF_CALLS | {
     torch.ops.aten.pow.Scalar: _pow_of_number,
 }
 """Ops that eager's CUDA kernels compute in another order than TorchInductor, or round elsewhere. In half types those of
-sigmoid, tanh and powers are rounded after each step, the others at their end alone. A function that raises PassNetError
+sigmoid, tanh and powers are rounded after each step, the others at their end alone. A function that raises Unsupported
 leaves its op to eager."""
