@@ -62,6 +62,7 @@ SCALAR_CALLS = frozenset(
     torch.cuda.is_bf16_supported torch.get_default_dtype torch.broadcast_shapes torch.cuda.synchronize
     triton.cdiv triton.next_power_of_2 triton.Config triton.language.constexpr triton.language.cdiv
     contextlib.nullcontext warnings.warn warnings.filterwarnings warnings.simplefilter logging.getLogger
+    logging.basicConfig
     dataclasses.field dataclasses.replace dataclasses.asdict enum.auto typing.TypeVar numpy.prod""".split()
 )
 """Host functions whose results are no tensors."""
@@ -93,8 +94,9 @@ COUNTS = {
 }
 """Of these, those with arguments that say how many items there are: from which place on, and by which name."""
 
+WRAPS = "functools.wraps"
 CACHES = frozenset(("functools.lru_cache", "functools.cache"))
-HOST_DECORATORS = frozenset(("torch.fx.wrap", "torch.no_grad", "torch.inference_mode", *CACHES))
+HOST_DECORATORS = frozenset(("torch.fx.wrap", "torch.no_grad", "torch.inference_mode", WRAPS, *CACHES))
 CLASS_DECORATORS = frozenset(("dataclasses.dataclass", "enum.unique"))
 CLASS_BASES = frozenset(
     """object Exception ValueError RuntimeError TypeError enum.Enum enum.IntEnum enum.IntFlag enum.StrEnum
@@ -135,7 +137,8 @@ JIT = "triton.jit"
 KERNEL_DECORATORS = frozenset(("triton.autotune", "triton.heuristics"))
 CONSTANTS = frozenset(f"math.{n}" for n in ("pi", "e", "tau", "inf", "nan")) | {"sys.maxsize", "torch.pi", "torch.inf"}
 VERSIONS = frozenset(("sys.version_info", "torch.__version__", "triton.__version__"))
-HOST_VALUES = DTYPES | _FORMATS | CONSTANTS | VERSIONS | _TRITON_TYPES | {"torch.Tensor", "torch.dtype"}
+_LEVELS = frozenset(f"logging.{n}" for n in "NOTSET DEBUG INFO WARNING ERROR CRITICAL".split())
+HOST_VALUES = _LEVELS | DTYPES | _FORMATS | CONSTANTS | VERSIONS | _TRITON_TYPES | {"torch.Tensor", "torch.dtype"}
 TYPES = frozenset("torch.Tensor torch.dtype torch.device torch.Size int float bool str tuple list dict".split())
 _LOADS = ("extern_libs", "code from outside is not allowed; write the kernel in Triton")
 REFUSED_OPTIONS = {
@@ -170,7 +173,7 @@ STRING_METHODS = frozenset(
 NUMBER_METHODS = frozenset("bit_length bit_count is_integer".split())
 CONTEXT_METHODS = frozenset("save_for_backward mark_non_differentiable set_materialize_grads".split())
 """Methods of the context of a `torch.autograd.Function`; nothing here goes backward."""
-LOGGING_METHODS = frozenset("debug info warning error".split())
+LOGGING_METHODS = frozenset("debug info warning error exception critical setLevel".split())
 CONFIG_ATTRIBUTES = frozenset("kwargs num_warps num_stages num_ctas".split())
 """Attributes of `triton.Config`; no tensor has one of these."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from passbench.contract import PACKAGE
 from passbench.policy import allowlists as names
+from passbench.policy.decorators import apply_own_decorators, inline_decorator_tables
 from passbench.policy.nodes import walk
 from passbench.result import Finding
 
@@ -43,7 +44,8 @@ class Report:
 @dataclass
 class Module:
     """`imports`: local name → what it stands for, dotted; `siblings`: names of the pass's modules; `lines` of
-    its text, the first at 0. `declared_global`: names in `global` statements, which functions may bind."""
+    its text, the first at 0. `declared_global`: names in `global` statements, which functions may bind. `names_bound`:
+    names that anything in it binds, in whatever scope."""
 
     name: str
     tree: ast.Module
@@ -55,6 +57,7 @@ class Module:
     classes: dict[str, ast.ClassDef] = field(default_factory=dict)
     globals: set[str] = field(default_factory=set)
     declared_global: set[str] = field(default_factory=set)
+    names_bound: frozenset[str] = frozenset()
 
     @property
     def file(self) -> str:
@@ -76,6 +79,12 @@ class Module:
         module, _, name = dotted.partition(".")
         return (module, name) if module in self.siblings and name and "." not in name else None
 
+    def is_of_sibling(self, node: ast.Attribute) -> bool:
+        """Whether an expression is an attribute of something in a sibling, of which the import says no more:
+        `helper.TABLE.get`, or `TABLE.get` after `from helper import TABLE`."""
+        module, _, rest = (self.dotted(node) or "").partition(".")
+        return module in self.siblings and "." in rest
+
 
 def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Module | None:
     """Parse a module and collect its names; checks imports wherever they are. None if it is not Python.
@@ -91,6 +100,7 @@ def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Mod
         return None
     if not encoding.startswith("utf-8"):  # Python would read another text than this policy
         report.add("encoding", f"{name}.py", 1, f"a pass is UTF-8; remove the declaration of {encoding}")
+    inline_decorator_tables(tree)
     if _has_long_chain(tree):
         report.add("syntax", f"{name}.py", 0, f"more than {_LONGEST_CHAIN} attributes in a row; write shorter ones")
         return None
@@ -103,7 +113,9 @@ def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Mod
             _import_from(module, node, report)
         elif isinstance(node, ast.Global):
             module.declared_global.update(node.names)
+    apply_own_decorators(module)
     bound = _bound_names(tree)
+    module.names_bound = frozenset(bound)
     tree.body = [_as_class(module, s) for s in tree.body if not _is_alias(module, s, bound)]
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef):

@@ -54,7 +54,8 @@ _SAME_MEMORY = frozenset(
 _FRESH = frozenset(
     """matmul linear layer_norm group_norm batch_norm conv1d conv2d conv3d softmax log_softmax
     scaled_dot_product_attention
-    cat concat stack clone empty empty_like zeros zeros_like ones ones_like full full_like empty_strided""".split()
+    cat concat stack hstack vstack column_stack clone tile where var std max min argsort square outer one_hot
+    vector_norm rms_norm empty empty_like zeros zeros_like ones ones_like full full_like empty_strided""".split()
 )
 """Operators whose result has memory of its own, though their schemas do not show it: others call them."""
 
@@ -120,10 +121,12 @@ def library_call(stored: str, arguments: list[ast.expr], keywords: dict[str, ast
     parts = [*arguments, *keywords.values()]
     base = effects.base_name(op)
     reads = base in READING or (base == "where" and len(parts) == 1)
+    reads |= base == "one_hot" and (len(values) < 2 or values[1] == -1) and named.get("num_classes", -1) == -1
     starred = tuple(Ref(n) for n, a in enumerate(arguments) if isinstance(a, ast.Starred))
     written = tuple(parts[ref.index] for ref in _writes(op, starred))
-    fresh = _is_fresh(base) and not written
-    views = base in _SAME_MEMORY or _is_view(base)
+    copies = base == "to" and named.get("copy") is True
+    fresh = (copies or _is_fresh(base)) and not written
+    views = not copies and (base in _SAME_MEMORY or _is_view(base))
     return LibraryCall(effects.is_random(op), reads, written, base in _SCALARS, fresh, views)
 
 
@@ -216,7 +219,8 @@ def _is_fresh(base: str) -> bool:
     if base in _SAME_MEMORY or not _schemas(base) or _is_view(base):
         return False
     composite = torch._C._dispatch_has_kernel_for_dispatch_key
-    names = {f"aten::{base}" + (f".{s.overload_name}" if s.overload_name else "") for s in _schemas(base)}
+    by_number = [s.overload_name for s in _schemas(base) if "name" not in s.overload_name.lower()]
+    names = {f"aten::{base}" + (f".{name}" if name else "") for name in by_number}  # names of dimensions call these
     return not any(composite(name, "CompositeImplicitAutograd") for name in names & _dispatched())
 
 

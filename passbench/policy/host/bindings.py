@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import torch
 
 from passbench.policy import allowlists as names
-from passbench.policy.call_tables import call_tables
+from passbench.policy.call_tables import call_tables, key_uses
 from passbench.policy.host.classes import ClassFacts, facts_of, lineage
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import walk
@@ -43,6 +43,7 @@ class Bindings:
         self.bases: dict[ast.FunctionDef, set[str]] = {}  # kernel → its parameters that are addresses
         self.uses: dict[ast.FunctionDef, tuple[set[str], list[ast.Call]]] = {}  # names used as tensors, and calls
         self.tables = call_tables(modules)
+        self.keys_of_tables = key_uses(modules)
         self.in_tables = {node for nodes in self.tables.values() for node in nodes}
         self.escaped: set[ast.FunctionDef] = set()  # host functions used as values: they may get tensors
         self.cached: set[ast.FunctionDef] = set()  # under functools.lru_cache
@@ -140,11 +141,11 @@ class Bindings:
         elif isinstance(target, ast.Starred):
             self.assign(target.value, self.holder([kind]), scope, None)
         elif isinstance(target, ast.Subscript):
-            container, _ = self.index(target, scope)
+            container, by = self.index(target, scope)
             if scope.hook or container is ValueKind.TENSOR:
                 self.find("in_place", scope.module, target, f"writing into a tensor in host code; {WRITE_ADVICE}")
             elif container is not ValueKind.OWN:
-                self.put_into(target.value, kind, scope)
+                self.put_into(target.value, max(kind, by) if by is ValueKind.ADDRESS else kind, scope)
         elif self.is_own_field(target, scope):
             self.bind_field(target.attr, kind, value, scope)
         elif self.is_of_context(target, scope) and target.attr not in _CONTEXT and not self._called_directly:

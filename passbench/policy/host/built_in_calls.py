@@ -4,8 +4,9 @@ import ast
 from collections.abc import Iterable
 
 from passbench.policy import allowlists as names
+from passbench.policy import operators
 from passbench.policy.host.bindings import HOOK
-from passbench.policy.host.operator_calls import OperatorCalls
+from passbench.policy.host.operator_calls import OperatorCall, OperatorCalls
 from passbench.policy.scopes import RETURN, Scope, ValueKind, parameters
 
 _KEYED = frozenset("sorted min max".split())
@@ -34,11 +35,8 @@ class BuiltInCalls(OperatorCalls):
             self.find("forbidden_name", scope.module, node, "print goes to the log and takes sep, end and flush alone")
         if owner is None and (rest := self._without_handed_on(node, name, scope)) is not None:
             return self._call_name(rest, name, scope)
-        if name == "map" and owner is None and len(node.args) > 1 and not node.keywords:
-            function = self.host_function(node.args[0], scope)
-            if function is not None and not any(isinstance(a, ast.Starred) for a in node.args):
-                items = [self.kind(a, scope).item() for a in node.args[1:]]
-                return self.holder([self.called_back(function, items, node.args[0], scope)])
+        if name == "map" and owner is None and (mapped := self._mapped(node, scope)) is not None:
+            return mapped
         positional, keywords = self._arguments(node, scope)
         given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
         if name in ("str", "repr") and owner is None:
@@ -80,6 +78,23 @@ class BuiltInCalls(OperatorCalls):
         if name in names.READING_BUILTINS or name in ("len", "range", "callable"):
             return ValueKind.SCALAR
         return given.item() if name == "next" else self.holder([given])
+
+    def _mapped(self, node: ast.Call, scope: Scope) -> ValueKind | None:
+        """`map` of a function of the pass, a lambda or one of torch's operators; None for any other."""
+        if len(node.args) < 2 or node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
+            return None
+        handed, *rest = node.args
+        function, dotted = self.host_function(handed, scope), scope.module.dotted(handed) or ""
+        stored = operators.stored_name(dotted) if dotted.startswith("torch.") else None
+        if function is None and stored is None and not isinstance(handed, ast.Lambda):
+            return None
+        items = [self.kind(a, scope).item() for a in rest]
+        if function is not None:
+            return self.holder([self.called_back(function, items, handed, scope)])
+        if stored is None:
+            return self.holder([self.called_lambda(handed, max(items), scope)])
+        made = ast.copy_location(ast.Call(handed, rest, []), node)
+        return self.holder([self._library(OperatorCall(made, dotted, stored, rest, items, {}, scope))])
 
     def called_back(self, function: ast.FunctionDef, given: list[ValueKind], node: ast.expr, scope: Scope) -> ValueKind:
         """A library calls a function of the pass, which the node names, with arguments of these kinds."""

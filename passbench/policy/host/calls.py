@@ -24,6 +24,8 @@ class Calls(ImportedCalls):
             return self._construct(node, own, scope)
         if made := self._made_by(node.func, scope):
             return max(self._construct(node, one, scope) for one in made)
+        if isinstance(node.func, ast.Attribute) and scope.module.is_of_sibling(node.func):
+            return self._call_method(node, node.func, scope)
         dotted = scope.module.dotted(node.func)
         if dotted is not None and dotted.rpartition(".")[0] not in names.VERSIONS:
             return self._call_dotted(node, dotted, scope)

@@ -36,7 +36,7 @@ _OTHERS = (
     torch.Tensor, torch.dtype, torch.device, JITFunction, InterpretedFunction, Autotuner, Heuristics, triton.Config,
     Launch, LaunchPlan, PlanTable, OpOverload, OpOverloadPacket, FunctionType, str, dict, list, tuple, int, float,
 )  # fmt: skip
-_WITH_FIELDS = (Autotuner, Heuristics, OpOverload, OpOverloadPacket)
+_WITH_FIELDS = (Autotuner, Heuristics, OpOverload, OpOverloadPacket, triton.Config)
 """Classes whose instances have attributes, such as the times of configurations, that the class does not show."""
 _MODULES = (builtins, collections, contextlib, dataclasses, enum, functools, itertools, logging, types)
 """Modules whose objects host code can get hold of: generators, exceptions, loggers, partial functions."""
@@ -129,7 +129,8 @@ def check_class(module: Module, own: ast.ClassDef, report: Report) -> None:
     for base in own.bases:
         dotted = module.dotted(base) or ast.unparse(base)
         place = module.sibling_function(dotted)
-        if dotted not in names.CLASS_BASES and dotted not in module.classes and place is None:
+        mixed_in = _is_mixed_in(module, own, base)
+        if dotted not in names.CLASS_BASES and dotted not in module.classes and place is None and not mixed_in:
             advice = names.advice(dotted) or "write a function or a dataclass"
             message = f"a class of a pass may not derive from {dotted}; {advice}"
             report.at("module_statement", module, own, message)
@@ -169,6 +170,24 @@ def check_class(module: Module, own: ast.ClassDef, report: Report) -> None:
             report.at("private_name", module, node, f"{name} may not be defined in a pass")
         elif not special and name in _taken() and (_is_usable(name) or name not in methods):
             report.at("rebinding", module, node, f"other objects have a {name} too; choose another name")
+
+
+def _is_mixed_in(module: Module, own: ast.ClassDef, base: ast.expr) -> bool:
+    """Whether a base is the `str` or `int` of `class Route(str, Enum)`, whose members are constants: of anything else
+    Python would make a text or a number."""
+    if (
+        not isinstance(base, ast.Name)
+        or base.id not in ("str", "int")
+        or base.id in module.globals | module.imports.keys()
+    ):
+        return False
+    values = (s.value for s in own.body if isinstance(s, ast.Assign | ast.AnnAssign) and s.value is not None)
+    constant = all(isinstance(v, ast.Constant) or _is_auto(module, v) for v in values)
+    return constant and is_enumeration(module.dotted(other) or "" for other in own.bases)
+
+
+def _is_auto(module: Module, value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and module.dotted(value.func) == "enum.auto"
 
 
 def _bound_in(own: ast.ClassDef) -> set[str]:

@@ -88,7 +88,10 @@ class Expressions(NamedValues):
                 return ValueKind.SCALAR if hook else ValueKind.ADDRESS
         if isinstance(node, COMPREHENSIONS):
             return self._comprehension(node, scope)
-        self.find("expression", scope.module, node, f"{type(node).__name__} is not allowed in host code")
+        advice = (
+            "; return a list, or write a generator expression" if isinstance(node, ast.Yield | ast.YieldFrom) else ""
+        )
+        self.find("expression", scope.module, node, f"{type(node).__name__} is not allowed in host code{advice}")
         return ValueKind.TENSOR
 
     def annotation(self, node: ast.expr | None, scope: Scope) -> None:

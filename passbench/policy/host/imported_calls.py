@@ -48,6 +48,8 @@ class ImportedCalls(MethodCalls):
             if not isinstance(action, ast.Constant) or action.value != "ignore":
                 message = 'warnings are ignored, "ignore" written out, or left as they are: as errors they tell values'
                 self.find("forbidden_call", scope.module, node, message)
+        if dotted == "logging.basicConfig" and (node.args or not {k.arg for k in node.keywords} <= {"level", "format"}):
+            self.find("forbidden_call", scope.module, node, "logging goes to the log; give level and format alone")
         if dotted == "dataclasses.asdict" and self.kinds.holds_tensors(FIELDS):
             return ValueKind.HOLDER
         if dotted in names.SCALAR_CALLS | names.MATH:

@@ -62,6 +62,8 @@ class NamedValues(Bindings):
             if (own := self.own_class(node, scope)) is not None:
                 self.class_values.add(own)
             kernel = owner is self.scopes[scope.module.name] and node.id in scope.module.kernels
+            if node in self.keys_of_tables:
+                return ValueKind.SCALAR
             if node.id == owner.self_name:
                 return max(ValueKind.ADDRESS, self.kinds.get(owner.node, ITEMS))
             if own is not None or kernel:
@@ -111,6 +113,8 @@ class NamedValues(Bindings):
             self.find("module_as_value", scope.module, node, message)
         elif dotted not in names.MATH and (stored := operators.stored_name(dotted)) is not None:
             effects = operators.library_call(stored, [], {})
+            if dotted.startswith("torch.ops.") and dotted.count(".") == 3:  # others could set its overloads
+                self.find("function_as_value", scope.module, node, f"name an overload: {dotted}.default")
             if effects.random or effects.reading or operators.writes_always(stored):
                 self.refuse_name(node, dotted, scope)
             return ValueKind.ADDRESS if dotted.startswith("torch.") else ValueKind.SCALAR
@@ -187,7 +191,7 @@ class NamedValues(Bindings):
             function = self.host_function(node, scope)
             if function is not None:
                 return self._hand_on(function, hook, node, scope)
-            if self.own_class(node.value, scope) is None:
+            if self.own_class(node.value, scope) is None and not scope.module.is_of_sibling(node):
                 return self.imported_name(node, dotted, scope)
         base = ValueKind.SCALAR if self.own_class(node.value, scope) is not None else self.kind(node.value, scope)
         return self.member(node, base, scope)

@@ -262,6 +262,9 @@ class Statements(Calls):
             self.find("decorator", scope.module, node, f"decorator {ast.unparse(target)} is not allowed; {advice}")
         elif dotted in names.CACHES:
             self.cached.add(function)
+        elif dotted == names.WRAPS and not (isinstance(node, ast.Call) and _names_one(node)):
+            message = "write functools.wraps(FUNCTION) with a function and no more: it could replace a function's code"
+            self.find("decorator", scope.module, node, message)
         if isinstance(node, ast.Call):
             self.decorator_arguments(node, dotted or "", scope)
 
@@ -278,6 +281,10 @@ def _has_own_name(targets: list[ast.expr], scope: Scope) -> bool:
     """Whether a lambda assigned to these targets is known by its name wherever it is called."""
     owners = [scope.find(t.id) if isinstance(t, ast.Name) else None for t in targets]
     return all(owner is not None and t.id in owner.lambdas for owner, t in zip(owners, targets, strict=True))
+
+
+def _names_one(node: ast.Call) -> bool:
+    return len(node.args) == 1 and isinstance(node.args[0], ast.Name) and not node.keywords
 
 
 def _is_wildcard(pattern: ast.pattern) -> bool:

@@ -27,11 +27,13 @@ _ACCESS = frozenset(
     make_block_ptr make_tensor_descriptor load_tensor_descriptor store_tensor_descriptor""".split()
 )
 """Functions whose first argument is an address."""
+_ALIKE = {f"{_TL}where": 1, **{f"{_TL}{n}": 0 for n in ("join", "cat", "interleave")}}
+"""Functions whose arguments, from this one on, become one block, of the type of one of them."""
 _SHOWS = frozenset(f"{_TL}{n}" for n in "device_print static_print static_assert".split())
 _TYPED = frozenset(("dtype", "type"))
 _HARMLESS = {"dtype": ("element_ty", "primitive_bitwidth"), "type": ("primitive_bitwidth",)}
 """Attributes of these types that are none of an address: `type` of a block of addresses has their type as its
-`element_ty`."""
+`element_ty`. `element_ty` of `type` of a parameter that a launch alone fills is none either: it is one address."""
 Key = tuple[ast.FunctionDef, str]
 
 
@@ -49,6 +51,12 @@ class Addresses:
         self._readers: dict[object, list[tuple[Module, ast.FunctionDef, ast.AST]]] = {}
         for _, kernel in kernels:
             self._found |= {(kernel, p.arg) for p in parameters(kernel) if launched(kernel, p.arg)}
+        self._handed = {
+            called
+            for module, kernel in kernels
+            for node in _inside(kernel)
+            if isinstance(node, ast.Name | ast.Attribute) and (called := callee(modules, module, node)) is not None
+        }
         self._follow(kernels)
 
     def _follow(self, kernels: list[tuple[Module, ast.FunctionDef]]) -> None:
@@ -56,7 +64,7 @@ class Addresses:
         address, or a kernel that it calls returns one."""
         waiting = []
         for module, kernel in kernels:
-            for node in walk(kernel):
+            for node in _inside(kernel):
                 if not isinstance(node, _BINDING):
                     continue
                 entry = (module, kernel, node)
@@ -139,18 +147,23 @@ class Addresses:
         """Report addresses that are used as numbers, types of addresses that are used as such, and assembly that does
         more than compute."""
         self.check_types(module, function, report)
-        for node in walk(function):
+        for node in _inside(function):
             if isinstance(node, ast.Call):
                 self._check_call(module, function, node, report)
 
     def check_types(self, module: Module, function: ast.FunctionDef, report: Report) -> None:
         """Report types of addresses to which a number could be converted."""
-        parents = {id(child): node for node in walk(function) for child in children(node)}
-        for node in walk(function):
+        nodes = _inside(function)
+        parents = {id(child): node for node in nodes for child in children(node)}
+        bound = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        plain = {p.arg for p in parameters(function)} - bound if function not in self._handed else set()
+        for node in nodes:
             if isinstance(node, ast.Attribute) and node.attr in _TYPED and module.dotted(node) is None:
                 above = parents.get(id(node))
+                single = isinstance(node.value, ast.Name) and node.value.id in plain
                 harmless = isinstance(above, ast.Compare) or (
-                    isinstance(above, ast.Attribute) and above.attr in _HARMLESS[node.attr]
+                    isinstance(above, ast.Attribute)
+                    and (above.attr in _HARMLESS[node.attr] or (single and above.attr == "element_ty"))
                 )
                 if not harmless and self._is_address(module, function, node.value):
                     instead = f"{ast.unparse(node.value)}.dtype.element_ty"
@@ -162,6 +175,12 @@ class Addresses:
         if dotted == ASSEMBLY and (message := fault(node)) is not None:
             report.at("assembly", module, node, message)
         given = [*node.args, *(k.value for k in node.keywords)]
+        if (
+            dotted in _ALIKE
+            and len({self._is_address(module, function, value) for value in given[_ALIKE[dotted] :]}) > 1
+        ):
+            message = f"{ast.unparse(node)[:80]} would take a number for an address; give it addresses alone or numbers"
+            report.at("address", module, node, message)
         if callee(self._modules, module, node.func) is not None or dotted in _SAME | _SHOWS:
             given = []
         elif dotted in _ACCESS:
@@ -173,6 +192,11 @@ class Addresses:
                 message = f"{ast.unparse(value)} may be an address, which is no number; use it in tl.load and tl.store"
                 report.at("address", module, node, message)
                 return
+
+
+def _inside(kernel: ast.FunctionDef) -> list[ast.AST]:
+    """Nodes of a kernel's body. Its decorators and defaults are host code, with names of their own."""
+    return [node for statement in kernel.body for node in walk(statement)]
 
 
 _BINDING = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For, ast.comprehension, ast.Return, ast.Call)
@@ -221,7 +245,7 @@ def base_parameters(
     known[kernel] = set()
     assigned: dict[str, list[ast.expr]] = {}
     waiting: list[ast.expr] = []
-    for node in walk(kernel):
+    for node in _inside(kernel):
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 for name in (n.id for n in walk(target) if isinstance(n, ast.Name)):

@@ -1,0 +1,95 @@
+"""Decorators of a pass, written as what Python makes of them, so that the rest of the policy knows them already.
+
+A dict that only decorators are given stands where it is given. A function under a decorator of the pass is a variable
+that holds what the decorator returns.
+"""
+
+import ast
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from passbench.policy.modules import Module
+
+_WITHOUT_ORDER = frozenset(("torch.fx.wrap", "torch.no_grad"))
+"""Decorators that mean the same above and below another."""
+_WITH_RULES = ("pattern", "replacement_args", "replacement_func")
+
+
+def inline_decorator_tables(tree: ast.Module) -> None:
+    """`@triton.heuristics(HEURISTICS)` as `@triton.heuristics({…})`, where `HEURISTICS = {…}` is bound once at the top
+    of the module and decorators alone read it. Call it before anything walks the tree."""
+    loads: Counter[str] = Counter()
+    stores: Counter[str] = Counter()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (loads if isinstance(node.ctx, ast.Load) else stores)[node.id] += 1
+        elif not isinstance(node, ast.keyword):
+            shared = getattr(node, "names", ())
+            stores.update(n for n in shared if isinstance(n, str))
+            stores.update(
+                n for key in ("name", "asname", "arg", "rest") if isinstance(n := getattr(node, key, None), str)
+            )
+    tables = {
+        s.targets[0].id: s
+        for s in tree.body
+        if isinstance(s, ast.Assign)
+        and len(s.targets) == 1
+        and isinstance(s.targets[0], ast.Name)
+        and isinstance(s.value, ast.Dict)
+        and any(isinstance(value, ast.Lambda) for value in s.value.values)
+        and stores[s.targets[0].id] == 1
+    }
+    places: dict[str, list[tuple[list, int] | ast.keyword]] = {name: [] for name in tables}
+    for function in tree.body if tables else ():
+        for call in function.decorator_list if isinstance(function, ast.FunctionDef) else ():
+            if not isinstance(call, ast.Call):
+                continue
+            for number, value in enumerate(call.args):
+                if isinstance(value, ast.Name) and value.id in tables:
+                    places[value.id].append((call.args, number))
+            for keyword in call.keywords:
+                if isinstance(keyword.value, ast.Name) and keyword.value.id in tables:
+                    places[keyword.value.id].append(keyword)
+    for name, found in places.items():
+        if not found or len(found) != loads[name]:
+            continue
+        for place in found:
+            if isinstance(place, ast.keyword):
+                place.value = tables[name].value
+            else:
+                place[0][place[1]] = tables[name].value
+        tree.body.remove(tables[name])
+
+
+def apply_own_decorators(module: "Module") -> None:
+    """`@register("a")` above `def f` as `f = register("a")(f)`, where `register` is a function of the pass."""
+    tree = module.tree
+    own = {s.name for s in tree.body if isinstance(s, ast.FunctionDef)}
+    body: list[ast.stmt] = []
+    for statement in tree.body:
+        body.append(statement)
+        if not isinstance(statement, ast.FunctionDef) or statement.name in _WITH_RULES:
+            continue
+        applied = [d for d in statement.decorator_list if _is_own(module, d, own)]
+        others = {module.dotted(d) for d in statement.decorator_list if d not in applied}
+        if not applied or not others <= _WITHOUT_ORDER:
+            continue  # `triton.jit` above a decorator would compile what that returns
+        name = statement.name
+        statement.name = f"{name} as written"
+        statement.decorator_list = [d for d in statement.decorator_list if d not in applied]
+        statement.__dict__.pop("_children", None)
+        value: ast.expr = ast.Name(statement.name, ast.Load())
+        for decorator in applied[::-1]:
+            value = ast.Call(decorator, [value], [])
+        made = ast.Assign([ast.Name(name, ast.Store())], value)
+        body.append(ast.fix_missing_locations(ast.copy_location(made, statement)))
+    tree.body = body
+
+
+def _is_own(module: "Module", decorator: ast.expr, own: set[str]) -> bool:
+    target = decorator.func if isinstance(decorator, ast.Call) else decorator
+    dotted = module.dotted(target)
+    if dotted is not None:
+        return module.sibling_function(dotted) is not None
+    return isinstance(target, ast.Name) and target.id in own
