@@ -6,10 +6,7 @@ that holds what the decorator returns.
 
 import ast
 from collections import Counter
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from passbench.policy.modules import Module
+from collections.abc import Callable
 
 _WITHOUT_ORDER = frozenset(("torch.fx.wrap", "torch.no_grad"))
 """Decorators that mean the same above and below another."""
@@ -62,17 +59,23 @@ def inline_decorator_tables(tree: ast.Module) -> None:
         tree.body.remove(tables[name])
 
 
-def apply_own_decorators(module: "Module") -> None:
-    """`@register("a")` above `def f` as `f = register("a")(f)`, where `register` is a function of the pass."""
-    tree = module.tree
+def apply_own_decorators(tree: ast.Module, dotted: Callable[[ast.expr], str | None], siblings: frozenset[str]) -> None:
+    """`@register("a")` above `def f` as `f = register("a")(f)`, where `register` is a function of the pass: of the
+    module or of one of its siblings. `dotted` says what a name stands for that starts at an import."""
     own = {s.name for s in tree.body if isinstance(s, ast.FunctionDef)}
+
+    def is_own(decorator: ast.expr) -> bool:
+        target = decorator.func if isinstance(decorator, ast.Call) else decorator
+        home, _, name = (dotted(target) or "").partition(".")
+        return home in siblings and name != "" if home else isinstance(target, ast.Name) and target.id in own
+
     body: list[ast.stmt] = []
     for statement in tree.body:
         body.append(statement)
         if not isinstance(statement, ast.FunctionDef) or statement.name in _WITH_RULES:
             continue
-        applied = [d for d in statement.decorator_list if _is_own(module, d, own)]
-        others = {module.dotted(d) for d in statement.decorator_list if d not in applied}
+        applied = [d for d in statement.decorator_list if is_own(d)]
+        others = {dotted(d) for d in statement.decorator_list if d not in applied}
         if not applied or not others <= _WITHOUT_ORDER:
             continue  # `triton.jit` above a decorator would compile what that returns
         name = statement.name
@@ -85,11 +88,3 @@ def apply_own_decorators(module: "Module") -> None:
         made = ast.Assign([ast.Name(name, ast.Store())], value)
         body.append(ast.fix_missing_locations(ast.copy_location(made, statement)))
     tree.body = body
-
-
-def _is_own(module: "Module", decorator: ast.expr, own: set[str]) -> bool:
-    target = decorator.func if isinstance(decorator, ast.Call) else decorator
-    dotted = module.dotted(target)
-    if dotted is not None:
-        return module.sibling_function(dotted) is not None
-    return isinstance(target, ast.Name) and target.id in own

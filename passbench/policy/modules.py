@@ -113,7 +113,7 @@ def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Mod
             _import_from(module, node, report)
         elif isinstance(node, ast.Global):
             module.declared_global.update(node.names)
-    apply_own_decorators(module)
+    apply_own_decorators(tree, module.dotted, siblings)
     bound = _bound_names(tree)
     module.names_bound = frozenset(bound)
     tree.body = [_as_class(module, s) for s in tree.body if not _is_alias(module, s, bound)]
