@@ -153,6 +153,10 @@ class SharedBench(Bench):
         """Whether a process keeps the variant as `compile_all` had it compiled."""
         return (compiler, variant.variant_hash) in self._kept
 
+    def compiler_cache(self, compiler: str) -> Path:
+        """Where TorchInductor keeps what it compiles for a baseline, and looks for it first."""
+        return self._box(compiler) / "inductor"
+
     def run_together(
         self, sample: Sample, named: Mapping[str, tuple[str, Path | None]], progress: Progress | None = None
     ) -> Iterator[dict[str, VariantResult]]:

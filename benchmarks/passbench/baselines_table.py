@@ -4,7 +4,7 @@ It takes as many sittings as there is time for.
 
     python3 -m benchmarks.passbench.baselines_table VERSION_DIR... --names FILE --out DIR --budget 560 --device cuda:0
         [--first 180] [--now 110] [--write 150] [--tune 22] [--search 4] [--authors 6] [--processes 9]
-        [--full 4] [--full-of sole_op]
+        [--full 4] [--full-of sole_op] [--passes ROWS.parquet] [--only-tune]
 
 Samples are those that FILE names, in its order, each from the first version that has it; one variant of each, whose
 dtype changes from sample to sample. A sitting has three parts:
@@ -12,8 +12,9 @@ dtype changes from sample to sample. A sitting has three parts:
 1. for `--write` seconds `distill` and `distill-static` write passes (`--authors` processes) while `--processes` others
    compile all baselines but max-autotune for the first `--now` samples that have no rows; where an earlier sitting has
    written the passes, authors' processes compile. Then all together compile the passes, `--processes` and `--authors`
-   processes with several each. Max-autotune has `--tune` seconds and a grace for sole_op and fusible samples and the
-   first typical ones: a variant takes it up to a minute of a core. What it does not come to has no row of it;
+   processes with several each. Max-autotune has `--tune` seconds and a grace, the cheapest samples of each category
+   first (`benchmarks.passbench.max_autotune`). What it does not come to has no row of it. `--only-tune` is a sitting of
+   nothing else, for later ones;
 2. then nothing but the timing is at work: each sample under all of them at once (`passbench.shared_bench`). What used
    the processor meanwhile is said in the end;
 3. the first `--full` samples, of the categories `--full-of`, are measured once more, one compiler after another
@@ -23,7 +24,8 @@ dtype changes from sample to sample. A sitting has three parts:
 figures. A sample that takes `distill` longer than `--patience` counts as left to eager. One that is not answered when
 the time is over, or has a baseline that nobody came to, is left to the next sitting. DIR/rows has a file of each
 sample, so that a sitting that is killed loses nothing, and a later one with the same DIR goes on. `--only-table` makes
-the tables of what is there. With several GPUs start one such run each, with its `--part I/N`, its `--device` and its
+the tables of what is there. With `--passes` recorded passes are measured instead of new ones; the rows must be of the same
+names, so that each sample has the variant that its pass was written for. With several GPUs start one such run each, with its `--part I/N`, its `--device` and its
 share of the cores (`taskset`).
 """
 
@@ -45,13 +47,15 @@ from agent.distill.tuned import Tuned
 from agent.run.choose import floating_dtype
 from benchmarks.passbench.compared import AUTHOR, STATIC, STRICT, text_of
 from benchmarks.passbench.host_noise import processor_use
+from benchmarks.passbench.max_autotune import TUNED, KeptTuning, tune
+from benchmarks.passbench.recorded_passes import keep_answers
 from benchmarks.passbench.static_too import StaticToo
 from passbench.contract import read_pass_dir
 from passbench.result import VariantResult
 from passbench.settings import Settings
-from passbench.shared_bench import LOST, SharedBench
+from passbench.shared_bench import SharedBench
 from passbench.timing.cores import on_cores
-from passbench.workers.precompile import NO_TIME, Missed
+from passbench.workers.precompile import NO_TIME
 from storage.parquet import read_rows, write_rows
 from storage.records import Sample
 from storage.schema import CATEGORIES, RESULTS
@@ -59,10 +63,8 @@ from storage.versions.samples import load_samples
 from storage.versions.version import Version
 
 BASELINES = ("inductor", "inductor-direct", "inductor-strict", "inductor-strict-direct", "cudagraphs")
-TUNED = "inductor-max-autotune"
 ROWS, FULL, BEGUN = "rows", "full", "begun"
-_TUNED_TYPICAL = 8  # typical samples that max-autotune gets
-_GRACE = 12.0  # seconds that it may go on with what it has begun
+_GRACE = 12.0  # seconds that baselines may go on with what they have begun
 _PASS_SECONDS, _PASS_GRACE = 35.0, 10.0  # for compiling all passes, and for what is begun by then
 _FULL_SECONDS = 4.0  # that the second measurement of a sample takes, about
 
@@ -76,6 +78,11 @@ class Sitting:
     answers: Answers
     static: Answers
     began: float
+
+    @property
+    def tuning(self) -> KeptTuning:
+        """What max-autotune has compiled in this sitting and in earlier ones."""
+        return KeptTuning(self.given.out / "tuned")
 
     @property
     def left(self) -> list[Sample]:
@@ -154,12 +161,23 @@ def write_and_compile(sitting: Sitting, bench: SharedBench) -> list[tuple[Sample
     ]
     together = max(1, given.processes + given.authors)
     compile_passes(sitting, bench, ready, together)
-    missed += tune(given.tune, bench, [sample for sample, _ in ready], together)
+    missed += tune(bench, [sample for sample, _ in ready], given.tune, together, sitting.tuning)
     for reason, count in Counter(f"{compiler}: {one.reason[:150]}" for compiler, one in missed).most_common(20):
         sitting.say(f"not compiled ahead, {count} times {reason}")
     tuned = {sample.sample for sample, _ in ready if bench.compiled(TUNED, sample.variants[0])}
     sitting.say(f"{len(ready)} samples can be measured, {len(tuned)} of them by {TUNED}")
     return [(sample, answer, [*BASELINES, *[TUNED] * (sample.sample in tuned)]) for sample, answer in ready]
+
+
+def only_tune(sitting: Sitting, bench: SharedBench) -> None:
+    """Nothing but max-autotune, by all processes, for all samples."""
+    given = sitting.given
+    missed = tune(bench, sitting.samples, given.tune, given.processes + given.authors, sitting.tuning)
+    by_category = Counter(one.category for one in sitting.samples if bench.compiled(TUNED, one.variants[0]))
+    sitting.say(
+        f"{TUNED}: compiled {len(sitting.samples) - len(missed)} of {len(sitting.samples)}, {dict(by_category)}"
+    )
+    sitting.say(f"{len(sitting.tuning.variants)} variants are kept for later calls")
 
 
 def compile_passes(
@@ -170,21 +188,6 @@ def compile_passes(
     jobs = [(sample, one.pass_dir) for sample, one in answers if one is not None and one.compiler == "pass"]
     missed = bench.compile_passes(jobs, processes, time.monotonic() + _PASS_SECONDS, _PASS_GRACE)
     sitting.say(f"compiled {len(jobs) - len(missed)} of {len(jobs)} passes")
-
-
-def tune(seconds: float, bench: SharedBench, samples: Sequence[Sample], processes: int) -> list[tuple[str, Missed]]:
-    """Have max-autotune compile what there is time for, in the samples' order. What a process had compiled that had to
-    be ended is in the cache, and is read from there once more."""
-    typical = [sample for sample in samples if sample.category == "typical"][_TUNED_TYPICAL:]
-    variants = [sample.variants[0] for sample in samples if sample not in typical]
-    if not variants or seconds <= 0:
-        return []
-    missed = bench.compile_all([TUNED], variants, processes, time.monotonic() + seconds, _GRACE)
-    lost = [one.variant for _, one in missed if one.reason == LOST]
-    if not lost:
-        return missed
-    again = bench.compile_all([TUNED], lost, processes, time.monotonic() + _GRACE / 2, _GRACE / 2)
-    return [*(one for one in missed if one[1].reason != LOST), *again]
 
 
 @contextmanager
@@ -290,9 +293,15 @@ def main() -> None:
         settings = Settings(
             pairs=8, repeats=0, double=False, timing_budget=8.0, first_call_timeout=60.0, batch_bytes=1 << 30
         )
-        if not sitting.left and not given.full:
+        if given.passes is not None:
+            for author, answers in ((AUTHOR, written), (STATIC, static)):
+                keep_answers(read_rows(given.passes, RESULTS), author, samples, answers)
+        if not sitting.left and not (given.full or given.only_tune):
             return
         with SharedBench(given.device, settings) as bench:
+            if given.only_tune:
+                only_tune(sitting, bench)
+                return
             if sitting.left and given.now != 0:
                 measure(sitting, bench, write_and_compile(sitting, bench))
             measure_again(sitting, bench)
@@ -315,6 +324,8 @@ def _parsed() -> argparse.Namespace:
     add("--patience", type=float, default=45.0, metavar="SECONDS", help="what a sample may take distill in all")
     add("--write", type=float, default=150.0, metavar="SECONDS", help="what passes and compiling have")
     add("--tune", type=float, default=22.0, metavar="SECONDS", help="what max-autotune has for compiling")
+    add("--only-tune", action="store_true", help="compile max-autotune for `--tune` seconds, and do nothing else")
+    add("--passes", type=Path, help="rows whose passes are the answers where an earlier sitting has none")
     add("--budget", type=float, default=560.0, metavar="SECONDS", help="after these no further sample is begun")
     add("--full", type=int, default=4, help="samples that are measured once more, one compiler after another")
     add("--full-of", default=",".join(CATEGORIES), metavar="CATEGORIES", help="samples of these alone are measured so")

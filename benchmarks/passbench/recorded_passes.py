@@ -9,12 +9,16 @@ is a pass.
 import argparse
 import json
 from collections import defaultdict
+from collections.abc import Iterable
 from itertools import zip_longest
 from pathlib import Path
 
+from agent.ahead.author_pool import Answers
+from agent.author import Submission
 from passbench.checking.tolerance import STRICT
 from passbench.contract import write_pass_dir
 from storage.parquet import read_rows
+from storage.records import Sample
 from storage.schema import RESULTS
 
 
@@ -27,6 +31,21 @@ def passes(rows: list[dict]) -> dict[str, dict[str, str]]:
             by_category[row["category"]][row["sample"]] = files
     turns = zip_longest(*(some.items() for some in by_category.values()))
     return dict(one for turn in turns for one in turn if one is not None)
+
+
+def keep_answers(rows: Iterable[dict], author: str, samples: Iterable[Sample], answers: Answers) -> None:
+    """Make what an author has handed in by these rows its answers for these samples, where there are none yet. A sample
+    that it left to eager is left to eager again."""
+    by_sample = {row["sample"]: row for row in rows if row["author"] == author}
+    for sample in samples:
+        row = by_sample.get(sample.sample)
+        if row is None or answers.of(sample) is not None:
+            continue
+        if row["compiler"] == "pass":
+            write_pass_dir({file["path"]: file["content"] for file in row["pass_files"]}, answers.place(sample))
+            answers.keep(sample, Submission("pass", answers.place(sample)))
+        else:
+            answers.keep(sample, Submission(row["compiler"], reason=row["reason"].rpartition("left to eager: ")[2]))
 
 
 def main() -> None:

@@ -7,7 +7,7 @@
 set -u
 HERE=$(dirname "$0"); E=benchmarks/extraction; OUT=$1
 export VERSIONS="$E/corpus_2245/version $E/corpus_984/version $E/corpus_578/version $E/corpus_350/version $E/corpus_328/version"
-export NAMES=${NAMES:-$HERE/names.txt} NO_GPU_TEST=1 TUNE=0 FULL=${FULL:-0} FIRST=${FIRST:-276} NOW=${NOW:-105}
+export NAMES=${NAMES:-$HERE/names.txt} NO_GPU_TEST=1 TUNE=${TUNE:-0} FULL=${FULL:-0} FIRST=${FIRST:-276} NOW=${NOW:-105}
 export SEARCH=${SEARCH:-6} AUTHORS=${AUTHORS:-7} PROCESSES=${PROCESSES:-8} WRITE_SHARE=${WRITE_SHARE:-42}
 mkdir -p "$OUT"
 { nvidia-smi --query-gpu=name,driver_version --format=csv; nproc; uptime; } > "$OUT/host.txt" 2>&1

@@ -2,8 +2,10 @@
 # One sitting of the table; the page beside this file says what it measures. On one GPU with 16 cores.
 #   SECONDS_LEFT=585 bash benchmarks/passbench/h200_table/call.sh OUT               # the first sitting
 #   SECONDS_LEFT=445 bash benchmarks/passbench/h200_table/call.sh OUT EARLIER.tgz   # a later one goes on where it ended
+#   ONLY_TUNE=1 SECONDS_LEFT=575 bash .../call.sh OUT [EARLIER.tgz]                 # compiles max-autotune, times nothing
+#   PASSES=ROWS.parquet TUNE=60 SECONDS_LEFT=575 bash .../call.sh OUT EARLIER.tgz   # measures recorded passes, and what was tuned
 #   CUDA_VISIBLE_DEVICES=1 PART=1/2 WORK=/dev/shm/1 taskset -c 16-31 bash .../call.sh OUT/1    # the second of two GPUs
-# OUT gets table.tgz (rows of each sample, passes, tables), table.md and logs. What decides is printed last.
+# OUT gets table.tgz (rows of each sample, passes, what max-autotune has compiled, tables), table.md and logs. What decides is printed last.
 set -u
 OUT=$1; EARLIER=${2:-}; ALL=${SECONDS_LEFT:-585}
 HERE=$(dirname "$0"); NAMES=${NAMES:-$HERE/names.txt}; E=benchmarks/extraction; W=${WORK:-/dev/shm/table}; DEVICE=${DEVICE:-cuda:0}
@@ -18,17 +20,24 @@ elif [ -z "${NO_GPU_TEST:-}" ]; then
   timeout 60 python3 -m pytest -q -p no:cacheprovider tests/passbench/test_shared_bench.py -m gpu > "$OUT/gpu_test.log" 2>&1
   echo "the GPU test of the shared rounds ended with $? after $((SECONDS - began)) s"
 fi
+sit() { # SECONDS OPTIONS
+  timeout "$1" python3 -m benchmarks.passbench.baselines_table $VERSIONS --names "$NAMES" --out "$W/record" \
+    --device "$DEVICE" --part "${PART:-0/1}" --first "$first" --authors "${AUTHORS:-6}" --processes "${PROCESSES:-9}" \
+    ${PASSES:+--passes "$PASSES"} "${@:2}" >> "$OUT/sitting.log" 2>&1
+  ended=$?
+  echo "ended with $ended at $((SECONDS - began)) s" >> "$OUT/sitting.log"
+}
+if [ -n "${ONLY_TUNE:-}" ]; then
+  left=$((ALL - 18 - (SECONDS - began)))
+  sit $left --only-tune --tune $((left - 45))
+fi
 # Again if it breaks off, and if all that it has begun with is measured and there is time for some more.
 ended=1
 while left=$((ALL - 18 - (SECONDS - began))); here=$(ls "$W/record/rows" | wc -l)
-      [ $left -gt 100 ] && { [ $ended -ne 0 ] || [ "$here" -lt "$first" ]; }; do
+      [ -z "${ONLY_TUNE:-}" ] && [ $left -gt 100 ] && { [ $ended -ne 0 ] || [ "$here" -lt "$first" ]; }; do
   now=$(((left - 45) / 4)); [ $now -lt $most ] || now=$most
-  timeout $left python3 -m benchmarks.passbench.baselines_table $VERSIONS --names "$NAMES" --out "$W/record" \
-    --device "$DEVICE" --part "${PART:-0/1}" --first "$first" --now $now --write $((left * ${WRITE_SHARE:-30} / 100)) --tune ${TUNE:-$((left / 24))} \
-    --search "${SEARCH:-4}" --authors "${AUTHORS:-6}" --processes "${PROCESSES:-9}" \
-    --budget $((left - 12)) --full "${FULL:-2}" >> "$OUT/sitting.log" 2>&1
-  ended=$?
-  echo "ended with $ended at $((SECONDS - began)) s" >> "$OUT/sitting.log"
+  sit $left --now $now --write $((left * ${WRITE_SHARE:-30} / 100)) --tune ${TUNE:-$((left / 24))} \
+    --search "${SEARCH:-4}" --budget $((left - 12)) --full "${FULL:-2}"
   [ "$(ls "$W/record/rows" | wc -l)" -gt "$here" ] || [ $ended -ne 0 ] || break
 done
 timeout 25 python3 -m benchmarks.passbench.baselines_table $VERSIONS --names "$NAMES" --out "$W/record" \
@@ -36,7 +45,9 @@ timeout 25 python3 -m benchmarks.passbench.baselines_table $VERSIONS --names "$N
 pack
 cp "$W/record/table.md" "$OUT/" 2> /dev/null
 [ -f "$OUT/gpu_test.log" ] && grep -E "^E  |passed|failed|skipped" "$OUT/gpu_test.log" | tail -n 8
-sed -n '/^## Variants that all authors but/,/^## /p' "$OUT/table.md" | grep "^|" | cut -c 1-150
-sed -n '/^## distill$/,$p' "$OUT/table.md"
-sed -n '/^## Samples/,/^## V/p' "$OUT/table.md"
+if [ -f "$OUT/table.md" ]; then
+  sed -n '/^## Variants that all authors but/,/^## /p' "$OUT/table.md" | grep "^|" | cut -c 1-150
+  sed -n '/^## distill$/,$p' "$OUT/table.md"
+  sed -n '/^## Samples/,/^## V/p' "$OUT/table.md"
+fi
 grep -E "^ *[0-9]+\.[0-9]|^of |^ended|Error" "$OUT/sitting.log" | grep -v ": eager ok" | cut -c 1-170 | tail -n 60

@@ -1,0 +1,64 @@
+"""What max-autotune compiles first, what is kept of it for later calls, and recorded passes as an author's answers."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from agent.ahead.author_pool import Answers
+from benchmarks.passbench.max_autotune import KeptTuning, cheapest_first
+from benchmarks.passbench.recorded_passes import keep_answers
+from passbench.contract import read_pass_dir
+from tests.passbench.samples import PASSES, add_relu_sample, sample, spec, variant
+
+
+def named(name: str, category: str, function) -> object:
+    return replace(sample(variant(function, spec("x", 8, 8), spec("y", 8, 8))), sample=name, category=category)
+
+
+def test_the_cheapest_of_each_category_come_in_turn():
+    given = [
+        named("product", "fusible", lambda x, y: (torch.matmul(x, y),)),
+        named("three", "fusible", lambda x, y: ((x + y).relu() * 2,)),
+        named("one", "fusible", lambda x, y: (x + y,)),
+        named("linear", "typical", lambda x, y: (torch.nn.functional.linear(x, y),)),
+    ]
+    assert [one.sample for one in cheapest_first(given)] == ["one", "linear", "three", "product"]
+
+
+def write(place: Path, size: int) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(os.urandom(size))
+
+
+def test_a_later_call_has_what_an_earlier_one_compiled(tmp_path):
+    cache, variants = tmp_path / "inductor", add_relu_sample((3, 40), (8, 5)).variants
+    sizes = {"fxgraph/ab/cd": 3000, "ab/kernel.py": 200, "ab/kernel.best_config": 10, "cache/times": 20}
+    for name, size in (sizes | {"locks/one.lock": 0, "ab/kernel.so": 50, "tmp1/cut_off": 5}).items():
+        write(cache / name, size)
+    kept = KeptTuning(tmp_path / "tuned")
+    kept.unpack(tmp_path / "none")
+    assert not kept.variants and not (tmp_path / "none").exists()
+    kept.keep(cache, variants[:1])
+    kept.keep(cache, variants[1:])
+    later = KeptTuning(tmp_path / "tuned")
+    assert later.variants == {"v0", "v1"}
+    later.unpack(tmp_path / "later")
+    found = [file for file in (tmp_path / "later").rglob("*") if file.is_file()]
+    assert {str(file.relative_to(tmp_path / "later")): file.stat().st_size for file in found} == sizes
+    assert later.keep(cache, (), most_bytes=2000) < 2000, "the largest file has no room"
+
+
+def test_recorded_passes_are_answers_where_there_are_none(tmp_path):
+    files = [{"path": path, "content": text} for path, text in read_pass_dir(PASSES / "add_relu").files.items()]
+    row = {"sample": "s0", "author": "distill", "compiler": "pass", "pass_files": files, "reason": ""}
+    left = row | {"sample": "s1", "compiler": "eager", "reason": "noisy; left to eager: nothing to fuse"}
+    rows = [row, row | {"author": "other", "compiler": "eager"}, left, row | {"sample": "s3"}]
+    samples, answers = [replace(add_relu_sample((3, 40)), sample=f"s{n}") for n in range(4)], Answers(tmp_path)
+    keep_answers(rows[:3], "distill", samples[:3], answers)
+    assert read_pass_dir(answers.of(samples[0]).pass_dir) == read_pass_dir(PASSES / "add_relu")
+    assert (answers.of(samples[1]).compiler, answers.of(samples[1]).reason) == ("eager", "nothing to fuse")
+    assert answers.of(samples[2]) is None
+    keep_answers([left | {"sample": "s0"}, *rows], "distill", samples, answers)
+    assert answers.of(samples[0]).compiler == answers.of(samples[3]).compiler == "pass", "no answer is replaced"
