@@ -24,9 +24,11 @@ dtype changes from sample to sample. A sitting has three parts:
 figures. A sample that takes `distill` longer than `--patience` counts as left to eager. One that is not answered when
 the time is over, or has a baseline that nobody came to, is left to the next sitting. DIR/rows has a file of each
 sample, so that a sitting that is killed loses nothing, and a later one with the same DIR goes on. `--only-table` makes
-the tables of what is there. With `--passes` recorded passes are measured instead of new ones; the rows must be of the same
-names, so that each sample has the variant that its pass was written for. With several GPUs start one such run each, with its `--part I/N`, its `--device` and its
+the tables of what is there. With several GPUs start one such run each, with its `--part I/N`, its `--device` and its
 share of the cores (`taskset`).
+
+With `--passes` recorded passes are measured instead of new ones. Its rows must be of the same FILE, so that each sample
+has the variant that its pass was written for.
 """
 
 import argparse
