@@ -18,7 +18,7 @@ WARP, WARPS, VECTOR = 32, 4, 4
 
 
 def rows_of(x: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
-    """(R, N): the elements of each sum over `dims` as a row."""
+    """(R, N): the elements of each sum over `dims` as a row, the last one of `dims` innermost."""
     kept = [d for d in range(x.dim()) if d not in dims]
     return x.permute(*kept, *dims).reshape(-1, prod(x.shape[d] for d in dims))
 

@@ -62,6 +62,14 @@ class Addition:
         """Whether the last dimension is reduced."""
         return len(self.shape) - 1 in self.reduced
 
+    @property
+    def turn(self) -> tuple[int, ...]:
+        """The reduced dimensions as eager goes along them, the outermost first. Sums, means and norms go along memory
+        wherever it lies, the others along contiguous copies or by the dimensions' numbers."""
+        if self.op not in ("sum", "mean", "norm"):
+            return self.reduced
+        return tuple(sorted(self.reduced, key=lambda d: -self.stride[d]))
+
 
 @dataclass(frozen=True)
 class OpEffects:

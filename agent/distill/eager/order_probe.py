@@ -85,10 +85,13 @@ class EagerSums:
         """Of the last dimensions: the inverse of their root mean squares."""
         return torch.ops.aten._fused_rms_norm(x, normalized, None, EPSILON)[1]
 
-    def group_norm(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Of rows that are a group each: means, and the inverse of their standard deviations."""
+    def group_norm(
+        self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Of rows that are a group of one channel each: their norms, means, and the inverse of their standard
+        deviations. `weight` and `bias` have a number for each row."""
         rows, length = x.shape
-        return torch.native_group_norm(x.view(1, rows, length), None, None, 1, rows, length, rows, EPSILON)[1:]
+        return torch.native_group_norm(x.view(1, rows, length), weight, bias, 1, rows, length, rows, EPSILON)
 
     def batch_norm(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Of channels: means, and the inverse of their standard deviations, in single precision."""
@@ -161,7 +164,7 @@ def _results(
     x: torch.Tensor, addition: Addition, order: SumOrder, chosen: torch.Tensor, eager: EagerSums
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Pairs of eager's results in the chosen rows and those that are expected of it."""
-    rows = rows_of(x, addition.reduced)[chosen].float()
+    rows = rows_of(x, addition.turn)[chosen].float()
     length = torch.tensor(float(rows.shape[1]), device=x.device)
     if addition.op in ("sum", "mean"):
         expected = added(rows, order, chosen)
@@ -177,8 +180,15 @@ def _results(
     if addition.op == "group_norm":
         mean, distances = welford(rows, order)
         epsilon = torch.tensor(EPSILON, dtype=x.dtype, device=x.device).float()  # its kernel takes it in this dtype
-        for have, want in zip(eager.group_norm(x), (mean, torch.rsqrt(distances / length + epsilon)), strict=True):
-            yield have.reshape(-1)[chosen], want.to(x.dtype)
+        weight, bias = x[:, 0].contiguous(), x[:, -1].contiguous()
+        mean, inverse = (each.to(x.dtype) for each in (mean, torch.rsqrt(distances / length + epsilon)))
+        scale = inverse.float() * weight[chosen].float()
+        shift = bias[chosen].float() - scale * mean.float()
+        normed = fused(scale[:, None], rows, shift[:, None]).to(x.dtype)
+        have, *moments_of = eager.group_norm(x, weight, bias)
+        yield have.view(x.shape)[chosen], normed
+        for found, want in zip(moments_of, (mean, inverse), strict=True):
+            yield found.reshape(-1)[chosen], want
         return
     if addition.op == "batch_norm":
         mean, distances = channels(rows, order)

@@ -285,12 +285,13 @@ def sum_order(
     threads = width * height
     step = width if along else 1
     steps_down = 1
-    if -(-length // step) >= min(height * _SPLIT, _MOST):
+    shared = -(-length // step) >= min(height * _SPLIT, _MOST)
+    if shared:
         step *= height
     else:
         steps_down, height = height, 1
     grid = -(-(rows // outputs) // (steps_down if along else width * steps_down))
-    if height > 1 and -(-length // step) >= _MOST and grid <= PROCESSORS * (_RESIDENT // threads):
+    if shared and -(-length // step) >= _MOST and grid <= PROCESSORS * (_RESIDENT // threads):
         return None
     found = SumOrder(length, width if along else 1, height, vector if vectors else _SUMS, vectors)
     return replace(found, deal=Ragged(length, vector, found.step)) if ragged else found

@@ -14,6 +14,7 @@ from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from agent.distill.eager.sum_order import Deal, Ragged, SumOrder
+from agent.distill.kernels.column_order import SAME, ColumnOrder, column_order
 from agent.distill.kernels.index_expressions import Unsupported, digits
 from agent.distill.kernels.value_graph import COLUMN, ROW, Body, Capture, StoreValue, Value
 from extraction.kernels.lowering import Kernel, Lowered
@@ -47,6 +48,7 @@ class KernelBody:
     A kernel without reductions has one column, unless it would read or write with gaps. Then it has as many columns as
     make neighbouring rows neighbours in memory, and `flat` is the same kernel with one column. A kernel that adds in
     eager's order (`agent.distill.kernels.exact`) takes `step` columns at a time, as `deal` says if that is not None.
+    `renumbered` is the same kernel with its columns as eager adds them, if they come in another order.
     """
 
     rows: int
@@ -56,6 +58,7 @@ class KernelBody:
     flat: "KernelBody | None" = None
     step: int | None = None
     deal: Deal | Ragged | None = None
+    renumbered: "KernelBody | None" = None
 
     @property
     def places(self) -> int:
@@ -116,15 +119,19 @@ def kernel_bodies(
         if kernel.kind == "extern":
             raise Unsupported(f"TorchInductor calls a library for {_extern_name(kernel.node)}")
         if kernel.kind == "generated":
-            captured.append((kernel, _capture(kernel, buffers, orders)))
+            additions = [_addition(part, orders, kernel) for part in kernel.node.get_nodes()]
+            captured.append((kernel, additions, _capture(kernel, buffers, additions)))
     needed = set(needed)
     bodies = []
-    for kernel, body in reversed(captured):
+    for kernel, additions, body in reversed(captured):
         body = _storing(body, needed, buffers)
         if body.stores:
-            width = _tile_width(body)
+            width, other = _tile_width(body), next((a.columns for a in additions if a and not a.columns.is_same), SAME)
             if width > 1:
-                body = replace(_storing(_capture(kernel, buffers, orders, width), needed, buffers), flat=body)
+                body = replace(_storing(_capture(kernel, buffers, additions, width), needed, buffers), flat=body)
+            if not other.is_same:
+                turned = _capture(kernel, buffers, additions, columns_as=other)
+                body = replace(body, renumbered=_storing(turned, needed, buffers))
             bodies.append(body)
             needed |= {buffers[name].base for name in body.loads()}
     return bodies[::-1]
@@ -167,12 +174,25 @@ def _extern_name(node: BaseSchedulerNode) -> str:
     return str(getattr(node.node, "python_kernel_name", None) or type(node.node).__name__)
 
 
-def _capture(kernel: Kernel, buffers: dict[str, Buffer], orders: Orders, width: int = 1) -> KernelBody:
-    """The kernel with all its stores; `width` is how many columns it has if it has no reductions."""
+@dataclass(frozen=True)
+class _Addition:
+    """How eager adds what a scheduled node adds, and how the node's columns come in that order."""
+
+    order: SumOrder
+    columns: ColumnOrder
+
+
+def _capture(
+    kernel: Kernel,
+    buffers: dict[str, Buffer],
+    additions: Sequence[_Addition | None],
+    width: int = 1,
+    columns_as: ColumnOrder = SAME,
+) -> KernelBody:
+    """The kernel with all its stores; `additions` are those of its nodes, `width` is how many columns it has if it has
+    no reductions, and `columns_as` the order in which they come."""
     node = kernel.node
-    if type(node) not in (SchedulerNode, FusedSchedulerNode):
-        raise Unsupported(f"TorchInductor's {type(node).__name__}")
-    rows, columns = (int(n) for n in node.group[1])
+    rows, columns = _sizes(kernel)
     if rows * columns == 0:
         raise Unsupported("empty tensors")
     if max(rows * columns, *(_length(n) for n in node.get_nodes())) >= INDEX_LIMIT:
@@ -182,17 +202,43 @@ def _capture(kernel: Kernel, buffers: dict[str, Buffer], orders: Orders, width: 
     body = Body({ROW: rows, COLUMN: columns})
     dtypes = {name: buffer.dtype for name, buffer in buffers.items()}
     handler = Capture(body, dtypes)
-    for part in node.get_nodes():
+    for part, addition in zip(node.get_nodes(), additions, strict=True):
         if not isinstance(part, SchedulerNode) or part.is_template():
             raise Unsupported(f"TorchInductor's {type(part).__name__}")
-        coordinates = _coordinates(part, rows, columns)
-        handler.order = _order(part, orders, columns)
+        coordinates = _coordinates(part, rows, columns, columns_as)
+        in_order = addition is not None and addition.columns.plain() == columns_as.plain()
+        handler.order = addition.order if in_order else None
+        handler.divides = _divides(part)
         with V.set_ops_handler(handler):
             part._body(*coordinates)
     return KernelBody(rows, columns, tuple(body.stores), kernel.ops)
 
 
-def _order(part: SchedulerNode, orders: Orders, columns: int) -> SumOrder | None:
+def _divides(part: SchedulerNode) -> bool:
+    """Whether a scheduled node divides by a constant as the kernels of pools do, and not as eager's division."""
+    names = {str(getattr(origin.target, "overloadpacket", "")) for origin in part.node.get_origins()}
+    return any("avg_pool" in name for name in names) and not any(".div" in name for name in names)
+
+
+def _sizes(kernel: Kernel) -> tuple[int, int]:
+    """The rows and columns of a kernel."""
+    if type(kernel.node) not in (SchedulerNode, FusedSchedulerNode):
+        raise Unsupported(f"TorchInductor's {type(kernel.node).__name__}")
+    rows, columns = (int(n) for n in kernel.node.group[1])
+    return rows, columns
+
+
+def _addition(part: BaseSchedulerNode, orders: Orders, kernel: Kernel) -> _Addition | None:
+    """What a scheduled node adds; None if it adds nothing, or if it is not known in what order eager does."""
+    _, columns = _sizes(kernel)
+    order = _order(part, orders, columns)
+    if order is None or not isinstance(part, SchedulerNode) or not part.is_reduction():
+        return None
+    found = column_order(part, order)
+    return None if found is None else _Addition(order, found)
+
+
+def _order(part: BaseSchedulerNode, orders: Orders, columns: int) -> SumOrder | None:
     """The order in which eager adds what a scheduled node adds; None if it adds nothing or the order is not known."""
     ops = {origin.meta["op"] for origin in part.node.get_origins() if "op" in origin.meta}
     adding = [op for op in ops if orders[op]]
@@ -219,22 +265,22 @@ def _length(part: SchedulerNode) -> int:
     return max((int(layout.storage_size()) for layout in layouts), default=0)
 
 
-def _coordinates(part: SchedulerNode, rows: int, columns: int) -> list[list[sympy.Expr]]:
+def _coordinates(part: SchedulerNode, rows: int, columns: int, columns_as: ColumnOrder) -> list[list[sympy.Expr]]:
     """The loop variables of one scheduled node in terms of the kernel's row and column."""
     outer, inner = ([int(s) for s in sizes] for sizes in part._body.sizes)
     if part.is_reduction():
         if (math.prod(outer), math.prod(inner)) != (rows, columns):
             raise Unsupported("reductions of different sizes in one kernel")
-        return [digits(ROW, outer), digits(COLUMN, inner)]
+        return [digits(ROW, outer), columns_as.coordinates(inner)]
     length = math.prod(outer)
     if length == rows:
         return [digits(ROW, outer), []]
     if length != rows * columns:
         raise Unsupported("loops of different lengths in one kernel")
-    return [_split_digits(outer, rows, columns), []]
+    return [_split_digits(outer, rows, columns, columns_as), []]
 
 
-def _split_digits(sizes: list[int], rows: int, columns: int) -> list[sympy.Expr]:
+def _split_digits(sizes: list[int], rows: int, columns: int, columns_as: ColumnOrder) -> list[sympy.Expr]:
     """Coordinates in a box. Its leading sizes are the rows, its trailing ones the columns; one size may be split."""
     before = 1
     for position, size in enumerate(sizes):
@@ -242,11 +288,11 @@ def _split_digits(sizes: list[int], rows: int, columns: int) -> list[sympy.Expr]
             part, rest = rows // before, before * size // rows
             if before * part == rows and rows * rest == before * size:
                 leading = digits(ROW, [*sizes[:position], part])
-                trailing = digits(COLUMN, [rest, *sizes[position + 1 :]])
+                trailing = columns_as.coordinates([rest, *sizes[position + 1 :]])
                 return [*leading[:-1], leading[-1] * rest + trailing[0], *trailing[1:]]
             break
         before *= size
-    return digits(ROW * columns + COLUMN, sizes)
+    return digits(ROW * columns + columns_as.number(), sizes)
 
 
 def region_buffers(result: Lowered) -> dict[str, Buffer]:

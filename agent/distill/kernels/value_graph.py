@@ -97,6 +97,7 @@ class Capture(DefaultHandler):
     """TorchInductor's operations, noted in a Body instead of printed.
 
     `buffers` gives the dtype of every buffer that a body reads, `order` how eager adds what the loop body at hand adds.
+    `divides`: eager divides there also by constants, where its divisions multiply by the reciprocal otherwise.
     Raises Unsupported on operations that this author does not write.
     """
 
@@ -105,6 +106,7 @@ class Capture(DefaultHandler):
         self.buffers = buffers
         self.mask: Value | None = None
         self.order: SumOrder | None = None
+        self.divides = False
         self._constants: dict[int, set[torch.dtype]] = {}  # number of a constant → the dtypes that it was asked for in
 
     def _default(self, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -121,7 +123,8 @@ class Capture(DefaultHandler):
             args = args[:first] + tuple(self._promoted(a, dtype) for a in args[first:])
         if name == "add" and (contracted := self._normalisation(args)):
             return contracted
-        if dtype == torch.float32 and name in _IN_FULL and (name != "truediv" or args[1].op != "constant"):
+        by_constant = name == "truediv" and args[1].op == "constant" and not self.divides
+        if dtype == torch.float32 and name in _IN_FULL and not by_constant:
             name = _IN_FULL[name]
         if name == "pow" and dtype == torch.float32 and args[1].op == "constant" and args[1].detail == -0.5:
             name, args = "rsqrt", args[:1]  # as eager computes it

@@ -16,14 +16,15 @@ from agent.distill.rounding import Rounding
 from agent.distill.static import Distill
 from agent.distill.task_plan import float_dtypes
 from tests.agent.distill.test_ordered import KNOWN
-from tests.agent.support import ANY, sample, tensor, variant
+from tests.agent.support import ANY, lent, sample, tensor, variant
 
 CPU = torch.device("cpu")
 HALVES = (torch.float16, torch.bfloat16)
 
 
-def addition(shape, reduced, dtype=torch.float32, op="sum"):
-    return Addition(op, dtype, tuple(shape), torch.empty(shape, device="meta").stride(), tuple(reduced))
+def addition(shape, reduced, dtype=torch.float32, op="sum", stride=None):
+    stride = stride or torch.empty(shape, device="meta").stride()
+    return Addition(op, dtype, tuple(shape), stride, tuple(reduced))
 
 
 ADDITIONS = [
@@ -33,6 +34,8 @@ ADDITIONS = [
     addition((1, 4096), (1,)),
     addition((4, 40, 24), (0, 1)),
     addition((2, 12, 7, 7), (0, 2, 3), torch.bfloat16),
+    addition((49, 2, 768), (0, 1), stride=(1, 37632, 49)),
+    addition((16, 24, 64), (0, 1), torch.bfloat16, stride=(64, 1024, 1)),
     addition((40, 256), (1,), op="layer_norm"),
     addition((40, 256), (1,), torch.bfloat16, "rms_norm"),
     addition((40, 179), (1,), torch.float16),
@@ -81,16 +84,20 @@ def _as_rows(rows, shape, dim):
 
 
 class AddsIn(EagerSums):
-    """A device whose kernels add in the given order."""
+    """A device whose kernels add in the given order. If it `contracts`, group norms round a product and what is added
+    to it at once."""
 
-    def __init__(self, order):
-        self.order = order
+    def __init__(self, order, contracts=False):
+        self.order, self.contracts = order, contracts
 
     def sum(self, x, dims, dtype):
-        return added(rows_of(x, tuple(dims)).float(), self.order).to(dtype)
+        return added(rows_of(x, self.along_memory(x, dims)).float(), self.order).to(dtype)
+
+    def along_memory(self, x, dims):
+        return tuple(sorted(dims, key=lambda d: -x.stride(d)))
 
     def mean(self, x, dims):
-        rows = rows_of(x, tuple(dims)).float()
+        rows = rows_of(x, self.along_memory(x, dims)).float()
         return (added(rows, self.order) * (1.0 / torch.tensor(float(rows.shape[1])))).to(x.dtype)
 
     def layer_norm(self, x, normalized):
@@ -103,10 +110,15 @@ class AddsIn(EagerSums):
     def norm(self, x, dims):
         return torch.sqrt(added(rows_of(x, tuple(dims)).float(), self.order)).to(x.dtype)
 
-    def group_norm(self, x):
+    def group_norm(self, x, weight, bias):
         mean, distances = welford(x.float(), self.order)
         epsilon = torch.tensor(EPSILON, dtype=x.dtype).float()
-        return mean.to(x.dtype), torch.rsqrt(distances / torch.tensor(float(x.shape[1])) + epsilon).to(x.dtype)
+        inverse = torch.rsqrt(distances / torch.tensor(float(x.shape[1])) + epsilon)
+        mean, inverse = (each.to(x.dtype) for each in (mean, inverse))
+        scale = (inverse.float() * weight.float())[:, None]
+        moved = scale * mean.float()[:, None]
+        shift = fused(-scale, mean.float()[:, None], bias.float()[:, None]) if self.contracts else bias[:, None] - moved
+        return fused(scale, x.float(), shift.float()).to(x.dtype), mean, inverse
 
     def batch_norm(self, x):
         rows = rows_of(x, (0, *range(2, x.dim()))).float()
@@ -177,6 +189,30 @@ def test_a_cpu_adds_to_places_one_after_another(one):
     assert differing_share(one, other, CPU) > 0.05
 
 
+def test_sums_go_along_memory():
+    """The first of two reduced dimensions is the inner one where its elements are neighbours (typical-c201e15fcd77)."""
+    one = addition((49, 2, 768), (0, 1), stride=(1, 37632, 49))
+
+    class ByNumber(AddsIn):
+        def along_memory(self, x, dims):
+            return tuple(dims)
+
+    assert one.turn == (1, 0) and replace(one, op="group_norm").turn == (0, 1)
+    assert differing_share(one, order_of(one), CPU, ByNumber(order_of(one))) > 0.05
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((8, 1045, 60), torch.float16), ((1, 200_000), torch.float32)])
+def test_one_long_row_is_shared_by_blocks_of_a_single_row_of_threads(shape, dtype):
+    """As that of typical-0b7ecef46d5b."""
+    assert order_of(addition(shape, range(len(shape)), dtype)) is None
+
+
+def test_the_probe_sees_where_a_group_norm_rounds():
+    one = addition((40, 300), (1,), op="group_norm")
+    order = order_of(one)
+    assert differing_share(one, order, CPU, AddsIn(order, contracts=True)) > 1e-2
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
 def test_draws_depend_on_the_order_even_rounded_to_a_half_type(dtype):
     rows = wide_rows(64, 300, dtype, True, torch.Generator().manual_seed(3))
@@ -214,6 +250,21 @@ def test_what_the_probe_denies_is_left_to_eager(tmp_path):
     assert "mean" in " ".join(assumed_task.gains())
     assert "mean" not in " ".join(probed_task.gains()) and len(said) == 1
     assert "left to eager" in " ".join(probed_task.causes)
+
+
+def test_what_is_written_without_a_clock_is_probed_where_there_is_a_gpu(tmp_path):
+    one = sample(variant(_mean_of_squares, tensor(64, 256)))
+    asked = []
+
+    def orders(device, *kept):
+        return lambda order: asked.append(device) or order.length != 256
+
+    author = Distill(orders=orders)
+    assert author.attempt(one, tmp_path / "pass", lent("cpu")).compiler == "pass" and not asked
+    author.attempt(one, tmp_path / "other", lent("cuda:0"))
+    assert asked == ["cuda:0"]
+    sources = [file.read_text() for file in (tmp_path / "other").glob("fuse_*.py")]
+    assert not any("ordered_sum" in source for source in sources)
 
 
 def test_orders_that_are_not_needed_are_not_probed(monkeypatch):

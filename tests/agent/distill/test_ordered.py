@@ -102,7 +102,8 @@ def _pass(function, inputs, directory, rounding=Rounding.EXACT):
     """The variant, and its pass's source, in which everything is rounded as `rounding` says."""
     one = variant(function, *inputs)
     made = sample(one)
-    task = Distill(sketches=SKETCHES).task(made, ANY, dict.fromkeys(float_dtypes(made.variants).values(), rounding))
+    levels = dict.fromkeys(float_dtypes(made.variants).values(), rounding)
+    task = Distill(sketches=SKETCHES).task(made, ANY, levels, lambda order: True)
     submission = task.write(task.gains(), Distill().style, directory)
     assert submission.compiler == "pass", submission.reason
     assert check_dir(directory) == []
@@ -268,7 +269,7 @@ def test_group_norms_have_the_moments_of_cudas_kernels(places, dtype, size, tmp_
         inverse = torch.rsqrt(distances / torch.tensor(float(rows.shape[1])) + epsilon)
         mean, inverse = (each.to(x.dtype).float().view(3, 2, 1, 1) for each in (mean, inverse))
         scale = (inverse * w.float().view(1, 2, 4, 1)).expand(3, 2, 4, places)
-        shift = fma(-scale, mean.expand_as(scale), b.float().view(1, 2, 4, 1).expand_as(scale))
+        shift = b.float().view(1, 2, 4, 1) - scale * mean
         return fma(scale, x.float().view(scale.shape), shift).to(x.dtype).view(x.shape).relu()
 
     one, _ = _pass(function, tuple(tensor(*v.shape, dtype=dtype) for v in given), tmp_path / "pass")
@@ -279,14 +280,22 @@ def test_group_norms_have_the_moments_of_cudas_kernels(places, dtype, size, tmp_
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_group_norms_of_small_numbers_are_right_on_a_gpu(dtype, tmp_path):
-    """Beside their variance epsilon counts. Not all bits are eager's: -6 in float32 and -5 in float16 on an H100."""
+    """Beside their variance epsilon counts. With contracted shifts an H100 had -6 in float32 and -5 in float16."""
 
     def function(x, w, b):
         return (F.relu(F.group_norm(x * 0.003, 8, w, b, 1e-5)),)
 
     one, _ = _pass(function, in_dtype((tensor(2, 32, 300), tensor(32), tensor(32)), dtype), tmp_path / "pass")
     (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
-    assert result.status == "ok" and result.t_min <= -5, result
+    assert (result.status, result.t_min) == ("ok", -10), result
+
+
+def test_group_norms_are_left_to_eager_where_no_gpu_has_confirmed_them(tmp_path):
+    made = sample(variant(lambda x, w: F.relu(F.group_norm(x, 2, w)), tensor(2, 8, 20), tensor(8)))
+    levels = dict.fromkeys(float_dtypes(made.variants).values(), Rounding.EXACT)
+    assumed, confirmed = (Distill().task(made, ANY, levels, *given) for given in ((), (lambda order: True,)))
+    assert not any("group_norm" in pattern for pattern in assumed.gains())
+    assert any("group_norm" in pattern for pattern in confirmed.gains())
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,11 @@ from torch._inductor.decomposition import decompositions as INDUCTORS
 from torch._inductor.inductor_prims import fma
 from torch._prims_common import suggest_memory_format
 
+from agent.distill.kernels.formulas.contracted import CONTRACTED, rounded
 from agent.distill.kernels.formulas.index_puts import index_put
 from agent.distill.kernels.formulas.interpolation import upsample_bilinear2d
 from agent.distill.kernels.index_expressions import Unsupported
 from extraction.kernels.lowering import Decompositions
-
-
-def _rounded(value: torch.Tensor) -> torch.Tensor:
-    """Rounded to its own dtype: inside of a decomposition TorchInductor keeps half types in float32 otherwise."""
-    return value.float().to(value.dtype)
 
 
 def in_dtype(number: float, dtype: torch.dtype) -> float:
@@ -31,13 +27,13 @@ def in_dtype(number: float, dtype: torch.dtype) -> float:
 
 
 def _sigmoid_backward(grad: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
-    return _rounded(grad * _rounded(1 - output)) * output
+    return rounded(grad * rounded(1 - output)) * output
 
 
 def _tanh_backward(grad: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
     if output.dtype == torch.float32:
         return grad * fma(-output, output, torch.ones_like(output))  # as the compiler of eager's kernel contracts it
-    return grad * _rounded(1 - _rounded(output * output))
+    return grad * rounded(1 - rounded(output * output))
 
 
 def _silu_backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -73,6 +69,13 @@ def _gelu_backward(grad: torch.Tensor, x: torch.Tensor, approximate: str = "none
     return (grad.float() * ((1 + inner) * 0.5 + right)).to(x.dtype)
 
 
+def _glu(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
+    if x.dtype == torch.float64:
+        return NotImplemented
+    first, second = x.float().chunk(2, dim)
+    return (first * torch.sigmoid(second)).to(x.dtype)  # what gates a half type is not rounded to it
+
+
 def _glu_backward(grad: torch.Tensor, x: torch.Tensor, dim: int) -> torch.Tensor:
     if x.dtype == torch.float64:
         return NotImplemented
@@ -90,7 +93,7 @@ def _hardswish_backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 def _softmax_backward(grad: torch.Tensor, output: torch.Tensor, dim: int, dtype: torch.dtype) -> torch.Tensor:
     if grad.dtype == torch.float64:
         return NotImplemented
-    product = _rounded(grad * output).float()  # a launch of its own in eager
+    product = rounded(grad * output).float()  # a launch of its own in eager
     total = product.sum(dim, keepdim=True)
     return fma(-output.float(), total, product).to(dtype).contiguous()
 
@@ -157,7 +160,8 @@ def _group_norm(
         found = (parts - spread(mean)) * spread(inverse)
     else:
         scale = spread(inverse) if gain is None else spread(inverse) * gain
-        found = fma(scale, parts, fma(-scale, spread(mean), torch.zeros_like(parts) if shift is None else shift))
+        moved = scale * spread(mean)  # rounded: where eager's kernel adds a shift it has looked whether there is one
+        found = fma(scale, parts, -moved if shift is None else shift - moved)
     moments = (each.view(batch, groups) for each in (mean, inverse))
     return found.to(x.dtype).view(x.shape), *moments
 
@@ -252,13 +256,13 @@ def _batch_norm_backward(
 
 def _pow(x: torch.Tensor, exponent: float) -> torch.Tensor:
     if x.dtype in (torch.float16, torch.bfloat16) and exponent in (2, -1):
-        return _rounded(x * x if exponent == 2 else 1 / x)  # TorchInductor's own keeps it in float32 for a sum behind
+        return rounded(x * x if exponent == 2 else 1 / x)  # TorchInductor's own keeps it in float32 for a sum behind
     if not x.is_floating_point() or x.dtype == torch.float64 or exponent in (0, 1, 2, 0.5, -0.5, -1):
         return NotImplemented  # TorchInductor's own
     if exponent == 3:
-        return _rounded(x * x) * x
+        return rounded(x * x) * x
     if exponent == -2:
-        return 1 / _rounded(x * x)
+        return 1 / rounded(x * x)
     return torch.pow(x, torch.full_like(x, exponent))  # a function, where TorchInductor multiplies
 
 
@@ -292,7 +296,9 @@ def _pixel_unshuffle(x: torch.Tensor, factor: int) -> torch.Tensor:
 INSTEAD_OF_CALLS: Decompositions = {torch.ops.aten.upsample_bilinear2d.default: upsample_bilinear2d}
 """Ops for which TorchInductor calls a library where it schedules for CPU tensors, and that kernels compute here."""
 
-AS_EAGER: Decompositions = INSTEAD_OF_CALLS | {
+AS_EAGER: Decompositions = {
+    **INSTEAD_OF_CALLS,
+    **CONTRACTED,
     torch.ops.aten.avg_pool2d_backward.default: _avg_pool2d_backward,
     torch.ops.aten.index_put.default: index_put,
     torch.ops.aten._unsafe_index_put.default: index_put,
@@ -310,6 +316,7 @@ AS_EAGER: Decompositions = INSTEAD_OF_CALLS | {
     torch.ops.aten.silu_backward.default: _silu_backward,
     torch.ops.aten.gelu.default: _gelu,
     torch.ops.aten.gelu_backward.default: _gelu_backward,
+    torch.ops.aten.glu.default: _glu,
     torch.ops.aten.glu_backward.default: _glu_backward,
     torch.ops.aten.hardswish_backward.default: _hardswish_backward,
     torch.ops.aten.pow.Tensor_Scalar: _pow,
