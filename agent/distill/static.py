@@ -1,17 +1,19 @@
 """The offline author: TorchInductor's kernels for the fusible parts of a task, written out as a readable pass.
 
 Every variant is cut into regions that need no library call. A region is lowered by itself and its kernels are written
-as Triton source; regions with the same pattern share a module, whose wrapper picks a plan by its inputs. Nothing is
+as Triton source; regions with the same pattern share a module, whose wrapper picks a plan by its inputs. No time is
 measured here: which regions are worth a kernel is what `agent.distill.cost` expects. `agent.distill.tuned` measures.
+Where there is a GPU, the orders in which eager adds are compared with its own, once each.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.author import Attempt, Author, Submission
 from agent.distill.candidates import Options
+from agent.distill.eager.order_probe import ProbedOrders
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style
 from agent.distill.rounding import Confirms, Rounding, assumed
@@ -29,7 +31,8 @@ class Distill(Author):
 
     It looks for regions for `seconds` of the processor's time. What it writes so does not depend on other processes.
     Kernels have eager's bits unless `rounding` asks for less: a last bit is amplified by a library call, by a half type
-    that is computed on, by large numbers that cancel, and nothing is measured that would show it.
+    that is computed on, by large numbers that cancel, and nothing is measured that would show it. `orders` makes the
+    function that confirms orders of addition on a GPU; `probed` keeps its answers.
     """
 
     name: str = "distill"
@@ -38,19 +41,25 @@ class Distill(Author):
     seconds: float = 60.0
     rounding: Rounding = Rounding.EXACT
     sketches: Sketches = field(default_factory=Sketches, repr=False, compare=False)
+    orders: Callable[..., Confirms] = field(default=ProbedOrders, repr=False, compare=False)
+    probed: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
 
     def attempt(self, sample: Sample, directory: Path, attempt: Attempt) -> Submission:
-        """As `write`."""
-        return self.write(sample, directory)
+        """As `write`, with the orders of addition that are eager's on the attempt's device, if that is a GPU."""
+        if not attempt.device.startswith("cuda"):
+            return self.write(sample, directory)
+        return self.write(
+            sample, directory, self.orders(attempt.device, attempt.say, kept_orders(attempt), self.probed)
+        )
 
-    def write(self, sample: Sample, directory: Path) -> Submission:
+    def write(self, sample: Sample, directory: Path, confirms: Confirms = assumed) -> Submission:
         """A pass for all variants of the sample, or the reason why there is none.
 
         A variant without a match scores as a failure, so the sample is declined unless every variant has one. It is
-        declined, too, if calls are not expected to become faster.
+        declined, too, if calls are not expected to become faster. `confirms` says which orders of addition are eager's.
         """
         levels = dict.fromkeys(float_dtypes(sample.variants).values(), self.rounding)
-        task = self.task(sample, self.margin, levels)
+        task = self.task(sample, self.margin, levels, confirms)
         return task.write(task.sure(self.margin), by_lanes(task, self.style), directory)
 
     def task(
@@ -77,3 +86,8 @@ class Distill(Author):
         ways = own_schedule, biases, channels_last, split_linears
         options = Options(margin, deadline, Rounding.ANY, confirms, *ways)
         return Task.of(sample, options, self.sketches, rounding, whole)
+
+
+def kept_orders(attempt: Attempt) -> Path | None:
+    """Where it is kept which orders of addition are eager's; None where nothing is kept."""
+    return attempt.state / "sum_orders" if attempt.state is not None else None

@@ -58,7 +58,7 @@ from agent.distill.search.probes import spread
 from agent.distill.search.scores import EQUAL, NOTHING, ranked
 from agent.distill.search.search_clock import OTHER, SearchClock
 from agent.distill.search.trial import Rightness, SearchTrial, known, right_together, rightness, without_lanes, writes
-from agent.distill.static import Distill
+from agent.distill.static import Distill, kept_orders
 from agent.distill.task_plan import FloatDtypes, Task, float_dtypes, has_channels_last, has_split_linears
 from agent.distill.whole_graphs import WORTH
 from storage.records import Sample
@@ -393,8 +393,7 @@ class Tuned(Author):
         return best
 
     def _confirms(self, attempt: Attempt) -> Confirms:
-        kept = attempt.state / "sum_orders" if attempt.state is not None else None
-        return self.orders(attempt.device, attempt.say, kept, self.probed)
+        return self.orders(attempt.device, attempt.say, kept_orders(attempt), self.probed)
 
     def _task(
         self,

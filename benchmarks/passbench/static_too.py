@@ -15,7 +15,7 @@ from storage.records import Sample
 
 @dataclass
 class StaticToo(Author):
-    """Answers what `tuned` answers, and keeps in `static` what its `distill` writes without measuring."""
+    """Answers what `tuned` answers, and keeps in `static` what its `distill` writes without a clock."""
 
     tuned: Tuned
     static: Answers
@@ -30,5 +30,5 @@ class StaticToo(Author):
         if self.static.of(sample) is None:
             begin, place = time.monotonic(), self.static.place(sample)
             shutil.rmtree(place, ignore_errors=True)
-            self.static.keep(sample, self.tuned.distill.write(sample, place), time.monotonic() - begin)
+            self.static.keep(sample, self.tuned.distill.attempt(sample, place, attempt), time.monotonic() - begin)
         return self.tuned.attempt(sample, directory, attempt)
