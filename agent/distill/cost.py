@@ -35,6 +35,9 @@ STEP = 1.0
 WAIT = 0.8
 """What a program that loops over its columns waits for what a turn loads. On an H100 one of 14 turns took 14 us and one
 of 50 turns 80, where they loaded one number after another."""
+TURN = 0.25
+"""What eager waits in each of its `turns`. On an H100 an interpolation of 2 x 100 channels to 7 x 7 places took 50 us
+(`typical-bca28f6735d7` of `benchmarks/passbench/h100_table_276`)."""
 RESIDENT = 64
 """Warps that a multiprocessor holds."""
 AGAIN = 1.5
@@ -96,7 +99,7 @@ def _eager_us(region: Region, known: OpEffects) -> tuple[float, float]:
         moved = bytes_of(known, (*operands, region.whole + number))
         launch = EAGER_SLOW.get(op_name(op), EAGER_LAUNCH)
         host += launch * known.launches[number]
-        device += moved / BANDWIDTH
+        device += max(moved / BANDWIDTH, TURN * known.turns[number])
     return host, device
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._prims_common import suggest_memory_format
 from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -80,7 +81,9 @@ class OpEffects:
     `reads` and `writes` are the storages that an op touches. `on_host` are the values that stay on the CPU wherever the
     graph runs. `additions` is what each op adds along dimensions. `flops` are each op's floating operations in matrix
     products, convolutions and attention. `apart` are the linears whose bias eager adds in a launch of its own, behind
-    the product: those of inputs of three and more dimensions that are not contiguous.
+    the product: those of inputs of three and more dimensions that are not contiguous. `turns` are those of a loop that
+    each thread of an op's kernel goes through however small its tensors are: over all channels of all images, in an
+    interpolation.
     """
 
     values: tuple[Any, ...]
@@ -91,6 +94,7 @@ class OpEffects:
     additions: tuple[tuple[Addition, ...], ...] = ()
     flops: tuple[int, ...] = ()
     apart: frozenset[int] = frozenset()
+    turns: tuple[int, ...] = ()
 
 
 def find_effects(graph: Graph, inputs: Sequence[Input]) -> OpEffects:
@@ -122,7 +126,7 @@ def _effects(asked: _Question) -> OpEffects:
         raise OpEffectsError(f"the graph does not run on fake tensors: {in_one_line(error, None)}") from error
     effects = tuple(observer.launches), tuple(observer.reads), tuple(observer.writes)
     on_host = _on_host(asked.graph, observer.values)
-    found = tuple(observer.additions), tuple(observer.flops), frozenset(observer.apart)
+    found = tuple(observer.additions), tuple(observer.flops), frozenset(observer.apart), tuple(observer.turns)
     return OpEffects(tuple(observer.values), *effects, on_host, *found)
 
 
@@ -147,17 +151,21 @@ def _names_a_device(value: Any) -> bool:
     return any(map(_names_a_device, value)) if isinstance(value, tuple | list) else value == RUN_DEVICE
 
 
+_PUTS = ("index_put", "index_put_", "_unsafe_index_put")
+_SORTS = 12
+"""Launches of an op that adds to places: eager makes numbers of these, sorts them, and then adds."""
 _FREE = {"alias", "detach", "_unsafe_view", "lift_fresh", "empty", "empty_like", "empty_strided", "new_empty"}
 
 
 @dataclass
 class _Counter(TorchDispatchMode):
-    """Counts launches and floating operations, and notes what is called, which storages are written to and what is
-    added, while it is active."""
+    """Counts launches, turns and floating operations, and notes what is called, which storages are written to and what
+    is added, while it is active."""
 
     launches: int = 0
     called: set[str] = field(default_factory=set)
     flops: int = 0
+    turns: int = 0
     writes: set[int] = field(default_factory=set)
     additions: list[Addition] = field(default_factory=list)
 
@@ -171,7 +179,9 @@ class _Counter(TorchDispatchMode):
         view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
         namespace, _, name = schema.name.partition("::")
         if not view and namespace != "prim" and name not in _FREE:
-            self.launches += 1
+            self.launches += _SORTS if name in _PUTS and len(args) > 3 and args[3] else 1
+        if name == "upsample_bilinear2d" and suggest_memory_format(args[0]) != torch.channels_last:
+            self.turns += prod(args[0].shape[:2])
         self.called.add(name)
         if func.overloadpacket in flop_registry:
             self.flops += flop_registry[func.overloadpacket](*args, **kwargs, out_val=result)
@@ -208,10 +218,7 @@ _ADDS = {
     "_softmax_backward_data": "softmax_backward",
     "native_layer_norm_backward": "layer_norm_backward",
     "native_batch_norm_backward": "batch_norm_backward",
-    "index_put": "index_put",
-    "index_put_": "index_put",
-    "_unsafe_index_put": "index_put",
-}
+} | dict.fromkeys(_PUTS, "index_put")
 """ATen ops that add along dimensions, and what that is called here."""
 
 
@@ -275,6 +282,7 @@ class _Observer(fx.Interpreter):
         self.writes: list[frozenset[int]] = []
         self.additions: list[tuple[Addition, ...]] = []
         self.flops: list[int] = []
+        self.turns: list[int] = []
         self.apart: list[int] = []
         self.alive: list[Any] = []  # a freed storage's number could come back for another one
         return super().run(*args)
@@ -292,6 +300,7 @@ class _Observer(fx.Interpreter):
                 self.apart.append(len(self.launches))
             self.launches.append(counter.launches)
             self.flops.append(counter.flops)
+            self.turns.append(counter.turns)
             self.reads.append(frozenset(_storage(t) for t in tree_leaves(used) if isinstance(t, torch.Tensor)))
             self.writes.append(frozenset(counter.writes))
             self.additions.append(tuple(counter.additions))

@@ -72,9 +72,9 @@ class EagerSums:
         """The means over `dims`."""
         return x.mean(dims)
 
-    def norm(self, x: torch.Tensor, dims: list[int]) -> torch.Tensor:
-        """The roots of the sums of squares over `dims`."""
-        return torch.linalg.vector_norm(x, 2, dims)
+    def norm(self, x: torch.Tensor, dims: list[int], dtype: torch.dtype) -> torch.Tensor:
+        """The roots of the sums of squares over `dims`, in this dtype."""
+        return torch.linalg.vector_norm(x, 2, dims, dtype=dtype)
 
     def layer_norm(self, x: torch.Tensor, normalized: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
         """Of the last dimensions: means, and the inverse of their standard deviations."""
@@ -174,8 +174,9 @@ def _results(
         yield eager.mean(x, dims).reshape(-1)[chosen], (expected * (1.0 / length)).to(x.dtype)
         return
     if addition.op == "norm":
-        expected = torch.sqrt(added(rows, order, chosen)).to(x.dtype)
-        yield eager.norm(x, list(addition.reduced)).reshape(-1)[chosen], expected
+        expected = torch.sqrt(added(rows, order, chosen))
+        for dtype in dict.fromkeys((torch.float32, x.dtype)):  # a half type hides most bits
+            yield eager.norm(x, list(addition.reduced), dtype).reshape(-1)[chosen], expected.to(dtype)
         return
     if addition.op == "group_norm":
         mean, distances = welford(rows, order)

@@ -27,6 +27,8 @@ _RESIDENT = 2048
 WARP = 32
 _SUMS = 4
 """Sums that each thread keeps where it does not read vectors."""
+_NORM_VECTOR = 4
+"""Elements of a vector in the kernel of norms of vectors, of any dtype. A sum's has 8 of a half type."""
 _VECTORIZED = 128
 """Threads read vectors along rows of at least so many elements."""
 _SPLIT = 16
@@ -160,9 +162,8 @@ def order_of(addition: Addition) -> SumOrder | None:
         return None
     if addition.op in ("sum", "mean", "norm"):
         norm = addition.op == "norm"
-        if norm and addition.dtype != torch.float32:
-            return None  # a half type would hide from a probe in what order its squares are added
-        order = sum_order(addition.shape, addition.stride, addition.reduced, addition.dtype)
+        vector = _NORM_VECTOR if norm else 0
+        order = sum_order(addition.shape, addition.stride, addition.reduced, addition.dtype, vector)
         return replace(order, addition=addition, kind="norm" if norm else "sum") if order is not None else None
     length = math.prod(addition.shape[d] for d in addition.reduced)
     if addition.op == "index_put":
@@ -257,10 +258,10 @@ def _softmax_order(addition: Addition, length: int) -> SumOrder | None:
 
 
 def sum_order(
-    shape: Sequence[int], stride: Sequence[int], reduced: Collection[int], dtype: torch.dtype
+    shape: Sequence[int], stride: Sequence[int], reduced: Collection[int], dtype: torch.dtype, vector: int = 0
 ) -> SumOrder | None:
     """How eager sums a tensor (its strides in elements) over these dimensions; None where several blocks share a row,
-    or where the order is not known."""
+    or where the order is not known. `vector`: the elements of a vector where they are not those of a sum's kernel."""
     if dtype.itemsize > 4 or any(n > 1 and s == 0 for n, s in zip(shape, stride, strict=True)):
         return None
     inner = _merged(sorted((stride[d], shape[d]) for d in reduced if shape[d] > 1))
@@ -270,7 +271,7 @@ def sum_order(
     if length == 1:
         return None
     along = not outer or inner[0][0] < outer[0][0]
-    vector = 8 if dtype.itemsize == 2 else 4
+    vector = vector or (8 if dtype.itemsize == 2 else 4)
     vectors, outputs, ragged = False, 1, False
     across, down = (length, rows) if along else (rows, length)
     if along and inner[0][0] == 1 and len(inner) == 1 and length >= _VECTORIZED:

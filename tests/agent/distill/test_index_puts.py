@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from agent.ahead.quick_measure import QuickMeasure
+from agent.distill.eager.op_effects import find_effects
 from agent.distill.kernels.formulas import index_puts
 from agent.distill.lowered_regions import FAILURES, Sketches
 from agent.distill.rounding import Rounding, rounded
@@ -99,6 +100,11 @@ def test_places_in_dimensions_that_are_no_neighbours_are_left_to_eager():
     one = variant(_apart, tensor(6, 8), _places(5, 6), tensor(6, 8))
     with pytest.raises(FAILURES):
         Sketches().of(one.graph, one.inputs)
+
+
+def test_what_adds_to_places_is_a_dozen_launches_in_eager():
+    found = [find_effects(one.graph, one.inputs).launches for one in (variant(f, *i) for f, i in CASES[::8])]
+    assert found == [(1, 12, 1), (1, 0, 1, 1)]
 
 
 def test_where_places_are_many_eager_writes(monkeypatch):

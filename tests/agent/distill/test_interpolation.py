@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.candidates import Options, find_candidates
 from agent.distill.eager.emulated_sums import fused
+from agent.distill.eager.op_effects import find_effects
 from agent.distill.lowered_regions import Sketches
 from tests.agent.distill.test_ordered import _pass
 from tests.agent.support import ANY, sample, tensor, variant
@@ -71,6 +72,11 @@ def test_products_and_sums_are_contracted_as_in_eagers_kernel(tmp_path, interpre
     x = torch.randn(2, 3, 9, 11, generator=torch.Generator().manual_seed(1))
     (found,) = interpreter.results(tmp_path / "pass", one, [x])
     assert torch.equal(found, _as_eager(x, (5, 6)))
+
+
+def test_a_thread_of_eagers_takes_all_channels_in_turn_unless_they_lie_side_by_side():
+    found = (variant(_plain, x) for x in (tensor(2, 3, 9, 11), _last("float32")))
+    assert [find_effects(one.graph, one.inputs).turns for one in found] == [(6, 0), (0, 0)]
 
 
 def test_double_precision_is_left_to_eager():

@@ -41,6 +41,8 @@ ADDITIONS = [
     addition((40, 179), (1,), torch.float16),
     addition((2, 20, 14, 14), (2, 3), torch.bfloat16, "mean"),
     addition((40, 300), (1,), op="norm"),
+    addition((40, 300), (1,), torch.float16, "norm"),
+    addition((3, 40, 50), (2,), torch.bfloat16, "norm"),
     addition((40, 300), (1,), torch.float16, "group_norm"),
     addition((40, 1200), (1,), op="group_norm"),
     addition((1, 40, 700), (0, 2), op="batch_norm"),
@@ -107,8 +109,8 @@ class AddsIn(EagerSums):
     def rms_norm(self, x, normalized):
         return torch.rsqrt(squares(x.flatten(-len(normalized)).float()) / math.prod(normalized) + EPSILON)
 
-    def norm(self, x, dims):
-        return torch.sqrt(added(rows_of(x, tuple(dims)).float(), self.order)).to(x.dtype)
+    def norm(self, x, dims, dtype):
+        return torch.sqrt(added(rows_of(x, tuple(dims)).float(), self.order)).to(dtype)
 
     def group_norm(self, x, weight, bias):
         mean, distances = welford(x.float(), self.order)

@@ -178,24 +178,25 @@ def test_rows_that_begin_between_two_vectors_are_also_written(shape, tmp_path, i
     assert torch.equal(scaled, (mean * share).to(BFLOAT16).view(*shape[:2], 1, 1) * y)
 
 
+@pytest.mark.parametrize("dtype", [FLOAT32, BFLOAT16])
 @pytest.mark.parametrize(
     ("shape", "dims"), [((6, 256), (1,)), ((9, 30), (1,)), ((5, 131), (1,)), ((2, 16, 9, 9), (1,))]
 )
-def test_norms_of_vectors_add_squares_in_that_order(shape, dims, tmp_path, interpreter):
+def test_norms_of_vectors_add_squares_in_that_order(shape, dims, dtype, tmp_path, interpreter):
     def function(x):
         return F.normalize(x * 0.5, 2.0, dims[0])
 
-    x = _wide(*shape)
-    one, source = _pass(function, (tensor(*shape),), tmp_path / "pass")
+    x = _wide(*shape, dtype=dtype)
+    one, source = _pass(function, in_dtype((tensor(*shape),), str(dtype).removeprefix("torch.")), tmp_path / "pass")
     assert "ordered_squares" in source
     (found,) = interpreter.results(tmp_path / "pass", one, [x])
-    order = order_of(Addition("norm", FLOAT32, shape, x.stride(), dims))
+    order = order_of(Addition("norm", dtype, shape, x.stride(), dims))
     kept = [1 if d in dims else n for d, n in enumerate(shape)]
 
     def expected(fma):
-        total = added(rows_of(x * 0.5, dims), order, None, fma)
-        norm = total.double().sqrt().float()  # a CPU's own is not always rounded to nearest
-        return x * 0.5 / norm.view(kept).clamp_min(1e-12)
+        total = added(rows_of(x.float() * 0.5, dims), order, None, fma)
+        norm = total.double().sqrt().float().to(dtype)  # a CPU's own is not always rounded to nearest
+        return (x.float() * 0.5 / norm.view(kept).clamp_min(1e-12).float()).to(dtype)
 
     assert any(torch.equal(found, expected(fma)) for fma in (fused, _rounded_twice))  # Triton 3.6 rounds twice
 
