@@ -3,6 +3,10 @@
 Ops outside of regions, and regions, are units of work, each in one branch (`passbench.launch.branch`). A unit begins
 when what it needs is there. A branch is chosen for each by when its units are expected to be done, longest paths first.
 Neighbours of one branch that need nothing of others between them share a function.
+
+An op that adds by atomic operations, such as the gradient of a convolution's weights, adds in the order in which its
+blocks come to run. Alone on the device that order is nearly always the same, as in eager; beside other work it is not
+(the likely cause of what typical-6e31cf0368ad did). So nothing runs beside such an op.
 """
 
 import ast
@@ -13,7 +17,7 @@ from agent.distill.cost import BANDWIDTH, bytes_of
 from agent.distill.eager.op_effects import OpEffects
 from agent.distill.other_inputs.library_calls import freed
 from agent.distill.regions import Region
-from storage.graph.record import Graph, refs
+from storage.graph.record import Graph, Op, refs
 
 BRANCHES = 3
 """So many branches are tried."""
@@ -26,24 +30,44 @@ _FLOPS = {"float32": 4e7, "float64": 2e7}
 _HALF_FLOPS = 2e8
 _CONVOLUTION_BACKWARD, _MASK = "torch.ops.aten.convolution_backward.default", 10
 """An op with up to three results, and which of its arguments says which of them are wanted."""
+_OF_WEIGHTS = 1
+"""Which of them is the gradient of the weights."""
+
+
+_ATOMIC = frozenset(
+    "index_add scatter_add scatter_reduce index_reduce put bincount histc cumsum cumprod logcumsumexp "
+    "grid_sampler_2d_backward grid_sampler_3d_backward upsample_linear1d_backward upsample_bilinear2d_backward "
+    "upsample_bicubic2d_backward upsample_trilinear3d_backward _upsample_bilinear2d_aa_backward "
+    "_upsample_bicubic2d_aa_backward _adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward "
+    "adaptive_max_pool2d_backward adaptive_max_pool3d_backward avg_pool3d_backward max_pool2d_with_indices_backward "
+    "max_pool3d_with_indices_backward fractional_max_pool2d_backward fractional_max_pool3d_backward "
+    "reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward replication_pad1d_backward "
+    "replication_pad2d_backward replication_pad3d_backward nll_loss2d_forward nll_loss2d_backward "
+    "_scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention_backward "
+    "_scaled_dot_product_cudnn_attention_backward".split()
+)
+"""Ops that torch's notes on determinism name, where no option asks for deterministic ones."""
 
 
 @dataclass
 class Unit:
-    """Lines of a function that launch work, `cost` microseconds of it, and the numbers of the units that they need."""
+    """Lines of a function that launch work, `cost` microseconds of it, and the numbers of the units that they need.
+    Beside what is `alone` nothing may run."""
 
     lines: list[str]
     cost: float
     needs: frozenset[int]
     branch: int = 0
+    alone: bool = False
 
 
 @dataclass
 class Part:
-    """Lines that one branch computes by one function."""
+    """Lines that one branch computes by one function, behind what has made the values `behind`."""
 
     branch: int
     lines: list[str] = field(default_factory=list)
+    behind: list[str] = field(default_factory=list)
 
 
 def op_cost(graph: Graph, known: OpEffects, number: int) -> float:
@@ -67,6 +91,15 @@ def is_divided(graph: Graph) -> bool:
     return any(op.target == _CONVOLUTION_BACKWARD and sum(op.args[_MASK]) > 1 for op in graph.ops)
 
 
+def is_atomic(op: Op) -> bool:
+    """Whether an op adds in an order that depends on when its blocks run."""
+    if op.target == _CONVOLUTION_BACKWARD:
+        return len(op.args) <= _MASK or bool(op.args[_MASK][_OF_WEIGHTS])
+    parts = op.target.removeprefix("torch.ops.aten.").split(".")
+    name = parts[0] if op.target.startswith("torch.ops.aten.") else parts[-1]
+    return name.rstrip("_") in _ATOMIC
+
+
 def spread_out(units: Sequence[Unit]) -> tuple[list[Unit], float]:
     """The units, which come in an order in which they could run, with a branch for each, in the order in which they are
     expected to begin; and what they are expected to take as a share of their time one after another."""
@@ -79,20 +112,42 @@ def spread_out(units: Sequence[Unit]) -> tuple[list[Unit], float]:
     begin, end, free = {}, {}, [0.0] * BRANCHES
     while len(chosen) < len(units):
         ready = [n for n, unit in enumerate(units) if n not in chosen and unit.needs <= chosen.keys()]
-        number = max(ready, key=lambda n: (behind[n], -n))
+        number = max(ready, key=lambda n: (not units[n].alone, behind[n], -n))  # one that is alone cuts all branches
+        alone = units[number].alone
+        needed = chosen if alone else units[number].needs
         starts = [
-            max((free[b], *(end[n] + (_EDGE if chosen[n].branch != b else 0.0) for n in units[number].needs)))
+            max((free[b], *(end[n] + (_EDGE if chosen[n].branch != b else 0.0) for n in needed)))
             for b in range(BRANCHES)
         ]
         branch = starts.index(min(starts))
         begin[number] = starts[branch]
         end[number] = free[branch] = starts[branch] + units[number].cost
+        if alone:
+            free = [end[number] + (_EDGE if b != branch else 0.0) for b in range(BRANCHES)]
         chosen[number] = replace(units[number], branch=branch)
     order = sorted(chosen, key=lambda n: (begin[n], n))
     renumbered = {old: new for new, old in enumerate(order)}
     ordered = [replace(chosen[n], needs=frozenset(renumbered[m] for m in chosen[n].needs)) for n in order]
+    ordered = _with_nothing_beside(ordered)
     total = sum(unit.cost for unit in units)
     return ordered, max(end.values(), default=0.0) / total if total else 1.0
+
+
+def _with_nothing_beside(units: Sequence[Unit]) -> list[Unit]:
+    """The units, in the order in which they begin, such that one that is alone needs the last one of each other branch,
+    and the next one of each other branch needs it."""
+    last: dict[int, int] = {}
+    alone: dict[int, int] = {}  # by branch, what the next unit there waits for
+    found = []
+    for number, unit in enumerate(units):
+        waits = {n for branch, n in last.items() if branch != unit.branch} if unit.alone else set()
+        if unit.branch in alone:
+            waits.add(alone.pop(unit.branch))
+        found.append(replace(unit, needs=unit.needs | waits))
+        last[unit.branch] = number
+        if unit.alone:
+            alone = {branch: number for branch in range(BRANCHES) if branch != unit.branch}
+    return found
 
 
 def parts(units: Sequence[Unit]) -> list[Part]:
@@ -108,10 +163,21 @@ def parts(units: Sequence[Unit]) -> list[Part]:
         waits = any(units[n].branch != unit.branch for n in unit.needs)
         if waits and unit.branch in left_open:
             closed.append(left_open.pop(unit.branch))
-        left_open.setdefault(unit.branch, Part(unit.branch)).lines += unit.lines
+        part = left_open.setdefault(unit.branch, Part(unit.branch))
+        part.lines += unit.lines
+        part.behind += [_last_made(units[n]) for n in sorted(unit.needs) if _only_waits(unit, units[n])]
         if number in needed:
             closed.append(left_open.pop(unit.branch))
     return [*closed, *left_open.values()]
+
+
+def _only_waits(unit: Unit, needed: Unit) -> bool:
+    """Whether a unit needs one of another branch of which it reads nothing."""
+    return needed.branch != unit.branch and not _stored(needed.lines).keys() & _loaded(unit.lines)
+
+
+def _last_made(unit: Unit) -> str:
+    return list(_stored(unit.lines))[-1]
 
 
 def branched(
@@ -125,13 +191,14 @@ def branched(
     found = parts(units)
     used_later = [_loaded([f"return {returned}"])]
     for part in reversed(found):
-        used_later.append(used_later[-1] | _loaded(part.lines))
+        used_later.append(used_later[-1] | _loaded(part.lines) | set(part.behind))
     for number, (part, used) in enumerate(zip(found, reversed(used_later[:-1]), strict=True)):
         made = _stored(part.lines)
         results = ", ".join(name for name in made if name in used)
         if not results:
             continue
-        given_names = [name for name in dict.fromkeys(_names(part.lines, ast.Load)) if name not in made]
+        read = dict.fromkeys((*_names(part.lines, ast.Load), *part.behind))
+        given_names = [name for name in read if name not in made]
         if any(name in tuples for name in given_names):
             return None
         given = ", ".join(given_names)
@@ -160,11 +227,12 @@ def _stored(lines: Sequence[str]) -> dict[str, None]:
 @dataclass
 class WholeSteps:
     """The steps of a whole graph, ops by their numbers and regions by their names, in an order in which they could run:
-    the lines of each, what each needs, and what it costs."""
+    the lines of each, what each needs, what it costs, and which are to be alone."""
 
     lines: dict[int | str, list[str]]
     needs: dict[int | str, set[int | str]]
     costs: dict[int | str, float]
+    alone: set[int | str] = field(default_factory=set)
 
     def divide(self, graph: Graph) -> None:
         """Makes a step of each gradient that a convolution's backward computes: eager computes one after another."""
@@ -188,6 +256,8 @@ class WholeSteps:
                 only = [n == which for n in range(3)]
                 steps[step] = [f"{name}_{which} = {call.removesuffix(written)}{only!r})"]
                 self.needs[step], self.costs[step] = self.needs[number], self.costs[number] / sum(mask)
+                if number in self.alone and which == _OF_WEIGHTS:
+                    self.alone.add(step)
             for user, (target, _, item) in taken.items():
                 which = item[0]
                 self.lines[user] = [f"{target} = {name}_{which}[{which}]"]
@@ -208,7 +278,7 @@ class WholeSteps:
             needed = {unit_of[n] for n in self.needs[step] if n in unit_of}
             if self.costs[step]:
                 unit_of[step] = len(units)
-                units.append(Unit(list(lines), self.costs[step], frozenset(needed)))
+                units.append(Unit(list(lines), self.costs[step], frozenset(needed), alone=step in self.alone))
             elif needed:
                 last = unit_of[step] = max(needed)
                 units[last].lines += lines

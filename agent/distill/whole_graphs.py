@@ -13,6 +13,7 @@ from agent.distill.branches import (
     WORTH_BRANCHES,
     WholeSteps,
     branched,
+    is_atomic,
     is_divided,
     op_cost,
     region_cost,
@@ -282,7 +283,8 @@ def in_branches(whole: WholeGraph, regions: Mapping[str, Region]) -> tuple[list[
         else region_cost(regions[step], whole.known)
         for step in order
     }
-    found = WholeSteps(_step_lines(whole, regions, order), needs, costs)
+    alone = {step for step in order if isinstance(step, int) and is_atomic(whole.graph.ops[step])}
+    found = WholeSteps(_step_lines(whole, regions, order), needs, costs, alone)
     found.divide(whole.graph)
     units, before = found.units()
     units, share = spread_out(units)

@@ -1,6 +1,6 @@
 """Branches of a CUDA graph: which units run side by side, the source that says so, and what it computes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.ahead.quick_measure import QuickMeasure
-from agent.distill.branches import BRANCHES, Unit, branched, parts, spread_out
+from agent.distill.branches import BRANCHES, Unit, branched, is_atomic, parts, spread_out
 from agent.distill.pass_source import Style
 from agent.distill.static import Distill
 from passbench.policy.check import check_dir
+from storage.graph.record import Op
 from tests.agent.support import ANY, in_dtype, sample, tensor, variant
 
 BRANCHED = Style(captured=True, branches=True)
@@ -83,6 +84,37 @@ def test_branches_compute_what_the_lines_compute_in_order(given_units):
     assert sorted(mine.order) == plain.order, "each unit once"
 
 
+@given(_graphs(), st.data())
+def test_nothing_runs_beside_what_is_alone(given_units, data):
+    """Each part is before or behind every part with such a unit: by its branch, or by what it waits for."""
+    alone = data.draw(st.sets(st.integers(0, len(given_units) - 1), min_size=1, max_size=3))
+    units, _ = spread_out([replace(unit, alone=n in alone) for n, unit in enumerate(given_units)])
+    functions, lines = branched(units, (), ", ".join(f"tmp_{n}" for n in range(len(units))))
+    made: dict[str, int] = {}  # by part
+    before: list[set[int]] = []
+    latest: dict[int, int] = {}
+    inside: list[set[int]] = []
+
+    def branch(number, function, *arguments):
+        ran = _Called([])
+        space["work"] = lambda unit, *operands: ran.order.append(unit) or f"made by {unit}"
+        results = function(*arguments)
+        waits = {made[a] for a in arguments if a in made} | ({latest[number]} if number in latest else set())
+        before.append(waits.union(*(before[n] for n in waits)))
+        latest[number] = len(before) - 1
+        inside.append(set(ran.order))
+        for name in results if isinstance(results, tuple) else (results,):
+            made.setdefault(name, len(before) - 1)
+        return results
+
+    space = {"branch": branch, "in_0": "x"}
+    exec("\n".join([*functions, "def steps(in_0):", *(f"    {line}" for line in lines)]), space)
+    space["steps"]("x")
+    for number in alone:
+        (own,) = (n for n, units_of in enumerate(inside) if number in units_of)
+        assert all(n == own or n in before[own] or own in before[n] for n in range(len(inside)))
+
+
 def _gradients(grad, x, w, v):
     """Products of a backward of two linears, and what else is read of the same gradients."""
     into = torch.mm(grad, v)
@@ -91,7 +123,7 @@ def _gradients(grad, x, w, v):
 
 
 def _convolved(grad, x, w, v):
-    """Backwards of two convolutions: three gradients, and two."""
+    """Backwards of three convolutions: three gradients, two, and one."""
     first = torch.ops.aten.convolution_backward.default(
         grad, x, w, [4], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, True]
     )
@@ -99,7 +131,10 @@ def _convolved(grad, x, w, v):
     second = torch.ops.aten.convolution_backward.default(
         into, x, v, [0], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False]
     )
-    return first[1], first[2], second[0], second[1]
+    third = torch.ops.aten.convolution_backward.default(
+        grad, x, v, [0], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, False, False]
+    )
+    return first[1], first[2], second[0], second[1], third[0]
 
 
 CASES = {
@@ -132,7 +167,22 @@ def test_each_gradient_of_a_convolution_is_a_call(tmp_path):
     calls = source[source.index("def part_0") : source.index("def library")]
     assert "[True, True" not in calls, "eager computes all in one call, one after another"
     only = [[n == which for n in range(3)] for which in (0, 1, 2)]
-    assert [calls.count(repr(mask)) for mask in only] == [2, 2, 1]
+    assert [calls.count(repr(mask)) for mask in only] == [3, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("target", "args", "atomic"),
+    [
+        ("torch.ops.aten.convolution_backward.default", (*(0,) * 10, [True, False, True]), False),
+        ("torch.ops.aten.convolution_backward.default", (*(0,) * 10, [False, True, False]), True),
+        ("torch.ops.aten.index_add.default", (), True),
+        ("torch.index_add", (), True),
+        ("torch.ops.aten.index_put.default", (), False),
+        ("torch.ops.aten.mm.default", (), False),
+    ],
+)
+def test_what_adds_by_atomic_operations(target, args, atomic):
+    assert is_atomic(Op("function", target, args, {})) is atomic
 
 
 def test_what_writes_in_place_has_no_branches():
