@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from agent.ahead.device_wait import microseconds
 from agent.ahead.own_inputs import MOST_BYTES, OwnInputs, Row, row_bytes
 from passbench.child.captured_calls import CapturedCalls, EmptyReplay
 from passbench.child.outputs import flatten
@@ -30,8 +31,6 @@ _KEPT_BYTES, _LEAST = 64 << 20, 2
 """What the results of a graph's calls may take, which it keeps; so many calls there are anyway."""
 _AHEAD_CYCLES = 400_000
 """Of the GPU's clock: it waits for 0.2 ms, in which the host hands over a graph."""
-_LATE = 3
-"""How often that is repeated if the host was late."""
 
 Call = Callable[..., Any]
 
@@ -126,16 +125,8 @@ def _device() -> torch.device:
 
 
 def _replay_us(graph: CapturedCalls | EmptyReplay, before: Callable[[], None] = lambda: None) -> float:
-    for _ in range(1 + _LATE):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    def prepare() -> Callable[[], None]:
         before()
-        torch.cuda.synchronize()
-        torch.cuda._sleep(_AHEAD_CYCLES)
-        begin.record()
-        graph.replay()
-        end.record()
-        in_time = not begin.query()
-        torch.cuda.synchronize()
-        if in_time:
-            break
-    return 1000.0 * begin.elapsed_time(end)
+        return graph.replay
+
+    return microseconds(prepare, _AHEAD_CYCLES, _AHEAD_CYCLES)

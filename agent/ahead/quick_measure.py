@@ -9,36 +9,27 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
 from agent.ahead.beyond import chance_beyond
 from agent.ahead.device_levels import agree, largest_share
-from agent.ahead.graph_times import GraphTimer, SideGraphs
-from agent.ahead.output_levels import Level, beside_eager, levels_of, varies, worst
+from agent.ahead.eager_reference import TIMED, Caller, Reference, References, copied, input_bytes, same_memory
+from agent.ahead.graph_times import GraphTimer
+from agent.ahead.output_levels import Level, beside_eager, levels_of, worst
 from agent.ahead.side_times import Call, Row, side_times
 from agent.author import Checked
 from passbench.checking.tolerance import LEVELS, STRICT
-from passbench.child.outputs import BadOutput, check, check_memory, describe_all, flatten
+from passbench.child.outputs import BadOutput, check, check_memory
 from passbench.contract import PassRule, loaded_rules, read_pass_dir
-from passbench.inputs.distribution import CORRECTNESS, Distribution
-from passbench.inputs.draw import PYTHON_INT, make_inputs
-from passbench.ipc.messages import OutputMeta
-from passbench.ipc.shared_memory import extent
 from passbench.launch.capture import captured
 from passbench.matching.rewrite import apply_pass
-from passbench.result import EAGER_FAILED, Times, VariantFailure, VariantResult, device_name
+from passbench.result import Times, VariantFailure, VariantResult, device_name
 from storage.graph.as_fx import to_module
-from storage.records import Sample, Variant, dtype_of
+from storage.records import Sample, Variant
 
-_DRAWS = ((*CORRECTNESS, *(Distribution.VARIED,) * 3), (Distribution.VARIED,) * 24)
-"""What a pass is given when it is measured for the first time, and again: a search asks twice about what it may hand
-in. Sums that cancel are wrong once in many draws."""
-_FEWER = ((1 << 30, 1), (1 << 28, 4), (1 << 26, 12))
-"""Of a variant with inputs of more bytes there are only so many draws."""
 _FURTHER_BYTES = 2 << 30
 """What the inputs of further draws may take, one after another."""
 _FIRST_FURTHER = 1000
@@ -53,46 +44,6 @@ _TOGETHER, _TOGETHER_BYTES = 8, 1 << 26
 """So many of them are compared before the host looks, fewer where a draw's inputs are large."""
 _REPEATS = 2
 """Calls of eager for each draw that tell how far it agrees with itself: atomic additions come in any order."""
-_TIMED = 3
-"""Draws whose inputs are timed in turn."""
-
-Each = TypeVar("Each")
-
-
-@dataclass(frozen=True)
-class _Reference:
-    """A variant in eager: the call, the inputs of each draw, and what it returns for them with what it leaves of the
-    inputs that it writes to. `left` are the inputs of the first draw as a call leaves them, `written` the numbers of
-    those that it writes to, `metas` what PassBench knows of the outputs. `took` has the microseconds of its calls by
-    clock, of each measurement. `own` has for each output the level at which eager agrees with itself, as soon as that
-    was asked. `graphs` has eager's calls in a CUDA graph as soon as they are timed.
-
-    Inputs are drawn once: that takes longer than to compare.
-    """
-
-    call: Call
-    rows: list[Row]
-    left: Row
-    expected: list[list[Any]]
-    written: tuple[int, ...]
-    metas: tuple[OutputMeta, ...]
-    took: dict[str, list[float]] = field(default_factory=dict)
-    own: list[Level] = field(default_factory=list)
-    graphs: SideGraphs = field(default_factory=SideGraphs)
-
-    def row(self, draw: int) -> Row:
-        """The inputs of a draw, those that are written to as copies."""
-        return tuple(_copy(x) if n in self.written else x for n, x in enumerate(self.rows[draw]))
-
-    def repeated(self, each: list[Each]) -> list[Each]:
-        """Of what there is for each output, that of outputs that eager repeats; all where it was not asked."""
-        if not self.own:
-            return each
-        return [one for one, own in zip(each, self.own, strict=True) if not varies(own)]
-
-    def timed_rows(self, calls: int) -> list[Row]:
-        """The inputs of so many calls: no call finds what another one has written, which may be an index by then."""
-        return [self.row(number % min(_TIMED, len(self.rows))) for number in range(calls)]
 
 
 class QuickMeasure:
@@ -118,11 +69,12 @@ class QuickMeasure:
         further: int = 0,
         untimed: Callable[[], AbstractContextManager[None]] | None = None,
     ) -> None:
-        self.device, self.turn, self.seed, self.timed = device, turn, seed, timed
+        self.device, self.turn, self.timed = device, turn, timed
         self.untimed = untimed
-        self.draws, self.further = draws, further
+        self.further = further
         self._sample = ""
-        self._references: dict[tuple[str, bool], _Reference | str] = {}
+        self._caller = Caller(device, seed)
+        self._references = References(self._caller, draws, lambda: (self.untimed or self.turn)())
         self._measured_before: set[str] = set()
 
     def __call__(self, sample: Sample, pass_dir: Path, doubtful: bool = False) -> list[VariantResult]:
@@ -140,7 +92,7 @@ class QuickMeasure:
                 try:
                     right, times = self._measured(variant, rules, again, doubtful)
                     status = "ok" if right is not None else "wrong"
-                    reference = self._reference(variant, again)
+                    reference = self._references.of(variant, again)
                     own = worst(reference.own) if reference.own else None
                 except VariantFailure as failure:
                     status, reason = failure.status, str(failure)
@@ -172,11 +124,11 @@ class QuickMeasure:
             for number, variant in enumerate(sample.variants):
                 begin = time.monotonic()
                 try:
-                    reference, module = self._reference(variant, False), to_module(variant.graph, self.device)
+                    reference, module = self._references.of(variant), to_module(variant.graph, self.device)
                     with self._as_failure():
                         apply_pass(module.graph, rules)
                         module.recompile()
-                        self._called(module.forward, reference.row(0))  # compiles
+                        self._caller.called(module.forward, reference.row(0))  # compiles
                     share = max(end - begin, 0.0) / (len(sample.variants) - number)
                     found.append(self._checked(variant, module.forward, reference, draws, begin + share))
                 except VariantFailure:
@@ -186,34 +138,35 @@ class QuickMeasure:
     def turn_to(self, sample: Sample) -> None:
         """Keep nothing of another sample than this one."""
         if sample.sample != self._sample:
-            self._sample, self._references, self._measured_before = sample.sample, {}, set()
+            self._sample, self._measured_before = sample.sample, set()
+            self._references.forget()
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()  # others need the memory
 
     def rightness(self, variant: Variant, call: Call) -> int | None:
         """At which level a call agrees with eager in all draws; None at none. Raises VariantFailure where eager fails
         or the call writes over its inputs, what the call raises, and BadOutput on what is no output."""
-        reference = self._reference(variant, again=False)
-        self._called(call, reference.row(0))  # compiles
+        reference = self._references.of(variant)
+        self._caller.called(call, reference.row(0))  # compiles
         with (self.untimed or self.turn)():
             return self._compared(call, reference)
 
     def fresh_rows(self, variant: Variant, calls: int) -> list[Row]:
         """Inputs of so many calls, each in memory of its own. Raises VariantFailure where eager fails."""
-        rows = self._reference(variant, again=False).rows
-        return [tuple(map(_copy, rows[n % min(_TIMED, len(rows))])) for n in range(calls)]
+        rows = self._references.of(variant).rows
+        return [tuple(map(copied, rows[n % min(TIMED, len(rows))])) for n in range(calls)]
 
     def _measured(
         self, variant: Variant, rules: list[PassRule], again: bool, doubtful: bool
     ) -> tuple[int | None, Times]:
         """At which level the variant is right, and its times where it is. Raises VariantFailure."""
-        reference = self._reference(variant, again)
+        reference = self._references.of(variant, again)
         module = to_module(variant.graph, self.device)
         with self._as_failure():
             if not apply_pass(module.graph, rules).total:
                 raise VariantFailure("no_match", "the pass does not match")
             module.recompile()
-            self._called(module.forward, reference.row(0))  # compiles
+            self._caller.called(module.forward, reference.row(0))  # compiles
             with (self.untimed or self.turn)():
                 right = self._compared(module.forward, reference)
                 if right is not None and right <= STRICT and (doubtful or right > LEVELS[0]):
@@ -234,11 +187,11 @@ class QuickMeasure:
         except VariantFailure:
             raise
         except Exception as error:  # a pass may raise anything
-            self._synchronize()  # raises where the GPU works no more
+            self._caller.synchronize()  # raises where the GPU works no more
             reason = str(error) if isinstance(error, BadOutput) else f"{type(error).__name__}: {error}"
             raise VariantFailure("runtime_error", reason[:300]) from error
 
-    def _compared(self, call: Call, reference: _Reference) -> int | None:
+    def _compared(self, call: Call, reference: Reference) -> int | None:
         """The level at which all draws agree, but for what eager does not repeat; None if one does not at any."""
         found = []
         for draw, expected in enumerate(reference.expected):
@@ -246,21 +199,21 @@ class QuickMeasure:
             if worst(found[-1]) is None:
                 return None
         for number, (given, left) in enumerate(zip(reference.rows[0], reference.left, strict=True)):
-            if number not in reference.written and isinstance(given, torch.Tensor) and not _same(given, left):
-                self._references.clear()  # the draws are not what they were
+            if number not in reference.written and isinstance(given, torch.Tensor) and not same_memory(given, left):
+                self._references.forget()  # the draws are not what they were
                 raise VariantFailure("wrong", f"writes over input {number}, which eager leaves as it is")
         levels = [worst(draws) for draws in zip(*found, strict=True)]
         if max(levels, default=STRICT) > STRICT:
             levels = beside_eager(levels, self._own_levels(reference))
         return worst(levels)
 
-    def _levels(self, call: Call, reference: _Reference, row: Row, expected: list[Any]) -> list[Level]:
+    def _levels(self, call: Call, reference: Reference, row: Row, expected: list[Any]) -> list[Level]:
         """The level at which each output of a call agrees with what eager returns and leaves for the same inputs."""
-        pairs = self._beside_eager(self._called(call, row), reference, row, expected)
+        pairs = self._beside_eager(self._caller.called(call, row), reference, row, expected)
         return levels_of([a for a, _ in pairs], [b for _, b in pairs])
 
     def _beside_eager(
-        self, outputs: list[Any], reference: _Reference, row: Row, expected: list[Any]
+        self, outputs: list[Any], reference: Reference, row: Row, expected: list[Any]
     ) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Each tensor that a call has returned, or left of its inputs, with eager's. Raises BadOutput."""
         check(outputs, row, reference.metas, strict=True)
@@ -268,7 +221,7 @@ class QuickMeasure:
         found = [*outputs, *(row[n] for n in reference.written)]
         return [(a, b) for a, b in zip(found, expected, strict=True) if isinstance(b, torch.Tensor)]
 
-    def _own_levels(self, reference: _Reference) -> list[Level]:
+    def _own_levels(self, reference: Reference) -> list[Level]:
         """The level at which each output of eager agrees with itself in all draws; None at none."""
         if not reference.own:
             found = [
@@ -279,19 +232,19 @@ class QuickMeasure:
             reference.own.extend(worst(draws) for draws in zip(*found, strict=True))
         return reference.own
 
-    def _in_further_draws(self, variant: Variant, call: Call, reference: _Reference, level: int) -> int | None:
+    def _in_further_draws(self, variant: Variant, call: Call, reference: Reference, level: int) -> int | None:
         """The level at which all further draws agree, too; the first one that does not at t = -5 is the last."""
-        for number in range(min(self.further, _FURTHER_BYTES // max(1, _input_bytes(variant)))):
+        for number in range(min(self.further, _FURTHER_BYTES // max(1, input_bytes(variant)))):
             found = self._in_another_draw(variant, call, reference, _FIRST_FURTHER + number)
             if found is None or found > STRICT:
                 return found
             level = max(level, found)
         return level
 
-    def _checked(self, variant: Variant, call: Call, reference: _Reference, draws: int, end: float) -> Checked:
+    def _checked(self, variant: Variant, call: Call, reference: Reference, draws: int, end: float) -> Checked:
         """What draws show that no measurement has had, until `end`. Raises VariantFailure where the pass raises."""
         level, shares = LEVELS[0], []
-        together = max(1, min(_TOGETHER, _TOGETHER_BYTES // max(1, _input_bytes(variant))))
+        together = max(1, min(_TOGETHER, _TOGETHER_BYTES // max(1, input_bytes(variant))))
         while len(shares) < draws and time.monotonic() < end and (chance_beyond(shares) or 0.0) <= _HOPELESS:
             with (self.untimed or self.turn)():
                 turn = min(time.monotonic() + _TURN, end)
@@ -311,115 +264,33 @@ class QuickMeasure:
                             level = max(level, found)
         return Checked(level, len(shares), () if any(map(math.isnan, shares)) else tuple(shares))
 
-    def _in_another_draw(self, variant: Variant, call: Call, reference: _Reference, number: int) -> int | None:
+    def _in_another_draw(self, variant: Variant, call: Call, reference: Reference, number: int) -> int | None:
         """The level at which a call agrees with eager on the draw of this number, whose distribution goes by it, in
         the outputs that eager repeats."""
-        row, expected = self._drawn(variant, reference, number)
+        row, expected = self._references.drawn(variant, reference, number)
         return worst(reference.repeated(self._levels(call, reference, row, expected)))
 
     def _agreeing(
-        self, variant: Variant, call: Call, reference: _Reference, first: int, count: int, level: int
+        self, variant: Variant, call: Call, reference: Reference, first: int, count: int, level: int
     ) -> list[tuple[float, float, float]]:
         """Of so many draws whether a call agrees with eager at this level, and at t = -5, as numbers, and the largest
         share of what is allowed then. They are compared on the device, and the host waits for all of them together."""
         answers = []
         for number in range(first, first + count):
-            row, expected = self._drawn(variant, reference, number)
-            pairs = reference.repeated(self._beside_eager(self._issued(call, row), reference, row, expected))
+            row, expected = self._references.drawn(variant, reference, number)
+            pairs = reference.repeated(self._beside_eager(self._caller.issued(call, row), reference, row, expected))
             both = [a for a, _ in pairs], [b for _, b in pairs]
             answers.append(torch.hstack([agree(*both, (level, STRICT)).double(), largest_share(*both)]))
         return torch.stack(answers).tolist()
 
-    def _drawn(self, variant: Variant, reference: _Reference, number: int) -> tuple[Row, list[Any]]:
-        """The inputs of the draw of this number, and what eager returns and leaves for them."""
-        how = Distribution.VARIED if number % 2 else CORRECTNESS[number // 2 % len(CORRECTNESS)]
-        row = tuple(make_inputs(variant.inputs, self.seed, number, self.device, how))
-        given = tuple(map(_copy, row)) if reference.written else row
-        expected = [*self._issued(reference.call, given), *(given[n] for n in reference.written)]
-        return row, [x.clone() if isinstance(x, torch.Tensor) and _overlaps(x, row) else x for x in expected]
-
-    def _reference(self, variant: Variant, again: bool) -> _Reference:
-        """The variant in eager. Raises VariantFailure where eager fails."""
-        key = variant.variant_hash, again
-        if key not in self._references:
-            try:
-                self._references[key] = self._in_eager(variant, again)
-            except (RuntimeError, IndexError, ValueError, TypeError, BadOutput) as error:
-                self._synchronize()  # raises where the GPU works no more
-                self._references[key] = f"{type(error).__name__}: {error}"
-        found = self._references[key]
-        if isinstance(found, str):
-            raise VariantFailure("runtime_error", f"{EAGER_FAILED}: {found}", eager=True)
-        return found
-
-    def _in_eager(self, variant: Variant, again: bool) -> _Reference:
-        call = to_module(variant.graph, self.device).forward
-        size = _input_bytes(variant)
-        draws = next((few for least, few in _FEWER if size > least), len(_DRAWS[again]))
-        hows, seed = _DRAWS[again][: min(draws, self.draws)], self.seed + again
-        rows = [tuple(make_inputs(variant.inputs, seed, n, self.device, how)) for n, how in enumerate(hows)]
-        row = tuple(map(_copy, rows[0]))
-        outputs = self._called(call, row)  # also loads what the libraries need
-        pairs = enumerate(zip(rows[0], row, strict=True))
-        written = tuple(n for n, (a, b) in pairs if isinstance(a, torch.Tensor) and not _same(a, b))
-        reference = _Reference(call, rows, row, [], written, describe_all(outputs, row, self.device))
-        with (self.untimed or self.turn)():
-            for draw in range(len(rows)):
-                row = reference.row(draw)
-                found = [*self._called(call, row), *(row[n] for n in written)]
-                reference.expected.append(
-                    [x.clone() if isinstance(x, torch.Tensor) and _overlaps(x, row) else x for x in found]
-                )
-        return reference
-
-    def _called(self, call: Call, row: Row) -> list[Any]:
-        found = self._issued(call, row)
-        self._synchronize()
-        return found
-
-    def _issued(self, call: Call, row: Row) -> list[Any]:
-        """As `_called`, without a wait for the device."""
-        torch.manual_seed(self.seed)
-        return flatten(call(*row))
-
-    def _synchronize(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-
-    def _graphs(self, reference: _Reference, candidate: Call) -> dict[str, GraphTimer]:
+    def _graphs(self, reference: Reference, candidate: Call) -> dict[str, GraphTimer]:
         """Calls of both sides in CUDA graphs; none where those of one cannot be captured, or write to their inputs."""
         if self.device.type != "cuda" or reference.written:
             return {}
         return reference.graphs.of(reference.call, candidate, reference.timed_rows)
 
-    def _times(self, reference: _Reference, candidate: Call, graphs: dict[str, GraphTimer]) -> Times:
+    def _times(self, reference: Reference, candidate: Call, graphs: dict[str, GraphTimer]) -> Times:
         sides = {"eager": reference.call, "candidate": candidate}
         for call in sides.values():
-            self._called(call, reference.row(0))
+            self._caller.called(call, reference.row(0))
         return side_times(sides, reference.timed_rows, self.device, reference.took, graphs)
-
-
-def _tensors(variant: Variant) -> list[Any]:
-    return [i for i in variant.inputs if i.dtype != PYTHON_INT]
-
-
-def _input_bytes(variant: Variant) -> int:
-    return sum(extent(i.shape, i.stride) * dtype_of(i.dtype).itemsize for i in _tensors(variant))
-
-
-def _copy(x: torch.Tensor | int) -> torch.Tensor | int:
-    """The same in other memory, gaps included."""
-    if not isinstance(x, torch.Tensor):
-        return x
-    memory = torch.empty(0, dtype=x.dtype, device=x.device)
-    return memory.set_(x.untyped_storage().clone(), x.storage_offset(), x.shape, x.stride())
-
-
-def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether the memory of two tensors holds the same bytes."""
-    return torch.equal(*(torch.empty(0, dtype=torch.uint8, device=x.device).set_(x.untyped_storage()) for x in (a, b)))
-
-
-def _overlaps(x: torch.Tensor, row: Row) -> bool:
-    own = x.untyped_storage().data_ptr()
-    return any(isinstance(y, torch.Tensor) and y.untyped_storage().data_ptr() == own for y in row)

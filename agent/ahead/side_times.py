@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from agent.ahead.device_wait import microseconds
 from agent.ahead.graph_times import GraphTimer
 from passbench.result import Times, Timing
 
@@ -27,8 +28,6 @@ _CYCLES_A_US = 2000.0
 """Of the GPU's clock, or a few more than it has."""
 _LONGEST_US = 20_000.0
 """The GPU waits no longer for the host: calls that take longer than that hide what the host takes."""
-_LATE = 3
-"""How often the GPU waits twice as long if the host was late."""
 
 Call = Callable[..., Any]
 Row = tuple[torch.Tensor | int, ...]
@@ -59,7 +58,7 @@ def side_times(
         more = int(min(max(_ROUND_US / first, least), _DEVICE_CALLS))
 
         def one_by_one() -> dict[str, float]:
-            return {name: _on_device(call, rows, more, e2e[name], device) for name, call in sides.items()}
+            return {name: _on_device(call, rows, more, e2e[name]) for name, call in sides.items()}
 
         def replayed() -> dict[str, float]:
             return {name: graphs[name].call_us() for name in sides}
@@ -126,26 +125,20 @@ def _alone(call: Call, rows: Sequence[Row], device: torch.device) -> Iterator[fl
         yield (time.perf_counter() - begin) * 1e6
 
 
-def _on_device(call: Call, rows: Rows, calls: int, e2e_us: float, device: torch.device) -> float:
-    """Microseconds of a call on the GPU: the host hands calls over while the GPU waits.
+def _on_device(call: Call, rows: Rows, calls: int, e2e_us: float) -> float:
+    """Microseconds of a call on the GPU: the host hands calls over while the GPU waits."""
 
-    Where the GPU did not wait long enough, which other processes cause, it waits twice as long the next time.
-    """
-    wait = e2e_us * (calls + 1)
-    for _ in range(1 + _LATE):
+    def prepare() -> Callable[[], None]:
         given = rows(calls)
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda._sleep(int(_CYCLES_A_US * min(wait, _LONGEST_US)))
-        begin.record()
-        for row in given:
-            call(*row)
-        end.record()
-        waited = not begin.query()
-        _synchronize(device)
-        if waited:
-            break
-        wait *= 2.0
-    return max(1000.0 * begin.elapsed_time(end) / calls, 0.001)
+
+        def launch() -> None:
+            for row in given:
+                call(*row)
+
+        return launch
+
+    wait = _CYCLES_A_US * min(e2e_us * (calls + 1), _LONGEST_US)
+    return max(microseconds(prepare, wait, _CYCLES_A_US * _LONGEST_US) / calls, 0.001)
 
 
 def _synchronize(device: torch.device) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from passbench.ipc.messages import DTYPES, MAX_DIMS, OutputKind, OutputMeta
-from passbench.ipc.shared_memory import contiguous_stride, extent
+from passbench.ipc.shared_memory import extent
+from storage.records import contiguous_stride
 
 _SCALARS = {
     int: (OutputKind.INT, torch.int64),

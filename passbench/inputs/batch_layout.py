@@ -16,8 +16,8 @@ from passbench.inputs.distribution import Distribution
 from passbench.inputs.draw import PYTHON_INT, drawn_together, fill, generator, integer_value
 from passbench.inputs.segments import move_rows
 from passbench.ipc.messages import Batch, Block, OutputKind, OutputMeta
-from passbench.ipc.shared_memory import ALIGNMENT, contiguous_stride, extent
-from storage.records import Input, dtype_of
+from passbench.ipc.shared_memory import ALIGNMENT, extent
+from storage.records import Input, contiguous_stride, dtype_of
 
 _SHIFTS = 64
 """Every batch starts at one of so many addresses, so that addresses cannot be foreseen."""

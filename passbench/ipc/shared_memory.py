@@ -26,15 +26,6 @@ def extent(shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
     return 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
 
 
-def contiguous_stride(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Row-major strides, in elements."""
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
-
-
 class CpuSharedMemory:
     """A memfd mapped into this process. `size` in bytes; `fd` None makes a new one."""
 

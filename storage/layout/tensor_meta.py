@@ -16,7 +16,7 @@ from storage.layout.errors import LayoutError, short
 from storage.layout.extra_files import Constraints
 from storage.layout.forward import Argument
 from storage.layout.syntax import literal, outside, parse
-from storage.records import Input, dtype_of
+from storage.records import Input, contiguous_stride, dtype_of
 
 MAX_DIMENSIONS = 32
 MAX_ELEMENTS = 1 << 50
@@ -133,7 +133,7 @@ def _input(argument: Argument, meta: TensorMeta, constraints: Constraints) -> In
     shape = _sizes(meta, "shape", attributes.get("shape"))
     if len(shape) > MAX_DIMENSIONS or math.prod(shape) > MAX_ELEMENTS:
         raise meta.error(f"has a shape beyond {MAX_DIMENSIONS} dimensions or {MAX_ELEMENTS} elements")
-    stride = contiguous(shape)
+    stride = contiguous_stride(shape)
     if attributes.get("stride") is not None:
         stride = _sizes(meta, "stride", attributes["stride"])
         if len(stride) != len(shape) or any(step > MAX_ELEMENTS for step in stride):
@@ -149,16 +149,6 @@ def _input(argument: Argument, meta: TensorMeta, constraints: Constraints) -> In
         symbolic_stride=_expressions(meta, "symbolic_stride", len(shape)),
         **_range(meta),
     )
-
-
-def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides of a contiguous tensor, in elements."""
-    strides: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
 
 
 def _role(argument: Argument, meta: TensorMeta) -> str:

@@ -18,8 +18,7 @@ from storage.errors import PassNetError, in_one_line
 from storage.graph.as_fx import to_module
 from storage.graph.as_json import to_json
 from storage.graph.record import RUN_DEVICE, Graph, refs
-from storage.layout.tensor_meta import contiguous
-from storage.records import Input, dtype_name, dtype_of
+from storage.records import Input, contiguous_stride, dtype_name, dtype_of
 
 
 class OpEffectsError(PassNetError):
@@ -263,7 +262,7 @@ def _put(
     count = prod(torch.broadcast_shapes(*(indices[d].shape for d in given)))
     before, behind = prod(x.shape[: given[0]]), prod(x.shape[given[-1] + 1 :])
     shape = before, count + (behind > WARP_SLICE), behind
-    return [Addition("index_put", x.dtype, shape, contiguous(shape), (1,))]
+    return [Addition("index_put", x.dtype, shape, contiguous_stride(shape), (1,))]
 
 
 def _addition(op: str, x: torch.Tensor, dims: Iterable[int]) -> Addition:

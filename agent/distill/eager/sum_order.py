@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 
 from agent.distill.eager.op_effects import WARP_SLICE, Addition
-from storage.layout.tensor_meta import contiguous
+from storage.records import contiguous_stride
 
 PROCESSORS = 132
 """Multiprocessors of the GPU that blocks are spread over (an H200's)."""
@@ -211,7 +211,7 @@ def _channel_deal(addition: Addition) -> Deal | None:
 def _batch_norm_order(addition: Addition, length: int) -> SumOrder | None:
     """Of a channel's moments. Of the warp that adds those of all warps, half has nothing to add."""
     sizes = addition.shape
-    strides = contiguous(sizes)
+    strides = contiguous_stride(sizes)
     there = [d for d, n in enumerate(sizes) if n > 1]
     deal = _channel_deal(addition)
     if deal is None or length > _NORM_LENGTH or any(addition.stride[d] != strides[d] for d in there) or 1 not in there:

@@ -23,8 +23,7 @@ from agent.distill.kernels.schedule import INDEX_LIMIT, KernelBody
 from agent.distill.kernels.text_template import slot
 from agent.distill.kernels.value_graph import ROW
 from storage.graph.record import Graph, Op, op_name
-from storage.layout.tensor_meta import contiguous
-from storage.records import Input, dtype_name
+from storage.records import Input, contiguous_stride, dtype_name
 
 _OTHER_SIZES = ((5, 17), (7, 19), (3, 23), (11, 29), (13, 31), (2, 37))
 """Two sizes for each dimension of the shape for which a region is lowered once more."""
@@ -93,7 +92,7 @@ def any_size(sketch: Sketch, limits: LaunchLimits) -> AnySize | None:
     layouts = [(shape, stride) for _, shape, stride in sketch.key if math.prod(shape) > 1]
     layouts += [(a.shape, a.stride) for a in sketch.allocations]
     shapes = {shape for shape, _ in layouts if math.prod(shape) == body.rows}
-    if len(shapes) != 1 or any(stride != contiguous(shape) for shape, stride in layouts):
+    if len(shapes) != 1 or any(stride != contiguous_stride(shape) for shape, stride in layouts):
         return None
     (shape,) = shapes
     if any(a.shape != shape for a in sketch.allocations):
@@ -136,7 +135,7 @@ def is_of_any_size(graph: Graph, known: OpEffects, sketch: Sketch, lower: Lower)
     other = tuple(second if size == first else first for size, (first, second) in sizes)
     shapes = [tuple(1 if axis is None else other[axis] for axis in axes) for axes in found.axes]
     inputs = [
-        Input("x", "input", dtype_name(dtype), shape, contiguous(shape))
+        Input("x", "input", dtype_name(dtype), shape, contiguous_stride(shape))
         for dtype, shape in zip(found.dtypes, shapes, strict=True)
     ]
     lowered = lower(graph, inputs)

@@ -91,9 +91,9 @@ def test_the_device_is_not_charged_with_a_host_that_is_late(delays, in_time, mon
 
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "_sleep", gpu.sleep)
-    monkeypatch.setattr(side_times, "_synchronize", lambda device: gpu.synchronize())
+    monkeypatch.setattr(torch.cuda, "synchronize", gpu.synchronize)
     calls = 1 if left else 4
     took = side_times._on_device(
-        lambda: gpu.call(20.0 + (left.pop() if left else 0.0), 5.0), lambda n: [()] * n, calls, 25.0, None
+        lambda: gpu.call(20.0 + (left.pop() if left else 0.0), 5.0), lambda n: [()] * n, calls, 25.0
     )
     assert took == pytest.approx(5.0) if in_time else took > 50_000.0

@@ -11,8 +11,8 @@ from storage.layout.errors import LayoutError
 from storage.layout.export import tensor_class
 from storage.layout.extra_files import Constraints, read_constraints, read_metadata
 from storage.layout.forward import Argument
-from storage.layout.tensor_meta import contiguous, inputs_of, integers_of, moments, read_meta
-from storage.records import Input
+from storage.layout.tensor_meta import inputs_of, integers_of, moments, read_meta
+from storage.records import Input, contiguous_stride
 
 GRAPHNET = '''
 class Program_weight_tensor_meta_L_x_:
@@ -97,7 +97,8 @@ def records(draw: st.DrawFn) -> Input:
     if draw(st.booleans()):
         ranges |= {"mean": draw(numbers), "std": draw(st.one_of(st.none(), st.floats(0, 1e9)))}
     symbolic = [tuple(draw(expressions) for _ in shape) if draw(st.booleans()) else None for _ in range(2)]
-    stride = draw(st.sampled_from([contiguous(shape), contiguous(shape[::-1])[::-1], tuple(0 for _ in shape)]))
+    strides = contiguous_stride(shape), contiguous_stride(shape[::-1])[::-1], tuple(0 for _ in shape)
+    stride = draw(st.sampled_from(strides))
     role = draw(st.sampled_from(["input", "parameter", "buffer"]))
     return Input("in_0", role, dtype, shape, stride, symbolic[0], symbolic_stride=symbolic[1], **ranges)
 

@@ -1,0 +1,171 @@
+"""Variants in eager, which passes are compared with: their calls, the inputs of draws, and what comes of these."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+
+from agent.ahead.graph_times import SideGraphs
+from agent.ahead.output_levels import Level, varies
+from agent.ahead.side_times import Call, Row
+from passbench.child.outputs import BadOutput, describe_all, flatten
+from passbench.inputs.distribution import CORRECTNESS, Distribution
+from passbench.inputs.draw import PYTHON_INT, make_inputs
+from passbench.ipc.messages import OutputMeta
+from passbench.ipc.shared_memory import extent
+from passbench.result import EAGER_FAILED, VariantFailure
+from storage.graph.as_fx import to_module
+from storage.records import Variant, dtype_of
+
+_DRAWS = ((*CORRECTNESS, *(Distribution.VARIED,) * 3), (Distribution.VARIED,) * 24)
+"""What a pass is given when it is measured for the first time, and again: a search asks twice about what it may hand
+in. Sums that cancel are wrong once in many draws."""
+_FEWER = ((1 << 30, 1), (1 << 28, 4), (1 << 26, 12))
+"""Of a variant with inputs of more bytes there are only so many draws."""
+TIMED = 3
+"""Draws whose inputs are timed in turn."""
+
+Each = TypeVar("Each")
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Makes calls on a device. `seed` is that of random operators."""
+
+    device: torch.device
+    seed: int
+
+    def called(self, call: Call, row: Row) -> list[Any]:
+        """What a call returns, as a flat list, once the device is done."""
+        found = self.issued(call, row)
+        self.synchronize()
+        return found
+
+    def issued(self, call: Call, row: Row) -> list[Any]:
+        """As `called`, without a wait for the device."""
+        torch.manual_seed(self.seed)
+        return flatten(call(*row))
+
+    def synchronize(self) -> None:
+        """Wait for the device."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A variant in eager: the call, the inputs of each draw, and what it returns for them with what it leaves of the
+    inputs that it writes to. `left` are the inputs of the first draw as a call leaves them, `written` the numbers of
+    those that it writes to, `metas` what PassBench knows of the outputs. `took` has the microseconds of its calls by
+    clock, of each measurement. `own` has for each output the level at which eager agrees with itself, as soon as that
+    was asked. `graphs` has eager's calls in a CUDA graph as soon as they are timed.
+
+    Inputs are drawn once: that takes longer than to compare.
+    """
+
+    call: Call
+    rows: list[Row]
+    left: Row
+    expected: list[list[Any]]
+    written: tuple[int, ...]
+    metas: tuple[OutputMeta, ...]
+    took: dict[str, list[float]] = field(default_factory=dict)
+    own: list[Level] = field(default_factory=list)
+    graphs: SideGraphs = field(default_factory=SideGraphs)
+
+    def row(self, draw: int) -> Row:
+        """The inputs of a draw, those that are written to as copies."""
+        return tuple(copied(x) if n in self.written else x for n, x in enumerate(self.rows[draw]))
+
+    def repeated(self, each: list[Each]) -> list[Each]:
+        """Of what there is for each output, that of outputs that eager repeats; all where it was not asked."""
+        if not self.own:
+            return each
+        return [one for one, own in zip(each, self.own, strict=True) if not varies(own)]
+
+    def timed_rows(self, calls: int) -> list[Row]:
+        """The inputs of so many calls: no call finds what another one has written, which may be an index by then."""
+        return [self.row(number % min(TIMED, len(self.rows))) for number in range(calls)]
+
+
+class References:
+    """The references of variants on a caller's device. A variant has `draws` draws at most. `turn` makes a context in
+    which eager is called for them."""
+
+    def __init__(self, caller: Caller, draws: int, turn: Callable[[], AbstractContextManager[None]]) -> None:
+        self._caller, self._draws, self._turn = caller, draws, turn
+        self._made: dict[tuple[str, bool], Reference | str] = {}
+
+    def of(self, variant: Variant, again: bool = False) -> Reference:
+        """The variant in eager, made once; `again` has other draws than the first. Raises VariantFailure where eager
+        fails."""
+        key = variant.variant_hash, again
+        if key not in self._made:
+            try:
+                self._made[key] = self._in_eager(variant, again)
+            except (RuntimeError, IndexError, ValueError, TypeError, BadOutput) as error:
+                self._caller.synchronize()  # raises where the GPU works no more
+                self._made[key] = f"{type(error).__name__}: {error}"
+        found = self._made[key]
+        if isinstance(found, str):
+            raise VariantFailure("runtime_error", f"{EAGER_FAILED}: {found}", eager=True)
+        return found
+
+    def drawn(self, variant: Variant, reference: Reference, number: int) -> tuple[Row, list[Any]]:
+        """The inputs of the draw of this number, whose distribution goes by it, and what eager returns and leaves for
+        them."""
+        how = Distribution.VARIED if number % 2 else CORRECTNESS[number // 2 % len(CORRECTNESS)]
+        row = tuple(make_inputs(variant.inputs, self._caller.seed, number, self._caller.device, how))
+        given = tuple(map(copied, row)) if reference.written else row
+        expected = [*self._caller.issued(reference.call, given), *(given[n] for n in reference.written)]
+        return row, _apart(expected, row)
+
+    def forget(self) -> None:
+        """Keep none of those that were made."""
+        self._made.clear()
+
+    def _in_eager(self, variant: Variant, again: bool) -> Reference:
+        caller, device = self._caller, self._caller.device
+        call = to_module(variant.graph, device).forward
+        size = input_bytes(variant)
+        draws = next((few for least, few in _FEWER if size > least), len(_DRAWS[again]))
+        hows, seed = _DRAWS[again][: min(draws, self._draws)], caller.seed + again
+        rows = [tuple(make_inputs(variant.inputs, seed, n, device, how)) for n, how in enumerate(hows)]
+        row = tuple(map(copied, rows[0]))
+        outputs = caller.called(call, row)  # also loads what the libraries need
+        pairs = enumerate(zip(rows[0], row, strict=True))
+        written = tuple(n for n, (a, b) in pairs if isinstance(a, torch.Tensor) and not same_memory(a, b))
+        reference = Reference(call, rows, row, [], written, describe_all(outputs, row, device))
+        with self._turn():
+            for draw in range(len(rows)):
+                row = reference.row(draw)
+                reference.expected.append(_apart([*caller.called(call, row), *(row[n] for n in written)], row))
+        return reference
+
+
+def input_bytes(variant: Variant) -> int:
+    """What the memory of all tensors among a variant's inputs takes, gaps included."""
+    tensors = [given for given in variant.inputs if given.dtype != PYTHON_INT]
+    return sum(extent(given.shape, given.stride) * dtype_of(given.dtype).itemsize for given in tensors)
+
+
+def copied(x: torch.Tensor | int) -> torch.Tensor | int:
+    """The same in other memory, gaps included."""
+    if not isinstance(x, torch.Tensor):
+        return x
+    memory = torch.empty(0, dtype=x.dtype, device=x.device)
+    return memory.set_(x.untyped_storage().clone(), x.storage_offset(), x.shape, x.stride())
+
+
+def same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether the memory of two tensors holds the same bytes."""
+    return torch.equal(*(torch.empty(0, dtype=torch.uint8, device=x.device).set_(x.untyped_storage()) for x in (a, b)))
+
+
+def _apart(values: list[Any], row: Row) -> list[Any]:
+    """Values of which none lies in the memory of an input."""
+    inputs = {y.untyped_storage().data_ptr() for y in row if isinstance(y, torch.Tensor)}
+    lies_there = lambda x: isinstance(x, torch.Tensor) and x.untyped_storage().data_ptr() in inputs  # noqa: E731
+    return [x.clone() if lies_there(x) else x for x in values]
