@@ -55,7 +55,7 @@ class Caller:
 
 
 @dataclass(frozen=True)
-class Reference:
+class EagerReference:
     """A variant in eager: the call, the inputs of each draw, and what it returns for them with what it leaves of the
     inputs that it writes to. `left` are the inputs of the first draw as a call leaves them, `written` the numbers of
     those that it writes to, `metas` what PassBench knows of the outputs. `took` has the microseconds of its calls by
@@ -90,15 +90,15 @@ class Reference:
         return [self.row(number % min(TIMED, len(self.rows))) for number in range(calls)]
 
 
-class References:
+class EagerReferences:
     """The references of variants on a caller's device. A variant has `draws` draws at most. `turn` makes a context in
     which eager is called for them."""
 
     def __init__(self, caller: Caller, draws: int, turn: Callable[[], AbstractContextManager[None]]) -> None:
         self._caller, self._draws, self._turn = caller, draws, turn
-        self._made: dict[tuple[str, bool], Reference | str] = {}
+        self._made: dict[tuple[str, bool], EagerReference | str] = {}
 
-    def of(self, variant: Variant, again: bool = False) -> Reference:
+    def of(self, variant: Variant, again: bool = False) -> EagerReference:
         """The variant in eager, made once; `again` has other draws than the first. Raises VariantFailure where eager
         fails."""
         key = variant.variant_hash, again
@@ -113,7 +113,7 @@ class References:
             raise VariantFailure("runtime_error", f"{EAGER_FAILED}: {found}", eager=True)
         return found
 
-    def drawn(self, variant: Variant, reference: Reference, number: int) -> tuple[Row, list[Any]]:
+    def drawn(self, variant: Variant, reference: EagerReference, number: int) -> tuple[Row, list[Any]]:
         """The inputs of the draw of this number, whose distribution goes by it, and what eager returns and leaves for
         them."""
         how = Distribution.VARIED if number % 2 else CORRECTNESS[number // 2 % len(CORRECTNESS)]
@@ -126,7 +126,7 @@ class References:
         """Keep none of those that were made."""
         self._made.clear()
 
-    def _in_eager(self, variant: Variant, again: bool) -> Reference:
+    def _in_eager(self, variant: Variant, again: bool) -> EagerReference:
         caller, device = self._caller, self._caller.device
         call = to_module(variant.graph, device).forward
         size = input_bytes(variant)
@@ -137,7 +137,7 @@ class References:
         outputs = caller.called(call, row)  # also loads what the libraries need
         pairs = enumerate(zip(rows[0], row, strict=True))
         written = tuple(n for n, (a, b) in pairs if isinstance(a, torch.Tensor) and not same_memory(a, b))
-        reference = Reference(call, rows, row, [], written, describe_all(outputs, row, device))
+        reference = EagerReference(call, rows, row, [], written, describe_all(outputs, row, device))
         with self._turn():
             for draw in range(len(rows)):
                 row = reference.row(draw)

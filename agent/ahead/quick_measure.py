@@ -16,7 +16,7 @@ import torch
 
 from agent.ahead.beyond import chance_beyond
 from agent.ahead.device_levels import agree, largest_share
-from agent.ahead.eager_reference import TIMED, Caller, Reference, References, copied, input_bytes, same_memory
+from agent.ahead.eager_reference import TIMED, Caller, EagerReference, EagerReferences, copied, input_bytes, same_memory
 from agent.ahead.graph_times import GraphTimer
 from agent.ahead.output_levels import Level, beside_eager, levels_of, worst
 from agent.ahead.side_times import Call, Row, side_times
@@ -74,7 +74,7 @@ class QuickMeasure:
         self.further = further
         self._sample = ""
         self._caller = Caller(device, seed)
-        self._references = References(self._caller, draws, lambda: (self.untimed or self.turn)())
+        self._references = EagerReferences(self._caller, draws, lambda: (self.untimed or self.turn)())
         self._measured_before: set[str] = set()
 
     def __call__(self, sample: Sample, pass_dir: Path, doubtful: bool = False) -> list[VariantResult]:
@@ -191,7 +191,7 @@ class QuickMeasure:
             reason = str(error) if isinstance(error, BadOutput) else f"{type(error).__name__}: {error}"
             raise VariantFailure("runtime_error", reason[:300]) from error
 
-    def _compared(self, call: Call, reference: Reference) -> int | None:
+    def _compared(self, call: Call, reference: EagerReference) -> int | None:
         """The level at which all draws agree, but for what eager does not repeat; None if one does not at any."""
         found = []
         for draw, expected in enumerate(reference.expected):
@@ -207,13 +207,13 @@ class QuickMeasure:
             levels = beside_eager(levels, self._own_levels(reference))
         return worst(levels)
 
-    def _levels(self, call: Call, reference: Reference, row: Row, expected: list[Any]) -> list[Level]:
+    def _levels(self, call: Call, reference: EagerReference, row: Row, expected: list[Any]) -> list[Level]:
         """The level at which each output of a call agrees with what eager returns and leaves for the same inputs."""
         pairs = self._beside_eager(self._caller.called(call, row), reference, row, expected)
         return levels_of([a for a, _ in pairs], [b for _, b in pairs])
 
     def _beside_eager(
-        self, outputs: list[Any], reference: Reference, row: Row, expected: list[Any]
+        self, outputs: list[Any], reference: EagerReference, row: Row, expected: list[Any]
     ) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Each tensor that a call has returned, or left of its inputs, with eager's. Raises BadOutput."""
         check(outputs, row, reference.metas, strict=True)
@@ -221,7 +221,7 @@ class QuickMeasure:
         found = [*outputs, *(row[n] for n in reference.written)]
         return [(a, b) for a, b in zip(found, expected, strict=True) if isinstance(b, torch.Tensor)]
 
-    def _own_levels(self, reference: Reference) -> list[Level]:
+    def _own_levels(self, reference: EagerReference) -> list[Level]:
         """The level at which each output of eager agrees with itself in all draws; None at none."""
         if not reference.own:
             found = [
@@ -232,7 +232,7 @@ class QuickMeasure:
             reference.own.extend(worst(draws) for draws in zip(*found, strict=True))
         return reference.own
 
-    def _in_further_draws(self, variant: Variant, call: Call, reference: Reference, level: int) -> int | None:
+    def _in_further_draws(self, variant: Variant, call: Call, reference: EagerReference, level: int) -> int | None:
         """The level at which all further draws agree, too; the first one that does not at t = -5 is the last."""
         for number in range(min(self.further, _FURTHER_BYTES // max(1, input_bytes(variant)))):
             found = self._in_another_draw(variant, call, reference, _FIRST_FURTHER + number)
@@ -241,7 +241,7 @@ class QuickMeasure:
             level = max(level, found)
         return level
 
-    def _checked(self, variant: Variant, call: Call, reference: Reference, draws: int, end: float) -> Checked:
+    def _checked(self, variant: Variant, call: Call, reference: EagerReference, draws: int, end: float) -> Checked:
         """What draws show that no measurement has had, until `end`. Raises VariantFailure where the pass raises."""
         level, shares = LEVELS[0], []
         together = max(1, min(_TOGETHER, _TOGETHER_BYTES // max(1, input_bytes(variant))))
@@ -264,14 +264,14 @@ class QuickMeasure:
                             level = max(level, found)
         return Checked(level, len(shares), () if any(map(math.isnan, shares)) else tuple(shares))
 
-    def _in_another_draw(self, variant: Variant, call: Call, reference: Reference, number: int) -> int | None:
+    def _in_another_draw(self, variant: Variant, call: Call, reference: EagerReference, number: int) -> int | None:
         """The level at which a call agrees with eager on the draw of this number, whose distribution goes by it, in
         the outputs that eager repeats."""
         row, expected = self._references.drawn(variant, reference, number)
         return worst(reference.repeated(self._levels(call, reference, row, expected)))
 
     def _agreeing(
-        self, variant: Variant, call: Call, reference: Reference, first: int, count: int, level: int
+        self, variant: Variant, call: Call, reference: EagerReference, first: int, count: int, level: int
     ) -> list[tuple[float, float, float]]:
         """Of so many draws whether a call agrees with eager at this level, and at t = -5, as numbers, and the largest
         share of what is allowed then. They are compared on the device, and the host waits for all of them together."""
@@ -283,13 +283,13 @@ class QuickMeasure:
             answers.append(torch.hstack([agree(*both, (level, STRICT)).double(), largest_share(*both)]))
         return torch.stack(answers).tolist()
 
-    def _graphs(self, reference: Reference, candidate: Call) -> dict[str, GraphTimer]:
+    def _graphs(self, reference: EagerReference, candidate: Call) -> dict[str, GraphTimer]:
         """Calls of both sides in CUDA graphs; none where those of one cannot be captured, or write to their inputs."""
         if self.device.type != "cuda" or reference.written:
             return {}
         return reference.graphs.of(reference.call, candidate, reference.timed_rows)
 
-    def _times(self, reference: Reference, candidate: Call, graphs: dict[str, GraphTimer]) -> Times:
+    def _times(self, reference: EagerReference, candidate: Call, graphs: dict[str, GraphTimer]) -> Times:
         sides = {"eager": reference.call, "candidate": candidate}
         for call in sides.values():
             self._caller.called(call, reference.row(0))
