@@ -1,12 +1,18 @@
 """What benchmarks/passbench/kept_passes loads, times and does."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from benchmarks.passbench.kept_passes.__main__ import Cast, in_forks, table_of
+from benchmarks.passbench.kept_passes.both_ways import line_of, summary
+from benchmarks.passbench.kept_passes.both_ways import measured as measured_both_ways
 from benchmarks.passbench.kept_passes.loaded_calls import KeptPass, Took, eager, load, measured, repeating_eager
 from benchmarks.passbench.kept_passes.things import THINGS
 from passbench.launch import Launch, LaunchPlan
+from passbench.settings import Settings
+from passbench.shared_bench import SharedBench
 from tests.passbench.samples import PASSES, add_relu_sample
 
 ON_CPU = [thing for thing in THINGS if not thing.needs_gpu]
@@ -45,3 +51,13 @@ def test_what_a_thing_adds_is_the_least_of_two_measurements():
 def test_what_a_fork_raises_is_told():
     (answer,) = in_forks([(ON_CPU[0], Cast([], []))], "cpu", 30)
     assert isinstance(answer, str) and "IndexError" in answer
+
+
+def test_passes_are_timed_by_both_ways(kept):
+    settings = Settings(draws=1, calls=2, batch=2, warmup=2, repeats=0, double=False)
+    one = kept._replace(sample=replace(kept.sample, category="sole_op"))
+    with SharedBench("cpu", settings) as bench:
+        ((shared, whole),) = found = measured_both_ways(bench, [one, kept], "sole_op", (), 1, 60)
+    assert (shared.protocol, whole.protocol) == ("shared", "passnet")
+    assert shared.status == whole.status == "ok" and shared.sample in line_of(shared, whole)
+    assert summary(found).startswith("e2e: shared over whole ") and summary(found).endswith(", 1 passes")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.passbench.kept_passes.both_ways import CORPORA, RECORD
 from benchmarks.passbench.kept_passes.helpers import Helper
 from benchmarks.passbench.kept_passes.loaded_calls import (
     KeptPass,
@@ -33,8 +34,6 @@ from passbench.child.captured_calls import EmptyReplay
 from storage.parquet import read_rows
 from storage.schema import RESULTS
 
-_CORPORA = (2245, 984, 578, 350, 328)
-_RECORD = Path("benchmarks/passbench/h100_table_276/results.parquet")
 _TURNS = 20  # of another process and a call's first ones, on one core
 _FIRST_CALLS = 60
 _LONGEST = 30.0  # seconds that a thing may take
@@ -178,9 +177,8 @@ def table_of(rows: Sequence[dict]) -> list[str]:
 
 def _compiled_cast(given: argparse.Namespace, scratch: Path) -> Cast:
     """The passes that can be called here, with their kernels compiled: several processes at a time compile."""
-    versions = [Path(f"benchmarks/extraction/corpus_{number}/version") for number in _CORPORA]
     rows = [row for row in read_rows(given.rows, RESULTS) if row["author"] == "distill" and row["pass_files"]]
-    cast = cast_of(written_to(scratch, rows, versions, 4 * given.others + 40), given.others, scratch)
+    cast = cast_of(written_to(scratch, rows, CORPORA, 4 * given.others + 40), given.others, scratch)
     alone = [Cast([one], []) for one in (*cast.measured, *cast.others)]
     failed = set()
     for first in range(0, len(alone), given.jobs):
@@ -197,7 +195,7 @@ def main() -> None:
     """See the package's head."""
     parser = argparse.ArgumentParser(prog="python3 -m benchmarks.passbench.kept_passes", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="a JSON line of each thing; the table is printed")
-    parser.add_argument("--rows", type=Path, default=_RECORD, help="rows with the text of passes")
+    parser.add_argument("--rows", type=Path, default=RECORD, help="rows with the text of passes")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--others", type=int, default=20, help="other passes")
     parser.add_argument("--budget", type=float, default=58.0, help="seconds after which no further thing is begun")
