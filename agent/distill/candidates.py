@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from statistics import fmean
 
-from agent.distill.cost import EAGER_LAUNCH, STEP, device_gain, gain, most_gain, sure_gain
+from agent.distill.cost import EAGER_LAUNCH, STEP, copying_us, device_gain, gain, most_gain, sure_gain
+from agent.distill.eager.copied_operands import copies, with_contiguous
 from agent.distill.eager.op_effects import OpEffects, OpEffectsError, TensorLayout, find_effects
 from agent.distill.kernels.host_program import Sketch
 from agent.distill.kernels.launch_configs import LaunchLimits
@@ -200,31 +201,53 @@ class _Search:
         joined, calls = self.split.joined(region)
         for each, whole in zip(known, self._known_whole(calls), strict=True):
             predicted, *others = self._layouts(region, each)
+            spared = self._spared_copies(region, each)
             try:
-                sketches = [self.sketches.of(region.graph, predicted, self.options.own_schedule)]
+                made, first = self._sketched(region, predicted, spared)
             except FAILURES as error:
                 self.causes.append(str(error))
                 return self._ops_at_fault(region, each)
+            spared, sketches = {} if made is region.graph else spared, [first]
             for other in others:
                 with suppress(*FAILURES):  # the region cannot have this layout: eager does not run on it either
-                    sketches.append(self.sketches.of(region.graph, other, self.options.own_schedule))
+                    sketches.append(self.sketches.of(made, other, self.options.own_schedule))
             rounding, confirms = self.options.rounding, self.options.confirms
             exact = [one for s in sketches if (one := rounded(s, rounding, confirms)) is not None]
             if len(exact) < len(sketches):
                 self.causes.append("a kernel that would add otherwise than eager")
                 return self._ops_that_add(region, each)
             given = () if whole is None else tuple(map(tuple, self._layouts(joined, whole)))
-            sized = self._is_of_any_size(region, predicted, sketches[0])
+            sized = not spared and self._is_of_any_size(region, predicted, sketches[0])
             cases += [Case(joined.graph, one, region.graph, calls, given, sized) for one in exact]
             program = exact[0].program(LaunchLimits())
-            gains.append(gain(region, each, program) - EAGER_LAUNCH * without)
-            device.append(device_gain(region, each, program) - STEP * without)
-            sure = min(sure, sure_gain(region, each, program))
+            copying = copying_us(each, {region.outputs[place]: count for place, count in spared.items()})
+            gains.append(gain(region, each, program) + sum(copying) - EAGER_LAUNCH * without)
+            device.append(device_gain(region, each, program) + copying[1] - STEP * without)
+            sure = min(sure, sure_gain(region, each, program) + copying[1])
         if fmean(gains) <= self.options.margin:
             names, one = ", ".join(self._names(region.ops)), cases[0].sketch
             counts = f"{one.replaced} launches in eager, {len(one.bodies)} fused"
             self.causes.append(f"{names}: {counts}, which saves {fmean(gains):.0f} us")
         return Candidate(joined, pattern_source(joined.graph), tuple(cases), fmean(gains), sure, fmean(device))
+
+    def _spared_copies(self, region: Region, known: OpEffects) -> dict[int, int]:
+        """The outputs of the region, by their places, that the kernels write contiguously, and how many copies that
+        spares. None is in the memory of another one."""
+        storages = [known.values[value].storage for value in region.outputs]
+        counts = (copies(self.graph, known, value) for value in region.outputs)
+        return {place: n for place, n in enumerate(counts) if n and storages.count(storages[place]) == 1}
+
+    def _sketched(self, region: Region, inputs: Sequence[Input], spared: Collection[int]) -> tuple[Graph, Sketch]:
+        """The region's sketch and the graph that it is of: with the outputs at the places `spared` contiguous, unless
+        that takes further kernels. Raises one of `FAILURES`."""
+        plain = self.sketches.of(region.graph, inputs, self.options.own_schedule)
+        if spared:
+            graph = with_contiguous(region.graph, tuple(spared))
+            with suppress(*FAILURES):
+                found = self.sketches.of(graph, inputs, self.options.own_schedule)
+                if len(found.bodies) <= len(plain.bodies):
+                    return graph, found
+        return region.graph, plain
 
     def _is_of_any_size(self, region: Region, inputs: Sequence[Input], sketch: Sketch) -> bool:
         def lower(graph: Graph, others: Sequence[Input]) -> Sketch | None:

@@ -8,7 +8,7 @@ which cannot pay; where there is a GPU, measuring decides (`agent.distill.tuned`
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from agent.distill.eager.op_effects import OpEffects, TensorLayout
 from agent.distill.eager.sum_order import PROCESSORS
@@ -70,6 +70,12 @@ def device_gain(region: Region, known: OpEffects, program: Program) -> float:
 def device_us(program: Program) -> float:
     """The least time that the program's kernels take: that of moving their bytes, or of waiting for them."""
     return sum(_kernel_us(program, n) for n in range(len(program.launches)))
+
+
+def copying_us(known: OpEffects, copied: Mapping[int, int]) -> tuple[float, float]:
+    """What eager takes on the host and on the device to copy values, each so many times."""
+    moved = sum(2 * count * bytes_of(known, (value,)) for value, count in copied.items())
+    return EAGER_LAUNCH * sum(copied.values()), STEP * sum(copied.values()) + moved / BANDWIDTH
 
 
 def most_gain(region: Region, known: OpEffects) -> float:

@@ -267,7 +267,8 @@ class _Kernels:
         return self.style.general and name.startswith("size_")
 
     def _name(self, key: str, taken: dict[str, int]) -> str:
-        chosen = Graph(self.graph.inputs, tuple(self.graph.ops[op] for op in self.ops[key]), None)
+        own = (op for op in self.ops[key] if op < len(self.graph.ops))  # behind them: outputs made contiguous
+        chosen = Graph(self.graph.inputs, tuple(map(self.graph.ops.__getitem__, own)), None)
         name = "_".join([*short_names(chosen), "kernel", *(["of_any_size"] if "index < n\n" in key else [])])
         taken[name] = taken.get(name, 0) + 1
         return name if taken[name] == 1 else f"{name}_{taken[name]}"

@@ -331,10 +331,17 @@ def _spelled(op: Op) -> Op:
     else:
         op = replace(op, target=_name_in_host_code(op.target))
         stored = op.target
-    call = operators.library_call(stored, [], {})
+    given = [_argument(a) for a in op.args], {name: _argument(a) for name, a in op.kwargs.items()}
+    call = operators.library_call(stored, *given)
     if call.reading or call.scalar:
         raise Unsupported(f"{op.target} reads values")
     return op
+
+
+def _argument(value: Any) -> ast.expr:
+    """An argument as the policy reads it: numbers and switches are known."""
+    plain = value is None or isinstance(value, bool | int | float | str)
+    return ast.Constant(value) if plain else ast.Name("value")
 
 
 def _as_fill(op: Op) -> Op:
