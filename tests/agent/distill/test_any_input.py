@@ -131,6 +131,14 @@ def test_what_host_code_may_not_call_is_found():
     assert [names[n] for n in without_library_call(one.graph, known)] == ["torch.nn.functional.dropout"]
 
 
+def test_classes_that_are_counted_out_are_not_read():
+    def one_hot(x):
+        return F.one_hot(x, 5).permute(1, 0, 2).float() * 2.0
+
+    one = variant(one_hot, tensor(4, 3, dtype="int64", low=0.0, high=4.0))
+    assert without_library_call(one.graph, find_effects(one.graph, one.inputs)) == set()
+
+
 _RELU = "torch.nn.functional.relu"
 
 
