@@ -15,7 +15,8 @@ from agent.distill.kernels.schedule import KernelBody
 from agent.distill.kernels.value_graph import Value
 
 _PIECES = 8
-"""If a kernel has orders with steps of different lengths, the longest may be so many times the shortest."""
+"""If a kernel has orders with steps of different lengths, the longest may have so many times the columns of the
+shortest."""
 
 FUNCTIONS = frozenset("cos erf exp log1p sigmoid sin tanh".split())
 """Functions that an exact kernel computes with eager's bits."""
@@ -48,7 +49,7 @@ def exact(body: KernelBody, stored: Mapping[str, Value]) -> KernelBody | None:
         if made.detail in ordered_sums.DETAILS:
             steps.add(made.order.step)
             deals.add(made.order.deal)
-    if steps and (body.scans or len(deals) > 1 or max(steps) > _PIECES * min(steps)):
+    if steps and (body.scans or len(deals) > 1 or min(max(steps), body.columns) > _PIECES * min(steps)):
         return None
     stores = tuple(replace(store, value=done[store.value.number]) for store in body.stores)
     flat = exact(body.flat, stored) if body.flat is not None else None

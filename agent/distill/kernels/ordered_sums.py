@@ -207,19 +207,23 @@ def start(value: Value, name: str, kernel: KernelBody) -> list[str]:
 
 def step(value: Value, name: str, operands: Sequence[str], kernel: KernelBody, start: str | int) -> list[str]:
     """One step of the sweep, in as many of the order's own steps as it takes. Its columns begin at `start`, a variable
-    or a number."""
+    or a number. Of a row shorter than a step nothing is added behind its end."""
     lines, dealt = [], []
+    columns = kernel.columns if kernel.deal is None else kernel.step
     for named, operand in zip((f"{name}_next", f"{name}_by"), operands, strict=False):
         lines.append(f"{named} = tl.where(inside, {operand}, 0.0)")
-        pieces = [named]
-        while kernel.step > value.order.step * len(pieces):
-            length, whole, pieces = kernel.step // len(pieces), pieces, []
-            for piece in whole:
+        pieces, length = [named], kernel.step
+        while length > value.order.step:
+            whole, pieces = pieces, []
+            for number, piece in enumerate(whole):
                 pieces += [f"{piece}a", f"{piece}b"]
-                lines.append(f"{piece}a, {piece}b = halves({piece}, ROWS, {length})")
+                if number * length < columns:
+                    lines.append(f"{piece}a, {piece}b = halves({piece}, ROWS, {length})")
+            length //= 2
         dealt.append(pieces)
     for number, each in enumerate(zip(*dealt, strict=True)):
-        lines += _added(value, name, each, _later(start, number * value.order.step), kernel)
+        if number * value.order.step < columns:
+            lines += _added(value, name, each, _later(start, number * value.order.step), kernel)
     return lines
 
 

@@ -218,6 +218,34 @@ def test_sums_of_several_orders_share_a_kernel(tmp_path, interpreter):
     assert torch.equal(mean_square, added(x.float().pow(2), orders[1]) * share)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_short_rows_of_a_softmax_and_of_a_norm_share_a_kernel(dtype, tmp_path, interpreter):
+    """Of a norm's step of 128 elements eight are there, which are one step of a softmax (fusible-68b796c9c203)."""
+
+    def function(x, y, w, b):
+        z = x * torch.softmax(y, -1) + y
+        return z, F.layer_norm(z, (8,), w, b)
+
+    inputs = in_dtype((tensor(2, 4, 8), tensor(2, 4, 8), tensor(8), tensor(8)), dtype)
+    one, source = _pass(function, inputs, tmp_path / "pass")
+    assert source.count("_kernel(in_0") == 1 and "ordered_sum" in source and "welford_step" in source
+    assert source.count(" = halves(") == 4, "as many as it takes to get to the first eight"
+    assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_short_rows_have_eagers_bits_on_a_gpu(dtype, tmp_path):
+    def function(x, y, w, b):
+        z = x * torch.softmax(y, -1) + y
+        return z, F.layer_norm(z, (8,), w, b)
+
+    inputs = in_dtype((tensor(64, 4, 8), tensor(64, 4, 8), tensor(8), tensor(8)), dtype)
+    one, _ = _pass(function, inputs, tmp_path / "pass")
+    (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
+    assert (result.status, result.t_min) == ("ok", -10), result
+
+
 @pytest.mark.parametrize("columns", [36, 96, 180, 192, 1024])
 def test_norms_have_the_moments_of_cudas_kernels(columns, tmp_path, interpreter):
     def layer_norm(x):
