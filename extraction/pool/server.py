@@ -276,9 +276,16 @@ def _limit(memory_mb: int, disk_mb: int) -> None:
     """
     fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     limit = int(fields["VmData"].split()[0]) * 1024 + memory_mb * 1024 * 1024
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit + _TO_REPORT_BYTES))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (disk_mb << 20, disk_mb << 20))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _lower(resource.RLIMIT_DATA, limit, limit + _TO_REPORT_BYTES)
+    _lower(resource.RLIMIT_FSIZE, disk_mb << 20, disk_mb << 20)
+    _lower(resource.RLIMIT_CORE, 0, 0)
+
+
+def _lower(which: int, soft: int, hard: int) -> None:
+    """Set a limit, or leave the one of the machine (`ulimit -H`) where that is lower: no process may raise it."""
+    _, most = resource.getrlimit(which)
+    least = hard if most == resource.RLIM_INFINITY else min(hard, most)
+    resource.setrlimit(which, (min(soft, least), least))
 
 
 def _prctl(option: int, value: int) -> None:

@@ -25,9 +25,16 @@ from passbench.ipc.wire import encode_reply, read_command
 
 def _limit(spawn: Spawn) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (spawn.file_bytes, spawn.file_bytes))
+    _lower(resource.RLIMIT_FSIZE, spawn.file_bytes)
     if spawn.memory_bytes is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (spawn.memory_bytes, spawn.memory_bytes))
+        _lower(resource.RLIMIT_AS, spawn.memory_bytes)
+
+
+def _lower(which: int, limit: int) -> None:
+    """Set a limit, or leave the one of the machine (`ulimit -H`) where that is lower: no process may raise it."""
+    _, most = resource.getrlimit(which)
+    least = limit if most == resource.RLIM_INFINITY else min(limit, most)
+    resource.setrlimit(which, (least, least))
 
 
 def main(spawn: Spawn, commands: int, replies: int, shared_fd: int | None) -> None:

@@ -112,7 +112,12 @@ def _unreadable(path: Path, error: Exception) -> PassNetError:
     reason = (
         "is missing" if isinstance(error, FileNotFoundError) else f"is corrupt ({str(error).splitlines()[0][:160]})"
     )
-    return PassNetError(f"{path} {reason}: rebuild this version, or open another one")
+    return damaged(path, reason)
+
+
+def damaged(path: Path, problem: str) -> PassNetError:
+    """What to say of a shard of a version that `problem` is wrong with, such as "is missing"."""
+    return PassNetError(f"{path} {problem}: restore it, or delete {path.parents[2]} and build that version again")
 
 
 def _named(root: Path, config: str, split: str, written: Path, rows: int, index: int, of: int) -> Shard:

@@ -59,6 +59,8 @@ class Store:
         name = names[-1] if name is None else name
         if name not in names:
             raise PassNetError(f"{self.root} has no version {name!r}: it has {', '.join(names)}")
+        if not (self._versions / name / "manifest.json").exists():
+            raise PassNetError(f"{self._versions / name} has lost its manifest.json: restore it, or delete {name}")
         version = Version.open(self._versions / name)
         if version.name != name:
             raise PassNetError(f"{version.path} is a copy of {version.name}: move it out of {self._versions}")

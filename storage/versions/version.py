@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from storage.errors import PassNetError
 from storage.versions.manifest import Manifest, Shard, parse, shard_path
-from storage.versions.shards import config_schema, file_sha256, read_shard
+from storage.versions.shards import config_schema, damaged, file_sha256, read_shard
 
 
 @dataclass(frozen=True)
@@ -97,4 +97,4 @@ class Version:
             problem = "is missing"
         except OSError as error:
             problem = f"cannot be read ({error.strerror})"
-        raise PassNetError(f"{path} {problem}: restore it, or delete {self.path} and rebuild the version")
+        raise damaged(path, problem)

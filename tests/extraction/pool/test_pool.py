@@ -1,6 +1,7 @@
 """Workers that misbehave cost themselves alone."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from extraction.failures import classify_end
-from extraction.pool import watch
+from extraction.pool import server, watch
 from extraction.pool.client import Pool, TaskReply, run_tasks
 from storage.errors import PassNetError
 from tests.support.processes import below, wait_for_end
@@ -70,6 +71,16 @@ def test_the_last_complete_answer_counts_however_the_worker_ends() -> None:
 
 def test_a_worker_that_ends_between_two_looks_has_met_its_limit_all_the_same() -> None:
     assert {reply.end for reply in run(*["answer"] * 8, timeout_s=0.0001)} == {"timeout"}
+
+
+def test_a_limit_of_the_machine_that_is_lower_stays() -> None:
+    """Raising it would be refused, and each model would crash."""
+    child = os.fork()
+    if child == 0:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+        server._lower(resource.RLIMIT_FSIZE, 2 << 20, 2 << 20)
+        os._exit(int(resource.getrlimit(resource.RLIMIT_FSIZE) != (1 << 20, 1 << 20)))
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_big_answers_pass_a_slow_reader() -> None:

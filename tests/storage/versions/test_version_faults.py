@@ -181,6 +181,13 @@ def test_publishers_killed_at_random_instants_lose_nothing() -> None:
     assert record["problems"] == [] and record["killed"] > 0 and record["versions"] >= record["acknowledged"] >= 6
 
 
+def test_a_version_without_its_manifest_says_what_to_do(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    (build(store, "a").path / "manifest.json").unlink()
+    with pytest.raises(PassNetError, match=r"v1 has lost its manifest.json: restore it, or delete v1"):
+        store.open()
+
+
 def test_a_rebuild_mends_what_was_damaged(tmp_path: Path) -> None:
     store = Store(tmp_path)
     first = build(store, "a", "b")
