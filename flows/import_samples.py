@@ -17,6 +17,7 @@ from extraction.pool.client import TaskPool
 from flows.build.dataset_rows import dataset_tables, earlier_splits, results_that_hold
 from flows.build.import_task import new_record
 from flows.build.pools import pool_on
+from flows.plurals import counted
 from flows.steps import flow_run_id, say
 from storage.errors import PassNetError
 from storage.layout.read import FoundDirectories, find
@@ -158,7 +159,8 @@ def _run(
             imported.samples += records
             bad = sum(len(record["failures"]) for record in records)
             graphs = sum(sample["graphs"] for sample in imported.samples)
-            say(f"{len(imported.samples)} directories, {graphs} graphs" + (f"; {bad} left out just now" if bad else ""))
+            found = counted(len(imported.samples), "directory", "directories")
+            say(f"{found}, {counted(graphs, 'graph')}" + (f"; {bad} left out just now" if bad else ""))
     return failed
 
 
@@ -205,8 +207,9 @@ def _nothing(directory: Path, imported: Imported) -> str:
 
 def import_text(done: dict) -> str:
     """What was imported, what was left out and why, and where the version is."""
-    lines = [f"{done['version']}: {done['graphs']} graphs of {done['directories']} sample directories"]
-    lines += [f"  subgraphs, {category}: {count}" for category, count in done["subgraphs"].items()]
+    directories = counted(done["directories"], "sample directory", "sample directories")
+    lines = [f"{done['version']}: {counted(done['graphs'], 'graph')} of {directories}"]
+    lines += [f"  variants, {category}: {count}" for category, count in done["subgraphs"].items()]
     lines += [f"  samples, {split}: {count}" for split, count in done["samples"].items()]
     lines += [f"  duplicates: {done['duplicates']}"]
     lines += [f"  left out, {cause}: {count}" for cause, count in done["failed"].items()]

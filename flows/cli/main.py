@@ -69,12 +69,13 @@ class Group(click.Group):
                     formatter.write_dl(lines)
 
     def invoke(self, context: click.Context) -> Any:
+        without = " without --rerun" if "--rerun" in context.args else ""  # with it all would begin anew
         try:
             return super().invoke(context)
         except PassNetError as error:
             _fail(str(error), 1)
         except KeyboardInterrupt:
-            _fail("interrupted; run the same command again to go on where it stopped", 130)
+            _fail(f"interrupted; run the same command again{without} to go on where it stopped", 130)
 
 
 def _fail(message: str, status: int) -> None:

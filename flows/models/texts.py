@@ -1,6 +1,7 @@
 """What the commands about whole models print."""
 
 from collections.abc import Mapping
+from textwrap import shorten
 from typing import Any
 
 from flows.plurals import counted
@@ -34,9 +35,16 @@ def library_text(document: Mapping[str, Any]) -> str:
     lines = [f"{counted(len(document['entries']), 'pass', 'passes')} in {document['library']}"]
     for entry in document["entries"]:
         speed = "" if entry["speedup_e2e"] is None else f"{entry['speedup_e2e']:.2f} x"
-        ops = " ".join(name.rpartition(".")[2] for name in entry["ops"])
-        lines.append(f"{entry['hash'][:12]} {speed:>7} {ops[:60]:60} {entry['why_not']}".rstrip())
+        ops = shorten(" ".join(_op(name) for name in entry["ops"]), 60, placeholder=" …")
+        serves = f"may not serve here: {entry['why_not']}" if entry["why_not"] else "may serve here"
+        lines.append(f"{entry['hash'][:12]} {speed:>7} {ops:60} {serves}")
     return "\n".join(lines)
+
+
+def _op(name: str) -> str:
+    """The last name of an operator, without its overload: `sum` of `torch.ops.aten.sum.dim_IntList`."""
+    aten = name.removeprefix("torch.ops.aten.")
+    return aten.partition(".")[0] if aten != name else name.rpartition(".")[2]
 
 
 def entry_text(document: Mapping[str, Any]) -> str:

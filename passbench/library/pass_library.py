@@ -96,7 +96,9 @@ class LibraryEntry:
             return "it has no passport of this machine's kind: measure it first"
         wrong = [r for r in rows if r["status"] != "ok" or r["t_min"] is None or r["t_min"] > LEVEL]
         if wrong:
-            return f"in variant {wrong[0]['variant_hash'][:12]} it was {wrong[0]['status']}, t_min {wrong[0]['t_min']}"
+            row = wrong[0]
+            found = row["status"] if row["status"] != "ok" else f"right at t = {row['t_min']}, not at {LEVEL}"
+            return f"in variant {row['variant_hash'][:12]} it was {found}"
         if any(writes(op) for op in self.graph.ops):
             return "what it replaces writes in place"
         findings = check_files(self.files())

@@ -5,7 +5,11 @@ import subprocess
 import sys
 from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner
+
+from flows.cli.main import Group
 
 PROGRAM = """
 import atexit, sys, threading, time
@@ -50,3 +54,20 @@ def test_status_and_output_are_those_of_any_process(ending, status, said):
 def test_output_that_cannot_be_written_is_a_failure():
     with open("/dev/full", "w") as full:
         assert _ended("return", stdout=full).returncode == 120  # Python's own status
+
+
+def test_an_interrupted_command_says_how_to_go_on():
+    @click.group(cls=Group)
+    def group() -> None: ...
+
+    @group.command()
+    @click.option("--rerun", is_flag=True)
+    def evaluate(rerun: bool) -> None:
+        raise KeyboardInterrupt
+
+    for arguments, how in (
+        (["evaluate"], "again to go on"),
+        (["evaluate", "--rerun"], "again without --rerun to go on"),
+    ):
+        done = CliRunner().invoke(group, arguments)
+        assert done.exit_code == 130 and f"run the same command {how} where it stopped" in done.stderr
