@@ -97,7 +97,7 @@ class LibraryEntry:
         wrong = [r for r in rows if r["status"] != "ok" or r["t_min"] is None or r["t_min"] > LEVEL]
         if wrong:
             row = wrong[0]
-            found = row["status"] if row["status"] != "ok" else f"right at t = {row['t_min']}, not at {LEVEL}"
+            found = row["status"] if row["status"] != "ok" else f"not right at t = {LEVEL} (t_min {row['t_min']})"
             return f"in variant {row['variant_hash'][:12]} it was {found}"
         if any(writes(op) for op in self.graph.ops):
             return "what it replaces writes in place"

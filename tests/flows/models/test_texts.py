@@ -21,4 +21,4 @@ def test_a_library_says_of_each_pass_what_it_replaces_and_whether_it_may_serve()
     first, second = library_text({"library": "place", "entries": entries}).splitlines()[1:]
     assert first.split() == ["a" * 12, "1.50", "x", "sum", "add", "may", "serve", "here"]
     assert second.split()[1:3] == ["relu", "relu"] and " … " in second
-    assert second.endswith("may not serve here: what it replaces writes in place")
+    assert second.endswith("may not serve here: it writes in place")
