@@ -15,7 +15,7 @@ def test_a_library_says_of_each_pass_what_it_replaces_and_whether_it_may_serve()
             "hash": "b" * 64,
             "ops": ["torch.relu"] * 30,
             "speedup_e2e": None,
-            "why_not": "what it replaces writes in place",
+            "why_not": "it writes in place",
         },
     ]
     first, second = library_text({"library": "place", "entries": entries}).splitlines()[1:]
