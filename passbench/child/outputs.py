@@ -109,6 +109,15 @@ def check_places(result: Any, expected: tuple[OutputMeta, ...]) -> None:
             raise BadOutput(f"output {number} is not where eager has it; return a tensor where the pattern returns one")
 
 
+def check_plain(calls: Sequence[tuple[Sequence, Sequence]]) -> None:
+    """Raises BadOutput if an output or input has attributes that were set on it: they would hide torch's own, such as
+    `stride`, from whoever looks at it. `calls` are pairs of outputs and inputs."""
+    for tensors in calls:
+        for x in (x for values in tensors for x in values if isinstance(x, torch.Tensor)):
+            if own := vars(x):
+                raise BadOutput(f"a tensor has been given an attribute {next(iter(own))}, which would hide torch's own")
+
+
 def check_memory(outputs: Sequence, expected: tuple[OutputMeta, ...], device: torch.device) -> None:
     """Raises BadOutput unless the outputs of a pass lie in memory as eager's do. `check` must have let them through.
 
@@ -233,6 +242,7 @@ def check_calls(
 ) -> None:
     """Raises BadOutput unless the outputs of a pass lie in memory as eager's do, and in no memory that another call has
     returned. `calls` are pairs of outputs and inputs; `kept` holds those of one."""
+    check_plain(calls)
     for outputs, _ in calls:
         check_memory(outputs, expected, device)
     if device.type == "cuda":

@@ -8,7 +8,7 @@ import torch
 from passbench.child.call_memory import CallMemory
 from passbench.child.captured_calls import CapturedCalls, EmptyReplay
 from passbench.child.failures import explain
-from passbench.child.outputs import KeptOutputs, check, check_memory, flatten
+from passbench.child.outputs import KeptOutputs, check, check_memory, check_plain, flatten
 from passbench.child.sealing import SealedCalls
 from passbench.ipc.messages import ArmReplay, CaptureCalls, Code, CollectReplayed, ReplayCalls, WorkerReply
 
@@ -78,6 +78,7 @@ class Replays:
         for values, inputs in calls:
             check(values, inputs, how.outputs, strict=how.strict)
         if self._strict_memory:
+            check_plain(calls)
             for values, _ in calls:
                 check_memory(values, how.outputs, self._memory.device)
             KeptOutputs().check(calls)

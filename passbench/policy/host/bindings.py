@@ -55,6 +55,7 @@ class Bindings:
         self._facts: dict[ast.ClassDef, ClassFacts] = {}
         self._derived: dict[ast.ClassDef, list[ast.ClassDef]] = {}
         self.class_values: set[ast.ClassDef] = set()  # classes used as values: anything may make instances of them
+        self.handed_on: set[ast.ClassDef] = set()  # classes through which a method may be called on what is another's
         self.special: set[ast.FunctionDef] = set()  # `pattern` and the like, which have rules of their own
         self.iterators: set[tuple[ast.AST, str]] = set()  # variables that are, or were, iterators
         self.sequences: set[tuple[ast.AST, str]] = set()  # variables that are, or were, lists, tuples or texts
@@ -95,6 +96,11 @@ class Bindings:
             self.steps.take(sum(len(one.body) for one in ancestors))
             self._facts[own] = facts_of(own, ancestors, self.class_homes.__getitem__)
         return self._facts[own]
+
+    def note_handed_on(self, own: ast.ClassDef) -> None:
+        """Note that a method of a class may be called on anything: through the class, or a variable that holds it."""
+        if own not in self.handed_on:
+            self.handed_on |= {*self.lineage(own)}
 
     def bases_of(self, classes: Iterable[ast.ClassDef]) -> set[str]:
         """What these classes derive from, by full names; "" stands for what no import names."""

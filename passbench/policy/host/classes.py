@@ -275,6 +275,11 @@ def fields_of(own: ast.ClassDef) -> set[str]:
     return named - {s.name for s in own.body if isinstance(s, ast.FunctionDef)}
 
 
+def assigned_in(own: ast.ClassDef) -> Iterator[str]:
+    """Names of the fields that the methods of a class bind."""
+    return (name for s in own.body if isinstance(s, ast.FunctionDef) for name in _assigned_to_self(s))
+
+
 def _assigned_to_self(method: ast.FunctionDef) -> Iterator[str]:
     first = [*method.args.posonlyargs, *method.args.args][:1]
     for node in walk(method):

@@ -38,18 +38,10 @@ class MethodCalls(BuiltInCalls):
         for method in found:
             first = context or any(ast.unparse(d) == "classmethod" for d in method.decorator_list)
             given = [ValueKind.SCALAR, *positional] if first else positional  # the context, or the class
-            static = first or any(ast.unparse(d) == "staticmethod" for d in method.decorator_list)
-            if not static and not self._is_self(node.args[:1], scope):
-                message = f"{name} is a method of instances: write INSTANCE.{name}(…), or @staticmethod above it"
-                self.find("dynamic_call", scope.module, node, message)
+            if not (first or any(ast.unparse(d) == "staticmethod" for d in method.decorator_list)):
+                self.note_handed_on(own)
             results.append(self._pass_starred(node, method, given, keywords))
         return max(results)
-
-    @staticmethod
-    def _is_self(given: list[ast.expr], scope: Scope) -> bool:
-        """Whether these arguments are the instance of a method around: what a method does to another's is not known."""
-        owner = scope.find(given[0].id) if given and isinstance(given[0], ast.Name) else None
-        return owner is not None and owner.self_name == given[0].id
 
     def _call_method(self, node: ast.Call, method: ast.Attribute, scope: Scope) -> ValueKind:
         name = method.attr

@@ -61,6 +61,9 @@ class NamedValues(Bindings):
                     self.find("lambda_as_value", scope.module, node, message)
             if (own := self.own_class(node, scope)) is not None:
                 self.class_values.add(own)
+                self.note_handed_on(own)
+            if owner.made_by is not None and owner.made_by[0] == node.id:
+                self.note_handed_on(owner.made_by[1])
             kernel = owner is self.scopes[scope.module.name] and node.id in scope.module.kernels
             if node in self.keys_of_tables:
                 return ValueKind.SCALAR
@@ -100,6 +103,7 @@ class NamedValues(Bindings):
             self.check_sibling(place, node, scope)
             if (own := self.own_class(node, scope)) is not None:
                 self.class_values.add(own)
+                self.note_handed_on(own)
             other = self.modules.get(place[0])
             if other is not None and place[1] in other.kernels.keys() | other.classes.keys():
                 return ValueKind.ADDRESS
@@ -193,7 +197,10 @@ class NamedValues(Bindings):
                 return self._hand_on(function, hook, node, scope)
             if self.own_class(node.value, scope) is None and not scope.module.is_of_sibling(node):
                 return self.imported_name(node, dotted, scope)
-        base = ValueKind.SCALAR if self.own_class(node.value, scope) is not None else self.kind(node.value, scope)
+        own = self.own_class(node.value, scope)
+        if own is not None and node.attr in self.facts(own).methods:
+            self.note_handed_on(own)
+        base = ValueKind.SCALAR if own is not None else self.kind(node.value, scope)
         return self.member(node, base, scope)
 
     def member(self, node: ast.Attribute, base: ValueKind, scope: Scope) -> ValueKind:

@@ -101,6 +101,12 @@ CALL_ATTACKS: tuple[Attack, ...] = (
         "strides are eager's, or a contiguous tensor's",
     ),
     Attack(
+        "hides_strides",
+        on.expanded_sums,
+        (static("rebinding"), output("runtime_error", "has been given an attribute stride"), WORKS),
+        "a tensor has torch's attributes and no others",
+    ),
+    Attack(
         "gapped_output",
         add_relu,
         (output("runtime_error", "has strides"), WORKS),

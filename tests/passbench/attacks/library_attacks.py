@@ -4,7 +4,7 @@ of the stack. Somebody wrote them who had read the mechanism and none of the oth
 import torch
 
 from storage.records import Sample
-from tests.passbench.attacks.attack_kinds import EXACT, WORKS, Attack, Honest, Step, static
+from tests.passbench.attacks.attack_kinds import EXACT, READ, WORKS, Attack, Honest, Step, outside, static
 from tests.passbench.attacks.attack_samples import add_relu
 from tests.passbench.samples import sample, spec, variant
 
@@ -33,6 +33,13 @@ LIBRARY_ATTACKS: tuple[Attack, ...] = (
     Attack("copies_when_read", relu_and_copy, (static("forbidden_call"), _OPERATOR, WORKS), "so are they", ("cpu",)),
     Attack("text_of_an_error", add_relu, (static("host_read"), WORKS), "an error is shown and not read", ("cpu",)),
     Attack("list_of_values", add_relu, (static("host_read"), _COPIED, WORKS), "a list of tensors is read"),
+    Attack("sorts_tensors", add_relu, (static("host_read"), READ), "the order of tensors is one of their values"),
+    Attack(
+        "number_beside_an_address",
+        add_relu,
+        (static("address"), outside("InterpreterError|CompilationError|[Tt]ype")),
+        "what a kernel puts together is addresses or none",
+    ),
     Attack(
         "sorts_into_an_input",
         add_relu,

@@ -31,7 +31,7 @@ def call(name, *tensors):
 """
 KERNEL = "@triton.jit\ndef other(x_ptr, n, BLOCK: tl.constexpr = 16, WIDE: tl.constexpr = 1):\n    {}\n"
 TABLED = "H = {{'WIDE': lambda a: {}}}\n@triton.heuristics(values=H)\n" + KERNEL.format("tl.store(x_ptr, n)")
-WRITTEN = "import typing\n@dataclass\nclass Kept:\n    a: typing.Any\n    def put(self, b):\n        self.{} = b\n"
+WRITTEN = "import typing\n@dataclass\nclass Kept:\n    a: typing.Any\n    def hold(self, b):\n        self.{} = b\n"
 ACCEPTED = {
     "a sibling's dict": "cfg.TABLE.get(n, 2) + TABLE.get(n, 2) + cfg.TABLE[64] + len(cfg.PLAN.more.items())",
     "a sibling's instance": "PLAN.block + cfg.PLAN.block + cfg.PLAN.grid(n)[0] + cfg.Plan(1, {}).block",
@@ -58,6 +58,10 @@ ACCEPTED = {
     "map of a lambda": "[*map(lambda t: t.contiguous(), (x, y))] + list(map(torch.Tensor.float, (x, y)))",
     "in place on a result": "x.pow(2).mean(-1, keepdim=True).add_(1e-6).rsqrt_()",
     "in place on a copy": "x.to(torch.float32, copy=True).mul_(2)",
+    "a field called as a method of tensors": (
+        "Kept(n).stride + len(KEPT)",
+        WRITTEN.format("stride").replace("a: typing.Any", "stride: int") + "KEPT = [Kept(1)]\n",
+    ),
     "levels of a log": "logging.basicConfig(level=logging.WARNING) or logging.getLogger('a').setLevel(logging.INFO)",
     "the type behind a parameter": (
         "other[(1,)](torch.empty_like(x), n)",
@@ -135,10 +139,14 @@ REFUSED = {
         "other[(1,)](torch.empty_like(x), n)",
         KERNEL.format("i = tl.arange(0, BLOCK)\n    tl.store(tl.join(x_ptr + i, n + i), 1)"),
     ),
-    "what is torch's own": (
-        "dynamic_call",
-        "Kept.put(torch.nn.functional.gelu, n)",
-        WRITTEN.format("default"),
+    "a method on another's": ("rebinding", "Kept.hold(x, n)", WRITTEN.format("stride")),
+    "a method by another name of its class": ("rebinding", "K.hold(x, n)", WRITTEN.format("numel") + "K = Kept\n"),
+    "a method out of a table": ("rebinding", "K['a'].hold(x, n)", WRITTEN.format("dim") + "K = {'a': Kept}\n"),
+    "a method as a value": ("rebinding", "list(map(Kept.hold, [x], [n]))", WRITTEN.format("view")),
+    "a class that makes its own": (
+        "rebinding",
+        "Kept.of(x)",
+        WRITTEN.format("stride") + "    @classmethod\n    def of(cls, t):\n        cls.hold(t, 1)\n",
     ),
     "an operator without an overload": ("function_as_value", "[torch.ops.aten.relu]", ""),
     "a hook of a configuration": ("rebinding", "1", WRITTEN.format("pre_hook")),
