@@ -20,8 +20,8 @@ from storage.graph.as_json import to_json
 from storage.graph.record import Graph, op_name
 from storage.records import Input, dtype_name
 
-_LIMITS = LaunchLimits(persistent=MOST_COLUMNS, tiles=False, masked=True)
-_IN_STEPS = LaunchLimits(persistent=16, tiles=False, masked=True)
+_LIMITS = LaunchLimits(persistent=MOST_COLUMNS, tiles=False, masked=True, ahead=False)
+_IN_STEPS = LaunchLimits(persistent=16, tiles=False, masked=True, ahead=False)
 _BLOCK, _WARPS = 1024, 4
 _ACROSS, _ALONG = (32, 64), (1, 4096)
 """Rows and columns of a step, where neighbouring rows are neighbours in memory, and where columns are."""

@@ -19,7 +19,7 @@ def welford_counted(x, mean, distances, count, inside):
 def neighbours_as_one(mean, distances, count, other_mean, other_distances, other_count):
     """The moments of two threads as those of one."""
     apart, both = mean - other_mean, count + other_count
-    share = tl.div_rn(1.0, tl.maximum(both, 1.0))
+    share = share_of(tl.maximum(both, 1.0))
     wider = distances + tl.fma(share, apart * apart * count * other_count, other_distances)
     return share * tl.fma(mean, count, other_mean * other_count), wider, both
 ''',
@@ -64,7 +64,8 @@ def join_row(mean, distances, count, ROWS: tl.constexpr, LENGTH: tl.constexpr):
 }
 """Helper name → source."""
 NEEDED = {
-    "join_neighbours": ("both_neighbours", "neighbours_as_one"),
-    "join_row": ("neighbours_as_one", "pairs_of_row"),
+    "neighbours_as_one": ("share_of",),
+    "join_neighbours": ("both_neighbours", "neighbours_as_one", "share_of"),
+    "join_row": ("neighbours_as_one", "pairs_of_row", "share_of"),
 }
-"""Helper → the helpers that it calls."""
+"""Helper → all helpers that it calls, and those that these call."""

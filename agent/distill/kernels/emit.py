@@ -9,7 +9,7 @@ import sympy
 import torch
 
 from agent.distill.eager.sum_order import Ragged
-from agent.distill.kernels import channel_moments, ordered_sums, reductions, triton_ops
+from agent.distill.kernels import channel_moments, late_loads, ordered_sums, reductions, triton_ops
 from agent.distill.kernels.index_expressions import Unsupported, text
 from agent.distill.kernels.launch_configs import Tuning
 from agent.distill.kernels.schedule import Buffer, KernelBody
@@ -20,8 +20,8 @@ from agent.distill.kernels.triton_ops import EXPRESSIONS
 from agent.distill.kernels.value_graph import COLUMN, ROW, StoreValue, Value
 
 _INDENT = "    "
-_PLACES = ("column", "column_inside", "inside")
-"""Variables of a kernel that say where a step's columns are, and which of them are there."""
+_PLACES = ("column", "column_inside", "row_inside", "inside")
+"""Variables of a kernel that say where a step's columns are, and which of them and of the rows are there."""
 
 _ONLY = '''
 @triton.jit
@@ -35,7 +35,8 @@ def only(x):
     """The only element of a tensor, as a scalar."""
     return tl.reduce(tl.reshape(x, [1]), 0, first_of_two)
 '''
-HELPERS = triton_ops.HELPERS | reductions.HELPERS | ordered_sums.HELPERS | channel_moments.HELPERS | {"only": _ONLY}
+HELPERS = triton_ops.HELPERS | reductions.HELPERS | ordered_sums.HELPERS | channel_moments.HELPERS
+HELPERS |= late_loads.HELPERS | {"only": _ONLY}
 """Name → source of all functions that kernels call."""
 NEEDED = ordered_sums.NEEDED | channel_moments.NEEDED
 """Name → all of these that such a function calls."""
@@ -113,7 +114,12 @@ class _Writer:
         else:
             if self.kernel.columns > 1:
                 self._columns(f"{first_column}tl.arange(0, COLUMNS)[None, :]")
+            behind = self.tuning.ahead
             for value in values:
+                if behind and (value.op != "load" or value.args):
+                    self._behind_loads()
+                    self._line("inside = row_inside & column_inside")
+                    behind = False
                 self._value(value)
             for store in self.kernel.stores:
                 self._store(store)
@@ -140,6 +146,10 @@ class _Writer:
 
     def _line(self, line: str) -> None:
         self.lines.append(self.indent + line)
+
+    def _behind_loads(self) -> None:
+        """Which rows are there, said such that all loads so far stay ahead of what follows."""
+        self._lines([f"row_inside = behind_loads(row) < {slot(self.kernel.rows)}"])
 
     def _columns(self, columns: str) -> None:
         deal, there = self.kernel.deal, f"column < {slot(self.kernel.columns)}"
@@ -226,6 +236,9 @@ class _Writer:
                 if ready and value.by_column and value.number not in self.names:
                     self._value(value)
             self.steps[first] = self.names
+        if self.tuning.ahead and any(value.depth == 1 for value in kept.values()):
+            self._behind_loads()
+            self.at = None
         for first in firsts:
             self._whole_step(first, outer, kept, stores)
             self.steps[first] = self.names

@@ -4,6 +4,7 @@ TorchInductor adds in an order of its own, and Triton's `tl.exp` is an approxima
 a half type or a cancellation behind it may magnify it.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -71,12 +72,14 @@ def _as_eager(value: Value, args: tuple[Value, ...], stored: Mapping[str, Value]
 
 
 def _divided(value: Value, stored: Mapping[str, Value]) -> Value:
-    """A quotient by a constant. Eager multiplies by the reciprocal, except in the moments of norms."""
+    """A quotient by a constant. Eager multiplies by the reciprocal, except in the moments of norms; for a power of two
+    that is the same."""
     dividend, divisor = value.args
     added = stored.get(dividend.detail[0], dividend) if dividend.op == "load" else dividend
     if added.op == "reduce" and added.detail == "mean":
         return dividend
-    if added.order is not None and added.order.kind not in ("sum", "rounded"):
+    one = added.order is not None and added.order.kind not in ("sum", "rounded")
+    if one and math.frexp(divisor.detail)[0] != 0.5:
         return replace(value, op="div_rn")
     reciprocal = (torch.tensor(1.0) / torch.tensor(divisor.detail)).item()
     # A number of its own, before all others: what is divided by the same constant elsewhere keeps it.

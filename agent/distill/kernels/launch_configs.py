@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from agent.distill.eager.sum_order import PROCESSORS, WARP
+from agent.distill.kernels.late_loads import has_late_loads
 from agent.distill.kernels.ordered_sums import lane_warps
 from agent.distill.kernels.schedule import KernelBody, distance
 from agent.distill.kernels.value_graph import COLUMN, ROW
@@ -37,7 +38,8 @@ class Tuning:
 
     `loops`: it sweeps its columns in steps, of which `stages` are loaded at once. `kept`: the steps are written one
     after another, and what the first sweep has loaded stays in registers for the others. `masked`: accesses ask whether
-    their element is there even where all are. `lanes`: see `ordered_sums.finish_in_lanes`.
+    their element is there even where all are. `lanes`: see `ordered_sums.finish_in_lanes`. `ahead`: see
+    `late_loads.py`.
     """
 
     row_block: int
@@ -48,6 +50,7 @@ class Tuning:
     masked: bool = False
     lanes: bool = False
     kept: bool = False
+    ahead: bool = False
 
     def programs(self, kernel: KernelBody) -> int:
         """Programs that cover the kernel: its rows, and the columns of one that is tiled."""
@@ -64,7 +67,7 @@ class LaunchLimits:
     whether kernels without reductions may have columns. `stages`: how many steps of a sweep are loaded at once; 1
     leaves that to the compiler. `masked`: as in `Tuning`. `lanes`: norms in eager's order are added up by the lanes of
     warps, as eager does; for compiled kernels alone. `keeps`: short rows that are added in eager's order are kept in
-    registers.
+    registers. `ahead`: loads that are needed behind reductions stay ahead of them (`late_loads.py`).
     """
 
     persistent: int = 8192
@@ -75,10 +78,17 @@ class LaunchLimits:
     masked: bool = False
     lanes: bool = False
     keeps: bool = True
+    ahead: bool = True
 
 
 def choose(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
     """A configuration by the size of the kernel alone."""
+    chosen = _chosen(kernel, limits)
+    whole = chosen.kept or not chosen.loops  # with all of its loads at the beginning
+    return replace(chosen, ahead=limits.ahead and whole and has_late_loads(kernel))
+
+
+def _chosen(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
     plain = _plain(kernel, limits)
     rows = min(max(1, int(plain.row_block * limits.work)), _power_of_two(kernel.rows))
     warps = min(16, max(1, int(plain.warps * limits.warps)))

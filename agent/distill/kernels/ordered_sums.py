@@ -113,13 +113,20 @@ def both_sides(x, ROWS: tl.constexpr, LENGTH: tl.constexpr):
     second = tl.arange(0, 2)[None, :, None] > 0
     return tl.sum(tl.where(second, 0.0, pairs), 1), tl.sum(tl.where(second, pairs, 0.0), 1)
 ''',
+    "share_of": '''
+@triton.jit
+def share_of(count):
+    """1 / count of a whole number, rounded as a division is, without what that does for other numbers."""
+    about = 1.0 / count
+    return tl.fma(tl.fma(-count, about, 1.0), about, about)
+''',
     "moments_of_two": '''
 @triton.jit
 def moments_of_two(mean, distances, count, other_mean, other_distances, other_count):
     """The moments of two threads as those of one."""
     apart = other_mean - mean
     both = count + other_count
-    share = tl.where(both > 0, tl.div_rn(1.0, both), 0.0)
+    share = tl.where(both > 0, share_of(both), 0.0)
     wider = tl.fma(count * share, apart * apart * other_count, distances + other_distances)
     return tl.fma(other_count * share, other_mean, count * share * mean), wider, both
 ''',
@@ -161,7 +168,7 @@ def combine_halves(mean, distances, count, ROWS: tl.constexpr, OUTER: tl.constex
             count_a, count_b = both_sides(count, ROWS * OUTER, LENGTH >> n)
             apart = mean_b - mean_a
             count = count_a + count_b
-            share = tl.where(count > 0, tl.div_rn(1.0, count), 0.0)
+            share = tl.where(count > 0, share_of(count), 0.0)
             mean = tl.fma(count_b * share, mean_b, count_a * share * mean_a)
             both = tl.sum(tl.reshape(distances, [ROWS * OUTER, 2, (LENGTH >> n) // 2]), 1)
             distances = tl.fma(count_a * share, apart * apart * count_b, both)
@@ -188,8 +195,10 @@ _BY_ROWS = {name.replace("halves", "rows"): _of_whole_rows(name) for name in _BY
 HELPERS |= _BY_ROWS
 NEEDED = (
     {"add_parts": ("four_parts", "add_eight", "add_sixteen")}
-    | dict.fromkeys(("add_rounded_halves", "join_halves", "combine_halves"), ("both_sides",))
+    | dict.fromkeys(("add_rounded_halves", "join_halves"), ("both_sides",))
     | dict.fromkeys(_BY_ROWS, ("halves",))
+    | {"combine_halves": ("both_sides", "share_of"), "combine_rows": ("halves", "share_of")}
+    | {"moments_of_two": ("share_of",)}
 )
 """Helper → all helpers that it calls, and those that these call."""
 
@@ -281,7 +290,7 @@ def _share(begin: str | int, threads: int, number: int) -> str:
     """What the `number`-th element of each thread in a step counts in a mean: 1 / its number in all steps."""
     if isinstance(begin, int):
         return repr((torch.tensor(1.0) / (begin // threads + number)).item())
-    return f"tl.div_rn(1.0, tl.full([1, 1], 1.0, tl.float32) * (({begin}) // {threads} + {number}))"
+    return f"share_of(tl.full([1, 1], 1.0, tl.float32) * (({begin}) // {threads} + {number}))"
 
 
 def _number(begin: str | int, threads: int) -> str:

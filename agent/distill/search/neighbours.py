@@ -143,6 +143,8 @@ def steps(task: Task, choice: SearchChoice) -> Iterator[SearchChoice]:
         yield SearchChoice(
             choice.patterns, replace(style, limits=replace(limits, stages=_STAGES if limits.stages == 1 else 1))
         )
+    if any(choose(kernel, limits).ahead for kernel in kernels):
+        yield SearchChoice(choice.patterns, replace(style, limits=replace(limits, ahead=False)))
     yield SearchChoice(choice.patterns, replace(style, limits=replace(limits, warps=limits.warps * 0.5)))
     yield SearchChoice(choice.patterns, replace(style, general=not style.general))
     yield from _without_one(task, choice, [p for p in choice.patterns if p in sure], gains)

@@ -1,0 +1,104 @@
+"""Loads that are needed behind reductions, and shares of counts without a division."""
+
+import runpy
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from agent.distill.kernels.launch_configs import LaunchLimits
+from agent.distill.kernels.ordered_sums import HELPERS
+from agent.distill.pass_source import Style
+from agent.distill.rounding import Rounding
+from agent.distill.search.found_families import SearchChoice
+from agent.distill.search.neighbours import steps
+from passbench.policy.check import check_dir
+from tests.agent.distill.test_split_biases import _task
+from tests.agent.support import sample, tensor, variant
+
+
+def _norm(x, w, b):
+    return F.layer_norm(x * 2.0, (384,), w, b)
+
+
+def _plain(x):
+    return F.layer_norm(x * 2.0, (384,))
+
+
+INPUTS = (tensor(9, 384), tensor(384), tensor(384))
+
+
+def _lines(one, rounding, directory, **limits):
+    task = _task(sample(one), rounding)
+    task.write(task.gains(), Style(limits=LaunchLimits(**limits)), directory)
+    assert check_dir(directory) == []
+    (source,) = (file.read_text() for file in directory.glob("fuse_*.py"))
+    return source.partition("_kernel(in_0")[2].splitlines()
+
+
+@pytest.mark.parametrize("rounding", [Rounding.ANY, Rounding.EXACT])
+def test_weights_are_under_way_before_a_norm_adds(rounding, tmp_path, interpreter):
+    one = variant(_norm, *INPUTS)
+    lines = _lines(one, rounding, tmp_path / "pass")
+    (behind,) = (n for n, line in enumerate(lines) if "behind_loads(row)" in line)
+    loads = [n for n, line in enumerate(lines) if "= tl.load(" in line]
+    assert len(loads) == 3 and max(loads) < behind
+    assert "inside = row_inside & column_inside" in "".join(lines[behind : behind + 4])
+    assert interpreter.problems(tmp_path / "pass", one) == []
+    assert not any("behind_loads" in line for line in _lines(one, rounding, tmp_path / "without", ahead=False))
+
+
+def test_kernels_whose_first_reduction_needs_all_loads_are_as_they_were(tmp_path):
+    plain = variant(_plain, INPUTS[0])
+    assert not any("behind_loads" in line for line in _lines(plain, Rounding.EXACT, tmp_path / "plain"))
+    swept = _lines(variant(_norm, *INPUTS), Rounding.EXACT, tmp_path / "swept", keeps=False)
+    assert any("for start in" in line for line in swept) and not any("behind_loads" in line for line in swept)
+
+
+def test_a_search_also_tries_what_the_compiler_does_with_late_loads():
+    with_weights, without = (_task(sample(variant(f, *i))) for f, i in ((_norm, INPUTS), (_plain, INPUTS[:1])))
+    for task, tried in ((with_weights, True), (without, False)):
+        found = steps(task, SearchChoice(tuple(task.gains()), Style()))
+        assert any(not choice.style.limits.ahead for choice in found) == tried
+
+
+def _single(x):
+    """A fraction as the nearest float32."""
+    near = np.float32(float(x))
+    around = [near, np.nextafter(near, np.float32(0)), np.nextafter(near, np.float32(9))]
+    return min(around, key=lambda y: (abs(Fraction(float(y)) - x), int(y.view(np.uint32)) & 1))
+
+
+@pytest.mark.parametrize("off", [-2, -1, 0, 1, 2])
+def test_a_share_of_a_count_is_that_of_a_division(off):
+    """From quotients that are up to two units in the last place off, as those of PTX's `div.full` are."""
+    draw = np.random.default_rng(0)
+    for n in [*range(1, 600), *map(int, draw.integers(600, 2**24 - 1, 300))]:
+        about = want = _single(Fraction(1, n))
+        for _ in range(abs(off)):
+            about = np.nextafter(about, np.float32(0 if off < 0 else 9))
+        about = Fraction(float(about))
+        wrong = Fraction(float(_single(1 - n * about))) if n * about != 1 else Fraction(0)
+        assert _single(wrong * about + about) == want
+
+
+@pytest.mark.gpu
+def test_a_share_of_a_count_is_that_of_a_division_on_a_gpu(tmp_path):
+    text = "import triton\nimport triton.language as tl\n\n" + HELPERS["share_of"] + _SHARES
+    (tmp_path / "shares.py").write_text(text)
+    shares = runpy.run_path(str(tmp_path / "shares.py"))["shares"]
+    counts = torch.arange(1, (1 << 22) + 1, device="cuda").float()
+    found = torch.empty_like(counts)
+    shares[(1 << 12,)](counts, found, BLOCK=1024, enable_fp_fusion=False)
+    assert torch.equal(found, 1.0 / counts)
+
+
+_SHARES = """
+
+@triton.jit
+def shares(counts, out, BLOCK: tl.constexpr):
+    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + index, share_of(tl.load(counts + index)))
+"""
