@@ -9,7 +9,7 @@ import sympy
 import torch
 
 from agent.distill.eager.sum_order import Ragged
-from agent.distill.kernels import channel_moments, late_loads, ordered_sums, reductions, triton_ops
+from agent.distill.kernels import channel_moments, ordered_sums, reductions, sweep_turns, triton_ops
 from agent.distill.kernels.index_expressions import Unsupported, text
 from agent.distill.kernels.launch_configs import Tuning
 from agent.distill.kernels.schedule import Buffer, KernelBody
@@ -36,7 +36,7 @@ def only(x):
     return tl.reduce(tl.reshape(x, [1]), 0, first_of_two)
 '''
 HELPERS = triton_ops.HELPERS | reductions.HELPERS | ordered_sums.HELPERS | channel_moments.HELPERS
-HELPERS |= late_loads.HELPERS | {"only": _ONLY}
+HELPERS |= sweep_turns.HELPERS | {"only": _ONLY}
 """Name → source of all functions that kernels call."""
 NEEDED = ordered_sums.NEEDED | channel_moments.NEEDED
 """Name → all of these that such a function calls."""

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 
 from agent.distill.eager.sum_order import PROCESSORS, WARP
-from agent.distill.kernels.late_loads import has_late_loads
 from agent.distill.kernels.ordered_sums import lane_warps
 from agent.distill.kernels.schedule import KernelBody, distance
 from agent.distill.kernels.value_graph import COLUMN, ROW
@@ -28,6 +27,8 @@ _TILE_REGISTERS = 192
 values in memory: 1629 accesses in the code for sm_90, a third of all instructions. With 8 there is none."""
 _TILE, _SMALL_TILE = 32, 16
 """Rows and columns of a smaller tile, and rows of one of few."""
+_EXACT = 1 << 24
+"""Whole numbers below are exact in single precision."""
 _SWEPT = 96
 """Values of all steps of a sweep that are written out: more would take seconds to compile."""
 
@@ -38,8 +39,8 @@ class Tuning:
 
     `loops`: it sweeps its columns in steps, of which `stages` are loaded at once. `kept`: the steps are written one
     after another, and what the first sweep has loaded stays in registers for the others. `masked`: accesses ask whether
-    their element is there even where all are. `lanes`: see `ordered_sums.finish_in_lanes`. `ahead`: see
-    `late_loads.py`.
+    their element is there even where all are. `lanes`: see `ordered_sums.finish_in_lanes`. `ahead`: loads stay
+    ahead of what is computed (`sweep_turns.py`).
     """
 
     row_block: int
@@ -67,7 +68,7 @@ class LaunchLimits:
     whether kernels without reductions may have columns. `stages`: how many steps of a sweep are loaded at once; 1
     leaves that to the compiler. `masked`: as in `Tuning`. `lanes`: norms in eager's order are added up by the lanes of
     warps, as eager does; for compiled kernels alone. `keeps`: short rows that are added in eager's order are kept in
-    registers. `ahead`: loads that are needed behind reductions stay ahead of them (`late_loads.py`).
+    registers. `ahead`: loads that are needed behind reductions stay ahead of them.
     """
 
     persistent: int = 8192
@@ -85,7 +86,8 @@ def choose(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
     """A configuration by the size of the kernel alone."""
     chosen = _chosen(kernel, limits)
     whole = chosen.kept or not chosen.loops  # with all of its loads at the beginning
-    return replace(chosen, ahead=limits.ahead and whole and has_late_loads(kernel))
+    exact = kernel.rows < _EXACT
+    return replace(chosen, ahead=limits.ahead and whole and exact and kernel.loads_late)
 
 
 def _chosen(kernel: KernelBody, limits: LaunchLimits) -> Tuning:

@@ -86,6 +86,15 @@ class KernelBody:
         return reduces and any(s.value.by_column or COLUMN in s.index.free_symbols for s in self.stores)
 
     @property
+    def loads_late(self) -> bool:
+        """Whether it loads by column what no first reduction needs, such as a norm's weights."""
+        values = self.values()
+        first = [value for value in values if value.op == "reduce" and value.depth == 1]
+        needed = {value.number for value in reachable(operand for value in first for operand in value.args)}
+        late = (value.op == "load" and value.by_column and value.number not in needed for value in values)
+        return bool(first) and any(late)
+
+    @property
     def adds_in_turn(self) -> bool:
         """Whether it adds as a norm's backward in eager does."""
         return any(value.detail == "turns" for value in self.values())

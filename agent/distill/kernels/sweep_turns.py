@@ -2,6 +2,11 @@
 
 What a program waits for is memory: a load takes about as long as some hundred instructions, and Triton's compiler moves
 none ahead of what is computed before it. So a turn begins with the loads of all its steps.
+
+ptxas moves loads down to where they are needed, though: those of a norm's weights behind its sums, where a program
+waits for memory once more. It moves nothing over a jump. A division has one, for numbers that seldom are; it is done
+while the loads are under way. By counts of instructions and their latencies (compiled for sm_90, not measured), a
+program of the layer norm of `fusible-58e0c69b73c0` takes 1,450 cycles so, and 1,800 without, where a load takes 700.
 """
 
 from agent.distill.eager.sum_order import WARP, Ragged
@@ -10,6 +15,15 @@ from agent.distill.kernels.schedule import KernelBody, reachable
 from agent.distill.kernels.text_template import slot
 from agent.distill.kernels.value_graph import Value
 
+HELPERS: dict[str, str] = {
+    "behind_loads": '''
+@triton.jit
+def behind_loads(number):
+    """The same whole number, by a division: its jump keeps the loads above ahead of all that is below."""
+    return tl.div_rn(number.to(tl.float32), 1.0).to(tl.int32)
+''',
+}
+"""Helper name → source."""
 _TOGETHER, _UNDER_WAY = 8, 64
 """So many steps of a sweep in eager's order have their loads under way at once, at most, and so many registers of a
 thread wait for what they load. Of steps that `loop_unroll_factor` unrolled one load was used before the next began
