@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from agent.distill.eager.op_effects import OpEffects, TensorLayout, find_effects
 from storage.graph.record import Graph, Op, Ref, map_refs, refs
-from storage.layout.tensor_meta import contiguous
-from storage.records import Input
+from storage.records import Input, contiguous_stride
 
 _PRODUCTS = ("operator.matmul", "torch.matmul", "matmul")
 
@@ -19,7 +18,7 @@ def copies(graph: Graph, known: OpEffects, value: int) -> int:
     """How many copies of a value are spared if it is contiguous. 0 where it is, where the graph returns it, or where a
     reader of it is no product or makes no copy: that reader would see other strides."""
     layout = known.values[value]
-    if not isinstance(layout, TensorLayout) or layout.stride == contiguous(layout.shape) or 0 in layout.shape:
+    if not isinstance(layout, TensorLayout) or layout.stride == contiguous_stride(layout.shape) or 0 in layout.shape:
         return 0
     if any(ref.index == value for ref in refs(graph.output)) or any(layout.storage in each for each in known.writes):
         return 0
@@ -45,7 +44,7 @@ def _spared(op: Op, known: OpEffects, value: int) -> int:
 
 
 def _contiguous(one: Input) -> Input:
-    return replace(one, stride=contiguous(one.shape))
+    return replace(one, stride=contiguous_stride(one.shape))
 
 
 def with_contiguous(graph: Graph, places: Sequence[int]) -> Graph:
