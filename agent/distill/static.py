@@ -6,9 +6,12 @@ measured here: which regions are worth a kernel is what `agent.distill.cost` exp
 Where there is a GPU, the orders in which eager adds are compared with its own, once each.
 """
 
+import functools
+import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from agent.author import Attempt, Author, Submission
@@ -17,7 +20,8 @@ from agent.distill.eager.order_probe import ProbedOrders
 from agent.distill.lowered_regions import Sketches
 from agent.distill.pass_source import Style
 from agent.distill.rounding import Confirms, Rounding, assumed
-from agent.distill.search.neighbours import by_lanes
+from agent.distill.search.found_families import SearchChoice
+from agent.distill.search.neighbours import by_lanes, in_cuda_graphs
 from agent.distill.task_plan import FloatDtypes, Task, float_dtypes
 from storage.records import Sample
 
@@ -86,6 +90,48 @@ class Distill(Author):
         ways = own_schedule, biases, channels_last, split_linears
         options = Options(margin, deadline, Rounding.ANY, confirms, *ways)
         return Task.of(sample, options, self.sketches, rounding, whole)
+
+
+@dataclass(frozen=True)
+class SampleTasks:
+    """A sample as a search has `distill` plan it. A region that is expected to cost up to `reach` microseconds a call
+    is still in its tasks. `confirms` says whether an order of addition is the device's."""
+
+    distill: Distill
+    sample: Sample
+    reach: float
+    confirms: Confirms
+
+    def task(
+        self,
+        levels: Mapping[FloatDtypes, Rounding] | None = None,
+        own_schedule: bool = False,
+        left: Callable[[], float] = lambda: math.inf,
+        channels_last: bool = False,
+        split_linears: bool = False,
+    ) -> Task:
+        """The sample's task; regions are looked for as long as there are seconds `left`."""
+        distill = replace(self.distill, seconds=min(self.distill.seconds, max(0.0, left())))
+        ways = {"biases": True, "channels_last": channels_last, "split_linears": split_linears}
+        return distill.task(self.sample, -self.reach, levels, self.confirms, True, own_schedule, **ways)
+
+    def others(
+        self, levels: Mapping[FloatDtypes, Rounding], left: Callable[[], float], *, channels_last: bool
+    ) -> dict[str, Callable[[], Task | None]]:
+        """What makes the same task in other ways, once each: with TorchInductor's own schedule, and in channels-last
+        memory, None unless that is asked for. By the names that a `SearchTrial` has for them."""
+        own = functools.cache(partial(self.task, levels, own_schedule=True, left=left))
+        last = functools.cache(partial(self.task, levels, left=left, channels_last=True))
+        return {"own_schedule": own, "channels_last": last if channels_last else lambda: None}
+
+    def start(self, task: Task, captured: bool = False) -> SearchChoice:
+        """The choice that is expected to be best: whole graphs if they are to be `captured`, or have no regions."""
+        likely = task.likely_on_device if captured else task.likely
+        patterns = tuple(sorted(likely(self.distill.margin) or task.likely(-math.inf)))
+        style = by_lanes(task, self.distill.style)
+        if task.any_whole and (captured or not patterns):
+            return in_cuda_graphs(task, patterns, style)
+        return SearchChoice(patterns, style)
 
 
 def kept_orders(attempt: Attempt) -> Path | None:

@@ -30,11 +30,8 @@ What a search finds is kept by family and device (`agent.distill.search.found_fa
 its best so far. A family is searched once, in this run or an earlier one.
 """
 
-import functools
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -58,7 +55,7 @@ from agent.distill.search.probes import spread
 from agent.distill.search.scores import EQUAL, NOTHING, ranked
 from agent.distill.search.search_clock import OTHER, SearchClock
 from agent.distill.search.trial import Rightness, SearchTrial, known, right_together, rightness, without_lanes, writes
-from agent.distill.static import Distill, kept_orders
+from agent.distill.static import Distill, SampleTasks, kept_orders
 from agent.distill.task_plan import FloatDtypes, Task, float_dtypes, has_channels_last, has_split_linears
 from agent.distill.whole_graphs import WORTH
 from storage.records import Sample
@@ -112,8 +109,9 @@ class Tuned(Author):
         """The best pass found. Without a GPU: what `distill` writes without measuring."""
         if not attempt.device.startswith("cuda"):
             return self.distill.write(sample, directory)
-        task = self._task(sample)
-        start = self._start(task)
+        tasks = self.tasks_of(sample)
+        task = tasks.task()
+        start = tasks.start(task)
         if not writes(task, start):
             return task.write((), start.style, directory)
         if sample.family_hash not in self.found:
@@ -124,7 +122,7 @@ class Tuned(Author):
         style = best.choice.style
         if style.own_schedule or style.channels_last or style.split_linears or any(best.levels.values()):
             ways = {"channels_last": style.channels_last, "split_linears": style.split_linears}
-            task = self._task(sample, best.levels, self._confirms(attempt), style.own_schedule, **ways)
+            task = self.tasks_of(sample, self._confirms(attempt)).task(best.levels, style.own_schedule, **ways)
         return task.write(known(task, best.choice), best.choice.style, directory)
 
     def _searched(self, task: Task, sample: Sample, attempt: Attempt) -> Best | None:
@@ -165,28 +163,20 @@ class Tuned(Author):
         """
         graphs = float_dtypes(sample.variants)
         probed, more = (replace(sample, variants=spread(sample.variants, n)) for n in (self.probes, 2 * self.probes))
-        levels, confirms = dict.fromkeys(graphs.values(), Rounding.ANY), self._confirms(attempt)
-        if earlier is None and task.feeds_calls(self._start(task).patterns):
+        levels, made = dict.fromkeys(graphs.values(), Rounding.ANY), self.tasks_of(sample, self._confirms(attempt))
+        if earlier is None and task.feeds_calls(made.start(task).patterns):
             levels = dict.fromkeys(levels, Rounding.EXACT)
-            task = self._task(sample, levels, confirms)
+            task = made.task(levels)
 
         def left() -> float:
             return (end - clock()) / OTHER
 
-        def own_schedule(levels: Levels) -> Callable[[], Task]:
-            return functools.cache(partial(self._task, sample, levels, confirms, own_schedule=True, left=left))
-
         converts = self.channels_last and has_channels_last(sample.variants)
 
-        def channels_last(levels: Levels) -> Callable[[], Task | None]:
-            if not converts:
-                return lambda: None
-            return functools.cache(partial(self._task, sample, levels, confirms, left=left, channels_last=True))
-
         def tasks(levels: Levels) -> dict[str, Callable]:
-            return {"own_schedule": own_schedule(levels), "channels_last": channels_last(levels)}
+            return made.others(levels, left, channels_last=converts)
 
-        trial = whole = SearchTrial(task, levels, self._start(task), probed, attempt, graphs, clock, **tasks(levels))
+        trial = whole = SearchTrial(task, levels, made.start(task), probed, attempt, graphs, clock, **tasks(levels))
         best, merit, latest = None, NOTHING, None
         few = task.launches(whole.start.patterns) < WORTH
         calls = in_cuda_graphs(task, (), self.distill.style)
@@ -197,7 +187,7 @@ class Tuned(Author):
                 if found.score >= Search.worth and (rest is None or not rest.wrong(one)):
                     best, merit = Best(one, levels), found
                     keep(best)
-                    trial = whole = replace(whole, start=self._start(task, captured=True))
+                    trial = whole = replace(whole, start=made.start(task, captured=True))
                     break
 
         def search_around(trial: SearchTrial) -> set[FloatDtypes]:
@@ -248,8 +238,8 @@ class Tuned(Author):
             levels = {d: max(level, Rounding.EXACT) if d in inexact else level for d, level in trial.levels.items()}
             if levels == trial.levels:
                 return trial
-            task = self._task(sample, levels, confirms)
-            exact = replace(trial, task=task, levels=levels, start=self._start(task, captured), **tasks(levels))
+            task = made.task(levels)
+            exact = replace(trial, task=task, levels=levels, start=made.start(task, captured), **tasks(levels))
             level = max(trial.rightness(trial.start).values())
 
             def is_better() -> bool:
@@ -284,13 +274,13 @@ class Tuned(Author):
             levels = {d: max(level, Rounding.EXACT) if d in inexact else level for d, level in trial.levels.items()}
             if levels == trial.levels:
                 return
-            task = self._task(sample, levels, confirms)
+            task = made.task(levels)
             exact = replace(trial, task=task, levels=levels, **tasks(levels))
             written = exact.written(choice) if choice.style.channels_last else task
             same = replace(choice, patterns=known(written, choice))
             same = replace(same, style=by_lanes(written, same.style))
             others = (*in_other_order(written, same), *with_channels_last(exact, self.distill.margin))
-            tried = dict.fromkeys((same, *others, self._start(task, captured)))
+            tried = dict.fromkeys((same, *others, made.start(task, captured)))
             merits = {safer: exact.merit(safer) for safer in tried if writes(task, safer)}
             for safer in ranked(merits):
                 if merits[safer].over(merit) <= 1.0:
@@ -305,9 +295,9 @@ class Tuned(Author):
         def try_split_linears(trial: SearchTrial) -> None:
             """Considers linears without their biases, which kernels add, where these have been left to the calls: all
             of them, or those that are right together."""
-            task = self._task(sample, trial.levels, confirms, split_linears=True)
+            task = made.task(trial.levels, split_linears=True)
             chosen = known(task, best.choice) if best is not None else ()
-            patterns = sorted({*(chosen or self._start(task, captured).patterns), *task.with_linears()})
+            patterns = sorted({*(chosen or made.start(task, captured).patterns), *task.with_linears()})
             style = replace(by_lanes(task, self.distill.style), split_linears=True)
             choice = in_cuda_graphs(task, patterns, style) if not few else SearchChoice(tuple(patterns), style)
             split = replace(trial, task=task, start=choice)
@@ -358,10 +348,10 @@ class Tuned(Author):
         if earlier is not None:
             levels = levels | {dtypes: level for dtypes, level in earlier.levels.items() if dtypes in levels}
             if any(levels.values()):
-                task = self._task(sample, levels, confirms)
+                task = made.task(levels)
             choice = replace(earlier.choice, patterns=known(task, earlier.choice))
             other = choice.style.channels_last or choice.style.split_linears or choice.style.compiled
-            start = choice if writes(task, choice) and not other else self._start(task)
+            start = choice if writes(task, choice) and not other else made.start(task)
             trial = replace(trial, task=task, levels=levels, start=start, **tasks(levels))
         while writes(trial.task, trial.start) and (trial is whole or best is None or clock() < end):
             wrong = trial.wrong(trial.start)
@@ -381,8 +371,8 @@ class Tuned(Author):
             if levels == trial.levels:
                 search_around(trial)  # parts of it may be right
                 break
-            task = self._task(sample, levels, confirms)
-            start = self._start(task, captured)
+            task = made.task(levels)
+            start = made.start(task, captured)
             trial = replace(trial, task=task, levels=levels, start=start, **tasks(levels))
         if trial is not whole and (best is None or clock() < end):
             search_around(whole)
@@ -392,32 +382,12 @@ class Tuned(Author):
         try_compiled(replace(whole, levels=dict.fromkeys(levels, Rounding.ANY)))
         return best
 
+    def tasks_of(self, sample: Sample, confirms: Confirms = assumed) -> SampleTasks:
+        """The tasks of a sample in which the search looks."""
+        return SampleTasks(self.distill, sample, self.reach, confirms)
+
     def _confirms(self, attempt: Attempt) -> Confirms:
         return self.orders(attempt.device, attempt.say, kept_orders(attempt), self.probed)
-
-    def _task(
-        self,
-        sample: Sample,
-        levels: Mapping[FloatDtypes, Rounding] | None = None,
-        confirms: Confirms = assumed,
-        own_schedule: bool = False,
-        left: Callable[[], float] = lambda: math.inf,
-        channels_last: bool = False,
-        split_linears: bool = False,
-    ) -> Task:
-        """The sample's task; regions are looked for as long as there are seconds `left`."""
-        distill = replace(self.distill, seconds=min(self.distill.seconds, max(0.0, left())))
-        ways = {"biases": True, "channels_last": channels_last, "split_linears": split_linears}
-        return distill.task(sample, -self.reach, levels, confirms, True, own_schedule, **ways)
-
-    def _start(self, task: Task, captured: bool = False) -> SearchChoice:
-        """The choice that is expected to be best: whole graphs if they are to be `captured`, or have no regions."""
-        likely = task.likely_on_device if captured else task.likely
-        patterns = tuple(sorted(likely(self.distill.margin) or task.likely(-math.inf)))
-        style = by_lanes(task, self.distill.style)
-        if task.any_whole and (captured or not patterns):
-            return in_cuda_graphs(task, patterns, style)
-        return SearchChoice(patterns, style)
 
 
 def _stricter(level: Rounding) -> Rounding:

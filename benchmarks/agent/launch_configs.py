@@ -53,7 +53,7 @@ class OneRegion:
     @classmethod
     def of(cls, sample: Sample) -> "OneRegion | None":
         """None if it takes more than one region, or library calls."""
-        task = Tuned()._task(sample)
+        task = Tuned().tasks_of(sample).task()
         candidates = task.graphs[0].candidates if task.graphs else ()
         if len(candidates) != 1:
             return None

@@ -62,7 +62,7 @@ def test_what_is_written_over_is_converted_again():
 @pytest.mark.parametrize("captured", [True, False])
 def test_a_pass_matches_the_graph_as_it_was_and_computes_the_other(captured, tmp_path, interpreter):
     one = sample(_variant())
-    task = Tuned()._task(one, channels_last=True)
+    task = Tuned().tasks_of(one).task(channels_last=True)
     assert task.write(task.gains(), replace(LAST, captured=captured), tmp_path / "pass").compiler == "pass"
     sources = [path.read_text() for path in sorted((tmp_path / "pass").glob("whole_graph_*.py"))]
     behind = [source.partition("def replacement_args") for source in sources]
@@ -94,7 +94,7 @@ def test_a_pass_has_eagers_bits_on_a_gpu(dtype, captured, tmp_path):
 
     inputs = (tensor(2, 64, 28, 28), tensor(64, 64, 3, 3), tensor(64, 64, 1, 1), tensor(1))
     one = sample(variant(_net, *in_dtype(inputs, dtype)))
-    task = Tuned()._task(one, channels_last=True)
+    task = Tuned().tasks_of(one).task(channels_last=True)
     assert task.write(task.likely(0.0), replace(LAST, captured=captured), tmp_path / "pass").compiler == "pass"
     (result,) = QuickMeasure(torch.device("cuda:0"))(one, tmp_path / "pass")
     assert (result.status, result.t_min) == ("ok", -10)
