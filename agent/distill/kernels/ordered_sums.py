@@ -130,6 +130,19 @@ def moments_of_two(mean, distances, count, other_mean, other_distances, other_co
     wider = tl.fma(count * share, apart * apart * other_count, distances + other_distances)
     return tl.fma(other_count * share, other_mean, count * share * mean), wider, both
 ''',
+    "joined_of_two": '''
+@triton.jit
+def joined_of_two(mean, distances, count, other_mean, other_distances, other_count):
+    """The same by other formulas; a thread without elements changes nothing."""
+    apart = other_mean - mean
+    both = count + other_count
+    share = tl.div_rn(other_count, both)
+    joined = tl.fma(apart, share, mean)
+    wider = tl.fma(apart * apart * count, share, distances + other_distances)
+    mean = tl.where(other_count == 0, mean, tl.where(count == 0, other_mean, joined))
+    distances = tl.where(other_count == 0, distances, tl.where(count == 0, other_distances, wider))
+    return mean, distances, both
+''',
     "add_rounded_halves": '''
 @triton.jit
 def add_rounded_halves(x, dtype: tl.constexpr, ROWS: tl.constexpr, OUTER: tl.constexpr, LENGTH: tl.constexpr):
@@ -346,13 +359,14 @@ def lane_warps(value: Value) -> int:
     """The warps of a program in which `finish_in_lanes` takes the reduction; 0 if it takes no such reduction.
 
     Each lane of a single warp gets a result of its own, by moments combined in an order of its own. All lanes have the
-    first one's bits only where each has as many elements as any other or none, so where their number is a power of two.
+    first one's bits only where each has as many elements as any other or none, so where their number is a power of two;
+    those of a group norm nowhere.
     """
     order = value.order
-    if value.detail not in (*MOMENTS, "squares") or order.width != WARP or order.kind in ("welford", "channels"):
+    if value.detail not in (*MOMENTS, "squares") or order.width != WARP or order.kind == "channels":
         return 0
-    differ = value.detail in MOMENTS and order.height == 1 and order.length & (order.length - 1)
-    return 0 if differ else order.height
+    single = value.detail in MOMENTS and order.height == 1
+    return 0 if single and (order.kind == "welford" or order.length & (order.length - 1)) else order.height
 
 
 def finish_in_lanes(value: Value, name: str, kernel: KernelBody) -> list[str]:
@@ -369,7 +383,8 @@ def finish_in_lanes(value: Value, name: str, kernel: KernelBody) -> list[str]:
     count, *_ = finish(value, name, kernel)
     moments = ", ".join(_moments(name))
     given = ", ".join(f"tl.reshape({part}, [{threads}])" for part in _moments(name))
-    return [count, f"{moments} = tl.reduce(({given}), 0, moments_of_two)", *_with_idle(moments, order)]
+    combine = "joined_of_two" if order.kind == "welford" else "moments_of_two"
+    return [count, f"{moments} = tl.reduce(({given}), 0, {combine})", *_with_idle(moments, order)]
 
 
 def result(value: Value, name: str) -> str:
