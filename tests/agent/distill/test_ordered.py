@@ -350,9 +350,8 @@ def _normed(x, w, b):
 
 def _in_lanes(one, directory):
     """Writes the pass in eager's order whose norms the lanes of warps add up; returns its source."""
-    task = Distill(sketches=SKETCHES).task(
-        sample(one), ANY, dict.fromkeys(float_dtypes([one]).values(), Rounding.EXACT)
-    )
+    levels = dict.fromkeys(float_dtypes([one]).values(), Rounding.EXACT)
+    task = Distill(sketches=SKETCHES).task(sample(one), ANY, levels, lambda order: True)
     style = Style(LaunchLimits(lanes=True))
     assert task.write(task.gains(), style, directory).compiler == "pass"
     assert check_dir(directory) == []
@@ -374,6 +373,34 @@ def test_lanes_add_up_norms_in_eagers_order_when_compiled(columns, warps, tmp_pa
     loads = 3 * 4 * math.ceil(columns / (128 * warps))
     assert compiled.count("ld.global") == loads, "a thread loads its four elements of each input and step once"
     assert warps > 1 or "bar.sync" not in compiled
+
+
+def _normed_groups(x, w, b):
+    return F.relu(F.group_norm(x, 8, w, b, 1e-5))
+
+
+def test_lanes_of_sixteen_warps_add_up_a_group_norm_when_compiled(tmp_path, torch_forks):
+    """One of eager's threads in each, and two barriers, where two warps had 73. A single warp keeps its own way: its
+    lanes would have other bits than the first one."""
+    one = variant(_normed_groups, *in_dtype((tensor(2, 32, 300), tensor(32), tensor(32)), "bfloat16"))
+    source = _in_lanes(one, tmp_path / "pass")
+    assert "ROWS=1, COLUMNS=512, num_warps=16" in source and "joined_of_two)" in source
+    compiled = _compiled(torch_forks, source, 512, 16, tmp_path)
+    offsets = [int(n) for n in re.findall(r"shfl\.sync\.bfly\.b32\s+%\w+, %\w+, (\d+), 31", compiled)]
+    assert _runs(offsets) == [16, 8, 4, 2, 1, 8, 4, 2, 1] and len(offsets) == 3 * 9
+    assert compiled.count("bar.sync") == 2
+    short = variant(_normed_groups, tensor(2, 32, 30), tensor(32), tensor(32))
+    assert "join_halves(" in _in_lanes(short, tmp_path / "short")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("places", [30, 300, 4096])
+def test_lanes_give_group_norms_eagers_bits_on_a_gpu(places, dtype, tmp_path):
+    one = variant(_normed_groups, *in_dtype((tensor(4, 32, places), tensor(32), tensor(32)), dtype))
+    _in_lanes(one, tmp_path / "pass")
+    (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
+    assert (result.status, result.t_min) == ("ok", -10), result
 
 
 def _normed_channels(x, w, b):
