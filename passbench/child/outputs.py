@@ -109,9 +109,17 @@ def check_places(result: Any, expected: tuple[OutputMeta, ...]) -> None:
             raise BadOutput(f"output {number} is not where eager has it; return a tensor where the pattern returns one")
 
 
+_OF_TENSORS = dict(vars(torch.Tensor))
+"""Attributes of the class before any code of a pass runs."""
+
+
 def check_plain(calls: Sequence[tuple[Sequence, Sequence]]) -> None:
     """Raises BadOutput if an output or input has attributes that were set on it: they would hide torch's own, such as
-    `stride`, from whoever looks at it. `calls` are pairs of outputs and inputs."""
+    `stride`, from whoever looks at it. So would those of the class. `calls` are pairs of outputs and inputs."""
+    found = vars(torch.Tensor)
+    hidden = [name for name in found.keys() - _OF_TENSORS if hasattr(torch._C.TensorBase, name)]
+    if hidden or any(found.get(name) is not value for name, value in _OF_TENSORS.items()):
+        raise BadOutput("torch.Tensor has been given an attribute, which would hide torch's own")
     for tensors in calls:
         for x in (x for values in tensors for x in values if isinstance(x, torch.Tensor)):
             if own := vars(x):

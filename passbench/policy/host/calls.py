@@ -22,7 +22,7 @@ class Calls(ImportedCalls):
         own = self.own_class(node.func, scope)
         if own is not None:
             return self._construct(node, own, scope)
-        if made := self._made_by(node.func, scope):
+        if made := self.made_by(node.func, scope):
             return max(self._construct(node, one, scope) for one in made)
         if isinstance(node.func, ast.Attribute) and scope.module.is_of_sibling(node.func):
             return self._call_method(node, node.func, scope)
@@ -110,12 +110,6 @@ class Calls(ImportedCalls):
             self.fixed[function] = len(given)
             self.kinds.changed = True
         return True
-
-    def _made_by(self, node: ast.expr, scope: Scope) -> list[ast.ClassDef]:
-        """The classes that the first parameter of a class method may be; none where an expression names no such one."""
-        owner = scope.find(node.id) if isinstance(node, ast.Name) else None
-        own = owner.made_by if owner is not None else None
-        return self.derived(own[1]) if own is not None and own[0] == node.id else []
 
     def _construct(self, node: ast.Call, own: ast.ClassDef, scope: Scope) -> ValueKind:
         """An instance of a class of the pass: its fields are of the kinds that it is made with."""

@@ -275,9 +275,19 @@ def fields_of(own: ast.ClassDef) -> set[str]:
     return named - {s.name for s in own.body if isinstance(s, ast.FunctionDef)}
 
 
-def assigned_in(own: ast.ClassDef) -> Iterator[str]:
-    """Names of the fields that the methods of a class bind."""
-    return (name for s in own.body if isinstance(s, ast.FunctionDef) for name in _assigned_to_self(s))
+def is_plain(method: ast.FunctionDef) -> bool:
+    """Whether a method is one of instances: its first argument is whatever it is called on."""
+    return not {"staticmethod", "classmethod"} & {ast.unparse(decorator) for decorator in method.decorator_list}
+
+
+MAKING = frozenset(("__init__", "__post_init__"))
+"""Methods that Python calls on a new instance. A pass calls them on `self` alone."""
+
+
+def bound_by_methods(own: ast.ClassDef) -> set[str]:
+    """Names of the fields that methods of a class bind, those aside that make an instance."""
+    methods = (s for s in own.body if isinstance(s, ast.FunctionDef) and s.name not in MAKING)
+    return {name for method in methods for name in _assigned_to_self(method)}
 
 
 def _assigned_to_self(method: ast.FunctionDef) -> Iterator[str]:

@@ -8,6 +8,7 @@ from passbench.policy import allowlists as names
 from passbench.policy import operators
 from passbench.policy.host.arguments import Keywords
 from passbench.policy.host.built_in_calls import BuiltInCalls
+from passbench.policy.host.classes import MAKING, is_plain
 from passbench.policy.host.operator_calls import OperatorCall
 from passbench.policy.scopes import Scope, ValueKind
 from storage.graph import targets
@@ -38,18 +39,30 @@ class MethodCalls(BuiltInCalls):
         for method in found:
             first = context or any(ast.unparse(d) == "classmethod" for d in method.decorator_list)
             given = [ValueKind.SCALAR, *positional] if first else positional  # the context, or the class
-            if not (first or any(ast.unparse(d) == "staticmethod" for d in method.decorator_list)):
+            if is_plain(method) and not context and name not in MAKING:
                 self.note_handed_on(own)
             results.append(self._pass_starred(node, method, given, keywords))
         return max(results)
 
+    @staticmethod
+    def _makes_self(given: list[ast.expr], scope: Scope) -> bool:
+        """Whether the first of these arguments is the new instance in `__init__` or `__post_init__`."""
+        owner = scope.find(given[0].id) if given and isinstance(given[0], ast.Name) else None
+        return owner is not None and owner.self_name == given[0].id and owner.node.name in MAKING
+
     def _call_method(self, node: ast.Call, method: ast.Attribute, scope: Scope) -> ValueKind:
         name = method.attr
         own = self.own_class(method.value, scope)
-        found = self._call_of_class(node, own, name, scope) if own is not None else None
+        made = name in MAKING and not self._makes_self(node.args[:1], scope)
+        if made:
+            message = (
+                f"{name} is called by Python; write CLASS(…), and {name}(self, …) of another class in {name} alone"
+            )
+            self.find("private_name", scope.module, node, message)
+        found = self._call_of_class(node, own, name, scope) if own is not None and not made else None
         if found is not None:
             return found
-        base = self.kind(method.value, scope)
+        base = self.base_kind(method, scope, called=True)
         positional, keywords = self._arguments(node, scope)
         given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
         if name in self.methods or (name in self.fields and not base.is_tensor):

@@ -6,6 +6,7 @@ import ast
 from passbench.policy import allowlists as names
 from passbench.policy import operators
 from passbench.policy.host.bindings import CONTEXT, FIELDS, Bindings
+from passbench.policy.host.classes import is_plain
 from passbench.policy.nodes import children
 from passbench.policy.scopes import ITEMS, RETURN, Scope, ValueKind, makes_iterator, makes_sequence
 
@@ -63,7 +64,8 @@ class NamedValues(Bindings):
                 self.class_values.add(own)
                 self.note_handed_on(own)
             if owner.made_by is not None and owner.made_by[0] == node.id:
-                self.note_handed_on(owner.made_by[1])
+                for one in self.derived(owner.made_by[1]):
+                    self.note_handed_on(one)
             kernel = owner is self.scopes[scope.module.name] and node.id in scope.module.kernels
             if node in self.keys_of_tables:
                 return ValueKind.SCALAR
@@ -197,11 +199,27 @@ class NamedValues(Bindings):
                 return self._hand_on(function, hook, node, scope)
             if self.own_class(node.value, scope) is None and not scope.module.is_of_sibling(node):
                 return self.imported_name(node, dotted, scope)
+        return self.member(node, self.base_kind(node, scope, called=False), scope)
+
+    def base_kind(self, node: ast.Attribute, scope: Scope, *, called: bool) -> ValueKind:
+        """The kind of what an attribute is of: a class is no tensor. A method that is read off a class, or `called`
+        through one without being its own, may be called on anything."""
         own = self.own_class(node.value, scope)
-        if own is not None and node.attr in self.facts(own).methods:
-            self.note_handed_on(own)
-        base = ValueKind.SCALAR if own is not None else self.kind(node.value, scope)
-        return self.member(node, base, scope)
+        classes = [own] if own is not None else self.made_by(node.value, scope)
+        for one in classes:
+            methods = (m for home in self.lineage(one) for m in self.facts(home).methods.get(node.attr, ()))
+            if any(not called or is_plain(method) for method in methods):
+                self.note_handed_on(one)
+        if classes:
+            self.seen.add(node.value)
+            return ValueKind.SCALAR
+        return self.kind(node.value, scope)
+
+    def made_by(self, node: ast.expr, scope: Scope) -> list[ast.ClassDef]:
+        """The classes that the first parameter of a class method may be; none where an expression names no such one."""
+        owner = scope.find(node.id) if isinstance(node, ast.Name) else None
+        own = owner.made_by if owner is not None else None
+        return self.derived(own[1]) if own is not None and own[0] == node.id else []
 
     def member(self, node: ast.Attribute, base: ValueKind, scope: Scope) -> ValueKind:
         """An attribute of a value of this kind."""

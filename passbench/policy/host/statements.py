@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from passbench.policy import allowlists as names
 from passbench.policy.host.bindings import FIELDS, METHODS, WRITE_ADVICE
 from passbench.policy.host.calls import Calls
-from passbench.policy.host.classes import assigned_in, fields_of, is_enumeration, own_fields
+from passbench.policy.host.classes import bound_by_methods, fields_of, is_enumeration, own_fields
 from passbench.policy.host.error_texts import uses_of_text
 from passbench.policy.modules import is_builtin
 from passbench.policy.nodes import walk
@@ -199,10 +199,9 @@ class Statements(Calls):
         if made_by_anyone:
             self.class_values |= {*self.lineage(own)}
             self.take_made(list(own_fields(own.body)))
-        if own in self.handed_on:
-            for name in sorted(set(assigned_in(own)) & (names.METADATA_METHODS | names.VIEW_METHODS)):
-                message = f"tensors have a {name} too, and {own.name} is handed on as a value; choose another name"
-                self.find("rebinding", scope.module, own, message)
+        if own in self.handed_on and (bound := sorted(bound_by_methods(own))):
+            message = f"{own.name} is handed on or its methods are called through it, so these could set {bound[0]} of"
+            self.find("rebinding", scope.module, own, f"{message} what is another's; set fields in __init__ alone")
         functional = any(scope.module.dotted(base) == names.FUNCTION for base in own.bases)
         ancestors = self.lineage(own)
         bases = self.bases_of(ancestors)

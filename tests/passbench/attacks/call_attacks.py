@@ -107,6 +107,12 @@ CALL_ATTACKS: tuple[Attack, ...] = (
         "a tensor has torch's attributes and no others",
     ),
     Attack(
+        "shape_of_all_tensors",
+        on.expanded_sums,
+        (static("rebinding"), output("runtime_error", "torch.Tensor has been given an attribute"), WORKS),
+        "the class has torch's attributes, too",
+    ),
+    Attack(
         "gapped_output",
         add_relu,
         (output("runtime_error", "has strides"), WORKS),

@@ -62,6 +62,16 @@ ACCEPTED = {
         "Kept(n).stride + len(KEPT)",
         WRITTEN.format("stride").replace("a: typing.Any", "stride: int") + "KEPT = [Kept(1)]\n",
     ),
+    "a class method beside others that bind": (
+        "Kept.of(n).hold(1)",
+        WRITTEN.format("stride").replace("a: typing.Any", "stride: int\n    MOST = 4")
+        + "    @classmethod\n    def of(cls, n):\n        return cls(min(n, cls.MOST))\n",
+    ),
+    "a constructor of its base": (
+        "Larger(n).a",
+        "class Base:\n    def __init__(self, a):\n        self.a = a\n"
+        "class Larger(Base):\n    def __init__(self, a):\n        Base.__init__(self, a)\n",
+    ),
     "levels of a log": "logging.basicConfig(level=logging.WARNING) or logging.getLogger('a').setLevel(logging.INFO)",
     "the type behind a parameter": (
         "other[(1,)](torch.empty_like(x), n)",
@@ -140,13 +150,35 @@ REFUSED = {
         KERNEL.format("i = tl.arange(0, BLOCK)\n    tl.store(tl.join(x_ptr + i, n + i), 1)"),
     ),
     "a method on another's": ("rebinding", "Kept.hold(x, n)", WRITTEN.format("stride")),
+    "a method on a class of torch's": ("rebinding", "Kept.hold(torch.Tensor, n)", WRITTEN.format("shape")),
     "a method by another name of its class": ("rebinding", "K.hold(x, n)", WRITTEN.format("numel") + "K = Kept\n"),
     "a method out of a table": ("rebinding", "K['a'].hold(x, n)", WRITTEN.format("dim") + "K = {'a': Kept}\n"),
     "a method as a value": ("rebinding", "list(map(Kept.hold, [x], [n]))", WRITTEN.format("view")),
+    "an inherited method": (
+        "rebinding",
+        "Larger.hold(torch.Tensor, n)",
+        WRITTEN.format("shape") + "class Larger(Kept):\n    pass\n",
+    ),
     "a class that makes its own": (
         "rebinding",
         "Kept.of(x)",
         WRITTEN.format("stride") + "    @classmethod\n    def of(cls, t):\n        cls.hold(t, 1)\n",
+    ),
+    "a class method that hands its class on": (
+        "rebinding",
+        "Kept.own().hold(x, n)",
+        WRITTEN.format("stride") + "    @classmethod\n    def own(cls):\n        return cls\n",
+    ),
+    "a maker of another class": (
+        "private_name",
+        "Made.__init__(torch.Tensor, n)",
+        "class Made:\n    def __init__(self, a):\n        self.shape = a\n",
+    ),
+    "a maker in another method": (
+        "private_name",
+        "K.again(torch.Tensor)",
+        "class Made:\n    def __init__(self, a):\n        self.shape = a\n"
+        "    def again(self):\n        Made.__init__(self, 1)\nK = Made\n",
     ),
     "an operator without an overload": ("function_as_value", "[torch.ops.aten.relu]", ""),
     "a hook of a configuration": ("rebinding", "1", WRITTEN.format("pre_hook")),
