@@ -8,21 +8,17 @@ from types import ModuleType
 import sympy
 import torch
 
-from agent.distill.eager.sum_order import Ragged
 from agent.distill.kernels import channel_moments, ordered_sums, reductions, sweep_turns, triton_ops
 from agent.distill.kernels.index_expressions import Unsupported, text
 from agent.distill.kernels.launch_configs import Tuning
 from agent.distill.kernels.schedule import Buffer, KernelBody
-from agent.distill.kernels.sweep_turns import early_loads, loads_first, ragged_columns, steps_of, steps_together
+from agent.distill.kernels.sweep_turns import columns_of, early_loads, loads_first, steps_of, steps_together
 from agent.distill.kernels.text_template import slot
 from agent.distill.kernels.triton_names import literal, triton_dtype
 from agent.distill.kernels.triton_ops import EXPRESSIONS
 from agent.distill.kernels.value_graph import COLUMN, ROW, StoreValue, Value
 
 _INDENT = "    "
-_PLACES = ("column", "column_inside", "row_inside", "inside")
-"""Variables of a kernel that say where a step's columns are, and which of them and of the rows are there."""
-
 _ONLY = '''
 @triton.jit
 def first_of_two(a, b):
@@ -123,7 +119,8 @@ class _Writer:
                 self._value(value)
             for store in self.kernel.stores:
                 self._store(store)
-        return _without_unused(_without_overwritten(self.lines) if self.tuning.kept else self.lines)
+        lines = sweep_turns.without_overwritten(self.lines) if self.tuning.kept else self.lines
+        return sweep_turns.without_unused(lines)
 
     @property
     def _all_rows(self) -> bool:
@@ -152,21 +149,7 @@ class _Writer:
         self._lines([f"row_inside = behind_loads(row) < {slot(self.kernel.rows)}"])
 
     def _columns(self, columns: str) -> None:
-        deal, there = self.kernel.deal, f"column < {slot(self.kernel.columns)}"
-        if deal is None:
-            self._line(f"column = {columns}")
-            self._line(f"column_inside = {there}")
-        elif isinstance(deal, Ragged):
-            self._lines(ragged_columns(deal, columns))
-        else:
-            across, down, turns, line = map(slot, (deal.across, deal.down, deal.turns, deal.line))
-            self._line(f"place = {columns}")
-            self._line(f"spot = place // ({across} * {down}) % {turns} * {across} + place % {across}")
-            below = f"place // ({across} * {down} * {turns}) * {down} + place // {across} % {down}"
-            self._line(f"column = ({below}) * {line} + spot")
-            whole = deal.line == deal.turns * deal.across  # no step has fewer elements of a line
-            self._line(f"column_inside = {there}" if whole else f"column_inside = (spot < {line}) & ({there})")
-        self._line("inside = row_inside & column_inside")
+        self._lines([*columns_of(self.kernel, columns), "inside = row_inside & column_inside"])
 
     def _sweeps(self, values: list[Value]) -> None:
         """One loop over the columns for each depth of reductions; what varies by column is computed again in each."""
@@ -206,7 +189,10 @@ class _Writer:
     def _looped(self, kept: Mapping[str, Value], stores: list[StoreValue]) -> None:
         """The steps of a sweep as a loop, several in a turn of it where the kernel adds in eager's order."""
         outer, swept = dict(self.names), self._missing(_roots(kept, stores))
-        early, together = early_loads(self.tuning, swept), steps_together(self.kernel, self.tuning, swept)
+        early, together = (
+            early_loads(self.tuning, swept),
+            steps_together(self.kernel, self.tuning, swept),
+        )
         firsts = ["start", *(f"start + {n} * COLUMNS" for n in range(1, together))]
         self.steps, self.at = {}, None
         self.whole_turns = not self.kernel.places % (together * self.tuning.column_block)
@@ -361,9 +347,8 @@ class _Writer:
         rows, columns = rows and not self._all_rows, columns and not self._all_columns
         if self.kernel.columns == 1:
             return "inside" if rows else ""
-        return {(True, True): "inside", (True, False): "row_inside", (False, True): "column_inside"}.get(
-            (rows, columns), ""
-        )
+        names = {(True, True): "inside", (True, False): "row_inside", (False, True): "column_inside"}
+        return names.get((rows, columns), "")
 
     def _load(self, value: Value) -> str:
         name, dtype, masked = value.detail
@@ -398,30 +383,6 @@ class _Writer:
         inside = self._inside(True, columns)
         mask = f", mask={inside}" if inside else ""
         self._line(f"tl.store({address}, {self.names[store.value.number]}{mask})")
-
-
-def _without_overwritten(lines: list[str]) -> list[str]:
-    """Lines without loops, of those that say where a step's columns are only those that are read before the next."""
-    needed: set[str] = set()
-    result = []
-    for line in reversed(lines):
-        name = line.partition(" = ")[0]
-        if name in _PLACES:
-            if name not in needed:
-                continue
-            needed.remove(name)
-        needed |= {place for place in _PLACES if re.search(rf"\b{place}\b(?! = )", line)}
-        result.append(line)
-    return result[::-1]
-
-
-def _without_unused(lines: list[str]) -> list[str]:
-    """The lines without masks that no other line reads."""
-    for name in ("inside", "row_inside", "column_inside"):
-        read = re.compile(rf"\b{name}\b(?! = )")
-        if not any(read.search(line) for line in lines):
-            lines = [line for line in lines if not line.lstrip().startswith(f"{name} = ")]
-    return lines
 
 
 def _roots(kept: Mapping[str, Value], stores: list[StoreValue]) -> list[Value]:

@@ -1,4 +1,4 @@
-"""How a kernel goes over its columns: how many steps a turn of its loop has, and which loads of these come first.
+"""How a kernel goes over its columns: which ones a step has, how many steps a turn of its loop, which loads come first.
 
 What a program waits for is memory: a load takes about as long as some hundred instructions, and Triton's compiler moves
 none ahead of what is computed before it. So a turn begins with the loads of all its steps.
@@ -9,12 +9,16 @@ while the loads are under way. By counts of instructions and their latencies (co
 program of the layer norm of `fusible-58e0c69b73c0` takes 1,450 cycles so, and 1,800 without, where a load takes 700.
 """
 
+import re
+
 from agent.distill.eager.sum_order import WARP, Ragged
 from agent.distill.kernels.launch_configs import Tuning
 from agent.distill.kernels.schedule import KernelBody, reachable
 from agent.distill.kernels.text_template import slot
 from agent.distill.kernels.value_graph import Value
 
+_PLACES = ("column", "column_inside", "row_inside", "inside")
+"""Variables of a kernel that say where a step's columns are, and which of them and of the rows are there."""
 HELPERS: dict[str, str] = {
     "behind_loads": '''
 @triton.jit
@@ -69,7 +73,25 @@ def early_loads(tuning: Tuning, swept: list[Value]) -> list[list[Value]]:
     return found
 
 
-def ragged_columns(deal: Ragged, columns: str) -> list[str]:
+def columns_of(kernel: KernelBody, columns: str) -> list[str]:
+    """Lines that say which column of the kernel each of these places of a step is, and whether it is there."""
+    deal, there = kernel.deal, f"column < {slot(kernel.columns)}"
+    if deal is None:
+        return [f"column = {columns}", f"column_inside = {there}"]
+    if isinstance(deal, Ragged):
+        return _ragged_columns(deal, columns)
+    across, down, turns, line = map(slot, (deal.across, deal.down, deal.turns, deal.line))
+    below = f"place // ({across} * {down} * {turns}) * {down} + place // {across} % {down}"
+    whole = deal.line == deal.turns * deal.across  # no step has fewer elements of a line
+    return [
+        f"place = {columns}",
+        f"spot = place // ({across} * {down}) % {turns} * {across} + place % {across}",
+        f"column = ({below}) * {line} + spot",
+        f"column_inside = {there}" if whole else f"column_inside = (spot < {line}) & ({there})",
+    ]
+
+
+def _ragged_columns(deal: Ragged, columns: str) -> list[str]:
     """Which column each place of a step has in its row, and whether it is there."""
     length, vector, step, turns = map(slot, (deal.length, deal.vector, deal.step, deal.turns))
     return [
@@ -91,6 +113,30 @@ def loads_first(values: list[Value]) -> list[Value]:
     """The same values, in an order in which all loads that depend on nothing are under way before anything waits."""
     free = {value.number for value in values if value.op == "load" and not value.args}
     return sorted(values, key=lambda value: (value.number not in free, value.number))
+
+
+def without_overwritten(lines: list[str]) -> list[str]:
+    """Lines without loops, of those that say where a step's columns are only those that are read before the next."""
+    needed: set[str] = set()
+    result = []
+    for line in reversed(lines):
+        name = line.partition(" = ")[0]
+        if name in _PLACES:
+            if name not in needed:
+                continue
+            needed.remove(name)
+        needed |= {place for place in _PLACES if re.search(rf"\b{place}\b(?! = )", line)}
+        result.append(line)
+    return result[::-1]
+
+
+def without_unused(lines: list[str]) -> list[str]:
+    """The lines without masks that no other line reads."""
+    for name in ("inside", "row_inside", "column_inside"):
+        read = re.compile(rf"\b{name}\b(?! = )")
+        if not any(read.search(line) for line in lines):
+            lines = [line for line in lines if not line.lstrip().startswith(f"{name} = ")]
+    return lines
 
 
 def _elements(tuning: Tuning) -> int:
