@@ -85,9 +85,17 @@ class LaunchLimits:
 def choose(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
     """A configuration by the size of the kernel alone."""
     chosen = _chosen(kernel, limits)
-    whole = chosen.kept or not chosen.loops  # with all of its loads at the beginning
-    exact = kernel.rows < _EXACT
-    return replace(chosen, ahead=limits.ahead and whole and exact and kernel.loads_late)
+    return replace(chosen, ahead=limits.ahead and _loads_first(kernel, chosen))
+
+
+def _loads_first(kernel: KernelBody, tuning: Tuning) -> bool:
+    """Whether a program of this tuning has all of its loads at the beginning, registers for them, and needs some of
+    them late."""
+    if (tuning.loops and not tuning.kept) or kernel.rows >= _EXACT or not kernel.loads_late:
+        return False
+    loads = sum(value.op == "load" and value.by_column for value in kernel.values())
+    places = kernel.columns if tuning.kept else tuning.column_block
+    return loads * tuning.row_block * places // (WARP * tuning.warps) <= _REGISTERS
 
 
 def _chosen(kernel: KernelBody, limits: LaunchLimits) -> Tuning:

@@ -6,7 +6,8 @@ none ahead of what is computed before it. So a turn begins with the loads of all
 ptxas moves loads down to where they are needed, though: those of a norm's weights behind its sums, where a program
 waits for memory once more. It moves nothing over a jump. A division has one, for numbers that seldom are; it is done
 while the loads are under way. By counts of instructions and their latencies (compiled for sm_90, not measured), a
-program of the layer norm of `fusible-58e0c69b73c0` takes 1,450 cycles so, and 1,800 without, where a load takes 700.
+program of the layer norm of `fusible-58e0c69b73c0` takes 1,450 cycles so, and 1,800 without, where a load takes 700;
+40 kernels of `benchmarks/passbench/h100_table_276` take 0.93 of the time in the mean, and 1.02 where loads take 300.
 """
 
 import re
