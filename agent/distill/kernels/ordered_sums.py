@@ -351,7 +351,11 @@ def finish(value: Value, name: str, kernel: KernelBody) -> list[str]:
 
 
 def _with_idle(kept: str, order: SumOrder) -> list[str]:
-    """The moments of a row of threads combined with those of idle ones, which has no effect for most lengths."""
+    """The moments of a row of threads combined with those of idle ones: nothing where the row's share of both, as
+    eager computes it, is 1."""
+    length = torch.tensor(float(order.length))
+    if length * (1.0 / length) == 1.0:
+        return []
     return [f"{kept} = moments_of_two({kept}, 0.0, 0.0, 0.0)"] * (order.idle.bit_length() - 1)
 
 
