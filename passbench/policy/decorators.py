@@ -8,6 +8,8 @@ import ast
 from collections import Counter
 from collections.abc import Callable
 
+_MOST_COPIED = 4000
+"""Nodes by which the tree grows at most where several decorators share a dict."""
 _WITHOUT_ORDER = frozenset(("torch.fx.wrap", "torch.no_grad"))
 """Decorators that mean the same above and below another."""
 _WITH_RULES = ("pattern", "replacement_args", "replacement_func")
@@ -51,6 +53,8 @@ def inline_decorator_tables(tree: ast.Module) -> None:
     for name, found in places.items():
         if not found or len(found) != loads[name]:
             continue
+        if (len(found) - 1) * sum(1 for _ in ast.walk(tables[name])) > _MOST_COPIED:
+            continue  # the tree stays in proportion to the text
         for place in found:
             if isinstance(place, ast.keyword):
                 place.value = tables[name].value
@@ -82,9 +86,9 @@ def apply_own_decorators(tree: ast.Module, dotted: Callable[[ast.expr], str | No
         statement.name = f"{name} as written"
         statement.decorator_list = [d for d in statement.decorator_list if d not in applied]
         statement.__dict__.pop("_children", None)
-        value: ast.expr = ast.Name(statement.name, ast.Load())
+        value: ast.expr = ast.copy_location(ast.Name(statement.name, ast.Load()), statement)
         for decorator in applied[::-1]:
-            value = ast.Call(decorator, [value], [])
-        made = ast.Assign([ast.Name(name, ast.Store())], value)
-        body.append(ast.fix_missing_locations(ast.copy_location(made, statement)))
+            value = ast.copy_location(ast.Call(decorator, [value], []), decorator)
+        target = ast.copy_location(ast.Name(name, ast.Store()), statement)
+        body.append(ast.copy_location(ast.Assign([target], value), statement))
     tree.body = body

@@ -265,8 +265,8 @@ class Statements(Calls):
             self.find("decorator", scope.module, node, f"decorator {ast.unparse(target)} is not allowed; {advice}")
         elif dotted in names.CACHES:
             self.cached.add(function)
-        elif dotted == names.WRAPS and not (isinstance(node, ast.Call) and _names_one(node)):
-            message = "write functools.wraps(FUNCTION) with a function and no more: it could replace a function's code"
+        elif dotted == names.WRAPS and not (isinstance(node, ast.Call) and _names_one(node, scope)):
+            message = "write functools.wraps(FUNCTION) of a function of the pass, and no more: it could replace code"
             self.find("decorator", scope.module, node, message)
         if isinstance(node, ast.Call):
             self.decorator_arguments(node, dotted or "", scope)
@@ -286,8 +286,10 @@ def _has_own_name(targets: list[ast.expr], scope: Scope) -> bool:
     return all(owner is not None and t.id in owner.lambdas for owner, t in zip(owners, targets, strict=True))
 
 
-def _names_one(node: ast.Call) -> bool:
-    return len(node.args) == 1 and isinstance(node.args[0], ast.Name) and not node.keywords
+def _names_one(node: ast.Call, scope: Scope) -> bool:
+    """Whether a call has one argument, a name of the pass: what has a name of torch's is taken for torch's."""
+    own = len(node.args) == 1 and isinstance(node.args[0], ast.Name) and scope.module.dotted(node.args[0]) is None
+    return own and not node.keywords
 
 
 def _is_wildcard(pattern: ast.pattern) -> bool:

@@ -60,6 +60,12 @@ def fields_of_a_taken_name():
     return "class A:\n" + " gi_frame=1\n" * 15000
 
 
+def decorators_of_a_large_dict():
+    values = ",".join(f"'a{i}':lambda a: 1" for i in range(4000))
+    kernels = "".join(f"@triton.heuristics(H)\n@triton.jit\ndef k{i}(x): tl.load(x)\n" for i in range(1500))
+    return f"H={{{values}}}\n{kernels}"
+
+
 TEXTS = {
     f.__name__: f
     for f in (
@@ -71,6 +77,7 @@ TEXTS = {
         methods_of_one_name,
         names_of_a_kernel,
         fields_of_a_taken_name,
+        decorators_of_a_large_dict,
     )
 }
 

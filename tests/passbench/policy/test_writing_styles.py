@@ -102,6 +102,11 @@ REFUSED = {
         "1",
         "def one(t):\n    return t\n@functools.wraps(one, assigned=('__code__',))\ndef two(t):\n    return 1\n",
     ),
+    "the name of a library's function": (
+        "decorator",
+        "1",
+        "from torch.nn.functional import softmax\n@functools.wraps(softmax)\ndef two(t):\n    return 1\n",
+    ),
     "heuristics by name that read": (
         "heuristic",
         "other[(1,)](torch.empty_like(x), n)",
