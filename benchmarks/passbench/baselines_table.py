@@ -4,7 +4,7 @@ It takes as many sittings as there is time for.
 
     python3 -m benchmarks.passbench.baselines_table VERSION_DIR... --names FILE --out DIR --budget 560 --device cuda:0
         [--first 180] [--now 110] [--write 150] [--tune 22] [--search 4] [--authors 6] [--processes 9]
-        [--full 4] [--full-of sole_op] [--passes ROWS.parquet] [--only-tune]
+        [--full 4] [--full-of sole_op] [--passes ROWS.parquet ...] [--only-tune]
 
 Samples are those that FILE names, in its order, each from the first version that has it; one variant of each, whose
 dtype changes from sample to sample. A sitting has three parts:
@@ -27,8 +27,8 @@ sample, so that a sitting that is killed loses nothing, and a later one with the
 the tables of what is there. With several GPUs start one such run each, with its `--part I/N`, its `--device` and its
 share of the cores (`taskset`).
 
-With `--passes` recorded passes are measured instead of new ones. Its rows must be of the same FILE, so that each sample
-has the variant that its pass was written for.
+With `--passes` recorded passes are measured instead of new ones, each on the variant that its row has; authors write
+those that no row has. Of several rows of a sample the last counts.
 """
 
 import argparse
@@ -40,6 +40,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import torch
 
@@ -105,9 +106,11 @@ class Sitting:
         print(f"{time.monotonic() - self.began:6.1f} s  {text}", flush=True)
 
 
-def samples_of(versions: Sequence[Path], names: Sequence[str]) -> list[Sample]:
-    """The named samples in this order, each with one variant; its dtype is the next one that the sample has. Says which
-    ones no version has, and leaves them out."""
+def samples_of(
+    versions: Sequence[Path], names: Sequence[str], recorded: Mapping[str, str] = MappingProxyType({})
+) -> list[Sample]:
+    """The named samples in this order, each with one variant: the `recorded` one, by its hash, or of the next dtype
+    that the sample has. Says which ones no version has, and leaves them out."""
     found: dict[str, Sample] = {}
     for version in map(Version.open, versions):
         for split in ("eval", "train"):
@@ -116,12 +119,13 @@ def samples_of(versions: Sequence[Path], names: Sequence[str]) -> list[Sample]:
             found |= {sample.sample: sample for sample in load_samples(version, split, names=some)}
     if missing := [name for name in names if name not in found]:
         print(f"in none of the versions: {', '.join(missing)}", flush=True)
-    return [_one_variant(found[name], number) for number, name in enumerate(names) if name in found]
+    return [_one_variant(found[name], number, recorded) for number, name in enumerate(names) if name in found]
 
 
-def _one_variant(sample: Sample, number: int) -> Sample:
+def _one_variant(sample: Sample, number: int, recorded: Mapping[str, str]) -> Sample:
+    wanted = [variant for variant in sample.variants if variant.variant_hash == recorded.get(sample.sample)]
     first = {floating_dtype(variant): variant for variant in reversed(sample.variants)}
-    variants = sorted(first.values(), key=sample.variants.index)
+    variants = wanted or sorted(first.values(), key=sample.variants.index)
     return replace(sample, variants=(variants[number % len(variants)],))
 
 
@@ -289,15 +293,16 @@ def main() -> None:
     for of in (ROWS, FULL, BEGUN):
         (given.out / of).mkdir(parents=True, exist_ok=True)
     if not given.only_table:
-        samples = samples_of(given.versions, names[: given.first])[int(number) :: int(count)]
+        passes = [row for file in given.passes for row in read_rows(file, RESULTS)]
+        recorded = {row["sample"]: row["variant_hash"] for row in passes if row["author"] == AUTHOR}
+        samples = samples_of(given.versions, names[: given.first], recorded)[int(number) :: int(count)]
         written, static = (Answers(given.out / place) for place in ("written", "static"))
         sitting = Sitting(given, samples, written, static, time.monotonic())
         settings = Settings(
             pairs=8, repeats=0, double=False, timing_budget=8.0, first_call_timeout=60.0, batch_bytes=1 << 30
         )
-        if given.passes is not None:
-            for author, answers in ((AUTHOR, written), (STATIC, static)):
-                keep_answers(read_rows(given.passes, RESULTS), author, samples, answers)
+        for author, answers in ((AUTHOR, written), (STATIC, static)):
+            keep_answers(passes, author, samples, answers)
         if not sitting.left and not (given.full or given.only_tune):
             return
         with SharedBench(given.device, settings) as bench:
@@ -327,7 +332,7 @@ def _parsed() -> argparse.Namespace:
     add("--write", type=float, default=150.0, metavar="SECONDS", help="what passes and compiling have")
     add("--tune", type=float, default=22.0, metavar="SECONDS", help="what max-autotune has for compiling")
     add("--only-tune", action="store_true", help="compile max-autotune for `--tune` seconds, and do nothing else")
-    add("--passes", type=Path, help="rows whose passes are the answers where an earlier sitting has none")
+    add("--passes", type=Path, nargs="*", default=[], help="rows whose passes are answers where there are none yet")
     add("--budget", type=float, default=560.0, metavar="SECONDS", help="after these no further sample is begun")
     add("--full", type=int, default=4, help="samples that are measured once more, one compiler after another")
     add("--full-of", default=",".join(CATEGORIES), metavar="CATEGORIES", help="samples of these alone are measured so")

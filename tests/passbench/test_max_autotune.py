@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from agent.ahead.author_pool import Answers
+from benchmarks.passbench.baselines_table import _one_variant
 from benchmarks.passbench.max_autotune import KeptTuning, cheapest_first
 from benchmarks.passbench.recorded_passes import keep_answers
 from passbench.contract import read_pass_dir
@@ -62,3 +63,11 @@ def test_recorded_passes_are_answers_where_there_are_none(tmp_path):
     assert answers.of(samples[2]) is None
     keep_answers([left | {"sample": "s0"}, *rows], "distill", samples, answers)
     assert answers.of(samples[0]).compiler == answers.of(samples[3]).compiler == "pass", "no answer is replaced"
+
+
+def test_a_recorded_pass_is_measured_on_the_variant_that_it_was_written_for():
+    two = replace(add_relu_sample((3, 40), (8, 5)), sample="s")
+    halves = tuple(replace(x, dtype="float16") for x in two.variants[1].inputs)
+    two = replace(two, variants=(two.variants[0], replace(two.variants[1], inputs=halves)))
+    chosen = [_one_variant(two, number, recorded).variants for number in (0, 1) for recorded in ({}, {"s": "v1"})]
+    assert [variant.variant_hash for (variant,) in chosen] == ["v0", "v1", "v1", "v1"]

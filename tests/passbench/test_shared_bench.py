@@ -226,7 +226,8 @@ def test_a_pass_shares_its_process_with_no_graphs_of_others(tmp_path):
         files = {"rule.py": CAPTURES.format(name=name), NAMES_FILE: json.dumps(["rule"])}
         write_pass_dir(files, tmp_path / name)
     kept = lambda: len(recorded._recordings)  # noqa: E731
-    worker, graph = Worker(torch.device("cuda"), None), to_json(what.variants[0].graph)
+    worker = Worker(torch.device("cuda"), None, confine_kernels=False)  # or later tests could choose no options
+    graph = to_json(what.variants[0].graph)
     row = [torch.ones(3, 40, device="cuda") for _ in range(2)]
     for name, again in (("one", False), ("one", True), ("other", False)):
         assert worker.handle(Load(graph, "pass", str(tmp_path / name), keep=True)).code is Code.OK
