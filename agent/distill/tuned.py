@@ -305,6 +305,8 @@ class Tuned(Author):
                 return
             if split.wrong(choice):
                 choice = right_together(split, max(end, clock() + _SPLIT * self.seconds)) or choice
+            if split.merit(choice).over(merit) <= 1.0 and (split.merit(choice).device or 0.0) > (merit.device or 0.0):
+                split.measure_again(choice)  # others may have disturbed the host
             if split.merit(choice).over(merit) <= 1.0:
                 return
             again = replace(split, variants=more, known={})

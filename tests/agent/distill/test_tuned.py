@@ -636,6 +636,24 @@ def test_linears_without_biases_are_tried_beside_eagers_bits(level, dtype, split
     assert kept.count(", None)\n") == 2 * split and "libdevice.exp(" in kept
 
 
+def test_linears_without_biases_are_measured_again_where_the_device_is_faster(tmp_path):
+    """The host's time of one measurement is others' as well."""
+    inputs = in_dtype((tensor(8, 32), tensor(32, 32), tensor(32)), "float32")
+    one, seen = sample(variant(lambda x, w, b: torch.sigmoid(F.linear(x, w, b)) * 2.0, *inputs)), []
+
+    def rule(_, source):
+        split = ", None)\n" in source
+        seen.extend([1] * split)
+        (found,) = _results(one, 0.5 if split and len(seen) == 1 else 1.5, t_min=-5 if split else -10)
+        timing = replace(found.timings[0], clock="device", candidate_us=100.0 / (6.0 if split else 1.4))
+        return [replace(found, times=Times((*found.times.timings, timing)))]
+
+    attempt = _attempt(rule, [], check=lambda sample, directory, draws, seconds: [Checked(-5, 88, _shares(88, 0.3))])
+    assert measuring(seconds=0.0).attempt(one, tmp_path / "pass", attempt).compiler == "pass"
+    kept = "".join(path.read_text() for path in (tmp_path / "pass").glob("[!a]*.py"))
+    assert ", None)\n" in kept
+
+
 def test_linears_without_biases_that_are_right_together_are_found(tmp_path):
     """The first one is wrong without its bias, and the second is right."""
     inputs = in_dtype((tensor(8, 32), tensor(32, 32), tensor(32), tensor(32, 32), tensor(32)), "float32")
