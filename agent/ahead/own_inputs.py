@@ -35,7 +35,8 @@ class OwnInputs:
         # PassBench copies all places of one input, then those of the next: what comes last stays in the cache.
         tensors = sum(isinstance(x, torch.Tensor) for x in given[0]) if given else 0
         ordered = [pair for n in range(tensors) for pair in self._pairs[n::tensors]]
-        self._to, self._from = [to for to, _ in ordered], [source for _, source in ordered]
+        some = [pair for pair in ordered if pair[0].numel()]
+        self._to, self._from = [to for to, _ in some], [source for _, source in some]
 
     def write(self) -> None:
         """Write all inputs anew, behind what leaves nothing else in the caches; does not wait."""

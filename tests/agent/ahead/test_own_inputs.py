@@ -32,10 +32,14 @@ def test_what_calls_have_written_over_is_written_anew():
         assert torch.equal(have[0], want[0]) and torch.equal(have[2], want[2])
 
 
-def test_calls_without_tensors():
+def test_calls_without_tensors_or_without_elements():
     own = OwnInputs([(3,), (4,)])
     own.write()
     assert own.rows == [(3,), (4,)]
+    own = OwnInputs([(torch.ones(2), torch.zeros(0))])
+    own.rows[0][0].zero_()
+    own.write()
+    assert own.rows[0][0].tolist() == [1.0, 1.0] and own.rows[0][1].shape == (0,)
 
 
 def test_the_bytes_of_a_call_have_the_gaps_in_memory_as_well():
