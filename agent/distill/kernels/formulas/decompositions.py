@@ -12,6 +12,7 @@ from torch._inductor.decomposition import decompositions as INDUCTORS
 from torch._inductor.inductor_prims import fma
 from torch._prims_common import suggest_memory_format
 
+from agent.distill.kernels.formulas import outer_products
 from agent.distill.kernels.formulas.contracted import CONTRACTED, rounded
 from agent.distill.kernels.formulas.index_puts import index_put
 from agent.distill.kernels.formulas.interpolation import upsample_bilinear2d
@@ -293,7 +294,11 @@ def _pixel_unshuffle(x: torch.Tensor, factor: int) -> torch.Tensor:
     return parts.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3).reshape(*batch, channels * factor**2, rows, columns)
 
 
-INSTEAD_OF_CALLS: Decompositions = {torch.ops.aten.upsample_bilinear2d.default: upsample_bilinear2d}
+INSTEAD_OF_CALLS: Decompositions = {
+    torch.ops.aten.upsample_bilinear2d.default: upsample_bilinear2d,
+    torch.ops.aten.mm.default: outer_products.mm,
+    torch.ops.aten.bmm.default: outer_products.mm,
+}
 """Ops for which TorchInductor calls a library where it schedules for CPU tensors, and that kernels compute here."""
 
 AS_EAGER: Decompositions = {
