@@ -29,7 +29,7 @@ PAIR = (tensor(7, 1), tensor(1, 9))
 @pytest.mark.parametrize(("function", "inputs"), [(_rotary, ROTARY), (_column_and_row, PAIR)])
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_a_column_and_a_row_need_no_call(function, inputs, dtype, tmp_path, interpreter):
-    one, source = _pass(function, in_dtype(inputs, dtype), tmp_path / "pass")
+    one, _ = _pass(function, in_dtype(inputs, dtype), tmp_path / "pass")
     assert len(list((tmp_path / "pass").glob("fuse_*.py"))) == 1
     assert interpreter.problems(tmp_path / "pass", one) == []
 
