@@ -33,7 +33,7 @@ from passbench.policy.scopes import parameters
 from passbench.policy.steps import Steps
 
 _OTHERS = (
-    torch.Tensor, torch.dtype, torch.device, JITFunction, InterpretedFunction, Autotuner, Heuristics, triton.Config,
+    torch.dtype, torch.device, JITFunction, InterpretedFunction, Autotuner, Heuristics, triton.Config,
     Launch, LaunchPlan, PlanTable, OpOverload, OpOverloadPacket, FunctionType, str, dict, list, tuple, int, float,
 )  # fmt: skip
 _WITH_FIELDS = (Autotuner, Heuristics, OpOverload, OpOverloadPacket, triton.Config)
@@ -61,13 +61,38 @@ _SAME_EVERYWHERE = (
 def _taken() -> frozenset[str]:
     """Attributes of objects that a pass can hold. A class with such a member would allow the name on them, too."""
     kinds = {kind for module in _MODULES for kind in vars(module).values() if isinstance(kind, type)}
-    kinds |= {torch.autograd.function.FunctionCtx, torch.autograd.function.BackwardCFunction, CompiledKernel}
+    kinds |= {torch.autograd.function.FunctionCtx, torch.autograd.function.BackwardCFunction}
     found = {name for kind in (*kinds, *_INSTANCES) for name in dir(kind)} - _PLAIN_DATA
-    found |= {*CompiledKernel.__init__.__code__.co_names}  # a launch returns one
     found |= {name for kind in _WITH_FIELDS for name in _set_by(kind)} | set(vars(torch.ops.aten.relu.default))
     found |= {name for kind in _OTHERS for name in dir(kind)}
-    found |= set(vars(JITFunction(_nothing))) if not issubclass(JITFunction, InterpretedFunction) else set()
+    if not issubclass(JITFunction, InterpretedFunction):
+        found |= set(vars(JITFunction(_nothing))) - {"kernel"}  # which is None there
     return frozenset(found) - _SAME_EVERYWHERE
+
+
+@functools.cache
+def fields_of_tensors_too() -> frozenset[str]:
+    """Public names that tensors and compiled kernels have, and nothing else that a pass can hold. A class may have
+    fields of these names: what the policy takes for a tensor has none of them, and a launch's result is one to it."""
+    own = {*dir(torch.Tensor), *dir(CompiledKernel), *CompiledKernel.__init__.__code__.co_names}
+    known = _taken() | _SAME_EVERYWHERE | names.VIEW_ATTRIBUTES | _used_on_anything()
+    return frozenset(name for name in own - known if not name.startswith("_"))
+
+
+def is_taken(name: str, *, field: bool) -> bool:
+    """Whether a class may not have a member of this name, a `field` or a method, since other objects have it."""
+    of_tensors = hasattr(torch.Tensor, name) or hasattr(CompiledKernel, name)
+    of_tensors |= name in CompiledKernel.__init__.__code__.co_names
+    if name in _SAME_EVERYWHERE:
+        return False
+    return name in _taken() or (of_tensors and not (field and name in fields_of_tensors_too()))
+
+
+def _used_on_anything() -> frozenset[str]:
+    return (
+        names.CONTAINER_METHODS | names.STRING_METHODS | names.LOGGING_METHODS | names.NUMBER_METHODS
+        | names.CONTEXT_METHODS | {"format"}
+    )  # fmt: skip
 
 
 def _set_by(kind: type) -> Iterator[str]:
@@ -120,7 +145,8 @@ def members(modules: dict[str, Module]) -> tuple[frozenset[str], dict[str, list[
                     methods.setdefault(statement.name, []).append(statement)
                     fields |= set(_assigned_to_self(statement))
             fields |= set(_class_fields(own))
-    allowed = {n for n in fields | methods.keys() if n not in _taken() and not n.startswith("__")}
+    named = fields | methods.keys()
+    allowed = {n for n in named if not is_taken(n, field=n not in methods) and not n.startswith("__")}
     return frozenset(allowed), {n: found for n, found in methods.items() if n in allowed or n in names.CLASS_METHODS}
 
 
@@ -168,7 +194,7 @@ def check_class(module: Module, own: ast.ClassDef, report: Report) -> None:
         special = name.startswith("_") and name.endswith("_")
         if special and name not in names.CLASS_METHODS | {"__slots__"}:
             report.at("private_name", module, node, f"{name} may not be defined in a pass")
-        elif not special and name in _taken() and (_is_usable(name) or name not in methods):
+        elif not special and is_taken(name, field=name not in methods) and (_is_usable(name) or name not in methods):
             report.at("rebinding", module, node, f"other objects have a {name} too; choose another name")
 
 
@@ -239,10 +265,7 @@ def _is_usable(name: str) -> bool:
     torch's own. Whatever has a `data_ptr`, for one, is a tensor to Triton."""
     if hasattr(torch.Tensor, name) and name != "backward":
         return True
-    known = (
-        names.CONTAINER_METHODS | names.STRING_METHODS | names.LOGGING_METHODS | names.NUMBER_METHODS
-        | names.CONTEXT_METHODS | names.VIEW_ATTRIBUTES | {"format"}
-    )  # fmt: skip
+    known = _used_on_anything() | names.VIEW_ATTRIBUTES
     return name in known or operators.is_method(name)
 
 

@@ -65,7 +65,7 @@ class MethodCalls(BuiltInCalls):
         base = self.base_kind(method, scope, called=True)
         positional, keywords = self._arguments(node, scope)
         given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
-        if name in self.methods or (name in self.fields and not base.is_tensor):
+        if name in self.methods or (self.is_field(name, base) and not base.is_tensor):
             return self._call_own(node, name, positional, keywords)
         of = [method.value, *node.args], [base, *positional]
         as_operator = OperatorCall(node, f".{name}()", f".{name}", *of, keywords, scope)

@@ -6,7 +6,7 @@ import ast
 from passbench.policy import allowlists as names
 from passbench.policy import operators
 from passbench.policy.host.bindings import CONTEXT, FIELDS, Bindings
-from passbench.policy.host.classes import is_plain
+from passbench.policy.host.classes import fields_of_tensors_too, is_plain
 from passbench.policy.nodes import children
 from passbench.policy.scopes import ITEMS, RETURN, Scope, ValueKind, makes_iterator, makes_sequence
 
@@ -221,6 +221,11 @@ class NamedValues(Bindings):
         own = owner.made_by if owner is not None else None
         return self.derived(own[1]) if own is not None and own[0] == node.id else []
 
+    def is_field(self, name: str, base: ValueKind) -> bool:
+        """Whether a name is a field or method of the pass's classes, where it is read off a value of this kind."""
+        may_be_tensor = base.is_tensor or base is ValueKind.EITHER
+        return name in self.fields and not (may_be_tensor and name in fields_of_tensors_too())
+
     def member(self, node: ast.Attribute, base: ValueKind, scope: Scope) -> ValueKind:
         """An attribute of a value of this kind."""
         if self.is_of_context(node, scope):
@@ -229,7 +234,9 @@ class NamedValues(Bindings):
             if node.attr == "needs_input_grad" or (CONTEXT, node.attr) in self.kinds:
                 return self.kinds.get(CONTEXT, node.attr)
         own = self.kinds.get(FIELDS, node.attr)
-        if node.attr in self.fields:
+        if self.is_field(node.attr, base):
+            if base is ValueKind.ADDRESS and node.attr in fields_of_tensors_too():
+                own = max(own, ValueKind.ADDRESS)  # beside an instance it may be a tensor, whose method has an address
             if node.attr in self.methods:  # a property, or a method that is handed on
                 given = max(own, self.give_methods(node.attr, [], {None: ValueKind.TENSOR}))
                 return given if node.attr in self.properties else max(given, ValueKind.ADDRESS)

@@ -72,6 +72,12 @@ ACCEPTED = {
         "class Base:\n    def __init__(self, a):\n        self.a = a\n"
         "class Larger(Base):\n    def __init__(self, a):\n        Base.__init__(self, a)\n",
     ),
+    "fields that tensors have as methods": (
+        "SPEC.kernel[(SPEC.tile,)](torch.empty_like(x), n + SPEC.sum) if SPEC.mode == 'a' else x.sum()",
+        KERNEL.format("tl.store(x_ptr, n)")
+        + "import typing\n@dataclass\nclass Spec:\n    kernel: typing.Callable\n    mode: str\n    tile: int = 1\n"
+        + "    sum: int = 0\nSPEC = Spec(other, 'a')\n",
+    ),
     "levels of a log": "logging.basicConfig(level=logging.WARNING) or logging.getLogger('a').setLevel(logging.INFO)",
     "the type behind a parameter": (
         "other[(1,)](torch.empty_like(x), n)",
@@ -106,6 +112,16 @@ REFUSED = {
         "decorator",
         "1",
         "from torch.nn.functional import softmax\n@functools.wraps(softmax)\ndef two(t):\n    return 1\n",
+    ),
+    "a method of a tensor by a field's name": (
+        "forbidden_attribute",
+        "x.mode",
+        "@dataclass\nclass Spec:\n    mode: str\n",
+    ),
+    "a field that reads": (
+        "host_read",
+        "x.item()",
+        "@dataclass\nclass Spec:\n    item: int\n",
     ),
     "heuristics by name that read": (
         "heuristic",
