@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from agent.distill.cost import STEP
+from agent.distill.eager.sum_order import PROCESSORS
 from agent.distill.inductor.whole_source import DEFAULT
 from agent.distill.kernels.launch_configs import choose, in_lanes, reads_across
 from agent.distill.pass_source import Style
@@ -110,8 +111,9 @@ def in_other_order(task: Task, choice: SearchChoice) -> list[SearchChoice]:
 def steps(task: Task, choice: SearchChoice) -> Iterator[SearchChoice]:
     """Choices that differ from this one in one respect. Those that usually matter most come first: on the device twice
     the warps were 3 % better in 26 of 86, twice and half the work in 13 of 66 and 9 of 47, half the warps in none of 29
-    (`benchmarks/passbench/h100_table`). In a CUDA graph, patterns that are expected to save a launch are left out last:
-    there are many, and each takes a measurement."""
+    (`benchmarks/passbench/h100_table`). Half the work comes first where multiprocessors have nothing to do. In a CUDA
+    graph, patterns that are expected to save a launch are left out last: there are many, and each takes a measurement.
+    """
     style, limits = choice.style, choice.style.limits
     gains = task.device_gains() if style.captured else task.gains()
     sure = {pattern for pattern, gain in gains.items() if style.captured and gain >= STEP}
@@ -135,9 +137,14 @@ def steps(task: Task, choice: SearchChoice) -> Iterator[SearchChoice]:
     yield from in_other_order(task, choice)
     if any(kernel.flat is not None for kernel in kernels):  # tiled for the sake of its accesses
         yield SearchChoice(choice.patterns, replace(style, limits=replace(limits, tiles=not limits.tiles)))
+    less, more = (
+        SearchChoice(choice.patterns, replace(style, limits=replace(limits, work=limits.work * factor)))
+        for factor in (0.5, 2.0)
+    )
+    few = all(choose(kernel, limits).programs(kernel) < PROCESSORS for kernel in kernels)
+    yield from [less] * few
     yield SearchChoice(choice.patterns, replace(style, limits=replace(limits, warps=limits.warps * 2.0)))
-    for factor in (2.0, 0.5):
-        yield SearchChoice(choice.patterns, replace(style, limits=replace(limits, work=limits.work * factor)))
+    yield from (more, *([less] * (not few)))
     yield SearchChoice(choice.patterns, replace(style, limits=replace(limits, persistent=limits.persistent // 4)))
     if any(choose(kernel, limits).loops for kernel in kernels):
         yield SearchChoice(

@@ -822,6 +822,15 @@ def test_patterns_that_save_launches_of_a_cuda_graph_are_left_out_last():
         assert second == (len(found) - 1 if captured else first + 1)
 
 
+@pytest.mark.parametrize(("columns", "first"), [(512, 0.5), (1 << 16, 2.0)])
+def test_half_the_work_is_tried_first_where_multiprocessors_have_nothing_to_do(columns, first):
+    """32 programs of 16 rows in fusible-e2392cf83591."""
+    one = variant(lambda x, y: (x * y).sum(0), tensor(120, columns), tensor(120, columns))
+    task = measuring().distill.task(sample(one), ANY)
+    limits = [c.style.limits for c in steps(task, SearchChoice(tuple(task.gains()), measuring().distill.style))]
+    assert [each.work for each in limits if each.work != 1.0] == [first, 1.0 / first]
+
+
 def test_steps_that_save_the_same_come_in_the_order_of_their_patterns():
     """Not in that of a set, which each process has for itself."""
 
