@@ -65,8 +65,11 @@ def evaluate_model(
     more, and goes on with what is finished.
     Raises PassNetError for what the caller can put right: an unknown author, version or sample, a full disk.
     """
+    names = list(dict.fromkeys(name.strip() for name in author.split(",")))
+    if "llm" not in names and (given := [*(["model"] if model else []), *(llm or {})]):
+        raise PassNetError(f"{', '.join(given)}: for the author llm alone, and {author} was asked for; leave it out")
     options = LlmOptions.from_dict(llm or {})
-    authors = [author_named(name, model, options) for name in dict.fromkeys(n.strip() for n in author.split(","))]
+    authors = [author_named(name, model, options) for name in names]
     store = Store(data)
     opened = store.open(version)
     samples = load_samples(opened, split, [category] if category else CATEGORIES, names=only, limit=limit)

@@ -77,11 +77,14 @@ class Loop:
             if failed_before:  # twice at the same step: it is this conversation, and others may do better
                 return Exit.PROVIDER_FAILED
             self._save()
-            raise PassNetError(f"no answer from the provider ({error}): run the same command again to go on") from None
+            where = f" at {self.options.base_url}" if self.options.base_url else ""
+            raise PassNetError(
+                f"no answer from the provider{where} ({error}): run the same command again to go on"
+            ) from None
         response, cost = answer
         usage = response.usage
         if cost is None and (self.options.cost_usd or self.options.run_cost_usd):
-            raise PassNetError("this model's price is not known, so cost cannot be limited: give --price IN,OUT")
+            raise PassNetError("this model's price is not known, so cost cannot be limited: give --price IN OUT")
         state.messages.append(response)
         state.steps += 1
         state.error = ""

@@ -191,7 +191,9 @@ def build(catalog: str, data: str, as_json: bool, **options: Any) -> None:
 @main.command()
 @data_option
 @version_option
-@click.option("--split", type=click.Choice(["train", "eval"]), default="eval", show_default=True)
+@click.option(
+    "--split", type=click.Choice(["train", "eval"]), default="eval", show_default=True, help="Samples of this split."
+)
 @click.option("--category", type=click.Choice(CATEGORIES), default=None, help="Samples of one category only.")
 @author_option(required=True)
 @click.option("--model", default=None, help="For llm: the model's id.")

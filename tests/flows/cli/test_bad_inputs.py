@@ -18,6 +18,8 @@ evaluate --author eager --device tpu        | 'tpu' is not a device
 evaluate --author eager --version v9        | it has v1, v2
 evaluate --author eager --sample zzz        | no sample of v2 fits 'zzz'
 evaluate --author llm                       | give --model
+evaluate --author eager --steps 3           | steps: for the author llm alone
+evaluate --author eager --model openai:x    | model: for the author llm alone
 evaluate --author eager --data TMP/no       | run `passnet build
 push --repo noslash                         | ORG/NAME
 push --repo a/b --data TMP/no               | run `passnet build
