@@ -222,6 +222,21 @@ def test_the_bits_are_eagers_on_a_gpu(function, inputs, dtype, tmp_path):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("stride", [(61440, 512, 1), (512, 1024, 1), (65536, 512, 1)], ids=["rows", "turned", "apart"])
+def test_biases_that_eager_adds_apart_from_a_product_have_its_bits_on_a_gpu(stride, dtype, tmp_path):
+    """Products that torch folds into one, and batches of them."""
+    given = (tensor(2, 120, 256, stride=stride), tensor(64, 256), tensor(64), tensor(2, 120, 64))
+    one = variant(lambda x, w, b, y: torch.relu(F.linear(x, w, b)) * 0.5 + y, *in_dtype(given, dtype))
+    assert linears_apart([one]) == {0}
+    task = _task(sample(one), biases=False)
+    assert any("linear(" in pattern for pattern in task.gains())
+    task.write(task.gains(), Style(), tmp_path / "pass")
+    (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
+    assert (result.status, result.t_min) == ("ok", -10), result
+
+
+@pytest.mark.gpu
 def test_a_linear_without_its_bias_is_right_on_a_gpu(tmp_path):
     """Weights as large as models have them. The library may add the products in another order than eager: with weights
     of a deviation of 1, or with 4,544 columns, no such order is right at t = -5 in all draws, on a CPU either, and an
