@@ -84,6 +84,7 @@ class _Writer:
     steps: dict[str | int, dict[int, str]] = field(default_factory=dict)  # names of what each written step has computed
     at: str | int | None = None  # the step whose columns the last lines have
     whole_turns: bool = True  # whether no turn of the loop that is written goes beyond the last column
+    one_dimension: bool = False  # of the columns of a single row
     waits: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
@@ -94,6 +95,7 @@ class _Writer:
         if self.tuning.loops and self.kernel.scans:
             raise Unsupported("a scan of rows that are longer than a block")
         self._name_pointers(values)
+        self.one_dimension = self.tuning.kept and sweep_turns.lies_both_ways(self.kernel)
         if self.kernel.columns == 1:
             self._line("index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)")
             self._line(f"inside = index < {slot(self.kernel.rows)}")
@@ -102,8 +104,7 @@ class _Writer:
             if self.kernel.flat is not None:
                 tiles = f"tl.cdiv({slot(self.kernel.columns)}, COLUMNS)"
                 first_row, first_column = f"tl.program_id(0) // {tiles}", f"tl.program_id(0) % {tiles} * COLUMNS + "
-            rows = " * ROWS + tl.arange(0, ROWS)[:, None]"
-            self._line(f"row = {first_row}{'' if self.tuning.kept else rows}")
+            self._line(f"row = {first_row}{'' if self.tuning.kept else ' * ROWS + tl.arange(0, ROWS)[:, None]'}")
             self._line(f"row_inside = row < {slot(self.kernel.rows)}")
         if self.tuning.loops:
             self._sweeps(values)
@@ -136,8 +137,7 @@ class _Writer:
     def _name_pointers(self, values: list[Value]) -> None:
         read = dict.fromkeys(self.buffers[v.detail[0]].base for v in values if v.op == "load")
         written = dict.fromkeys(self.buffers[s.buffer].base for s in self.kernel.stores)
-        for number, base in enumerate(read):
-            self.pointers[base] = f"in_{number}"
+        self.pointers |= {base: f"in_{number}" for number, base in enumerate(read)}
         for number, base in enumerate(base for base in written if base not in read):
             self.pointers[base] = f"out_{number}"
 
@@ -241,7 +241,7 @@ class _Writer:
     def _begin_step(self, first: str | int, outer: Mapping[int, str]) -> None:
         self.names = {**outer, **self.steps.get(first, {})}
         if self.at != first:
-            self._columns(f"{first} + tl.arange(0, COLUMNS)[None, :]")
+            self._columns(f"{first} + tl.arange(0, COLUMNS){'' if self.one_dimension else '[None, :]'}")
         self.at = first
 
     def _step(self, kept: Mapping[str, Value], stores: list[StoreValue], start: str | int) -> None:

@@ -14,9 +14,9 @@ import re
 
 from agent.distill.eager.sum_order import WARP, Ragged
 from agent.distill.kernels.launch_configs import Tuning
-from agent.distill.kernels.schedule import KernelBody, reachable
+from agent.distill.kernels.schedule import KernelBody, distance, reachable
 from agent.distill.kernels.text_template import slot
-from agent.distill.kernels.value_graph import Value
+from agent.distill.kernels.value_graph import COLUMN, Value
 
 _PLACES = ("column", "column_inside", "row_inside", "inside")
 """Variables of a kernel that say where a step's columns are, and which of them and of the rows are there."""
@@ -143,3 +143,15 @@ def without_unused(lines: list[str]) -> list[str]:
 def _elements(tuning: Tuning) -> int:
     """Elements of a step that a thread has."""
     return -(-tuning.row_block * tuning.column_block // (WARP * tuning.warps))
+
+
+def lies_both_ways(kernel: KernelBody) -> bool:
+    """Whether some accesses along a row have gaps and others have none: its columns should have one dimension then.
+
+    Of two dimensions Triton lays a load with gaps out along the other one than a load without, and threads exchange
+    what they have loaded. Sums of elements that are apart are put in order with less in two dimensions.
+    """
+    values = kernel.values()
+    indices = [v.index for v in values if v.op == "load" and v.by_column] + [s.index for s in kernel.stores]
+    steps = {distance(index, 1, COLUMN) == 1 for index in indices if COLUMN in index.free_symbols}
+    return len(steps) > 1 and not any(v.detail == "ordered_sum" and not v.order.vectors for v in values)

@@ -375,6 +375,33 @@ def test_lanes_add_up_norms_in_eagers_order_when_compiled(columns, warps, tmp_pa
     assert warps > 1 or "bar.sync" not in compiled
 
 
+def _beside_channels(x, y, w, b):
+    return F.layer_norm(torch.cat([x, y.flatten(2).transpose(1, 2)], 1), w.shape, w, b)
+
+
+def test_what_lies_across_and_along_a_row_is_exchanged_by_no_threads(tmp_path, torch_forks, interpreter):
+    """Two barriers are those between warps. With columns of two dimensions there were 14, two for each load and step
+    (41 in typical-01217d949530)."""
+    inputs = tensor(2, 1, 768), tensor(2, 768, 4, 4), tensor(768), tensor(768)
+    one = variant(_beside_channels, *in_dtype(inputs, "bfloat16"))
+    source = _in_lanes(one, tmp_path / "lanes")
+    assert "tl.arange(0, COLUMNS)\n" in source
+    assert _compiled(torch_forks, source, 512, 4, tmp_path, aligned=True).count("bar.sync") == 2
+    other, source = _pass(_beside_channels, inputs, tmp_path / "pass")
+    assert "tl.arange(0, COLUMNS)\n" in source
+    assert interpreter.problems(tmp_path / "pass", other) == []
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_rows_of_which_some_lie_across_have_eagers_bits_on_a_gpu(dtype, tmp_path):
+    inputs = tensor(2, 1, 768), tensor(2, 768, 14, 14), tensor(768), tensor(768)
+    one = variant(_beside_channels, *in_dtype(inputs, dtype))
+    _in_lanes(one, tmp_path / "pass")
+    (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
+    assert (result.status, result.t_min) == ("ok", -10), result
+
+
 def _normed_groups(x, w, b):
     return F.relu(F.group_norm(x, 8, w, b, 1e-5))
 
@@ -437,7 +464,7 @@ _BETWEEN_WARPS = {1: (), 2: (1,), 4: (2, 1)}
 """How far warps are apart that exchange what they have, behind the lanes of each."""
 
 
-def _compiled(run, source, columns, warps, directory):
+def _compiled(run, source, columns, warps, directory, aligned=False):
     """The kernel of a pass as PTX for an H100; a process of its own, since Triton here may be the interpreter."""
     script = directory / "compiled.py"
     kernel = re.search(r"def (\w+_kernel)\((.*?), ROWS", source)
@@ -453,7 +480,8 @@ def _compiled(run, source, columns, warps, directory):
         "types = {name: types[name] for name in kernel.arg_names}\n"
         f"values = {{name: {{'ROWS': 1, 'COLUMNS': {columns}, 'dtype_0': tl.bfloat16}}[name]"
         " for name in types if types[name] == 'constexpr'}\n"
-        "source = ASTSource(kernel, types, values)\n"
+        f"known = {{(n,): [['tt.divisibility', 16]] for n in range({len(pointers) if aligned else 0})}}\n"
+        "source = ASTSource(kernel, types, values, known)\n"
         f"options = {{'num_warps': {warps}, 'enable_fp_fusion': False}}\n"
         "print(triton.compile(source, target=GPUTarget('cuda', 90, 32), options=options).asm['ptx'])\n"
     )
