@@ -10,8 +10,8 @@ which cannot pay; where there is a GPU, measuring decides (`agent.distill.tuned`
 import math
 from collections.abc import Iterable, Mapping
 
-from agent.distill.eager.op_effects import OpEffects, TensorLayout
-from agent.distill.eager.sum_order import PROCESSORS
+from agent.distill.eager.op_effects import Addition, OpEffects, TensorLayout
+from agent.distill.eager.sum_order import PROCESSORS, WARP, order_of
 from agent.distill.kernels.host_program import Program, Shape, Sketch
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.regions import Region
@@ -58,7 +58,7 @@ def sure_gain(region: Region, known: OpEffects, program: Program) -> float:
     Host and device work at a time, so the one that takes longer counts.
     """
     device = SURE_START * len(program.launches) + device_us(program) / SURE_SHARE
-    return max(_eager_us(region, known)) - max(_host_us(program), device)
+    return max(_eager_us(region, known, surely=True)) - max(_host_us(program), device)
 
 
 def device_gain(region: Region, known: OpEffects, program: Program) -> float:
@@ -94,8 +94,8 @@ def _host_us(program: Program) -> float:
     return KERNEL * len(program.launches) + ALLOCATION * len(program.allocations)
 
 
-def _eager_us(region: Region, known: OpEffects) -> tuple[float, float]:
-    """What eager takes on the host and on the device."""
+def _eager_us(region: Region, known: OpEffects, surely: bool = False) -> tuple[float, float]:
+    """What eager takes on the host and on the device; `surely`, if what it adds does not let it wait."""
     host = device = 0.0
     for number, op in zip(region.ops, region.graph.ops, strict=True):
         if known.launches[number] == 0:
@@ -105,8 +105,21 @@ def _eager_us(region: Region, known: OpEffects) -> tuple[float, float]:
         moved = bytes_of(known, (*operands, region.whole + number))
         launch = EAGER_SLOW.get(op_name(op), EAGER_LAUNCH)
         host += launch * known.launches[number]
-        device += max(moved / BANDWIDTH, TURN * known.turns[number])
+        waited = 0.0 if surely else max(map(_adding_us, known.additions[number]), default=0.0)
+        device += max(moved / BANDWIDTH, TURN * known.turns[number], waited)
     return host, device
+
+
+def _adding_us(addition: Addition) -> float:
+    """What eager's blocks wait for what they add, each in its turns along a row: as kernels of a pass do that add in
+    the same order. 0 where the order is not known, as several blocks share a row, and where it is that of places, each
+    of which gets few."""
+    order = order_of(addition)
+    if order is None or addition.op == "index_put":
+        return 0.0
+    rows = math.prod(addition.shape) // order.length
+    warps = rows * -(-order.width * order.height * order.idle // WARP)
+    return WAIT * -(-order.length // order.step) * math.ceil(warps / (PROCESSORS * RESIDENT))
 
 
 def _kernel_us(program: Program, number: int) -> float:
