@@ -45,7 +45,7 @@ class Report:
 class Module:
     """`imports`: local name → what it stands for, dotted; `siblings`: names of the pass's modules; `lines` of
     its text, the first at 0. `declared_global`: names in `global` statements, which functions may bind. `names_bound`:
-    names that anything in it binds, in whatever scope."""
+    names that anything in it binds, in whatever scope. `namespaces`: classes that stand for a `SimpleNamespace`."""
 
     name: str
     tree: ast.Module
@@ -58,6 +58,7 @@ class Module:
     globals: set[str] = field(default_factory=set)
     declared_global: set[str] = field(default_factory=set)
     names_bound: frozenset[str] = frozenset()
+    namespaces: set[str] = field(default_factory=set)
 
     @property
     def file(self) -> str:
@@ -116,7 +117,7 @@ def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Mod
     apply_own_decorators(tree, module.dotted, siblings)
     bound = _bound_names(tree)
     module.names_bound = frozenset(bound)
-    tree.body = [_as_class(module, s) for s in tree.body if not _is_alias(module, s, bound)]
+    tree.body = [_as_class(module, s, bound) for s in tree.body if not _is_alias(module, s, bound)]
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef):
             is_kernel = any(_decorates(module, d, names.JIT) for d in statement.decorator_list)
@@ -201,10 +202,13 @@ def _bound_names(tree: ast.Module) -> Counter[str]:
     return found
 
 
-def _as_class(module: Module, node: ast.stmt) -> ast.stmt:
-    """`NAME = namedtuple("NAME", ["a", "b"])` as the class that it makes; any other statement as it is."""
+def _as_class(module: Module, node: ast.stmt, bound: Mapping[str, int]) -> ast.stmt:
+    """`NAME = namedtuple("NAME", ["a", "b"])` as the class that it makes, `NAME = SimpleNamespace(a=1)` as a class with
+    this field; any other statement as it is."""
     value = node.value if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
     target = node.targets[0] if value is not None else None
+    if isinstance(value, ast.Call) and module.dotted(value.func) == "types.SimpleNamespace":
+        return _as_namespace(module, node, value, bound)
     if not isinstance(value, ast.Call) or module.dotted(value.func) != "collections.namedtuple" or value.keywords:
         return node
     if not isinstance(target, ast.Name) or len(value.args) != 2 or not isinstance(value.args[0], ast.Constant):
@@ -220,6 +224,24 @@ def _as_class(module: Module, node: ast.stmt) -> ast.stmt:
     ]
     made = ast.ClassDef(target.id, [ast.Name(_NAMEDTUPLE, ast.Load())], [], body or [ast.Pass()], [])
     return ast.fix_missing_locations(ast.copy_location(made, node))
+
+
+def _as_namespace(module: Module, node: ast.Assign, value: ast.Call, bound: Mapping[str, int]) -> ast.stmt:
+    target = node.targets[0]
+    if (
+        not isinstance(target, ast.Name)
+        or bound[target.id] != 1
+        or value.args
+        or None in {k.arg for k in value.keywords}
+    ):
+        return node
+    fields: list[ast.stmt] = []
+    for keyword in value.keywords:
+        name = ast.copy_location(ast.Name(keyword.arg, ast.Store()), keyword)
+        fields.append(ast.copy_location(ast.Assign([name], keyword.value), keyword))
+    module.namespaces.add(target.id)
+    made = ast.ClassDef(target.id, [], [], fields or [ast.copy_location(ast.Pass(), node)], [])
+    return ast.copy_location(made, node)
 
 
 _NAMEDTUPLE = "collections.namedtuple"

@@ -217,8 +217,8 @@ class Statements(Calls):
                 self._method(statement, own, scope, given, functional)
             elif isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
                 kind = self.kind(statement.value, inner)
-                if enumerated and kind.holds_tensors:
-                    message = "members of an enumeration are constants; keep tensors in a dict"
+                if (enumerated or own.name in scope.module.namespaces) and kind.holds_tensors:
+                    message = "what an enumeration or a namespace holds is compared; keep tensors in a dict"
                     self.find("container", scope.module, statement, message)
                 for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
                     if isinstance(target, ast.Name):

@@ -78,6 +78,10 @@ ACCEPTED = {
         + "import typing\n@dataclass\nclass Spec:\n    kernel: typing.Callable\n    mode: str\n    tile: int = 1\n"
         + "    sum: int = 0\nSPEC = Spec(other, 'a')\n",
     ),
+    "a namespace of settings": (
+        "SETTINGS.block + len(SETTINGS.more.items())",
+        "import types\nSETTINGS = types.SimpleNamespace(block=64, more={'num_warps': 4})\n",
+    ),
     "levels of a log": "logging.basicConfig(level=logging.WARNING) or logging.getLogger('a').setLevel(logging.INFO)",
     "the type behind a parameter": (
         "other[(1,)](torch.empty_like(x), n)",
@@ -123,6 +127,18 @@ REFUSED = {
         "x.item()",
         "@dataclass\nclass Spec:\n    item: int\n",
     ),
+    "a namespace that is set": (
+        "attribute_assignment",
+        "1",
+        "import types\nN = types.SimpleNamespace(kept=1)\ndef put(t):\n    N.kept = t\n",
+    ),
+    "a namespace that frames could be read by": (
+        "rebinding",
+        "1",
+        "import types\nN = types.SimpleNamespace(gi_frame=1)\n",
+    ),
+    "a namespace made in a call": ("forbidden_call", "types.SimpleNamespace(a=x)", "import types\n"),
+    "a namespace of tensors": ("container", "1", "import types\nN = types.SimpleNamespace(kept=torch.zeros(1))\n"),
     "heuristics by name that read": (
         "heuristic",
         "other[(1,)](torch.empty_like(x), n)",
