@@ -120,6 +120,14 @@ def share_of(count):
     about = 1.0 / count
     return tl.fma(tl.fma(-count, about, 1.0), about, about)
 ''',
+    "part_of": '''
+@triton.jit
+def part_of(count, whole):
+    """count / whole of whole numbers, up to 1, in the same way."""
+    share = share_of(whole)
+    part = count * share
+    return tl.fma(tl.fma(-whole, part, count), share, part)
+''',
     "moments_of_two": '''
 @triton.jit
 def moments_of_two(mean, distances, count, other_mean, other_distances, other_count):
@@ -136,7 +144,7 @@ def joined_of_two(mean, distances, count, other_mean, other_distances, other_cou
     """The same by other formulas; a thread without elements changes nothing."""
     apart = other_mean - mean
     both = count + other_count
-    share = tl.div_rn(other_count, both)
+    share = part_of(other_count, both)
     joined = tl.fma(apart, share, mean)
     wider = tl.fma(apart * apart * count, share, distances + other_distances)
     mean = tl.where(other_count == 0, mean, tl.where(count == 0, other_mean, joined))
@@ -164,7 +172,7 @@ def join_halves(mean, distances, count, ROWS: tl.constexpr, OUTER: tl.constexpr,
             count_a, count_b = both_sides(count, ROWS * OUTER, LENGTH >> n)
             apart = mean_b - mean_a
             count = count_a + count_b
-            share = tl.div_rn(count_b, count)
+            share = part_of(count_b, count)
             both = tl.fma(apart, share, mean_a)
             wider = tl.fma(apart * apart * count_a, share, wide_a + wide_b)
             mean = tl.where(count_b == 0, mean_a, tl.where(count_a == 0, mean_b, both))
@@ -207,11 +215,11 @@ def _of_whole_rows(name: str) -> str:
 _BY_ROWS = {name.replace("halves", "rows"): _of_whole_rows(name) for name in _BY_HALVES}
 HELPERS |= _BY_ROWS
 NEEDED = (
-    {"add_parts": ("four_parts", "add_eight", "add_sixteen")}
-    | dict.fromkeys(("add_rounded_halves", "join_halves"), ("both_sides",))
-    | dict.fromkeys(_BY_ROWS, ("halves",))
+    {"add_parts": ("four_parts", "add_eight", "add_sixteen"), "part_of": ("share_of",)}
+    | {"add_rounded_halves": ("both_sides",), "add_rounded_rows": ("halves",), "add_rows": ("halves",)}
     | {"combine_halves": ("both_sides", "share_of"), "combine_rows": ("halves", "share_of")}
-    | {"moments_of_two": ("share_of",)}
+    | {"join_halves": ("both_sides", "part_of", "share_of"), "join_rows": ("halves", "part_of", "share_of")}
+    | {"moments_of_two": ("share_of",), "joined_of_two": ("part_of", "share_of")}
 )
 """Helper → all helpers that it calls, and those that these call."""
 

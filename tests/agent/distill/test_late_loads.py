@@ -84,21 +84,35 @@ def test_a_share_of_a_count_is_that_of_a_division(off):
         assert _single(wrong * about + about) == want
 
 
+def test_a_part_of_a_count_is_that_of_a_division():
+    draw = np.random.default_rng(0)
+    pairs = [(part, whole) for whole in range(1, 60) for part in range(1, whole + 1)]
+    pairs += [(int(min(pair)), int(max(pair))) for pair in draw.integers(1, 2**23, (500, 2))]
+    for part, whole in pairs:
+        share = Fraction(float(_single(Fraction(1, whole))))
+        about = Fraction(float(_single(part * share)))
+        wrong = Fraction(float(_single(part - whole * about))) if part != whole * about else Fraction(0)
+        assert _single(about + wrong * share) == _single(Fraction(part, whole))
+
+
 @pytest.mark.gpu
 def test_a_share_of_a_count_is_that_of_a_division_on_a_gpu(tmp_path):
-    text = "import triton\nimport triton.language as tl\n\n" + HELPERS["share_of"] + _SHARES
+    text = "import triton\nimport triton.language as tl\n\n" + HELPERS["share_of"] + HELPERS["part_of"] + _SHARES
     (tmp_path / "shares.py").write_text(text)
     shares = runpy.run_path(str(tmp_path / "shares.py"))["shares"]
     counts = torch.arange(1, (1 << 22) + 1, device="cuda").float()
-    found = torch.empty_like(counts)
-    shares[(1 << 12,)](counts, found, BLOCK=1024, enable_fp_fusion=False)
-    assert torch.equal(found, 1.0 / counts)
+    parts = torch.floor(torch.rand_like(counts) * counts)
+    found = torch.empty_like(counts), torch.empty_like(counts)
+    shares[(1 << 12,)](counts, parts, *found, BLOCK=1024, enable_fp_fusion=False)
+    assert torch.equal(found[0], 1.0 / counts) and torch.equal(found[1], parts / counts)
 
 
 _SHARES = """
 
 @triton.jit
-def shares(counts, out, BLOCK: tl.constexpr):
+def shares(counts, parts, out, out_parts, BLOCK: tl.constexpr):
     index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + index, share_of(tl.load(counts + index)))
+    count = tl.load(counts + index)
+    tl.store(out + index, share_of(count))
+    tl.store(out_parts + index, part_of(tl.load(parts + index), count))
 """
