@@ -72,10 +72,10 @@ def tests(options: list[str]) -> list[str]:
 
 
 def set_up() -> None:
-    """Make the environment, unless it is already as pyproject.toml and constraints.txt say."""
-    wanted = hashlib.sha256(
-        b"".join((ROOT / n).read_bytes() for n in ("pyproject.toml", "constraints.txt"))
-    ).hexdigest()
+    """Make the environment, unless it is already as pyproject.toml and constraints.txt say, for this checkout: its
+    `passnet` runs the code of one."""
+    files = [(ROOT / n).read_bytes() for n in ("pyproject.toml", "constraints.txt")]
+    wanted = hashlib.sha256(b"".join([*files, str(ROOT).encode()])).hexdigest()
     stamp = VENV / "passnet-setup"
     if stamp.exists() and stamp.read_text() == wanted:
         return

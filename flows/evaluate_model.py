@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -29,6 +30,8 @@ from storage.errors import PassNetError
 from storage.schema import CATEGORIES, CONFIGS
 from storage.versions.samples import load_samples
 from storage.versions.store import Store, Version
+
+_REASON_LETTERS = 120
 
 
 @flow(name="evaluate-model", retries=1, retry_delay_seconds=10, timeout_seconds=7 * 24 * HOURS)
@@ -180,7 +183,7 @@ def rows_device(runs: dict[str, list[dict]]) -> str:
 
 def summary_of_run(run: str, rows: Sequence[dict], scores: Sequence[dict]) -> dict:
     """A run in numbers, for the closing table."""
-    failures = Counter((r["status"], (r["reason"] or "").split("\n")[0][:120]) for r in rows if r["status"] != "ok")
+    failures = Counter((r["status"], _in_short(r["reason"])) for r in rows if r["status"] != "ok")
     e2e = {s["t"]: s["es_t"] for s in scores if s["clock"] == "e2e"}
     return {
         "run": run,
@@ -188,12 +191,26 @@ def summary_of_run(run: str, rows: Sequence[dict], scores: Sequence[dict]) -> di
         "samples": len({r["sample"] for r in rows}),
         "variants": len(rows),
         "ok": sum(r["status"] == "ok" for r in rows),
-        "matched": sum(r["status"] not in ("no_match", "rejected") for r in rows),
+        "matched": sum(map(_matched, rows)),
         "correct": {str(t): sum(outcome_of(r).correct(t) for r in rows) for t in (-5, 0, 1)},
         "es": {str(t): value for t, value in sorted(e2e.items())},
         "aggregate": {clock: _aggregate(scores, clock) for clock in CLOCKS},
         "failures": [[status, reason, count] for (status, reason), count in failures.most_common(10)],
     }
+
+
+def _in_short(reason: str | None) -> str:
+    """The first line of a reason, cut between words."""
+    first = (reason or "").partition("\n")[0]
+    return first if len(first) <= _REASON_LETTERS else shorten(first, _REASON_LETTERS, placeholder=" …")
+
+
+def _matched(row: dict) -> bool:
+    """Whether the pass has matched in the variant. A pass that cannot be compiled may have failed before it was
+    applied."""
+    if row["status"] == "compile_error" and row["compiler"] == "pass":
+        return bool(row["matches"])
+    return row["status"] not in ("no_match", "rejected")
 
 
 def _aggregate(scores: Sequence[dict], clock: str) -> float | None:

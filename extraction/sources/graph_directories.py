@@ -33,11 +33,12 @@ def directories(root: Path) -> Iterator[Path]:
 def config(name: str) -> dict[str, Any]:
     """The directory of that name, and what its files hold (sha256, hex).
 
-    Raises ModelError: "not_found" if there is no model.py in it, "config" if a file cannot be read.
+    Raises ModelError: "not_found" if there is none, or no model.py in it, "config" if a file cannot be read.
     """
     directory = Path(name)
     if not (directory / MODEL).is_file():
-        raise ModelError("not_found", f"{directory} has no {MODEL}; give a directory in PassNet's or GraphNet's layout")
+        what = f"{directory} has no {MODEL}" if directory.is_dir() else f"{directory} is no directory"
+        raise ModelError("not_found", f"{what}; give a directory in PassNet's or GraphNet's layout")
     digest = hashlib.sha256()
     for file in FILES:
         if (directory / file).exists():

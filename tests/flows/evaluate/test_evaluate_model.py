@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from flows.evaluate_model import evaluate_model
+from flows.evaluate_model import evaluate_model, summary_of_run
 from storage.errors import PassNetError
 from storage.versions.store import Store
 from tests.flows.commands import error_line, passnet_here, passnet_json
@@ -137,3 +137,20 @@ def test_a_corrupt_result_is_named_and_nothing_is_published(evaluated):
         evaluate_model.fn(author="eager", data=str(data), category="fusible", limit=3, device="cpu")
     part.write_bytes(content)
     assert len(Store(data).versions()) == versions
+
+
+def test_a_summary_counts_what_matched_and_cuts_reasons_between_words():
+    """A pass that could not be compiled may have failed before it was applied."""
+    row = {"author": "a", "sample": "s", "compiler": "pass", "matches": None, "reason": ""}
+    row |= {"t_min": None, "speedup_e2e": None, "error_code": 1}
+    reason = "cannot be compiled, " * 10
+    rows = [
+        row | {"status": "ok", "matches": 1, "t_min": -10.0},
+        row | {"status": "compile_error", "reason": f"{reason}\nline 2"},
+        row | {"status": "compile_error", "matches": 2},
+        row | {"status": "no_match", "matches": 0},
+    ]
+    found = summary_of_run("r", rows, [])
+    assert (found["ok"], found["matched"]) == (1, 2)
+    said = next(said for _, said, _ in found["failures"] if said)
+    assert len(said) <= 120 and said.endswith("cannot be …")
