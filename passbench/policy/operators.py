@@ -121,7 +121,8 @@ def library_call(stored: str, arguments: list[ast.expr], keywords: dict[str, ast
     parts = [*arguments, *keywords.values()]
     base = effects.base_name(op)
     reads = base in READING or (base == "where" and len(parts) == 1)
-    reads |= base == "one_hot" and (len(values) < 2 or values[1] == -1) and named.get("num_classes", -1) == -1
+    classes = named.get("num_classes", values[1] if len(values) > 1 else -1)
+    reads |= base == "one_hot" and not (type(classes) is int and classes >= 0)  # of -1 classes it counts them
     starred = tuple(Ref(n) for n, a in enumerate(arguments) if isinstance(a, ast.Starred))
     written = tuple(parts[ref.index] for ref in _writes(op, starred))
     copies = base == "to" and named.get("copy") is True

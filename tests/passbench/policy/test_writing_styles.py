@@ -166,6 +166,8 @@ REFUSED = {
     "a log in a file": ("forbidden_call", "logging.basicConfig(filename='a')", ""),
     "a list that sorts tensors": ("host_read", "[x[0], y[0]].sort()", ""),
     "as many classes as there are": ("host_read", "torch.nn.functional.one_hot(x).shape[-1]", ""),
+    "as many classes as -1 says": ("host_read", "torch.nn.functional.one_hot(x, -1).shape[-1]", ""),
+    "as many classes as a sum says": ("host_read", "torch.nn.functional.one_hot(x, num_classes=n - n - 1)", ""),
     "the type of a block": (
         "address",
         "other[(1,)](torch.empty_like(x), n)",
