@@ -36,7 +36,10 @@ def _backward(g, x, w):
     made = torch.ops.aten.convolution_backward.default(
         g, x, w, [0], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False]
     )
-    return made[0] * 2.0, made[1] * 2.0
+    beside = torch.ops.aten.convolution_backward.default(
+        x, g, w, [0], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, False, False]
+    )
+    return made[0] * 2.0, made[1] * 2.0, beside[0] * 2.0
 
 
 def _summed(x, w):
