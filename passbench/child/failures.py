@@ -6,6 +6,9 @@ from pathlib import Path
 from passbench.contract import PACKAGE
 
 
+_MOST_CAUSES = 8  # an error may be its own cause
+
+
 class CallFailed(Exception):
     """A call of the code under test raised; `index` says which."""
 
@@ -14,17 +17,19 @@ class CallFailed(Exception):
         self.index = index
 
 
-def explain(error: BaseException | None) -> str:
+def explain(error: BaseException) -> str:
     """An exception and its causes, as text for people, with the line of the pass that it came from, if one did."""
     chain: list[str] = []
-    place = ""
-    while error is not None and len(chain) < 4:
+    place, first = "", error
+    for _ in range(_MOST_CAUSES):
+        if error is None:
+            break
         place = _line_of_pass(error) or place
         cause = error.__cause__
         if cause is None or str(error) != repr(cause):  # Triton's interpreter says nothing but what its cause says
             chain.append(f"{type(error).__name__}: {error}".strip())
         error = cause
-    return "\ncaused by ".join(chain) + place
+    return "\ncaused by ".join(chain or [type(first).__name__]) + place
 
 
 def _line_of_pass(error: BaseException) -> str:

@@ -17,7 +17,7 @@ def call_tables(modules: dict[str, Module]) -> dict[tuple[str, str], tuple[ast.N
     found = {}
     elsewhere = _named_elsewhere(modules)
     for module in modules.values():
-        asked = set(_key_uses(module))
+        asked = set(names_listed(module))
         keys = {node.id for node in asked}
         handed_on = elsewhere | set(_other_uses(module, asked))
         for statement in module.tree.body:
@@ -38,7 +38,7 @@ def key_uses(modules: dict[str, Module]) -> set[ast.Name]:
     elsewhere = _named_elsewhere(modules)
     found: set[ast.Name] = set()
     for module in modules.values():
-        asked = set(_key_uses(module))
+        asked = set(names_listed(module))
         written = {n for s in module.tree.body if (n := _constant_keys(s))} & {node.id for node in asked} - elsewhere
         if not written:
             continue
@@ -65,8 +65,9 @@ def _named_elsewhere(modules: dict[str, Module]) -> set[str]:
     return found | {stands_for.rpartition(".")[2] for one in modules.values() for stands_for in one.imports.values()}
 
 
-def _key_uses(module: Module) -> Iterator[ast.Name]:
-    """Names `T` in `for key in T`, `T.keys()`, `", ".join(T)`, and `sorted(T)` and its kin, if these are built-ins."""
+def names_listed(module: Module) -> Iterator[ast.Name]:
+    """Names `T` in `for key in T`, `T.keys()`, `", ".join(T)`, and `sorted(T)` and its kin, if these are built-ins: of a
+    dict they ask for its keys, of an enumeration for its members."""
     for node in walk(module.tree):
         if isinstance(node, ast.For | ast.comprehension):
             used = node.iter

@@ -79,12 +79,12 @@ def apply_own_decorators(tree: ast.Module, dotted: Callable[[ast.expr], str | No
         if not isinstance(statement, ast.FunctionDef) or statement.name in _WITH_RULES:
             continue
         applied = [d for d in statement.decorator_list if is_own(d)]
-        others = {dotted(d) for d in statement.decorator_list if d not in applied}
-        if not applied or not others <= _WITHOUT_ORDER:
+        others = [d for d in statement.decorator_list if not is_own(d)]
+        if not applied or not {dotted(d) for d in others} <= _WITHOUT_ORDER:
             continue  # `triton.jit` above a decorator would compile what that returns
         name = statement.name
         statement.name = f"{name} as written"
-        statement.decorator_list = [d for d in statement.decorator_list if d not in applied]
+        statement.decorator_list = others
         statement.__dict__.pop("_children", None)
         value: ast.expr = ast.copy_location(ast.Name(statement.name, ast.Load()), statement)
         for decorator in applied[::-1]:

@@ -120,10 +120,10 @@ def library_call(stored: str, arguments: list[ast.expr], keywords: dict[str, ast
     op = Op(kind, stored.removeprefix("."), values, named)
     parts = [*arguments, *keywords.values()]
     base = effects.base_name(op)
-    reads = base in READING or (base == "where" and len(parts) == 1)
+    starred = tuple(Ref(n) for n, a in enumerate(arguments) if isinstance(a, ast.Starred))
+    reads = base in READING or (base == "where" and (bool(starred) or len(parts) == 1))  # alone it says where it holds
     classes = named.get("num_classes", values[1] if len(values) > 1 else -1)
     reads |= base == "one_hot" and not (type(classes) is int and classes >= 0)  # of -1 classes it counts them
-    starred = tuple(Ref(n) for n, a in enumerate(arguments) if isinstance(a, ast.Starred))
     written = tuple(parts[ref.index] for ref in _writes(op, starred))
     copies = base == "to" and named.get("copy") is True
     fresh = (copies or _is_fresh(base)) and not written

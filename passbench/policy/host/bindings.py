@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import torch
 
 from passbench.policy import allowlists as names
-from passbench.policy.call_tables import call_tables, key_uses
+from passbench.policy.call_tables import call_tables, key_uses, names_listed
 from passbench.policy.host.classes import ClassFacts, facts_of, lineage
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import walk
@@ -44,6 +44,7 @@ class Bindings:
         self.uses: dict[ast.FunctionDef, tuple[set[str], list[ast.Call]]] = {}  # names used as tensors, and calls
         self.tables = call_tables(modules)
         self.keys_of_tables = key_uses(modules)
+        self.listed = {node for module in modules.values() for node in names_listed(module)}
         self.in_tables = {node for nodes in self.tables.values() for node in nodes}
         self.escaped: set[ast.FunctionDef] = set()  # host functions used as values: they may get tensors
         self.cached: set[ast.FunctionDef] = set()  # under functools.lru_cache
@@ -56,6 +57,7 @@ class Bindings:
         self._derived: dict[ast.ClassDef, list[ast.ClassDef]] = {}
         self.class_values: set[ast.ClassDef] = set()  # classes used as values: anything may make instances of them
         self.handed_on: set[ast.ClassDef] = set()  # classes through which a method may be called on what is another's
+        self.on_anything: set[ast.ClassDef] = set()  # of these, those where no call shows what it is called on
         self.special: set[ast.FunctionDef] = set()  # `pattern` and the like, which have rules of their own
         self.iterators: set[tuple[ast.AST, str]] = set()  # variables that are, or were, iterators
         self.sequences: set[tuple[ast.AST, str]] = set()  # variables that are, or were, lists, tuples or texts
@@ -99,8 +101,10 @@ class Bindings:
 
     def note_handed_on(self, own: ast.ClassDef) -> None:
         """Note that a method of a class may be called on anything: through the class, or a variable that holds it."""
-        if own not in self.handed_on:
-            self.handed_on |= {*self.lineage(own)}
+        if own not in self.on_anything:
+            self.on_anything |= {*self.lineage(own)}
+            self.handed_on |= self.on_anything
+            self.kinds.changed = True
 
     def bases_of(self, classes: Iterable[ast.ClassDef]) -> set[str]:
         """What these classes derive from, by full names; "" stands for what no import names."""

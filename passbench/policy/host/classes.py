@@ -152,10 +152,11 @@ def members(modules: dict[str, Module]) -> tuple[frozenset[str], dict[str, list[
 
 def check_class(module: Module, own: ast.ClassDef, report: Report) -> None:
     """A class has plain bases, fields and methods, and names that tensors and kernels do not have."""
+    mixes = _mixes_in(module, own)
     for base in own.bases:
         dotted = module.dotted(base) or ast.unparse(base)
         place = module.sibling_function(dotted)
-        mixed_in = _is_mixed_in(module, own, base)
+        mixed_in = mixes and isinstance(base, ast.Name) and base.id in _MIXED_IN - module.globals - module.imports.keys()
         if dotted not in names.CLASS_BASES and dotted not in module.classes and place is None and not mixed_in:
             advice = names.advice(dotted) or "write a function or a dataclass"
             message = f"a class of a pass may not derive from {dotted}; {advice}"
@@ -198,18 +199,16 @@ def check_class(module: Module, own: ast.ClassDef, report: Report) -> None:
             report.at("rebinding", module, node, f"other objects have a {name} too; choose another name")
 
 
-def _is_mixed_in(module: Module, own: ast.ClassDef, base: ast.expr) -> bool:
-    """Whether a base is the `str` or `int` of `class Route(str, Enum)`, whose members are constants: of anything else
-    Python would make a text or a number."""
-    if (
-        not isinstance(base, ast.Name)
-        or base.id not in ("str", "int")
-        or base.id in module.globals | module.imports.keys()
-    ):
-        return False
+_MIXED_IN = frozenset(("str", "int"))
+"""Built-in types that an enumeration may derive from, as in `class Route(str, Enum)`."""
+
+
+def _mixes_in(module: Module, own: ast.ClassDef) -> bool:
+    """Whether a class is an enumeration whose members are constants: of anything else one of `_MIXED_IN` would make a
+    text or a number."""
     values = (s.value for s in own.body if isinstance(s, ast.Assign | ast.AnnAssign) and s.value is not None)
     constant = all(isinstance(v, ast.Constant) or _is_auto(module, v) for v in values)
-    return constant and is_enumeration(module.dotted(other) or "" for other in own.bases)
+    return constant and is_enumeration(module.dotted(base) or "" for base in own.bases)
 
 
 def _is_auto(module: Module, value: ast.expr) -> bool:

@@ -40,7 +40,7 @@ class MethodCalls(BuiltInCalls):
             first = context or any(ast.unparse(d) == "classmethod" for d in method.decorator_list)
             given = [ValueKind.SCALAR, *positional] if first else positional  # the context, or the class
             if is_plain(method) and not context and name not in MAKING:
-                self.note_handed_on(own)
+                self.handed_on.add(own)
             results.append(self._pass_starred(node, method, given, keywords))
         return max(results)
 

@@ -62,7 +62,8 @@ class NamedValues(Bindings):
                     self.find("lambda_as_value", scope.module, node, message)
             if (own := self.own_class(node, scope)) is not None:
                 self.class_values.add(own)
-                self.note_handed_on(own)
+                if not (node in self.listed and self.facts(own).is_enumeration):
+                    self.note_handed_on(own)
             if owner.made_by is not None and owner.made_by[0] == node.id:
                 for one in self.derived(owner.made_by[1]):
                     self.note_handed_on(one)
@@ -70,7 +71,8 @@ class NamedValues(Bindings):
             if node in self.keys_of_tables:
                 return ValueKind.SCALAR
             if node.id == owner.self_name:
-                return max(ValueKind.ADDRESS, self.kinds.get(owner.node, ITEMS))
+                own_kind = max(ValueKind.ADDRESS, self.kinds.get(owner.node, ITEMS))
+                return max(own_kind, self.kinds.get(owner.node, node.id))  # what `CLASS.method(…)` is given
             if own is not None or kernel:
                 return ValueKind.ADDRESS
             if owner is not scope and node.id in owner.caught:  # whoever runs within the handler could read it here

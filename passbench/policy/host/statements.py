@@ -176,6 +176,8 @@ class Statements(Calls):
         if functional and first and "staticmethod" in decorators and node.name in ("forward", "backward"):
             inner.context = first[0].arg
         self.enter(node, fields, ValueKind.SCALAR)
+        if plain and own in self.on_anything:
+            self.kinds.join(node, first[0].arg, ValueKind.TENSOR)
         if given:
             self.take_given(node, bound=bool(first) and "staticmethod" not in decorators)
         self._clashes(inner)

@@ -27,8 +27,9 @@ _ACCESS = frozenset(
     make_block_ptr make_tensor_descriptor load_tensor_descriptor store_tensor_descriptor""".split()
 )
 """Functions whose first argument is an address."""
-_ALIKE = {f"{_TL}where": 1, **{f"{_TL}{n}": 0 for n in ("join", "cat", "interleave")}}
-"""Functions whose arguments, from this one on, become one block, of the type of one of them."""
+_ALIKE = {f"{_TL}where": ("condition",), **{f"{_TL}{n}": () for n in ("join", "cat", "interleave")}}
+"""Functions whose arguments become one block, of the type of one of them, but for the first ones that have these
+names."""
 _SHOWS = frozenset(f"{_TL}{n}" for n in "device_print static_print static_assert".split())
 _TYPED = frozenset(("dtype", "type"))
 _HARMLESS = {"dtype": ("element_ty", "primitive_bitwidth"), "type": ("primitive_bitwidth",)}
@@ -138,7 +139,7 @@ class Addresses:
                     if called in self._returns:
                         return True
                 elif dotted in _SAME:
-                    waiting += part.args
+                    waiting += [*part.args, *(k.value for k in part.keywords)]
                 elif dotted is None and isinstance(part.func, ast.Attribute) and part.func.attr != "to":
                     waiting.append(part.func.value)
         return False
@@ -175,10 +176,7 @@ class Addresses:
         if dotted == ASSEMBLY and (message := fault(node)) is not None:
             report.at("assembly", module, node, message)
         given = [*node.args, *(k.value for k in node.keywords)]
-        if (
-            dotted in _ALIKE
-            and len({self._is_address(module, function, value) for value in given[_ALIKE[dotted] :]}) > 1
-        ):
+        if dotted in _ALIKE and self._mixes(module, function, node, _ALIKE[dotted]):
             message = f"{ast.unparse(node)[:80]} would take a number for an address; give it addresses alone or numbers"
             report.at("address", module, node, message)
         if callee(self._modules, module, node.func) is not None or dotted in _SAME | _SHOWS:
@@ -192,6 +190,15 @@ class Addresses:
                 message = f"{ast.unparse(value)} may be an address, which is no number; use it in tl.load and tl.store"
                 report.at("address", module, node, message)
                 return
+
+
+    def _mixes(self, module: Module, function: ast.FunctionDef, node: ast.Call, aside: tuple[str, ...]) -> bool:
+        """Whether arguments of a call, but for those that are put `aside`, may be addresses beside numbers."""
+        named = [k.value for k in node.keywords if k.arg not in aside]
+        if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
+            return any(self._is_address(module, function, value) for value in (*node.args, *named))
+        left = len([name for name in aside if all(k.arg != name for k in node.keywords)])
+        return len({self._is_address(module, function, value) for value in (*node.args[left:], *named)}) > 1
 
 
 def _inside(kernel: ast.FunctionDef) -> list[ast.AST]:

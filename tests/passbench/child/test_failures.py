@@ -54,3 +54,16 @@ def test_an_error_that_repeats_its_cause_is_left_out():
             raise RuntimeError("the kernel") from cause
     except RuntimeError as error:
         assert explain(error) == "RuntimeError: the kernel\ncaused by TypeError: no float"
+
+
+class SaysItself(ValueError):
+    def __str__(self) -> str:
+        return "itself"
+
+    __repr__ = __str__
+
+
+def test_an_error_that_is_its_own_cause_has_an_end():
+    error = SaysItself()
+    error.__cause__ = error
+    assert explain(error) == "SaysItself"

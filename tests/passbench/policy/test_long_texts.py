@@ -66,6 +66,14 @@ def decorators_of_a_large_dict():
     return f"H={{{values}}}\n{kernels}"
 
 
+def decorators_of_a_function():
+    return "def same(f):\n    return f\n" + "@same\n" * 40000 + "def g(x):\n    return x\n"
+
+
+def bases_of_a_long_enumeration():
+    return "import enum\nclass R(" + "str," * 6000 + "enum.Enum):\n" + " A = 'a'\n" * 16000
+
+
 TEXTS = {
     f.__name__: f
     for f in (
@@ -78,6 +86,8 @@ TEXTS = {
         names_of_a_kernel,
         fields_of_a_taken_name,
         decorators_of_a_large_dict,
+        decorators_of_a_function,
+        bases_of_a_long_enumeration,
     )
 }
 

@@ -31,6 +31,7 @@ def call(name, *tensors):
 """
 KERNEL = "@triton.jit\ndef other(x_ptr, n, BLOCK: tl.constexpr = 16, WIDE: tl.constexpr = 1):\n    {}\n"
 TABLED = "H = {{'WIDE': lambda a: {}}}\n@triton.heuristics(values=H)\n" + KERNEL.format("tl.store(x_ptr, n)")
+READS_ITSELF = "class Kept:\n    def true(self):\n        return 1 if self else 2\nclass Larger(Kept):\n    pass\n"
 WRITTEN = "import typing\n@dataclass\nclass Kept:\n    a: typing.Any\n    def hold(self, b):\n        self.{} = b\n"
 ACCEPTED = {
     "a sibling's dict": "cfg.TABLE.get(n, 2) + TABLE.get(n, 2) + cfg.TABLE[64] + len(cfg.PLAN.more.items())",
@@ -81,6 +82,19 @@ ACCEPTED = {
     "a namespace of settings": (
         "SETTINGS.block + len(SETTINGS.more.items())",
         "import types\nSETTINGS = types.SimpleNamespace(block=64, more={'num_warps': 4})\n",
+    ),
+    "members of an enumeration, listed": (
+        "[one.at_most(n) for one in Route] + [one for one in list(Route) if one.at_most(n)]",
+        "class Route(enum.Enum):\n    ADD = 1\n    def at_most(self, n):\n        return self is Route.ADD and n < 9\n",
+    ),
+    "a method of its base": (
+        "Larger(n).twice()",
+        "@dataclass\nclass Base:\n    a: int\n    def twice(self):\n        return self.a * 2 if self else 0\n"
+        "class Larger(Base):\n    def twice(self):\n        return Base.twice(self) + 1\n",
+    ),
+    "one of two numbers by name": (
+        "other[(1,)](torch.empty_like(x), n)",
+        KERNEL.format("tl.store(x_ptr, tl.where(x=1, y=n, condition=n > 1) + tl.where(*(n > 1, 1, 2)))"),
     ),
     "levels of a log": "logging.basicConfig(level=logging.WARNING) or logging.getLogger('a').setLevel(logging.INFO)",
     "the type behind a parameter": (
@@ -168,6 +182,38 @@ REFUSED = {
     "as many classes as there are": ("host_read", "torch.nn.functional.one_hot(x).shape[-1]", ""),
     "as many classes as -1 says": ("host_read", "torch.nn.functional.one_hot(x, -1).shape[-1]", ""),
     "as many classes as a sum says": ("host_read", "torch.nn.functional.one_hot(x, num_classes=n - n - 1)", ""),
+    "where it is true, by stars": ("host_read", "torch.where(*(x,), *())[0].shape[0]", ""),
+    "where it is true, and no more": ("host_read", "torch.where(x > 0, *())[0].shape[0]", ""),
+    "a tensor as self": ("host_read", "Kept.true(x)", READS_ITSELF),
+    "a tensor as self by name": ("host_read", "Kept.true(**{'self': x})", READS_ITSELF),
+    "a tensor as self of a base": ("host_read", "Larger.true(x)", READS_ITSELF),
+    "a tensor as self of a value": ("host_read", "list(map(Kept.true, [x]))", READS_ITSELF),
+    "a tensor as self of a class in a list": ("host_read", "[one.true(x) for one in [Kept]]", READS_ITSELF),
+    "a tensor as self of an enumeration": (
+        "host_read",
+        "Route.true(x)",
+        READS_ITSELF.replace("class Kept", "class Route(enum.Enum)").partition("class Larger")[0],
+    ),
+    "a field of a tensor as self": (
+        "forbidden_attribute",
+        "Kept.true(x)",
+        "@dataclass\nclass Kept:\n    data: int\n    def true(self):\n        return 1 if self.data else 2\n",
+    ),
+    "one of two addresses by name": (
+        "address",
+        "other[(1,)](torch.empty_like(x), n)",
+        KERNEL.format("p = tl.where(n > 1, x=x_ptr, y=x_ptr)\n    tl.store(x_ptr, p.to(tl.int64))"),
+    ),
+    "a number beside an address by name": (
+        "address",
+        "other[(1,)](torch.empty_like(x), n)",
+        KERNEL.format("tl.store(x_ptr, tl.load(tl.where(x=x_ptr, y=n, condition=n > 1)))"),
+    ),
+    "a number beside an address by stars": (
+        "address",
+        "other[(1,)](torch.empty_like(x), n)",
+        KERNEL.format("tl.store(x_ptr, tl.load(tl.where(*(n > 1, x_ptr, n))))"),
+    ),
     "the type of a block": (
         "address",
         "other[(1,)](torch.empty_like(x), n)",
