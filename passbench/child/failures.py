@@ -5,7 +5,6 @@ from pathlib import Path
 
 from passbench.contract import PACKAGE
 
-
 _MOST_CAUSES = 8  # an error may be its own cause
 
 
@@ -17,7 +16,7 @@ class CallFailed(Exception):
         self.index = index
 
 
-def explain(error: BaseException) -> str:
+def explain(error: BaseException | None) -> str:
     """An exception and its causes, as text for people, with the line of the pass that it came from, if one did."""
     chain: list[str] = []
     place, first = "", error

@@ -66,8 +66,8 @@ def _named_elsewhere(modules: dict[str, Module]) -> set[str]:
 
 
 def names_listed(module: Module) -> Iterator[ast.Name]:
-    """Names `T` in `for key in T`, `T.keys()`, `", ".join(T)`, and `sorted(T)` and its kin, if these are built-ins: of a
-    dict they ask for its keys, of an enumeration for its members."""
+    """Names `T` in `for key in T`, `T.keys()`, `", ".join(T)`, and `sorted(T)` and its kin, if these are built-ins. They
+    ask a dict for its keys, an enumeration for its members."""
     for node in walk(module.tree):
         if isinstance(node, ast.For | ast.comprehension):
             used = node.iter

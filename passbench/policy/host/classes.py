@@ -156,7 +156,9 @@ def check_class(module: Module, own: ast.ClassDef, report: Report) -> None:
     for base in own.bases:
         dotted = module.dotted(base) or ast.unparse(base)
         place = module.sibling_function(dotted)
-        mixed_in = mixes and isinstance(base, ast.Name) and base.id in _MIXED_IN - module.globals - module.imports.keys()
+        mixed_in = (
+            mixes and isinstance(base, ast.Name) and base.id in _MIXED_IN - module.globals - module.imports.keys()
+        )
         if dotted not in names.CLASS_BASES and dotted not in module.classes and place is None and not mixed_in:
             advice = names.advice(dotted) or "write a function or a dataclass"
             message = f"a class of a pass may not derive from {dotted}; {advice}"

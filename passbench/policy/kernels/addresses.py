@@ -191,7 +191,6 @@ class Addresses:
                 report.at("address", module, node, message)
                 return
 
-
     def _mixes(self, module: Module, function: ast.FunctionDef, node: ast.Call, aside: tuple[str, ...]) -> bool:
         """Whether arguments of a call, but for those that are put `aside`, may be addresses beside numbers."""
         named = [k.value for k in node.keywords if k.arg not in aside]
