@@ -66,7 +66,7 @@ def _named_elsewhere(modules: dict[str, Module]) -> set[str]:
 
 
 def names_listed(module: Module) -> Iterator[ast.Name]:
-    """Names `T` in `for key in T`, `T.keys()`, `", ".join(T)`, and `sorted(T)` and its kin, if these are built-ins. They
+    """Names `T` in `for key in T`, `T.keys()`, `", ".join(T)`, and `sorted(T)` and its kin, if they are built-ins. They
     ask a dict for its keys, an enumeration for its members."""
     for node in walk(module.tree):
         if isinstance(node, ast.For | ast.comprehension):
