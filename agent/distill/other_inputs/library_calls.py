@@ -8,6 +8,7 @@ itself becomes an op out of place and a kernel that copies its result there (`WR
 """
 
 import ast
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,6 +24,8 @@ from storage.graph.record import Graph, Op, Ref, RunDevice, refs
 from storage.graph.render import statements, value_name
 
 _MOST_DIMS = 6
+_LARGEST = 65504
+"""The largest number of float16, whose range is the smallest one of the floating dtypes."""
 _COPIES = ("copy_", "fill_", "zero_")
 _FILLS = frozenset(f"torch.{name}" for name in ("zeros", "ones", "full", "empty", "arange"))
 
@@ -213,7 +216,8 @@ class LibraryWriter:
     def _assign(self, name: str, op: Op) -> None:
         """An assignment to a part of a tensor, as a view `name` that is written to.
 
-        A mask as the index is an op in place of its own. Raises Unsupported for other indices that are tensors.
+        A mask as the index is an op in place of its own. A number beyond a half type's becomes infinite in it, where
+        a fill raises. Raises Unsupported for other indices that are tensors.
         """
         target, index, value = op.args
         layout, given = self.known.values[target.index], None
@@ -224,13 +228,15 @@ class LibraryWriter:
         if not isinstance(layout, TensorLayout):
             raise Unsupported("an assignment to what is no tensor")
         whole, own = value_name(target.index, self.graph.inputs), target.index in self.own
-        text = _text(value, self.graph.inputs)
+        text, wide = _text(value, self.graph.inputs), given is None and _is_beyond_halves(value)
         if isinstance(index, Ref):
             mask = self.known.values[index.index]
             fits = isinstance(mask, TensorLayout) and mask.dtype == "bool" and len(mask.shape) == len(layout.shape)
             if not own or given is not None or not fits:
                 raise Unsupported("an assignment by an index that is a tensor")
-            self._lines([f"{whole}.masked_fill_({value_name(index.index, self.graph.inputs)}, {text})"])
+            at = value_name(index.index, self.graph.inputs)
+            filled = f"{whole}.copy_(torch.where({at}, {text}, {whole}))"
+            self._lines([filled if wide else f"{whole}.masked_fill_({at}, {text})"])
             return
         if _reads_tensors((index,)) or _holds_a_list(index) or _holds_a_switch(index):
             raise Unsupported("an assignment by an index that is a tensor")
@@ -239,10 +245,11 @@ class LibraryWriter:
             raise Unsupported("an assignment of a value with more dimensions than the part has")
         taken = Op("function", "operator.getitem", (target, index), {})
         self._lines(statements(name, taken, self.graph.inputs))
+        full = f"torch.full_like({name}, {text}{', dtype=torch.float64' if wide else ''})"
         if own:
-            self._lines([f"{name}.{'fill_' if given is None else 'copy_'}({text})"])
+            self._lines([f"{name}.copy_({full if wide else text})" if wide or given else f"{name}.fill_({text})"])
             return
-        self._lines([f"write_into({name}, {text if given is not None else f'torch.full_like({name}, {text})'})"])
+        self._lines([f"write_into({name}, {full if given is None else text})"])
         self.writes = True
 
     def _out_of_place(self, name: str, op: Op) -> list[str]:
@@ -253,7 +260,7 @@ class LibraryWriter:
             value = effects.argument(op, 1, "src" if base == "copy_" else "value", 0)
             if isinstance(value, Ref):
                 return [f"{name} = {value_name(value.index, self.graph.inputs)}"]
-            return [f"{name} = torch.full_like({place}, {value!r})"]
+            return [f"{name} = torch.full_like({place}, {_text(value, self.graph.inputs)})"]
         return statements(name, _spelled(out_of_place(op)), self.graph.inputs)
 
     def _makes_own(self, op: Op) -> bool:
@@ -378,7 +385,14 @@ def _dims_of_part(index: Any, dims: int) -> int:
 
 def _text(value: Any, inputs: int) -> str:
     """A value or a number as source."""
-    return value_name(value.index, inputs) if isinstance(value, Ref) else repr(value)
+    if isinstance(value, Ref):
+        return value_name(value.index, inputs)
+    return f'float("{value}")' if isinstance(value, float) and not math.isfinite(value) else repr(value)
+
+
+def _is_beyond_halves(value: Any) -> bool:
+    """Whether a number, or one that only a call knows, may become infinite in a half type."""
+    return not isinstance(value, int | float) or _LARGEST < abs(value) < math.inf
 
 
 def _reads_tensors(values: Collection[Any]) -> bool:

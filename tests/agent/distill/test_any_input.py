@@ -88,6 +88,33 @@ def test_assignments_to_parts_are_one_kernel_with_their_neighbours():
     ]
 
 
+def _assign_numbers_beyond_a_half_type(x, y):
+    z = x * 2.0
+    z[x > 0.5] = -1e9
+    z[0, :2] = 1e9
+    z[:, 3] = float("-inf")
+    z[y > 0.5] = float("inf")
+    return z + y
+
+
+def _assign_such_numbers_to_an_input(x, y):
+    x[:, 0] = float("-inf")
+    x[:, 1] = -1e9
+    y.fill_(float("nan"))
+    return x * 2.0
+
+
+@pytest.mark.parametrize("function", [_assign_numbers_beyond_a_half_type, _assign_such_numbers_to_an_input])
+def test_numbers_that_are_assigned_may_be_infinite_or_become_so(function, tmp_path, interpreter):
+    known = variant(function, tensor(3, 8), tensor(3, 8))
+    submission = Distill(margin=ANY, sketches=SKETCHES).write(sample(known), tmp_path / "pass")
+    assert submission.compiler == "pass", submission.reason
+    assert check_dir(tmp_path / "pass") == []
+    for rows, dtype in ((3, "float32"), (5, "float32"), (4, "float16"), (4, "float64")):
+        one = variant(function, tensor(rows, 8, dtype=dtype), tensor(rows, 8, dtype=dtype))
+        assert interpreter.problems(tmp_path / "pass", one, draws=2) == []
+
+
 def _by_places(x, y):
     z = x * 2.0
     z[[0, 2]] = y[:2]
