@@ -84,6 +84,14 @@ def column_order(part: SchedulerNode, order: SumOrder) -> ColumnOrder | None:
     return SAME if found.is_same else found
 
 
+def counts_as_given(part: SchedulerNode) -> bool:
+    """Whether the loops of a scheduled reduction go along its dimensions as they are given, so that a column's number
+    in them is its place among all reduced elements."""
+    (_, inner), default, _ = part.node.get_default_sizes_body()
+    sizes = [int(size) for size in inner]
+    return len(sizes) < 2 or _loops(part, default, sizes) == tuple(range(len(sizes)))
+
+
 def _turn(order: SumOrder, sizes: Sequence[int]) -> list[int] | None:
     """Reduced dimensions in eager's order, the outermost first; `sizes` are those with more than one element. None
     where eager's dimensions are others."""

@@ -14,7 +14,7 @@ from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from agent.distill.eager.sum_order import Deal, Ragged, SumOrder
-from agent.distill.kernels.column_order import SAME, ColumnOrder, column_order
+from agent.distill.kernels.column_order import SAME, ColumnOrder, column_order, counts_as_given
 from agent.distill.kernels.index_expressions import Unsupported, digits
 from agent.distill.kernels.value_graph import COLUMN, ROW, Body, Capture, StoreValue, Value
 from extraction.kernels.lowering import Kernel, Lowered
@@ -214,6 +214,8 @@ def _capture(
     for part, addition in zip(node.get_nodes(), additions, strict=True):
         if not isinstance(part, SchedulerNode) or part.is_template():
             raise Unsupported(f"TorchInductor's {type(part).__name__}")
+        if _finds_a_place(part) and not (columns_as.is_same and counts_as_given(part)):
+            raise Unsupported("the place of an extreme where columns come in another order than places")
         coordinates = _coordinates(part, rows, columns, columns_as)
         in_order = addition is not None and addition.columns.plain() == columns_as.plain()
         handler.order = addition.order if in_order else None
@@ -221,6 +223,11 @@ def _capture(
         with V.set_ops_handler(handler):
             part._body(*coordinates)
     return KernelBody(rows, columns, tuple(body.stores), kernel.ops)
+
+
+def _finds_a_place(part: SchedulerNode) -> bool:
+    """Whether a scheduled node says where an extreme is."""
+    return part.is_reduction() and part.node.get_reduction_type() in ("argmax", "argmin")
 
 
 def _divides(part: SchedulerNode) -> bool:

@@ -9,6 +9,7 @@ from agent.distill.eager.op_effects import Addition
 from agent.distill.eager.sum_order import order_of
 from agent.distill.kernels.column_order import SAME, ColumnOrder
 from agent.distill.kernels.value_graph import COLUMN
+from agent.distill.lowered_regions import FAILURES
 from agent.distill.rounding import Rounding
 from agent.distill.static import Distill
 from agent.distill.task_plan import float_dtypes
@@ -98,3 +99,27 @@ def test_sums_have_eagers_bits_on_a_gpu(made, tmp_path):
     one = _pass(function, (128, 24, 30), tmp_path / "pass")
     (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
     assert (result.status, result.t_min) == ("ok", -10), result
+
+
+def _place_of_a_copy(x):
+    turned = x.permute(2, 0, 1)
+    return turned.sum((0, 1)), turned.contiguous().argmax(), x.argmin()
+
+
+def _place_along_one_dimension(x):
+    return (x.permute(2, 0, 1) * 2.0).argmax(1), x.sum((0, 1))
+
+
+@pytest.mark.parametrize("rounding", [Rounding.ANY, Rounding.EXACT])
+def test_the_place_of_an_extreme_along_one_dimension(rounding, tmp_path, interpreter):
+    one = variant(_place_along_one_dimension, tensor(6, 5, 8))
+    task = Distill(sketches=SKETCHES).task(sample(one), ANY, dict.fromkeys(float_dtypes([one]).values(), rounding))
+    submission = task.write(task.gains(), Distill().style, tmp_path / "pass")
+    assert submission.compiler == "pass", submission.reason
+    assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+def test_a_place_among_all_elements_is_left_to_eager_where_loops_count_otherwise():
+    one = variant(_place_of_a_copy, tensor(6, 5, 8))
+    with pytest.raises(FAILURES, match="another order than places"):
+        SKETCHES.of(one.graph, one.inputs)
