@@ -8,7 +8,6 @@ itself becomes an op out of place and a kernel that copies its result there (`WR
 """
 
 import ast
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +16,13 @@ import torch
 
 from agent.distill.eager.op_effects import OpEffects, TensorLayout
 from agent.distill.kernels.index_expressions import Unsupported
+from agent.distill.other_inputs.assigned_parts import (
+    dims_of_part,
+    holds_a_list,
+    holds_a_switch,
+    is_beyond_halves,
+    text_of,
+)
 from passbench.policy import operators
 from passbench.policy.allowlists import TENSOR_ATTRIBUTES, VIEW_ATTRIBUTES, VIEW_METHODS
 from storage.graph import effects, targets
@@ -24,9 +30,12 @@ from storage.graph.record import Graph, Op, Ref, RunDevice, refs
 from storage.graph.render import statements, value_name
 
 _MOST_DIMS = 6
-_LARGEST = 65504
-"""The largest number of float16, whose range is the smallest one of the floating dtypes."""
 _COPIES = ("copy_", "fill_", "zero_")
+_AS_CALLS = {
+    f"operator.{name}": f"torch.{call}"
+    for name, call in (("truediv", "div"), *((name, name) for name in ("add", "sub", "mul", "pow", "neg", "matmul")))
+}
+"""Operators, whose results the policy takes for tensors only where an operand surely is one, as calls of torch."""
 _FILLS = frozenset(f"torch.{name}" for name in ("zeros", "ones", "full", "empty", "arange"))
 
 WRITE_INTO = '''
@@ -134,15 +143,7 @@ def replayable(graph: Graph, known: OpEffects) -> bool:
 
 def _takes_a_list(op: Op) -> bool:
     """Whether an index is a list of numbers, which torch copies to the device."""
-    return op.target == "operator.getitem" and len(op.args) > 1 and _holds_a_list(op.args[1])
-
-
-def _holds_a_list(places: Any) -> bool:
-    return isinstance(places, list) or (isinstance(places, tuple) and any(isinstance(n, list) for n in places))
-
-
-def _holds_a_switch(places: Any) -> bool:
-    return any(isinstance(n, bool) for n in (places if isinstance(places, tuple) else (places,)))
+    return op.target == "operator.getitem" and len(op.args) > 1 and holds_a_list(op.args[1])
 
 
 def _reads_the_host(op: Op) -> bool:
@@ -196,6 +197,8 @@ class LibraryWriter:
             self._write(number, name, op, written[0])
 
     def _call(self, number: int, name: str, op: Op) -> None:
+        if any(self.known.writes) and op.args and isinstance(op.args[0], Ref) and self._is_tensor(op.args[0]):
+            op = replace(op, target=_AS_CALLS.get(op.target, op.target))
         spelled = _spelled(op)
         if self._reads_by_mask(op):
             raise Unsupported("an index that is a mask")
@@ -228,7 +231,7 @@ class LibraryWriter:
         if not isinstance(layout, TensorLayout):
             raise Unsupported("an assignment to what is no tensor")
         whole, own = value_name(target.index, self.graph.inputs), target.index in self.own
-        text, wide = _text(value, self.graph.inputs), given is None and _is_beyond_halves(value)
+        text, wide = text_of(value, self.graph.inputs), given is None and is_beyond_halves(value)
         if isinstance(index, Ref):
             mask = self.known.values[index.index]
             fits = isinstance(mask, TensorLayout) and mask.dtype == "bool" and len(mask.shape) == len(layout.shape)
@@ -238,9 +241,9 @@ class LibraryWriter:
             filled = f"{whole}.copy_(torch.where({at}, {text}, {whole}))"
             self._lines([filled if wide else f"{whole}.masked_fill_({at}, {text})"])
             return
-        if _reads_tensors((index,)) or _holds_a_list(index) or _holds_a_switch(index):
+        if _reads_tensors((index,)) or holds_a_list(index) or holds_a_switch(index):
             raise Unsupported("an assignment by an index that is a tensor")
-        dims = _dims_of_part(index, len(layout.shape))
+        dims = dims_of_part(index, len(layout.shape))
         if (given is not None and len(given.shape) > dims) or dims > _MOST_DIMS:
             raise Unsupported("an assignment of a value with more dimensions than the part has")
         taken = Op("function", "operator.getitem", (target, index), {})
@@ -260,7 +263,7 @@ class LibraryWriter:
             value = effects.argument(op, 1, "src" if base == "copy_" else "value", 0)
             if isinstance(value, Ref):
                 return [f"{name} = {value_name(value.index, self.graph.inputs)}"]
-            return [f"{name} = torch.full_like({place}, {_text(value, self.graph.inputs)})"]
+            return [f"{name} = torch.full_like({place}, {text_of(value, self.graph.inputs)})"]
         return statements(name, _spelled(out_of_place(op)), self.graph.inputs)
 
     def _makes_own(self, op: Op) -> bool:
@@ -270,7 +273,7 @@ class LibraryWriter:
             layout = self.known.values[op.args[0].index] if isinstance(op.args[0], Ref) else None
             return first_own and isinstance(layout, TensorLayout) and not _reads_tensors(op.args[1:])
         if op.target.startswith("operator."):
-            return True
+            return any(ref.index in self.own for ref in refs(op.args))
         if op.target == targets.GETATTR:
             return False
         stored = f".{op.target}" if op.kind == "method" else op.target
@@ -278,6 +281,9 @@ class LibraryWriter:
             return first_own or op.target.startswith("new_")
         call = operators.library_call(stored, [ast.Constant(0) for _ in op.args], {})
         return first_own if call.views else call.fresh
+
+    def _is_tensor(self, ref: Ref) -> bool:
+        return isinstance(self.known.values[ref.index], TensorLayout)
 
     def _reads_by_mask(self, op: Op) -> bool:
         if op.target != "operator.getitem":
@@ -371,28 +377,6 @@ def _name_in_host_code(target: str) -> str:
     if target.startswith("torch._C._nn.") and hasattr(torch.nn.functional, last):
         return f"torch.nn.functional.{last}"
     raise Unsupported(f"{target} is not for host code")
-
-
-def _dims_of_part(index: Any, dims: int) -> int:
-    """How many dimensions a part of a tensor of `dims` dimensions has, by an index of numbers, slices and the like."""
-    for one in index if isinstance(index, tuple) else (index,):
-        if one is None:
-            dims += 1
-        elif one is not Ellipsis and not isinstance(one, slice):
-            dims -= 1  # a number
-    return dims
-
-
-def _text(value: Any, inputs: int) -> str:
-    """A value or a number as source."""
-    if isinstance(value, Ref):
-        return value_name(value.index, inputs)
-    return f'float("{value}")' if isinstance(value, float) and not math.isfinite(value) else repr(value)
-
-
-def _is_beyond_halves(value: Any) -> bool:
-    """Whether a number, or one that only a call knows, may become infinite in a half type."""
-    return not isinstance(value, int | float) or _LARGEST < abs(value) < math.inf
 
 
 def _reads_tensors(values: Collection[Any]) -> bool:

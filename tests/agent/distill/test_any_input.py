@@ -104,8 +104,21 @@ def _assign_such_numbers_to_an_input(x, y):
     return x * 2.0
 
 
-@pytest.mark.parametrize("function", [_assign_numbers_beyond_a_half_type, _assign_such_numbers_to_an_input])
-def test_numbers_that_are_assigned_may_be_infinite_or_become_so(function, tmp_path, interpreter):
+def _assign_to_what_operators_make(x, y):
+    z = x * 2.0
+    z[1:] = y[1:]
+    return z + y
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        _assign_numbers_beyond_a_half_type,
+        _assign_such_numbers_to_an_input,
+        _assign_to_what_operators_make,
+    ],
+)
+def test_assignments_of_infinite_numbers_and_to_what_only_operators_make(function, tmp_path, interpreter):
     known = variant(function, tensor(3, 8), tensor(3, 8))
     submission = Distill(margin=ANY, sketches=SKETCHES).write(sample(known), tmp_path / "pass")
     assert submission.compiler == "pass", submission.reason
