@@ -7,6 +7,7 @@ allowed. Read first: `check.py`, then `allowlists.py` (which names are allowed).
 - `host`: statements, calls and names of host code. `os.environ` is on no list, so `host.named_values` reports it.
 - `kernels`: `@triton.jit` functions. `patterns.py`: `pattern` and `replacement_args`.
 
+`unknown_names.py` puts one finding for a name that does not exist in place of those that follow from it.
 `scopes.py` and `operators.py` say which expressions may be tensors.
 
 May import: passbench.contract, passbench.launch, passbench.result, storage.

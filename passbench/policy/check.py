@@ -14,13 +14,23 @@ from passbench.policy.host.checker import HostChecker
 from passbench.policy.kernels.addresses import Addresses
 from passbench.policy.kernels.device_code import check_device_function
 from passbench.policy.modules import Module, Report, check_siblings, parse
-from passbench.policy.patterns import check_pattern, check_replacement_args
+from passbench.policy.patterns import check_parameters, check_pattern, check_replacement_args
 from passbench.policy.scopes import open_scope
 from passbench.policy.steps import Steps, TooLong
+from passbench.policy.unknown_names import explain_unknown_names
 from passbench.result import Finding
 
 MAX_SOURCE = 1 << 18
 """Characters of all modules of a pass. The largest pass of ours has 57,000."""
+
+
+_PURPOSES = {
+    "pattern": "write `def pattern(x, …)`, the operations that the pass replaces",
+    "replacement_args": "write `def replacement_args(…)` with pattern's parameters: it returns the tuple of those that "
+    "the replacement gets",
+    "replacement_func": "write `def replacement_func()`, which returns the function that launches your kernels",
+}
+"""Functions that each listed module has → what to write, and what for. Helpers are not listed."""
 
 
 def check_dir(directory: str | Path) -> list[Finding]:
@@ -74,15 +84,19 @@ def _check_modules(modules: dict[str, Module], rules: tuple[str, ...], report: R
         for function in module.kernels.values():
             check_device_function(module, function, modules, addresses, report)
             handed_in.check_types(module, function, report)
+    explain_unknown_names(modules, report)
 
 
 def _check_special(module: Module, is_rule: bool, report: Report) -> None:
     if not is_rule:
         return
     bound = open_scope(module, module.tree, None).names | module.imports.keys()
-    for name in ("pattern", "replacement_args", "replacement_func"):
+    for name in _PURPOSES:
         if name in bound and name not in module.functions:
             message = f"write `def {name}(…)` at the top of this module, so that it is known what it hands on"
+            report.at(name, module, module.tree, message)
+        elif name not in bound | module.declared_global:
+            message = f"{NAMES_FILE} lists {module.name}, but {module.file} has no {name}(); {_PURPOSES[name]}"
             report.at(name, module, module.tree, message)
     pattern = module.functions.get("pattern")
     arguments = module.functions.get("replacement_args")
@@ -90,3 +104,4 @@ def _check_special(module: Module, is_rule: bool, report: Report) -> None:
         check_pattern(module, pattern, report)
     if arguments is not None:
         check_replacement_args(module, arguments, report)
+    check_parameters(module, report)

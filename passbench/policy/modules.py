@@ -5,7 +5,7 @@ import builtins
 import io
 import tokenize
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from passbench.contract import PACKAGE
@@ -36,9 +36,14 @@ class Report:
             self._said.add((module.name, message))
             self.at(rule, module, node, message)
 
+    def remove(self, findings: Iterable[Finding]) -> None:
+        """Take findings back, for one that says why there are such."""
+        for finding in findings:
+            del self._findings[finding.rule, finding.file, finding.line]
+
     def sorted(self) -> list[Finding]:
-        """All findings by file and line."""
-        return sorted(self._findings.values(), key=lambda f: (f.file, f.line, f.rule))
+        """All findings by file and line; on one line what does not exist comes first."""
+        return sorted(self._findings.values(), key=lambda f: (f.file, f.line, f.rule != "unknown_name", f.rule))
 
 
 @dataclass

@@ -5,6 +5,7 @@ import ast
 from passbench.policy import allowlists as names
 from passbench.policy.modules import Module, Report
 from passbench.policy.nodes import children, walk
+from passbench.policy.scopes import parameters
 from storage.graph import targets
 from storage.graph.targets import TargetError
 
@@ -88,6 +89,29 @@ def check_replacement_args(module: Module, function: ast.FunctionDef, report: Re
         constant = isinstance(literal, ast.Constant) or module.dotted(literal) in names.PATTERN_VALUES
         if not (named or constant):
             report.at("replacement_args", module, value, f"{ast.unparse(value)} is computed; {advice}")
+
+
+def check_parameters(module: Module, report: Report) -> None:
+    """Report parameters that the contract does not allow: `pattern` and `replacement_args` have the same plain ones,
+    `replacement_func` has none."""
+    given: dict[str, list[str]] = {}
+    for name in ("pattern", "replacement_args"):
+        function = module.functions.get(name)
+        if function is None:
+            continue
+        given[name] = [a.arg for a in parameters(function)]
+        plain, arguments = len(function.args.args), function.args
+        if plain != len(given[name]) or arguments.defaults:
+            message = f"parameters of {name} are plain: without defaults, *, / and **"
+            report.at(name, module, function, message)
+            return
+    if len(given) == 2 and given["pattern"] != given["replacement_args"]:
+        listed = ", ".join(given["pattern"])
+        message = f"write `def replacement_args({listed})`: it has pattern's parameters, in pattern's order"
+        report.at("replacement_args", module, module.functions["replacement_args"], message)
+    function = module.functions.get("replacement_func")
+    if function is not None and parameters(function):
+        report.at("replacement_func", module, function, "replacement_func takes no arguments")
 
 
 def _picked(value: ast.expr) -> list[ast.expr]:

@@ -12,17 +12,11 @@ from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import walk
 from passbench.policy.scopes import RETURN, Kinds, Scope, ValueKind, defaults, open_scope, parameters
 from passbench.policy.steps import Steps
+from passbench.policy.suggestions import USUAL_IMPORTS
 
 HOOK = "a grid, heuristic or hook of Triton chooses sizes and configurations; compute in the wrapper or the kernel"
 WRITE_ADVICE = "a pass writes only into tensors that it has made itself; write x = x + y, or a kernel that writes"
 READ_ADVICE = "the host does not read the values of a tensor; compute with torch or in a @triton.jit kernel"
-_MODULE_ALIASES = {
-    "tl": "import triton.language as tl", "triton": "import triton", "torch": "import torch", "math": "import math",
-    "F": "import torch.nn.functional as F", "nn": "from torch import nn",
-    "Launch": "from passbench.launch import Launch", "captured": "from passbench.launch import captured",
-    "branch": "from passbench.launch import branch",
-    "libdevice": "from triton.language.extra import libdevice", "functools": "import functools",
-}  # fmt: skip
 
 
 class Bindings:
@@ -112,8 +106,8 @@ class Bindings:
 
     def unknown(self, name: str, node: ast.AST, module: Module) -> None:
         """Note a name that means nothing, or nothing that a pass may use."""
-        if name in _MODULE_ALIASES and self.report is not None:
-            message = f"{name} is not imported; write `{_MODULE_ALIASES[name]}` at the top"
+        if name in USUAL_IMPORTS and self.report is not None:
+            message = f"{name} is not imported; write `{USUAL_IMPORTS[name]}` at the top"
             self.report.once("forbidden_name", module, node, message)
             return
         if name in names.HOST_BUILTINS:

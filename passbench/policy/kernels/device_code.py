@@ -8,12 +8,13 @@ from passbench.policy.kernels.addresses import CONSTEXPR, Addresses
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import children, walk
 from passbench.policy.scopes import own_nodes, parameters
+from passbench.policy.suggestions import USUAL_IMPORTS
 
 _BANNED = (
     ast.Import, ast.ImportFrom, ast.ClassDef, ast.Try, ast.TryStar, ast.Global, ast.Nonlocal, ast.Lambda, ast.Delete,
     ast.FunctionDef, ast.AsyncFunctionDef, ast.Await, ast.Yield, ast.YieldFrom, ast.Raise, ast.Match, ast.NamedExpr,
 )  # fmt: skip
-_ALIASES = {"tl": "triton.language as tl", "libdevice": "triton.language.extra.libdevice as libdevice"}
+_LIBRARIES = ("tl", "libdevice")
 
 
 def check_device_function(
@@ -52,7 +53,7 @@ def _is_plain_type(module: Module, node: ast.expr) -> bool:
     if isinstance(node, ast.Constant):
         return node.value in CONSTEXPR | _NAMED_TYPES
     text, dotted = ast.unparse(node), module.dotted(node)
-    if _base(node) not in module.imports.keys() | module.globals and _base(node) in _ALIASES:
+    if _base(node) not in module.imports.keys() | module.globals and _base(node) in _LIBRARIES:
         return True  # Python stops at the name, and the kernel's body is told what to import
     if text in CONSTEXPR:
         return dotted == "triton.language.constexpr"
@@ -112,7 +113,7 @@ def _check(module: Module, node: ast.AST, local: set[str], modules: dict[str, Mo
         if dotted is not None:
             _check_dotted(module, node, dotted, modules, report)
             return False
-    if isinstance(node, ast.Attribute) and _base(node) in _ALIASES.keys() - local - module.globals:
+    if isinstance(node, ast.Attribute) and _base(node) in {*_LIBRARIES} - local - module.globals:
         report.once("forbidden_name", module, node, _unknown(_base(node)))
         return False
     if isinstance(node, ast.Attribute):
@@ -142,8 +143,8 @@ def _base(node: ast.expr) -> str:
 
 
 def _unknown(name: str) -> str:
-    if name in _ALIASES:
-        return f"{name} is not imported; write `import {_ALIASES[name]}` at the top"
+    if name in _LIBRARIES:
+        return f"{name} is not imported; write `{USUAL_IMPORTS[name]}` at the top"
     if is_builtin(name):
         return f"the built-in {name} does not exist in a kernel; use tl and constants"
     return f"{name} is not a parameter, a variable or a tl.constexpr of the module"

@@ -269,7 +269,7 @@ REFUSED_BODIES = {
     "globals": ("z = globals()", "forbidden_name"),
     "id": ("z = id(x)", "forbidden_name"),
     "print_of_a_tensor": ("print(x)", "host_read"),
-    "print_to_a_file": ('print("ES_t: 100", file=BOX)', "forbidden_name"),
+    "print_to_a_file": ('print("ES_t: 100", file=Box)', "forbidden_name"),
     "type_as_value": ("t = type(x)", "forbidden_name"),
     "type_of_a_type": ("z = type(type(x))", "forbidden_name"),
     "new_type": ('z = type("T", (), {}) is int', "forbidden_name"),
@@ -648,10 +648,12 @@ def test_words_for_beginners(tmp_path):
     text = HEAD.replace("@triton.jit\n", "") + WRAPPER.format(body="pass")
     (finding,) = check(tmp_path, text)
     assert finding.rule == "missing_jit" and "@triton.jit" in finding.message
-    (finding,) = check(tmp_path, in_wrapper("z = w.shape"))
-    assert finding.message == "w is not a parameter, a variable or an import here"
-    (finding,) = check(tmp_path, HEAD.replace("torch.relu(x + y)", "torch.relu(x + w)") + WRAPPER.format(body="pass"))
-    assert finding.message.startswith("w is not a parameter of pattern")
+    (finding,) = check(tmp_path, in_wrapper("z = n_elements.shape"))
+    assert finding.rule == "unknown_name" and "n_elements is bound nowhere" in finding.message
+    (finding,) = check(tmp_path, in_wrapper("z = BLOCK"))
+    assert finding.message == "BLOCK is not a parameter, a variable or an import here"
+    (finding,) = check(tmp_path, HEAD.replace("torch.relu(x + y)", "torch.relu(x + n)") + WRAPPER.format(body="pass"))
+    assert finding.message.startswith("n is not a parameter of pattern")
 
 
 def test_a_pattern_may_name_ellipsis(tmp_path):
