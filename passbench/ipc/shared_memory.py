@@ -4,15 +4,18 @@ On the CPU it is a memfd, mapped by both; on CUDA one allocation, opened through
 has a storage of its own, as tensors have in a user's program: compilers look at storages to find aliases.
 """
 
+import errno
 import fcntl
 import mmap
 import os
+import resource
 from collections.abc import Sequence
 
 import torch
 
 from passbench.ipc import cuda_ipc
 from passbench.ipc.messages import Block
+from storage.errors import PassNetError
 
 ALIGNMENT = 512  # bytes; what CUDA's caching allocator gives
 _SEAL_SHRINK = 0x2  # F_SEAL_SHRINK: a child that cuts the file short would crash the parent
@@ -27,13 +30,20 @@ def extent(shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
 
 
 class CpuSharedMemory:
-    """A memfd mapped into this process. `size` in bytes; `fd` None makes a new one."""
+    """A memfd mapped into this process. `size` in bytes; `fd` None makes a new one.
+
+    Raises PassNetError if the system does not give a file of this size.
+    """
 
     def __init__(self, size: int, fd: int | None = None) -> None:
         self.owner = fd is None
         if fd is None:
             fd = os.memfd_create("passnet-shared", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-            os.ftruncate(fd, size)
+            try:
+                _set_size(fd, size)
+            except PassNetError:
+                os.close(fd)
+                raise
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEAL_SHRINK | _SEAL_SEAL)
         self.fd, self.size = fd, size
         self._map = mmap.mmap(fd, size)
@@ -51,8 +61,11 @@ class CpuSharedMemory:
         return torch.frombuffer(self._map, dtype=torch.uint8, count=size, offset=offset).untyped_storage()
 
     def grow(self, size: int) -> None:
-        """Enlarge the file and map it anew; tensors of the old mapping stay valid. For the owner."""
-        os.ftruncate(self.fd, size)
+        """Enlarge the file and map it anew; tensors of the old mapping stay valid. For the owner.
+
+        Raises PassNetError if the system does not give a file of this size.
+        """
+        _set_size(self.fd, size)
         self.size = size
         self._map = mmap.mmap(self.fd, size)
         self.bytes = torch.frombuffer(self._map, dtype=torch.uint8)
@@ -61,6 +74,18 @@ class CpuSharedMemory:
         """Close the file; mappings end with their last tensor."""
         if self.owner:
             os.close(self.fd)
+
+
+def _set_size(fd: int, size: int) -> None:
+    try:
+        os.ftruncate(fd, size)
+    except OSError as error:
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        if error.errno == errno.EFBIG and limit != resource.RLIM_INFINITY:
+            advice = f"the limit of a file's size is {limit} bytes; raise it with `ulimit -f unlimited`"
+        else:
+            advice = f"{error.strerror}; free memory, or take a smaller variant"
+        raise PassNetError(f"no shared memory of {size} bytes for the worker: {advice}") from error
 
 
 class CudaSharedMemory:
