@@ -260,11 +260,13 @@ class SharedBench(Bench):
 
 def _places(captures: Sequence[bool], processes: int) -> list[int]:
     """For each pass the number of its process, of at most so many. The passes that capture have the last processes, as
-    many as is their share. With one process all are in it."""
+    many as is their share. With one process all are in it, with four each kind has two: two passes of a sample come one
+    after another here, and one process runs one of a sample."""
     count, rest = sum(captures), len(captures) - sum(captures)
     if not count or not rest or processes < 2:
         return [number % processes for number in range(len(captures))]
-    last = min(max(round(processes * count / len(captures)), 1), processes - 1, count)
+    least = min(2, processes // 2)
+    last = min(max(round(processes * count / len(captures)), least), processes - least, count)
     first = min(processes - last, rest)
     numbers = {True: itertools.count(), False: itertools.count()}
     return [first + next(numbers[one]) % last if one else next(numbers[one]) % first for one in captures]

@@ -50,7 +50,7 @@ from agent.distill.tuned import Tuned
 from agent.run.choose import floating_dtype
 from benchmarks.passbench.compared import AUTHOR, STATIC, STRICT, text_of
 from benchmarks.passbench.host_noise import processor_use
-from benchmarks.passbench.max_autotune import TUNED, KeptTuning, tune
+from benchmarks.passbench.max_autotune import AFTERWARDS, TUNED, KeptTuning, tune
 from benchmarks.passbench.recorded_passes import keep_answers
 from benchmarks.passbench.static_too import StaticToo
 from passbench.contract import read_pass_dir
@@ -58,7 +58,7 @@ from passbench.result import VariantResult
 from passbench.settings import Settings
 from passbench.shared_bench import SharedBench
 from passbench.timing.cores import on_cores
-from passbench.workers.precompile import NO_TIME
+from passbench.workers.precompile import NO_TIME, Missed
 from storage.parquet import read_rows, write_rows
 from storage.records import Sample
 from storage.schema import CATEGORIES, RESULTS
@@ -74,7 +74,8 @@ _FULL_SECONDS = 4.0  # that the second measurement of a sample takes, about
 
 @dataclass(frozen=True)
 class Sitting:
-    """The samples of this sitting and where all is kept. `began` and all limits are of `time.monotonic`."""
+    """The samples of this sitting and where all is kept. `began` and all limits are of `time.monotonic`; what loading
+    the samples takes is in them."""
 
     given: argparse.Namespace
     samples: Sequence[Sample]
@@ -168,21 +169,25 @@ def write_and_compile(sitting: Sitting, bench: SharedBench) -> list[tuple[Sample
     together = max(1, given.processes + given.authors)
     compile_passes(sitting, bench, ready, together)
     missed += tune(bench, [sample for sample, _ in ready], given.tune, together, sitting.tuning)
-    for reason, count in Counter(f"{compiler}: {one.reason[:150]}" for compiler, one in missed).most_common(20):
-        sitting.say(f"not compiled ahead, {count} times {reason}")
+    say_missed(sitting, missed)
     tuned = {sample.sample for sample, _ in ready if bench.compiled(TUNED, sample.variants[0])}
     sitting.say(f"{len(ready)} samples can be measured, {len(tuned)} of them by {TUNED}")
     return [(sample, answer, [*BASELINES, *[TUNED] * (sample.sample in tuned)]) for sample, answer in ready]
 
 
+def say_missed(sitting: Sitting, missed: Sequence[tuple[str, Missed]]) -> None:
+    """Say why variants were not compiled ahead."""
+    for reason, count in Counter(f"{compiler}: {one.reason[:150]}" for compiler, one in missed).most_common(20):
+        sitting.say(f"not compiled ahead, {count} times {reason}")
+
+
 def only_tune(sitting: Sitting, bench: SharedBench) -> None:
-    """Nothing but max-autotune, by all processes, for all samples."""
+    """Nothing but max-autotune, by all processes, for all samples; it is kept before the budget ends."""
     given = sitting.given
-    missed = tune(bench, sitting.samples, given.tune, given.processes + given.authors, sitting.tuning)
+    seconds = min(given.tune, sitting.end(given.budget) - time.monotonic() - AFTERWARDS)
+    say_missed(sitting, tune(bench, sitting.samples, seconds, given.processes + given.authors, sitting.tuning))
     by_category = Counter(one.category for one in sitting.samples if bench.compiled(TUNED, one.variants[0]))
-    sitting.say(
-        f"{TUNED}: compiled {len(sitting.samples) - len(missed)} of {len(sitting.samples)}, {dict(by_category)}"
-    )
+    sitting.say(f"{TUNED}: compiled {by_category.total()} of {len(sitting.samples)}, {dict(by_category)}")
     sitting.say(f"{len(sitting.tuning.variants)} variants are kept for later calls")
 
 
@@ -287,7 +292,7 @@ def tables(out: Path, names: Sequence[str]) -> str:
 
 def main() -> None:
     """See the module's head."""
-    given = _parsed()
+    began, given = time.monotonic(), _parsed()
     names = given.names.read_text("utf-8").split()
     number, _, count = given.part.partition("/")
     for of in (ROWS, FULL, BEGUN):
@@ -297,7 +302,7 @@ def main() -> None:
         recorded = {row["sample"]: row["variant_hash"] for row in passes if row["author"] == AUTHOR}
         samples = samples_of(given.versions, names[: given.first], recorded)[int(number) :: int(count)]
         written, static = (Answers(given.out / place) for place in ("written", "static"))
-        sitting = Sitting(given, samples, written, static, time.monotonic())
+        sitting = Sitting(given, samples, written, static, began)
         settings = Settings(
             pairs=8, repeats=0, double=False, timing_budget=8.0, first_call_timeout=60.0, batch_bytes=1 << 30
         )
@@ -331,7 +336,11 @@ def _parsed() -> argparse.Namespace:
     add("--patience", type=float, default=45.0, metavar="SECONDS", help="what a sample may take distill in all")
     add("--write", type=float, default=150.0, metavar="SECONDS", help="what passes and compiling have")
     add("--tune", type=float, default=22.0, metavar="SECONDS", help="what max-autotune has for compiling")
-    add("--only-tune", action="store_true", help="compile max-autotune for `--tune` seconds, and do nothing else")
+    add(
+        "--only-tune",
+        action="store_true",
+        help="compile max-autotune for `--tune` seconds of the budget, and do nothing else",
+    )
     add("--passes", type=Path, nargs="*", default=[], help="rows whose passes are answers where there are none yet")
     add("--budget", type=float, default=560.0, metavar="SECONDS", help="after these no further sample is begun")
     add("--full", type=int, default=4, help="samples that are measured once more, one compiler after another")

@@ -26,6 +26,8 @@ from storage.records import Sample, Variant
 TUNED = "inductor-max-autotune"
 GRACE = 12.0
 """Seconds that it may go on with what it has begun."""
+AFTERWARDS = 2 * GRACE + 20.0
+"""Seconds from the last that it begins until what it has compiled is kept, at most."""
 _MOST_BYTES = 32 << 20
 _KEPT = ("fxgraph", "aotautograd", "cache")
 """Directories of TorchInductor's: graphs, what calls them, and times of configurations."""
@@ -73,7 +75,7 @@ class KeptTuning:
         there = (file for file in cache.rglob("*") if file.is_file() and _is_kept(file.relative_to(cache)))
         files = [(file.stat().st_size, file) for file in there]
         written = self._archive.with_suffix(".new")
-        with written.open("wb") as stream, tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        with written.open("wb") as stream, tarfile.open(fileobj=stream, mode="w:gz", compresslevel=3) as archive:
             for size, file in sorted(files):
                 if stream.tell() + size > most_bytes:
                     break

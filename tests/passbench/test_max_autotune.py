@@ -1,16 +1,19 @@
 """What max-autotune compiles first, what is kept of it for later calls, and recorded passes as an author's answers."""
 
 import os
+import time
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from agent.ahead.author_pool import Answers
-from benchmarks.passbench.baselines_table import _one_variant
-from benchmarks.passbench.max_autotune import KeptTuning, cheapest_first
+from benchmarks.passbench.baselines_table import Sitting, _one_variant, only_tune
+from benchmarks.passbench.max_autotune import AFTERWARDS, KeptTuning, cheapest_first
 from benchmarks.passbench.recorded_passes import keep_answers
 from passbench.contract import read_pass_dir
+from passbench.shared_bench import SharedBench
 from tests.passbench.samples import PASSES, add_relu_sample, sample, spec, variant
 
 
@@ -49,6 +52,15 @@ def test_a_later_call_has_what_an_earlier_one_compiled(tmp_path):
     found = [file for file in (tmp_path / "later").rglob("*") if file.is_file()]
     assert {str(file.relative_to(tmp_path / "later")): file.stat().st_size for file in found} == sizes
     assert later.keep(cache, (), most_bytes=2000) < 2000, "the largest file has no room"
+
+
+def test_a_sitting_of_tuning_alone_says_what_is_compiled(tmp_path, capsys):
+    """Its budget includes what comes after the last compilation that begins: here there is no time for any."""
+    given = Namespace(out=tmp_path, tune=600.0, budget=AFTERWARDS, processes=1, authors=0)
+    sitting = Sitting(given, [add_relu_sample((3, 40))], Answers(tmp_path), Answers(tmp_path), time.monotonic())
+    with SharedBench("cpu") as bench:
+        only_tune(sitting, bench)
+    assert "compiled 0 of 1" in capsys.readouterr().out
 
 
 def test_recorded_passes_are_answers_where_there_are_none(tmp_path):

@@ -106,7 +106,8 @@ def test_passes_that_capture_are_kept_by_other_processes():
     captures = [False, False, True, True, False, False, False, False]
     places = _places(captures, 4)
     plain, capturing = ([p for p, one in zip(places, captures, strict=True) if one is kind] for kind in (False, True))
-    assert (plain, capturing) == ([0, 1, 2, 0, 1, 2], [3, 3])
+    assert (plain, capturing) == ([0, 1, 0, 1, 0, 1], [2, 3]), "two passes of a sample are in two processes"
+    assert _places(captures, 3) == [0, 1, 2, 2, 0, 1, 0, 1]
     assert _places([True, False], 8) == [1, 0] and _places([False] * 3, 2) == [0, 1, 0]
     assert _places(captures, 1) == [0] * 8 and _places([], 4) == []
 

@@ -29,7 +29,7 @@ sit() { # SECONDS OPTIONS
 }
 if [ -n "${ONLY_TUNE:-}" ]; then
   left=$((ALL - 18 - (SECONDS - began)))
-  sit $left --only-tune --tune $((left - 45))
+  sit $left --only-tune --tune $left --budget $((left - 12))
 fi
 # Again if it breaks off, and if all that it has begun with is measured and there is time for some more.
 ended=1
