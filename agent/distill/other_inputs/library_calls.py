@@ -231,14 +231,15 @@ class LibraryWriter:
         if not isinstance(layout, TensorLayout):
             raise Unsupported("an assignment to what is no tensor")
         whole, own = value_name(target.index, self.graph.inputs), target.index in self.own
-        text, wide = text_of(value, self.graph.inputs), given is None and is_beyond_halves(value)
+        text = text_of(value, self.graph.inputs)
+        wide = given is None and "float" in layout.dtype and is_beyond_halves(value)
         if isinstance(index, Ref):
             mask = self.known.values[index.index]
             fits = isinstance(mask, TensorLayout) and mask.dtype == "bool" and len(mask.shape) == len(layout.shape)
             if not own or given is not None or not fits:
                 raise Unsupported("an assignment by an index that is a tensor")
-            at = value_name(index.index, self.graph.inputs)
-            filled = f"{whole}.copy_(torch.where({at}, {text}, {whole}))"
+            at, full = value_name(index.index, self.graph.inputs), _in_double(whole, text)
+            filled = f"{whole}.copy_(torch.where({at}, {full}, {whole}))"
             self._lines([filled if wide else f"{whole}.masked_fill_({at}, {text})"])
             return
         if _reads_tensors((index,)) or holds_a_list(index) or holds_a_switch(index):
@@ -248,7 +249,7 @@ class LibraryWriter:
             raise Unsupported("an assignment of a value with more dimensions than the part has")
         taken = Op("function", "operator.getitem", (target, index), {})
         self._lines(statements(name, taken, self.graph.inputs))
-        full = f"torch.full_like({name}, {text}{', dtype=torch.float64' if wide else ''})"
+        full = _in_double(name, text) if wide else f"torch.full_like({name}, {text})"
         if own:
             self._lines([f"{name}.copy_({full if wide else text})" if wide or given else f"{name}.fill_({text})"])
             return
@@ -377,6 +378,11 @@ def _name_in_host_code(target: str) -> str:
     if target.startswith("torch._C._nn.") and hasattr(torch.nn.functional, last):
         return f"torch.nn.functional.{last}"
     raise Unsupported(f"{target} is not for host code")
+
+
+def _in_double(like: str, number: str) -> str:
+    """A tensor of this number. Where it is beyond a half type, a fill raises, and a copy makes it infinite."""
+    return f"torch.full_like({like}, {number}, dtype=torch.float64)"
 
 
 def _reads_tensors(values: Collection[Any]) -> bool:

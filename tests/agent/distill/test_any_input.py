@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.candidates import Options, find_candidates
 from agent.distill.eager.op_effects import find_effects
 from agent.distill.lowered_regions import Sketches
@@ -308,3 +309,14 @@ def test_a_number_on_the_device_is_a_fill(number, dtype):
     expected = torch.tensor(number, dtype=dtype)
     assert torch.equal(names["found"], expected) and names["found"].dtype == expected.dtype
     assert torch.signbit(names["found"]) == torch.signbit(expected)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_such_assignments_on_a_gpu(dtype, tmp_path):
+    """Of a dtype that the pass has no kernels for, so that it calls the library."""
+    known = variant(_assign_numbers_beyond_a_half_type, tensor(3, 8), tensor(3, 8))
+    Distill(margin=ANY, sketches=SKETCHES).write(sample(known), tmp_path / "pass")
+    one = variant(_assign_numbers_beyond_a_half_type, tensor(5, 8, dtype=dtype), tensor(5, 8, dtype=dtype))
+    (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
+    assert (result.status, result.t_min) == ("ok", -10), result
