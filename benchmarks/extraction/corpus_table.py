@@ -29,7 +29,7 @@ from extraction.sources.spec import specified
 from extraction.tracing.trace_store import TraceStore
 from extraction.varying.shape_points import MAX_POINTS
 from flows.build.shard_tasks import graphs_of
-from flows.build.subgraphs import Subgraphs, cut, digest_of, working
+from flows.build.subgraphs import Subgraphs, alone, cut, digest_of, working
 from flows.build.traced import Traced, find_traces
 from storage.graph.render import render
 from storage.records import Variant
@@ -47,6 +47,7 @@ def main() -> None:
     traced = find_traces(TraceStore(arguments.data / "traces"), specified(entries))
     begin = time.monotonic()
     with (
+        alone(arguments.data),
         working(arguments.data, digest_of(traced, MAX_POINTS)) as work,
         Engine(work.of_build / "engine", memory_mb=8_192) as engine,
         Pool(workers=arguments.workers, timeout_s=arguments.timeout, memory_mb=arguments.memory) as pool,

@@ -123,7 +123,7 @@ def library_call(stored: str, arguments: list[ast.expr], keywords: dict[str, ast
     starred = tuple(Ref(n) for n, a in enumerate(arguments) if isinstance(a, ast.Starred))
     reads = base in READING or (base == "where" and (bool(starred) or len(parts) == 1))  # alone it says where it holds
     classes = named.get("num_classes", values[1] if len(values) > 1 else -1)
-    reads |= base == "one_hot" and not (type(classes) is int and classes >= 0)  # of -1 classes it counts them
+    reads |= base == _ONE_HOT and not (type(classes) is int and classes >= 0)  # of -1 classes it counts them
     written = tuple(parts[ref.index] for ref in _writes(op, starred))
     copies = base == "to" and named.get("copy") is True
     fresh = (copies or _is_fresh(base)) and not written
@@ -162,6 +162,14 @@ _READ_BY_THE_HOST = {
     "linspace": ("start", "end"), "logspace": ("start", "end"),
 }  # fmt: skip
 """Parameters that an overload takes as tensors only to read what they hold."""
+
+
+_ONE_HOT = "one_hot"
+
+
+def counts_classes(stored: str) -> bool:
+    """Whether an operator takes a number of classes, and counts them where that is -1."""
+    return _base(stored)[1] == _ONE_HOT
 
 
 def is_read_unseen(stored: str, place: int | str) -> bool:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from passbench.policy import operators
 from passbench.policy.host.arguments import Arguments, Keywords
 from passbench.policy.host.bindings import HOOK, WRITE_ADVICE
-from passbench.policy.scopes import Scope, ValueKind
+from passbench.policy.nodes import walk
+from passbench.policy.scopes import Scope, ValueKind, parameters
 from storage.graph import targets
 
 _OF_NUMBERS = frozenset("tensor as_tensor asarray new_tensor".split())
@@ -56,7 +57,7 @@ class OperatorCalls(Arguments):
                 f"{call.name} draws random numbers; a pass computes from its inputs alone (dropout: training=False)"
             )
             self.find("random", scope.module, call.node, message)
-        if effects.reading:
+        if effects.reading and not self._has_classes_of_graph(call):
             self.read(f"{call.name} reads values", scope, call.node)
         kinds = dict(zip(map(id, call.arguments), call.positional, strict=False))
         kinds |= {id(call.named[key]): kind for key, kind in call.keywords.items() if key is not None}
@@ -82,6 +83,21 @@ class OperatorCalls(Arguments):
         if effects.views:
             return first if first is ValueKind.OWN else ValueKind.TENSOR
         return ValueKind.OWN if effects.fresh else ValueKind.TENSOR
+
+    def _has_classes_of_graph(self, call: OperatorCall) -> bool:
+        """Whether `one_hot` gets its number of classes as a parameter that may be a number of the graph: where that is
+        -1 eager reads its operand, too. Of a parameter that is given something else the evidence tells."""
+        named = "num_classes" in call.named
+        if not operators.counts_classes(call.stored) or not (named or len(call.arguments) > 1):
+            return False
+        number = call.named["num_classes"] if named else call.arguments[1]
+        kind = call.keywords["num_classes"] if named else call.positional[1]
+        owner = call.scope.find(number.id) if isinstance(number, ast.Name) else None
+        if kind is ValueKind.SCALAR or owner is None or not isinstance(owner.node, ast.FunctionDef):
+            return False
+        self.steps.take(len(walk(owner.node)))
+        bound = {n.id for n in walk(owner.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        return number.id in {p.arg for p in parameters(owner.node)} - bound
 
     def _check_numbers(self, call: OperatorCall) -> None:
         """Report a tensor where an operator, or a method of tensors, needs a number: torch reads it for that.

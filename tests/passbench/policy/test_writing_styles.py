@@ -6,6 +6,7 @@ import pytest
 from tests.passbench.policy.test_policy import check, in_wrapper
 
 IMPORTS = "import enum\nimport functools\nimport logging\nimport lib as cfg\nfrom lib import PLAN, TABLE, register\n"
+IMPORTS += "import torch.nn.functional as F\n"
 LIB = """
 from dataclasses import dataclass
 
@@ -96,6 +97,7 @@ ACCEPTED = {
         "other[(1,)](torch.empty_like(x), n)",
         KERNEL.format("tl.store(x_ptr, tl.where(x=1, y=n, condition=n > 1) + tl.where(*(n > 1, 1, 2)))"),
     ),
+    "as many classes as the graph says": "torch.nn.functional.one_hot(x, y) + F.one_hot(x, num_classes=y)",
     "levels of a log": "logging.basicConfig(level=logging.WARNING) or logging.getLogger('a').setLevel(logging.INFO)",
     "the type behind a parameter": (
         "other[(1,)](torch.empty_like(x), n)",
@@ -181,6 +183,10 @@ REFUSED = {
     "a list that sorts tensors": ("host_read", "[x[0], y[0]].sort()", ""),
     "as many classes as there are": ("host_read", "torch.nn.functional.one_hot(x).shape[-1]", ""),
     "as many classes as -1 says": ("host_read", "torch.nn.functional.one_hot(x, -1).shape[-1]", ""),
+    "as many classes as an argument of its own says": ("host_read", "torch.nn.functional.one_hot(x, k)", ""),
+    "as many classes as a parameter bound again says": ("host_read", "[y := -1, F.one_hot(x, y)]", ""),
+    "as many classes as there are, by stars": ("host_read", "F.one_hot(*(x, y))", ""),
+    "as many classes as there are, of a value": ("host_read", "list(map(F.one_hot, [x], [-1]))", ""),
     "as many classes as a sum says": ("host_read", "torch.nn.functional.one_hot(x, num_classes=n - n - 1)", ""),
     "where it is true, by stars": ("host_read", "torch.where(*(x,), *())[0].shape[0]", ""),
     "where it is true, and no more": ("host_read", "torch.where(x > 0, *())[0].shape[0]", ""),
