@@ -184,7 +184,7 @@ class _Counter(TorchDispatchMode):
         self.called.add(name)
         if func.overloadpacket in flop_registry:
             self.flops += flop_registry[func.overloadpacket](*args, **kwargs, out_val=result)
-        if name in _ADDS:
+        if name in _ADDS and args[0].dim():  # a single number is added to nothing
             self.additions += _additions(_ADDS[name], args)
         for number, argument in enumerate(schema.arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:
