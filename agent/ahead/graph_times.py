@@ -69,7 +69,8 @@ class SideGraphs:
         self._eager: list[GraphTimer | None] = []
 
     def of(self, eager: Call, candidate: Call, rows: Callable[[int], list[Row]]) -> dict[str, GraphTimer]:
-        """Those of "eager" and of a "candidate", which have run before; none where one of them cannot be captured.
+        """Those of "eager" and of a "candidate", which have run before; none where one of them cannot be captured, or
+        the GPU has no memory for their inputs.
 
         `rows` gives the inputs of so many calls. Raises what CUDA raises where the GPU works no more.
         """
@@ -81,11 +82,18 @@ class SideGraphs:
             torch.cuda.synchronize()
             us = 1e6 * (time.perf_counter() - begin)
             size = sum(x.numel() * x.element_size() for x in results if isinstance(x, torch.Tensor))
-            inputs = OwnInputs(rows(calls_in_graph(us, size, row_bytes(row))))
-            self._eager.append(graph_timer(eager, inputs))
+            self._eager.append(_timer_of_eager(eager, rows(calls_in_graph(us, size, row_bytes(row)))))
         own = self._eager[0]
         other = graph_timer(candidate, own.inputs) if own is not None else None
         return {"eager": own, "candidate": other} if own is not None and other is not None else {}
+
+
+def _timer_of_eager(eager: Call, rows: Sequence[Row]) -> GraphTimer | None:
+    try:
+        inputs = OwnInputs(rows)
+    except torch.OutOfMemoryError:
+        return None
+    return graph_timer(eager, inputs)
 
 
 def graph_timer(call: Call, inputs: OwnInputs) -> GraphTimer | None:

@@ -15,8 +15,9 @@ import torch
 
 Row = Sequence[torch.Tensor | int]
 
-MOST_BYTES = 1 << 30
-"""What the inputs of all calls of a graph may take."""
+MOST_BYTES = 256 << 20
+"""What the inputs of all calls of a graph may take: several times what the L2 cache of a GPU holds. A search keeps some
+graphs for a dozen variants, and several searches share a GPU."""
 
 
 def row_bytes(row: Row) -> int:

@@ -18,7 +18,7 @@ def test_a_graph_has_more_calls_of_what_is_short_and_few_of_what_returns_much():
     assert calls_in_graph(100.0, 16 << 20) == 4
     assert calls_in_graph(100.0, 1 << 30) == 2
     assert calls_in_graph(100.0, 0) == 30
-    assert calls_in_graph(20.0, 4096, 64 << 20) == 16
+    assert calls_in_graph(20.0, 4096, 16 << 20) == 16
     assert calls_in_graph(20.0, 4096, 4 << 30) == 2
 
 
