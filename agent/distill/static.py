@@ -23,6 +23,7 @@ from agent.distill.rounding import Confirms, Rounding, assumed
 from agent.distill.search.found_families import SearchChoice
 from agent.distill.search.neighbours import by_lanes, in_cuda_graphs
 from agent.distill.task_plan import FloatDtypes, Task, float_dtypes
+from agent.distill.written_pass import allowed
 from storage.records import Sample
 
 MARGIN = 1.0
@@ -64,7 +65,7 @@ class Distill(Author):
         """
         levels = dict.fromkeys(float_dtypes(sample.variants).values(), self.rounding)
         task = self.task(sample, self.margin, levels, confirms)
-        return task.write(task.sure(self.margin), by_lanes(task, self.style), directory)
+        return allowed(task.write(task.sure(self.margin), by_lanes(task, self.style), directory), directory)
 
     def task(
         self,

@@ -13,7 +13,6 @@ from agent.author import Submission
 from agent.distill.any_constants import of_any_constants, structure
 from agent.distill.candidates import Candidate, Options, find_candidates, promising
 from agent.distill.channels_last import in_channels_last
-from agent.distill.check_matches import Site, mismatches
 from agent.distill.eager.op_effects import find_effects
 from agent.distill.inductor.whole_source import compiled_graph, compiled_source
 from agent.distill.kernels.index_expressions import Unsupported
@@ -29,6 +28,7 @@ from agent.distill.whole_graphs import (
     whole_graph_instead,
     whole_source,
 )
+from agent.distill.written_pass import Site, mismatches
 from passbench.contract import NAMES_FILE
 from storage.graph.as_json import to_json
 from storage.graph.record import Graph, refs

@@ -58,6 +58,7 @@ from agent.distill.search.trial import Rightness, SearchTrial, known, right_toge
 from agent.distill.static import Distill, SampleTasks, kept_orders
 from agent.distill.task_plan import FloatDtypes, Task, float_dtypes, has_channels_last, has_split_linears
 from agent.distill.whole_graphs import WORTH
+from agent.distill.written_pass import allowed
 from storage.records import Sample
 
 _COMPILED = 0.2
@@ -109,6 +110,9 @@ class Tuned(Author):
         """The best pass found. Without a GPU: what `distill` writes without measuring."""
         if not attempt.device.startswith("cuda"):
             return self.distill.write(sample, directory)
+        return allowed(self._chosen(sample, directory, attempt), directory)
+
+    def _chosen(self, sample: Sample, directory: Path, attempt: Attempt) -> Submission:
         tasks = self.tasks_of(sample)
         task = tasks.task()
         start = tasks.start(task)

@@ -1,14 +1,19 @@
-"""Whether a written pass matches what it was written for, and nothing else: PassBench's matcher, without running it."""
+"""What is asked of a written pass, without running it: whether it matches what it was written for and nothing else, by
+PassBench's matcher, and whether the static policy allows it. One that it refuses scores as a failure, eager's calls do
+not."""
 
 import json
+import shutil
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from torch import fx
 
+from agent.author import Submission
 from passbench.contract import NAMES_FILE, PassRule, loaded_rules
 from passbench.matching.rewrite import apply_pass
+from passbench.policy.check import check_dir
 from storage.graph.as_fx import to_fx
 from storage.graph.as_json import to_json
 from storage.graph.record import Graph
@@ -74,3 +79,12 @@ def _wrong_in(graph: Graph, left: list[Site], rules: list[PassRule]) -> frozense
 def _is(wanted: tuple[int, ...], got: tuple[int | None, ...]) -> bool:
     """Whether the values are those wanted. None stands for a value that another replacement has made: it may be any."""
     return len(wanted) == len(got) and all(b is None or a == b for a, b in zip(wanted, got, strict=True))
+
+
+def allowed(submission: Submission, directory: Path) -> Submission:
+    """The submission, or one of eager's calls where the policy refuses the pass in `directory`, which is removed
+    then. The reason is the policy's first finding."""
+    if submission.compiler != "pass" or not (findings := check_dir(directory)):
+        return submission
+    shutil.rmtree(directory)
+    return Submission("eager", reason=f"the policy refuses the pass that was written: {findings[0]}")
