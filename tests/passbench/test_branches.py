@@ -95,7 +95,7 @@ def wrapper(x, y, route, n):
     ("given", "problem"),
     [
         ("1, part, x", None),
-        ("number, part, x", "branch takes its number"),
+        ("x.ndim, part, x", "branch takes its number"),
         ("1, torch.relu, x", "take a function of the pass"),
         ("1, part, [torch.zeros_like(x)]", "one by one"),
         ("part, x", "branch takes its number"),
