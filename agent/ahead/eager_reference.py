@@ -9,6 +9,7 @@ import torch
 
 from agent.ahead.graph_times import SideGraphs
 from agent.ahead.output_levels import Level, varies
+from agent.ahead.own_inputs import all_bytes, copied
 from agent.ahead.side_times import Call, Row
 from passbench.child.outputs import BadOutput, describe_all, flatten
 from passbench.inputs.distribution import CORRECTNESS, Distribution
@@ -151,17 +152,9 @@ def input_bytes(variant: Variant) -> int:
     return sum(extent(given.shape, given.stride) * dtype_of(given.dtype).itemsize for given in tensors)
 
 
-def copied(x: torch.Tensor | int) -> torch.Tensor | int:
-    """The same in other memory, gaps included."""
-    if not isinstance(x, torch.Tensor):
-        return x
-    memory = torch.empty(0, dtype=x.dtype, device=x.device)
-    return memory.set_(x.untyped_storage().clone(), x.storage_offset(), x.shape, x.stride())
-
-
 def same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether the memory of two tensors holds the same bytes."""
-    return torch.equal(*(torch.empty(0, dtype=torch.uint8, device=x.device).set_(x.untyped_storage()) for x in (a, b)))
+    return torch.equal(all_bytes(a), all_bytes(b))
 
 
 def _apart(values: list[Any], row: Row) -> list[Any]:

@@ -25,18 +25,28 @@ def row_bytes(row: Row) -> int:
     return sum(x.untyped_storage().nbytes() for x in row if isinstance(x, torch.Tensor))
 
 
+def copied(x: torch.Tensor | int) -> torch.Tensor | int:
+    """The same in other memory, gaps included."""
+    if not isinstance(x, torch.Tensor):
+        return x
+    memory = torch.empty(0, dtype=x.dtype, device=x.device)
+    return memory.set_(x.untyped_storage().clone(), x.storage_offset(), x.shape, x.stride())
+
+
+def all_bytes(x: torch.Tensor) -> torch.Tensor:
+    """The memory that a tensor lies in, gaps included, as bytes."""
+    return torch.empty(0, dtype=torch.uint8, device=x.device).set_(x.untyped_storage())
+
+
 class OwnInputs:
     """`rows`: copies of the given inputs of calls, gaps in memory included. The given ones must stay as they are."""
 
     def __init__(self, given: Sequence[Row]) -> None:
-        self.rows: list[Row] = []
-        self._pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
-        for row in given:
-            self.rows.append(tuple(self._copied(x) if isinstance(x, torch.Tensor) else x for x in row))
+        self.rows: list[Row] = [tuple(map(copied, row)) for row in given]
         # PassBench copies all places of one input, then those of the next: what comes last stays in the cache.
-        tensors = sum(isinstance(x, torch.Tensor) for x in given[0]) if given else 0
-        ordered = [pair for n in range(tensors) for pair in self._pairs[n::tensors]]
-        some = [pair for pair in ordered if pair[0].numel()]
+        places = [n for n, x in enumerate(given[0]) if isinstance(x, torch.Tensor)] if given else []
+        pairs = [(own[n], row[n]) for n in places for own, row in zip(self.rows, given, strict=True)]
+        some = [(all_bytes(to), all_bytes(x)) for to, x in pairs if x.untyped_storage().nbytes()]
         self._to, self._from = [to for to, _ in some], [source for _, source in some]
 
     def write(self) -> None:
@@ -45,15 +55,6 @@ class OwnInputs:
             _filler(self._to[0].device).zero_()
         if self._to:
             torch._foreach_copy_(self._to, self._from)
-
-    def _copied(self, x: torch.Tensor) -> torch.Tensor:
-        memory = x.untyped_storage().clone()
-        self._pairs.append((_all_bytes(memory, x.device), _all_bytes(x.untyped_storage(), x.device)))
-        return torch.empty(0, dtype=x.dtype, device=x.device).set_(memory, x.storage_offset(), x.shape, x.stride())
-
-
-def _all_bytes(memory: torch.UntypedStorage, device: torch.device) -> torch.Tensor:
-    return torch.empty(0, dtype=torch.uint8, device=device).set_(memory)
 
 
 @cache

@@ -16,9 +16,10 @@ import torch
 
 from agent.ahead.beyond import chance_beyond
 from agent.ahead.device_levels import agree, largest_share
-from agent.ahead.eager_reference import TIMED, Caller, EagerReference, EagerReferences, copied, input_bytes, same_memory
+from agent.ahead.eager_reference import TIMED, Caller, EagerReference, EagerReferences, input_bytes, same_memory
 from agent.ahead.graph_times import GraphTimer
 from agent.ahead.output_levels import Level, beside_eager, levels_of, worst
+from agent.ahead.own_inputs import copied
 from agent.ahead.side_times import Call, Row, side_times
 from agent.author import Checked
 from passbench.checking.tolerance import LEVELS, STRICT
