@@ -14,7 +14,7 @@ from agent.distill.any_constants import of_any_constants, structure
 from agent.distill.candidates import Candidate, Options, find_candidates, promising
 from agent.distill.channels_last import in_channels_last
 from agent.distill.eager.op_effects import find_effects
-from agent.distill.inductor.whole_source import compiled_graph, compiled_source
+from agent.distill.inductor.whole_source import CompiledGraph, compiled_graph, compiled_source
 from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.kernels.schedule import KernelBody
 from agent.distill.lowered_regions import Sketches
@@ -211,19 +211,20 @@ class Task:
 
     def compiled_configs(self, style: Style) -> int:
         """How many configurations TorchInductor's own code for the graphs has to choose from."""
-        found = [1]
-        for each in self.graphs:
-            with suppress(Unsupported):
-                found.append(compiled_graph(each.whole, style.compiled).configs if each.whole is not None else 1)
-        return max(found)
+        return max([1, *(compiled.configs for compiled in self._compiled(style))])
 
     def compiled_launches(self, style: Style) -> int:
         """How many kernels and library calls TorchInductor's own code for a graph has at most."""
-        found = [0]
+        return max((compiled.launches for compiled in self._compiled(style)), default=0)
+
+    def _compiled(self, style: Style) -> list[CompiledGraph]:
+        """TorchInductor's own code for those graphs that it can replace as a whole."""
+        found = []
         for each in self.graphs:
             with suppress(Unsupported):
-                found.append(compiled_graph(each.whole, style.compiled).launches if each.whole is not None else 0)
-        return max(found)
+                if each.whole is not None:
+                    found.append(compiled_graph(each.whole, style.compiled))
+        return found
 
     def compiled_kernels(self, style: Style) -> tuple[int, ...] | None:
         """The kernels of each graph in TorchInductor's own code, where that is nothing but launches of one plan."""
