@@ -1,6 +1,9 @@
+from unittest.mock import patch
+
 import pytest
 import torch
 import torch._inductor.scheduler
+from torch._inductor.lowering import lowerings
 from torch._inductor.runtime.hints import DeviceProperties
 
 from extraction.analysis.prepared import prepare
@@ -176,3 +179,15 @@ def test_pointwise_ops_belong_to_the_first_kernel_that_could_compute_them() -> N
     moved = early(prepared, needs, {0, 2, 3}, pointwise)
     assert moved == [{0}, {0}, {1}, {2}, {2}, {3}]  # nothing is fused behind the library call, kernel 1
     assert early(prepared, needs, {0, 2, 3}, pointwise - {1, 4}) == needs
+
+
+def test_a_variable_that_test_services_set_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    op = torch.ops.aten.upsample_bilinear2d.default
+    graph = Graph(
+        1, (Op("function", "torch.nn.functional.interpolate", (Ref(0), (3, 4), None, "bilinear"), {}),), (Ref(1),)
+    )
+    with patch.dict(lowerings):
+        lowerings.pop(op, None)  # as in a process that has not lowered one yet
+        with lowered(graph, (_input(1, 2, 8, 8),)) as found:
+            assert [kernel.kind for kernel in found.kernels if kernel.kind != "nop"] == ["extern"]
