@@ -23,6 +23,27 @@ def kept(tmp_path):
     return repeating_eager(tmp_path, KeptPass("fusible-1", PASSES / "add_relu", add_relu_sample((3, 40))))
 
 
+def test_forks_may_use_a_gpu_after_a_pass_was_written(torch_forks, tmp_path):
+    """torch refuses CUDA to the forks of a process that has asked how many GPUs there are. Needs torch with CUDA's code
+    to find it, and no GPU."""
+    program = f"""
+import os
+from pathlib import Path
+import torch
+from benchmarks.passbench.kept_passes import __main__, both_ways
+from benchmarks.passbench.kept_passes.loaded_calls import KeptPass, repeating_eager
+from tests.passbench.samples import PASSES, add_relu_sample
+made = repeating_eager(Path({str(tmp_path)!r}), KeptPass("one", PASSES / "add_relu", add_relu_sample((3, 40))))
+if os.fork() == 0:
+    os._exit(torch.cuda._is_in_bad_fork())
+assert os.wait()[1] == 0, "forks may not use a GPU"
+print(sorted(file.name for file in made.directory.iterdir()))
+"""
+    done = torch_forks(program)
+    assert done.returncode == 0, done.stderr
+    assert "repeat_0.py" in done.stdout
+
+
 def test_a_pass_is_loaded_and_its_calls_are_timed(kept):
     loaded = load(kept, torch.device("cpu"))
     by_eager = eager(kept, torch.device("cpu"))
@@ -57,7 +78,12 @@ def test_passes_are_timed_by_both_ways(kept):
     settings = Settings(draws=1, calls=2, batch=2, warmup=2, repeats=0, double=False)
     one = kept._replace(sample=replace(kept.sample, category="sole_op"))
     with SharedBench("cpu", settings) as bench:
-        ((shared, whole),) = found = measured_both_ways(bench, [one, kept], "sole_op", (), 1, 60)
-    assert (shared.protocol, whole.protocol) == ("shared", "passnet")
-    assert shared.status == whole.status == "ok" and shared.sample in line_of(shared, whole)
+        (both,) = found = list(measured_both_ways(bench, [one, kept], "sole_op", (), 1, 60))
+    assert [result.protocol for result in both] == ["shared", "passnet", "shared"]
+    assert {result.status for result in both} == {"ok"} and both.shared.sample in line_of(both)
+    assert [(row["author"], row["run"]) for row in both.rows()] == [
+        ("distill", "shared-distill"),
+        ("distill", "passnet-distill"),
+        ("eager", "shared-eager"),
+    ]
     assert summary(found).startswith("e2e: shared over whole ") and summary(found).endswith(", 1 passes")

@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import torch
+import torch._dynamo  # a second of each fork that has not imported it
 
 from benchmarks.passbench.kept_passes.both_ways import CORPORA, RECORD
 from benchmarks.passbench.kept_passes.helpers import Helper

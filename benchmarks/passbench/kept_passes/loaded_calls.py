@@ -3,17 +3,18 @@
 import gc
 import math
 import statistics
+import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import fx
 
-from benchmarks.passbench import eager_as_pass
 from benchmarks.passbench.recorded_passes import passes
 from passbench.contract import load_rules, read_pass_dir, write_pass_dir
 from passbench.inputs.draw import make_inputs
@@ -86,11 +87,24 @@ def written_to(out: Path, rows: Sequence[dict], versions: Iterable[Path], most: 
 
 
 def repeating_eager(out: Path, kept: KeptPass) -> KeptPass:
-    """A pass that makes eager's own calls for the same variant. Raises ValueError where a pass may not make them."""
+    """A pass that makes eager's own calls for the same variant. Raises ValueError where a pass may not make them.
+
+    A fork writes it. What writes it imports TorchInductor, which asks how many GPUs there are, and torch refuses CUDA to
+    all later forks of a process that has asked.
+    """
     name = f"eager-as-{kept.name}"
-    if not eager_as_pass.write(kept.sample, out / name):
+    writing = get_context("fork").Process(target=_write_repeating, args=(kept.sample, out / name))
+    writing.start()
+    writing.join()
+    if writing.exitcode:
         raise ValueError(f"no pass may repeat what eager does in {kept.name}")
     return kept._replace(name=name, directory=out / name)
+
+
+def _write_repeating(sample: Sample, directory: Path) -> None:
+    from benchmarks.passbench import eager_as_pass  # imports TorchInductor
+
+    sys.exit(not eager_as_pass.write(sample, directory))
 
 
 def _samples(versions: Iterable[Path], names: Collection[str]) -> Mapping[str, Sample]:
