@@ -28,6 +28,7 @@ from passbench.timing.device_clock import GRAPH, DeviceClock, Uncapturable
 from passbench.timing.exchanges import CheckedExchanges
 from passbench.timing.statistics import LEAST_US, Exchange, Pairs, planned, summarise
 from passbench.timing.stopwatch import check_bandwidth
+from passbench.workers.equal_memory import make_equal
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_pair import SEALED, WorkerPair
 
@@ -166,10 +167,18 @@ class Rounds:
                     side.exchanges.compare(layout)
         return done
 
+    def _draw(self, size: int, sealed: int = 0) -> BatchLayout:
+        """A batch of about `size` calls, drawn, and room for it on all sides if that is to be equal."""
+        pair = self._pair
+        layout = pair.draw(pair.about(size), pair.outputs, Distribution.VARIED, sealed=sealed)
+        if self._settings.equal_memory:
+            make_equal([side.worker for side in (self._eager, *self._running())], layout.end)
+        return layout
+
     def _calls(self, size: int) -> dict[Side, Exchange]:
         """A round of calls, host included."""
         pair = self._pair
-        layout = pair.draw(pair.about(size), pair.outputs, Distribution.VARIED, sealed=SEALED)
+        layout = self._draw(size, sealed=SEALED)
         seed, go = pair.rng.getrandbits(32), Go(flush=self._settings.flush_l2)
         rehearsed = layout.batch.calls >= _FEWEST_REHEARSED
         run = lambda side: side.exchanges.timed(side.worker, layout, go, seed, rehearsed=rehearsed)  # noqa: E731
@@ -208,7 +217,7 @@ class Rounds:
         clocks = {side: DeviceClock(side.exchanges) for side in (self._eager, *self._running())}
         try:
             size = self._graph_size(size, clocks)
-            layout = self._pair.draw(self._pair.about(size), self._pair.outputs, Distribution.VARIED)
+            layout = self._draw(size)
             # Eager comes first: where it cannot be captured, no other worker is lost.
             captured = [side for side in clocks if self._captured(side, layout, clocks[side])]
         except Uncapturable as failure:

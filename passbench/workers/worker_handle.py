@@ -14,7 +14,8 @@ from passbench.workers import process_usage
 from passbench.workers.fork_server_client import Launcher
 from passbench.workers.worker_process import Process, WorkerDied, WorkerTimeout
 
-_FIRST_BYTES = {"cpu": 1 << 20, "cuda": 256 << 20}
+FIRST_BYTES = {"cpu": 1 << 20, "cuda": 256 << 20}
+"""Shared memory that a worker begins with."""
 _MOST_AHEAD = 1 << 30
 _MOST_IDLE = 512 << 20
 
@@ -25,7 +26,7 @@ class WorkerHandle:
 
     def __init__(self, device: torch.device, settings: Settings, launcher: Launcher, box: Path) -> None:
         self.device, self.settings, self.launcher, self.box = device, settings, launcher, box
-        self.shared = shared_memory.make(_FIRST_BYTES[device.type], device)
+        self.shared = shared_memory.make(FIRST_BYTES[device.type], device)
         self._process: Process | None = None
         self._opened = 0  # bytes of shared memory that the process has mapped
         self.device_bytes = 0  # of GPU memory that the process has been seen to take
@@ -87,11 +88,16 @@ class WorkerHandle:
             self._shut()
             self.shared.grow(max(size, min(2 * self.shared.size, size + _MOST_AHEAD)))
 
+    def renew(self, size: int) -> None:
+        """Replace the shared memory by new memory of `size` bytes, on the CPU of no less than it had."""
+        self._shut()
+        self.shared.grow(size)
+
     def shrink(self) -> None:
         """Replace shared memory that has become large by a small one; for a worker that has been stopped."""
         if self.shared.size > _MOST_IDLE:
             self.shared.close()
-            self.shared = shared_memory.make(_FIRST_BYTES[self.device.type], self.device)
+            self.shared = shared_memory.make(FIRST_BYTES[self.device.type], self.device)
 
     def release(self) -> None:
         """As `shrink`, for a worker that goes on."""

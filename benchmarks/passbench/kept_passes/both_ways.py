@@ -69,7 +69,7 @@ def measured(
 
 
 def line_of(both: BothWays) -> str:
-    """Microseconds of eager and of the pass by both clocks, shared and whole; then of eager and eager as a candidate."""
+    """Microseconds of eager and of the pass by both clocks, shared and whole; then of eager, twice."""
     parts = [f"{both.shared.sample:24}"]
     for clock in CLOCKS:
         for result in both:

@@ -89,8 +89,8 @@ def written_to(out: Path, rows: Sequence[dict], versions: Iterable[Path], most: 
 def repeating_eager(out: Path, kept: KeptPass) -> KeptPass:
     """A pass that makes eager's own calls for the same variant. Raises ValueError where a pass may not make them.
 
-    A fork writes it. What writes it imports TorchInductor, which asks how many GPUs there are, and torch refuses CUDA to
-    all later forks of a process that has asked.
+    A fork writes it. What writes it imports TorchInductor, which asks how many GPUs there are, and torch refuses CUDA
+    to all later forks of a process that has asked.
     """
     name = f"eager-as-{kept.name}"
     writing = get_context("fork").Process(target=_write_repeating, args=(kept.sample, out / name))
