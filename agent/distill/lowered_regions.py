@@ -47,7 +47,7 @@ class Sketches:
         """The last op of each library call that no kernel could replace. Raises LoweringError."""
         key = _key(graph, inputs)
         if key not in self._calls:
-            with lowered(graph, inputs, decompositions=INSTEAD_OF_CALLS) as result:
+            with lowered(graph, inputs, decompositions=INSTEAD_OF_CALLS, short_indices=True) as result:
                 self._calls[key] = frozenset(max(k.ops) for k in result.kernels if k.kind == "extern" and k.ops)
             if len(self._calls) > self.capacity:
                 self._calls.popitem(last=False)

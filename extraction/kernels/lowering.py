@@ -30,7 +30,7 @@ from torch._inductor.debug import DebugContext
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.fx_passes.post_grad import view_to_reshape
 from torch._inductor.graph import GraphLowering
-from torch._inductor.ir import MultiOutput
+from torch._inductor.ir import MultiOutput, View
 from torch._inductor.lowering import lowerings, make_fallback
 from torch._inductor.scheduler import BaseSchedulerNode, ExternKernelSchedulerNode, NopKernelSchedulerNode, Scheduler
 from torch._inductor.sizevars import SizeVarAllocator
@@ -44,6 +44,7 @@ from extraction.analysis.prepared import prepare
 from extraction.analysis.propagate import Invalid, Propagated, propagate
 from extraction.kernels import reference_gpu
 from extraction.kernels.repeats import shortened
+from extraction.kernels.reshapes import dynamic_reshape_indexer
 from extraction.kernels.shared_kernels import CAT, early, is_view, pointwise_ops, with_shared_results
 from storage.errors import PassNetError, in_one_line
 from storage.graph.as_fx import to_fx
@@ -88,11 +89,17 @@ class Lowered:
 
 @contextmanager
 def lowered(
-    graph: Graph, inputs: Sequence[Input], device: str = "cpu", decompositions: Decompositions | None = None
+    graph: Graph,
+    inputs: Sequence[Input],
+    device: str = "cpu",
+    decompositions: Decompositions | None = None,
+    short_indices: bool = False,
 ) -> Iterator[Lowered]:
     """Yields the `Lowered` form of a graph; TorchInductor's context is alive inside the `with` block only.
 
     `device` is "cpu", "cuda" or "reference", see above. `decompositions` are used in place of TorchInductor's own.
+    With `short_indices` reshapes are other arithmetic than TorchInductor's (`extraction.kernels.reshapes`): it takes a
+    fraction of the time where they follow one another, and more ops may share a kernel.
 
     Raises LoweringError where TorchInductor cannot trace or lower the graph, or "cuda" is wanted and not there.
     """
@@ -103,6 +110,8 @@ def lowered(
         stack.enter_context(torch.no_grad())
         stack.enter_context(patch.object(MinMaxBase, "_is_connected", classmethod(_is_connected)))
         stack.enter_context(patch.object(SizeVarAllocator, "_simplify_with_ranges", _simplified))
+        if short_indices:
+            stack.enter_context(patch.object(View, "dynamic_reshape_indexer", classmethod(dynamic_reshape_indexer)))
         # Where the environment has `CI`, TorchInductor refuses to call a library for an op that has a decomposition.
         stack.enter_context(patch.object(inductor_graph, "make_fallback", partial(make_fallback, warn=False)))
         stack.enter_context(inductor_config.patch(cpu_backend="triton", layout_optimization=False))

@@ -129,7 +129,8 @@ def sketch(graph: Graph, inputs: Sequence[Input], own_schedule: bool = False, on
         raise Unsupported("tensors of 2^31 elements or more")
     options = _LOWERING if own_schedule else _LOWERING | _FEW_KERNELS
     device = "reference" if own_schedule or on_gpu else "cpu"
-    with inductor_config.patch(options), lowered(graph, inputs, device, decompositions=AS_EAGER) as result:
+    lowering = lowered(graph, inputs, device, decompositions=AS_EAGER, short_indices=True)
+    with inductor_config.patch(options), lowering as result:
         made = _ProgramBuilder(graph, known, result).build()
     made.program(LaunchLimits())  # raises Unsupported if a kernel cannot be written
     return made

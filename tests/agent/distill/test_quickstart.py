@@ -13,7 +13,7 @@ from tests.agent.support import PAIR, sample
 ROWS = [json.loads(line) for line in (Path(__file__).parent / "quickstart.jsonl").read_text().splitlines()]
 
 
-NOT_WORTH_A_KERNEL = {"mobilevit_xxs-fusible-2a8336", "mobilevit_xxs-fusible-709bcf"}
+NOT_WORTH_A_KERNEL = {"mobilevit_xxs-fusible-2a8336"}
 """Of two launches, which two kernels would replace."""
 
 
