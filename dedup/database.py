@@ -4,6 +4,7 @@ What does not fit in memory goes to files below `scratch`. Every query of this r
 that no two rows share, so threads and the order of files make no difference.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -63,6 +64,14 @@ class Engine:
 
 
 def parquet(paths: Sequence[Path]) -> str:
-    """The rows of Parquet files as a relation, each with its `filename` and `file_row_number`."""
-    listed = ", ".join("'" + str(path).replace("'", "''") + "'" for path in paths)
-    return f"read_parquet([{listed}], filename = true, file_row_number = true)"
+    """The rows of Parquet files as a relation, each with its `filename` and `file_row_number`.
+
+    A path means the file of that name, whatever is in it. By itself DuckDB takes `[1]` for a pattern, and a directory
+    called `model=3` for a column `model`, in place of the file's own.
+    """
+    listed = ", ".join(map(_quoted, paths))
+    return f"read_parquet([{listed}], filename = true, file_row_number = true, hive_partitioning = false)"
+
+
+def _quoted(path: Path) -> str:
+    return "'" + re.sub(r"[*?\[]", r"[\g<0>]", str(path)).replace("'", "''") + "'"

@@ -31,7 +31,7 @@ _RELATION = """(
 SELECT varied.* EXCLUDE (subgraph) REPLACE (
     places.sources AS sources, places.occurrences AS occurrences, places.model AS model, places."start" AS "start",
     places."end" AS "end"
-) FROM {varied} AS varied JOIN read_parquet({places}) AS places
+) FROM {varied} AS varied JOIN {places} AS places
 ON varied.subgraph = places.key AND varied.filename = places.file
 )"""
 
@@ -74,8 +74,7 @@ def relation(given: Wanted, holding: Mapping[str, tuple[Path, Counter[str]]], pl
     """
     write(places, _places(given, holding), PLACES, {})
     files = sorted({holding[key][0] for key in given.keys & holding.keys()})
-    quoted = "'" + str(places).replace("'", "''") + "'"
-    return _RELATION.format(varied=parquet(files), places=quoted), files
+    return _RELATION.format(varied=parquet(files), places=parquet([places])), files
 
 
 def _places(given: Wanted, holding: Mapping[str, tuple[Path, Counter[str]]]) -> Iterator[pa.RecordBatch]:
