@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from extraction.analysis.values import TensorValue, ValueInfo
-from storage.graph.effects import argument, base_name
+from storage.graph.effects import argument, base_name, operand_in_front
 from storage.graph.record import Graph, Op, Ref, Value, refs
 
 # All tensor operands have one dtype.
@@ -42,14 +42,14 @@ class DtypeRefused(TypeError):
 
 def check_dtypes(op: Op, infos: Sequence[ValueInfo]) -> None:
     """Raises DtypeRefused where eager execution would refuse the op for the dtypes of its operands."""
-    name = base_name(op)
+    op, name = operand_in_front(op), base_name(op)
     if name in _ONE_DTYPE:
         found = {infos[ref.index].dtype for ref in refs((op.args, op.kwargs)) if _is_tensor(infos[ref.index])}
         if len(found) > 1:
             raise DtypeRefused(f"{name} wants operands of one dtype, not {', '.join(sorted(found))}")
     elif op.target in _NORMS:
         parameters = {_dtype(argument(op, *where), infos) for where in _NORMS[op.target]} - {None}
-        given = _dtype(op.args[0] if op.args else op.kwargs.get("input"), infos)
+        given = _dtype(op.args[0] if op.args else None, infos)
         if len(parameters) > 1 or not (parameters <= {given} or (given in _HALVES and parameters == {"float32"})):
             raise DtypeRefused(
                 f"{name} of dtype {given} does not take parameters of dtype {', '.join(sorted(parameters))}"

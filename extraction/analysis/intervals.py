@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from extraction.analysis.propagate import Propagated
 from extraction.analysis.values import TensorValue, ValueInfo
-from storage.graph.effects import argument, base_name
+from storage.graph.effects import argument, base_name, operand_in_front
 from storage.graph.record import Graph, Op, Ref, Value, refs
 from storage.records import Input
 
@@ -53,6 +53,7 @@ _FIXED = {name: interval for interval, names in _INTERVALS.items() for name in n
 def intervals(graph: Graph, inputs: Sequence[Input], propagated: Propagated) -> list[Interval]:
     """For each value of a traced graph the interval that its elements lie in, as far as its ops tell."""
     known = [ANY if i.low is None or i.high is None else Interval(i.low, i.high) for i in inputs]
+    graph = Graph(graph.inputs, tuple(map(operand_in_front, graph.ops)), graph.output)
     for number, op in enumerate(graph.ops):
         info = propagated.values[graph.inputs + number]
         interval = _interval(op, number, graph, known, propagated.values)

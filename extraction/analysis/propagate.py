@@ -42,8 +42,8 @@ class Propagated:
 class Invalid:
     """Why a graph does not accept these inputs: op number, category of cause, and the op's own message.
 
-    `cause` is one of "target" (not in the allowlist), "graph" (malformed), "dtype", "data dependent", "not
-    implemented", "layout" and "shape or argument". `by_rule`: one of `extraction.analysis.dtype_rules` refused it.
+    `cause` is one of "target" (not in the allowlist), "graph" (malformed), "input" (there is no such tensor), "dtype",
+    "data dependent", "not implemented", "layout" and "shape or argument". `by_rule`: one of `extraction.analysis.dtype_rules` refused it.
     """
 
     cause: str
@@ -80,15 +80,17 @@ def propagate_on_meta(graph: Graph, inputs: Sequence[Input]) -> Propagated | Inv
 def _run(graph: Graph, inputs: Sequence[Input], device: torch.device) -> Propagated | Invalid:
     run = _Run(device, doubts=device == _META and asks(graph))
     with torch.no_grad():
-        for spec in inputs:
-            run.add(torch.empty_strided(spec.shape, spec.stride, dtype=dtype_of(spec.dtype), device=device))
+        for number, spec in enumerate(inputs):
+            try:
+                run.add(torch.empty_strided(spec.shape, spec.stride, dtype=dtype_of(spec.dtype), device=device))
+            except Exception as error:  # sizes beyond 64 bits, a quantised dtype: there is no such tensor
+                return Invalid("input", 0, f"there is no input {number} as described: {_message(error)}")
         try:
             for number, op in enumerate(graph.ops):
                 try:
                     run.step(op)
                 except Exception as error:  # any op may refuse its arguments, each with an exception of its own
-                    message = f"{type(error).__name__}: {error}"[:300]
-                    return Invalid(_cause(error), number, message, isinstance(error, DtypeRefused))
+                    return Invalid(_cause(error), number, _message(error), isinstance(error, DtypeRefused))
         finally:
             run.leave_contexts()
     return Propagated(tuple(run.infos), tuple(run.mutated))
@@ -230,6 +232,10 @@ def _resolve(value: Value, device: torch.device) -> Any:
     if isinstance(value, dict):
         return {key: _resolve(item, device) for key, item in value.items()}
     return value
+
+
+def _message(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:300]
 
 
 _DTYPE_WORDS = ("dtype", "scalar type", "ScalarType", "same type", "not implemented for '", "Half", "BFloat16", "Float")

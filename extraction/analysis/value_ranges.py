@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from extraction.analysis.intervals import ANY, UNIT, Interval, intervals, takes_table_first
 from extraction.analysis.values import TensorValue, ValueInfo
-from storage.graph.effects import argument, base_name
+from storage.graph.effects import argument, base_name, operand_in_front
 from storage.graph.record import Graph, Op, Ref, Value
 from storage.records import dtype_of
 
@@ -64,7 +64,7 @@ def required(graph: Graph, infos: Sequence[ValueInfo]) -> list[Interval]:
 
 def needs_of(op: Op, result: Interval, infos: Sequence[ValueInfo]) -> Iterator[Need]:
     """What the op needs of its operands, where `result` is needed of its result."""
-    name = base_name(op)
+    op, name = operand_in_front(op), base_name(op)
     first = op.args[0] if op.args else None
     if name in _TRANSPARENT:
         yield first, result
@@ -84,7 +84,7 @@ def needs_of(op: Op, result: Interval, infos: Sequence[ValueInfo]) -> Iterator[N
     elif name == "batch_norm":
         yield argument(op, 2 if "functional" in op.target else 4, "running_var"), Interval(1e-2, math.inf)
     elif name in ("_native_batch_norm_legit_no_training", "native_batch_norm_backward"):
-        yield op.args[4], Interval(1e-2, math.inf)
+        yield argument(op, 4, "running_var"), Interval(1e-2, math.inf)
     elif name in ("acos", "asin", "arccos", "arcsin"):
         yield first, Interval(-1.0, 1.0)
     elif name in _INDEXED:
@@ -94,11 +94,13 @@ def needs_of(op: Op, result: Interval, infos: Sequence[ValueInfo]) -> Iterator[N
             yield first, result
         yield from _subscripts(first, op.args[1] if isinstance(op.args[1], tuple) else (op.args[1],), infos)
     elif name in _SUBSCRIPTED and isinstance(first, Ref):
-        yield from _subscripts(first, [slice(None) if item is None else item for item in op.args[1]], infos)
+        indices = argument(op, 1, "indices") or ()
+        yield from _subscripts(first, [slice(None) if item is None else item for item in indices], infos)
     elif name in _PLACES:
         yield from _places(op, name, infos)
     elif name == "embedding_dense_backward":
-        yield op.args[1], Interval(0.0, float(op.args[2] - 1))
+        rows = argument(op, 2, "num_weights")
+        yield argument(op, 1, "indices"), Interval(0.0, float(rows - 1)) if isinstance(rows, int) else ANY
     elif name == "one_hot":
         classes = argument(op, 1, "num_classes", -1)
         yield first, Interval(0.0, float(classes - 1) if isinstance(classes, int) and classes > 0 else 1.0)
@@ -134,7 +136,7 @@ def _arithmetic(op: Op, name: str, result: Interval) -> Iterator[Need]:
 
 def _is_fractional_power(op: Op, name: str) -> bool:
     exponent = argument(op, 1, "exponent") if name in ("pow", "pow_") else None
-    return isinstance(exponent, int | float) and (exponent < 0 or exponent != int(exponent))
+    return isinstance(exponent, int | float) and (exponent < 0 or exponent % 1 != 0)
 
 
 def _indexed(op: Op, name: str, infos: Sequence[ValueInfo]) -> Iterator[Need]:
@@ -164,9 +166,10 @@ def _subscripts(source: Ref, subscript: Sequence[Value], infos: Sequence[ValueIn
 
 def _places(op: Op, name: str, infos: Sequence[ValueInfo]) -> Iterator[Need]:
     places_at, source_at, dims = _PLACES[name]
-    source = infos[op.args[source_at].index]
-    if isinstance(source, TensorValue):
-        yield op.args[places_at], Interval(0.0, float(max(1, math.prod(source.shape[-dims:])) - 1))
+    source = argument(op, source_at, "self")
+    info = infos[source.index] if isinstance(source, Ref) else None
+    if isinstance(info, TensorValue):
+        yield argument(op, places_at, "indices"), Interval(0.0, float(max(1, math.prod(info.shape[-dims:])) - 1))
 
 
 def drawn_from(info: TensorValue, made: Interval, needed: Interval) -> dict[str, float | None]:

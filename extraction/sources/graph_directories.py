@@ -90,6 +90,7 @@ def read_variant(directory: Path, root: Path, source: str) -> Variant:
     if isinstance(propagated, Invalid):
         op = variant.graph.ops[propagated.op]
         message = f"{op_name(op)} does not take its arguments ({propagated.cause}): {propagated.message}"
+        message = propagated.message if propagated.cause == "input" else message
         raise LayoutError("invalid", " ".join(message.split())[:300], where)
     outputs = outputs_of(variant.graph, propagated)
     if outputs is None:

@@ -81,6 +81,18 @@ def argument(op: Op, position: int, name: str, default: Value = None) -> Value:
     return op.args[position] if 0 <= position < len(op.args) else default
 
 
+def operand_in_front(op: Op) -> Op:
+    """The call with its first operand as an argument where it is given by name: `torch.relu(input=x)`."""
+    name = next((name for name in ("input", "self") if name in op.kwargs), None)
+    if op.args or name is None or not _BEFORE_INPUT.isdisjoint(op.kwargs):
+        return op
+    return Op(op.kind, op.target, (op.kwargs[name],), {key: v for key, v in op.kwargs.items() if key != name})
+
+
+_BEFORE_INPUT = frozenset(("condition", "grad_output", "sorted_sequence"))
+"""Parameters that come before one that is called `input` or `self`."""
+
+
 def is_context(op: Op) -> bool:
     """Whether the op enters or leaves a context, such as autocast, that changes what other ops compute."""
     return op.target in _CONTEXTS

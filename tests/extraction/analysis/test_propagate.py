@@ -155,3 +155,23 @@ def test_mixed_dtypes_are_valid_where_eager_takes_them(name: str) -> None:
 def test_dtype_rules_leave_integers_alone() -> None:
     infos = (TensorValue("float16", (3, 3), (3, 1), 0), TensorValue("int64", (1,), (1,), 1))
     check_dtypes(Op("function", "torch.nn.functional.embedding", (Ref(1), Ref(0)), {}), infos)
+
+
+@pytest.mark.parametrize(
+    "impossible",
+    [
+        Input("x", "input", "float32", (0, 2**100), (2**100, 1)),
+        Input("x", "input", "qint8", (2,), (1,)),
+    ],
+    ids=["sizes", "dtype"],
+)
+def test_an_input_that_cannot_be_is_an_answer(impossible: Input) -> None:
+    found = propagate(Graph(1, (Op("function", "torch.relu", (Ref(0),), {}),), (Ref(1),)), (impossible,))
+    assert isinstance(found, Invalid) and found.cause == "input"
+
+
+def test_a_rule_knows_an_operand_that_is_given_by_name() -> None:
+    x, rows = Input("x", "input", "float32", (4, 6), (6, 1)), Input("rows", "input", "int64", (4,), (1,))
+    added = {"input": Ref(0), "dim": 0, "index": Ref(1), "source": Ref(0)}
+    found = propagate(Graph(2, (Op("function", "torch.index_add", (), added),), (Ref(2),)), (x, rows))
+    assert isinstance(found, Propagated)

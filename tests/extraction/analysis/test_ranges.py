@@ -60,6 +60,46 @@ def _needed(op: Op, inputs: tuple[Input, ...], *more: Op) -> Interval:
     return required(graph, propagate(graph, inputs).values)[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "rest"),
+    [
+        ("relu", {}), ("exp", {}), ("neg", {}), ("clamp", {"min": 0.5}), ("sum", {}), ("cumsum", {"dim": 0}),
+        ("pow", {"exponent": 2}), ("argmax", {}), ("softmax", {"dim": 0}), ("mean", {}),
+    ],
+)  # fmt: skip
+def test_an_operand_that_is_given_by_name_is_as_one_that_is_not(name: str, rest: dict) -> None:
+    by_name = _call(f"torch.{name}", input=Ref(0), **rest)
+    assert _known(by_name) == _known(_call(f"torch.{name}", Ref(0), **rest))
+
+
+def test_indices_beside_values_are_told_where_the_operand_is_given_by_name() -> None:
+    found = _known(_call("torch.max", input=Ref(0), dim=1), _call("operator.getitem", Ref(1), 1))
+    assert found == Interval(0.0, 5.0)
+
+
+def test_needs_of_calls_by_name() -> None:
+    def needs(*ops: Op, inputs: tuple[Input, ...]) -> list[Interval]:
+        graph = Graph(len(inputs), ops, (Ref(len(inputs) + len(ops) - 1),))
+        return required(graph, propagate(graph, inputs).values)
+
+    table = (FLOATS, IDS)
+    by_name = _call("torch.ops.aten.index.Tensor", Ref(0), indices=[Ref(1)])
+    assert needs(by_name, inputs=table)[1] == Interval(0.0, 3.0)
+    assert needs(_call("torch.log", input=Ref(0)), inputs=(FLOATS,)) == needs(
+        _call("torch.log", Ref(0)), inputs=(FLOATS,)
+    )
+    chosen = _call("torch.where", condition=Ref(0), input=Ref(0), other=Ref(0))
+    graph = Graph(1, (chosen,), (Ref(1),))
+    assert required(graph, [TensorValue("bool", (2,), (1,), 0), TensorValue("bool", (2,), (1,), 1)])[0] == ANY
+
+
+@pytest.mark.parametrize("exponent", [math.inf, -math.inf, math.nan])
+def test_a_power_without_an_end_is_no_error(exponent: float) -> None:
+    assert _known(_call("torch.pow", Ref(0), exponent)) is not None
+    graph = Graph(1, (_call("torch.pow", Ref(0), exponent),), (Ref(1),))
+    assert len(required(graph, propagate(graph, (FLOATS,)).values)) == 2
+
+
 def test_what_readers_need() -> None:
     positive = Interval(1e-2, math.inf)
     assert _needed(_call("torch.rsqrt", Ref(0)), (FLOATS,)) == positive
