@@ -20,7 +20,7 @@ from flows.build.pools import pool_on
 from flows.plurals import counted
 from flows.steps import flow_run_id, say
 from storage.errors import PassNetError
-from storage.layout.read import FoundDirectories, find
+from storage.layout.read import UNREADABLE, FoundDirectories, find
 from storage.parquet import parquet_summary
 from storage.versions.store import Store, Version
 
@@ -132,7 +132,7 @@ def _samples(root: Path, imported: Imported) -> Iterator[str]:
 def _why_not(found: FoundDirectories) -> tuple[str, str]:
     if found.kind == "model":
         return "whole model", "a graph of a whole model is no sample; build from it: `passnet build --catalog DIR`"
-    return "unreadable file", "the directory cannot be listed"
+    return "unreadable file", UNREADABLE
 
 
 def _shards(samples: Iterable[str], root: Path, scratch: Path, size: int) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """Graphs that lie in directories, in PassNet's or GraphNet's layout: a source that needs no tracing."""
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 from extraction.failures import ModelError
 from storage.graph.record import Graph, op_name
 from storage.layout.errors import LayoutError
-from storage.layout.read import FILES, MODEL, find, graph_directory, graph_paths, read_graph, read_text
+from storage.layout.read import FILES, MODEL, UNREADABLE, find, graph_directory, graph_paths, read_graph, read_text
 from storage.layout.variant import variant_of
 from storage.records import Input, TracedGraph, Variant
 
@@ -27,11 +28,11 @@ def directories(root: Path) -> Iterator[Path]:
         elif found.kind == "sample":
             yield from (graph_directory(found.path, path) for path in graph_paths(found.path))
         else:
-            raise LayoutError("unreadable file", "this directory cannot be listed", str(found.path))
+            raise LayoutError("unreadable file", UNREADABLE, str(found.path))
 
 
 def config(name: str) -> dict[str, Any]:
-    """The directory of that name, and what its files hold (sha256, hex).
+    """The directory of that name, and what its files hold (sha256, hex). Its path is absolute: workers run elsewhere.
 
     Raises ModelError: "not_found" if there is none, or no model.py in it, "config" if a file cannot be read.
     """
@@ -47,7 +48,7 @@ def config(name: str) -> dict[str, Any]:
             except LayoutError as error:
                 raise ModelError("config", str(error)) from error
             digest.update(f"{file} {len(text)} {text}".encode())
-    return {"path": name, "sha256": digest.hexdigest()}
+    return {"path": os.path.abspath(name), "sha256": digest.hexdigest()}
 
 
 def normalise(fields: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from storage.layout.errors import LayoutError, short
 from storage.layout.extra_files import Constraints, read_constraints, read_metadata
 from storage.layout.forward import read_forward
 from storage.layout.graph_source import graph_of
+from storage.layout.syntax import is_text
 from storage.layout.tensor_meta import inputs_of, integers_of, read_meta
 from storage.records import Input
 
@@ -33,6 +34,8 @@ MAX_BYTES = 8 << 20
 """Most bytes of a file."""
 MAX_GRAPHS = 10_000
 """Most graphs of a sample."""
+UNREADABLE = "this directory cannot be listed, or its name is not UTF-8"
+"""What to say of a directory that is "unreadable"."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,8 @@ def is_sample(directory: Path) -> bool:
 def find(root: Path) -> Iterator[FoundDirectories]:
     """The directories in the layout at and below `root`, in the order of their names, as they are found.
 
-    What is below one of them is part of it. Links to directories are not followed. Directories that cannot be listed
-    come as "unreadable". Raises LayoutError if `root` is no directory.
+    What is below one of them is part of it. Links to directories are not followed. Directories that cannot be listed,
+    and those whose names no table can hold, come as "unreadable". Raises LayoutError if `root` is no directory.
     """
     if not root.is_dir():
         raise LayoutError("missing file", "there is no such directory", str(root))
@@ -83,7 +86,9 @@ def find(root: Path) -> Iterator[FoundDirectories]:
         elif MODEL in listed:
             yield FoundDirectories("model", place)
         else:
-            waiting += (place / name for name in sorted(listed, reverse=True) if listed[name])
+            below = [name for name in sorted(listed, reverse=True) if listed[name]]
+            waiting += (place / name for name in below if is_text(name))
+            yield from (FoundDirectories("unreadable", place / ascii(name)) for name in below if not is_text(name))
 
 
 def graph_paths(sample: Path) -> list[str]:
@@ -93,8 +98,10 @@ def graph_paths(sample: Path) -> list[str]:
     """
     listing = sample / GRAPH_LIST
     if not listing.exists():
-        below = sorted((sample / GRAPHS).rglob(MODEL))
-        return [path.parent.relative_to(sample / GRAPHS).as_posix() for path in below][:MAX_GRAPHS]
+        below = [path.parent.relative_to(sample / GRAPHS).as_posix() for path in sorted((sample / GRAPHS).rglob(MODEL))]
+        if bad := next((path for path in below if not is_text(path)), None):
+            raise LayoutError("unreadable file", f"the name of {short(bad)} is not UTF-8", str(sample / GRAPHS))
+        return below[:MAX_GRAPHS]
     lines = [line.strip() for line in read_text(listing, sample).splitlines()]
     paths = list(dict.fromkeys(line for line in lines if line and not line.startswith("#")))
     if not paths:
@@ -110,7 +117,10 @@ def graph_directory(sample: Path, path: str) -> Path:
     if parts.is_absolute() or ".." in parts.parts or "\0" in path or len(path) > 1000:
         raise LayoutError("unreadable file", f"it lists {short(path)}, which leads out of it", str(sample / GRAPH_LIST))
     directory = sample / GRAPHS / parts
-    return directory if directory.is_dir() or not (sample / parts).is_dir() else sample / parts
+    try:
+        return directory if directory.is_dir() or not (sample / parts).is_dir() else sample / parts
+    except OSError as error:  # a name that is too long, a directory that may not be entered
+        raise LayoutError("unreadable file", f"{short(path)}: {error.strerror}", str(sample / GRAPH_LIST)) from None
 
 
 def read_graph(directory: Path, root: Path | None = None) -> GraphDirectory:

@@ -69,13 +69,14 @@ def _check(tree: ast.Module, file: str) -> None:
 
 def _check_constant(node: ast.Constant, file: str) -> None:
     value = node.value
-    if isinstance(value, str) and (len(value) > MAX_TEXT or not _is_text(value)):
+    if isinstance(value, str) and (len(value) > MAX_TEXT or not is_text(value)):
         raise LayoutError("too large", "a string is too long, or no text", file, line_of(node))
     if type(value) is int and value.bit_length() > MAX_INT_BITS:
         raise LayoutError("too large", f"a number has more than {MAX_INT_BITS} bits", file, line_of(node))
 
 
-def _is_text(value: str) -> bool:
+def is_text(value: str) -> bool:
+    """Whether UTF-8 can hold the text: a name of the file system may have bytes, and a literal escapes, that it cannot."""
     return not any("\ud800" <= character <= "\udfff" for character in value)
 
 

@@ -51,6 +51,14 @@ def test_a_spec_follows_what_the_files_hold(model: Path) -> None:
         graph_directories.graphs(spec.fields, entry.text)
 
 
+def test_a_path_is_the_same_wherever_a_worker_is(model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(model.parent)
+    spec = spec_of(parse_entry("dir:embedder"))
+    monkeypatch.chdir(tmp_path)
+    (graph,) = graph_directories.graphs(spec.fields, "dir:embedder")
+    assert graph.model == "dir:embedder"
+
+
 def test_directories_below_a_root(model: Path) -> None:
     root = model.parent
     shutil.copytree(model, root / "sample" / "graphs" / "float32" / "0")

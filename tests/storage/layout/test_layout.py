@@ -111,6 +111,23 @@ def test_a_tree_is_searched_in_order(exported: Path, tmp_path: Path) -> None:
         next(find(tmp_path / "nowhere"))
 
 
+def test_a_name_that_no_table_can_hold_is_unreadable(exported: Path, tmp_path: Path) -> None:
+    os.mkdir(os.fsencode(tmp_path) + b"/bad\xff")
+    assert sorted(found.kind for found in find(tmp_path)) == ["sample", "unreadable"]
+    for found in find(tmp_path):
+        str(found.path).encode()
+    os.makedirs(os.fsencode(tmp_path) + b"/s/graphs/bad\xff")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/s/graphs/bad\xff"), "model.py").touch()
+    with pytest.raises(LayoutError, match="not UTF-8") as raised:
+        graph_paths(tmp_path / "s")
+    str(raised.value).encode()
+
+
+def test_a_list_with_a_name_that_is_too_long(tmp_path: Path) -> None:
+    with pytest.raises(LayoutError, match="too long"):
+        graph_directory(tmp_path, "x" * 300)
+
+
 def test_a_very_deep_tree_is_searched(tmp_path: Path) -> None:
     make = "import os\nfor _ in range(1500):\n os.mkdir('d')\n os.chdir('d')\nopen('model.py', 'w')"
     try:
