@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from extraction.sources import hub_configs, timm_models, transformers_models
+from storage.disk import write_json
 from storage.errors import PassNetError
 from storage.hub_errors import understood
 
@@ -39,14 +40,14 @@ def listing(query: str, limit: int | None) -> list[str]:
 
     `query` is as in a URL: `task=image-classification&library=timm`, see `QUERY`; "" lists all. Pages are fetched as
     far as needed. The list is kept, and is the answer while HF_HUB_OFFLINE is set. Raises PassNetError for a bad query,
-    no limit, or a Hub that does not answer.
+    no limit, a Hub that does not answer, or a cache that cannot be written.
     """
     import huggingface_hub
 
     asked = _asked(query)
     if limit is None:
         raise PassNetError("the Hub lists more than a million models; say how many to take with --limit N")
-    kept = huggingface_hub.cached_assets_path("passnet", "listings") / f"{_file_name(asked)}.json"
+    kept = _listings() / f"{_file_name(asked)}.json"
     if huggingface_hub.constants.HF_HUB_OFFLINE:
         return _kept(kept, query, limit)
     options = {"sort": "downloads", **{QUERY[key]: value for key, value in asked.items()}}
@@ -61,8 +62,22 @@ def listing(query: str, limit: int | None) -> list[str]:
         what = f"HTTP status {failure.status}" if failure.status else failure.text[:200]
         raise PassNetError(f"the Hub does not list models ({what}): check the network and HF_ENDPOINT") from None
     names = [f"{model.id}@{model.sha}" if model.sha else model.id for model in models]
-    kept.write_text(json.dumps(names), "utf-8")
+    write_json(kept, names, _ELSEWHERE)
     return names
+
+
+_ELSEWHERE = "another HF_HOME"
+
+
+def _listings() -> Path:
+    """Where listings are kept, in the client's cache. Raises PassNetError where that cannot be written."""
+    import huggingface_hub
+
+    cache = huggingface_hub.constants.HF_ASSETS_CACHE
+    try:
+        return huggingface_hub.cached_assets_path("passnet", "listings", assets_dir=cache)
+    except (OSError, ValueError) as error:  # the client makes a ValueError of a file that is in the way
+        raise PassNetError(f"cannot write to {cache} ({error}): choose {_ELSEWHERE}") from error
 
 
 def _asked(query: str) -> dict[str, str]:

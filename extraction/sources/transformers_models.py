@@ -4,6 +4,7 @@ it: importing it takes seconds."""
 import difflib
 import functools
 import json
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -15,7 +16,7 @@ from extraction.examples import inputs as examples
 from extraction.examples.meta_device import on_default_device
 from extraction.failures import ModelError
 from extraction.sources.transformers_defaults import completed
-from extraction.sources.transformers_reduce import reduced
+from extraction.sources.transformers_reduce import ALIASES, LAYER_COUNTS, reduced
 
 LIBRARY = "transformers"
 
@@ -23,6 +24,11 @@ LOADING = frozenset(
     """attn_implementation auto_map experts_implementation kernel_config quantization_config use_kernels""".split()
 )
 """Fields of a config from elsewhere that say how to run a model, or what to load for it: kernels, code, weights."""
+
+MOST_LAYERS, MOST_LABELS = 10_000, 100_000
+"""Counts of a config from elsewhere that are larger are refused: config classes make lists that are so long, before any
+model is built in a worker of its own."""
+_MOST = {**dict.fromkeys((*LAYER_COUNTS, *ALIASES, "attention_types"), MOST_LAYERS), "num_labels": MOST_LABELS}
 
 OF_WORDS = ("ForCausalLM", "ForMaskedLM", "ForConditionalGeneration", "LMHeadModel")
 """How names of task heads end whose answers are words of the vocabulary, not labels."""
@@ -61,7 +67,8 @@ def of_json(fields: dict[str, Any]) -> dict[str, Any]:
     The class is the first of `architectures` that this library has, or the base model where none is named. Only fields
     of the library's own config class are kept: others are notes that no model code reads. Raises ModelError:
     "remote_code" where `auto_map` names code for a type or class that the library does not have, "config" for such a
-    type or class without code; else what transformers raises on the fields.
+    type or class without code and for more layers or labels than any model has; else what transformers raises on the
+    fields.
     """
     import transformers
 
@@ -75,9 +82,22 @@ def of_json(fields: dict[str, Any]) -> dict[str, Any]:
         if fields.get("auto_map"):
             raise ModelError("remote_code", f"{what} is code in its repository, which is never executed")
         raise ModelError("config", f"transformers {transformers.__version__} has no {what}")
+    _check_counts(fields)
     with _quiet():
         parsed = transformers.CONFIG_MAPPING[model_type].from_dict(_numbers(_harmless(fields)))
     return {**_own_fields(parsed), "model_type": model_type, "class": wanted}
+
+
+def _check_counts(value: Any, most: float = math.inf, name: str = "") -> None:
+    """Raises ModelError ("config") for a count beyond `_MOST`, in nested configs too."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _check_counts(item, _MOST.get(key, math.inf), key)
+    elif isinstance(value, list):
+        for item in value:
+            _check_counts(item, most, name)
+    elif isinstance(value, int | float) and value > most:
+        raise ModelError("config", f"{name} is {str(value)[:20]}, and no model has more than {most}")
 
 
 def normalise(config: dict[str, Any]) -> dict[str, Any]:

@@ -116,6 +116,16 @@ def test_a_listing_that_cannot_be_had_says_so(hub: HubServer, monkeypatch: pytes
         read_catalog("hub", limit=1)
 
 
+def test_a_listing_that_cannot_be_kept_says_where(
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    put(hub, "org/bert", BERT)
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(huggingface_hub.constants, "HF_ASSETS_CACHE", str(tmp_path / "file" / "assets"))
+    with pytest.raises(PassNetError, match="cannot write to .* another HF_HOME"):
+        read_catalog("hub", 1)
+
+
 def test_offline_the_last_listing_and_configs_are_the_answer(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
     put(hub, "org/a", BERT)
     put(hub, "org/b", BERT)
@@ -180,6 +190,10 @@ def test_a_model_of_a_config_from_the_hub_is_built(hub: HubServer) -> None:
         ({"model_type": ["bert"]}, "config", "has no model type"),
         ({"model_type": "bert", "architectures": ["BertForLaughs"]}, "config", "has no class BertForLaughs"),
         ({}, "config", "has no model type None"),
+        ({**BERT, "num_labels": 10**9}, "config", "num_labels is 1000000000, and no model has"),
+        ({**BERT, "num_hidden_layers": 10**400}, "config", "num_hidden_layers is 1"),
+        ({"model_type": "llava", "text_config": {"num_hidden_layers": 1e9}}, "config", "num_hidden_layers is 1"),
+        ({"model_type": "gpt_neo", "attention_types": [[["global"], 10**9]]}, "config", "attention_types is 1"),
         (
             {"model_type": "mine", "auto_map": {"AutoModel": "modeling.Mine"}},
             "remote_code",
