@@ -1,5 +1,6 @@
 """Samples of a version, put together from its tables."""
 
+import re
 from collections.abc import Sequence
 
 import pyarrow.compute as pc
@@ -8,7 +9,7 @@ from storage.errors import PassNetError
 from storage.graph.as_json import from_json
 from storage.graph.record import Graph
 from storage.records import Sample, Variant
-from storage.schema import CATEGORIES
+from storage.schema import CATEGORIES, SPLITS
 from storage.versions.sample_names import row_named
 from storage.versions.store import Version
 
@@ -23,9 +24,12 @@ def load_samples(
     """Samples with their variants, in the order of the table, categories taking turns so that a limit cuts fairly.
 
     `names` are whole sample ids, or prefixes that fit one sample each. Raises PassNetError for a name that fits no
-    sample or several, and for a sample whose variants the version lacks.
+    sample or several, for a sample whose variants the version lacks, and for a row that PassNet never writes: ids and
+    hashes become names of files, and a version may come from anybody.
     """
     rows = [r for r in version.table("samples", split).to_pylist() if r["category"] in categories]
+    for row in rows:
+        _check(row, version)
     if names is not None:
         rows = [row_named(name, rows, version.name) for name in names]
     rows = _interleaved(rows)[:limit]
@@ -39,6 +43,19 @@ def load_samples(
                 graph = graphs.get(text) or graphs.setdefault(text, from_json(text))
                 variants[category, row["variant_hash"]] = Variant.from_row(row, graph)
     return [_sample(row, variants, version) for row in rows]
+
+
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,199}")
+_HASH = re.compile(r"[A-Za-z0-9_\-]{1,128}")
+
+
+def _check(row: dict, version: Version) -> None:
+    hashes = row["variants"]
+    named = isinstance(row["sample"], str) and _ID.fullmatch(row["sample"])
+    if not named or not isinstance(row["family_hash"], str) or row["split"] not in SPLITS:
+        raise PassNetError(f"{version.path}: {ascii(row['sample'])[:80]} is no sample that PassNet has written")
+    if not hashes or not all(isinstance(each, str) and _HASH.fullmatch(each) for each in hashes):
+        raise PassNetError(f"{version.path}: {row['sample']} has variants without hashes, or none")
 
 
 def _sample(row: dict, variants: dict[tuple[str, str], Variant], version: Version) -> Sample:
