@@ -43,7 +43,8 @@ class Invalid:
     """Why a graph does not accept these inputs: op number, category of cause, and the op's own message.
 
     `cause` is one of "target" (not in the allowlist), "graph" (malformed), "input" (there is no such tensor), "dtype",
-    "data dependent", "not implemented", "layout" and "shape or argument". `by_rule`: one of `extraction.analysis.dtype_rules` refused it.
+    "data dependent", "not implemented", "layout" and "shape or argument". `by_rule`: one of
+    `extraction.analysis.dtype_rules` refused it.
     """
 
     cause: str

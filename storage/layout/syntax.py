@@ -76,7 +76,7 @@ def _check_constant(node: ast.Constant, file: str) -> None:
 
 
 def is_text(value: str) -> bool:
-    """Whether UTF-8 can hold the text: a name of the file system may have bytes, and a literal escapes, that it cannot."""
+    """Whether UTF-8 can hold the text. Names of files may have bytes that it cannot hold, and literals escapes."""
     return not any("\ud800" <= character <= "\udfff" for character in value)
 
 

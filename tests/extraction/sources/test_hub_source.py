@@ -122,7 +122,7 @@ def test_a_listing_that_cannot_be_kept_says_where(
     put(hub, "org/bert", BERT)
     (tmp_path / "file").touch()
     monkeypatch.setattr(huggingface_hub.constants, "HF_ASSETS_CACHE", str(tmp_path / "file" / "assets"))
-    with pytest.raises(PassNetError, match="cannot write to .* another HF_HOME"):
+    with pytest.raises(PassNetError, match=r"cannot write to .* another HF_HOME"):
         read_catalog("hub", 1)
 
 
