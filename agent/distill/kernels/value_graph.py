@@ -287,6 +287,36 @@ class Capture(DefaultHandler):
         self.body.indirect[symbol] = x
         return symbol
 
+    def bucketize(
+        self,
+        values: Value,
+        boundaries: tuple[str, sympy.Expr, sympy.Expr, sympy.Expr],
+        boundary_indices: Value | int,
+        indexing_dtype: torch.dtype,
+        right: bool,
+        sorter: tuple[str, sympy.Expr] | None = None,
+        sorter_indices: Value | None = None,
+    ) -> Value:
+        """How many of the sorted boundaries are below a value, with `right` also those that are equal. What is not a
+        number comes behind all of them. A bisection of so many steps as their number has bits."""
+        name, length, stride = boundaries[0], int(boundaries[1]), boundaries[3]
+        if sorter is not None or name in self.body.stored:
+            raise Unsupported("a search in what is not sorted in memory")
+        first = self.indirect_indexing(boundary_indices, length, wrap_neg=False) if boundary_indices != 0 else 0
+        many, one = (self.constant(number, torch.int64) for number in (length, 1))
+        found = self.constant(0, torch.int64)
+        for bit in reversed(range(length.bit_length())):
+            further = self.body.value("add", (found, self.constant(2**bit, torch.int64)), torch.int64)
+            least = self.body.value("minimum", (further, many), torch.int64)
+            place = self.body.value("sub", (least, one), torch.int64)
+            boundary = self.load(name, first + stride * self.indirect_indexing(place, length, wrap_neg=False))
+            beyond = self._default("gt" if right else "ge", (boundary, values), {})
+            there = self.body.value("le", (further, many), torch.bool)
+            below = self.body.value("logical_not", (beyond,), torch.bool)
+            goes_on = self.body.value("logical_and", (there, below), torch.bool)
+            found = self.body.value("where", (goes_on, further, found), torch.int64)
+        return self._to(found, indexing_dtype)
+
     def check_bounds(self, expr: sympy.Expr, size: sympy.Expr, lower: bool, upper: bool) -> None:
         """Checks nothing: on indices out of bounds eager raises, and there is no result to compare with."""
 

@@ -16,15 +16,10 @@ from agent.distill.kernels.formulas import outer_products
 from agent.distill.kernels.formulas.contracted import CONTRACTED, rounded
 from agent.distill.kernels.formulas.index_puts import index_put
 from agent.distill.kernels.formulas.interpolation import upsample_bilinear2d
+from agent.distill.kernels.formulas.numbers import in_dtype
+from agent.distill.kernels.formulas.scatters import scatter
 from agent.distill.kernels.index_expressions import Unsupported
 from extraction.kernels.lowering import Decompositions
-
-
-def in_dtype(number: float, dtype: torch.dtype) -> float:
-    """A positive number rounded to a floating dtype, as the compiler's tensors that have no values cannot tell it."""
-    info = torch.finfo(dtype)
-    step = max(math.ldexp(0.5, math.frexp(number)[1]), info.smallest_normal) * info.eps
-    return round(number / step) * step
 
 
 def _sigmoid_backward(grad: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
@@ -307,6 +302,8 @@ AS_EAGER: Decompositions = {
     torch.ops.aten.avg_pool2d_backward.default: _avg_pool2d_backward,
     torch.ops.aten.index_put.default: index_put,
     torch.ops.aten._unsafe_index_put.default: index_put,
+    torch.ops.aten.scatter.src: scatter,
+    torch.ops.aten.scatter.value: scatter,
     torch.ops.aten.pixel_shuffle.default: _pixel_shuffle,
     torch.ops.aten.pixel_unshuffle.default: _pixel_unshuffle,
     torch.ops.aten._weight_norm_interface.default: _weight_norm,
