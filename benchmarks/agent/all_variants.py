@@ -10,7 +10,8 @@ graph: at most `--others` of each of `--samples` samples, none of which the pass
 
 Processes work side by side and measure as authors do (`agent.ahead.quick_measure`), since PassBench judges one variant
 a second. Writes DIR/rows/SAMPLE.parquet as they come, then DIR/rows.parquet (of `storage.schema.RESULTS`) and
-DIR/summary.txt. Given the same DIR again, it goes on where it stopped.
+DIR/summary.txt. Given the same DIR again, it goes on where it stopped. `--only-summary` measures nothing, and makes the
+last two of what a run that was killed has left in DIR.
 """
 
 import argparse
@@ -118,6 +119,7 @@ def main() -> None:
     add("--processes", type=int, default=8)
     add("--budget", type=float, default=3600.0, metavar="SECONDS", help="after these everything ends")
     add("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
+    add("--only-summary", action="store_true", help="measure nothing")
     add("--out", type=Path, required=True)
     options = parser.parse_args()
     end = time.monotonic() + options.budget
@@ -133,16 +135,20 @@ def main() -> None:
         known = {row["sample"]: row for file in options.results for row in read_rows(file, RESULTS)}
         known = {sample: row for sample, row in known.items() if row["pass_files"]}
         samples = others(samples, known, options.samples, options.others)
-        write_passes([known[sample.sample] for sample in samples], written)
-    else:
-        author = Distill(name="distill-static") if options.static else replace(Tuned(), seconds=options.search)
-        pool = AuthorPool(author, samples, Answers(written), device, options.processes, cores, options.out / "authors")
+    if not options.only_summary:
+        if options.results is not None:
+            write_passes([known[sample.sample] for sample in samples], written)
+        else:
+            author = Distill(name="distill-static") if options.static else replace(Tuned(), seconds=options.search)
+            pool = AuthorPool(
+                author, samples, Answers(written), device, options.processes, cores, options.out / "authors"
+            )
+            pool.start()
+            pool.finish(end - options.budget / 3)
+        measuring = Measuring(written, kept)
+        pool = AuthorPool(measuring, samples, Answers(options.out / "measured"), device, options.processes, cores)
         pool.start()
-        pool.finish(end - options.budget / 3)
-    measuring = Measuring(written, kept)
-    pool = AuthorPool(measuring, samples, Answers(options.out / "measured"), device, options.processes, cores)
-    pool.start()
-    pool.finish(end)
+        pool.finish(end)
     rows = [row for file in sorted(kept.glob("*.parquet")) for row in read_rows(file, RESULTS)]
     write_rows(options.out / "rows.parquet", rows, RESULTS)
     text = summary(rows, len(samples))

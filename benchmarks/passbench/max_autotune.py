@@ -3,7 +3,7 @@
 A variant takes it up to a minute of a core, since it compiles and times many kernels for each product and convolution.
 So the cheapest come first, the categories in turn, and what is compiled is kept in a directory:
 
-    DIRECTORY/cache.tgz       TorchInductor's cache, as much of it as has room
+    DIRECTORY/cache.txz       TorchInductor's cache, as much of it as has room
     DIRECTORY/variants.txt    the hashes of the variants that were compiled
 
 A later call, also on another machine with such a GPU and the same torch, has it back and goes on: what is in the cache
@@ -28,7 +28,8 @@ GRACE = 12.0
 """Seconds that it may go on with what it has begun."""
 AFTERWARDS = 2 * GRACE + 20.0
 """Seconds from the last that it begins until what it has compiled is kept, at most."""
-_MOST_BYTES = 32 << 20
+_MOST_BYTES = 11 << 20
+"""Of the archive. A call may leave files of 16 MiB, and takes along 64 MiB, of which the repository is half."""
 _KEPT = ("fxgraph", "aotautograd", "cache")
 """Directories of TorchInductor's: graphs, what calls them, and times of configurations."""
 _TEMPLATES = re.compile("linear|mm|matmul|conv|einsum|attention")
@@ -53,7 +54,7 @@ class KeptTuning:
     """What max-autotune has compiled in this call and in earlier ones, below `directory`."""
 
     def __init__(self, directory: Path) -> None:
-        self._archive, self._list = directory / "cache.tgz", directory / "variants.txt"
+        self._archive, self._list = directory / "cache.txz", directory / "variants.txt"
 
     @property
     def variants(self) -> set[str]:
@@ -75,7 +76,7 @@ class KeptTuning:
         there = (file for file in cache.rglob("*") if file.is_file() and _is_kept(file.relative_to(cache)))
         files = [(file.stat().st_size, file) for file in there]
         written = self._archive.with_suffix(".new")
-        with written.open("wb") as stream, tarfile.open(fileobj=stream, mode="w:gz", compresslevel=3) as archive:
+        with written.open("wb") as stream, tarfile.open(fileobj=stream, mode="w:xz", preset=1) as archive:
             for size, file in sorted(files):
                 if stream.tell() + size > most_bytes:
                     break

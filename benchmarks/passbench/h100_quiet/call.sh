@@ -5,13 +5,29 @@
 # Threads of one core are in the same half. GPU 1 and the other half get attacks that have no expected verdict in HAD,
 # honest passes that have fewer than 20 there, then all attacks with all layers on and without; beside them GPU tests.
 # With one GPU, ONLY is one of the two halves, `quiet` or `attacks`, which gets all cores. OUT gets summary.txt, which is
-# printed too, what decides last, and all.tgz with every log and table.
+# printed too, what decides last, and all.tgz with every log and table; a call that is killed leaves the all.tgz of the
+# last two minutes.
 out=$1 device=${2:-cuda} seconds=${3:-290} only=${4:-both}
 end=$((SECONDS + seconds - 14)) # of all parts; the summary takes the rest
 had=${HAD-benchmarks/passbench/h100_quiet/verdicts.parquet} # records of earlier calls, separated by spaces
 work=$(mktemp -d) held=benchmarks/dedup/held_out_1 recorded=benchmarks/agent/h200_distill_350
 if [ "$device" = cuda ]; then budget=$((27 * seconds / 290)); else budget=20; fi # of A/A and of each run
 mkdir -p "$out" "$work"/aa-{1,2}
+
+pack() { # replaces at once what an earlier one has left
+  local new=$work/pack-$BASHPID.tgz
+  tar czf "$new" -C "$work" --exclude=./passes --exclude='./pack-*' . 2> /dev/null
+  mv "$new" "$out/.all" && mv "$out/.all" "$out/all.tgz"
+}
+(
+  trap 'kill $pause; exit' TERM
+  while :; do
+    sleep 120 & pause=$!
+    wait $pause && pack
+  done
+) > /dev/null 2>&1 &
+packing=$!
+trap 'kill $packing 2> /dev/null' EXIT
 
 left() { echo $((end - SECONDS > 1 ? end - SECONDS : 1)); }
 least() { echo $(($1 < $2 ? $1 : $2)); }
@@ -81,11 +97,12 @@ if [ "$only" = quiet ]; then
   on "$(some_of 0 "$cores")" 0 quiet
 else
   if [ "$only" = attacks ]; then gpu=0; else gpu=1; fi
-  on "$rest" $gpu attacks &
-  on "$some" $gpu some_tests &
-  on "$others" $gpu other_tests &
-  if [ "$only" = both ]; then on "$first" 0 quiet & fi
-  wait
+  running=() # all but what packs
+  on "$rest" $gpu attacks & running+=($!)
+  on "$some" $gpu some_tests & running+=($!)
+  on "$others" $gpu other_tests & running+=($!)
+  if [ "$only" = both ]; then on "$first" 0 quiet & running+=($!); fi
+  wait "${running[@]}"
 fi
 
 show() { # TITLE: the end of standard input, so many lines and bytes
@@ -100,20 +117,25 @@ show() { # TITLE: the end of standard input, so many lines and bytes
     uptime
   } 2>&1 | show host 7 500
   for name in new evidence corpus one-gpu; do
+    [ -f "$work/tests-$name.txt" ] || continue # of the other half
     grep -E "^(FAILED|ERROR|exit |E  )|::.* (FAILED|ERROR)|(passed|failed|skipped|deselected).* in " "$work/tests-$name.txt" |
       show "tests-$name: $(grep -c PASSED "$work/tests-$name.txt") passed" 8 900
   done
-  show faults 10 800 < "$work/faults.txt"
-  show two-attacks 16 1500 < "$work/two-attacks.txt"
-  show "attacks without a verdict so far" 16 1800 < "$work/new.txt"
-  show "attacks, all layers on first" 16 1800 < "$work/layers.txt"
-  show "honest passes with fewer than 20 verdicts" 10 1000 < "$work/honest.txt"
-  grep -h "^exit" "$work"/{passes,aa-1,aa-2}.txt | show "passes, A/A, A/A" 3 300
-  show threads 8 1500 < "$work/turns.txt"
-  python3 -c "import pathlib, sys, tests.passbench.gpu_session as s
+  of() { [ -f "$work/$1.txt" ] && show "${@:2}" < "$work/$1.txt"; } # nothing of the other half
+  of faults faults 10 800
+  of two-attacks two-attacks 16 1500
+  of new "attacks without a verdict so far" 16 1800
+  of layers "attacks, all layers on first" 16 1800
+  of honest "honest passes with fewer than 20 verdicts" 10 1000
+  if [ "$only" != attacks ]; then
+    grep -h "^exit" "$work"/{passes,aa-1,aa-2}.txt | show "passes, A/A, A/A" 3 300
+    of turns threads 8 1500
+    python3 -c "import pathlib, sys, tests.passbench.gpu_session as s
 for one in sys.argv[1:]: print(s._against_itself(pathlib.Path(one)))" "$work"/aa-{1,2} 2>&1 | show "A/A, twice" 50 4200
-  cat "$work/repeats/summary.md" "$work/repeats.txt" | show "runs of the same passes" 12 1800
+    cat "$work/repeats/summary.md" "$work/repeats.txt" | show "runs of the same passes" 12 1800
+  fi
 } > "$out/summary.txt"
-rm -rf "$work/passes"
-tar czf "$out/all.tgz" -C "$work" .
+kill $packing 2> /dev/null
+wait $packing 2> /dev/null
+pack
 tail -c 11800 "$out/summary.txt"
