@@ -97,7 +97,7 @@ def _verdicts(text: str) -> str:
     return "\n".join([f"{len(verdicts)} verdicts of {tried} passes, {len(unexpected)} unexpected", *left, *unexpected])
 
 
-def _against_itself(out: Path) -> str:
+def against_itself(out: Path) -> str:
     """How near to 1 the speedups of each side are, by the length of a call, and how many variants a minute."""
     file = out / "aa" / "results.parquet"
     if not file.exists():
@@ -170,7 +170,7 @@ def main() -> None:
         command += ["--sides", "eager,pass", "--budget", str(budget - 12), "--device", arguments.device]
         command += ["--out", str(out / "aa")]
         _run("aa", out, [command], budget)
-        text += ["## Against eager itself", _against_itself(out)]
+        text += ["## Against eager itself", against_itself(out)]
     if "timing" in steps:
         budget = min(_SHARES["timing"] * arguments.budget, left())
         command = ["-m", "pytest", "-q", "-m", "gpu", "-rf", "-p", "no:cacheprovider", "tests/passbench/timing"]

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.passbench.attacks.attack_table import ATTACKS
-from tests.passbench.gpu_session import _against_itself, _run, _shares, _verdicts
+from tests.passbench.gpu_session import _run, _shares, _verdicts, against_itself
 
 
 def test_steps_run_side_by_side_and_are_ended(tmp_path):
@@ -41,7 +41,7 @@ def timing(clock: str, speedup: float, candidate: float) -> dict:
 
 
 def test_shares_of_eager_against_itself(tmp_path):
-    assert _against_itself(tmp_path) == "no variant was measured"
+    assert against_itself(tmp_path) == "no variant was measured"
     (tmp_path / "aa").mkdir()
     found = [(1.0, 1.0), (1.009, 1.001), (0.999, 1.1), (0.99, 1.0), (9.0, 9.0)]
     timings = [[timing("e2e", a, 90.0), timing("device", b, 10.0)] for a, b in found]
@@ -50,7 +50,7 @@ def test_shares_of_eager_against_itself(tmp_path):
     eager = pa.table({**rows, "phases": phases})
     passes = eager.slice(2, 1).set_column(0, "author", [["pass"]])
     pq.write_table(pa.concat_tables([eager, passes]), tmp_path / "aa" / "results.parquet")
-    eager, _, passes = _against_itself(tmp_path).partition("### A pass that repeats eager's calls\n\n")
+    eager, _, passes = against_itself(tmp_path).partition("### A pass that repeats eager's calls\n\n")
     assert passes.splitlines()[-2] == "e2e: 100.0% within 3%, geometric mean 0.9990; 95 % and 0.5 %: met"
     assert passes.splitlines()[-1] == "device: 0.0% within 2%, geometric mean 1.1000; 95 % and 0.5 %: not met"
     assert eager.startswith("### Eager against itself\n\n")

@@ -131,7 +131,7 @@ show() { # TITLE: the end of standard input, so many lines and bytes
     grep -h "^exit" "$work"/{passes,aa-1,aa-2}.txt | show "passes, A/A, A/A" 3 300
     of turns threads 8 1500
     python3 -c "import pathlib, sys, tests.passbench.gpu_session as s
-for one in sys.argv[1:]: print(s._against_itself(pathlib.Path(one)))" "$work"/aa-{1,2} 2>&1 | show "A/A, twice" 50 4200
+for one in sys.argv[1:]: print(s.against_itself(pathlib.Path(one)))" "$work"/aa-{1,2} 2>&1 | show "A/A, twice" 50 4200
     cat "$work/repeats/summary.md" "$work/repeats.txt" | show "runs of the same passes" 12 1800
   fi
 } > "$out/summary.txt"

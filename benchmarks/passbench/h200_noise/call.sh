@@ -7,7 +7,7 @@ timeout 20 python3 -m benchmarks.passbench.recorded_passes $version/{third,fourt
 for n in 1 2; do
   timeout 44 python3 -m benchmarks.passbench.aa_noise $held/version --names $held/names_2.txt --limit 12 --one-a-dtype \
     --arrangements first --settled --sides eager --budget 27 --device "$device" --out "$out/aa-$n/aa" > "$out/aa-$n.log" 2>&1
-  timeout 12 python3 -c "import pathlib, tests.passbench.gpu_session as s; print(s._against_itself(pathlib.Path('$out/aa-$n')))" \
+  timeout 12 python3 -c "import pathlib, tests.passbench.gpu_session as s; print(s.against_itself(pathlib.Path('$out/aa-$n')))" \
     > "$out/aa-$n.txt" 2>&1
 done
 timeout 172 python3 -m benchmarks.passbench.repeat_runs benchmarks/extraction/corpus_350/version --out "$out/repeats" \

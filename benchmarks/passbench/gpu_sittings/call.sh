@@ -1,0 +1,55 @@
+#!/bin/bash
+# One call on a GPU host, from the repository root; the page beside this file says which, in which order and why.
+#   bash benchmarks/passbench/gpu_sittings/call.sh STEP OUT [SECONDS] [cuda|cpu]
+# STEP: checks (GPU tests and four attacks), kept (what a shared process costs, shared beside whole trials, places in
+# memory). OUT gets a log and a table of each part as they come; what decides is printed last.
+# `cpu` tries every part without a GPU.
+set -u
+step=$1 out=$2 seconds=${3:-560} device=${4:-cuda}
+end=$((SECONDS + seconds - 6))
+export PYTHONUNBUFFERED=1
+if [ "$device" = cpu ]; then export TRITON_INTERPRET=1; fi
+mkdir -p "$out"
+
+part() { # LOG SECONDS COMMAND ...: SECONDS at most, and no more than are left
+  local log=$out/$1.log limit=$2 start=$SECONDS
+  shift 2
+  if [ $limit -gt $((end - SECONDS)) ]; then limit=$((end - SECONDS)); fi
+  if [ $limit -lt 5 ]; then echo "no time was left" > "$log" && return; fi
+  timeout -k 5 $limit "$@" > "$log" 2>&1
+  echo "exit $? after $((SECONDS - start)) of at most $limit s" >> "$log"
+}
+share() { echo $((seconds * $1 / 100)); }
+
+checks() {
+  local d=tests/agent/distill here
+  here=$(nproc)
+  # No test of these takes times, so that they run side by side.
+  part tests "$(share 42)" python3 -m pytest -v -rfE --durations 8 -p no:cacheprovider -m gpu -n $((here < 12 ? here : 12)) \
+    $d/test_{column_order,contracted,ordered,order_probe,index_puts,interpolation,outer_products,late_loads,split_biases,batch_norm}.py \
+    tests/passbench/workers/test_equal_memory.py
+  part group_norms 45 python3 -m benchmarks.agent.inexact_parts --group-norms --device "${device/cuda/cuda:0}"
+  part attacks "$(share 22)" python3 -m tests.passbench.attacks.run_attacks --device "$device" --budget $(($(share 22) - 20)) \
+    --only hides_strides,shape_of_all_tensors,sorts_tensors,number_beside_an_address
+  part quiet_tests 999 python3 -m pytest -v -rfE --durations 8 -p no:cacheprovider -m gpu \
+    tests/agent/ahead $d/test_{branches,tuned}.py tests/passbench/test_shared_bench.py
+}
+kept() {
+  local tried=() few=() both=()
+  if [ "$device" = cpu ]; then tried=(--others 2) few=(--most 2 --kept 2) both=(--most 3); fi
+  part both_ways "$(share 33)" python3 -m benchmarks.passbench.kept_passes.both_ways --out "$out/both_ways.parquet" \
+    --device "$device" --first sole_op-dc2ad51aaedb --budget $(($(share 33) - 25)) "${both[@]+"${both[@]}"}"
+  part memory_places "$(share 27)" python3 -m benchmarks.passbench.kept_passes.memory_places --out "$out/memory_places.jsonl" \
+    --device "$device" --budget $(($(share 27) - 25)) "${few[@]+"${few[@]}"}"
+  part kept_passes 999 python3 -m benchmarks.passbench.kept_passes --out "$out/kept_passes.jsonl" \
+    --device "$device" --budget $((end - SECONDS - 40)) "${tried[@]+"${tried[@]}"}"
+}
+
+case $step in
+  checks | kept) "$step" ;;
+  *) echo "there is no step $step: checks or kept" >&2 && exit 2 ;;
+esac
+{ nvidia-smi --query-gpu=name,driver_version --format=csv,noheader; nproc; uptime; } > "$out/host.txt" 2>&1
+timeout 30 python3 -m benchmarks.passbench.gpu_sittings "$out" > "$out/tables.md" 2> "$out/tables.err" || cat "$out/tables.err"
+[ -s "$out/tables.err" ] || rm -f "$out/tables.err"
+tail -c 11000 "$out/tables.md"
