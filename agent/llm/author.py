@@ -28,14 +28,17 @@ class Llm(Author):
     measures: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Raises PassNetError for an unknown model, a missing key, or a missing package."""
+        """Raises PassNetError for an unknown model, a missing key or package, and a limit of money without a price."""
         try:
-            from agent.llm.provider import model_of
+            from agent.llm.provider import check_price, model_of
         except ImportError as error:
             raise PassNetError(f"author llm needs pydantic-ai ({error}): pip install 'passnet[pipeline]'") from error
         self.model_id = self.model if isinstance(self.model, str) else self.model.model_name
         self.budget = Budget(self.options)
-        model_of(self.model, self.options.base_url)  # what is wrong with it should show before anything is built
+        model = model_of(
+            self.model, self.options.base_url
+        )  # what is wrong with it should show before anything is built
+        check_price(model, self.options)
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -11,12 +11,14 @@ from agent.llm.options import LlmOptions
 
 @dataclass
 class Budget:
-    """Money and time used by all attempts of a run. Attempts in threads share it. `answers`: the provider's, so far."""
+    """Money and time used by all attempts of a run. Attempts in threads share it. `answers` are the provider's so far,
+    `answered` says whether this part of the run has had one."""
 
     options: LlmOptions
     cost_usd: float = 0.0
     seconds: float = 0.0
     answers: int = 0
+    answered: bool = False
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def begin(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -31,6 +33,7 @@ class Budget:
         with self._lock:
             self.cost_usd += cost_usd
             self.answers += 1
+            self.answered = True
 
     def add_seconds(self, seconds: float) -> None:
         """Time that an attempt has taken."""

@@ -9,7 +9,7 @@ from agent.author import Attempt
 from agent.llm.budget import Budget
 from agent.llm.options import LlmOptions
 from agent.llm.prompt import CUT_OFF, NO_CALL, SYSTEM
-from agent.llm.provider import NoAnswer, OutOfTime, Provider, Refused
+from agent.llm.provider import UNKNOWN_PRICE, NoAnswer, OutOfTime, Provider, Refused, Unreachable
 from agent.llm.state import Exit, State
 from agent.llm.task import describe_sample
 from agent.llm.tools import Tools
@@ -64,7 +64,7 @@ class Loop:
         """One answer of the model: a step."""
         state = self.state
         try:
-            answer = self.provider.ask(state.messages, self.tools.definitions, self._deadline())
+            answer = self.provider.ask(state.messages, self.tools.definitions, self._deadline(), self.budget.answered)
         except OutOfTime:
             return Exit.TIME_LIMIT
         except Refused as error:
@@ -78,13 +78,18 @@ class Loop:
                 return Exit.PROVIDER_FAILED
             self._save()
             where = f" at {self.options.base_url}" if self.options.base_url else ""
+            if isinstance(error, Unreachable):
+                raise PassNetError(
+                    f"the provider{where} is not reached ({error}): check its address and that it runs, then run the "
+                    "same command again"
+                ) from None
             raise PassNetError(
                 f"no answer from the provider{where} ({error}): run the same command again to go on"
             ) from None
         response, cost = answer
         usage = response.usage
         if cost is None and (self.options.cost_usd or self.options.run_cost_usd):
-            raise PassNetError("this model's price is not known, so cost cannot be limited: give --price IN OUT")
+            raise PassNetError(UNKNOWN_PRICE)
         state.messages.append(response)
         state.steps += 1
         state.error = ""

@@ -1,6 +1,7 @@
 """The author `llm` against an OpenAI-compatible server on loopback: faults, back-off, and keys that stay hidden."""
 
 import json
+import socket
 import time
 
 import pytest
@@ -102,11 +103,69 @@ def test_without_an_answer_the_run_stops_and_goes_on_later(tmp_path):
         ), "failing twice at the same step ends this attempt and no other"
 
 
-@pytest.mark.parametrize("status", [401, 404])
+@pytest.mark.parametrize("status", [401, 403])
 def test_what_the_caller_must_put_right_stops_the_run_at_once(tmp_path, status):
     with LlmServer(WORK, [status]) as server, pytest.raises(PassNetError, match="key") as caught:
         run_on(server).attempt(tmp_path / "pass")
     assert server.failed == 1 and KEY not in str(caught.value)
+
+
+def closed_port() -> str:
+    """The address of a port on which nothing listens."""
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{place.getsockname()[1]}/v1"
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        (closed_port(), "Connection refused"),
+        (f"{closed_port()}".replace("http", "https"), "Connection refused"),
+        ("http://nobody.invalid/v1", "Name or service not known|name resolution"),
+    ],
+    ids=["refused", "refused with TLS", "no such host"],
+)
+def test_a_provider_that_is_not_reached_ends_the_run_after_few_tries(tmp_path, address, why):
+    run = Run(Llm("my-model", LlmOptions(base_url=address, backoff=0.01)))
+    with pytest.raises(PassNetError, match=f"{address} is not reached .3 tries, the last: no connection: ({why})"):
+        run.attempt(tmp_path / "pass")
+    assert run.last.failed_calls == 3 and run.last.exit is Exit.PROVIDER_FAILED
+    assert address.rpartition(":")[2] not in run.last.error, "an address is not published"
+
+
+def test_a_provider_that_has_answered_may_start_again(tmp_path):
+    with LlmServer(WORK, [None]) as server:
+        run = run_on(server, tries=5)
+        run.author.budget.add(0.0)
+    with pytest.raises(PassNetError, match=r"no answer from the provider .*5 tries, the last: no connection"):
+        run.attempt(tmp_path / "pass")
+
+
+def test_a_wrong_path_names_the_address(tmp_path):
+    with LlmServer(WORK, [404]) as server, pytest.raises(PassNetError, match=f"{server.url} knows no such model.*/v1"):
+        run_on(server).attempt(tmp_path / "pass")
+    assert server.failed == 1
+
+
+def test_a_missing_key_is_named_without_advice_for_programmers(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(PassNetError) as caught:
+        Llm("openai:gpt-5.5")
+    assert str(caught.value) == "cannot use model 'openai:gpt-5.5': set the environment variable OPENAI_API_KEY"
+
+
+def test_pydantic_ais_test_model_is_no_model():
+    with pytest.raises(PassNetError, match="no model of a provider; ids look like"):
+        Llm("test")
+
+
+@pytest.mark.parametrize("limit", ["cost_usd", "run_cost_usd"])
+def test_a_limit_of_money_needs_a_price_before_anything_is_paid(limit):
+    with pytest.raises(PassNetError, match="--price"):
+        Llm("my-model", LlmOptions(base_url="http://127.0.0.1/v1", **{limit: 1.0}))
+    Llm("my-model", LlmOptions(base_url="http://127.0.0.1/v1", price=(1.0, 2.0), **{limit: 1.0}))
+    Llm("openai:gpt-5.5", LlmOptions(**{limit: 1.0}))
 
 
 def test_a_refused_conversation_ends_its_attempt_alone(tmp_path):
