@@ -9,8 +9,10 @@ from uuid import UUID
 from prefect import get_client
 from prefect.client.schemas.objects import FlowRunPolicy
 from prefect.context import FlowRunContext
+from prefect.exceptions import TerminationSignal
 from prefect.states import Failed
 
+from flows.server_gone import end_if_server_is_gone
 from flows.steps import say
 from storage.errors import PassNetError
 
@@ -24,6 +26,8 @@ def one_line(*retried: type[PassNetError]) -> Callable[[Callable[P, R]], Callabl
     Prefect tries whatever fails again, and knows no condition for flows; another try fails of the same thing. So the
     run's retries are taken away first. An error of one of the types `retried` is left to Prefect, with its traceback
     and its retry. Outside a flow run every error is raised as it is.
+
+    A flow run that is told to end does so within seconds, also where its server is gone.
     """
 
     def decorate(body: Callable[P, R]) -> Callable[P, R]:
@@ -38,6 +42,9 @@ def one_line(*retried: type[PassNetError]) -> Callable[[Callable[P, R]], Callabl
                 say(str(error), logging.ERROR)
                 _never_again(context.flow_run.id)
                 return Failed(message=str(error), data=error)
+            except TerminationSignal:
+                end_if_server_is_gone()
+                raise
 
         return run
 

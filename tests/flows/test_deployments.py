@@ -4,7 +4,9 @@ What a caller can put right ends a run in one line, at its first try; a fault of
 """
 
 import json
+import os
 import shlex
+import signal
 import sys
 import time
 import urllib.error
@@ -21,6 +23,7 @@ from storage.errors import PassNetError
 from storage.versions.store import Store
 from tests.flows.prefect_server import ROOT, Prefect, prefect_server
 from tests.support.hub_server import HubServer
+from tests.support.port_forward import a_way_to
 from tests.support.warm_forks import WarmForks
 
 NAMES = ("build-dataset", "evaluate-model", "push-splits")
@@ -48,6 +51,23 @@ for error in ("caller", "busy", "bug"):
         tried(error)
     except Exception as raised:
         print("TRIED", error, tries.count(error), type(raised).__name__, raised, flush=True)
+"""
+
+SLEEPS = """
+import time
+from prefect import flow
+from prefect.context import refresh_global_settings_context
+from flows.expected_failures import one_line
+
+refresh_global_settings_context()
+
+@flow
+@one_line()
+def sleeps() -> None:
+    print("BEGUN", flush=True)
+    time.sleep(60)
+
+sleeps()
 """
 
 
@@ -197,6 +217,30 @@ def test_an_unknown_author_is_not_tried_again(prefect, tmp_path):
     runs = call(prefect, "flow_runs/filter", {"flows": {"name": {"any_": ["evaluate-model"]}}})
     (run,) = (run for run in runs if run["state_type"] == "FAILED")
     assert run["run_count"] == 1 and "nobody" in run["state"]["message"]
+
+
+@pytest.mark.parametrize("gone", [True, False], ids=["gone", "there"])
+def test_a_run_that_is_told_to_end_does_so_within_seconds(prefect, tmp_path, warm_forks, gone):
+    port = int(prefect.environment["PREFECT_API_URL"].rpartition(":")[2].partition("/")[0])
+    with a_way_to(port) as way:
+        environment = prefect.environment | {"PREFECT_API_URL": f"http://127.0.0.1:{way}/api"}
+        out = tmp_path / "out"
+        with open(os.devnull, "rb") as null, out.open("wb") as file:
+            files = (null.fileno(), file.fileno(), file.fileno())
+            run = warm_forks.start(SLEEPS, files=files, environment=environment, directory=tmp_path)
+        deadline = time.monotonic() + 60
+        while "BEGUN" not in out.read_text():
+            assert time.monotonic() < deadline, out.read_text()
+            time.sleep(0.1)
+        if not gone:
+            run.terminate()
+            assert run.wait(20) != 0
+    if gone:
+        run.terminate()
+        assert run.wait(6) == 128 + signal.SIGTERM
+    wanted = {"flows": {"name": {"any_": ["sleeps"]}}, "sort": "START_TIME_DESC", "limit": 1}
+    (told,) = call(prefect, "flow_runs/filter", wanted)
+    assert told["state_type"] == ("RUNNING" if gone else "CRASHED")
 
 
 def test_outside_of_a_flow_run_it_is_raised(tmp_path):
