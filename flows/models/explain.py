@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import ProfilerActivity
 
 from flows.models.named_model import NamedModel
 from flows.models.regions_report import kernel_sources, regions
 from flows.models.tune import tuned_document
 from flows.report.page import folded, joined, page, paragraph, table
 from passbench.library.pass_library import LibraryEntry, PassLibrary
-from passbench.models.call_times import PROFILED
+from passbench.models.call_times import PROFILED, recorded
 from passbench.models.graph_facts import calls_of
 from passbench.models.lowering import LoweredGraph
 from passbench.models.optimized_model import OptimizedModel
@@ -52,7 +52,7 @@ def _profiled(function: Callable[[], object]) -> list[dict[str, Any]]:
     """What ran in one call, longest first: GPU kernels where there is a GPU, else operators by their own time."""
     gpu = torch.cuda.is_available()
     function()
-    with profile(activities=[ProfilerActivity.CUDA] if gpu else [ProfilerActivity.CPU], acc_events=True) as seen:
+    with recorded(ProfilerActivity.CUDA if gpu else ProfilerActivity.CPU) as seen:
         for _ in range(PROFILED):
             function()
         if gpu:

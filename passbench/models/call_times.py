@@ -1,8 +1,10 @@
 """How long calls take: whole calls with a synchronisation at both ends, in turn, medians; and the nodes of a graph."""
 
+import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -63,6 +65,19 @@ def _once(function: Callable[[], object], device: torch.device) -> float:
     return (time.perf_counter() - begin) * 1e6
 
 
+@contextmanager
+def recorded(*kinds: ProfilerActivity) -> Iterator[profile]:
+    """The profiler's recording of a block.
+
+    Without a GPU its library would write to standard error that it has found none, as an error. It reads what it may
+    say from the environment, when it is used first.
+    """
+    if not torch.cuda.is_available():
+        os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # above its errors
+    with profile(activities=kinds, acc_events=True) as recording:
+        yield recording
+
+
 class _Named(fx.Interpreter):
     """Runs a graph with a range of the profiler's around each node."""
 
@@ -77,7 +92,7 @@ def node_times(module: fx.GraphModule, inputs: Sequence[torch.Tensor]) -> dict[s
     kinds = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * gpu
     with torch.no_grad():
         _Named(module).run(*inputs)
-        with profile(activities=kinds, acc_events=True) as seen:
+        with recorded(*kinds) as seen:
             for _ in range(PROFILED):
                 _Named(module).run(*inputs)
             if gpu:
