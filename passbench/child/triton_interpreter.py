@@ -20,7 +20,10 @@ def untimed_autotuning() -> None:
 
 
 def round_bfloat16_to_nearest() -> None:
-    """The interpreter truncates float32 to bfloat16 where a GPU rounds to nearest even; this makes it round."""
+    """The interpreter truncates float32 to bfloat16 where a GPU rounds to nearest even; this makes it round.
+
+    Integers and float64 become float32 first, as on a GPU: the interpreter takes their bits for those of a bfloat16.
+    """
     import numpy as np
     import triton.language as tl
     from triton.runtime import interpreter
@@ -28,11 +31,14 @@ def round_bfloat16_to_nearest() -> None:
     truncating = interpreter.InterpreterBuilder.cast_impl
 
     def cast_impl(self, src, dst_type):
-        if (src.dtype.scalar, dst_type.scalar) != (tl.float32, tl.bfloat16):
+        given = src.dtype.scalar
+        numbers = given.is_int() or given in (tl.float16, tl.float32, tl.float64)
+        if dst_type.scalar != tl.bfloat16 or not numbers:
             return truncating(self, src, dst_type)
-        bits = np.ascontiguousarray(src.data).view(np.uint32).astype(np.uint64)
+        single = np.ascontiguousarray(src.data).astype(np.float32)
+        bits = single.view(np.uint32).astype(np.uint64)
         rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-        data = np.where(np.isnan(src.data), 0x7FC0, rounded).astype(np.uint16)
+        data = np.where(np.isnan(single), 0x7FC0, rounded).astype(np.uint16)
         return interpreter.TensorHandle(data, dst_type.scalar)
 
     interpreter.InterpreterBuilder.cast_impl = cast_impl

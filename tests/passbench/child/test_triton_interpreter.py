@@ -6,9 +6,10 @@ from tests.support.interpreted import answers_of
 
 SCRIPT = """
 import torch, triton, triton.language as tl
-from passbench.child.triton_interpreter import multiply_and_add_at_once
+from passbench.child.triton_interpreter import multiply_and_add_at_once, round_bfloat16_to_nearest
 
 multiply_and_add_at_once()
+round_bfloat16_to_nearest()
 
 @triton.jit
 def rest_of_product(x_ptr, out_ptr, BLOCK: tl.constexpr):
@@ -21,12 +22,26 @@ def rest(x):
     rest_of_product[(1,)](x, out, BLOCK=4)
     return out
 
+@triton.jit
+def into_bfloat16(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(x_ptr + i).to(tl.bfloat16))
+
+def cast_as_torch(numbers, dtype):
+    given = torch.tensor(numbers).to(dtype)
+    out = torch.zeros(4, dtype=torch.bfloat16)
+    into_bfloat16[(1,)](given, out, BLOCK=4)
+    return torch.equal(out, given.to(torch.bfloat16))
+
 x = torch.tensor([1 + 2.0**-20, 3.0, 1 - 2.0**-15, 1e30])
 """
 TRIED = {
     "rest(x)[:3].tolist() == [2.0**-40, 0.0, 2.0**-30]": "True",
     "bool(rest(x)[3].isnan() | rest(x)[3].isinf())": "True",
     "rest(x.double() * 0.0).tolist() == [0.0] * 4": "True",
+    **{f"cast_as_torch([1.00390625, -2.5, 3.0, 77.77], torch.{t})": "True" for t in ("float64", "float32", "float16")},
+    **{f"cast_as_torch([0, 1, 100, 127], torch.{t})": "True" for t in ("bool", "int8", "uint8", "int32", "int64")},
+    "cast_as_torch([257, -70000, 16777217, 65535], torch.int64)": "True",
 }
 
 
@@ -37,5 +52,5 @@ def answers(tmp_path_factory, torch_forks):
 
 
 @pytest.mark.parametrize("expression", TRIED)
-def test_a_product_is_not_rounded_before_it_is_added_to(answers, expression):
+def test_a_kernel_has_a_gpus_bits(answers, expression):
     assert answers[expression] == TRIED[expression]
