@@ -294,11 +294,21 @@ class _Search:
     def _ops_at_fault(self, region: Region, known: OpEffects) -> set[int]:
         """The ops that a region which cannot be lowered must do without: those that cannot be lowered alone.
 
-        If there are none, its factories, such as `torch.arange`: their values are loaded then. If it has none, all ops.
+        If there are none, its factories, such as `torch.arange`: their values are loaded then. If it has none, the
+        first op that cannot be lowered together with those ahead of it.
         """
         ops = region.ops if len(region.ops) > 1 else ()
         bad = {op for op in ops if isinstance(self._lowered_alone(op, known), Exception)}
-        return bad or self._factories(region) or set(region.ops)
+        return bad or self._factories(region) or self._first_at_fault(region, known)
+
+    def _first_at_fault(self, region: Region, known: OpEffects) -> set[int]:
+        """The first op of a region that cannot be lowered together with those ahead of it."""
+        good, bad = 1, len(region.ops)  # numbers of leading ops; one alone can be lowered
+        while bad - good > 1 and not self._out_of_time():
+            tried = (good + bad) // 2
+            fails = isinstance(self._lowered(region.ops[:tried], known), Exception)
+            good, bad = (good, tried) if fails else (tried, bad)
+        return {region.ops[bad - 1]}
 
     def _ops_that_add(self, region: Region, known: OpEffects) -> set[int]:
         """The ops that a region which adds otherwise than eager must do without: those that add along a dimension.
@@ -315,11 +325,16 @@ class _Search:
 
         An op that takes a tuple apart is lowered together with the op that makes the tuple.
         """
-        alone = region_of(self.graph, self._with_makers(op, known))
-        if alone is None or not all(isinstance(known.values[n], TensorLayout) for n in alone.inputs + alone.outputs):
+        return self._lowered(self._with_makers(op, known), known)
+
+    def _lowered(self, ops: Collection[int], known: OpEffects) -> Sketch | Exception | None:
+        """The sketch of these ops, or the one of `FAILURES` that lowering raises; None if there is no region of them
+        between tensors."""
+        region = region_of(self.graph, ops)
+        if region is None or not all(isinstance(known.values[n], TensorLayout) for n in region.inputs + region.outputs):
             return None
         try:
-            return self.sketches.of(alone.graph, _inputs(alone, known), self.options.own_schedule)
+            return self.sketches.of(region.graph, _inputs(region, known), self.options.own_schedule)
         except FAILURES as error:
             return error
 

@@ -5,10 +5,13 @@ from dataclasses import replace
 import torch
 import torch.nn.functional as F
 
+from agent.distill.candidates import Options, find_candidates
 from agent.distill.eager.op_effects import find_effects
 from agent.distill.kernels.host_program import sketch
+from agent.distill.lowered_regions import Sketches
 from agent.distill.regions import find_regions
-from tests.agent.support import tensor, variant
+from agent.distill.static import Distill
+from tests.agent.support import PAIR, sample, tensor, variant
 
 
 def _regions(function, *inputs, excluded=()):
@@ -143,3 +146,15 @@ def test_pixel_shuffles_of_channels_last_memory_are_contiguous_as_on_a_gpu():
         one = variant(function, last)
         assert find_effects(one.graph, one.inputs).values[-1].stride == stride
         assert [buffer.stride for buffer in sketch(one.graph, one.inputs).allocations] == [stride]
+
+
+def test_ops_that_no_kernel_can_have_together_are_kept_apart(tmp_path, interpreter):
+    def shrunk(x, y):
+        z = F.softshrink(x * y, 0.5)  # eager compares with a half of the type, and `elu` multiplies by the number
+        return torch.sigmoid(F.elu(z, 0.5) + z) * y
+
+    one = variant(shrunk, tensor(4, 8, dtype="float16"), tensor(4, 8, dtype="float16"))
+    found = find_candidates([one], Options(margin=PAIR), Sketches())
+    assert sorted(c.region.ops for c in found.candidates) == [(0, 1), (3, 4, 5)]
+    assert Distill(margin=PAIR).write(sample(one), tmp_path / "pass").compiler == "pass"
+    assert interpreter.problems(tmp_path / "pass", one) == []
