@@ -101,6 +101,20 @@ def dependencies(graph: Graph, known: OpEffects) -> list[set[int]]:
 
 
 def _supported(graph: Graph, known: OpEffects, excluded: Collection[int]) -> list[bool]:
+    """Whether each op may be in a group. What makes a tuple may not if something that may not reads the tuple."""
+    excluded = set(excluded)
+    while True:
+        supported = _supported_alone(graph, known, excluded)
+        inside = [op for op, fine in enumerate(supported) if fine]
+        read = _read_outside(graph, inside)
+        makers = {op for op in inside if isinstance(known.values[graph.inputs + op], tuple)}
+        makers = {op for op in makers if graph.inputs + op in read}
+        if not makers:
+            return supported
+        excluded |= makers
+
+
+def _supported_alone(graph: Graph, known: OpEffects, excluded: Collection[int]) -> list[bool]:
     supported: list[bool] = []
     # TorchInductor computes what follows from `torch.arange` in integers that do not wrap around as these do.
     wraps = any(isinstance(value, TensorLayout) and value.dtype in _NARROW for value in known.values[graph.inputs :])

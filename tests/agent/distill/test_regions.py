@@ -11,7 +11,7 @@ from agent.distill.kernels.host_program import sketch
 from agent.distill.lowered_regions import Sketches
 from agent.distill.regions import find_regions
 from agent.distill.static import Distill
-from tests.agent.support import PAIR, sample, tensor, variant
+from tests.agent.support import ANY, PAIR, sample, tensor, variant
 
 
 def _regions(function, *inputs, excluded=()):
@@ -157,4 +157,18 @@ def test_ops_that_no_kernel_can_have_together_are_kept_apart(tmp_path, interpret
     found = find_candidates([one], Options(margin=PAIR), Sketches())
     assert sorted(c.region.ops for c in found.candidates) == [(0, 1), (3, 4, 5)]
     assert Distill(margin=PAIR).write(sample(one), tmp_path / "pass").compiler == "pass"
+    assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+def test_a_tuple_that_no_kernel_makes_is_left_to_eager_and_no_more(tmp_path, interpreter):
+    def best(x, y):
+        highest, places = torch.cummax(x + y, 1)  # a scan of another kind than kernels know
+        return torch.sigmoid(x + y) * 2.0, highest + 1.0, places + 1, torch.relu(x) * y
+
+    one = variant(best, tensor(4, 8), tensor(4, 8))
+    names = one.graph.op_sequence
+    found = find_candidates([one], Options(margin=ANY), Sketches())
+    inside = {op for c in found.candidates for op in c.region.ops}
+    assert {names[n] for n in range(len(names)) if n not in inside} == {"torch.cummax", "operator.getitem"}
+    assert Distill(margin=ANY).write(sample(one), tmp_path / "pass").compiler == "pass"
     assert interpreter.problems(tmp_path / "pass", one) == []
