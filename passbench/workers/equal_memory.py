@@ -1,8 +1,8 @@
 """Shared memory of one size and age for all workers that are timed beside each other (`Settings.equal_memory`).
 
-A worker's memory grows when a batch needs more, and eager's may have grown in another variant than a candidate's. In a
-table on an H100 eager was 3 to 45 % faster than itself as a candidate in 17 of 81 variants whose inputs took more than
-256 MB, and in none of 193 others (benchmarks/passbench/h100_table_276).
+A worker's memory grows when a batch needs more, and eager's may have grown in another variant than a candidate's. In
+one call of a table on an H100 eager was 4 to 45 % faster than itself as a candidate in 16 of 33 variants whose inputs
+took more than 256 MB, and in none that took less (benchmarks/passbench/h100_table_276).
 """
 
 from collections.abc import Sequence
