@@ -4,9 +4,9 @@
     python3 -m benchmarks.passbench.kept_passes.memory_places --out FILE --device cpu --most 4    # tries it
 
 Samples are those of a table in which eager as a candidate was farthest from eager by the device's clock, the one with
-the largest inputs first, since eager's memory is kept when it has grown. Each is timed as a table times it: eager, eager
-as a candidate, and the recorded pass, beside processes that keep other passes. Where eager is off by more than 3 %, it
-is timed again at once, with one thing changed each time:
+the largest inputs first, since eager's memory is kept when it has grown. Each is timed as a table times it: eager,
+eager as a candidate, and the recorded pass, beside processes that keep other passes. Where eager is off by more than
+3 %, it is timed again at once, with one thing changed each time:
 
     memories    both workers of eager have each other's shared memory
     roles       they have each other's role: the process and the memory of one are what candidates are divided by
