@@ -64,7 +64,9 @@ def test_a_table_is_found_in_parts_of_an_archive(tmp_path):
 def test_a_log_that_was_cut_off_says_how_many_passed(tmp_path):
     log = tmp_path / "tests.log"
     log.write_text("a.py::one PASSED [ 1%]\na.py::two PASSED\na.py::three FAILED\nE   assert 1 == 2\na.py::fo")
-    assert tables.log(log).splitlines() == ["2 passed", "E   assert 1 == 2"]
+    assert tables.log(log).splitlines() == ["2 passed", "a.py::three FAILED", "E   assert 1 == 2"]
+    log.write_text("[gw0] [ 10%] PASSED a.py::one \n[gw1] [ 12%] FAILED a.py::two")
+    assert tables.log(log).splitlines() == ["1 passed", "[gw1] [ 12%] FAILED a.py::two"]
     log.write_text(
         "noise\n9 verdicts, 1 unexpected; 5 s\nx   static_policy   ok   EXPECTED comparison\nexit 1 after 3 s"
     )

@@ -19,7 +19,10 @@ from storage.schema import CATEGORIES, RESULTS
 
 _LEVEL = -5
 _SLOW = 0.97
-_OF_TESTS = re.compile(r"^(FAILED|ERROR|E  |exit |no time was left)|(passed|failed|skipped|error).* in [\d.]+s")
+_OF_TESTS = re.compile(
+    r"^(E  |exit |no time was left)|(^|\s)(FAILED|ERROR)(\s|$)|(passed|failed|skipped|error).* in [\d.]+s"
+)
+"""A test that failed is named in the line of its end, too: a run that is killed has no list of failures."""
 
 
 def line(*cells: object) -> str:
