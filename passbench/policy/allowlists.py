@@ -154,9 +154,9 @@ PATTERN_VALUES = DTYPES | _FORMATS | {"torch.Tensor", "torch.device", "torch.Siz
 VIEW_METHODS = frozenset(
     """view view_as reshape flatten unflatten squeeze unsqueeze transpose permute expand expand_as t narrow select
     as_strided unbind split chunk movedim swapaxes ravel detach contiguous new_empty new_zeros new_ones new_full
-    new_empty_strided zero_ fill_""".split()
+    new_empty_strided""".split()
 )
-"""Tensor methods that move no data or only fill or make it contiguous; they return tensors."""
+"""Tensor methods that move no data or only make it contiguous, and those that allocate; they return tensors."""
 
 METADATA_METHODS = frozenset(
     """size stride numel nelement dim ndimension element_size is_contiguous storage_offset get_device
@@ -270,6 +270,7 @@ SUSPECT_FILES = frozenset(
 
 
 ADVICE = {
+    "requires_grad_": "nothing goes backward through a pass; leave it out",
     "data_ptr": "Triton looks at alignment itself, at every launch; leave the address out",
     "os.environ": "write the value into the source",
     "torch.backends": "flags are the harness's and stay as they are; leave the line out",

@@ -39,6 +39,9 @@ _OF_A_KIND = re.compile(r"_foreach_\w+|_\w+_backward")
 those of a backward pass. Others have effects beside their
 results: `_lazy_clone` copies when its result is read, `_reshape_from_tensor` reads sizes off a tensor."""
 
+_OF_AUTOGRAD = frozenset(("requires_grad_",))
+"""Methods that a graph record may hold and that change a tensor beside its values."""
+
 _SCALARS = frozenset(
     """can_cast get_device is_complex is_conj is_distributed is_floating_point is_inference is_neg is_same_size
     is_signed numel nelement promote_types result_type broadcast_shapes sym_float sym_int sym_ite sym_max sym_min
@@ -84,7 +87,7 @@ def stored_name(dotted: str) -> str | None:
         return None if found.startswith(("builtins.", "torch.amp.")) or "._" in found[6:] else found
     if dotted.startswith("torch.Tensor."):
         name = dotted.removeprefix("torch.Tensor.")
-        return f".{name}" if name in targets.methods() else None
+        return f".{name}" if is_method(name) else None
     try:
         overload = targets.resolve(dotted if dotted.count(".") == 4 else f"{dotted}.default")
     except TargetError:
@@ -109,7 +112,12 @@ def writes_always(stored: str) -> bool:
 
 def is_method(name: str) -> bool:
     """Whether host code may call a tensor method of this name, effects aside."""
-    return name in targets.methods()
+    return name in targets.methods() and name not in _OF_AUTOGRAD
+
+
+def takes_inplace(stored: str) -> bool:
+    """Whether an operator has a parameter `inplace`."""
+    return effects.inplace_position(Op("function", stored, (), {})) >= 0
 
 
 def library_call(stored: str, arguments: list[ast.expr], keywords: dict[str, ast.expr]) -> LibraryCall:

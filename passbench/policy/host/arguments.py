@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Sequence
 
-from passbench.policy.host.bindings import LAUNCHED
+from passbench.policy.host.bindings import LAUNCHED, WRITE_ADVICE
 from passbench.policy.host.expressions import Expressions
 from passbench.policy.kernels.addresses import is_constant
 from passbench.policy.modules import Module
@@ -76,10 +76,20 @@ class Arguments(Expressions):
         return None
 
     def _launch(
-        self, node: ast.Call, kernel: ast.FunctionDef | None, positional: list[ValueKind], keywords: Keywords
+        self,
+        node: ast.Call,
+        kernel: ast.FunctionDef | None,
+        positional: list[ValueKind],
+        keywords: Keywords,
+        scope: Scope,
     ) -> None:
-        """Note what a kernel gets, since Triton hands it to hooks. `kernel` None: it may be any kernel of the pass."""
+        """Note what a kernel gets, since Triton hands it to hooks. `kernel` None: it may be any kernel of the pass, or
+        an operator that is a value somewhere."""
         if kernel is None:
+            written = keywords.get("out", ValueKind.OWN)
+            if self.operators_handed_on and written not in (ValueKind.OWN, ValueKind.SCALAR):
+                message = f"{ast.unparse(node.func)} may be an operator that writes into its out=; {WRITE_ADVICE}"
+                self.find("in_place", scope.module, node, message)
             self.launch_any(positional, keywords, any(isinstance(a, ast.Starred) for a in node.args))
             self._give(node, "__call__", positional, keywords)
             self._give(node, "__init__", positional, keywords)

@@ -52,6 +52,8 @@ class Bindings:
         self.class_values: set[ast.ClassDef] = set()  # classes used as values: anything may make instances of them
         self.handed_on: set[ast.ClassDef] = set()  # classes through which a method may be called on what is another's
         self.on_anything: set[ast.ClassDef] = set()  # of these, those where no call shows what it is called on
+        self.operators_handed_on = False  # whether an operator of torch is a value somewhere
+        self.class_numbers: set[tuple[ast.AST, str]] = set()  # parameters that are a `one_hot` of the graph's own
         self.special: set[ast.FunctionDef] = set()  # `pattern` and the like, which have rules of their own
         self.iterators: set[tuple[ast.AST, str]] = set()  # variables that are, or were, iterators
         self.sequences: set[tuple[ast.AST, str]] = set()  # variables that are, or were, lists, tuples or texts

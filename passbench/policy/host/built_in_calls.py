@@ -46,7 +46,7 @@ class BuiltInCalls(OperatorCalls):
             if name in owner.lambdas and given.holds_tensors:
                 message = f"{name} is a lambda and gets a tensor; write a function with def"
                 self.find("dynamic_call", scope.module, node, message)
-            self._launch(node, None, positional, keywords)
+            self._launch(node, None, positional, keywords, scope)
             return ValueKind.TENSOR
         returned = self.returned((*positional, *keywords.values())) if name in _CALLING else ValueKind.SCALAR
         if name == "iter" and node.args and isinstance(node.args[0], ast.Lambda):

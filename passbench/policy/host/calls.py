@@ -41,12 +41,12 @@ class Calls(ImportedCalls):
                 pass
             elif self._is_made(node.func.slice, self.kind(node.func.slice, scope, hook=True), scope):
                 self.read("a grid is made of numbers", scope, node)
-            self._launch(node, self._kernel(node.func.value, scope), *self._arguments(node, scope))
+            self._launch(node, self._kernel(node.func.value, scope), *self._arguments(node, scope), scope)
             return ValueKind.TENSOR
         self.kind(node.func, scope)
         given = self._arguments(node, scope)
         if isinstance(node.func, ast.Call | ast.IfExp):  # what a function, or a table's `get`, has returned
-            self._launch(node, None, *given)
+            self._launch(node, None, *given, scope)
         else:
             self.find("dynamic_call", scope.module, node, "call functions of the pass by name")
         return ValueKind.TENSOR

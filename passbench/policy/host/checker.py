@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from passbench.policy import allowlists as names
 from passbench.policy.host.classes import check_class, members
 from passbench.policy.host.own_place import extends_path, tests_path
-from passbench.policy.host.parameters import parameter_kinds
+from passbench.policy.host.parameters import numbers_of_classes, parameter_kinds, picked
 from passbench.policy.host.statements import Statements
 from passbench.policy.kernels.addresses import base_parameters, callee, is_constant
 from passbench.policy.modules import Module, Report, is_builtin
@@ -129,15 +129,30 @@ class HostChecker(Statements):
 
     def _wrapper_parameters(self) -> None:
         """What `replacement_args` picks flows into the function that `replacement_func` returns."""
+        counted: dict[ast.FunctionDef, list[set[str]]] = {}
         for name in self._rules:
             module = self.modules.get(name)
             found = module and self._returned(module)
             arguments = module and module.functions.get("replacement_args")
-            if not found or not arguments or not isinstance(arguments.body[-1], ast.Return):
+            if not found or not arguments:
                 continue
-            value = arguments.body[-1].value
-            items = value.elts if isinstance(value, ast.Tuple | ast.List) else []
-            self.pass_arguments(found, parameter_kinds(self, module, found, items), {})
+            self.pass_arguments(found, parameter_kinds(self, module, found, picked(arguments)), {})
+            counted.setdefault(found, []).append(numbers_of_classes(module, found))
+        for function, sets in counted.items() if any(map(any, counted.values())) else ():
+            if function.name not in self._used_names():  # the graph alone calls it
+                self.class_numbers |= {(function, name) for name in set.intersection(*sets)}
+
+    def _used_names(self) -> set[str]:
+        """Names that host code and kernels use, but for what `replacement_func` returns and `torch.fx.wrap` gets."""
+        found: set[str] = set()
+        for module in self.modules.values():
+            for statement in module.tree.body:
+                if isinstance(statement, ast.Expr) and self._wraps(statement.value, self.scopes[module.name]):
+                    continue
+                if statement is not module.functions.get("replacement_func"):
+                    used = (n for n in walk(statement) if isinstance(n, ast.Name | ast.Attribute))
+                    found |= {n.id if isinstance(n, ast.Name) else n.attr for n in used}
+        return found
 
     def _returned(self, module: Module) -> ast.FunctionDef | None:
         function = module.functions.get("replacement_func")

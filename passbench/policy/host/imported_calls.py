@@ -41,7 +41,7 @@ class ImportedCalls(MethodCalls):
         place = scope.module.sibling_function(dotted)
         if place is not None:
             self.check_sibling(place, node, scope)
-            self._launch(node, None, positional, keywords)
+            self._launch(node, None, positional, keywords, scope)
             return ValueKind.TENSOR
         if dotted in ("warnings.filterwarnings", "warnings.simplefilter"):
             action = node.args[0] if node.args else None
@@ -63,6 +63,8 @@ class ImportedCalls(MethodCalls):
         if dotted in names.COLLECTING_CALLS:
             self._check_count(node, dotted, positional, keywords, scope)
             self._call_back(given)  # `accumulate` calls what it gets
+            if dotted == "copy.copy" and (given.is_tensor or given is ValueKind.EITHER):
+                return ValueKind.TENSOR  # another tensor on the same memory
             return self.holder([given, self.returned((*positional, *keywords.values()))])
         if dotted in names.ALLOCATORS:
             if keywords.get("out", ValueKind.OWN) is not ValueKind.OWN:

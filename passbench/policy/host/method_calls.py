@@ -66,7 +66,7 @@ class MethodCalls(BuiltInCalls):
         positional, keywords = self._arguments(node, scope)
         given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
         if name in self.methods or (self.is_field(name, base) and not base.is_tensor):
-            return self._call_own(node, name, positional, keywords)
+            return self._call_own(node, name, positional, keywords, scope)
         of = [method.value, *node.args], [base, *positional]
         as_operator = OperatorCall(node, f".{name}()", f".{name}", *of, keywords, scope)
         if name in names.METADATA_METHODS:
@@ -111,10 +111,12 @@ class MethodCalls(BuiltInCalls):
         self.find(rule, scope.module, node, f"method {name}() is not allowed in host code; {advice}")
         return ValueKind.SCALAR  # one finding is enough
 
-    def _call_own(self, node: ast.Call, name: str, positional: list[ValueKind], keywords: Keywords) -> ValueKind:
+    def _call_own(
+        self, node: ast.Call, name: str, positional: list[ValueKind], keywords: Keywords, scope: Scope
+    ) -> ValueKind:
         """A method of a class of the pass, or a function that a field holds."""
         if name not in self.methods:
-            self._launch(node, None, positional, keywords)
+            self._launch(node, None, positional, keywords, scope)
             return ValueKind.TENSOR
         return self._give(node, name, positional, keywords)
 

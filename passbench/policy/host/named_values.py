@@ -125,6 +125,7 @@ class NamedValues(Bindings):
                 self.find("function_as_value", scope.module, node, f"name an overload: {dotted}.default")
             if effects.random or effects.reading or operators.writes_always(stored):
                 self.refuse_name(node, dotted, scope)
+            self.operators_handed_on |= dotted.startswith("torch.")
             return ValueKind.ADDRESS if dotted.startswith("torch.") else ValueKind.SCALAR
         else:
             self.refuse_name(node, dotted, scope)

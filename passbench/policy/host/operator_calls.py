@@ -8,7 +8,7 @@ from passbench.policy import operators
 from passbench.policy.host.arguments import Arguments, Keywords
 from passbench.policy.host.bindings import HOOK, WRITE_ADVICE
 from passbench.policy.nodes import walk
-from passbench.policy.scopes import Scope, ValueKind, parameters
+from passbench.policy.scopes import Scope, ValueKind
 from storage.graph import targets
 
 _OF_NUMBERS = frozenset("tensor as_tensor asarray new_tensor".split())
@@ -65,6 +65,7 @@ class OperatorCalls(Arguments):
             if not isinstance(written, ast.Constant) and kinds.get(id(written)) is not ValueKind.OWN:
                 message = f"{call.name} writes into {ast.unparse(written)}; {WRITE_ADVICE}"
                 self.find("in_place", scope.module, call.node, message)
+        self._check_spread(call)
         if effects.scalar:
             if call.stored in targets.SYMBOLIC and given.holds_tensors:
                 self.read(f"{call.name} is for numbers", scope, call.node)
@@ -84,20 +85,27 @@ class OperatorCalls(Arguments):
             return first if first is ValueKind.OWN else ValueKind.TENSOR
         return ValueKind.OWN if effects.fresh else ValueKind.TENSOR
 
+    def _check_spread(self, call: OperatorCall) -> None:
+        """Report `**values` of an operator that it may write to: `out` among them, or `inplace`."""
+        spread = call.keywords.get(None)
+        if spread is not None and (spread.holds_tensors or operators.takes_inplace(call.stored)):
+            message = f"{call.name} may write into what ** hands in, or by it; name each argument"
+            self.find("in_place", call.scope.module, call.node, message)
+
     def _has_classes_of_graph(self, call: OperatorCall) -> bool:
-        """Whether `one_hot` gets its number of classes as a parameter that may be a number of the graph: where that is
-        -1 eager reads its operand, too. Of a parameter that is given something else the evidence tells."""
+        """Whether `one_hot` gets the number of classes that the pattern's own `one_hot` gets: where the graph's is -1
+        eager reads its operand, too."""
         named = "num_classes" in call.named
         if not operators.counts_classes(call.stored) or not (named or len(call.arguments) > 1):
             return False
         number = call.named["num_classes"] if named else call.arguments[1]
         kind = call.keywords["num_classes"] if named else call.positional[1]
         owner = call.scope.find(number.id) if isinstance(number, ast.Name) else None
-        if kind is ValueKind.SCALAR or owner is None or not isinstance(owner.node, ast.FunctionDef):
+        if kind is ValueKind.SCALAR or owner is None or (owner.node, number.id) not in self.class_numbers:
             return False
         self.steps.take(len(walk(owner.node)))
-        bound = {n.id for n in walk(owner.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        return number.id in {p.arg for p in parameters(owner.node)} - bound
+        stored = (n for n in walk(owner.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        return number.id not in {n.id for n in stored}
 
     def _check_numbers(self, call: OperatorCall) -> None:
         """Report a tensor where an operator, or a method of tensors, needs a number: torch reads it for that.

@@ -3,6 +3,7 @@
 import ast
 
 from passbench.policy import allowlists as names
+from passbench.policy import operators
 from passbench.policy.host.bindings import Bindings
 from passbench.policy.kernels.addresses import base_parameters, callee
 from passbench.policy.modules import Module
@@ -33,6 +34,30 @@ def parameter_kinds(
             tensor = item.id in in_pattern or (number < len(order) and order[number] in inside)
             kinds.append(ValueKind.TENSOR if tensor else ValueKind.EITHER)
     return kinds
+
+
+def picked(arguments: ast.FunctionDef) -> list[ast.expr]:
+    """What `replacement_args` returns, item by item; empty where it is not written as it should be."""
+    last = arguments.body[-1]
+    value = last.value if isinstance(last, ast.Return) else None
+    return value.elts if isinstance(value, ast.Tuple | ast.List) else []
+
+
+def numbers_of_classes(module: Module, function: ast.FunctionDef) -> set[str]:
+    """Parameters of a replacement that its pattern hands to `one_hot` as the number of classes: where the graph's is -1
+    eager reads the operand, too."""
+    pattern, arguments = module.functions.get("pattern"), module.functions.get("replacement_args")
+    if pattern is None or arguments is None:
+        return set()
+    counted = set()
+    for node in walk(pattern):
+        if isinstance(node, ast.Call) and operators.counts_classes(module.dotted(node.func) or ""):
+            given = [*node.args[1:2], *(k.value for k in node.keywords if k.arg == "num_classes")]
+            counted |= {value.id for value in given if isinstance(value, ast.Name)}
+    counted &= {p.arg for p in parameters(pattern)}
+    order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+    pairs = zip(order, picked(arguments), strict=False)
+    return {name for name, item in pairs if isinstance(item, ast.Name) and item.id in counted}
 
 
 def tensor_parameters(
@@ -105,10 +130,13 @@ def _launched(bindings: Bindings, module: Module, node: ast.Call, name: ast.expr
 
 
 def used_as_tensors(function: ast.FunctionDef, module: Module) -> set[str]:
-    """Names of which a function reads a tensor's attributes, or that it hands to an operator of torch first."""
+    """Names of which a function reads a tensor's attributes, that it writes a part of, or that it hands to an operator
+    of torch first."""
     found = set()
     for node in walk(function):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in _TENSOR_MEMBERS:
+            found.add(node.value.id)
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name):
             found.add(node.value.id)
         elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name):
             dotted = module.dotted(node.func) or ""

@@ -10,7 +10,7 @@ from passbench.policy.host.classes import bound_by_methods, fields_of, is_enumer
 from passbench.policy.host.error_texts import uses_of_text
 from passbench.policy.modules import is_builtin
 from passbench.policy.nodes import walk
-from passbench.policy.scopes import ITEMS, RETURN, Scope, ValueKind, parameters
+from passbench.policy.scopes import ITEMS, RETURN, Scope, ValueKind, own_nodes, parameters
 
 
 class Statements(Calls):
@@ -289,9 +289,19 @@ def _has_own_name(targets: list[ast.expr], scope: Scope) -> bool:
 
 
 def _names_one(node: ast.Call, scope: Scope) -> bool:
-    """Whether a call has one argument, a name of the pass: what has a name of torch's is taken for torch's."""
-    own = len(node.args) == 1 and isinstance(node.args[0], ast.Name) and scope.module.dotted(node.args[0]) is None
-    return own and not node.keywords
+    """Whether a call has one argument, a function of the pass or what a decorator is given: what has a name of torch's
+    is taken for torch's, and a variable may hold that."""
+    if len(node.args) != 1 or node.keywords or not isinstance(name := node.args[0], ast.Name):
+        return False
+    owner = scope.find(name.id)
+    if owner is None or scope.module.dotted(name) is not None:
+        return False
+    handed = isinstance(owner.node, ast.FunctionDef) and name.id in {p.arg for p in parameters(owner.node)}
+    if not handed:
+        return name.id in owner.functions or f"{name.id} as written" in owner.functions
+    return not any(
+        isinstance(n, ast.Name) and n.id == name.id and isinstance(n.ctx, ast.Store) for n in own_nodes(owner.node)
+    )
 
 
 def _is_wildcard(pattern: ast.pattern) -> bool:

@@ -97,7 +97,6 @@ ACCEPTED = {
         "other[(1,)](torch.empty_like(x), n)",
         KERNEL.format("tl.store(x_ptr, tl.where(x=1, y=n, condition=n > 1) + tl.where(*(n > 1, 1, 2)))"),
     ),
-    "as many classes as the graph says": "torch.nn.functional.one_hot(x, y) + F.one_hot(x, num_classes=y)",
     "levels of a log": "logging.basicConfig(level=logging.WARNING) or logging.getLogger('a').setLevel(logging.INFO)",
     "the type behind a parameter": (
         "other[(1,)](torch.empty_like(x), n)",

@@ -1,0 +1,66 @@
+"""What an operator writes to is seen where a name for it is put together, copied or handed on."""
+
+import pytest
+
+from tests.passbench.policy.test_policy import check, in_wrapper
+
+IMPORTS = "import copy\nimport functools\nimport torch.nn.functional as F\n"
+REFUSED = {
+    "fills an input": ("in_place", "x.zero_()"),
+    "fills a view of an input": ("in_place", "x.view(-1).fill_(2.0)"),
+    "fills what may be a number": ("in_place", "y.zero_()"),
+    "fills what a list holds": ("in_place", "[t.zero_() for t in [x, y]]"),
+    "an element": ("in_place", "y[0] = 1"),
+    "out among others": ("in_place", "torch.add(x, y, **{'o' + 'ut': x})"),
+    "in place among others": ("in_place", "F.relu(x, **{'inpl' + 'ace': True})"),
+    "out of an operator that is a value": ("in_place", "f = torch.add\nf(x, y, out=x)"),
+    "out of an operator in a table": ("in_place", "{'a': torch.add}['a'](x, y, out=x)"),
+    "out of a partial operator": ("in_place", "f = functools.partial(torch.add, x, y)\nf(out=x)"),
+    "a copy that is the same memory": ("in_place", "z = copy.copy(x)\nz += 1"),
+    "whether a copy is true": ("host_read", "z = 1 if copy.copy(x.sum()) else 2"),
+    "gradients": ("tensor_method", "x.requires_grad_(True)"),
+    "gradients of a function": ("forbidden_call", "torch.Tensor.requires_grad_(x)"),
+}
+ACCEPTED = {
+    "fills its own": "z = torch.empty_like(x)\nz.zero_()\nz.view(-1)[:4].fill_(0.5)\nout.fill_(float('-inf'))",
+    "fills its own in a list": "parts = [torch.empty_like(x).zero_() for _ in range(2)]",
+    "out of an operator that is a value": "f = torch.add\nf(x, y, out=out)",
+    "numbers among others": "z = torch.nn.functional.softmax(x, **{'dim': -1})",
+    "a copy of a table": "z = copy.copy([1, 2])\nz += [3]",
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_it_is_refused(tmp_path, what):
+    rule, body = REFUSED[what]
+    assert rule in [finding.rule for finding in check(tmp_path, IMPORTS + in_wrapper(body))]
+
+
+@pytest.mark.parametrize("what", ACCEPTED)
+def test_it_is_allowed(tmp_path, what):
+    assert check(tmp_path, IMPORTS + in_wrapper(ACCEPTED[what])) == []
+
+
+WRAPS = """
+def plain(f):
+    {before}
+    @functools.wraps({name})
+    def inner(*values):
+        return f(*values)
+    return inner
+
+def double(t):
+    return t * 2
+
+v = torch.relu
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "name", "allowed"),
+    [("pass", "f", True), ("pass", "double", True), ("pass", "v", False), ("f = torch.relu", "f", False),
+     ("w = torch.relu", "w", False)],
+)  # fmt: skip
+def test_what_has_the_name_of_another_has_that_of_a_function_of_the_pass(tmp_path, before, name, allowed):
+    text = IMPORTS + in_wrapper("z = plain(double)(x)") + WRAPS.format(before=before, name=name)
+    assert [f.rule for f in check(tmp_path, text)] == ([] if allowed else ["decorator"])
