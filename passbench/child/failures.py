@@ -1,6 +1,7 @@
 """How the code under test failed, as a worker says it."""
 
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 from passbench.contract import PACKAGE
@@ -25,10 +26,19 @@ def explain(error: BaseException | None) -> str:
             break
         place = _line_of_pass(error) or place
         cause = error.__cause__
-        if cause is None or str(error) != repr(cause):  # Triton's interpreter says nothing but what its cause says
-            chain.append(f"{type(error).__name__}: {error}".strip())
+        said = _text(str, error)
+        if cause is None or said != _text(repr, cause):  # Triton's interpreter says nothing but what its cause says
+            chain.append(f"{type(error).__name__}: {said}".strip())
         error = cause
     return "\ncaused by ".join(chain or [type(first).__name__]) + place
+
+
+def _text(make: Callable[[BaseException], str], error: BaseException) -> str:
+    """The text of an error, which code of a pass may make."""
+    try:
+        return make(error)
+    except BaseException as failure:  # as in `Worker.handle`
+        return f"its text cannot be made: {type(failure).__name__}"
 
 
 def _line_of_pass(error: BaseException) -> str:

@@ -227,7 +227,7 @@ def _device_functions(name: str) -> set[str]:
 
 
 _DEVICE_TYPES = (tl.tensor, tl.dtype, tl.pointer_type, tl.block_type, tl.constexpr, tl.tensor_descriptor)
-_MAKES_ADDRESSES = frozenset("pointer_type block_type dtype const tensor constexpr_type".split())
+_MAKES_ADDRESSES = frozenset("pointer_type block_type dtype const tensor constexpr_type tensor_descriptor".split())
 """Names of Triton's language with which a kernel could make an address of a number."""
 DEVICE_ONLY = frozenset(
     f"{_TL}.{n}" for n in "program_id num_programs load store arange dot atomic_add make_block_ptr static_range".split()
@@ -242,6 +242,7 @@ DEVICE_NAMES = (
     | _device_functions(f"{_TL}.math")
     | _device_functions(_LIBDEVICE)
     | {n.replace(_LIBDEVICE, f"{_TL}.extra.cuda.libdevice") for n in _device_functions(_LIBDEVICE)}
+    | {"triton.cdiv", "triton.next_power_of_2"}
     | MATH
 )
 """What a kernel may name: Triton's public functions and types, none of the modules that its modules import, for

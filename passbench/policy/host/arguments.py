@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from passbench.policy.host.bindings import LAUNCHED, WRITE_ADVICE
 from passbench.policy.host.expressions import Expressions
 from passbench.policy.kernels.addresses import is_constant
+from passbench.policy.kernels.launch_arguments import fault_of_launch
 from passbench.policy.modules import Module
 from passbench.policy.scopes import RETURN, Scope, ValueKind, defaults, parameters
 
@@ -94,6 +95,8 @@ class Arguments(Expressions):
             self._give(node, "__call__", positional, keywords)
             self._give(node, "__init__", positional, keywords)
             return
+        if (fault := fault_of_launch(kernel, node)) is not None:
+            self.find("launch", scope.module, node, fault)
         self._pass_starred(node, kernel, positional, keywords)
         for parameter in parameters(kernel):
             self.kinds.join(LAUNCHED, parameter.arg, self.kinds.get(kernel, parameter.arg))

@@ -8,6 +8,7 @@ from passbench.policy.host.arguments import Keywords
 from passbench.policy.host.bindings import FIELDS, HOOK, WRITE_ADVICE
 from passbench.policy.host.method_calls import MethodCalls
 from passbench.policy.host.operator_calls import OperatorCall
+from passbench.policy.kernels.launch_arguments import fault_of_constants
 from passbench.policy.scopes import RETURN, Scope, ValueKind, parameters
 
 
@@ -35,6 +36,8 @@ class ImportedCalls(MethodCalls):
                 self.find("launch", scope.module, node, message)
             else:
                 self._fix_constants(kernel, keywords)
+                if (fault := fault_of_constants(kernel, node)) is not None:
+                    self.find("launch", scope.module, node, fault)
             if given.holds_tensors:
                 self.find("launch", scope.module, node, "call the launch with the tensors; Launch takes none")
             return ValueKind.ADDRESS

@@ -134,9 +134,9 @@ def used_as_tensors(function: ast.FunctionDef, module: Module) -> set[str]:
     of torch first."""
     found = set()
     for node in walk(function):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in _TENSOR_MEMBERS:
-            found.add(node.value.id)
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name):
+        member = isinstance(node, ast.Attribute) and node.attr in _TENSOR_MEMBERS
+        written = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+        if (member or written) and isinstance(node.value, ast.Name):
             found.add(node.value.id)
         elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name):
             dotted = module.dotted(node.func) or ""

@@ -143,7 +143,7 @@ ATTACKS: tuple[Attack, ...] = (
     Attack(
         "overwrites_input",
         on.add_relu,
-        (Step("inputs_unchanged", ("wrong",), "writes over its input y"), NO_GAIN),
+        (static("in_place"), Step("inputs_unchanged", ("wrong",), "writes over its input y"), NO_GAIN),
         "inputs are compared afterwards; eager has its own copy anyway",
     ),
     Attack(

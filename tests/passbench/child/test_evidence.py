@@ -267,8 +267,6 @@ METHODS = {
     "new_ones": lambda: X.new_ones(2),
     "new_full": lambda: X.new_full((2,), 1),
     "new_empty_strided": lambda: X.new_empty_strided((2,), (1,)),
-    "zero_": lambda: X.clone().zero_(),
-    "fill_": lambda: X.clone().fill_(1).fill_(torch.ones(())),
     "T": lambda: X.T,
     "mT": lambda: X.mT,
     "H": lambda: PAIRS.H,
@@ -277,6 +275,8 @@ METHODS = {
     "imag": lambda: PAIRS.imag,
 }
 SYNTAX = {
+    "zero_": lambda: X.clone().zero_(),
+    "fill_": lambda: X.clone().fill_(1).fill_(torch.ones(())),
     "subscripts": lambda: (X[0], X[..., None, 1:3], X[...], X[:]),
     "iteration": lambda: list(X),
     "restore_value": lambda: X.clone().copy_(X),  # what triton.autotune does

@@ -56,6 +56,19 @@ def test_an_error_that_repeats_its_cause_is_left_out():
         assert explain(error) == "RuntimeError: the kernel\ncaused by TypeError: no float"
 
 
+class SaysNothing(ValueError):
+    def __str__(self) -> str:
+        raise SystemExit(1)
+
+    __repr__ = __str__
+
+
+def test_an_error_without_a_text_is_named():
+    error = RuntimeError("outside")
+    error.__cause__ = SaysNothing()
+    assert explain(error) == "RuntimeError: outside\ncaused by SaysNothing: its text cannot be made: SystemExit"
+
+
 class SaysItself(ValueError):
     def __str__(self) -> str:
         return "itself"

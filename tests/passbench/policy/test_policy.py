@@ -568,6 +568,7 @@ def test_a_helper_of_kernels_computes_on_what_kernels_give_it(tmp_path, given, l
     """Some kernel is launched out of a table: host code cannot mean a helper that it does not name."""
     text = HEAD + HELPER.replace("GIVEN", given).replace("LAUNCHED", launched)
     found = check(tmp_path, text + WRAPPER.format(body="TABLE[x.shape](x, out)"))
+    found = [f for f in found if f.rule != "launch"]  # the helper has not the kernel's parameters
     assert [f.rule for f in found] == (["address"] * len(found) if refused else []) and bool(found) == refused
 
 
