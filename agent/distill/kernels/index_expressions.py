@@ -22,8 +22,8 @@ class Unsupported(PassNetError):
 
 def simplified(expression: sympy.Expr, ranges: Ranges) -> sympy.Expr:
     """The expression without the divisions and remainders that the symbols' ranges make redundant."""
-    sizes = V.graph.sizevars
-    return sizes.combine_modular_indexing_pairs(sizes.simplify_with_ranges(sympy.expand(expression), dict(ranges)))
+    sizes, known = V.graph.sizevars, {s: size for s, size in ranges.items() if expression.has(s)}
+    return sizes.combine_modular_indexing_pairs(sizes.simplify_with_ranges(sympy.expand(expression), known))
 
 
 def digits(flat: sympy.Expr, sizes: Sequence[int]) -> list[sympy.Expr]:

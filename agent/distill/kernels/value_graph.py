@@ -10,7 +10,7 @@ from torch._inductor.ops_handler import DefaultHandler
 from torch._inductor.virtualized import OpsValue
 
 from agent.distill.eager.sum_order import SumOrder
-from agent.distill.kernels.index_expressions import Ranges, Unsupported, simplified, within
+from agent.distill.kernels.index_expressions import Unsupported, simplified, within
 from agent.distill.kernels.triton_ops import COMPARISONS, EXACT, EXPRESSIONS, INTEGER_OR_FLOAT, TO_BOOL
 
 HALF = (torch.float16, torch.bfloat16)
@@ -65,9 +65,12 @@ _IN_FULL = {"sqrt": "sqrt_rn", "truediv": "div_rn", "reciprocal": "reciprocal_rn
 
 @dataclass
 class Body:
-    """What a kernel does over `ranges` (rows, and columns that are reduced or swept), as it is captured."""
+    """What a kernel does over `ranges` (rows, and columns that are reduced or swept), as it is captured.
 
-    ranges: Ranges
+    `indirect` are the values of which an index is made; `ranges` also has the lengths of what they index.
+    """
+
+    ranges: dict[sympy.Symbol, int]
     values: dict[tuple, Value] = field(default_factory=dict)
     stores: list[StoreValue] = field(default_factory=list)
     stored: dict[str, Value] = field(default_factory=dict)
@@ -285,6 +288,7 @@ class Capture(DefaultHandler):
             x = self.body.value("where", (negative, wrapped, x), x.dtype)
         symbol = sympy.Symbol(f"indirect{x.number}", integer=True, nonnegative=True)
         self.body.indirect[symbol] = x
+        self.body.ranges[symbol] = int(size)  # else eager raises
         return symbol
 
     def bucketize(
@@ -302,7 +306,7 @@ class Capture(DefaultHandler):
         name, length, stride = boundaries[0], int(boundaries[1]), boundaries[3]
         if sorter is not None or name in self.body.stored:
             raise Unsupported("a search in what is not sorted in memory")
-        first = self.indirect_indexing(boundary_indices, length, wrap_neg=False) if boundary_indices != 0 else 0
+        first = self.indirect_indexing(boundary_indices, 2**31, wrap_neg=False) if boundary_indices != 0 else 0
         many, one = (self.constant(number, torch.int64) for number in (length, 1))
         found = self.constant(0, torch.int64)
         for bit in reversed(range(length.bit_length())):

@@ -5,6 +5,7 @@ is read from the kernels' sources, and from their machine code (sm_90) where the
 """
 
 import math
+from typing import Any
 
 import torch
 from torch._decomp.decompositions import native_batch_norm, native_batch_norm_backward, native_layer_norm_backward
@@ -289,6 +290,13 @@ def _pixel_unshuffle(x: torch.Tensor, factor: int) -> torch.Tensor:
     return parts.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3).reshape(*batch, channels * factor**2, rows, columns)
 
 
+def _eye(n: int, m: int | None = None, *, dtype: torch.dtype | None = None, **options: Any) -> torch.Tensor:
+    """Rows and columns are compared in integers that hold them: TorchInductor takes bytes for up to 255 of them, in
+    which no kernel counts the elements of all rows."""
+    rows, columns = (torch.arange(size, device=options.get("device")) for size in (n, n if m is None else m))
+    return (rows[:, None] == columns).to(dtype or torch.get_default_dtype())
+
+
 INSTEAD_OF_CALLS: Decompositions = {
     torch.ops.aten.upsample_bilinear2d.default: upsample_bilinear2d,
     torch.ops.aten.mm.default: outer_products.mm,
@@ -323,6 +331,8 @@ AS_EAGER: Decompositions = {
     torch.ops.aten.hardswish_backward.default: _hardswish_backward,
     torch.ops.aten.pow.Tensor_Scalar: _pow,
     torch.ops.aten.pow.Scalar: _pow_of_number,
+    torch.ops.aten.eye.default: _eye,
+    torch.ops.aten.eye.m: _eye,
 }
 """Ops that eager's CUDA kernels compute in another order than TorchInductor, or round elsewhere. In half types those of
 sigmoid, tanh and powers are rounded after each step, the others at their end alone. A function that raises Unsupported
