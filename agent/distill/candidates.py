@@ -181,13 +181,22 @@ class _Search:
         rounding = self.options.rounding
         if rounding is Rounding.ANY:
             return set()
-        ops = {op for region in find_regions(self.graph, known, excluded) for op in region.ops}
+        regions = find_regions(self.graph, known, excluded)
+        ops = {op for region in regions if not self._rounds_as_eager(region, known) for op in region.ops}
         alone = {op: self._lowered_alone(op, known) for op in sorted(ops) if known.launches[op]}  # views round nothing
         confirms = self.options.confirms
         found = {op for op, m in alone.items() if isinstance(m, Sketch) and rounded(m, rounding, confirms) is None}
         if found:
             self.causes.append("left to eager, which may round otherwise: " + ", ".join(self._names(found)))
         return found
+
+    def _rounds_as_eager(self, region: Region, known: OpEffects) -> bool:
+        """Whether the region as a whole rounds as eager does. It is lowered in any case if it is worth a kernel."""
+        try:
+            whole = self.sketches.of(region.graph, _inputs(region, known), self.options.own_schedule)
+        except FAILURES:
+            return False
+        return rounded(whole, self.options.rounding, self.options.confirms) is not None
 
     def _names(self, ops: Iterable[int]) -> list[str]:
         return list(dict.fromkeys(self.graph.op_sequence[op] for op in sorted(ops)))
