@@ -8,10 +8,6 @@ CODE_VERSIONS = {
     "trace": 3,  # traces of models: extraction.tracing
     "cut": 1,  # subgraphs of traces: extraction.cutting, and their identity
     "vary": 1,  # variants of subgraphs, forward and backward: extraction.varying and extraction.cutting.backward
-<<<<<<< HEAD
-    "evaluate": 80,  # results of passes: PassBench, and the authors that come with PassNet
-=======
-    "evaluate": 79,  # results of passes: PassBench, and the authors that come with PassNet
->>>>>>> db172f1 (Test of what is lowered while candidates are looked for; what distill makes is another version)
+    "evaluate": 81,  # results of passes: PassBench, and the authors that come with PassNet
     "unique": 2,  # which duplicates are kept, samples and splits: dedup
 }
