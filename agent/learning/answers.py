@@ -10,15 +10,14 @@ import torch
 
 import json
 import re
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 
 from passbench.contract import NAMES_FILE
 
-_MODULE = re.compile(
-    r"`([A-Za-z_][A-Za-z0-9_]{0,79})\.py`:?[ \t]*\n+```(?:python|py)?[ \t]*\n(.*?)^```[ \t]*$", re.S | re.M
-)
-_BLOCK = re.compile(r"^```(?:python|py)[ \t]*\n(.*?)^```[ \t]*$", re.S | re.M)
-_NAMES = re.compile(re.escape(NAMES_FILE) + r"`?:?\s*(?:```(?:json)?\s*)?(\[[^\]]*\])")
+_NAME = re.compile(r"`([A-Za-z_][A-Za-z0-9_]{0,79})\.py`:?[ \t]*\Z")
+_FENCE = re.compile(r"```(python|py)?[ \t]*")
+_LISTED = re.compile(re.escape(NAMES_FILE) + r"`?:?\s{0,80}(?:```(?:json)?\s{0,80})?(\[[^\]]{0,4000}\])")
 _LONGEST = 400_000  # characters
 
 
@@ -35,11 +34,34 @@ def files_of(answer: str) -> dict[str, str]:
     name is the module `fuse`.
     """
     answer = answer[:_LONGEST]
-    files = {f"{name}.py": text for name, text in _MODULE.findall(answer)}
-    if not files and len(blocks := _BLOCK.findall(answer)) == 1:
-        files = {"fuse.py": blocks[0]}
+    blocks = list(_blocks(answer.split("\n")))
+    files = {f"{name}.py": text for name, text in blocks if name}
+    if not files and len(blocks) == 1:
+        files = {"fuse.py": blocks[0][1]}
     if not files:
         return {}
-    listed = _NAMES.search(answer)
+    listed = _LISTED.search(answer)
     names = listed[1] if listed else json.dumps([name.removesuffix(".py") for name in files])
     return files | {NAMES_FILE: names + "\n"}
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Name and text of each block that is closed: of blocks behind a name, and of Python blocks, whose name is "".
+
+    The time is linear: a model that repeats itself writes thousands of blocks that it never closes.
+    """
+    fences = {number: found[1] for number, line in enumerate(lines) if (found := _FENCE.fullmatch(line))}
+    closing = [number for number, language in fences.items() if language is None]
+    name, number = "", 0
+    while number < len(lines):
+        line = lines[number]
+        if number in fences:
+            place = bisect_right(closing, number)
+            if (name or fences[number]) and place < len(closing):
+                yield name, "".join(f"{each}\n" for each in lines[number + 1 : closing[place]])
+                number = closing[place]
+            name = ""
+        elif line.strip():
+            found = _NAME.search(line)
+            name = found[1] if found else ""
+        number += 1

@@ -24,10 +24,12 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
 from agent.llm.options import LlmOptions
-from agent.llm.redact import redacted, secrets_of
+from agent.llm.redact import redacted, secrets_of, whole_characters
 from storage.errors import PassNetError
 
 _LONGEST_WAIT = 60.0
+_MOST_PATIENCE = 600.0
+"""Seconds that a provider may ask to wait; what is longer, as until the next day, is no time to sleep."""
 _TRANSIENT = frozenset((408, 409, 425, 429))  # and everything from 500 on
 _CALLERS = frozenset((401, 402, 403, 404))  # for the caller to put right: the key, the account, the model's id
 _FAILURES = (ModelAPIError, UnexpectedModelBehavior, httpx2.HTTPError, TimeoutError, ConnectionError)
@@ -42,7 +44,7 @@ class Refused(Exception):
 
 
 class NoAnswer(Exception):
-    """No answer after all tries."""
+    """No answer after all tries, or none for longer than is waited."""
 
 
 class Unreachable(NoAnswer):
@@ -113,6 +115,8 @@ class Provider:
                     no_answer = Unreachable if unreached else NoAnswer
                     raise no_answer(f"{number} {'try' if number == 1 else 'tries'}, the last: {reason}") from None
                 wait = _wait(error, number, self.options.backoff)
+                if wait > _MOST_PATIENCE:
+                    raise NoAnswer(f"it asks to wait {wait:.0f} s; {reason}") from None
                 if deadline is not None and time.monotonic() + wait >= deadline:
                     raise OutOfTime from None
                 self.say(f"provider failed ({reason}); try {number + 1} of {tries} in {wait:.1f} s")
@@ -163,10 +167,11 @@ class Provider:
             raise Refused(reason) from None
 
     def _clean(self, response: ModelResponse) -> ModelResponse:
-        """The response without secrets, and without the provider's address, which may hold some."""
+        """The response without secrets, without the provider's address, which may hold some, and without halves of
+        characters, which a stream may cut in two and no file can hold."""
         (plain,) = ModelMessagesTypeAdapter.dump_python([response], mode="json")
         plain |= {"provider_url": None}
-        (clean,) = ModelMessagesTypeAdapter.validate_python([redacted(plain, self._secrets)])
+        (clean,) = ModelMessagesTypeAdapter.validate_python([whole_characters(redacted(plain, self._secrets))])
         return clean
 
     def _cost(self, response: ModelResponse) -> float | None:

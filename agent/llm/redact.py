@@ -1,4 +1,4 @@
-"""Keys stay out of everything that is written: values of secret variables are cut out of what providers send."""
+"""What providers send, made fit to be written: without values of secret variables, in characters that a file can hold."""
 
 import os
 import re
@@ -35,3 +35,17 @@ def redacted(value: Any, secrets: tuple[str, ...]) -> Any:
     if isinstance(value, list | tuple):
         return [redacted(item, secrets) for item in value]
     return value
+
+
+def whole_characters(value: Any) -> Any:
+    """A JSON-like value with U+FFFD for each half of a character; two halves in a row become the character."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if _HALF.search(value) else value
+    if isinstance(value, dict):
+        return {whole_characters(name): whole_characters(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [whole_characters(item) for item in value]
+    return value
+
+
+_HALF = re.compile("[\ud800-\udfff]")

@@ -5,6 +5,7 @@ from math import prod
 import torch
 
 from agent.llm.profile import op_times
+from storage.errors import in_one_line
 from storage.graph.render import render
 from storage.records import Input, Sample, Variant
 
@@ -52,8 +53,8 @@ def describe_times(variant: Variant, device: str) -> str:
     """Which ops take eager's time, the longest first."""
     try:
         times = op_times(variant, device)
-    except (RuntimeError, torch.OutOfMemoryError) as error:
-        return f"eager cannot be timed op by op here ({str(error).splitlines()[0][:120]})."
+    except Exception as error:  # what eager raises may be of any type
+        return f"eager cannot be timed op by op here ({in_one_line(error, 120)})."
     total = sum(op.us for op in times) or 1.0
     longest = sorted(times, key=lambda op: -op.us)[:_SHOWN_OPS]
     lines = [f"  {op.name} {op.called}: {op.us:.1f} us, {100 * op.us / total:.0f}%" for op in longest]

@@ -10,8 +10,11 @@ from agent.author import RunLimitReached
 from agent.llm.author import Llm
 from agent.llm.options import LlmOptions
 from agent.llm.state import Exit, State
+from agent.llm.task import describe_times
 from agent.registry import author
 from storage.errors import PassNetError
+from storage.graph.record import Graph, Op, Ref
+from storage.records import Input, Variant
 from storage.schema import TRAJECTORIES
 from tests.agent.llm.llm_support import QUICK, SAMPLE, SUBMIT, Run, attempt, in_turn, outputs, scripted
 from tests.support.llm_server import Reply
@@ -186,3 +189,13 @@ def test_models_by_id(monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     with pytest.raises(PassNetError, match="ANTHROPIC_API_KEY"):
         author("llm", "anthropic:claude-sonnet-5")
+
+
+def test_a_task_on_which_eager_fails_is_described_without_times():
+    def given(name: str, *shape: int) -> Input:
+        return Input(name, "input", "float32", shape, (1,) * len(shape), mean=0.0, std=1.0)
+
+    op = Op("function", "torch.nn.functional.batch_norm", (Ref(0), Ref(1), Ref(2)), {"training": True})
+    one_value = (given("in_0", 1, 3), given("in_1", 3), given("in_2", 3))
+    variant = Variant("sole_op", Graph(3, (op,), (Ref(3),)), one_value, ())
+    assert "cannot be timed" in describe_times(variant, "cpu") and "ValueError" in describe_times(variant, "cpu")

@@ -88,6 +88,24 @@ def test_retry_after_is_honoured(tmp_path):
     assert time.monotonic() - begin >= 1 and any("in 1.0 s" in text for text in run.said)
 
 
+@pytest.mark.parametrize("asked", ["43200", "9" * 30])
+def test_a_provider_that_asks_to_wait_for_hours_stops_the_run_which_goes_on_later(tmp_path, asked):
+    with LlmServer(WORK, [None, 429], retry_after=asked) as server:
+        run = run_on(server)
+        with pytest.raises(PassNetError, match="asks to wait .* run the same command again"):
+            run.attempt(tmp_path / "first")
+        assert run.last.exit is Exit.PROVIDER_FAILED and run.last.steps == 1
+        assert run.attempt(tmp_path / "second", run.rows[-1]).exit is Exit.STEP_LIMIT
+
+
+def test_half_a_character_is_no_end_of_the_run(tmp_path):
+    halves = steps(Reply(text="half \ud83d"), Reply([("write_file", {"name": "a.py", "content": "# \ud83d\ude00\n"})]))
+    with LlmServer(halves) as server:
+        state = run_on(server, steps=2).attempt(tmp_path / "pass")
+    assert (state.exit, state.files) == (Exit.STEP_LIMIT, {"a.py": "# \U0001f600\n"})
+    assert "half \ufffd" in json.loads(state.to_row()["messages"])[1]["parts"][0]["content"]
+
+
 def test_without_an_answer_the_run_stops_and_goes_on_later(tmp_path):
     with LlmServer(WORK, [None, 500, 500, 500]) as server:
         run = run_on(server)
