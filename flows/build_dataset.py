@@ -127,26 +127,27 @@ def build_dataset(
                 causes = subgraphs.dropped + variants.dropped
                 raise PassNetError(f"no subgraph of {catalog} is left; most often: {causes.most_common(1)[0][0]}")
             stage = build_stage("publish", 1)
-            choice = choose_samples(engine, parquet(variants.paths), **earlier_splits(earlier), **quotas)
             unique = unique_counts(engine, variants.paths)
-            summary = summary_of_build(traced, subgraphs, variants, unique, choice)
-            say(f"{sum(summary['subgraphs'].values())} unique variants in {sum(choice.samples.values())} samples")
-            tables = dataset_tables(traced.models, variants.files, choice, engine)
-            version, created = store.publish(
-                {**tables, **results_that_hold(earlier, variants.paths, engine)},
-                kind="build",
-                parent=earlier,
-                parameters={
-                    "catalog": catalog,
-                    "limit": limit,
-                    "points": points,
-                    "identity": identity,
-                    "repeats": subgraphs.repeats,
-                    "kept_repeats": subgraphs.kept_repeats,
-                },
-                summary=summary,
-                flow_run=flow_run_id(),
-            )
+            with store.updating() as newest:  # evaluations may have published results while this build worked
+                choice = choose_samples(engine, parquet(variants.paths), **earlier_splits(newest), **quotas)
+                summary = summary_of_build(traced, subgraphs, variants, unique, choice)
+                say(f"{sum(summary['subgraphs'].values())} unique variants in {sum(choice.samples.values())} samples")
+                tables = dataset_tables(traced.models, variants.files, choice, engine)
+                version, created = store.publish(
+                    {**tables, **results_that_hold(newest, variants.paths, engine)},
+                    kind="build",
+                    parent=newest,
+                    parameters={
+                        "catalog": catalog,
+                        "limit": limit,
+                        "points": points,
+                        "identity": identity,
+                        "repeats": subgraphs.repeats,
+                        "kept_repeats": subgraphs.kept_repeats,
+                    },
+                    summary=summary,
+                    flow_run=flow_run_id(),
+                )
             home.keep_version(version)
         home.keep_shards()
     stage.advance(f"published {version.name}" if created else f"nothing new: {version.name} holds this dataset")

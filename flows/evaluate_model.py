@@ -1,14 +1,17 @@
 """Evaluate authors on samples of a version: write passes, benchmark them, score, publish a version with the results."""
 
+import heapq
 import json
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from prefect import flow
 
 from agent.author import RunLimitReached
@@ -145,16 +148,12 @@ def publish(
     dataset = [config for config in keep if config != "model_results"]
     with store.updating() as newest:
         parent = newest if newest and _shards(newest, dataset) == _shards(evaluated, dataset) else evaluated
-        tables = {}
         fresh = {
             "results": [row for rows in runs.values() for row in rows],
             "scores": scores,
             "trajectories": [row for rows in trajectories.values() for row in rows],
         }
-        for config, new in fresh.items():
-            old = [row for row in parent.table(config).to_pylist() if row["run"] not in runs]
-            rows = sorted(old + new, key=lambda row: json.dumps([row.get(c) for c in ORDER]))
-            tables[config, "all"] = pa.Table.from_pylist(rows, CONFIGS[config])
+        tables = {(config, "all"): with_new_rows(parent, config, new, runs) for config, new in fresh.items()}
         version, created = store.publish(
             tables,
             kind="evaluate",
@@ -170,6 +169,27 @@ def publish(
 
 ORDER = ("run", "sample", "variant_hash", "attempt", "clock", "t")
 """What rows of results, scores and trajectories are sorted by."""
+
+
+def with_new_rows(
+    version: Version, config: str, new: Iterable[dict], runs: Collection[str], size: int = 100
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a config of a version in `ORDER`, those of these runs replaced by new ones; few are held at a time,
+    since results hold passes and trajectories conversations."""
+    others = ~pc.field("run").isin(pa.array(sorted(runs), pa.string()))
+    old = (row for batch in version.batches(config, filter=others) for row in _rows_of(batch, size))
+    ordered = heapq.merge(old, sorted(new, key=_place), key=_place)
+    while rows := list(islice(ordered, size)):
+        yield pa.RecordBatch.from_pylist(rows, CONFIGS[config])
+
+
+def _rows_of(batch: pa.RecordBatch, size: int) -> Iterator[dict]:
+    for start in range(0, len(batch), size):
+        yield from batch.slice(start, size).to_pylist()
+
+
+def _place(row: dict) -> str:
+    return json.dumps([row.get(column) for column in ORDER])
 
 
 def _shards(version: Version, configs: Sequence[str]) -> set[str]:

@@ -1,6 +1,5 @@
 """Import sample directories in PassNet's layout: tree → variants → samples and splits → dataset version."""
 
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -22,6 +21,7 @@ from flows.steps import flow_run_id, say
 from storage.errors import PassNetError
 from storage.layout.read import UNREADABLE, FoundDirectories, find
 from storage.parquet import parquet_summary
+from storage.versions.staging import staging
 from storage.versions.store import Store, Version
 
 SPLITS = ("auto", "train", "eval")
@@ -61,46 +61,43 @@ def import_samples(
     """Publish the samples in a tree of directories as a version of kind "import", as a JSON-ready summary.
 
     `split` puts all families in one split; "auto" chooses as a build does. Directories and graphs that are not in the
-    layout are left out and listed. Raises PassNetError where there is no sample, or none that can be read.
+    layout are left out and listed. What an import that was killed left in the data directory is removed. Raises
+    PassNetError where there is no sample, or none that can be read.
     """
     if split not in SPLITS:
         raise PassNetError(f"--split is one of {', '.join(SPLITS)}, not {split!r}")
     directory, data = directory.resolve(), data.resolve()  # workers run elsewhere
     store = Store(data)
-    data.mkdir(parents=True, exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory(dir=data, prefix=".import-") as scratch,
-        Engine(Path(scratch) / "engine") as engine,
-    ):
-        imported = read_tree(directory, Path(scratch), workers, timeout_s, memory_mb)
-        files = unique_files(engine, imported.files, Path(scratch) / "unique")
+    with staging(data / ".imports") as scratch, Engine(scratch / "engine") as engine:
+        imported = read_tree(directory, scratch, workers, timeout_s, memory_mb)
+        files = unique_files(engine, imported.files, scratch / "unique")
         duplicates = sum(parquet_summary(file)["duplicates"] for file in files.values())
         paths = list(files.values())
         counts = dict(engine.run(f"SELECT category, count(*) FROM {parquet(paths)} GROUP BY ALL ORDER BY ALL"))
         if not counts:
             raise PassNetError(_nothing(directory, imported))
-        earlier = store.latest()
-        choice = choose_samples(engine, parquet(paths), **_splitting(split, earlier, engine, paths))
         failures = imported.failures
-        summary = {
-            "directories": len(imported.samples),
-            "graphs": sum(sample["graphs"] for sample in imported.samples),
-            "subgraphs": counts,
-            "duplicates": duplicates,
-            "samples": dict(choice.samples),
-            "failed": dict(Counter(cause for _, cause, _ in failures).most_common()),
-        }
-        version, created = store.publish(
-            {
-                **dataset_tables(list(map(_model_row, imported.samples)), files, choice, engine),
-                **results_that_hold(earlier, paths, engine),
-            },
-            kind="import",
-            parent=earlier,
-            parameters={"directory": directory.name, "split": split},
-            summary={**summary, "failures": _listed(failures[:LISTED])},
-            flow_run=flow_run_id(),
-        )
+        with store.updating() as earlier:  # evaluations may have published results while the tree was read
+            choice = choose_samples(engine, parquet(paths), **_splitting(split, earlier, engine, paths))
+            summary = {
+                "directories": len(imported.samples),
+                "graphs": sum(sample["graphs"] for sample in imported.samples),
+                "subgraphs": counts,
+                "duplicates": duplicates,
+                "samples": dict(choice.samples),
+                "failed": dict(Counter(cause for _, cause, _ in failures).most_common()),
+            }
+            version, created = store.publish(
+                {
+                    **dataset_tables(list(map(_model_row, imported.samples)), files, choice, engine),
+                    **results_that_hold(earlier, paths, engine),
+                },
+                kind="import",
+                parent=earlier,
+                parameters={"directory": directory.name, "split": split},
+                summary={**summary, "failures": _listed(failures[:LISTED])},
+                flow_run=flow_run_id(),
+            )
     say(f"published {version.name}" if created else f"nothing new: {version.name} holds this dataset")
     done = {"version": version.name, "path": str(version.path), "created": created}
     return {**summary, "failures": _listed(failures), **done}

@@ -15,12 +15,12 @@ _STARTED: ContextVar[Pool | None] = ContextVar("started", default=None)
 
 
 def pool_on(runner: str, mirror: Mirror | None = None, *, workers: int | None, **limits: Any) -> Pool | RayPool:
-    """The pool of a runner: "local" for this machine, with `workers` processes (default: one a core); "ray" for all
-    nodes of Ray's cluster, with `workers` at a time (default: all its cores), which find files through `mirror` if
-    there is one. `limits` are those of `Pool`."""
+    """The pool of a runner: "local" for this machine, with `workers` processes (default: one for each core that this
+    process may use); "ray" for all nodes of Ray's cluster, with `workers` at a time (default: all its cores), which
+    find files through `mirror` if there is one. `limits` are those of `Pool`."""
     if runner == "ray":
         return RayPool(workers=workers, mirror=mirror, **limits)
-    pool, started = Pool(workers=workers or os.cpu_count() or 1, **limits), _STARTED.get()
+    pool, started = Pool(workers=workers or len(os.sched_getaffinity(0)), **limits), _STARTED.get()
     return started if started is not None and started.settings == pool.settings else pool
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from datasets import load_dataset
 
@@ -16,14 +17,16 @@ from extraction.sources.catalog import read_catalog
 from extraction.sources.spec import specified
 from extraction.tracing.trace_store import TraceStore
 from flows.build_dataset import build_dataset, shard_sizes
+from flows.progress import Progress, listening
 from storage.errors import PassNetError
 from storage.graph.as_fx import from_fx, to_fx
 from storage.graph.as_json import from_json, to_json
 from storage.parquet import parquet_summary
-from storage.schema import CATEGORIES
+from storage.schema import CATEGORIES, RESULTS
 from storage.versions.store import Store, Version
 from tests.flows.commands import error_line, passnet_build, passnet_here
 from tests.support.processes import alive
+from tests.support.stores import NOTHING
 from tests.support.warm_forks import WarmForks
 
 
@@ -127,6 +130,28 @@ def test_one_new_model_traces_and_cuts_one_model_and_keeps_the_eval_families(dat
         assert again[count] == whole[count]
     now, there = varied_files(data_dir), varied_files(fresh)
     assert subgraphs_of(now, now) >= subgraphs_of(there, there)
+
+
+def test_results_that_are_published_meanwhile_go_with_the_new_version(data_dir, built):
+    """An evaluation ends while a build works: its results are of the same variants."""
+    store = Store(data_dir)
+    of_first = next(
+        row
+        for row in store.latest().table("sole_op", columns=["variant_hash", "sources"]).to_pylist()
+        if any(source["model"] == "timm:resnet10t" for source in row["sources"])
+    )
+    row = {"run": "eager-0123", "sample": "sole_op-0123", "variant_hash": of_first["variant_hash"]}
+
+    def evaluation(event: Progress) -> None:
+        if (event.stage, event.done) == ("publish", 0):
+            results = pa.Table.from_pylist([row], RESULTS)
+            kept = {"keep": ["models", "samples", *CATEGORIES], "parent": store.latest()}
+            store.publish({("results", "all"): results}, kind="evaluate", **kept, **NOTHING)
+
+    with listening(evaluation):
+        done = build_dataset.fn(catalog=str(built.parent / "catalog.txt"), limit=1, workers=2, data=str(data_dir))
+    assert (done["version"], store.latest().manifest.parent) == ("v3", "v2")
+    assert [row["run"] for row in store.latest().table("results").to_pylist()] == ["eager-0123"]
 
 
 def varied_files(data: Path) -> dict[str, set[str]]:

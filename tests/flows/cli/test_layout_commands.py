@@ -127,6 +127,14 @@ def test_what_is_bad_is_counted_by_cause_and_costs_nothing_else(tree: Path, tmp_
     assert "left out, construct: 1" in import_text(done)
 
 
+def test_what_a_killed_import_left_is_removed(tree: Path, tmp_path: Path) -> None:
+    left = tmp_path / "data" / ".imports" / ".staging" / "dead" / "version"
+    left.mkdir(parents=True)
+    (left / "rows.parquet").write_bytes(b"x" * 1000)
+    import_samples(tree, tmp_path / "data", workers=1)
+    assert not [path for path in (tmp_path / "data" / ".imports").rglob("*") if path.name != ".lock" and path.is_file()]
+
+
 def test_nothing_to_import_is_a_clear_error(tree: Path, tmp_path: Path, warm_forks: WarmForks) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(PassNetError, match="has no sample directory"):
