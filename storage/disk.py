@@ -4,6 +4,7 @@ import contextlib
 import errno
 import json
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -57,7 +58,7 @@ def megabytes(size: int) -> str:
 def appearing(path: Path) -> Iterator[Path]:
     """The name under which to write a file that shall be called `path`: it is flushed and renamed if all goes well, and
     removed if not. The directory is made where it is missing. Raises OSError."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")  # ids are one host's
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield partial

@@ -1,7 +1,6 @@
 """A directory and its copy behind an fsspec URL (S3, GCS, another disk), file by file, under the same names.
 
-Files of a name do not change while a `Mirror` is in use. A file appears complete or not at all here, and in stores of
-objects there, too.
+Files of a name do not change while a `Mirror` is in use. A file appears complete or not at all, here and there.
 """
 
 from collections.abc import Callable
@@ -40,9 +39,29 @@ def opened(url: str) -> "tuple[AbstractFileSystem, str]":
 
 def make_directory(fs: "AbstractFileSystem", path: str) -> None:
     """Make a directory where the store has such."""
-    protocols = {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
-    if not protocols & _BUCKETS:
+    if _has_directories(fs):
         fs.makedirs(path, exist_ok=True)
+
+
+def _has_directories(fs: "AbstractFileSystem") -> bool:
+    protocols = {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
+    return not protocols & _BUCKETS
+
+
+_PARTIAL = ".partial"
+"""How the name of a file ends that is not there whole yet."""
+
+
+def put(fs: "AbstractFileSystem", source: Path, target: str) -> None:
+    """Copy a file there, with the directories above it. It appears complete, or not at all: stores of objects see to
+    that themselves, and elsewhere it gets its name at the end."""
+    if _has_directories(fs):
+        make_directory(fs, target.rpartition("/")[0])
+        partial = target + _PARTIAL
+        fs.put_file(str(source), partial)
+        fs.mv(partial, target)
+    else:
+        fs.put_file(str(source), target)
 
 
 def told(url: str, step: Callable[[], T]) -> T:
@@ -116,7 +135,13 @@ class Mirror:
             self._fs.invalidate_cache()
             place = f"{self._there}/{below}"
             files = self._fs.find(place, detail=True) if self._fs.exists(place) else {}
-            return {below + path.partition(place)[2]: entry["size"] for path, entry in sorted(files.items())}
+            whole = {path: entry["size"] for path, entry in sorted(files.items()) if not path.endswith(_PARTIAL)}
+            names = {below + path.partition(place)[2]: size for path, size in whole.items()}
+            if astray := next((name for name in names if ".." in name.split("/")), None):
+                raise PassNetError(
+                    f"{self.url} has a file {ascii(astray)[:200]}, which leads out of it: remove it there"
+                )
+            return names
 
         return told(self.url, found)
 
@@ -129,8 +154,7 @@ class Mirror:
 
     def _push(self, name: str) -> None:
         target = f"{self._there}/{name}"
-        make_directory(self._fs, target.rpartition("/")[0])
-        self._fs.put_file(str(self.root / name), target)
+        put(self._fs, self.root / name, target)
 
     def _fetch(self, name: str) -> None:
         with appearing(self.root / name) as partial:

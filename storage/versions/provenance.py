@@ -1,6 +1,7 @@
 """Where a version came from: the code's git commit and the libraries that were installed."""
 
 import functools
+import os
 import platform
 import subprocess
 from importlib import metadata
@@ -54,10 +55,20 @@ def git_state(source: Path = Path(__file__)) -> tuple[str | None, bool | None]:
     return commit, None if commit is None or status is None else bool(status)
 
 
+_OF_A_HOOK = frozenset("GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_COMMON_DIR GIT_PREFIX".split())
+"""Variables that git sets for what it starts, such as a hook: they name that repository, whatever the directory is."""
+
+
 def _git(directory: Path, *arguments: str) -> str | None:
     try:
         done = subprocess.run(
-            ["git", "-C", str(directory), *arguments], capture_output=True, text=True, timeout=30, check=True
+            ["git", "-C", str(directory), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+            env={name: value for name, value in os.environ.items() if name not in _OF_A_HOOK}
+            | {"GIT_OPTIONAL_LOCKS": "0"},  # another git at work there is not disturbed
         )
     except (OSError, subprocess.SubprocessError):
         return None

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from storage.disk import flush, flush_tree
 from storage.errors import PassNetError
-from storage.mirror import make_directory, opened, told
+from storage.mirror import make_directory, opened, put, told
 from storage.versions.manifest import NAME, Manifest, Shard, parse
 from storage.versions.staging import locked, make_read_only, staging
 from storage.versions.store import Store
@@ -134,8 +134,7 @@ class Remote:
         """Copy a file there unless one of its size is; whether it was copied."""
         if self.fs.exists(target) and self.fs.size(target) == source.stat().st_size:
             return False
-        make_directory(self.fs, target.rpartition("/")[0])
-        self.fs.put_file(str(source), target)
+        put(self.fs, source, target)
         return True
 
     def _get(self, source: str, target: Path) -> None:

@@ -27,12 +27,21 @@ def locked(directory: Path, name: str = ".lock", waiting: Callable[[], None] | N
         raise explained(error, directory, 0) from error
     with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if waiting is not None:
-                waiting()
-            fcntl.flock(file, fcntl.LOCK_EX)
+            _hold(file, waiting)
+        except OSError as error:  # as on a network's file system without a lock service
+            raise PassNetError(
+                f"{directory} cannot be locked ({reason_of(error)}): choose a --data on a file system that has locks"
+            ) from error
         yield
+
+
+def _hold(file: IO[str], waiting: Callable[[], None] | None) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if waiting is not None:
+            waiting()
+        fcntl.flock(file, fcntl.LOCK_EX)
 
 
 @contextlib.contextmanager
@@ -75,15 +84,18 @@ def link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source, twin)
     except OSError as error:
-        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP):
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS):
             raise
         shutil.copyfile(source, twin)
     twin.replace(target)
 
 
 def make_read_only(path: Path) -> None:
-    """Versions share files by hard links, so a change in one would be a change in all."""
-    path.chmod(path.stat().st_mode & ~0o222)
+    """Versions share files by hard links, so a change in one would be a change in all. A file that is read-only
+    already is left alone: it may be another user's, whose version this one shares it with."""
+    mode = path.stat().st_mode
+    if mode & 0o222:
+        path.chmod(mode & ~0o222)
 
 
 def _claim(parent: Path) -> tuple[Path, IO[str]]:

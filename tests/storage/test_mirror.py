@@ -5,9 +5,10 @@ from pathlib import Path
 
 import fsspec
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 from storage.errors import PassNetError
-from storage.mirror import Mirror, is_url
+from storage.mirror import Mirror, is_url, put
 from tests.support.s3_server import s3_server
 
 
@@ -23,7 +24,7 @@ def url(request, tmp_path: Path) -> Iterator[str]:
         fsspec.filesystem("memory").rm("/mirrored", recursive=True)
 
 
-def put(root: Path, name: str, text: str) -> Path:
+def put_here(root: Path, name: str, text: str) -> Path:
     (root / name).parent.mkdir(parents=True, exist_ok=True)
     (root / name).write_text(text)
     return root / name
@@ -31,8 +32,8 @@ def put(root: Path, name: str, text: str) -> Path:
 
 def test_files_go_there_once_and_come_back(url: str, tmp_path: Path) -> None:
     here, other = Mirror(url, tmp_path / "here"), Mirror(url, tmp_path / "other")
-    first, second = put(here.root, "traces/t1/a.parquet", "a"), put(here.root, "traces/t1/b.parquet", "bb")
-    put(here.root, "traces/t1/.b.parquet.9.partial", "half")
+    first, second = put_here(here.root, "traces/t1/a.parquet", "a"), put_here(here.root, "traces/t1/b.parquet", "bb")
+    put_here(here.root, "traces/t1/.b.parquet.9.partial", "half")
     here.push(first)
     other.fetch(other.root / "traces/t1/a.parquet")
     assert (other.root / "traces/t1/a.parquet").read_text() == "a"
@@ -49,7 +50,7 @@ def test_files_go_there_once_and_come_back(url: str, tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there_is_one_clear_line_and_leaves_nothing(url: str, tmp_path: Path) -> None:
     mirror = Mirror(url, tmp_path / "here")
-    mirror.push(put(mirror.root, "one", "1"))
+    mirror.push(put_here(mirror.root, "one", "1"))
     with pytest.raises(PassNetError, match=f"{url}: FileNotFoundError"):
         mirror.fetch(mirror.root / "two")
     assert [path.name for path in mirror.root.iterdir()] == ["one"]
@@ -58,3 +59,33 @@ def test_a_file_that_is_not_there_is_one_clear_line_and_leaves_nothing(url: str,
 def test_urls_are_told_from_paths() -> None:
     assert is_url("s3://bucket/path") and is_url("file:///data")
     assert not is_url("data") and not is_url("/data/s3:x")
+
+
+def test_a_file_is_there_whole_or_not_at_all_on_another_disk(tmp_path: Path) -> None:
+    class Dying(LocalFileSystem):
+        """Copies half of a file, and dies."""
+
+        def put_file(self, source, target, **options):
+            Path(target).write_bytes(Path(source).read_bytes()[:3])
+            raise OSError("killed")
+
+    source, there = put_here(tmp_path, "here/one", "whole"), tmp_path / "there"
+    with pytest.raises(OSError, match="killed"):
+        put(Dying(), source, f"{there}/one")
+    assert not (there / "one").exists()
+    mirror = Mirror(f"file://{tmp_path}/there", tmp_path / "here")
+    mirror.push(source)
+    assert (there / "one").read_text() == "whole"
+    (there / "two.partial").write_text("ha")
+    assert Mirror(f"file://{tmp_path}", tmp_path / "other").fetch_all("there") == 1
+
+
+def test_a_name_that_leads_out_of_the_directory_is_refused(tmp_path: Path) -> None:
+    memory = fsspec.filesystem("memory")
+    memory.pipe_file("/hostile/traces/../../evil", b"x")
+    try:
+        with pytest.raises(PassNetError, match="leads out of it"):
+            Mirror("memory://hostile", tmp_path / "a" / "here").fetch_all("traces")
+    finally:
+        memory.rm("/hostile", recursive=True)
+    assert not list(tmp_path.rglob("evil"))

@@ -1,5 +1,7 @@
 """Local versions: what is published, what is shared, what reads it."""
 
+import errno
+import fcntl
 import json
 import os
 import shutil
@@ -20,6 +22,7 @@ from storage.errors import PassNetError
 from storage.schema import CONFIGS, MODELS, SUBGRAPHS
 from storage.versions.provenance import git_state, library_versions
 from storage.versions.shards import ShardLimits, _as_map, write_split
+from storage.versions.staging import locked, make_read_only
 from storage.versions.store import Store
 from tests.support.stores import NOTHING, build, names, on_disk, python, shard, subgraphs
 
@@ -363,6 +366,35 @@ def test_the_commit_is_that_of_the_checkout_that_has_the_file(tmp_path: Path) ->
     assert git_state(source) == (commit, False)
     source.write_text("x = 2\n")
     assert git_state(source) == (commit, True)
+
+
+def test_the_commit_is_not_that_of_the_repository_whose_hook_runs_this(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, _ = git_state()
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "index"))
+    assert here is not None and git_state()[0] == here
+
+
+def test_a_file_that_is_read_only_is_left_alone(tmp_path: Path) -> None:
+    """Only its owner may change its mode, and another user's version may share it."""
+    (tmp_path / "shard").touch(0o640)
+    make_read_only(tmp_path / "shard")
+    changed = (tmp_path / "shard").stat()
+    assert changed.st_mode & 0o777 == 0o440
+    make_read_only(tmp_path / "shard")
+    assert (tmp_path / "shard").stat().st_ctime_ns == changed.st_ctime_ns
+
+
+def test_a_file_system_without_locks_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    with pytest.raises(PassNetError, match=r"cannot be locked .*choose a --data"), locked(tmp_path):
+        pass
 
 
 def test_library_versions_are_those_installed() -> None:
