@@ -1,4 +1,4 @@
-"""What providers send, made fit to be written: without values of secret variables, in characters that a file can hold."""
+"""What providers send, made fit to be written: without secret values, and in characters that a file can hold."""
 
 import os
 import re

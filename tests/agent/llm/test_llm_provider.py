@@ -92,7 +92,7 @@ def test_retry_after_is_honoured(tmp_path):
 def test_a_provider_that_asks_to_wait_for_hours_stops_the_run_which_goes_on_later(tmp_path, asked):
     with LlmServer(WORK, [None, 429], retry_after=asked) as server:
         run = run_on(server)
-        with pytest.raises(PassNetError, match="asks to wait .* run the same command again"):
+        with pytest.raises(PassNetError, match=r"asks to wait .* run the same command again"):
             run.attempt(tmp_path / "first")
         assert run.last.exit is Exit.PROVIDER_FAILED and run.last.steps == 1
         assert run.attempt(tmp_path / "second", run.rows[-1]).exit is Exit.STEP_LIMIT
