@@ -13,6 +13,7 @@ from benchmarks.passbench.gpu_sittings import tables
 from benchmarks.passbench.gpu_sittings.__main__ import sections, unpacked
 from storage.parquet import read_rows, write_rows
 from storage.schema import RESULTS
+from tests.passbench.attacks import run_attacks
 
 ROOT = Path(__file__).parents[2]
 TABLE = "benchmarks/passbench/h200_table/call.sh"
@@ -106,3 +107,10 @@ def test_places_in_memory_have_a_row_a_way(tmp_path):
 def test_an_unknown_step_is_refused(tmp_path):
     done = call("benchmarks/passbench/gpu_sittings/call.sh", "nothing", str(tmp_path / "out"))
     assert done.returncode == 2 and "no step nothing" in done.stderr
+
+
+def test_attacks_leave_a_record_before_they_have_ended(tmp_path, monkeypatch):
+    trial = next(one for one in run_attacks.trials("cpu", honest=False) if not one.off)
+    monkeypatch.setattr(run_attacks, "_RECORDED_EVERY", 0.0)
+    table = run_attacks.run_all("cpu", [(0, trial)], out=tmp_path)
+    assert pd.read_parquet(tmp_path / "attacks-cpu.parquet")["name"].tolist() == table["name"].tolist() == [trial.name]

@@ -36,7 +36,7 @@ def sections(directory: Path, scratch: Path) -> Iterator[tuple[str, str]]:
         yield "Table", tables.results(table)
     if (quiet := unpacked(directory / "all.tgz", scratch / "quiet")) is not None:
         for run in sorted(quiet.glob("aa-*")):
-            if run.is_dir():
+            if (run / "aa").exists():
                 yield f"Eager against itself, {run.name}", against_itself(run)
         if (quiet / "repeats").exists():
             yield "Runs of the same passes", tables.repeats(quiet)

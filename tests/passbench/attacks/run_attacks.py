@@ -40,6 +40,7 @@ SETTINGS = {
     "cuda": Settings(draws=4, calls=20, batch=4, warmup=4, repeats=0, double=False, first_call_timeout=120),
 }
 _LEFT = b"sleep\x0097531"
+_RECORDED_EVERY = 5.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -155,11 +156,14 @@ def turns_of(
     return sorted(turns, key=lambda turn: turn[0])
 
 
-def run_all(device: str, turns: Sequence[tuple[int, Trial]], budget: float = math.inf) -> pd.DataFrame:
+def run_all(
+    device: str, turns: Sequence[tuple[int, Trial]], budget: float = math.inf, out: Path | None = None
+) -> pd.DataFrame:
     """Run trials in order, grouped by the layers that are off, and print one line each. No trial is begun after
-    `budget` seconds, and no further variant of one. `repeat` of a row is the number that its trial came with."""
+    `budget` seconds, and no further variant of one. `repeat` of a row is the number that its trial came with. `out`
+    gets a record every few seconds, for a run that is killed."""
     rows: list[dict] = []
-    end = time.monotonic() + budget
+    end, recorded = time.monotonic() + budget, time.monotonic()
     for off in sorted({trial.off for _, trial in turns}, key=sorted):
         if time.monotonic() > end:
             break
@@ -171,6 +175,9 @@ def run_all(device: str, turns: Sequence[tuple[int, Trial]], budget: float = mat
                     reason = " ".join(str(row.get("reason", "")).split())[:100]
                     verdict = "" if row["ok"] else f"  EXPECTED {row['expected']}"
                     print(f"{row['name']:24} {row['off']:32} {row['status']:14} {reason}{verdict}", flush=True)
+                    if out is not None and time.monotonic() > recorded + _RECORDED_EVERY:
+                        write_record(pd.DataFrame(rows), out, device)
+                        recorded = time.monotonic()
                     if time.monotonic() > end:
                         break
     return pd.DataFrame(rows)
@@ -179,7 +186,9 @@ def run_all(device: str, turns: Sequence[tuple[int, Trial]], budget: float = mat
 def write_record(table: pd.DataFrame, out: Path, device: str) -> None:
     """`attacks-DEVICE.parquet` and, for people, `attacks-DEVICE.md`."""
     out.mkdir(parents=True, exist_ok=True)
-    table.to_parquet(out / f"attacks-{device}.parquet", index=False)
+    record = out / f"attacks-{device}.parquet"
+    table.to_parquet(record.with_suffix(".new"), index=False)
+    record.with_suffix(".new").replace(record)
     columns = ["name", "off", "status", "reason", "expected", "ok"]
     lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
     for row in table[columns].fillna("").itertuples(index=False):
@@ -219,7 +228,7 @@ def main() -> None:
         print(f"0 verdicts: nothing of {len(chosen)} trials is left to this process")
         return
     begin = time.monotonic()
-    table = run_all(arguments.device, turns, arguments.budget)
+    table = run_all(arguments.device, turns, arguments.budget, arguments.out)
     if table.empty:
         sys.exit(f"no trial was begun within {arguments.budget:.0f} s")
     left = len(turns) - len(table.drop_duplicates(["name", "off", "repeat"]))
