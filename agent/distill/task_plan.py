@@ -14,6 +14,7 @@ from agent.distill.any_constants import of_any_constants, structure
 from agent.distill.candidates import Candidate, Options, find_candidates, promising
 from agent.distill.channels_last import in_channels_last
 from agent.distill.eager.op_effects import find_effects
+from agent.distill.eager.part_order import in_part_order
 from agent.distill.inductor.whole_source import CompiledGraph, compiled_graph, compiled_source
 from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.kernels.schedule import KernelBody
@@ -121,7 +122,7 @@ class Task:
         `rounding` says, by the dtypes of a graph's variants, what they leave to eager to get eager's bits. A graph
         that it does not name gets `options.rounding`.
         """
-        groups = list(_by_graph(sample.variants).values())
+        groups = [in_part_order(variants) for variants in _by_graph(sample.variants).values()]
         other_graph = options.channels_last or options.split_linears
         if not other_graph and not any(promising(variants, options) for variants in groups):
             found = [GraphCandidates(v[0].graph, len(v), (), whole_graph(v)) for v in groups] if whole else []
