@@ -37,8 +37,11 @@ def results_text(results: Sequence[VariantResult], score: float, best: float | N
     """
     ok = sum(r.status == "ok" for r in results)
     better = best is None or score > best
-    standing = "the best so far" if better else f"the best so far is AS {best:.3f} of evaluation {best_number}"
-    head = f"{ok} of {len(results)} variants ok, AS {score:.3f} ({standing})."
+    timed = any(r.times_meaningful for r in results)  # a CPU's AS would say that a right pass is a hundred times slower
+    of_best = f"AS {best:.3f} of evaluation" if timed else "evaluation"
+    standing = "the best so far" if better else f"the best so far is {of_best} {best_number}"
+    scored = f"AS {score:.3f}" if timed else "no score without a GPU"
+    head = f"{ok} of {len(results)} variants ok, {scored} ({standing})."
     lines = [_line(number, one) for number, one in enumerate(results[:_SHOWN_VARIANTS])]
     if len(results) > len(lines):
         lines.append(f"... {len(results) - len(lines)} more")

@@ -111,7 +111,8 @@ class Loop:
             parts.append(UserPromptPart(NO_CALL))
         self.state.messages.append(ModelRequest(parts))
         names = ", ".join(call.tool_name for call in calls) or "no call"
-        best = "" if self.state.best is None else f", best AS {self.state.best:.3f}"
+        timed = not self.attempt.device.startswith("cpu")
+        best = f", best AS {self.state.best:.3f}" if timed and self.state.best is not None else ""
         self.attempt.say(f"step {self.state.steps}: {names[:80]}{best}")
         if self.tools.submitted:
             return Exit.SUBMITTED

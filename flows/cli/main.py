@@ -152,9 +152,9 @@ def quickstart(data: Path, workers: int | None, device: str, author: str, limit:
     "--catalog",
     default="quickstart",
     show_default=True,
-    help="quickstart, timm, transformers, hub[?library=timm&task=…] (the most downloaded models), a list file (one "
-    "entry a line: timm:NAME, transformers:TYPE[/CLASS], hub:ORG/NAME[@REVISION], dir:PATH), or a directory of graphs "
-    "in PassNet's or GraphNet's layout.",
+    help="quickstart, timm, transformers, transformers-heads, hub[?library=timm&task=…] (the most downloaded models), "
+    "a list file (one entry a line: timm:NAME, transformers:TYPE[/CLASS], hub:ORG/NAME[@REVISION], dir:PATH), or a "
+    "directory of graphs in PassNet's or GraphNet's layout.",
 )
 @limit_option("Take the first N entries only.")
 @workers_option

@@ -1,18 +1,20 @@
 """Scripted models that solve a task step by step, and that cheat, through PassBench itself."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from agent.llm import example
+from agent.llm.feedback import results_text
 from agent.llm.state import Exit
 from passbench.bench import Bench
-from passbench.contract import write_pass_dir
+from passbench.contract import NAMES_FILE, write_pass_dir
 from passbench.policy.check import check_dir
 from passbench.settings import Settings
 from storage.graph.as_fx import from_fx
 from storage.graph.render import render
-from tests.agent.llm.llm_support import SUBMIT, attempt, in_turn, outputs, text_of, writes
+from tests.agent.llm.llm_support import SAMPLE, SUBMIT, attempt, in_turn, outputs, text_of, writes
 from tests.agent.support import in_dtype, sample, tensor, variant
 from tests.passbench.samples import fx_graph
 from tests.support.llm_server import Reply
@@ -38,6 +40,16 @@ def test_the_prompts_example_is_a_correct_pass(measure, tmp_path):
         assert result.t_min <= -5
 
 
+def test_a_score_is_told_where_a_gpu_timed_it(measure, tmp_path):
+    write_pass_dir({"fuse.py": text_of("add_relu"), NAMES_FILE: '["fuse"]'}, tmp_path / "pass")
+    results = measure(SAMPLE, tmp_path / "pass")
+    assert "2 of 2 variants ok, no score without a GPU (the best so far is evaluation 3)." in results_text(
+        results, 0.007, 0.008, 3
+    )
+    on_gpu = [replace(one, times_meaningful=True) for one in results]
+    assert "ok, AS 1.207 (the best so far is AS 1.500 of evaluation 3)." in results_text(on_gpu, 1.207, 1.5, 3)
+
+
 def test_a_model_that_learns_from_what_the_tools_say(measure, tmp_path):
     right = text_of("add_relu")
     model = in_turn(
@@ -58,7 +70,7 @@ def test_a_model_that_learns_from_what_the_tools_say(measure, tmp_path):
     assert "0 of 2 variants ok" in said[3] and "expected operator.mul, found operator.add" in said[3]
     assert "wrong" in said[6] and "expected" in said[6] and "output 0[" in said[6]
     assert "rejected" in said[9] and "fuse.py:" in said[10]
-    assert "2 of 2 variants ok" in said[13]
+    assert "2 of 2 variants ok, no score without a GPU (" in said[13]
     assert said[14].startswith("Nothing has changed")
     assert len(state.scores) == 5 and state.rejections == 1
     assert all(len(text) < 3000 for text in said)
