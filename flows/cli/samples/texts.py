@@ -9,13 +9,15 @@ from flows.plurals import counted
 MOST_LINES = 12
 """Variants and sources that `show` lists; `--json` has all."""
 
+MOST_OPS = 10
+"""Ops that a line of `samples` has; `--json` has all."""
 
 _TEXT = ("role", "dtype", "shape", "values", "inputs")
 
 
 def samples_text(done: dict) -> str:
     """Samples, a line each."""
-    rows = [(s["sample"], s["split"], s["variants"], " ".join(map(_short, s["ops"]))) for s in done["samples"]]
+    rows = [(s["sample"], s["split"], s["variants"], _ops(s["ops"])) for s in done["samples"]]
     more = done["found"] - len(rows)
     note = f"\n{more} more: give --limit {done['found']}, or --op, --category, --split" if more else ""
     return render(f"Samples of {done['version']}", ("sample", "split", "variants", "ops"), rows, left=("ops",)) + note
@@ -71,7 +73,14 @@ def _values(value: dict) -> str:
     return "any" if value["mean"] is None else f"mean {value['mean']:.3g}, deviation {value['std'] or 0:.3g}"
 
 
+def _ops(names: Sequence[str]) -> str:
+    rest = len(names) - MOST_OPS
+    return " ".join(map(_short, names[:MOST_OPS])) + (f" and {rest} more" if rest > 0 else "")
+
+
 def _short(name: str) -> str:
+    if name.startswith("torch.ops."):
+        return name.removeprefix("torch.ops.").removesuffix(".default")
     for prefix in ("torch.nn.functional.", "torch._C._nn.", "torch.", "operator."):
         if name.startswith(prefix):
             return name.removeprefix(prefix)

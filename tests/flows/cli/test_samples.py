@@ -9,7 +9,7 @@ import pytest
 
 from flows.cli.quickstart import cheapest_samples
 from flows.cli.samples.bench import bench_sample, some_variants
-from flows.cli.samples.texts import bench_text
+from flows.cli.samples.texts import bench_text, samples_text
 from storage.errors import PassNetError
 from tests.flows.commands import error_line, passnet_here
 from tests.support.scored import samples, scored
@@ -35,7 +35,14 @@ def test_samples_are_found_by_op_category_and_split(store):
     assert found["category"] == "sole_op" and found["variants"] == 5
     fusible = document("samples", "--data", store.root, "--category", "fusible", "--split", "eval", "--limit", 1)
     assert fusible["found"] == 2 and len(fusible["samples"]) == 1
-    assert "1 more" in passnet_here("samples", "--data", store.root, "--category", "fusible", "--limit", 1).stdout
+    assert "1 more:" in passnet_here("samples", "--data", store.root, "--category", "fusible", "--limit", 1).stdout
+
+
+def test_a_line_of_samples_has_few_ops_by_short_names():
+    ops = ["torch.ops.aten.view.default", "torch.ops.aten.add.Tensor", "torch.nn.functional.relu", ".sum"]
+    shown = {"sample": "typical-0c80954e1e9d", "split": "eval", "variants": 2}
+    text = samples_text({"version": "v1", "samples": [shown | {"ops": ops}, shown | {"ops": ops * 4}], "found": 2})
+    assert "aten.view aten.add.Tensor relu .sum" in text and "and 6 more" in text and len(text.splitlines()) < 10
 
 
 @pytest.mark.parametrize(
