@@ -19,7 +19,7 @@ from agent.learning.verify import keep_sample
 from agent.llm.prompt import SYSTEM
 from agent.llm.task import describe_graphs
 from passbench.contract import NAMES_FILE
-from storage.disk import filling
+from storage.disk import disk_error, filling
 from storage.errors import PassNetError
 from storage.records import Sample
 
@@ -81,16 +81,19 @@ def write_task(
         raise PassNetError(f"{directory} exists already: give a new directory")
     if files and (reason := unfit(files)):
         raise PassNetError(f"the pass for {sample.sample} cannot be written: {reason}")
-    with filling(directory) as place:
-        (place / "environment").mkdir()
-        (place / "instruction.md").write_text(instruction(sample), "utf-8")
-        (place / "task.toml").write_text(_toml(sample, gpus), "utf-8")
-        (place / "environment" / "Dockerfile").write_text(f"FROM {image}\nWORKDIR /workspace\n", "utf-8")
-        keep_sample(sample, place / "tests" / "sample")
-        _script(place / "tests" / "test.sh", _TEST.format(passes=PASSES))
-        if files:
-            (place / "solution").mkdir()
-            _script(place / "solution" / "solve.sh", solution(files))
+    try:
+        with filling(directory) as place:
+            (place / "environment").mkdir()
+            (place / "instruction.md").write_text(instruction(sample), "utf-8")
+            (place / "task.toml").write_text(_toml(sample, gpus), "utf-8")
+            (place / "environment" / "Dockerfile").write_text(f"FROM {image}\nWORKDIR /workspace\n", "utf-8")
+            keep_sample(sample, place / "tests" / "sample")
+            _script(place / "tests" / "test.sh", _TEST.format(passes=PASSES))
+            if files:
+                (place / "solution").mkdir()
+                _script(place / "solution" / "solve.sh", solution(files))
+    except OSError as error:
+        raise disk_error(error, directory, "another directory") from error
 
 
 def instruction(sample: Sample) -> str:

@@ -100,12 +100,14 @@ def _author(name: str, search: float | None) -> Author:
 
 def _choice(arguments: argparse.Namespace) -> Choice:
     names = None
-    if arguments.names is not None:
-        names = frozenset(arguments.names.read_text("utf-8").split())
-    if arguments.passes is not None:
-        there = frozenset(path.name for path in arguments.passes.iterdir())
-        names = there if names is None else names & there
-    number, _, count = arguments.part.partition("/")
+    try:
+        if arguments.names is not None:
+            names = frozenset(arguments.names.read_text("utf-8").split())
+        if arguments.passes is not None:
+            there = frozenset(path.name for path in arguments.passes.iterdir())
+            names = there if names is None else names & there
+    except (OSError, UnicodeDecodeError) as error:
+        raise PassNetError(f"what --names or --passes gives cannot be read: {error}") from error
     return Choice(
         splits=tuple(arguments.split.split(",")),
         categories=tuple(arguments.categories.split(",")),
@@ -115,9 +117,17 @@ def _choice(arguments: argparse.Namespace) -> Choice:
         variants=arguments.variants,
         one_a_dtype=arguments.one_a_dtype,
         at_most=arguments.at_most,
-        part=(int(number), int(count)),
+        part=arguments.part,
         mixed=arguments.mixed,
     )
+
+
+def _part(text: str) -> tuple[int, int]:
+    """The parts that `I/N` names. Raises ValueError, which argparse tells."""
+    number, count = map(int, text.split("/"))
+    if not 0 <= number < count:
+        raise ValueError
+    return number, count
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -133,7 +143,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--names", type=Path, metavar="FILE", help="a file with the names of the samples to take")
     add("--limit", type=int, help="samples")
     add("--each", type=int, metavar="N", help="N samples of each category")
-    add("--part", default="0/1", metavar="I/N", help="the I-th of N parts of the samples, from 0")
+    add("--part", type=_part, default=(0, 1), metavar="I/N", help="the I-th of N parts of the samples, from 0")
     add("--variants", type=int, help="stop taking samples at so many variants")
     add("--one-a-dtype", action="store_true", help="the first variant of each dtype of a sample alone")
     add("--at-most", type=int, metavar="N", help="N variants of a sample, spread over all")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from agent.learning.demonstrations import MESSAGE
 from flows.plurals import causes_text, counted
 from flows.report.results import COLUMNS, find_runs
 from flows.steps import say
@@ -17,22 +18,6 @@ from storage.parquet import write_parquet
 from storage.versions.shards import file_sha256
 from storage.versions.store import Store, Version
 
-CALL = pa.struct(
-    [
-        ("id", pa.string()),
-        ("type", pa.string()),
-        ("function", pa.struct([("name", pa.string()), ("arguments", pa.string())])),
-    ]
-)
-MESSAGE = pa.struct(
-    [
-        ("role", pa.string()),  # system | user | assistant | tool
-        ("content", pa.string()),
-        ("tool_calls", pa.list_(CALL)),
-        ("tool_call_id", pa.string()),
-        ("name", pa.string()),
-    ]
-)
 CHAT = pa.schema(
     [
         ("messages", pa.list_(MESSAGE)),

@@ -108,6 +108,9 @@ def run() -> None:
             os._exit(120)
         os._exit(status)
 
+    for stream in (sys.stdout, sys.stderr):  # a character that a terminal's encoding lacks is no reason to fail
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
     atexit.register(end)  # registered first, so that it is called last
     try:
         main()

@@ -32,8 +32,7 @@ def explain(named: NamedModel, fast: OptimizedModel, library: Path) -> dict[str,
         mine = _profiled(lambda: fast(*named.args, **named.kwargs))
     lowered = fast.lowered
     passes = _passes(lowered, library)
-    device = next(named.model.parameters()).device
-    speedups = {one["hash"]: _speedup(PassLibrary(library).entry(one["hash"]), device) for one in passes}
+    speedups = {one["hash"]: _speedup(PassLibrary(library).entry(one["hash"]), named.device) for one in passes}
     times = {line["name"]: line["us"] for line in mine}
     return {
         "model": named.name,

@@ -4,6 +4,7 @@ import importlib
 import sys
 import traceback
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +28,13 @@ class NamedModel(NamedTuple):
     args: tuple
     kwargs: dict[str, Any]
     batch: int
+
+    @property
+    def device(self) -> torch.device:
+        """Where its parameters are, or where it has none its call's tensors; the CPU where there is no tensor."""
+        given = (x for x in (*self.args, *self.kwargs.values()) if isinstance(x, torch.Tensor))
+        first = next(chain(self.model.parameters(), self.model.buffers(), given), None)
+        return torch.device("cpu") if first is None else first.device
 
 
 def is_own(name: str) -> bool:
@@ -111,6 +119,8 @@ def _of_function(name: str) -> tuple[torch.nn.Module, tuple, Mapping[str, Any]]:
         found = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise PassNetError(f"{name!r} cannot be called: {error}") from error
+    except Exception as error:  # a module of the user's may raise anything, too
+        raise PassNetError(f"{module} cannot be imported: {in_one_line(error)} ({_where(error)})") from error
     if not callable(found):
         raise PassNetError(f"{name!r} cannot be called: it is {_a(found)}")
     try:

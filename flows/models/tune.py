@@ -53,7 +53,7 @@ def tune(
     chosen, every way with its time or reason, and the regions. Raises PassNetError.
     """
     begin = time.monotonic()
-    device = next(named.model.parameters()).device
+    device = named.device
     use = "passes" not in settings.without and PassLibrary(library).entries()
     regions = serve_regions(named, library, author, limit, device, say) if author or use else {}
     settings = OptimizeSettings(**{**vars(settings), "library": str(library)})

@@ -39,6 +39,12 @@ def scored(task: Path, place: Path) -> tuple[dict, str]:
     return json.loads((place / "logs" / "reward.json").read_text()), done.stdout
 
 
+def test_a_place_that_cannot_be_written_is_one_clear_line(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(PassNetError, match=r"cannot write to .*choose another directory"):
+        write_task(samples()[0], tmp_path / "file" / "task")
+
+
 def test_what_a_task_holds(task):
     config = tomllib.loads((task / "task.toml").read_text())
     assert config["verifier"]["environment_mode"] == "separate" and config["artifacts"] == [PASSES]

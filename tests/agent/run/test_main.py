@@ -101,6 +101,19 @@ def test_no_sample_and_no_time_are_told_by_the_exit_status(version, tmp_path, ca
     assert "there is no author 'nobody'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("given", [("--names", "nowhere.txt"), ("--passes", "nowhere")])
+def test_a_file_that_is_not_there_is_one_clear_line(version, tmp_path, capsys, given):
+    assert main([str(version.path), *given, "--out", str(tmp_path / "out")]) == 1
+    assert "agent.run: what --names or --passes gives cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("part", ["1", "2/2", "a/b", "0/0"])
+def test_a_part_that_is_none_is_a_usage_error(version, tmp_path, part):
+    with pytest.raises(SystemExit) as ended:
+        main([str(version.path), "--part", part, "--out", str(tmp_path / "out")])
+    assert ended.value.code == 2
+
+
 def test_a_gpu_host_needs_no_more_than_the_workers_libraries(torch_forks):
     code = """
         import sys

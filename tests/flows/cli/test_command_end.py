@@ -71,3 +71,10 @@ def test_an_interrupted_command_says_how_to_go_on():
     ):
         done = CliRunner().invoke(group, arguments)
         assert done.exit_code == 130 and f"run the same command {how} where it stopped" in done.stderr
+
+
+def test_a_character_that_the_terminal_lacks_is_no_failure() -> None:
+    program = "import flows.cli.main as cli\ncli.main = lambda: cli.click.echo('v1 \\u2192 v2')\ncli.run()"
+    latin = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    ended = subprocess.run([sys.executable, "-c", program], env=latin, capture_output=True)
+    assert (ended.returncode, ended.stdout) == (0, b"v1 ? v2\n"), ended.stderr

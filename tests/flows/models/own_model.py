@@ -24,3 +24,8 @@ def tensor_alone() -> tuple:
 def too_wide() -> tuple:
     """A call on which the model fails."""
     return Residual(), (torch.randn(4, 9),)
+
+
+def without_parameters() -> tuple:
+    """A model that has no weights."""
+    return torch.nn.ReLU(), (torch.randn(4, 9),)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from flows.models.explain import explain
 from flows.models.named_model import named_model
 from flows.models.tune import regions_of, tune
 from passbench.library.pass_library import PassLibrary
@@ -130,3 +131,19 @@ def test_the_library_takes_passes_of_a_version(tmp_path):
     done = said("library", "add", "latest", "--data", str(store.root))
     assert Path(done["library"]) == store.root / "library" and done["rows"] > 0
     assert json.dumps(done["hashes"]) and done["added"] == len(done["hashes"])
+
+
+def test_a_model_without_weights_is_tuned_and_explained(tmp_path):
+    named = named_model("tests.flows.models.own_model:without_parameters", None, None, CPU)
+    document, fast = tune(named, tmp_path, OptimizeSettings(effort="quick"))
+    assert document["ops"] == 1 and named.device == CPU
+    assert explain(named, fast, tmp_path)["model"] == named.name
+
+
+def test_a_module_that_cannot_be_imported_is_one_clear_line(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "raises_on_import.py").write_text("raise ValueError('no weights here')\n")
+    (tmp_path / "is_no_python.py").write_text("def f(:\n")
+    for module, said in (("raises_on_import", "ValueError: no weights here"), ("is_no_python", "SyntaxError")):
+        with pytest.raises(PassNetError, match=f"{module} cannot be imported: {said}"):
+            named_model(f"{module}:f", None, None, CPU)
