@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agent.distill.eager.op_effects import find_effects
-from agent.distill.kernels.emit import HELPERS, NEEDED, KernelSource
+from agent.distill.kernels.emit import KernelSource
+from agent.distill.kernels.helpers.table import HELPERS, NEEDED
 from agent.distill.kernels.host_program import KernelLaunch, Program, Returned, Sketch
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.kernels.text_template import merge, slot, template

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from agent.distill.kernels.emit import HELPERS, emit
+from agent.distill.kernels.emit import emit
+from agent.distill.kernels.helpers.table import HELPERS
 from agent.distill.kernels.host_program import Allocation, KernelLaunch, Program, Returned, Sketch, dense
 from agent.distill.kernels.launch_configs import LaunchLimits, choose, reads_across
 from agent.distill.kernels.schedule import KernelBody

@@ -1,6 +1,5 @@
 """Triton source of one kernel. Integers and dtypes that a variant of the task may change are slots."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -8,7 +7,8 @@ from types import ModuleType
 import sympy
 import torch
 
-from agent.distill.kernels import channel_moments, ordered_sums, reductions, sweep_turns, triton_ops
+from agent.distill.kernels import ordered_sums, reductions, sweep_turns
+from agent.distill.kernels.helpers.table import helpers_in
 from agent.distill.kernels.index_expressions import Unsupported, text
 from agent.distill.kernels.launch_configs import Tuning
 from agent.distill.kernels.schedule import Buffer, KernelBody
@@ -19,24 +19,6 @@ from agent.distill.kernels.triton_ops import EXPRESSIONS
 from agent.distill.kernels.value_graph import COLUMN, ROW, StoreValue, Value
 
 _INDENT = "    "
-_ONLY = '''
-@triton.jit
-def first_of_two(a, b):
-    """Combines two values to the first."""
-    return a
-
-
-@triton.jit
-def only(x):
-    """The only element of a tensor, as a scalar."""
-    return tl.reduce(tl.reshape(x, [1]), 0, first_of_two)
-'''
-HELPERS = triton_ops.HELPERS | reductions.HELPERS | ordered_sums.HELPERS | channel_moments.HELPERS
-HELPERS |= sweep_turns.HELPERS | {"only": _ONLY}
-"""Name → source of all functions that kernels call."""
-NEEDED = ordered_sums.NEEDED | channel_moments.NEEDED
-"""Name → all of these that such a function calls."""
-_HELPER = re.compile(rf"(?<![.\w])(?:{'|'.join(HELPERS)})\b")
 
 
 @dataclass(frozen=True)
@@ -272,7 +254,7 @@ class _Writer:
     def _lines(self, lines: list[str]) -> None:
         for line in lines:
             self._line(line)
-            self.helpers.update(_HELPER.findall(line))
+            self.helpers.update(helpers_in(line))
 
     def _missing(self, roots: list[Value]) -> list[Value]:
         """Operands of the roots that have no name yet, operands first."""

@@ -8,8 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from agent.distill.kernels.helpers.thread_sums import HELPERS
 from agent.distill.kernels.launch_configs import LaunchLimits
-from agent.distill.kernels.ordered_sums import HELPERS
 from agent.distill.pass_source import Style
 from agent.distill.rounding import Rounding
 from agent.distill.search.found_families import SearchChoice
