@@ -17,10 +17,11 @@ from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.lowered_regions import FAILURES, Sketches
 from agent.distill.other_inputs.any_size import is_of_any_size
 from agent.distill.other_inputs.library_calls import without_library_call
-from agent.distill.pass_source import Case, pattern_source
+from agent.distill.pass_source import Case
+from agent.distill.pattern_source import pattern_source
 from agent.distill.regions import Region, find_regions, region_of
+from agent.distill.rewrites.split_biases import SplitGraph, linears_apart, linears_within, split_biases
 from agent.distill.rounding import Confirms, Rounding, assumed, rounded
-from agent.distill.split_biases import SplitGraph, linears_apart, linears_within, split_biases
 from storage.graph.record import Graph, refs
 from storage.records import Input, Variant
 

@@ -17,8 +17,9 @@ from agent.distill.kernels.text_template import merge, slot, template
 from agent.distill.other_inputs.any_size import AnySize, alike, any_size, plans_source
 from agent.distill.other_inputs.library_calls import WRITE_INTO, LibraryBody, call_lines, library_body, replayable
 from agent.distill.other_inputs.written_for import asks, table
-from storage.graph.record import Graph, op_name
-from storage.graph.render import render, value_name
+from agent.distill.pattern_source import function_name, parameter_list, rule_functions, short_names
+from storage.graph.record import Graph
+from storage.graph.render import value_name
 from storage.records import Input, dtype_name
 
 REPLAYED, SMALL = 4, 1 << 19
@@ -41,10 +42,10 @@ class Style:
     `branches`: what needs nothing of each other is side by side in these CUDA graphs (`agent.distill.branches`).
 
     `channels_last`: whole graphs are replaced, with half-type convolutions in channels-last memory
-    (`agent.distill.channels_last`).
+    (`agent.distill.rewrites.channels_last`).
 
     `split_linears`: kernels add the biases of linears in single precision, whatever else rounds as eager does
-    (`agent.distill.split_biases`).
+    (`agent.distill.rewrites.split_biases`).
 
     `compiled`: whole graphs are replaced by TorchInductor's own code in these numerics (`agent.distill.inductor`), ""
     for none; its kernels have the configurations of number `config` among those that TorchInductor chooses from.
@@ -88,48 +89,6 @@ class Case:
         return len(self.sketch.bodies) + (len(self.calls.ops) if self.calls is not None else 0)
 
 
-def pattern_source(graph: Graph) -> str:
-    """The function `pattern` for a region's graph."""
-    body = [line.removeprefix("    ") for line in render(graph).splitlines()[5:-1]]
-    returned = ", ".join(value_name(ref.index, graph.inputs) for ref in graph.output)
-    lines = [f"def pattern({_parameters(graph)}):", *_in_place_last(body), f"    return {returned}"]
-    return "\n".join(lines) + "\n"
-
-
-def _in_place_last(lines: list[str]) -> list[str]:
-    """Rewrites `a += b; t = a` as `t = a; t += b`, so that later lines still find the tensor under the name `a`."""
-    result = list(lines)
-    for number, line in enumerate(lines[:-1]):
-        found = re.fullmatch(r"    (\w+) (\S+=) (.*)", line)
-        if found and found[2] != "==":
-            name = lines[number + 1].strip().partition(" ")[0]
-            result[number : number + 2] = [f"    {name} = {found[1]}", f"    {name} {found[2]} {found[3]}"]
-    return result
-
-
-def _parameters(graph: Graph) -> str:
-    return ", ".join(value_name(n, graph.inputs) for n in range(graph.inputs))
-
-
-def short_names(graph: Graph, limit: int = 4) -> list[str]:
-    """Names of a graph's ops for use in identifiers, without repetition, views and indexing left out."""
-    plain = (re.sub(r"\W|^_+|_+$", "", op_name(op).rpartition(".")[2]) for op in graph.ops)
-    names = [n.strip("_") for n in plain]
-    telling = [n for n in names if n not in _QUIET] or names
-    return list(dict.fromkeys(telling))[:limit]
-
-
-_QUIET = frozenset(
-    """view reshape permute transpose expand unsqueeze squeeze flatten getitem contiguous to float chunk split dropout
-    unflatten detach t getattr""".split()
-)
-
-
-def function_name(graph: Graph) -> str:
-    """The name of the wrapper in the module of a region."""
-    return "fused_" + "_".join(short_names(graph))
-
-
 def module_source(cases: Sequence[Case], family: str, style: Style, helper: bool = False) -> str:
     """The source of a pass module for regions of one pattern, in variants of one family.
 
@@ -164,7 +123,7 @@ def module_source(cases: Sequence[Case], family: str, style: Style, helper: bool
         f"Written by distill for family {family or 'unnamed'}, "
         f'{len(cases)} {"case" if len(cases) == 1 else "cases"}.\n"""\n',
         "\n".join(imports) + f"\n\nfrom passbench.launch import {', '.join(launching)}\n",
-        *(() if helper else _rule_functions(first.graph)),
+        *(() if helper else rule_functions(first.graph)),
         *(HELPERS[name].lstrip("\n") for name in sorted(helpers)),
         *kernels.sources,
         *([WRITE_INTO.lstrip("\n")] if library.writes or (ahead is not None and ahead.writes) else ()),
@@ -175,12 +134,6 @@ def module_source(cases: Sequence[Case], family: str, style: Style, helper: bool
         *(() if helper else (f"def replacement_func():\n    return {function}\n",)),
     ]
     return parts[0] + "\n" + "\n\n".join(parts[1:])
-
-
-def _rule_functions(graph: Graph) -> tuple[str, str]:
-    parameters = _parameters(graph)
-    comma = "," if graph.inputs == 1 else ""
-    return pattern_source(graph), f"def replacement_args({parameters}):\n    return ({parameters}{comma})\n"
 
 
 @dataclass(frozen=True)
@@ -204,7 +157,7 @@ def _ahead(function: str, cases: Sequence[Case], inner: str, helper: bool) -> _A
     replayed = not helper and sum(known.launches) >= REPLAYED and replayable(graph, known)
     body = "".join(f"    {line}\n" for line in call_lines(calls))
     results = ", ".join(value_name(ref.index, calls.inputs) for ref in calls.output)
-    head = f"@torch.fx.wrap\ndef {function}({_parameters(graph)}):\n    if {asks(_parameters(graph))} is None:\n"
+    head = f"@torch.fx.wrap\ndef {function}({parameter_list(graph)}):\n    if {asks(parameter_list(graph))} is None:\n"
     wrapper = f"{head}{_without_plan(function, graph, replayed, False)}{body}    return {inner}({results})\n"
     parts = _library(_library_name(function), graph, library), table(given), wrapper
     return _Ahead(parts, library.writes, replayed)
@@ -221,7 +174,7 @@ def _library_name(function: str) -> str:
 def _library(name: str, graph: Graph, library: LibraryBody) -> str:
     """The function that computes a region of any inputs by library calls."""
     body = "".join(f"    {line}\n" for line in library.lines)
-    return f'def {name}({_parameters(graph)}):\n    """The same for inputs without a plan."""\n{body}'
+    return f'def {name}({parameter_list(graph)}):\n    """The same for inputs without a plan."""\n{body}'
 
 
 class _Kernels:
@@ -308,7 +261,7 @@ def _wrapper(function: str, graph: Graph, programs: Sequence[Program], kernels: 
         for (key, _), row in zip(entries, rows, strict=True):
             plan = f"({', '.join(row)},)" if row else "()"
             table.append(f"    {key}: {plan if len(routes) == 1 else f'({number}, {plan})'},\n")
-    parameters = _parameters(graph)
+    parameters = parameter_list(graph)
     head = (
         f"@torch.fx.wrap\ndef {function}({parameters}):\n    plan = plan_for(PLANS, {parameters})\n"
         f"    if plan is None:\n{without}"
@@ -324,7 +277,7 @@ def _wrapper(function: str, graph: Graph, programs: Sequence[Program], kernels: 
 
 def _without_plan(function: str, graph: Graph, replayed: bool, sized: bool) -> str:
     """What a wrapper does for inputs without a plan. `sized`: some get one that is made for their size."""
-    library, parameters = _library_name(function), _parameters(graph)
+    library, parameters = _library_name(function), parameter_list(graph)
     text = f"        return {library}({parameters})\n"
     if replayed:
         size = " + ".join(f"{name}.numel()" for name in parameters.split(", "))

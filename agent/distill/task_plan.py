@@ -12,16 +12,17 @@ from pathlib import Path
 from agent.author import Submission
 from agent.distill.any_constants import of_any_constants, structure
 from agent.distill.candidates import Candidate, Options, find_candidates, promising
-from agent.distill.channels_last import in_channels_last
 from agent.distill.eager.op_effects import find_effects
 from agent.distill.eager.part_order import in_part_order
 from agent.distill.inductor.whole_source import CompiledGraph, compiled_graph, compiled_source
 from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.kernels.schedule import KernelBody
 from agent.distill.lowered_regions import Sketches
-from agent.distill.pass_source import Style, module_source, short_names
+from agent.distill.pass_source import Style, module_source
+from agent.distill.pattern_source import short_names
+from agent.distill.rewrites.channels_last import in_channels_last
+from agent.distill.rewrites.split_biases import LINEAR, linears_within, split_biases
 from agent.distill.rounding import Rounding
-from agent.distill.split_biases import LINEAR, linears_within, split_biases
 from agent.distill.whole_graphs import (
     WholeGraph,
     in_branches,

@@ -20,7 +20,7 @@ with eager's bits. Where these are wrong, too, some kernel has not the bits that
 are right together are found by halving.
 
 Eager's linears in single precision add their biases within the product, often by a slower way to multiply than without
-(`agent.distill.split_biases`). Where eager's bits are kept otherwise, or nothing but views follows a linear, the same
+(`rewrites.split_biases`). Where eager's bits are kept otherwise, or nothing but views follows a linear, the same
 kernels with linears without biases are measured behind the searches, and must be right in further draws.
 
 TorchInductor's own code for the whole graph (`agent.distill.inductor`) is the last that is measured. Where it is right
@@ -79,7 +79,7 @@ class Tuned(Author):
     `seconds` is how long a sample may take, of which all but measuring counts by a quarter, `probes` how many of its
     variants are measured. `reach`: a region that is expected to cost up to so many microseconds a call is still tried.
     `found` has the answers by family.
-    `channels_last`: half-type convolutions are tried in channels-last memory, too (`agent.distill.channels_last`).
+    `channels_last`: half-type convolutions are tried in channels-last memory, too (`rewrites.channels_last`).
     `compiled`: TorchInductor's own code is tried, too (`agent.distill.inductor`).
     `orders` makes the function that confirms orders of addition on a device; `probed` keeps its answers.
     """

@@ -6,7 +6,7 @@ from dataclasses import replace
 from agent.distill.candidates import Candidate
 from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.lowered_regions import Sketches
-from agent.distill.pass_source import pattern_source
+from agent.distill.pattern_source import pattern_source
 from agent.distill.regions import Region, region_of
 from agent.distill.whole_graphs import WORTH, WholeGraph, steps, whole_graph
 from agent.readable.module_source import ReadableModule, RegionSource, free_name, region_source, replaced_by

@@ -17,7 +17,7 @@ from dataclasses import replace
 import torch
 
 from agent.distill.eager.op_effects import OpEffects, OpEffectsError, TensorLayout, find_effects
-from agent.distill.split_biases import argument
+from agent.distill.rewrites.split_biases import argument
 from storage.graph.record import Graph, Op, Ref, map_refs
 from storage.records import Variant
 
