@@ -113,6 +113,9 @@ class Capture(DefaultHandler):
         self._constants: dict[int, set[torch.dtype]] = {}  # number of a constant → the dtypes that it was asked for in
 
     def _default(self, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+        floating = next((a.dtype for a in args if isinstance(a, Value) and a.dtype.is_floating_point), None)
+        if floating is not None:  # a pool's divisor is a plain number
+            args = tuple(self.constant(a, floating) if type(a) in (int, float) else a for a in args)
         if name not in EXPRESSIONS or kwargs or not all(isinstance(a, Value) for a in args):
             raise Unsupported(f"TorchInductor's operation {name}")
         dtype = _dtype_of(name, args)

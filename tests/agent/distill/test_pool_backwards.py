@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from agent.ahead.quick_measure import QuickMeasure
+from agent.distill.candidates import Options, find_candidates
 from agent.distill.lowered_regions import FAILURES, Sketches
 from agent.distill.static import Distill
 from tests.agent.distill.test_ordered import _pass
@@ -43,21 +45,60 @@ def test_a_kernel_divides_each_gradient_and_rounds_the_quotient():
     assert sum(value.op == "div_rn" for value in values) == 9
 
 
+def in_kernels(one):
+    found = find_candidates([one], Options(margin=ANY), Sketches())
+    return {one.graph.op_sequence[op] for c in found.candidates for op in c.region.ops}
+
+
+def pooled_backward(kernel, padding, ceil, included, divisor):
+    def function(grad, x):
+        given = [kernel, kernel], [2, 2], [padding, padding], ceil, included, divisor
+        return torch.ops.aten.avg_pool2d_backward.default(grad, x, *given) * 2.0
+
+    return function
+
+
+BY_A_NUMBER = [(2, 0, False, True, None), (3, 1, False, True, None), (3, 0, True, False, 7)]
+"""Pools that divide by one number: what is padded counts, nothing is padded, or the divisor is given."""
+
+
+def of_pooled(kernel, padding, ceil, included, divisor):
+    grad = F.avg_pool2d(torch.empty(FIRST), kernel, 2, padding, ceil, included, divisor)
+    function = pooled_backward(kernel, padding, ceil, included, divisor)
+    return variant(function, tensor(*grad.shape), tensor(*FIRST))
+
+
+@pytest.mark.parametrize("pool", BY_A_NUMBER)
+def test_a_divisor_that_is_the_same_everywhere(pool, tmp_path, interpreter):
+    one = of_pooled(*pool)
+    assert Distill(margin=ANY).write(sample(one), tmp_path / "pass").compiler == "pass"
+    assert in_kernels(one) == {"torch.ops.aten.avg_pool2d_backward.default", "operator.mul"}
+    assert interpreter.problems(tmp_path / "pass", one) == []
+
+
 @pytest.mark.parametrize(
     ("padding", "channels_last", "dtype"),
     [(1, True, "float32"), (1, True, "float16"), (0, False, "float16"), (1, False, "bfloat16")],
 )
-def test_what_eager_computes_otherwise_is_left_to_it(padding, channels_last, dtype, tmp_path):
+def test_what_eager_computes_otherwise_is_left_to_it(padding, channels_last, dtype):
     """Its kernel for channels-last memory finds the windows without the padding. In half types it rounds quotients."""
     with pytest.raises(FAILURES, match="eager"):
         sketch(padding, channels_last, dtype)
-    one = sample(variant(backward(padding), *inputs(padding, channels_last, dtype)))
-    Distill(margin=ANY).write(one, tmp_path / "pass")
-    assert not list((tmp_path / "pass").glob("fuse_*avg_pool*"))
+    one = variant(backward(padding), *inputs(padding, channels_last, dtype))
+    assert in_kernels(one) == {"operator.mul"}
 
 
 @pytest.mark.gpu
 def test_a_kernel_has_eagers_bits_on_a_gpu(tmp_path):
     one, _ = _pass(backward(1), inputs(1, False), tmp_path / "pass")
+    (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
+    assert (result.status, result.t_min) == ("ok", -10), result
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("pool", BY_A_NUMBER)
+def test_a_divisor_that_is_the_same_everywhere_on_a_gpu(pool, tmp_path):
+    one = of_pooled(*pool)
+    Distill(margin=ANY).write(sample(one), tmp_path / "pass")
     (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
     assert (result.status, result.t_min) == ("ok", -10), result
