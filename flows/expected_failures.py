@@ -30,9 +30,14 @@ def one_line(*retried: type[PassNetError]) -> Callable[[Callable[P, R]], Callabl
     A flow run that is told to end does so within seconds, also where its server is gone.
     """
 
+    quiet = _WithoutTracebacks(retried)
+
     def decorate(body: Callable[P, R]) -> Callable[P, R]:
         @wraps(body)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            if FlowRunContext.get() is not None:
+                for name in PREFECT_LOGGERS:
+                    logging.getLogger(name).addFilter(quiet)
             try:
                 return body(*args, **kwargs)
             except PassNetError as error:
@@ -49,6 +54,23 @@ def one_line(*retried: type[PassNetError]) -> Callable[[Callable[P, R]], Callabl
         return run
 
     return decorate
+
+
+PREFECT_LOGGERS = ("prefect.engine", "prefect.flow_runs", "prefect.task_runs")
+"""Those that write an error of a step, of a flow, and of a flow run's process with its traceback."""
+
+
+class _WithoutTracebacks(logging.Filter):
+    """Keeps back what Prefect writes of a PassNetError with its traceback. The flow has said it in one line, and the
+    state of a task has it, too."""
+
+    def __init__(self, retried: tuple[type[PassNetError], ...]) -> None:
+        super().__init__()
+        self.retried = retried
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, PassNetError) or isinstance(error, self.retried)
 
 
 def _never_again(flow_run: UUID) -> None:

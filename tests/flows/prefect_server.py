@@ -40,6 +40,7 @@ class Prefect:
             "PREFECT_HOME": str(home),
             "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
             # A schedule that is added to a deployment is planned by this loop alone, after a minute by default.
             "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2",
             "PREFECT_SERVER_SERVICES_SCHEDULER_MAX_RUNS": "3",  # of each schedule, and not of 100 days
