@@ -18,7 +18,7 @@ from agent.author import RunLimitReached
 from agent.llm.options import LlmOptions
 from agent.registry import author as author_named
 from agent.run.attempts import saved_trajectories, usage
-from agent.run.opening import opened_run
+from agent.run.opening import alone, opened_run
 from flows import DEFAULT_DATA
 from flows.artifacts import keep_evaluation
 from flows.evaluate.open_benches import benches_on
@@ -93,11 +93,12 @@ def evaluate_model(
         )
         for writer in authors:
             root, afresh = Path(data).resolve(), rerun and not begun_before()
-            run = opened_run(writer, samples, attempts, benches.kind, settings, root, say=say, afresh=afresh)
-            run.begin()
-            ends[run.name] = evaluate_samples(run, samples, benches)
-            runs[run.name] = run.rows(samples)
-            trajectories[run.name] = saved_trajectories(run.directory)
+            with alone(writer, samples, attempts, benches.kind, settings, root, say=say):
+                run = opened_run(writer, samples, attempts, benches.kind, settings, root, say=say, afresh=afresh)
+                run.begin()
+                ends[run.name] = evaluate_samples(run, samples, benches)
+                runs[run.name] = run.rows(samples)
+                trajectories[run.name] = saved_trajectories(run.directory)
             if not runs[run.name]:
                 raise nothing_finished(ends[run.name])
 

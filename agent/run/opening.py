@@ -1,7 +1,8 @@
 """An author's run on samples opened in a directory, where an earlier call may have finished some of them."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from agent.author import Author
@@ -10,6 +11,7 @@ from agent.run.identity import note_identity, run_id, run_identity, why_not_cont
 from agent.run.progress import Say, log
 from passbench.settings import Settings
 from storage.records import Sample
+from storage.versions.staging import locked
 
 
 def opened_run(
@@ -39,3 +41,28 @@ def opened_run(
             say(line)
     note_identity(run.directory, identity)
     return run
+
+
+@contextmanager
+def alone(
+    author: Author,
+    samples: Sequence[Sample],
+    attempts: int,
+    kind: str,
+    settings: Settings,
+    root: Path,
+    *,
+    say: Say = log,
+) -> Iterator[None]:
+    """One process at a time works on the run that `opened_run` gives for the same: another one waits for the end of
+    this block, says so, and finds what is finished. Two at a time would remove each other's passes.
+
+    Raises PassNetError where the directory cannot be written.
+    """
+    name = run_id(run_identity(author, samples, attempts, kind, settings))
+    with locked(
+        root / "runs",
+        f".{name}.lock",
+        waiting=lambda: say(f"another evaluation works on {name}: this one goes on when that has ended"),
+    ):
+        yield
