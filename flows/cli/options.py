@@ -118,7 +118,12 @@ def compiler_option(function: Callable) -> Callable:
 
 
 def emit(document: dict[str, Any], as_json: bool, text: Callable[[dict[str, Any]], str]) -> None:
-    click.echo(json.dumps(document, indent=2) if as_json else text(document))
+    """Print a command's answer: its text, or the document as JSON, which has null for what is no number there."""
+    if not as_json:
+        click.echo(text(document))
+        return
+    finite = json.loads(json.dumps(document), parse_constant=lambda _: None)  # JSON has no NaN and no infinity
+    click.echo(json.dumps(finite, indent=2, allow_nan=False))
 
 
 def workers_option(function: Callable) -> Callable:

@@ -1,5 +1,6 @@
 """How the process of a command ends: what its caller sees of it, though nothing is taken apart."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from flows.cli.main import Group
+from flows.cli.options import emit
 
 PROGRAM = """
 import atexit, sys, threading, time
@@ -78,3 +80,12 @@ def test_a_character_that_the_terminal_lacks_is_no_failure() -> None:
     latin = {**os.environ, "PYTHONIOENCODING": "latin-1"}
     ended = subprocess.run([sys.executable, "-c", program], env=latin, capture_output=True)
     assert (ended.returncode, ended.stdout) == (0, b"v1 ? v2\n"), ended.stderr
+
+
+def test_an_answer_is_json_whatever_was_measured(capsys: pytest.CaptureFixture) -> None:
+    def refused(name: str) -> None:
+        raise AssertionError(f"{name} is not JSON")
+
+    emit({"errors": [float("nan"), float("inf"), 1.5], "name": "a"}, True, str)
+    found = json.loads(capsys.readouterr().out, parse_constant=refused)
+    assert found == {"errors": [None, None, 1.5], "name": "a"}
