@@ -23,7 +23,7 @@ class Launch:
     options of the launch. Raises TypeError on anything but a `@triton.jit` function, and on tensors as constants.
     """
 
-    __slots__ = ("_bound", "_constants", "_grid", "_kernel", "_kind", "_launch")
+    __slots__ = ("__bound", "__constants", "__grid", "__kernel", "__kind", "__launch")
 
     def __init__(self, kernel: JITFunction | InterpretedFunction, grid: tuple[int, ...], **constants: Any) -> None:
         if type(kernel) not in (JITFunction, InterpretedFunction):
@@ -32,34 +32,39 @@ class Launch:
             raise TypeError(f"a grid is one to three whole numbers, not {grid!r}")
         if any(isinstance(value, torch.Tensor) for value in constants.values()):
             raise TypeError("tensors are given to the launch, not fixed beforehand")
-        self._kernel, self._grid, self._constants = kernel, grid, constants
-        self._bound: BoundKernel | None = None
-        self._launch = self._by_triton
+        self.__kernel, self.__grid, self.__constants = kernel, grid, constants
+        self.__bound: BoundKernel | None = None
+        self.__launch = self._by_triton
 
     def __call__(self, *tensors: torch.Tensor) -> None:
         """Launch on the tensors' device, the current one, and its current stream. The tensors are the kernel's first
         parameters, in order."""
-        self._launch(*tensors)
+        self.__launch(*tensors)
 
     def bound_for(self, dtypes: tuple[torch.dtype, ...], device: int) -> BoundKernel | None:
         """The compiled kernel if it may have aligned tensors of these dtypes on this device."""
-        return self._bound if self._bound is not None and self._kind == (dtypes, device) else None
+        return self.__bound if self.__bound is not None and self.__kind == (dtypes, device) else None
 
     @property
     def name(self) -> str:
         """The kernel's name."""
-        return self._kernel.__name__
+        return self.__kernel.__name__
 
     def _by_triton(self, *tensors: torch.Tensor) -> None:
         """Launch through Triton, and keep what it compiled if that fits the usual tensors: aligned, on one device."""
-        compiled = self._kernel[self._grid](*tensors, **self._constants)
-        if self._bound is not None or type(self._kernel) is not JITFunction or not aligned(tensors) or 0 in self._grid:
+        compiled = self.__kernel[self.__grid](*tensors, **self.__constants)
+        if (
+            self.__bound is not None
+            or type(self.__kernel) is not JITFunction
+            or not aligned(tensors)
+            or 0 in self.__grid
+        ):
             return
         device = driver.active.get_current_device()
         if {tensor.get_device() for tensor in tensors} != {device}:
             return
-        parameters = list(self._kernel.signature.parameters.values())[len(tensors) :]
-        rest = {p.name: self._constants.get(p.name, p.default) for p in parameters}
+        parameters = list(self.__kernel.signature.parameters.values())[len(tensors) :]
+        rest = {p.name: self.__constants.get(p.name, p.default) for p in parameters}
         dtypes, numbers = tuple([tensor.dtype for tensor in tensors]), tuple(range(len(tensors)))
-        self._bound, self._kind = BoundKernel(compiled, self._grid, len(tensors), rest), (dtypes, device)
-        self._launch = checked_call(dtypes, (), [Step(self._bound, numbers)], device, self._by_triton)
+        self.__bound, self.__kind = BoundKernel(compiled, self.__grid, len(tensors), rest), (dtypes, device)
+        self.__launch = checked_call(dtypes, (), [Step(self.__bound, numbers)], device, self._by_triton)

@@ -18,41 +18,41 @@ class LaunchPlan:
     What its launches check of each tensor is checked once for all. Raises TypeError on other arguments.
     """
 
-    __slots__ = ("_bound", "_call", "_fresh", "_inputs", "_launches")
+    __slots__ = ("__bound", "__call", "__fresh", "__inputs", "__launches")
 
     def __init__(self, inputs: int, *parts: tuple) -> None:
-        self._inputs = inputs
-        self._fresh: list[Layout] = [part for part in parts if _is_layout(part)]
-        self._launches = [part for part in parts if _is_launch(part, inputs + len(self._fresh))]
-        if type(inputs) is not int or inputs < 1 or len(self._fresh) + len(self._launches) < len(parts):
+        self.__inputs = inputs
+        self.__fresh: list[Layout] = [part for part in parts if _is_layout(part)]
+        self.__launches = [part for part in parts if _is_launch(part, inputs + len(self.__fresh))]
+        if type(inputs) is not int or inputs < 1 or len(self.__fresh) + len(self.__launches) < len(parts):
             raise TypeError("a LaunchPlan takes a number of inputs, then (size, stride, dtype) or (Launch, numbers)")
-        self._bound = False
-        self._call = self.by_launches
+        self.__bound = False
+        self.__call = self.by_launches
 
     def __call__(self, *inputs: torch.Tensor) -> Any:
-        return self._call(*inputs)
+        return self.__call(*inputs)
 
     def by_launches(self, *inputs: torch.Tensor) -> Any:
         """The same launch by launch."""
-        if len(inputs) != self._inputs:
-            raise TypeError(f"a LaunchPlan of {self._inputs} inputs was called with {len(inputs)}")
-        fresh = [empty_strided(*layout, inputs[0]) for layout in self._fresh]
+        if len(inputs) != self.__inputs:
+            raise TypeError(f"a LaunchPlan of {self.__inputs} inputs was called with {len(inputs)}")
+        fresh = [empty_strided(*layout, inputs[0]) for layout in self.__fresh]
         tensors = [*inputs, *fresh]
-        for launch, numbers in self._launches:
+        for launch, numbers in self.__launches:
             launch(*[tensors[n] for n in numbers])
-        if not self._bound:
+        if not self.__bound:
             self._bind(tensors)
         return None if not fresh else fresh[0] if len(fresh) == 1 else tuple(fresh)
 
     def _bind(self, tensors: list[torch.Tensor]) -> None:
         """From now on without a look at each launch, if all are compiled for tensors like these."""
         device, dtypes = tensors[0].get_device(), [x.dtype for x in tensors]
-        kernels = [launch.bound_for(tuple([dtypes[n] for n in numbers]), device) for launch, numbers in self._launches]
+        kernels = [launch.bound_for(tuple([dtypes[n] for n in numbers]), device) for launch, numbers in self.__launches]
         if not kernels or None in kernels or device != driver.active.get_current_device():
             return
-        steps = [Step(kernel, numbers) for kernel, (_, numbers) in zip(kernels, self._launches, strict=True)]
-        self._call = checked_call(dtypes[: self._inputs], self._fresh, steps, device, self.by_launches)
-        self._bound = True
+        steps = [Step(kernel, numbers) for kernel, (_, numbers) in zip(kernels, self.__launches, strict=True)]
+        self.__call = checked_call(dtypes[: self.__inputs], self.__fresh, steps, device, self.by_launches)
+        self.__bound = True
 
 
 def _is_layout(part: Any) -> bool:

@@ -10,15 +10,15 @@ from torch._C._dynamo.guards import TensorGuards
 class PlanTable:
     """Plans by the dtype, shape and stride of all tensors of a call, one behind the other: a dict of tuples."""
 
-    __slots__ = ("_plans", "latest")
+    __slots__ = ("__plans", "latest")
 
     def __init__(self, plans: dict[tuple, Any]) -> None:
-        self._plans = dict(plans)
+        self.__plans = dict(plans)
         self.latest: tuple[Callable[..., bool], Any] = (_never, None)
 
     def look_up(self, tensors: tuple[torch.Tensor, ...]) -> Any:
         """The plan for these tensors, None if there is none. From now on that answer is the first to be looked at."""
-        plan = self._plans.get(tuple([part for x in tensors for part in (x.dtype, x.shape, x.stride())]))
+        plan = self.__plans.get(tuple([part for x in tensors for part in (x.dtype, x.shape, x.stride())]))
         sizes, strides = [list(x.shape) for x in tensors], [list(x.stride()) for x in tensors]
         guards = TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
         self.latest = guards.check, plan

@@ -18,6 +18,17 @@ _WITH_RULES = ("pattern", "replacement_args", "replacement_func")
 def inline_decorator_tables(tree: ast.Module) -> None:
     """`@triton.heuristics(HEURISTICS)` as `@triton.heuristics({…})`, where `HEURISTICS = {…}` is bound once at the top
     of the module and decorators alone read it. Call it before anything walks the tree."""
+    written = {
+        s.targets[0].id: s
+        for s in tree.body
+        if isinstance(s, ast.Assign)
+        and len(s.targets) == 1
+        and isinstance(s.targets[0], ast.Name)
+        and isinstance(s.value, ast.Dict)
+        and any(isinstance(value, ast.Lambda) for value in s.value.values)
+    }
+    if not written:
+        return
     loads: Counter[str] = Counter()
     stores: Counter[str] = Counter()
     for node in ast.walk(tree):
@@ -29,16 +40,7 @@ def inline_decorator_tables(tree: ast.Module) -> None:
             stores.update(
                 n for key in ("name", "asname", "arg", "rest") if isinstance(n := getattr(node, key, None), str)
             )
-    tables = {
-        s.targets[0].id: s
-        for s in tree.body
-        if isinstance(s, ast.Assign)
-        and len(s.targets) == 1
-        and isinstance(s.targets[0], ast.Name)
-        and isinstance(s.value, ast.Dict)
-        and any(isinstance(value, ast.Lambda) for value in s.value.values)
-        and stores[s.targets[0].id] == 1
-    }
+    tables = {name: s for name, s in written.items() if stores[name] == 1}
     places: dict[str, list[tuple[list, int] | ast.keyword]] = {name: [] for name in tables}
     for function in tree.body if tables else ():
         for call in function.decorator_list if isinstance(function, ast.FunctionDef) else ():

@@ -65,6 +65,8 @@ class Kinds:
             self.changed = True
 
 
+ITEM_OF_RETURN = "return[{}]"
+"""The name under which `Kinds` keeps one item of the tuples that a function returns."""
 RETURN = "return"
 """The name under which `Kinds` keeps a function's result; no variable can be called so."""
 ITEMS = "self[:]"
@@ -177,6 +179,16 @@ def open_scope(
     for name in shared:
         scope.lambdas.pop(name, None)
     return scope
+
+
+def length_of_returns(node: ast.FunctionDef) -> int | None:
+    """How many items the tuples have that a function returns, if each is written out and has as many; None if not."""
+    if not hasattr(node, "_returned"):
+        values = [n.value for n in own_nodes(node) if isinstance(n, ast.Return)]
+        plain = all(isinstance(v, ast.Tuple) and not any(isinstance(e, ast.Starred) for e in v.elts) for v in values)
+        lengths = {len(v.elts) for v in values} if plain else set()
+        node._returned = lengths.pop() if len(lengths) == 1 else None
+    return node._returned
 
 
 def defaults(node: ast.FunctionDef | ast.Lambda) -> list[tuple[ast.arg, ast.expr]]:

@@ -244,7 +244,7 @@ def test_both_ways_on_a_gpu(n, static, monkeypatch):
         out = torch.zeros_like(x)
         launch(x, out)
         assert torch.allclose(out, _wanted(x, n), atol=1e-2)
-    assert launch._bound
+    assert launch._Launch__bound
 
 
 @pytest.mark.gpu
@@ -255,7 +255,7 @@ def test_a_plan_on_a_gpu():
     for first in (0, 0, 0, 1, 0):
         x = torch.randn(256 + first, device="cuda")[first:]
         kept.append((x, *plan(x)))
-    assert plan._bound
+    assert plan._LaunchPlan__bound
     for x, one, two in kept:
         assert torch.allclose(one, x * 2 + 3) and torch.allclose(two, one * 2 + 3)
     assert len({t.data_ptr() for _, *fresh in kept for t in fresh}) == 10

@@ -95,9 +95,9 @@ class Arguments(Expressions):
             self._give(node, "__call__", positional, keywords)
             self._give(node, "__init__", positional, keywords)
             return
-        if (fault := fault_of_launch(kernel, node)) is not None:
-            self.find("launch", scope.module, node, fault)
         self._pass_starred(node, kernel, positional, keywords)
+        if self.report is not None and (fault := fault_of_launch(kernel, node)) is not None:
+            self.find("launch", scope.module, node, fault)
         for parameter in parameters(kernel):
             self.kinds.join(LAUNCHED, parameter.arg, self.kinds.get(kernel, parameter.arg))
 
@@ -110,6 +110,7 @@ class Arguments(Expressions):
 
     def _fix_constants(self, kernel: ast.FunctionDef, constants: Keywords) -> None:
         """A `Launch` is called with what is not among its constants, tensors all of it, by whoever calls it."""
+        self.steps.take(len(parameters(kernel)))
         for parameter in parameters(kernel):
             if parameter.arg not in constants and not is_constant(parameter):
                 self.kinds.join(kernel, parameter.arg, ValueKind.TENSOR)

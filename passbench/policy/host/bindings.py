@@ -10,7 +10,17 @@ from passbench.policy.call_tables import call_tables, key_uses, names_listed
 from passbench.policy.host.classes import ClassFacts, facts_of, lineage
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import walk
-from passbench.policy.scopes import RETURN, Kinds, Scope, ValueKind, defaults, open_scope, parameters
+from passbench.policy.scopes import (
+    ITEM_OF_RETURN,
+    RETURN,
+    Kinds,
+    Scope,
+    ValueKind,
+    defaults,
+    length_of_returns,
+    open_scope,
+    parameters,
+)
 from passbench.policy.steps import Steps
 from passbench.policy.suggestions import USUAL_IMPORTS
 
@@ -29,6 +39,7 @@ class Bindings:
         self.report: Report | None = None
         self.seen: set[ast.AST] = set()  # expressions that the policy has looked at
         self._opened: dict[ast.AST, Scope] = {}
+        self._read_targets: dict[ast.AugAssign, ast.expr] = {}
         self.scopes = {name: open_scope(module, module.tree, None) for name, module in modules.items()}
         for name, module in modules.items():
             module.globals |= self.scopes[name].names
@@ -141,6 +152,11 @@ class Bindings:
             self._assign_name(target, kind, scope, value)
         elif isinstance(target, ast.Tuple | ast.List):
             same = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
+            function = self.host_function(value.func, scope) if isinstance(value, ast.Call) else None
+            if function is not None and length_of_returns(function) == len(target.elts):
+                for number, element in enumerate(target.elts):
+                    self.assign(element, self.kinds.get(function, ITEM_OF_RETURN.format(number)), scope, None)
+                return
             for number, element in enumerate(target.elts):
                 item = value.elts[number] if same else None
                 self.assign(element, self.kind(item, scope) if same else kind.item(), scope, item)
@@ -339,6 +355,10 @@ class Bindings:
         if (place, name) not in self.iterators:
             self.iterators.add((place, name))
             self.kinds.changed = True
+
+    def host_function(self, node: ast.expr, scope: Scope) -> ast.FunctionDef | None:
+        """The host function of the pass that an expression names; see `passbench.policy.host.named_values`."""
+        raise NotImplementedError
 
     def kind(self, node: ast.expr, scope: Scope, *, hook: bool = False, bound: bool = False) -> ValueKind:
         """The kind of an expression; see `passbench.policy.host.expressions`."""

@@ -47,7 +47,7 @@ _INSTANCES = (
 """Objects with attributes that their classes do not show."""
 _PLAIN_DATA = frozenset(
     """start stop step end offset level total key order code text reason path strides flags tags namespace op default
-    configs cache""".split()
+    configs cache _cache""".split()
 )
 """Attributes of theirs that are numbers or text, and lead nowhere."""
 _SAME_EVERYWHERE = (

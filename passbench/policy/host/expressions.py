@@ -15,6 +15,10 @@ _TYPE_PARTS = (
 )  # fmt: skip
 
 
+_TYPES_OF_ITEMS = frozenset("tuple list dict".split())
+"""Built-in types that a type is made of: `Shape = tuple[int, ...]`."""
+
+
 class Expressions(NamedValues):
     """Evaluates expressions to kinds; reports only once `report` is set, when the kinds are final."""
 
@@ -42,6 +46,8 @@ class Expressions(NamedValues):
                 parts = filter(None, (node.lower, node.upper, node.step))
                 return max((self.kind(part, scope) for part in parts), default=ValueKind.SCALAR)
             case ast.BinOp():
+                if isinstance(node.op, ast.BitOr) and self._is_union(node, scope):
+                    return ValueKind.SCALAR
                 sides = self.kind(node.left, scope), self.kind(node.right, scope)
                 return self.operate(node, sides, node.op, scope)
             case ast.UnaryOp():
@@ -101,6 +107,21 @@ class Expressions(NamedValues):
             if not isinstance(part, _TYPE_PARTS) or private:
                 self.find("annotation", scope.module, node, "an annotation names a type; it computes nothing")
                 return
+
+    def _is_union(self, node: ast.expr, scope: Scope) -> bool:
+        """Whether an expression is a type such as `int | tuple[int, ...] | None`, with a built-in type in it."""
+        parts: list[ast.expr] = [node]
+        built_in = False
+        for part in parts:  # grows meanwhile
+            if isinstance(part, ast.BinOp) and isinstance(part.op, ast.BitOr):
+                parts += [part.left, part.right]
+            elif isinstance(part, ast.Name) and part.id in names.TYPES and scope.find(part.id) is None:
+                built_in = True
+            elif not (isinstance(part, ast.Constant) and part.value is None) and not (
+                isinstance(part, ast.Attribute | ast.Name) and scope.module.dotted(part) in names.TYPES
+            ):
+                return False
+        return built_in
 
     def check_option(self, name: object, node: ast.expr, scope: Scope) -> None:
         """Report the name of an option of a launch that a pass may not have."""
@@ -211,7 +232,8 @@ class Expressions(NamedValues):
 
     def _subscript(self, node: ast.Subscript, scope: Scope) -> ValueKind:
         dotted = scope.module.dotted(node.value)
-        if dotted in names.TYPE_FORMS:
+        built_in = isinstance(node.value, ast.Name) and scope.find(node.value.id) is None and node.value.id
+        if dotted in names.TYPE_FORMS or built_in in _TYPES_OF_ITEMS:
             self.annotation(node.slice, scope)
             return ValueKind.SCALAR  # a type, such as typing.Tuple[int, ...]
         kind, by = self.index(node, scope)

@@ -36,7 +36,7 @@ class ImportedCalls(MethodCalls):
                 self.find("launch", scope.module, node, message)
             else:
                 self._fix_constants(kernel, keywords)
-                if (fault := fault_of_constants(kernel, node)) is not None:
+                if self.report is not None and (fault := fault_of_constants(kernel, node)) is not None:
                     self.find("launch", scope.module, node, fault)
             if given.holds_tensors:
                 self.find("launch", scope.module, node, "call the launch with the tensors; Launch takes none")

@@ -1,6 +1,7 @@
 """The static policy on statements of host code: of functions, of classes and their methods."""
 
 import ast
+import copy
 from collections.abc import Iterator
 
 from passbench.policy import allowlists as names
@@ -10,7 +11,16 @@ from passbench.policy.host.classes import bound_by_methods, fields_of, is_enumer
 from passbench.policy.host.error_texts import uses_of_text
 from passbench.policy.modules import is_builtin
 from passbench.policy.nodes import walk
-from passbench.policy.scopes import ITEMS, RETURN, Scope, ValueKind, own_nodes, parameters
+from passbench.policy.scopes import (
+    ITEM_OF_RETURN,
+    ITEMS,
+    RETURN,
+    Scope,
+    ValueKind,
+    length_of_returns,
+    own_nodes,
+    parameters,
+)
 
 
 class Statements(Calls):
@@ -27,6 +37,9 @@ class Statements(Calls):
             case ast.Return():
                 kind = ValueKind.SCALAR if node.value is None else self.kind(node.value, scope)
                 self.kinds.join(scope.node, RETURN, kind)
+                if isinstance(scope.node, ast.FunctionDef) and length_of_returns(scope.node) is not None:
+                    for number, item in enumerate(node.value.elts):
+                        self.kinds.join(scope.node, ITEM_OF_RETURN.format(number), self.handed_kind(item, scope))
                 if node.value is not None and self.is_iterator(node.value, scope):
                     self.note_iterator(scope.node, RETURN)
             case ast.Assign():
@@ -38,7 +51,7 @@ class Statements(Calls):
                 if node.value is not None:
                     self.assign(node.target, self.kind(node.value, scope), scope, node.value)
             case ast.AugAssign():
-                before, added = self.kind(_load(node.target), scope), self.kind(node.value, scope)
+                before, added = self.kind(self._loaded(node), scope), self.kind(node.value, scope)
                 after = self.operate(node, (before, added), node.op, scope)
                 if before is ValueKind.TENSOR:
                     message = f"{ast.unparse(node)} writes into {ast.unparse(node.target)}; {WRITE_ADVICE}"
@@ -83,6 +96,14 @@ class Statements(Calls):
             case _:
                 message = f"{type(node).__name__} is not allowed in a pass; write plain functions"
                 self.find("statement", scope.module, node, message)
+
+    def _loaded(self, node: ast.AugAssign) -> ast.expr:
+        """The target of `x += y` as the expression that is read, the same one at every look."""
+        if node not in self._read_targets:
+            loaded = copy.copy(node.target)  # what is below it is the same
+            loaded.ctx = ast.Load()
+            self._read_targets[node] = loaded
+        return self._read_targets[node]
 
     def _delete(self, node: ast.Delete, scope: Scope) -> None:
         """`del x` of a function's own variable. A name of the module would mean the built-in of its name afterwards."""
@@ -306,9 +327,3 @@ def _names_one(node: ast.Call, scope: Scope) -> bool:
 
 def _is_wildcard(pattern: ast.pattern) -> bool:
     return isinstance(pattern, ast.MatchAs) and pattern.pattern is None and pattern.name is None
-
-
-def _load(target: ast.expr) -> ast.expr:
-    """The target of `x += y` as the expression that is read."""
-    loaded = ast.copy_location(ast.parse(ast.unparse(target), mode="eval").body, target)
-    return ast.fix_missing_locations(loaded)

@@ -193,6 +193,80 @@ def fused(x, y):
     kernel[(triton.cdiv(x.numel(), 256),)](x, y, out, x.numel(), BLOCK=256)
     return out
 ''',
+    "methods_named_as_launches_are": '''
+class FusedAddReLU:
+    BLOCK = 256
+
+    def __init__(self, num_warps: int = 4):
+        self.num_warps = num_warps
+        self._kernel = add_relu
+        self._cache = {}
+
+    def _grid(self, n):
+        if n not in self._cache:
+            self._cache[n] = (triton.cdiv(n, self.BLOCK),)
+        return self._cache[n]
+
+    def _launch(self, x, y, out):
+        add_relu[self._grid(x.numel())](x, y, out, x.numel(), BLOCK=self.BLOCK, num_warps=self.num_warps)
+        return out
+
+    def __call__(self, x, y):
+        return self._launch(x, y, torch.empty_like(x))
+
+
+OPERATION = FusedAddReLU(num_warps=4)
+
+
+@torch.fx.wrap
+def fused(x, y):
+    return OPERATION(x, y)
+''',
+    "a_tensor_and_sizes_of_one_function": '''
+def flattened(x):
+    """The tensor as rows, with their number and their length."""
+    if x.dim() == 1:
+        return x.view(1, -1), 1, x.numel()
+    rows = x.reshape(-1, x.shape[-1])
+    return rows, rows.shape[0], rows.shape[1]
+
+
+def together(x, y):
+    shape = torch.broadcast_shapes(x.shape, y.shape)
+    return x.expand(shape), y.expand(shape), functools.reduce(lambda a, b: a * b, shape, 1)
+
+
+@torch.fx.wrap
+def fused(x, y):
+    x, y, total = together(x, y)
+    if total == 0:
+        return torch.empty_like(x)
+    rows, height, width = flattened(x)
+    out = torch.empty_like(rows)
+    add_relu[(triton.cdiv(height * width, 256),)](rows, y, out, height * width, BLOCK=256)
+    return out.view(x.shape)
+''',
+    "names_for_types": '''
+Shape = tuple[int, ...]
+Number = int | float
+Sizes = dict[torch.dtype, list[int]]
+
+
+class Plan(typing.NamedTuple):
+    grid: Shape
+    block: int
+
+
+def planned(n: Number) -> Plan:
+    return Plan(grid=(triton.cdiv(n, 256),), block=256)
+
+
+@torch.fx.wrap
+def fused(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    plan, out = planned(x.numel()), torch.empty_like(x)
+    add_relu[plan.grid](x, y, out, x.numel(), BLOCK=plan.block)
+    return out
+''',
 }  # fmt: skip
 
 HABITS = {name: (_IMPORTS + _ADD_RELU + body.lstrip("\n") + _RETURNS).lstrip("\n") for name, body in _BODIES.items()}

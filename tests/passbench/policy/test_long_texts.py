@@ -92,6 +92,18 @@ TEXTS = {
 }
 
 
+def targets_that_are_read():
+    return "def many(x):\n    z = [0]\n" + ("    z[" + "+".join("1" * 40) + "] += 1\n") * 2200
+
+
+def launches_of_a_wide_kernel():
+    wide = "@triton.jit\ndef wide(" + ", ".join(f"a{n}" for n in range(9000)) + "):\n    tl.store(a0, 1)\n"
+    return f"from passbench.launch import Launch\n{wide}def many(x):\n" + "    Launch(wide, (1,))\n" * 6000
+
+
+TEXTS |= {f.__name__: f for f in (targets_that_are_read, launches_of_a_wide_kernel)}
+
+
 def seconds(files):
     names = tuple(name.removesuffix(".py") for name in files if name != "helper.py")
     begin = time.process_time()

@@ -64,3 +64,44 @@ v = torch.relu
 def test_what_has_the_name_of_another_has_that_of_a_function_of_the_pass(tmp_path, before, name, allowed):
     text = IMPORTS + in_wrapper("z = plain(double)(x)") + WRAPS.format(before=before, name=name)
     assert [f.rule for f in check(tmp_path, text)] == ([] if allowed else ["decorator"])
+
+
+PAIRS = """
+def pair(t, k):
+    {more}
+    return {returned}
+"""
+
+
+@pytest.mark.parametrize(
+    ("returned", "more", "value", "rules"),
+    [
+        ("t, t.shape[0]", "pass", "triton.cdiv(b, 2)", []),
+        ("t, t.sum()", "pass", "triton.cdiv(b, 2)", ["host_read"]),
+        ("t.shape[0], t", "pass", "1 if b else 2", ["host_read"]),
+        ("t, t.shape[0]", "if k:\n        return 1, t", "triton.cdiv(b, 2)", ["host_read"]),
+        ("t, t.shape[0]", "if k:\n        return [1, t.sum()]", "triton.cdiv(b, 2)", ["host_read"]),
+        ("(*[t, t], )", "pass", "triton.cdiv(b, 2)", ["host_read"]),
+        ("torch.empty_like(t), 1", "pass", "a.zero_()", []),
+        ("t, 1", "pass", "a.zero_()", ["in_place"]),
+        ("lambda: 1, 1", "pass", "str(a)", ["forbidden_name"]),
+    ],
+)
+def test_each_item_that_a_function_returns_is_what_it_is(tmp_path, returned, more, value, rules):
+    text = in_wrapper(f"a, b = pair(x, k)\nz = {value}") + PAIRS.format(more=more, returned=returned)
+    assert [f.rule for f in check(tmp_path, IMPORTS + text)] == rules
+
+
+@pytest.mark.parametrize(
+    ("value", "rules"),
+    [
+        ("tuple[int, ...] | None", []),
+        ("dict[str, list[int]]", []),
+        ("int | torch.Tensor | None", []),
+        ("dict[x.item()]", ["annotation"]),
+        ("int", ["forbidden_name"]),
+        ("int | x.item()", ["forbidden_name", "host_read"]),
+    ],
+)
+def test_a_name_for_a_type_is_made_of_types(tmp_path, value, rules):
+    assert [f.rule for f in check(tmp_path, IMPORTS + in_wrapper(f"z = {value}"))] == rules
