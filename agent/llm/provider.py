@@ -203,7 +203,7 @@ def model_of(model: str | Model, base_url: str | None = None) -> Model:
             return infer_model(model)
         name = model if known else f"openai-chat:{model}"
         return infer_model(name, lambda provider: infer_provider_class(provider)(base_url=base_url))
-    except (UserError, ImportError, TypeError) as error:
+    except Exception as error:  # of pydantic-ai, or of the provider's own package, such as for a key that is empty
         hint = "" if known else "; ids look like anthropic:NAME or openai:NAME, and a server's own ids need a base URL"
         raise PassNetError(f"cannot use model {model!r}: {_advice(error)}{hint}") from None
 

@@ -173,6 +173,12 @@ def test_a_missing_key_is_named_without_advice_for_programmers(monkeypatch):
     assert str(caught.value) == "cannot use model 'openai:gpt-5.5': set the environment variable OPENAI_API_KEY"
 
 
+def test_an_empty_key_is_a_missing_one(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    with pytest.raises(PassNetError, match=r"cannot use model 'openai:gpt-5.5': .*OPENAI_API_KEY"):
+        Llm("openai:gpt-5.5")
+
+
 def test_pydantic_ais_test_model_is_no_model():
     with pytest.raises(PassNetError, match="no model of a provider; ids look like"):
         Llm("test")
