@@ -19,7 +19,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
-VENV = Path(os.environ.get("PASSNET_VENV", ROOT / ".venv"))
+VENV = Path(os.environ.get("PASSNET_VENV", ROOT / ".venv")).absolute()  # commands run in ROOT
 BIN = VENV / "bin"
 ALL_TESTS = ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
 
