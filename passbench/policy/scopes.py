@@ -81,7 +81,7 @@ class Scope:
     bound twice. `hook`: Triton calls it. `self_name`: in a method of a class of the pass, the parameter that is the
     instance. `made_by`: in a class method, the parameter that is the class, and this class. `context`: in `forward` and
     `backward` of a `torch.autograd.Function`, the parameter that is the context. `of_module`: names that `global` makes
-    the module's. `caught`: names of errors that are caught in it.
+    the module's. `caught`: names of errors that are caught in it. `assigned`: names that assignments and loops bind.
     """
 
     module: Module
@@ -97,6 +97,7 @@ class Scope:
     context: str | None = None
     of_module: set[str] = field(default_factory=set)
     caught: set[str] = field(default_factory=set)
+    assigned: set[str] = field(default_factory=set)
 
     def find(self, name: str) -> "Scope | None":
         """The scope that a name belongs to, None if it is no variable of the module."""
@@ -161,6 +162,7 @@ def open_scope(
             scope.of_module |= set(child.names) if isinstance(child, ast.Global) else set()
         elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
             scope.names.add(child.id)
+            scope.assigned.add(child.id)
         elif isinstance(child, ast.ExceptHandler | ast.ClassDef):
             scope.names |= {child.name} if child.name else set()
             scope.caught |= {child.name} if child.name and isinstance(child, ast.ExceptHandler) else set()

@@ -18,7 +18,6 @@ from passbench.policy.scopes import (
     Scope,
     ValueKind,
     length_of_returns,
-    own_nodes,
     parameters,
 )
 
@@ -320,9 +319,7 @@ def _names_one(node: ast.Call, scope: Scope) -> bool:
     handed = isinstance(owner.node, ast.FunctionDef) and name.id in {p.arg for p in parameters(owner.node)}
     if not handed:
         return name.id in owner.functions or f"{name.id} as written" in owner.functions
-    return not any(
-        isinstance(n, ast.Name) and n.id == name.id and isinstance(n.ctx, ast.Store) for n in own_nodes(owner.node)
-    )
+    return name.id not in owner.assigned
 
 
 def _is_wildcard(pattern: ast.pattern) -> bool:

@@ -101,7 +101,12 @@ def launches_of_a_wide_kernel():
     return f"from passbench.launch import Launch\n{wide}def many(x):\n" + "    Launch(wide, (1,))\n" * 6000
 
 
-TEXTS |= {f.__name__: f for f in (targets_that_are_read, launches_of_a_wide_kernel)}
+def decorators_that_wrap():
+    one = "    @functools.wraps(f)\n    def inner():\n        return f\n"
+    return "import functools\ndef many(f):\n" + one * 3500 + "    return f\n"
+
+
+TEXTS |= {f.__name__: f for f in (decorators_that_wrap, targets_that_are_read, launches_of_a_wide_kernel)}
 
 
 def seconds(files):
