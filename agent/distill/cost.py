@@ -40,6 +40,8 @@ TURN = 0.25
 (`typical-bca28f6735d7` of `benchmarks/passbench/h100_table_276`)."""
 RESIDENT = 64
 """Warps that a multiprocessor holds."""
+_TAKES_PLACES = frozenset("embedding index_select gather getitem take_along_dim index".split())
+"""Ops that read as many elements of a tensor as they return, however large it is."""
 AGAIN = 1.5
 """A kernel that writes what its own sums are needed for reads all a second time, mostly from a cache."""
 SURE_SHARE, SURE_START = 0.7, 3.0
@@ -103,6 +105,8 @@ def _eager_us(region: Region, known: OpEffects, surely: bool = False) -> tuple[f
             continue
         operands = {region.value(ref.index) for ref in refs((op.args, op.kwargs))}
         moved = bytes_of(known, (*operands, region.whole + number))
+        if not _TAKES_PLACES.isdisjoint(op_name(op).split(".")[-2:]):
+            moved = _taken_bytes(known, operands, region.whole + number)
         launch = EAGER_SLOW.get(op_name(op), EAGER_LAUNCH)
         host += launch * known.launches[number]
         waited = 0.0 if surely else max(map(_adding_us, known.additions[number]), default=0.0)
@@ -124,10 +128,11 @@ def _adding_us(addition: Addition) -> float:
 
 def _kernel_us(program: Program, number: int) -> float:
     launch = program.launches[number]
-    sizes = {a.name: math.prod(a.shape) * a.dtype.itemsize for a in program.allocations}
+    sizes = {a.name: (math.prod(a.shape), a.dtype.itemsize) for a in program.allocations}
     for n, (dtype, shape, stride) in enumerate(program.key):
-        sizes[f"in_{n}"] = _elements(shape, stride) * dtype.itemsize
-    moved = sum(sizes[name] for name in launch.arguments)
+        sizes[f"in_{n}"] = _elements(shape, stride), dtype.itemsize
+    used = ((*sizes[name], touched) for name, touched in zip(launch.arguments, launch.touched, strict=True))
+    moved = sum(min(elements, touched) * size for elements, size, touched in used)
     rounds = math.ceil(launch.kernel.programs * launch.kernel.tuning.warps / (PROCESSORS * RESIDENT))
     waits = WAIT * launch.kernel.waits * rounds
     return max(waits, moved / (BANDWIDTH * min(1.0, launch.kernel.programs / PROCESSORS)))
@@ -136,6 +141,16 @@ def _kernel_us(program: Program, number: int) -> float:
 def bytes_of(known: OpEffects, numbers: Iterable[int]) -> int:
     """The bytes of the values of these numbers."""
     return sum(_bytes(known.values[number]) for number in numbers)
+
+
+def _taken_bytes(known: OpEffects, operands: Iterable[int], result: int) -> int:
+    """The bytes of a result, and of the operands that it is taken from: no more elements of each than it has."""
+    made = known.values[result]
+    if not isinstance(made, TensorLayout):
+        return bytes_of(known, (*operands, result))
+    own, count = _bytes(made), _elements(made.shape, made.stride)
+    given = (known.values[n] for n in operands if isinstance(known.values[n], TensorLayout))
+    return own + sum(min(_elements(g.shape, g.stride), count) * dtype_of(g.dtype).itemsize for g in given)
 
 
 def _bytes(value: object) -> int:

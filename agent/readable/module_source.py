@@ -9,7 +9,7 @@ import torch
 
 from agent.distill.kernels.emit import emit
 from agent.distill.kernels.helpers.table import HELPERS
-from agent.distill.kernels.host_program import Allocation, KernelLaunch, Program, Returned, Sketch, dense
+from agent.distill.kernels.host_program import Allocation, Program, Returned, Sketch, dense
 from agent.distill.kernels.launch_configs import LaunchLimits, choose, reads_across
 from agent.distill.kernels.schedule import KernelBody
 from agent.distill.kernels.text_template import template
@@ -147,7 +147,7 @@ def _program(sketch: Sketch) -> Program:
             raise Unreadable("a kernel that adds in an order of its own")
         limits = _IN_STEPS if body.columns > 1 and reads_across(body) else _LIMITS
         kernel = emit(body, sketch.buffers, choose(body, limits))
-        launches.append(KernelLaunch(kernel, tuple(sketch.names[base] for base in kernel.pointers)))
+        launches.append(sketch.launch(body, kernel))
     return Program(sketch.key, sketch.allocations, tuple(launches), sketch.returned, sketch.replaced)
 
 

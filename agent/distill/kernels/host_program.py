@@ -55,10 +55,12 @@ class Allocation:
 
 @dataclass(frozen=True)
 class KernelLaunch:
-    """A kernel, and for each of its pointers the name of what it points to."""
+    """A kernel, and for each of its pointers the name of what it points to, and how many elements it touches there at
+    most."""
 
     kernel: KernelSource
     arguments: tuple[str, ...]
+    touched: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,13 @@ class Sketch:
             if body.flat is not None and not limits.tiles:
                 body = body.flat
             kernel = emit(body, self.buffers, choose(body, limits))
-            launches.append(KernelLaunch(kernel, tuple(self.names[base] for base in kernel.pointers)))
+            launches.append(self.launch(body, kernel))
         return Program(self.key, self.allocations, tuple(launches), self.returned, self.replaced)
+
+    def launch(self, body: KernelBody, kernel: KernelSource) -> KernelLaunch:
+        """The launch of a kernel that has been written of this body."""
+        touched = tuple(body.touched(self.buffers, base) for base in kernel.pointers)
+        return KernelLaunch(kernel, tuple(self.names[base] for base in kernel.pointers), touched)
 
 
 def sketch(graph: Graph, inputs: Sequence[Input], own_schedule: bool = False, on_gpu: bool = False) -> Sketch:

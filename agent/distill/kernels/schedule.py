@@ -69,6 +69,10 @@ class KernelBody:
         """All values that the stores need, operands first."""
         return reachable(store.value for store in self.stores)
 
+    def touched(self, buffers: Mapping[str, Buffer], base: str) -> int:
+        """How many elements of an input or an allocation it reads and writes at most."""
+        return self.bases(buffers).count(base) * self.rows * self.columns
+
     def bases(self, buffers: Mapping[str, Buffer]) -> list[str]:
         """The allocations and inputs that it reads, then those that it writes. A buffer may come several times."""
         read = [v.detail[0] for v in self.values() if v.op == "load"]

@@ -1,5 +1,6 @@
 """What a region is expected to save: eager's kernels wait as a pass's do, where both add in one order."""
 
+import torch
 import torch.nn.functional as F
 
 from agent.distill.candidates import Options, find_candidates
@@ -18,3 +19,31 @@ def test_eagers_group_norm_goes_over_long_rows_in_turns_too():
     options = Options(margin=ANY, rounding=Rounding.EXACT, confirms=lambda order: True)
     (found,) = find_candidates([one], options, Sketches()).candidates
     assert found.device > 0 > found.sure
+
+
+def _looked_up(ids, table, weight):
+    found = F.embedding(ids, table).float()
+    return found * torch.rsqrt(found.pow(2).mean(-1, keepdim=True) + 1e-5) * weight
+
+
+def test_a_table_costs_what_is_read_of_it():
+    """A kernel that looks rows up reads these rows alone, and so does eager."""
+    ids, weight = tensor(2, 60, dtype="int64", low=0.0, high=99.0), tensor(512)
+    small, large = (
+        find_candidates([variant(_looked_up, ids, tensor(rows, 512), weight)], Options(margin=ANY), Sketches())
+        for rows in (120, 1 << 20)
+    )
+    (one,), (other,) = small.candidates, large.candidates
+    assert other.sure > 0 and (other.gain, other.sure, other.device) == (one.gain, one.sure, one.device)
+
+
+def test_a_part_costs_no_more_than_the_part():
+    def part(x, y, z):
+        return x * y + z[:, :, 7]
+
+    given = tensor(2, 64, 16), tensor(2, 64, 16)
+    few, many = (
+        find_candidates([variant(part, *given, tensor(2, 64, n, 16))], Options(margin=ANY), Sketches()).candidates[0]
+        for n in (8, 1 << 14)
+    )
+    assert many.sure == few.sure and many.gain == few.gain
