@@ -62,7 +62,8 @@ def why_not_continued(runs: Path, identity: Mapping[str, Any]) -> Iterator[str]:
             causes = "; ".join(_differences(other, json.loads(json.dumps(identity))))
         else:
             causes = "it does not say what it measured"
-        yield f"{own} does not go on with {directory.name}, which has {finished} finished samples: {causes}"
+        samples = f"{finished} finished sample{'' if finished == 1 else 's'}"
+        yield f"{own} does not go on with {directory.name}, which has {samples}: {causes}"
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
@@ -72,8 +73,11 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str
         if a == b:
             continue
         if part == "samples":
-            same = len({json.dumps(s) for s in a} & {json.dumps(s) for s in b})
-            yield f"other samples ({same} of {len(b)} are the same)"
+            before, now = ({json.dumps(sample) for sample in samples} for samples in (a, b))
+            yield (
+                f"samples differ: {len(before & now)} in both, {len(before - now)} in that run alone, "
+                f"{len(now - before)} in this one alone"
+            )
         elif isinstance(a, dict) and isinstance(b, dict):
             names = (name for name in sorted(a.keys() | b.keys()) if a.get(name) != b.get(name))
             yield from (f"{part} {name} was {a.get(name)}, is {b.get(name)}" for name in names)

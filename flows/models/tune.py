@@ -123,7 +123,8 @@ def serve_regions(
     counts: dict[str, Any] = {"regions": len(samples), "known": len(known), "measured": 0, "written": 0}
     if not unmeasured and not (author and missing):
         return counts
-    check_writable(library, "another --library")
+    for part in ("passes", "runs") if author and missing else ("passes",):
+        check_writable(library / part, "another --library")
     with Bench(device, Settings()) as bench:
         for entry, sample in unmeasured:
             say(f"measuring the library's pass {entry.name[:12]} here")

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from passbench.result import device_name, libraries
-from storage.disk import write_json
+from storage.disk import check_writable, write_json
 
 FORMAT = 3
 """Raised when recipes of the same name do something else than before, or others count as right."""
@@ -56,6 +56,9 @@ def _key(what: Sequence[Any], device: torch.device, conditions: Sequence[Any]) -
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
+_ELSEWHERE = "another library"
+
+
 class ModelChoices:
     """What a library's directory, which need not exist yet, has of a kind: "models", "first_calls" or "captures"."""
 
@@ -72,6 +75,10 @@ class ModelChoices:
         except ValueError:  # of a killed writer of an older version: measured anew
             return None
 
+    def check_writable(self) -> None:
+        """Raises PassNetError where `put` could not write, so that nothing is measured first."""
+        check_writable(self._directory, _ELSEWHERE)
+
     def put(self, key: str, choice: dict[str, Any]) -> None:
         """Keep a choice: plain data."""
-        write_json(self._directory / f"{key}.json", choice, "another library", indent=1)
+        write_json(self._directory / f"{key}.json", choice, _ELSEWHERE, indent=1)

@@ -9,7 +9,6 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,7 +24,6 @@ from passbench.models.recipes import Recipe, recipes
 from passbench.models.serving import passes_for, server
 from passbench.models.warm_start.beside_capture import garbage_later
 from passbench.models.warm_start.first_calls import FirstCalls
-from storage.disk import check_writable
 
 _MISS = object()
 
@@ -178,8 +176,8 @@ class GraphRoute:
             with garbage_later():
                 planned = first_calls.planned if first_calls is not None and chosen.compiler == "inductor" else None
                 return start(given, chosen, self._serve, planned=planned), trials, True
-        if settings.library is not None:
-            check_writable(Path(settings.library), "another library")
+        if choices is not None:
+            choices.check_writable()
         found = recipes(given.device, strict=settings.strict, effort=settings.effort, without=settings.without)
         candidates = _for(self.capture, found)
         running, trials = choose(

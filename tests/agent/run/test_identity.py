@@ -39,4 +39,14 @@ def test_runs_that_are_not_gone_on_with_are_told_with_their_cause(tmp_path):
     assert len(said) == 2
     assert any("0123456789" in line and "does not say what it measured" in line for line in said)
     (line,) = [line for line in said if run_id(old) in line]
-    assert "other samples (1 of 2 are the same)" in line and "settings draws was 9" in line
+    assert "which has 1 finished sample: " in line and "settings draws was 9" in line
+    assert "samples differ: 1 in both, 0 in that run alone, 1 in this one alone" in line
+
+
+def test_a_run_of_more_samples_is_told_as_that(tmp_path):
+    old = identity(samples=(SAMPLE, OTHER))
+    note_identity(tmp_path / run_id(old), old)
+    for name in (SAMPLE.sample, OTHER.sample):
+        (tmp_path / run_id(old) / f"{name}.parquet").touch()
+    (line,) = why_not_continued(tmp_path, identity())
+    assert "which has 2 finished samples: samples differ: 1 in both, 1 in that run alone, 0 in this one alone" in line

@@ -75,6 +75,17 @@ def test_a_model_that_fails_on_its_call_is_refused(tmp_path):
         tune(named, tmp_path, OptimizeSettings(effort="quick"))
 
 
+@pytest.mark.parametrize(
+    ("part", "author"), [("models", None), ("passes", "distill-static"), ("runs", "distill-static")]
+)
+def test_a_library_that_cannot_be_written_is_told_before_anything_is_measured(tmp_path, part, author):
+    (tmp_path / part).touch()  # no permissions: root may write everywhere
+    named, said = named_model(OWN, None, None, CPU), []
+    with pytest.raises(PassNetError, match=f"cannot write to .*{part} .*choose another"):
+        tune(named, tmp_path, OptimizeSettings(effort="quick"), author=author, limit=1, say=said.append)
+    assert not said
+
+
 def test_regions_have_the_sizes_of_the_call():
     samples, places = regions_of(named_model(OWN, None, None, CPU))
     assert samples and all(len(sample.variants) == 1 for sample in samples) and sum(places.values()) >= len(samples)
