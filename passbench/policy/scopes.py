@@ -16,14 +16,17 @@ class ValueKind(IntEnum):
     """What the value of an expression can be. The order matters: of two possible kinds, `max` is the one to assume."""
 
     SCALAR = 0  # no tensor, and none inside
-    EITHER = 1  # a parameter of a replacement that may be a number or a tensor
-    ADDRESS = 2  # what has an address in its text, as a function has, or a container of such; beside that it is EITHER
-    HOLDER = 3  # a container that may hold tensors
-    OWN = 4  # a tensor whose memory the pass has made in this function
-    TENSOR = 5
+    COMPUTED = 1  # what arithmetic makes of EITHER: a number, or a tensor whose memory the pass has made
+    EITHER = 2  # a parameter of a replacement that may be a number or a tensor
+    ADDRESS = 3  # what has an address in its text, as a function has, or a container of such; beside that it is EITHER
+    HOLDER = 4  # a container that may hold tensors
+    OWN = 5  # a tensor whose memory the pass has made in this function
+    TENSOR = 6
 
     def item(self) -> "ValueKind":
-        """The kind of an element, got by subscript or iteration."""
+        """The kind of an element, got by subscript or iteration. Arithmetic makes lists of lists, too: `[x] + [y]`."""
+        if self is ValueKind.COMPUTED:
+            return ValueKind.EITHER
         return ValueKind.TENSOR if self.holds_tensors else self
 
     @property
@@ -32,7 +35,7 @@ class ValueKind(IntEnum):
 
     @property
     def is_either(self) -> bool:
-        return self in (ValueKind.EITHER, ValueKind.ADDRESS)
+        return self in (ValueKind.COMPUTED, ValueKind.EITHER, ValueKind.ADDRESS)
 
     @property
     def holds_tensors(self) -> bool:

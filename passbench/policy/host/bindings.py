@@ -40,6 +40,7 @@ class Bindings:
         self.seen: set[ast.AST] = set()  # expressions that the policy has looked at
         self._opened: dict[ast.AST, Scope] = {}
         self._read_targets: dict[ast.AugAssign, ast.expr] = {}
+        self._unions: dict[ast.BinOp, str | None] = {}
         self.scopes = {name: open_scope(module, module.tree, None) for name, module in modules.items()}
         for name, module in modules.items():
             module.globals |= self.scopes[name].names

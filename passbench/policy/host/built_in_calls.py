@@ -61,8 +61,9 @@ class BuiltInCalls(OperatorCalls):
         if name in names.COMPUTING_BUILTINS:
             if scope.hook and given.holds_tensors:
                 self.find("hook", scope.module, node, HOOK)
-            adds_lists = name == "sum" and (len(positional) > 1 or keywords)
-            return ValueKind.OWN if given.holds_tensors else given if adds_lists else min(given, ValueKind.EITHER)
+            if name == "sum" and (len(positional) > 1 or keywords):
+                return given.item()  # of lists it is a list with the tensors that they hold
+            return ValueKind.OWN if given.holds_tensors else min(given.item(), ValueKind.EITHER)
         if name in ("set", "frozenset"):
             self.check_order(node, given, scope)
         if name in names.ERRORS and given.holds_tensors:

@@ -17,6 +17,7 @@ _TYPE_PARTS = (
 
 _TYPES_OF_ITEMS = frozenset("tuple list dict".split())
 """Built-in types that a type is made of: `Shape = tuple[int, ...]`."""
+_BUILT_IN, _TYPE = "built-in", "type"
 
 
 class Expressions(NamedValues):
@@ -46,7 +47,8 @@ class Expressions(NamedValues):
                 parts = filter(None, (node.lower, node.upper, node.step))
                 return max((self.kind(part, scope) for part in parts), default=ValueKind.SCALAR)
             case ast.BinOp():
-                if isinstance(node.op, ast.BitOr) and self._is_union(node, scope):
+                if isinstance(node.op, ast.BitOr) and self._type_parts(node, scope) is _BUILT_IN:
+                    self.annotation(node, scope)
                     return ValueKind.SCALAR
                 sides = self.kind(node.left, scope), self.kind(node.right, scope)
                 return self.operate(node, sides, node.op, scope)
@@ -108,20 +110,22 @@ class Expressions(NamedValues):
                 self.find("annotation", scope.module, node, "an annotation names a type; it computes nothing")
                 return
 
-    def _is_union(self, node: ast.expr, scope: Scope) -> bool:
-        """Whether an expression is a type such as `int | tuple[int, ...] | None`, with a built-in type in it."""
-        parts: list[ast.expr] = [node]
-        built_in = False
-        for part in parts:  # grows meanwhile
-            if isinstance(part, ast.BinOp) and isinstance(part.op, ast.BitOr):
-                parts += [part.left, part.right]
-            elif isinstance(part, ast.Name) and part.id in names.TYPES and scope.find(part.id) is None:
-                built_in = True
-            elif not (isinstance(part, ast.Constant) and part.value is None) and not (
-                isinstance(part, ast.Attribute | ast.Name) and scope.module.dotted(part) in names.TYPES
-            ):
-                return False
-        return built_in
+    def _type_parts(self, node: ast.expr, scope: Scope) -> str | None:
+        """`_BUILT_IN` for a type with a built-in type in it, such as `int | tuple[int, ...] | None`; `_TYPE` for any
+        other; None for what is no type. Each union is looked at once: a chain of them holds all that are shorter."""
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            if node not in self._unions:
+                sides = self._type_parts(node.left, scope), self._type_parts(node.right, scope)
+                self._unions[node] = None if None in sides else _BUILT_IN if _BUILT_IN in sides else _TYPE
+            return self._unions[node]
+        if isinstance(node, ast.Name) and node.id in names.TYPES and scope.find(node.id) is None:
+            return _BUILT_IN
+        if isinstance(node, ast.Constant) and node.value is None:
+            return _TYPE
+        if isinstance(node, ast.Subscript):
+            return _BUILT_IN if self._is_type_form(node, scope) else None
+        imported = isinstance(node, ast.Attribute | ast.Name) and scope.module.dotted(node) in names.TYPES
+        return _TYPE if imported else None
 
     def check_option(self, name: object, node: ast.expr, scope: Scope) -> None:
         """Report the name of an option of a launch that a pass may not have."""
@@ -153,6 +157,10 @@ class Expressions(NamedValues):
             text = isinstance(node, ast.BinOp) and isinstance(node.left, ast.Constant)
             if found is ValueKind.HOLDER or (text and isinstance(node.left.value, str)):  # "%s" % (x,)
                 self.read("the text of a tensor has its values", scope, node)
+        if isinstance(op, ast.UAdd):
+            return found  # of a tensor it is that tensor
+        if found is ValueKind.EITHER:
+            return ValueKind.COMPUTED
         return ValueKind.OWN if found.is_tensor else found
 
     def check_repeated(
@@ -231,11 +239,9 @@ class Expressions(NamedValues):
         return self.holder([self.kind(node.elt, inner)])
 
     def _subscript(self, node: ast.Subscript, scope: Scope) -> ValueKind:
-        dotted = scope.module.dotted(node.value)
-        built_in = isinstance(node.value, ast.Name) and scope.find(node.value.id) is None and node.value.id
-        if dotted in names.TYPE_FORMS or built_in in _TYPES_OF_ITEMS:
+        if self._is_type_form(node, scope):
             self.annotation(node.slice, scope)
-            return ValueKind.SCALAR  # a type, such as typing.Tuple[int, ...]
+            return ValueKind.SCALAR
         kind, by = self.index(node, scope)
         owner = scope.find(node.value.id) if isinstance(node.value, ast.Name) else None
         named = isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
@@ -248,6 +254,12 @@ class Expressions(NamedValues):
         if kind is ValueKind.OWN and not by.holds_tensors:
             return ValueKind.OWN  # a view of it
         return kind.item()
+
+    @staticmethod
+    def _is_type_form(node: ast.Subscript, scope: Scope) -> bool:
+        """Whether a subscript is a type, such as `typing.Tuple[int, ...]` or `list[int]`."""
+        built_in = isinstance(node.value, ast.Name) and scope.find(node.value.id) is None and node.value.id
+        return built_in in _TYPES_OF_ITEMS or scope.module.dotted(node.value) in names.TYPE_FORMS
 
     def index(self, node: ast.Subscript, scope: Scope) -> tuple[ValueKind, ValueKind]:
         """Check a subscript; the kinds of what is indexed and of the index."""

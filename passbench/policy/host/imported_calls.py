@@ -68,7 +68,7 @@ class ImportedCalls(MethodCalls):
             self._call_back(given)  # `accumulate` calls what it gets
             if dotted == "copy.copy" and (given.is_tensor or given is ValueKind.EITHER):
                 return ValueKind.TENSOR  # another tensor on the same memory
-            return self.holder([given, self.returned((*positional, *keywords.values()))])
+            return self.holder([given.item(), self.returned((*positional, *keywords.values()))])
         if dotted in names.ALLOCATORS:
             if keywords.get("out", ValueKind.OWN) is not ValueKind.OWN:
                 self.find("in_place", scope.module, node, f"{dotted} writes into its out=; {WRITE_ADVICE}")

@@ -81,7 +81,7 @@ class MethodCalls(BuiltInCalls):
                 self.read("a tensor is no key of a list or dict", scope, node)
             if name in names.PUTTING_METHODS:
                 self.put_into(method.value, given, scope)
-            return ValueKind.TENSOR if base.holds_tensors or given.holds_tensors else max(base, given)
+            return ValueKind.TENSOR if base.holds_tensors or given.holds_tensors else max(base, given).item()
         if name in names.STRING_METHODS | names.LOGGING_METHODS and not base.holds_tensors:
             if given.holds_tensors:
                 self.read("the text of a tensor has its values", scope, node)

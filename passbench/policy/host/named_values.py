@@ -226,7 +226,7 @@ class NamedValues(Bindings):
 
     def is_field(self, name: str, base: ValueKind) -> bool:
         """Whether a name is a field or method of the pass's classes, where it is read off a value of this kind."""
-        may_be_tensor = base.is_tensor or base is ValueKind.EITHER
+        may_be_tensor = base.is_tensor or (base.is_either and base is not ValueKind.ADDRESS)
         return name in self.fields and not (may_be_tensor and name in fields_of_tensors_too())
 
     def member(self, node: ast.Attribute, base: ValueKind, scope: Scope) -> ValueKind:

@@ -62,7 +62,7 @@ class OperatorCalls(Arguments):
         kinds = dict(zip(map(id, call.arguments), call.positional, strict=False))
         kinds |= {id(call.named[key]): kind for key, kind in call.keywords.items() if key is not None}
         for written in effects.written:
-            if not isinstance(written, ast.Constant) and kinds.get(id(written)) is not ValueKind.OWN:
+            if not isinstance(written, ast.Constant) and not self._may_write(call, written, kinds.get(id(written))):
                 message = f"{call.name} writes into {ast.unparse(written)}; {WRITE_ADVICE}"
                 self.find("in_place", scope.module, call.node, message)
         self._check_spread(call)
@@ -78,12 +78,19 @@ class OperatorCalls(Arguments):
         if product and self.check_repeated(call.node, call.arguments, call.positional, scope):
             return min(call.positional)
         if call.stored.startswith("operator.") and not given.is_tensor:
-            return max(call.positional, default=ValueKind.SCALAR)
+            return max(call.positional, default=ValueKind.SCALAR).item()
         if effects.written:
             return ValueKind.OWN
         if effects.views:
             return first if first is ValueKind.OWN else ValueKind.TENSOR
         return ValueKind.OWN if effects.fresh else ValueKind.TENSOR
+
+    @staticmethod
+    def _may_write(call: OperatorCall, written: ast.expr, kind: ValueKind | None) -> bool:
+        """Whether a call writes to what the pass has made. What has a method that writes is a tensor, where an argument
+        may be a list of others' tensors."""
+        of_itself = call.stored.startswith(".") and written is call.arguments[0]
+        return kind is ValueKind.OWN or (of_itself and kind is ValueKind.COMPUTED)
 
     def _check_spread(self, call: OperatorCall) -> None:
         """Report `**values` of an operator that it may write to: `out` among them, or `inplace`."""

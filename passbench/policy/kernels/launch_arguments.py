@@ -43,7 +43,7 @@ def fault_of_constants(kernel: ast.FunctionDef, call: ast.Call) -> str | None:
 def _unknown(kernel: ast.FunctionDef, keywords: list[ast.keyword]) -> str | None:
     known = {p.arg for p in parameters(kernel)}
     for keyword in keywords if kernel.args.kwarg is None else ():
-        if keyword.arg is not None and keyword.arg not in known | _OPTIONS:
+        if keyword.arg is not None and keyword.arg not in known and keyword.arg not in _OPTIONS:
             near = nearest(keyword.arg, known | {"num_warps", "num_stages", "num_ctas"})
             advice = f"did you mean {near}?" if near else f"it has {', '.join(p.arg for p in parameters(kernel))}"
             return f"{kernel.name} has no parameter {keyword.arg}; {advice}"

@@ -246,9 +246,15 @@ def fused(x, y):
     add_relu[(triton.cdiv(height * width, 256),)](rows, y, out, height * width, BLOCK=256)
     return out.view(x.shape)
 ''',
+    "writes_to_what_it_has_made": '''
+@torch.fx.wrap
+def fused(x, y):
+    return (x + y).relu_()
+''',
     "names_for_types": '''
 Shape = tuple[int, ...]
 Number = int | float
+Size = int | tuple[int, ...] | None
 Sizes = dict[torch.dtype, list[int]]
 
 

@@ -106,7 +106,14 @@ def decorators_that_wrap():
     return "import functools\ndef many(f):\n" + one * 3500 + "    return f\n"
 
 
-TEXTS |= {f.__name__: f for f in (decorators_that_wrap, targets_that_are_read, launches_of_a_wide_kernel)}
+def unions_of_many_types():
+    return "def many(x):\n" + f"    z = x | {' | '.join(['int'] * 600)}\n" * 60
+
+
+TEXTS |= {
+    f.__name__: f
+    for f in (decorators_that_wrap, targets_that_are_read, launches_of_a_wide_kernel, unions_of_many_types)
+}
 
 
 def seconds(files):
