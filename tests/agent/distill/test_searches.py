@@ -41,6 +41,24 @@ def test_whole_numbers(tmp_path, interpreter):
     assert torch.equal(found, *_left(x, ordered))
 
 
+@pytest.mark.parametrize(
+    "part", [lambda o: o[1, 3:], lambda o: o[0, 1::2], lambda o: o.T[2], lambda o: (o * 2.0)[1, 4:]]
+)
+def test_places_in_a_part_of_a_tensor(part, tmp_path, interpreter):
+    one, _ = _pass(lambda x, o: (torch.bucketize(x, part(o)) + 1,), (tensor(4, 40), tensor(2, 20)), tmp_path / "pass")
+    x, ordered = torch.linspace(-3.0, 3.0, 160).view(4, 40), torch.linspace(-1.0, 1.0, 40).view(2, 20)
+    (found,) = interpreter.results(tmp_path / "pass", one, [x.clone(), ordered.clone()])
+    assert torch.equal(found, torch.bucketize(x, part(ordered)) + 1)
+
+
+@pytest.mark.parametrize("part", [lambda o: o[:, 3:], lambda o: o[:, 3:] - 1.0, lambda o: (o - 1.0)[:, 3:]])
+def test_places_in_a_part_of_each_row(part, tmp_path, interpreter):
+    one, _ = _pass(lambda x, o: (torch.searchsorted(part(o), x) + 1,), (tensor(4, 9), tensor(4, 20)), tmp_path / "pass")
+    x, ordered = torch.linspace(-3.0, 3.0, 36).view(9, 4).T.contiguous(), torch.linspace(-2.0, 2.0, 80).view(4, 20)
+    (found,) = interpreter.results(tmp_path / "pass", one, [x.clone(), ordered.clone()])
+    assert torch.equal(found, torch.searchsorted(part(ordered), x) + 1)
+
+
 def test_what_a_sorter_puts_in_order_is_left_to_eager():
     def searched(x, ordered):
         return (torch.searchsorted(ordered, x, sorter=torch.argsort(ordered)) + 1,)

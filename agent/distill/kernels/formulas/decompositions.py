@@ -19,6 +19,7 @@ from agent.distill.kernels.formulas.index_puts import index_put
 from agent.distill.kernels.formulas.interpolation import upsample_bilinear2d
 from agent.distill.kernels.formulas.numbers import in_dtype
 from agent.distill.kernels.formulas.scatters import scatter
+from agent.distill.kernels.formulas.searches import bucketize, searchsorted
 from agent.distill.kernels.index_expressions import Unsupported
 from extraction.kernels.lowering import Decompositions
 
@@ -299,10 +300,13 @@ def _eye(n: int, m: int | None = None, *, dtype: torch.dtype | None = None, **op
 
 INSTEAD_OF_CALLS: Decompositions = {
     torch.ops.aten.upsample_bilinear2d.default: upsample_bilinear2d,
+    torch.ops.aten.bucketize.Tensor: bucketize,
+    torch.ops.aten.searchsorted.Tensor: searchsorted,
     torch.ops.aten.mm.default: outer_products.mm,
     torch.ops.aten.bmm.default: outer_products.mm,
 }
-"""Ops for which TorchInductor calls a library where it schedules for CPU tensors, and that kernels compute here."""
+"""Ops that kernels compute here. TorchInductor calls a library for them where it schedules for CPU tensors, or cannot
+lower them at all."""
 
 AS_EAGER: Decompositions = {
     **INSTEAD_OF_CALLS,
