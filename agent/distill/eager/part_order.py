@@ -23,8 +23,13 @@ def in_part_order(variants: Sequence[Variant]) -> list[Variant]:
 
 
 def with_parts_in_order(graph: Graph, known: OpEffects) -> Graph:
-    """The graph with the ops that take a tuple apart right behind the one that makes it, by their indices."""
+    """The graph with the ops that take a tuple apart right behind the one that makes it, by their indices.
+
+    A graph that changes a tensor in place stays as it is: what is read before that and what after decides on a match.
+    """
     parts: dict[int, list[int]] = {}
+    if any(known.writes):
+        return graph
     for number, op in enumerate(graph.ops):
         if _takes_part(graph, known, op):
             parts.setdefault(op.args[0].index - graph.inputs, []).append(number)

@@ -33,3 +33,15 @@ def test_what_is_the_same_but_for_that_has_one_module(tmp_path, interpreter):
     submission = task.write(tuple(task.gains()), Distill().style, tmp_path / "pass")
     assert submission.compiler == "pass", submission.reason
     assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+def test_parts_that_are_taken_behind_a_change_in_place_stay_there(tmp_path, interpreter):
+    def changed(x):
+        y = x * 2.0
+        halves = y.split(5, 1)
+        y.add_(1.0)
+        return halves[1] + halves[0] * 3.0, y
+
+    one = variant(changed, tensor(4, 10))
+    assert Distill(margin=PAIR).write(sample(one), tmp_path / "pass").compiler == "pass"
+    assert interpreter.problems(tmp_path / "pass", one) == []
