@@ -76,6 +76,28 @@ def test_a_divisor_that_is_the_same_everywhere(pool, tmp_path, interpreter):
     assert interpreter.problems(tmp_path / "pass", one) == []
 
 
+def clipped(grad, x):
+    return torch.ops.aten.avg_pool2d_backward.default(grad, x, [2, 2], [], [0, 0], True, True, None) * 2.0
+
+
+def clipped_in_space(grad, x):
+    given = [2, 2, 3], [2, 2, 2], [0, 0, 1], True, True, None
+    return torch.ops.aten.avg_pool3d_backward.default(grad, x, *given) * 2.0
+
+
+@pytest.mark.parametrize(
+    ("function", "pooled", "size"),
+    [(clipped, (2, 3, 5, 4), (2, 3, 9, 8)), (clipped_in_space, (2, 3, 2, 2, 4), (2, 3, 4, 4, 6))],
+)
+def test_what_is_divided_by_a_window_that_ends_behind_the_padding_is_left_to_eager(
+    function, pooled, size, tmp_path, interpreter
+):
+    one = variant(function, tensor(*pooled), tensor(*size))
+    assert Distill(margin=ANY).write(sample(one), tmp_path / "pass").compiler == "pass"
+    assert interpreter.problems(tmp_path / "pass", one) == []
+    assert in_kernels(one) == {"operator.mul"}
+
+
 @pytest.mark.parametrize(
     ("padding", "channels_last", "dtype"),
     [(1, True, "float32"), (1, True, "float16"), (0, False, "float16"), (1, False, "bfloat16")],

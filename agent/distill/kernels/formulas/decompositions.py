@@ -11,16 +11,15 @@ import torch
 from torch._decomp.decompositions import native_batch_norm, native_batch_norm_backward, native_layer_norm_backward
 from torch._inductor.decomposition import decompositions as INDUCTORS
 from torch._inductor.inductor_prims import fma
-from torch._prims_common import suggest_memory_format
 
 from agent.distill.kernels.formulas import outer_products
 from agent.distill.kernels.formulas.contracted import CONTRACTED, rounded
 from agent.distill.kernels.formulas.index_puts import index_put
 from agent.distill.kernels.formulas.interpolation import upsample_bilinear2d
 from agent.distill.kernels.formulas.numbers import in_dtype
+from agent.distill.kernels.formulas.pool_backwards import avg_pool2d_backward, avg_pool3d_backward
 from agent.distill.kernels.formulas.scatters import scatter
 from agent.distill.kernels.formulas.searches import bucketize, searchsorted
-from agent.distill.kernels.index_expressions import Unsupported
 from extraction.kernels.lowering import Decompositions
 
 
@@ -164,23 +163,6 @@ def _group_norm(
     return found.to(x.dtype).view(x.shape), *moments
 
 
-def _avg_pool2d_backward(
-    grad: torch.Tensor,
-    x: torch.Tensor,
-    kernel: list[int],
-    stride: list[int],
-    padding: list[int],
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor: int | None,
-) -> torch.Tensor:
-    if any(padding) and suggest_memory_format(x) == torch.channels_last:
-        raise Unsupported("eager's kernel for channels-last memory takes a gradient's windows without the padding")
-    if x.dtype.itemsize < 4:
-        raise Unsupported("eager rounds each quotient of an average pool's gradient to the half type")
-    return NotImplemented
-
-
 def _batch_norm(
     x: torch.Tensor,
     weight: torch.Tensor | None,
@@ -311,7 +293,8 @@ lower them at all."""
 AS_EAGER: Decompositions = {
     **INSTEAD_OF_CALLS,
     **CONTRACTED,
-    torch.ops.aten.avg_pool2d_backward.default: _avg_pool2d_backward,
+    torch.ops.aten.avg_pool2d_backward.default: avg_pool2d_backward,
+    torch.ops.aten.avg_pool3d_backward.default: avg_pool3d_backward,
     torch.ops.aten.index_put.default: index_put,
     torch.ops.aten._unsafe_index_put.default: index_put,
     torch.ops.aten.scatter.src: scatter,
