@@ -20,9 +20,10 @@ from tests.passbench.samples import PASSES, add_relu_sample
 ON_CPU = [thing for thing in THINGS if not thing.needs_gpu]
 
 
-@pytest.fixture
-def kept(tmp_path):
-    return repeating_eager(tmp_path, KeptPass("fusible-1", PASSES / "add_relu", add_relu_sample((3, 40))))
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    one = KeptPass("fusible-1", PASSES / "add_relu", add_relu_sample((3, 40)))
+    return repeating_eager(tmp_path_factory.mktemp("kept"), one)
 
 
 def test_forks_may_use_a_gpu_after_a_pass_was_written(torch_forks, tmp_path):

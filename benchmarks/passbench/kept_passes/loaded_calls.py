@@ -89,22 +89,27 @@ def written_to(out: Path, rows: Sequence[dict], versions: Iterable[Path], most: 
 def repeating_eager(out: Path, kept: KeptPass) -> KeptPass:
     """A pass that makes eager's own calls for the same variant. Raises ValueError where a pass may not make them.
 
-    A fork writes it. What writes it imports TorchInductor, which asks how many GPUs there are, and torch refuses CUDA
-    to all later forks of a process that has asked.
+    Another process writes it. What writes it imports TorchInductor, which asks how many GPUs there are, and torch
+    refuses CUDA to all later forks of a process that has asked.
     """
     name = f"eager-as-{kept.name}"
-    writing = get_context("fork").Process(target=_write_repeating, args=(kept.sample, out / name))
+    writing = get_context("spawn").Process(target=_write_repeating, args=(kept.sample, out / name))
     writing.start()
     writing.join()
-    if writing.exitcode:
+    if writing.exitcode == _REFUSED:
         raise ValueError(f"no pass may repeat what eager does in {kept.name}")
+    if writing.exitcode:
+        raise RuntimeError(f"the process that writes eager's calls for {kept.name} ended with {writing.exitcode}")
     return kept._replace(name=name, directory=out / name)
+
+
+_REFUSED = 3
 
 
 def _write_repeating(sample: Sample, directory: Path) -> None:
     from benchmarks.passbench import eager_as_pass  # imports TorchInductor
 
-    sys.exit(not eager_as_pass.write(sample, directory))
+    sys.exit(0 if eager_as_pass.write(sample, directory) else _REFUSED)
 
 
 def _samples(versions: Iterable[Path], names: Collection[str]) -> Mapping[str, Sample]:

@@ -264,7 +264,7 @@ def test_what_is_written_without_a_clock_is_probed_where_there_is_a_gpu(tmp_path
     author = Distill(orders=orders)
     assert author.attempt(one, tmp_path / "pass", lent("cpu")).compiler == "pass" and not asked
     author.attempt(one, tmp_path / "other", lent("cuda:0"))
-    assert asked == ["cuda:0"]
+    assert set(asked) == {"cuda:0"}
     sources = [file.read_text() for file in (tmp_path / "other").glob("fuse_*.py")]
     assert not any("ordered_sum" in source for source in sources)
 
