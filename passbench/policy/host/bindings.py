@@ -41,6 +41,7 @@ class Bindings:
         self._opened: dict[ast.AST, Scope] = {}
         self._read_targets: dict[ast.AugAssign, ast.expr] = {}
         self._unions: dict[ast.BinOp, str | None] = {}
+        self._instances: dict[ast.AST, dict[str, ast.ClassDef]] = {}
         self.scopes = {name: open_scope(module, module.tree, None) for name, module in modules.items()}
         for name, module in modules.items():
             module.globals |= self.scopes[name].names

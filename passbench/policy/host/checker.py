@@ -30,7 +30,10 @@ class HostChecker(Statements):
         super().__init__(modules, steps)
         self._rules, self._target = rules, report
         found = (modules[rule].functions for rule in rules if rule in modules)
-        self.fields, self.methods = members(modules)
+        self.fields, self.methods, self.shared_names = members(modules)
+        self.classes_of_methods = {
+            s: own for own in self.class_homes for s in own.body if isinstance(s, ast.FunctionDef)
+        }
         self.properties = frozenset(name for name, methods in self.methods.items() if any(map(_is_property, methods)))
         self.special = {functions[n] for functions in found for n in _RULE_FUNCTIONS if n in functions}
         named = list(_kernels_in_host_code(modules))
@@ -40,11 +43,12 @@ class HostChecker(Statements):
 
     def check(self) -> None:
         """Report every breach, once the kinds of all variables are known. Raises TooLong."""
+        self.inheriting = self.with_library_members()
         self._follow()
         for module in self.modules.values():
             check_builtin_names(module, self._target)
             for own in module.classes.values():
-                check_class(module, own, self._target)
+                check_class(module, own, self._target, inherits=own in self.inheriting)
 
     def may_be_launched_with_tensor(self, kernel: ast.FunctionDef, parameter: str) -> bool:
         """Whether a parameter of a kernel may be an address, as far as host code and the kernel tell.

@@ -56,6 +56,9 @@ _SAME_EVERYWHERE = (
 )  # fmt: skip
 """Names that host code may use on any object anyway."""
 
+_ASKED_FOR = frozenset("data_ptr tma_desc_cpu_ptr cache_key".split())
+"""What Triton asks any argument of a launch for: what has it is a tensor to Triton, a descriptor or a kernel."""
+
 
 @functools.cache
 def _taken() -> frozenset[str]:
@@ -83,8 +86,8 @@ def is_taken(name: str, *, field: bool) -> bool:
     """Whether a class may not have a member of this name, a `field` or a method, since other objects have it."""
     of_tensors = hasattr(torch.Tensor, name) or hasattr(CompiledKernel, name)
     of_tensors |= name in CompiledKernel.__init__.__code__.co_names
-    if name in _SAME_EVERYWHERE:
-        return False
+    if name in _SAME_EVERYWHERE or name in _ASKED_FOR:
+        return name in _ASKED_FOR
     return name in _taken() or (of_tensors and not (field and name in fields_of_tensors_too()))
 
 
@@ -134,8 +137,11 @@ def is_enumeration(bases: Iterable[str]) -> bool:
     return any(base.startswith("enum.") for base in bases)
 
 
-def members(modules: dict[str, Module]) -> tuple[frozenset[str], dict[str, list[ast.FunctionDef]]]:
-    """Names of fields and methods of all classes, and the methods by name."""
+def members(
+    modules: dict[str, Module],
+) -> tuple[frozenset[str], dict[str, list[ast.FunctionDef]], dict[str, list[ast.FunctionDef]]]:
+    """Names of fields and methods of all classes, and the methods by name. Then those names of which other objects have
+    members, too, with the methods of that name: what is known to be an instance has them."""
     fields: set[str] = set()
     methods: dict[str, list[ast.FunctionDef]] = {}
     for module in modules.values():
@@ -147,11 +153,14 @@ def members(modules: dict[str, Module]) -> tuple[frozenset[str], dict[str, list[
             fields |= set(_class_fields(own))
     named = fields | methods.keys()
     allowed = {n for n in named if not is_taken(n, field=n not in methods) and not n.startswith("__")}
-    return frozenset(allowed), {n: found for n, found in methods.items() if n in allowed or n in names.CLASS_METHODS}
+    shared = {n: methods.get(n, []) for n in named - allowed if not n.startswith("__") and not _is_usable(n)}
+    known = {n: found for n, found in methods.items() if n in allowed or n in names.CLASS_METHODS}
+    return frozenset(allowed), known, shared
 
 
-def check_class(module: Module, own: ast.ClassDef, report: Report) -> None:
-    """A class has plain bases, fields and methods, and names that tensors and kernels do not have."""
+def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: bool) -> None:
+    """A class has plain bases, fields and methods, and names that host code uses on no other object. `inherits`: it has
+    members of a library's class, so that its fields have no name of those either."""
     mixes = _mixes_in(module, own)
     for base in own.bases:
         dotted = module.dotted(base) or ast.unparse(base)
@@ -197,7 +206,11 @@ def check_class(module: Module, own: ast.ClassDef, report: Report) -> None:
         special = name.startswith("_") and name.endswith("_")
         if special and name not in names.CLASS_METHODS | {"__slots__"}:
             report.at("private_name", module, node, f"{name} may not be defined in a pass")
-        elif not special and is_taken(name, field=name not in methods) and (_is_usable(name) or name not in methods):
+        elif (
+            not special
+            and is_taken(name, field=name not in methods)
+            and (_is_usable(name) or (inherits and name not in methods))
+        ):
             report.at("rebinding", module, node, f"other objects have a {name} too; choose another name")
 
 
@@ -263,8 +276,8 @@ def _is_renamed(name: str) -> bool:
 
 def _is_usable(name: str) -> bool:
     """Whether host code, or torch and Triton, may use this name on any object: what it means there is then taken for
-    torch's own. Whatever has a `data_ptr`, for one, is a tensor to Triton."""
-    if hasattr(torch.Tensor, name) and name != "backward":
+    torch's own."""
+    if name in _ASKED_FOR or (hasattr(torch.Tensor, name) and name != "backward"):
         return True
     known = _used_on_anything() | names.VIEW_ATTRIBUTES
     return name in known or operators.is_method(name)

@@ -9,6 +9,7 @@ from passbench.policy import operators
 from passbench.policy.host.arguments import Keywords
 from passbench.policy.host.built_in_calls import BuiltInCalls
 from passbench.policy.host.classes import MAKING, is_plain
+from passbench.policy.host.named_values import SHARED_ADVICE
 from passbench.policy.host.operator_calls import OperatorCall
 from passbench.policy.scopes import Scope, ValueKind
 from storage.graph import targets
@@ -65,7 +66,8 @@ class MethodCalls(BuiltInCalls):
         base = self.base_kind(method, scope, called=True)
         positional, keywords = self._arguments(node, scope)
         given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
-        if name in self.methods or (self.is_field(name, base) and not base.is_tensor):
+        of_instance = self.is_of_instance(method, scope)
+        if name in self.methods or of_instance or (self.is_field(name, base) and not base.is_tensor):
             return self._call_own(node, name, positional, keywords, scope)
         of = [method.value, *node.args], [base, *positional]
         as_operator = OperatorCall(node, f".{name}()", f".{name}", *of, keywords, scope)
@@ -105,8 +107,7 @@ class MethodCalls(BuiltInCalls):
                 return ValueKind.SCALAR
             return self._library(as_operator)
         rule = "private_name" if name.startswith("_") else "tensor_method"
-        own_too = any(name in self.facts(own).methods for own in self.class_homes)
-        advice = "a library's objects have it, too: choose another name" if own_too else names.advice(name)
+        advice = SHARED_ADVICE if name in self.shared_names else names.advice(name)
         advice = advice or "tensors have public methods"
         self.find(rule, scope.module, node, f"method {name}() is not allowed in host code; {advice}")
         return ValueKind.SCALAR  # one finding is enough
@@ -115,7 +116,7 @@ class MethodCalls(BuiltInCalls):
         self, node: ast.Call, name: str, positional: list[ValueKind], keywords: Keywords, scope: Scope
     ) -> ValueKind:
         """A method of a class of the pass, or a function that a field holds."""
-        if name not in self.methods:
+        if name not in self.methods and not self.shared_names.get(name):
             self._launch(node, None, positional, keywords, scope)
             return ValueKind.TENSOR
         return self._give(node, name, positional, keywords)

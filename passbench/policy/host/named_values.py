@@ -7,8 +7,16 @@ from passbench.policy import allowlists as names
 from passbench.policy import operators
 from passbench.policy.host.bindings import CONTEXT, FIELDS, Bindings
 from passbench.policy.host.classes import fields_of_tensors_too, is_plain
-from passbench.policy.nodes import children
+from passbench.policy.instances import made_once
+from passbench.policy.nodes import children, walk
 from passbench.policy.scopes import ITEMS, RETURN, Scope, ValueKind, makes_iterator, makes_sequence
+
+SHARED_ADVICE = (
+    "objects of libraries have it, too: use it on self, or on a variable that is given CLASS(…) once; or choose another"
+    " name"
+)
+_WITHOUT_MEMBERS = frozenset("object abc.ABC typing.Protocol".split())
+"""Bases of a class that give it no members."""
 
 
 class NamedValues(Bindings):
@@ -19,6 +27,11 @@ class NamedValues(Bindings):
     methods: dict[str, list[ast.FunctionDef]]
     properties: frozenset[str]
     """Those of the methods that some class has as a property."""
+    shared_names: dict[str, list[ast.FunctionDef]]
+    """Names of fields and methods that objects of libraries have, too, with the methods."""
+    inheriting: set[ast.ClassDef]
+    """See `with_library_members`."""
+    classes_of_methods: dict[ast.FunctionDef, ast.ClassDef]
 
     def host_function(self, node: ast.expr, scope: Scope) -> ast.FunctionDef | None:
         """The host function of the pass that an expression names, here or in a sibling."""
@@ -229,6 +242,45 @@ class NamedValues(Bindings):
         may_be_tensor = base.is_tensor or (base.is_either and base is not ValueKind.ADDRESS)
         return name in self.fields and not (may_be_tensor and name in fields_of_tensors_too())
 
+    def with_library_members(self) -> set[ast.ClassDef]:
+        """Classes of the pass whose instances may have members of a library's class, such as an error's `args`: those
+        that derive from one, and those from which such a class of the pass derives, too. A namespace has no instances.
+        """
+        derived = {one for one, home in self.class_homes.items() if self._derives(one, self.scopes[home.name])}
+        found: set[ast.ClassDef] = set()
+        for one in self.class_homes:
+            ancestors = self.lineage(one)
+            found |= set() if derived.isdisjoint(ancestors) else set(ancestors)
+        return found
+
+    def _derives(self, own: ast.ClassDef, home: Scope) -> bool:
+        if own.name in home.module.namespaces:
+            return True
+        bases = [base for base in own.bases if self.own_class(base, home) is None]
+        return any((home.module.dotted(base) or ast.unparse(base)) not in _WITHOUT_MEMBERS for base in bases)
+
+    def is_of_instance(self, node: ast.Attribute, scope: Scope) -> bool:
+        """Whether a member, of whose name others have one too, is read off an instance of a class of the pass: off
+        `self`, `CLASS(…)`, or a variable that is given that once."""
+        if node.attr not in self.shared_names:
+            return False
+        own = self._class_of(node.value, scope)
+        return own is not None and own not in self.inheriting
+
+    def _class_of(self, node: ast.expr, scope: Scope) -> ast.ClassDef | None:
+        if isinstance(node, ast.Call):
+            return self.own_class(node.func, scope)
+        owner = scope.find(node.id) if isinstance(node, ast.Name) else None
+        if owner is None or not isinstance(owner.node, ast.Module | ast.FunctionDef):
+            return None
+        if node.id == owner.self_name:
+            own = self.classes_of_methods.get(owner.node)
+            return None if own in self.handed_on else own
+        if owner.node not in self._instances:
+            self.steps.take(len(walk(owner.node)))
+            self._instances[owner.node] = made_once(owner.node, lambda name: self.own_class(name, owner))
+        return self._instances[owner.node].get(node.id)
+
     def member(self, node: ast.Attribute, base: ValueKind, scope: Scope) -> ValueKind:
         """An attribute of a value of this kind."""
         if self.is_of_context(node, scope):
@@ -244,7 +296,12 @@ class NamedValues(Bindings):
                 given = max(own, self.give_methods(node.attr, [], {None: ValueKind.TENSOR}))
                 return given if node.attr in self.properties else max(given, ValueKind.ADDRESS)
             return own
-        if node.attr.startswith("_"):
+        if self.shared_names.get(node.attr) == [] and self.is_of_instance(node, scope):  # a field
+            return own
+        if node.attr in self.shared_names:
+            rule = "private_name" if node.attr.startswith("_") else "forbidden_attribute"
+            self.find(rule, scope.module, node, f"{node.attr} is not allowed here; {SHARED_ADVICE}")
+        elif node.attr.startswith("_"):
             self.find("private_name", scope.module, node, f"{node.attr} is private; a pass uses public names")
         elif node.attr in names.VIEW_ATTRIBUTES:
             return base

@@ -413,7 +413,10 @@ REFUSED_MODULES = {
         + WRAPPER.format(body="z = Odd.apply(x)"),
         "host_read",
     ),
-    "class_that_opens_kernels": (HEAD + "\nclass Odd:\n    fn: int = 1\n", "rebinding"),
+    "class_that_opens_kernels": (
+        HEAD + "\nclass Odd:\n    fn: int = 1\n" + WRAPPER.format(body="z = kernel.fn"),
+        "forbidden_attribute",
+    ),
     "cached_tensors": (
         HEAD.replace("import math", "import functools")
         + "\n@functools.lru_cache\ndef keep(x):\n    return x\n"

@@ -271,7 +271,7 @@ REFUSED = {
         "    def again(self):\n        Made.__init__(self, 1)\nK = Made\n",
     ),
     "an operator without an overload": ("function_as_value", "[torch.ops.aten.relu]", ""),
-    "a hook of a configuration": ("rebinding", "1", WRITTEN.format("pre_hook")),
+    "a hook of a configuration": ("rebinding", "Kept.hold(triton.Config({}), n)", WRITTEN.format("pre_hook")),
 }
 
 
