@@ -6,10 +6,12 @@ import warnings
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import product
+from operator import add
 from statistics import fmean
 
-from agent.distill.cost import EAGER_LAUNCH, STEP, copying_us, device_gain, gain, most_gain, sure_gain
+from agent.distill.cost import EAGER_LAUNCH, STEP, SureTimes, copying_us, device_gain, gain, most_gain
 from agent.distill.eager.copied_operands import copies, with_contiguous
 from agent.distill.eager.op_effects import OpEffects, OpEffectsError, TensorLayout, find_effects
 from agent.distill.kernels.host_program import Sketch
@@ -64,15 +66,32 @@ class Candidate:
     """A region and how it is computed in each variant.
 
     `gain` is the time that a call is expected to save, the mean over the variants, and `device` what it saves in a CUDA
-    graph. `sure` is what it saves at least in the variant that saves least. All are in microseconds.
+    graph. `times` are those of each variant of which what it saves at least is told. All are in microseconds.
     """
 
     region: Region
     pattern: str
     cases: tuple[Case, ...]
     gain: float
-    sure: float
+    times: tuple[SureTimes, ...]
     device: float
+
+    @property
+    def sure(self) -> float:
+        """What a call saves at least in the variant that saves least."""
+        return min(each.saved for each in self.times)
+
+
+def sure_gains(candidates: Iterable[Candidate]) -> dict[str, float]:
+    """What each pattern saves at least, in all its places of one graph together, in the variant that it saves least in.
+
+    A pattern replaces all of its places or none, and host and device work at a time: what the host saves in one place
+    may hide that the device is slower in another.
+    """
+    places: dict[str, list[tuple[SureTimes, ...]]] = {}
+    for candidate in candidates:
+        places.setdefault(candidate.pattern, []).append(candidate.times)
+    return {p: min(reduce(add, each).saved for each in zip(*times, strict=True)) for p, times in places.items()}
 
 
 def promising(variants: Sequence[Variant], options: Options) -> bool:
@@ -207,7 +226,8 @@ class _Search:
         cases: list[Case] = []
         gains: list[float] = []
         device: list[float] = []
-        sure, without = math.inf, self.split.without_cost(region)
+        times: list[SureTimes] = []
+        without = self.split.without_cost(region)
         joined, calls = self.split.joined(region)
         for each, whole in zip(known, self._known_whole(calls), strict=True):
             predicted, *others = self._layouts(region, each)
@@ -233,12 +253,13 @@ class _Search:
             copying = copying_us(each, {region.outputs[place]: count for place, count in spared.items()})
             gains.append(gain(region, each, program) + sum(copying) - EAGER_LAUNCH * without)
             device.append(device_gain(region, each, program) + copying[1] - STEP * without)
-            sure = min(sure, sure_gain(region, each, program) + copying[1])
+            times.append(SureTimes.of(region, each, program, copying[1]))
         if fmean(gains) <= self.options.margin:
             names, one = ", ".join(self._names(region.ops)), cases[0].sketch
             counts = f"{one.replaced} launches in eager, {len(one.bodies)} fused"
             self.causes.append(f"{names}: {counts}, which saves {fmean(gains):.0f} us")
-        return Candidate(joined, pattern_source(joined.graph), tuple(cases), fmean(gains), sure, fmean(device))
+        pattern = pattern_source(joined.graph)
+        return Candidate(joined, pattern, tuple(cases), fmean(gains), tuple(times), fmean(device))
 
     def _spared_copies(self, region: Region, known: OpEffects) -> dict[int, int]:
         """The outputs of the region, by their places, that the kernels write contiguously, and how many copies that

@@ -9,6 +9,7 @@ which cannot pay; where there is a GPU, measuring decides (`agent.distill.tuned`
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
 
 from agent.distill.eager.op_effects import Addition, OpEffects, TensorLayout
 from agent.distill.eager.sum_order import PROCESSORS, WARP, order_of
@@ -54,13 +55,30 @@ def gain(region: Region, known: OpEffects, program: Program) -> float:
     return sum(_eager_us(region, known)) - _host_us(program) - device_us(program)
 
 
-def sure_gain(region: Region, known: OpEffects, program: Program) -> float:
-    """What it saves even if the program's kernels are no better than `SURE_SHARE` says, and eager's as good as can be.
+@dataclass(frozen=True)
+class SureTimes:
+    """What a call of one variant takes on the host and on the device: in eager, if that is as good as can be, and in
+    kernels that are no better than `SURE_SHARE` says. `copies` is what eager copies behind it, on the device."""
 
-    Host and device work at a time, so the one that takes longer counts.
-    """
-    device = SURE_START * len(program.launches) + device_us(program) / SURE_SHARE
-    return max(_eager_us(region, known, surely=True)) - max(_host_us(program), device)
+    eager_host: float
+    eager_device: float
+    host: float
+    device: float
+    copies: float
+
+    @classmethod
+    def of(cls, region: Region, known: OpEffects, program: Program, copies: float) -> "SureTimes":
+        """The times of one region and the program that replaces it."""
+        device = SURE_START * len(program.launches) + device_us(program) / SURE_SHARE
+        return cls(*_eager_us(region, known, surely=True), _host_us(program), device, copies)
+
+    def __add__(self, other: "SureTimes") -> "SureTimes":
+        return SureTimes(*(ours + theirs for ours, theirs in zip(astuple(self), astuple(other), strict=True)))
+
+    @property
+    def saved(self) -> float:
+        """What the kernels save. Host and device work at a time, so the one that takes longer counts."""
+        return max(self.eager_host, self.eager_device) - max(self.host, self.device) + self.copies
 
 
 def device_gain(region: Region, known: OpEffects, program: Program) -> float:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agent.author import Submission
 from agent.distill.any_constants import of_any_constants, structure
-from agent.distill.candidates import Candidate, Options, find_candidates, promising
+from agent.distill.candidates import Candidate, Options, find_candidates, promising, sure_gains
 from agent.distill.eager.op_effects import find_effects
 from agent.distill.eager.part_order import in_part_order
 from agent.distill.inductor.whole_source import CompiledGraph, compiled_graph, compiled_source
@@ -271,14 +271,12 @@ class Task:
         return tuple(dict.fromkeys((*self.likely(margin), *(p for p, us in saved.items() if us > 0))))
 
     def sure(self, margin: float) -> tuple[str, ...]:
-        """Patterns that save more than `margin` microseconds in every variant, however slow their kernels turn out.
-
-        Empty if a graph has none of these: what replaces nothing in a variant scores as a failure.
-        """
+        """Patterns that save more than `margin` microseconds in every variant, in all places together, however slow
+        their kernels turn out. Empty if a graph has none of these: a variant without a match scores as a failure."""
         least: dict[str, float] = {}
         for each in self.graphs:
-            for c in each.candidates:
-                least[c.pattern] = min(c.sure, least.get(c.pattern, math.inf))
+            for pattern, saved in sure_gains(each.candidates).items():
+                least[pattern] = min(saved, least.get(pattern, math.inf))
         chosen = sorted((p for p, gain in least.items() if gain > margin), key=lambda p: -least[p])
         return tuple(chosen) if self.covers(chosen) else ()
 

@@ -281,6 +281,21 @@ def test_nothing_is_written_unmeasured_that_memory_may_bound(rows, compiler, tmp
     assert Distill().write(one, tmp_path / "pass").compiler == compiler
 
 
+@pytest.mark.parametrize(("rows", "compiler"), [(2**17, "pass"), (2**19, "eager")])
+def test_what_a_pattern_saves_in_all_its_places_counts(rows, compiler, tmp_path):
+    """Eager's host is late for two small batch norms, meanwhile the device normalises many rows, if not too many."""
+
+    def norms(x, mx, vx, y, my, vy, z, mz, vz):
+        return F.batch_norm(x, mx, vx), F.batch_norm(y, my, vy), F.batch_norm(z, mz, vz)
+
+    channels = tensor(64), tensor(64, mean=1.0, std=0.1)
+    given = (i for size in (64, 64, rows) for i in (tensor(size, 64), *channels))
+    one = sample(variant(norms, *given))
+    (graph,) = Distill().task(one, ANY).graphs
+    assert len(graph.candidates) == 3 and min(c.sure for c in graph.candidates) < 0
+    assert Distill().write(one, tmp_path / "pass").compiler == compiler
+
+
 def test_what_is_not_measured_has_eagers_bits(tmp_path):
     def block(x):
         return (torch.softmax(x * 2.0, -1),)
