@@ -3,6 +3,8 @@
 Files of a name do not change while a `Mirror` is in use. A file appears complete or not at all, here and there.
 """
 
+import contextlib
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -57,9 +59,14 @@ def put(fs: "AbstractFileSystem", source: Path, target: str) -> None:
     that themselves, and elsewhere it gets its name at the end."""
     if _has_directories(fs):
         make_directory(fs, target.rpartition("/")[0])
-        partial = target + _PARTIAL
-        fs.put_file(str(source), partial)
-        fs.mv(partial, target)
+        partial = f"{target}.{secrets.token_hex(4)}{_PARTIAL}"  # another process may be copying the same file
+        try:
+            fs.put_file(str(source), partial)
+            fs.mv(partial, target)
+        except BaseException:
+            with contextlib.suppress(OSError):  # as where there is no such file, or no store any more
+                fs.rm_file(partial)
+            raise
     else:
         fs.put_file(str(source), target)
 

@@ -15,7 +15,7 @@ import torch
 
 from agent.registry import author as author_named
 from agent.run.evaluation_run import evaluate_lot, lots
-from agent.run.opening import opened_run
+from agent.run.opening import alone, opened_run
 from dedup.hashes import identify
 from extraction.cutting.cut import cut_graph
 from extraction.failures import ModelError
@@ -154,12 +154,13 @@ def _written(
 ) -> dict[str, Any]:
     """Let an author write passes for these regions; what is right is added."""
     writer, benchmark = author_named(author, None, None), Settings()
-    run = opened_run(writer, missing, 1, device.type, benchmark, library)
-    run.begin()
-    for lot in lots(run.unfinished(missing), run.lot_size, 1, len(missing)):
-        evaluate_lot(run, bench, lot)
-        say(f"region {lot.samples[-1][0]} of {len(missing)}")
-    rows = run.rows(missing)
+    with alone(writer, missing, 1, device.type, benchmark, library, say=say):
+        run = opened_run(writer, missing, 1, device.type, benchmark, library)
+        run.begin()
+        for lot in lots(run.unfinished(missing), run.lot_size, 1, len(missing)):
+            evaluate_lot(run, bench, lot)
+            say(f"region {lot.samples[-1][0]} of {len(missing)}")
+        rows = run.rows(missing)
     variants = {variant.variant_hash: variant for sample in missing for variant in sample.variants}
     added = PassLibrary(library).add(rows, variants)
     left = Counter(row["status"] if row["compiler"] == "pass" else "left to eager" for row in rows)

@@ -72,12 +72,24 @@ def test_a_file_is_there_whole_or_not_at_all_on_another_disk(tmp_path: Path) -> 
     source, there = put_here(tmp_path, "here/one", "whole"), tmp_path / "there"
     with pytest.raises(OSError, match="killed"):
         put(Dying(), source, f"{there}/one")
-    assert not (there / "one").exists()
+    assert not list(there.iterdir())
     mirror = Mirror(f"file://{tmp_path}/there", tmp_path / "here")
     mirror.push(source)
     assert (there / "one").read_text() == "whole"
     (there / "two.partial").write_text("ha")
     assert Mirror(f"file://{tmp_path}", tmp_path / "other").fetch_all("there") == 1
+
+
+def test_two_that_copy_a_file_at_a_time_leave_it_whole(tmp_path: Path) -> None:
+    class Slow(LocalFileSystem):
+        """Another process copies the same file meanwhile."""
+
+        def put_file(self, source, target, **options):
+            super().put_file(source, target, **options)
+            put(LocalFileSystem(), Path(source), f"{tmp_path}/there/one")
+
+    put(Slow(), put_here(tmp_path, "here/one", "whole"), f"{tmp_path}/there/one")
+    assert [path.read_text() for path in (tmp_path / "there").iterdir()] == ["whole"]
 
 
 def test_a_name_that_leads_out_of_the_directory_is_refused(tmp_path: Path) -> None:

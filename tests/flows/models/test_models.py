@@ -1,16 +1,21 @@
 """Whole models through the command line, on the CPU: tune, explain, evaluate-models, library."""
 
 import json
+import threading
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
+from agent.registry import author as author_named
+from agent.run.opening import alone
 from flows.models.explain import explain
 from flows.models.named_model import named_model
 from flows.models.tune import regions_of, tune
 from passbench.library.pass_library import PassLibrary
 from passbench.models.optimized_model import OptimizeSettings
+from passbench.settings import Settings
 from storage.errors import PassNetError
 from storage.versions.store import Store
 from tests.flows.commands import error_line, passnet_here
@@ -84,6 +89,27 @@ def test_a_library_that_cannot_be_written_is_told_before_anything_is_measured(tm
     with pytest.raises(PassNetError, match=f"cannot write to .*{part} .*choose another"):
         tune(named, tmp_path, OptimizeSettings(effort="quick"), author=author, limit=1, say=said.append)
     assert not said
+
+
+def test_two_that_tune_a_model_take_turns_at_its_regions(tmp_path):
+    named, said, done = named_model(OWN, None, None, CPU), [], []
+    missing = regions_of(named)[0][:1]
+    writer = author_named("distill-static", None, None)
+
+    def other():
+        done.append(
+            tune(named, tmp_path, OptimizeSettings(effort="quick"), author=writer.name, limit=1, say=said.append)
+        )
+
+    with alone(writer, missing, 1, "cpu", Settings(), tmp_path):
+        thread = threading.Thread(target=other)
+        thread.start()
+        deadline = time.monotonic() + 60
+        while not any("this one goes on when that has ended" in line for line in said):
+            assert thread.is_alive() and time.monotonic() < deadline, said
+            time.sleep(0.05)
+    thread.join()
+    assert done[0][0]["regions"]["written"] + sum(done[0][0]["regions"]["left"].values()) >= 1
 
 
 def test_regions_have_the_sizes_of_the_call():
