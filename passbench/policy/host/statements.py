@@ -52,6 +52,8 @@ class Statements(Calls):
             case ast.AugAssign():
                 before, added = self.kind(self._loaded(node), scope), self.kind(node.value, scope)
                 after = self.operate(node, (before, added), node.op, scope)
+                if before is ValueKind.EITHER and added.is_tensor:
+                    after = ValueKind.TENSOR  # where it is a tensor already it is the same one
                 if before is ValueKind.TENSOR:
                     message = f"{ast.unparse(node)} writes into {ast.unparse(node.target)}; {WRITE_ADVICE}"
                     self.find("in_place", scope.module, node, message)

@@ -26,12 +26,17 @@ REFUSED = {
     "each of two lists": ("in_place", "for z in [y] * 2:\n    z.mul_(2)"),
     "one of a sum of lists": ("in_place", "z = sum([[x]], [])\nz[0].mul_(2)"),
     "what may be a sum": ("in_place", "z = y + y\nz = y\nz.mul_(2)"),
+    "what may be a number, and gets a tensor": ("in_place", "y += x"),
+    "another name of what may be a number": ("in_place", "z = y\nz += x.exp()"),
     "gradients": ("tensor_method", "x.requires_grad_(True)"),
     "gradients of a function": ("forbidden_call", "torch.Tensor.requires_grad_(x)"),
 }
 ACCEPTED = {
     "a sum of what may be numbers": "(y + y).mul_(0.5)",
     "a variable that is such a sum": "z = y - k\nz.mul_(0.5).add_(y)\nz.view(-1).relu_()",
+    "a number that gets a tensor": "total = 0\ntotal += x\ntotal += y\ntotal.mul_(2)",
+    "a sum of what may be numbers that gets a tensor": "z = y + k\nz += x\nz.mul_(2)",
+    "numbers that get numbers": "y += 1\nk += y",
     "what unary operators make": "(-y).mul_(2)\n(~x).zero_()",
     "sizes that are computed of what may be numbers": "m = (y + 1) * 2\nz = [0] * m\nw = 1 if m > 3 else 2",
     "fills its own": "z = torch.empty_like(x)\nz.zero_()\nz.view(-1)[:4].fill_(0.5)\nout.fill_(float('-inf'))",
