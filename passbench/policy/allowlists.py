@@ -136,7 +136,9 @@ WRAP = "torch.fx.wrap"
 JIT = "triton.jit"
 KERNEL_DECORATORS = frozenset(("triton.autotune", "triton.heuristics"))
 CONSTANTS = frozenset(f"math.{n}" for n in ("pi", "e", "tau", "inf", "nan")) | {"sys.maxsize", "torch.pi", "torch.inf"}
-VERSIONS = frozenset(("sys.version_info", "torch.__version__", "triton.__version__"))
+VERSIONS = frozenset(
+    "sys.version_info torch.__version__ torch.version.cuda torch.version.hip triton.__version__".split()
+)
 _LEVELS = frozenset(f"logging.{n}" for n in "NOTSET DEBUG INFO WARNING ERROR CRITICAL".split())
 HOST_VALUES = _LEVELS | DTYPES | _FORMATS | CONSTANTS | VERSIONS | _TRITON_TYPES | {"torch.Tensor", "torch.dtype"}
 TYPES = frozenset("torch.Tensor torch.dtype torch.device torch.Size int float bool str tuple list dict".split())
@@ -196,6 +198,8 @@ HOST_BUILTINS = frozenset(
     OverflowError ZeroDivisionError LookupError ModuleNotFoundError Exception iter next callable print hasattr type
     Warning UserWarning DeprecationWarning FutureWarning RuntimeWarning""".split()
 )
+STREAMS = frozenset(("sys.stdout", "sys.stderr"))
+"""What `print` may be told to write to."""
 COMPUTING_BUILTINS = frozenset("sum abs pow round divmod".split())
 """Built-ins that compute a tensor if they get some."""
 READING_BUILTINS = frozenset("min max int float bool any all sorted str repr map filter print".split())
@@ -268,36 +272,6 @@ SUSPECT_FILES = frozenset(
     ".hpp .zip .whl .egg .pt .pkl .npy .npz".split()
 )
 """Suffixes of files that have no place in a pass: code that the policy cannot read, and stored data."""
-
-
-ADVICE = {
-    "requires_grad_": "nothing goes backward through a pass; leave it out",
-    "data_ptr": "Triton looks at alignment itself, at every launch; leave the address out",
-    "os.environ": "write the value into the source",
-    "torch.backends": "flags are the harness's and stay as they are; leave the line out",
-    "torch.nn.Module": "write a function; weights come in as arguments of the pattern",
-    "torch.compiler": "leave it out: nothing compiles a replacement",
-    "torch.jit": "leave it out: nothing compiles a replacement",
-    "torch.compile": "write the kernel in Triton, or call the operators",
-    "torch.cuda.Stream": "launch on the current stream; leave streams out",
-    "torch.cuda.stream": "launch on the current stream; leave streams out",
-    "torch.cuda.Event": "leave timing out; PassBench times the call",
-    "time": "leave timing out; PassBench times the call",
-    "open": "a pass has its own source alone; write tables as dicts",
-    "getattr": "write the attribute's name: x.NAME; in a kernel choose by a tl.constexpr",
-    "setattr": "keep values in variables, dicts or a dataclass",
-    "globals": "name the function or kernel, or keep them in a dict",
-    "exec": "write the code out",
-    "eval": "write the expression out",
-}
-"""What to write instead of a name, or of what begins with it."""
-
-
-def advice(name: str) -> str | None:
-    """What to write instead of a dotted name or a built-in; None where there is nothing more to say."""
-    while name and name not in ADVICE:
-        name = name.rpartition(".")[0]
-    return ADVICE.get(name)
 
 
 def shadows_a_library(name: str) -> bool:

@@ -13,10 +13,11 @@ from passbench.policy import allowlists as names
 from passbench.policy.host.checker import HostChecker
 from passbench.policy.kernels.addresses import Addresses
 from passbench.policy.kernels.device_code import check_device_function
-from passbench.policy.modules import Module, Report, check_siblings, parse
+from passbench.policy.modules import Module, Report, check_siblings, is_own_class, parse
 from passbench.policy.patterns import check_parameters, check_pattern, check_replacement_args
 from passbench.policy.scopes import open_scope
 from passbench.policy.steps import Steps, TooLong
+from passbench.policy.suggestions import advice_on
 from passbench.policy.unknown_names import explain_unknown_names
 from passbench.result import Finding
 
@@ -75,6 +76,7 @@ def _check_modules(modules: dict[str, Module], rules: tuple[str, ...], report: R
     for name, module in modules.items():
         check_siblings(module, modules, report)
         _check_special(module, name in rules, report)
+    _check_super(modules, report)
     steps = Steps()
     host = HostChecker(modules, rules, report, steps)
     host.check()
@@ -85,6 +87,18 @@ def _check_modules(modules: dict[str, Module], rules: tuple[str, ...], report: R
             check_device_function(module, function, modules, addresses, report)
             handed_in.check_types(module, function, report)
     explain_unknown_names(modules, report)
+
+
+def _check_super(modules: dict[str, Module], report: Report) -> None:
+    """Report `super()` where a class has several bases, one of the pass: what comes next need not be the base then."""
+    several = any(
+        len(own.bases) > 1 and any(is_own_class(module, base) for base in own.bases)
+        for module in modules.values()
+        for own in module.classes.values()
+    )
+    for module in modules.values() if several else ():
+        for call in module.super_calls:
+            report.at("forbidden_name", module, call, f"a class has several bases; {advice_on('super')}")
 
 
 def _check_special(module: Module, is_rule: bool, report: Report) -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from passbench.contract import PACKAGE
 from passbench.policy import allowlists as names
 from passbench.policy.decorators import apply_own_decorators, inline_decorator_tables
-from passbench.policy.nodes import walk
+from passbench.policy.nodes import children, walk
+from passbench.policy.plain_form import lift_kernels, name_bases
 from passbench.result import Finding
 
 
@@ -50,7 +51,8 @@ class Report:
 class Module:
     """`imports`: local name → what it stands for, dotted; `siblings`: names of the pass's modules; `lines` of
     its text, the first at 0. `declared_global`: names in `global` statements, which functions may bind. `names_bound`:
-    names that anything in it binds, in whatever scope. `namespaces`: classes that stand for a `SimpleNamespace`."""
+    names that anything in it binds, in whatever scope. `namespaces`: classes that stand for a `SimpleNamespace`.
+    `super_calls`: calls of `super()` that have been written with the name of the base."""
 
     name: str
     tree: ast.Module
@@ -64,6 +66,7 @@ class Module:
     declared_global: set[str] = field(default_factory=set)
     names_bound: frozenset[str] = frozenset()
     namespaces: set[str] = field(default_factory=set)
+    super_calls: list[ast.Call] = field(default_factory=list)
 
     @property
     def file(self) -> str:
@@ -119,13 +122,14 @@ def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Mod
             _import_from(module, node, report)
         elif isinstance(node, ast.Global):
             module.declared_global.update(node.names)
+    lift_kernels(tree, lambda function: _is_kernel(module, function))
     apply_own_decorators(tree, module.dotted, siblings)
     bound = _bound_names(tree)
     module.names_bound = frozenset(bound)
     tree.body = [_as_class(module, s, bound) for s in tree.body if not _is_alias(module, s, bound)]
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef):
-            is_kernel = any(_decorates(module, d, names.JIT) for d in statement.decorator_list)
+            is_kernel = _is_kernel(module, statement)
             if not is_kernel and (call := _device_call(module, statement)) is not None:
                 is_kernel = True
                 message = f"{statement.name} calls {call}, so it is a kernel; write @triton.jit above it"
@@ -134,6 +138,8 @@ def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Mod
             module.globals.add(statement.name)
         elif isinstance(statement, ast.ClassDef):
             module.classes[statement.name] = statement
+    for own in module.classes.values() if "super" not in module.names_bound else ():
+        module.super_calls += name_bases(own, lambda base: is_own_class(module, base))
     return module
 
 
@@ -254,11 +260,26 @@ _NAMEDTUPLE = "collections.namedtuple"
 
 
 def _device_call(module: Module, function: ast.FunctionDef) -> str | None:
-    """A call in a function that only a kernel can make, as written."""
-    for node in walk(function):
+    """A call in a function that only a kernel can make, as written. One in a kernel within it is the kernel's."""
+    waiting: list[ast.AST] = [function]
+    while waiting:
+        node = waiting.pop()
         if isinstance(node, ast.Call) and module.dotted(node.func) in names.DEVICE_ONLY:
             return ast.unparse(node.func)
+        waiting += [c for c in children(node) if not (isinstance(c, ast.FunctionDef) and _is_kernel(module, c))]
     return None
+
+
+def _is_kernel(module: Module, function: ast.FunctionDef) -> bool:
+    return any(_decorates(module, d, names.JIT) for d in function.decorator_list)
+
+
+def is_own_class(module: Module, base: ast.expr) -> bool:
+    """Whether a base names a class of this module, or something in a sibling."""
+    dotted = module.dotted(base)
+    if dotted is not None:
+        return module.sibling_function(dotted) is not None
+    return isinstance(base, ast.Name) and base.id in module.classes
 
 
 def _decorates(module: Module, decorator: ast.expr, name: str) -> bool:

@@ -1,4 +1,5 @@
-"""What a name was probably meant to be: the nearest one that exists, and the import that usually gives a name."""
+"""What to write instead of a name: the advice on one that is refused; for one that does not exist the nearest one that
+does, and the import that usually gives a name."""
 
 import difflib
 from collections.abc import Collection
@@ -27,3 +28,59 @@ def nearest(name: str, candidates: Collection[str]) -> str | None:
     same_letters = [c for c in public if sorted(c) == sorted(name)] if len(name) > 2 else []
     cutoff = 0.0 if same_letters else _ALIKE
     return next(iter(difflib.get_close_matches(name, same_letters or public, n=1, cutoff=cutoff)), None)
+
+
+_FLAGS = """torch.backends torch.set_float32_matmul_precision torch.use_deterministic_algorithms torch.set_num_threads
+    torch.set_default_dtype torch.set_default_device torch.set_printoptions torch.cuda.set_device torch._dynamo
+    torch._inductor torch.autograd.set_detect_anomaly triton.knobs triton.set_allocator""".split()
+_SEEDS = "torch.manual_seed torch.seed torch.cuda.manual_seed torch.cuda.manual_seed_all random numpy.random".split()
+_MEMORY = """torch.cuda.empty_cache torch.cuda.memory_allocated torch.cuda.max_memory_allocated torch.cuda.mem_get_info
+    torch.cuda.reset_peak_memory_stats torch.cuda.memory""".split()
+_PROFILERS = "torch.profiler torch.autograd.profiler torch.cuda.nvtx torch.utils.benchmark triton.testing".split()
+_STREAMS = "torch.cuda.Stream torch.cuda.stream torch.cuda.current_stream torch.cuda.default_stream".split()
+_GRADIENTS = "torch.set_grad_enabled torch.enable_grad requires_grad_".split()
+
+ADVICE = {
+    **dict.fromkeys(_FLAGS, "flags are the harness's and stay as they are; leave the line out"),
+    **dict.fromkeys(_SEEDS, "a pass draws no random numbers; leave the line out"),
+    **dict.fromkeys(_MEMORY, "PassBench looks after memory; leave the line out"),
+    **dict.fromkeys(_PROFILERS, "leave it out; PassBench times the call and lists its kernels"),
+    **dict.fromkeys(_STREAMS, "kernels are launched on the current stream; leave streams out"),
+    **dict.fromkeys(("torch.compiler", "torch.jit"), "leave it out: nothing compiles a replacement"),
+    **dict.fromkeys(
+        ("torch.set_grad_enabled", "torch.enable_grad"), "nothing goes backward through a pass; leave it out"
+    ),
+    **dict.fromkeys(("torch._assert", "torch._check"), "write assert, or if … raise"),
+    **dict.fromkeys(("torch.FloatTensor", "torch.Tensor"), "write torch.tensor or torch.empty with dtype and device"),
+    **dict.fromkeys(("tolist", "numpy"), "the host reads no values; compute with torch or in a @triton.jit kernel"),
+    **dict.fromkeys(("storage", "untyped_storage"), "a pass has no use for addresses; leave it out"),
+    **dict.fromkeys(("globals", "locals", "vars"), "name the function or kernel, or keep them in a dict"),
+    **dict.fromkeys(("id", "hash"), "let tables have keys of shapes, dtypes and numbers"),
+    "data_ptr": "Triton looks at alignment itself, at every launch; leave the address out",
+    "os.environ": "write the value into the source, or leave the setting out",
+    "os.getenv": "write the value into the source",
+    "os.putenv": "leave the setting out",
+    "torch.nn.Module": "write a function; weights come in as arguments of the pattern",
+    "torch.nn.Parameter": "weights come in as arguments of the pattern",
+    "torch.compile": "write the kernel in Triton, or call the operators",
+    "torch.cuda.CUDAGraph": "write captured(function, *tensors) of passbench.launch",
+    "torch.cuda.graph": "write captured(function, *tensors) of passbench.launch",
+    "torch.cuda.Event": "leave timing out; PassBench times the call",
+    "torch.testing": "leave it out; PassBench compares the outputs",
+    "triton.runtime": "write torch.cuda.get_device_properties(x.device), which has multi_processor_count and the like",
+    "time": "leave timing out; PassBench times the call",
+    "open": "a pass has its own source alone; write tables as dicts",
+    "getattr": "write the attribute's name: x.NAME; in a kernel choose by a tl.constexpr",
+    "setattr": "keep values in variables, dicts or a dataclass",
+    "exec": "write the code out",
+    "eval": "write the expression out",
+    "super": "name the class: BASE.__init__(self, …)",
+}
+"""What to write instead of a name, or of what begins with it."""
+
+
+def advice_on(name: str) -> str | None:
+    """What to write instead of a dotted name or a built-in; None where there is nothing more to say."""
+    while name and name not in ADVICE:
+        name = name.rpartition(".")[0]
+    return ADVICE.get(name)

@@ -22,7 +22,7 @@ from passbench.policy.scopes import (
     parameters,
 )
 from passbench.policy.steps import Steps
-from passbench.policy.suggestions import USUAL_IMPORTS
+from passbench.policy.suggestions import USUAL_IMPORTS, advice_on
 
 HOOK = "a grid, heuristic or hook of Triton chooses sizes and configurations; compute in the wrapper or the kernel"
 WRITE_ADVICE = "a pass writes only into tensors that it has made itself; write x = x + y, or a kernel that writes"
@@ -128,7 +128,7 @@ class Bindings:
         if name in names.HOST_BUILTINS:
             message = f"the built-in {name} is called in a pass, and never handed on; write a function with def"
         elif is_builtin(name):
-            advice = names.advice(name)
+            advice = advice_on(name)
             message = f"the built-in {name} may not be used in a pass" + (f"; {advice}" if advice else "")
         else:
             message = f"{name} is not a parameter, a variable or an import here"
@@ -177,7 +177,7 @@ class Bindings:
         else:
             dotted = scope.module.dotted(target) if isinstance(target, ast.Attribute) else None
             message = "a pass assigns to its own names only, not to attributes of other objects"
-            message += f"; {advice}" if dotted and (advice := names.advice(dotted)) else ""
+            message += f"; {advice}" if dotted and (advice := advice_on(dotted)) else ""
             self.find("attribute_assignment", scope.module, target, message)
 
     def _assign_name(self, target: ast.Name, kind: ValueKind, scope: Scope, value: ast.expr | None) -> None:
@@ -278,22 +278,6 @@ class Bindings:
         self.fixed[function] = 0
         self.of_decorators |= {function} if self.decorating else set()
         self.kinds.changed = True
-
-    def iterate(self, target: ast.expr, iterable: ast.expr, scope: Scope, inner: Scope | None = None) -> None:
-        """Bind what a loop takes from an iterable, in the `inner` scope if it has one; `enumerate` and `zip` are seen
-        through."""
-        inner = inner or scope
-        call = iterable if isinstance(iterable, ast.Call) and not iterable.keywords else None
-        name = call.func.id if call is not None and isinstance(call.func, ast.Name) else None
-        if name not in ("enumerate", "zip") or scope.find(name) is not None or not isinstance(target, ast.Tuple):
-            self.assign(target, self.kind(iterable, scope).item(), inner, None)
-            return
-        self.seen.add(call)
-        items = [self.kind(a, scope).item() for a in call.args]
-        parts = items if name == "zip" else [ValueKind.SCALAR, *items[:1]]
-        plain = len(parts) == len(target.elts) and not any(isinstance(a, ast.Starred) for a in call.args)
-        for number, element in enumerate(target.elts):
-            self.assign(element, parts[number] if plain else max([*items, ValueKind.SCALAR]), inner, None)
 
     def launch_any(self, positional: list[ValueKind], keywords: dict[str | None, ValueKind], starred: bool) -> None:
         """Arguments of these kinds are given to something that may be any kernel of the pass."""

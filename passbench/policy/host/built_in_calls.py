@@ -31,8 +31,11 @@ class BuiltInCalls(OperatorCalls):
             message = "type() is for comparisons such as type(x) is int; elsewhere write isinstance"
             self.find("forbidden_name", scope.module, node, message)
             return ValueKind.SCALAR
-        if name == "print" and owner is None and any(k.arg not in ("sep", "end", "flush") for k in node.keywords):
-            self.find("forbidden_name", scope.module, node, "print goes to the log and takes sep, end and flush alone")
+        if name == "print" and owner is None:
+            node = _without_stream(node, scope)
+            if any(k.arg not in ("sep", "end", "flush") for k in node.keywords):
+                message = "print goes to the log; it takes sep, end, flush and file=sys.stderr alone"
+                self.find("forbidden_name", scope.module, node, message)
         if owner is None and (rest := self._without_handed_on(node, name, scope)) is not None:
             return self._call_name(rest, name, scope)
         if name == "map" and owner is None and (mapped := self._mapped(node, scope)) is not None:
@@ -169,3 +172,11 @@ class BuiltInCalls(OperatorCalls):
         if isinstance(node, ast.Name) and scope.find(node.id) is None and node.id in names.TYPES:
             return True
         return scope.module.dotted(node) in names.TYPES or self.own_class(node, scope) is not None
+
+
+def _without_stream(node: ast.Call, scope: Scope) -> ast.Call:
+    """`print(…, file=sys.stderr)` as `print(…)`: all of the process's streams are one log."""
+    streams = [k for k in node.keywords if k.arg == "file" and scope.module.dotted(k.value) in names.STREAMS]
+    if not streams:
+        return node
+    return ast.copy_location(ast.Call(node.func, node.args, [k for k in node.keywords if k not in streams]), node)

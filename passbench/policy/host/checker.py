@@ -16,6 +16,7 @@ from passbench.policy.host.statements import Statements
 from passbench.policy.kernels.addresses import base_parameters, callee, is_constant
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import children, walk
+from passbench.policy.plain_form import returned_by_decorators
 from passbench.policy.scopes import Scope, open_scope, parameters
 from passbench.policy.steps import Steps
 
@@ -170,9 +171,30 @@ class HostChecker(Statements):
         if function is None:
             return
         body = [s for s in function.body if not _is_docstring(s)]
-        if function.decorator_list or len(body) != 1 or self._returned(module) is None:
+        if (
+            function.decorator_list
+            or len(body) != 1
+            or (self.report is not None and not self._hands_on_function(module))
+        ):
             advice = "write `return NAME` with a function of this directory that launches your kernels"
             self.find("replacement_func", module, function, f"replacement_func only returns a function; {advice}")
+
+    def _hands_on_function(self, module: Module) -> bool:
+        """Whether `replacement_func` returns a function of the pass, or one that decorators of the pass wrap: that is a
+        value, and may get tensors for all of its parameters."""
+        if self._returned(module) is not None:
+            return True
+        last = module.functions["replacement_func"].body[-1]
+        value = last.value if isinstance(last, ast.Return) else None
+        place = module.sibling_function(module.dotted(value) or "") if value is not None else None
+        if place is not None:
+            module, name = self.modules.get(place[0], module), place[1]
+        else:
+            name = value.id if isinstance(value, ast.Name) else ""
+        if name in module.declared_global:
+            return False
+        self.steps.take(len(walk(module.tree)))
+        return returned_by_decorators(name, module.tree.body, module.functions.get)
 
     def _module_statement(self, statement: ast.stmt, scope: Scope) -> None:
         if isinstance(statement, ast.ClassDef):

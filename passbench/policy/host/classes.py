@@ -31,6 +31,7 @@ from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import walk
 from passbench.policy.scopes import parameters
 from passbench.policy.steps import Steps
+from passbench.policy.suggestions import advice_on
 
 _OTHERS = (
     torch.dtype, torch.device, JITFunction, InterpretedFunction, Autotuner, Heuristics, triton.Config,
@@ -169,7 +170,7 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
             mixes and isinstance(base, ast.Name) and base.id in _MIXED_IN - module.globals - module.imports.keys()
         )
         if dotted not in names.CLASS_BASES and dotted not in module.classes and place is None and not mixed_in:
-            advice = names.advice(dotted) or "write a function or a dataclass"
+            advice = advice_on(dotted) or "write a function or a dataclass"
             message = f"a class of a pass may not derive from {dotted}; {advice}"
             report.at("module_statement", module, own, message)
     if own.keywords or getattr(own, "type_params", None):

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Sequence
 
 from passbench.policy import allowlists as names
+from passbench.policy import item_parts
 from passbench.policy.host.bindings import HOOK
 from passbench.policy.host.named_values import NamedValues
 from passbench.policy.nodes import walk
@@ -101,6 +102,52 @@ class Expressions(NamedValues):
         )
         self.find("expression", scope.module, node, f"{type(node).__name__} is not allowed in host code{advice}")
         return ValueKind.TENSOR
+
+    def iterate(self, target: ast.expr, iterable: ast.expr, scope: Scope, inner: Scope | None = None) -> None:
+        """Bind what a loop takes from an iterable, in the `inner` scope if it has one. `enumerate` and `zip` are seen
+        through, and so are items whose parts are written out."""
+        inner = inner or scope
+        call = iterable if isinstance(iterable, ast.Call) and not iterable.keywords else None
+        name = call.func.id if call is not None and isinstance(call.func, ast.Name) else None
+        if name not in ("enumerate", "zip") or scope.find(name) is not None or not isinstance(target, ast.Tuple):
+            kind = self.kind(iterable, scope)
+            parts = self._parts_of_items(iterable, scope) if isinstance(target, ast.Tuple) else None
+            if parts is None or len(parts) != len(target.elts):
+                self.assign(target, kind.item(), inner, None)
+                return
+            for element, part in zip(target.elts, parts, strict=True):
+                self.assign(element, part.item() if isinstance(element, ast.Starred) else part, inner, None)
+            return
+        self.seen.add(call)
+        if name == "enumerate" and len(call.args) == 1 and len(target.elts) == 2:
+            self.assign(target.elts[0], ValueKind.SCALAR, inner, None)
+            self.iterate(target.elts[1], call.args[0], scope, inner)
+            return
+        items = [self.kind(a, scope).item() for a in call.args]
+        parts = items if name == "zip" else [ValueKind.SCALAR, *items[:1]]
+        plain = len(parts) == len(target.elts) and not any(isinstance(a, ast.Starred) for a in call.args)
+        for number, element in enumerate(target.elts):
+            self.assign(element, parts[number] if plain else max([*items, ValueKind.SCALAR]), inner, None)
+
+    def _parts_of_items(self, iterable: ast.expr, scope: Scope) -> list[ValueKind] | None:
+        """The kinds of the parts of each item of an iterable, where the source says them; None where it does not."""
+        found = item_parts.columns(iterable)
+        if found is not None:
+            return [max(self.handed_kind(part, scope) for part in column) for column in found]
+        held = item_parts.dict_of_items(iterable)
+        owner = scope.find(held.id) if isinstance(held, ast.Name) else None
+        if owner is not None and isinstance(owner.node, ast.FunctionDef):
+            self.steps.take(len(walk(owner.node)))
+            dicts = item_parts.dicts_of_variable(owner.node, held.id)
+        else:
+            dicts = [held] if held is not None and item_parts.has_plain_keys(held) else None
+        if dicts is None:
+            return None
+        keys = [ValueKind.SCALAR]
+        for one in dicts:
+            if isinstance(one, ast.DictComp) and one in self._opened:
+                keys.append(self.kind(one.key, self._opened[one]))
+        return [max(keys), self.kind(held, scope).item()]
 
     def annotation(self, node: ast.expr | None, scope: Scope) -> None:
         """Check a type that is written out: it is evaluated when the module is imported."""

@@ -12,6 +12,7 @@ from passbench.policy.host.classes import MAKING, is_plain
 from passbench.policy.host.named_values import SHARED_ADVICE
 from passbench.policy.host.operator_calls import OperatorCall
 from passbench.policy.scopes import Scope, ValueKind
+from passbench.policy.suggestions import advice_on
 from storage.graph import targets
 
 _KEYED = frozenset("get setdefault pop insert index count".split())
@@ -107,7 +108,7 @@ class MethodCalls(BuiltInCalls):
                 return ValueKind.SCALAR
             return self._library(as_operator)
         rule = "private_name" if name.startswith("_") else "tensor_method"
-        advice = SHARED_ADVICE if name in self.shared_names else names.advice(name)
+        advice = SHARED_ADVICE if name in self.shared_names else advice_on(name)
         advice = advice or "tensors have public methods"
         self.find(rule, scope.module, node, f"method {name}() is not allowed in host code; {advice}")
         return ValueKind.SCALAR  # one finding is enough

@@ -10,6 +10,7 @@ from passbench.policy.host.classes import fields_of_tensors_too, is_plain
 from passbench.policy.instances import made_once
 from passbench.policy.nodes import children, walk
 from passbench.policy.scopes import ITEMS, RETURN, Scope, ValueKind, makes_iterator, makes_sequence
+from passbench.policy.suggestions import advice_on
 
 SHARED_ADVICE = (
     "objects of libraries have it, too: use it on self, or on a variable that is given CLASS(…) once; or choose another"
@@ -155,7 +156,7 @@ class NamedValues(Bindings):
 
     def refuse_name(self, node: ast.expr, dotted: str, scope: Scope) -> None:
         """Report an imported name, used or called, that no list of `passbench.policy.allowlists` has."""
-        advice = names.advice(dotted)
+        advice = advice_on(dotted)
         if advice is not None:
             message = f"{dotted} is not allowed in host code; {advice}"
         elif dotted.startswith("triton.language."):

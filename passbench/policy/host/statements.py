@@ -20,6 +20,7 @@ from passbench.policy.scopes import (
     length_of_returns,
     parameters,
 )
+from passbench.policy.suggestions import advice_on
 
 
 class Statements(Calls):
@@ -165,6 +166,8 @@ class Statements(Calls):
 
     def _function(self, node: ast.FunctionDef, scope: Scope) -> None:
         kernel = scope.module.kernels.get(node.name) is node
+        if not kernel and self._is_misplaced_kernel(node, scope):
+            return
         for decorator in node.decorator_list:
             self._decorator(decorator, node, scope, kernel)
         self._signature(node, scope)
@@ -182,6 +185,8 @@ class Statements(Calls):
     def _method(self, node: ast.FunctionDef, own: ast.ClassDef, scope: Scope, given: bool, functional: bool) -> None:
         """Check a method of a class. `given`: it may get what is given to any method of its name. `functional`: it is
         one of a `torch.autograd.Function`."""
+        if self._is_misplaced_kernel(node, scope):
+            return
         decorators = set()
         for decorator in node.decorator_list:
             dotted = scope.module.dotted(decorator) or ast.unparse(decorator)
@@ -207,6 +212,14 @@ class Statements(Calls):
         if node.name == "__len__" and self.kinds.get(node, RETURN).holds_tensors:
             self.read("Python makes a number of what __len__ returns", scope, node)
         self.kinds.join((METHODS, node.name), RETURN, self.kinds.get(node, RETURN))
+
+    def _is_misplaced_kernel(self, node: ast.FunctionDef, scope: Scope) -> bool:
+        """Report a kernel in a function or a class; what is in it says nothing more."""
+        misplaced = any(scope.module.dotted(d) == names.JIT for d in node.decorator_list)
+        if misplaced:
+            message = f"write the kernel {node.name} at the top of the module, under a name of its own"
+            self.find("decorator", scope.module, node, message)
+        return misplaced
 
     def _class(self, own: ast.ClassDef, scope: Scope) -> None:
         """Check fields and methods. What a class may hold at all is checked once, by `check_class`."""
@@ -285,7 +298,7 @@ class Statements(Calls):
         allowed = {names.JIT, *names.KERNEL_DECORATORS} if kernel else names.HOST_DECORATORS
         if dotted not in allowed:
             advice = "torch.fx.wrap and functools.lru_cache on functions, triton.jit on kernels"
-            advice = names.advice(dotted or "") or f"use {advice}"
+            advice = advice_on(dotted or "") or f"use {advice}"
             self.find("decorator", scope.module, node, f"decorator {ast.unparse(target)} is not allowed; {advice}")
         elif dotted in names.CACHES:
             self.cached.add(function)

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Sequence
 
 from passbench.policy import allowlists as names
 from passbench.policy.kernels.addresses import CONSTEXPR, Addresses
@@ -63,14 +64,25 @@ def _is_plain_type(module: Module, node: ast.expr) -> bool:
 _DEFINITION = re.compile(r"def +\w+ *\(")
 
 
+def _indentation(lines: Sequence[str], function: ast.FunctionDef) -> int:
+    """The spaces that Triton takes off each line of a kernel under `if` or `try`; 0 where it could take others off, or
+    some within a text."""
+    spaces = " " * function.col_offset
+    texts = [n for n in walk(function) if isinstance(n, ast.Constant | ast.JoinedStr) and n.end_lineno != n.lineno]
+    documented = {id(s.value) for s in function.body[:1] if isinstance(s, ast.Expr)}
+    plain = all(line.startswith(spaces) or not line.strip() for line in lines)
+    return len(spaces) if plain and all(id(text) in documented for text in texts) else 0
+
+
 def _check_text(module: Module, function: ast.FunctionDef, report: Report) -> None:
     """Triton reads a kernel's text by itself: from a line on that looks like the beginning of a function, in a text
     constant too. It must find what Python has parsed."""
     first = min([function.lineno, *(d.lineno for d in function.decorator_list)])
+    indent = _indentation(module.lines[first - 1 : function.end_lineno], function)
     for number in range(first, function.end_lineno + 1):
         line = module.lines[number - 1]
         if number == function.lineno:
-            if not _DEFINITION.match(line):
+            if not _DEFINITION.match(line[indent:]):
                 report.at("kernel", module, function, "write `def NAME(` of a kernel at the beginning of one line")
         elif line.split()[:1] == ["def"]:
             message = "Triton takes a line that begins with `def` for the kernel's first; write it otherwise"

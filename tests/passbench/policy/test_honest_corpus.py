@@ -8,7 +8,7 @@ from passbench.bench import Bench
 from passbench.contract import NAMES_FILE
 from passbench.policy.check import check_dir
 from tests.passbench.attacks.run_attacks import SETTINGS
-from tests.passbench.policy.honest_corpus import CORPUS
+from tests.passbench.policy.corpus.honest_corpus import CORPUS
 
 REFUSED = {
     "module_class": ("module_statement", "write a function; weights come in as arguments of the pattern"),

@@ -2,7 +2,7 @@
 operators, tables of overloads, assembly in blocks. `HABITS`, name → sources, each for `relu(x + y)`.
 """
 
-_IMPORTS = """
+IMPORTS = """
 import dataclasses
 import functools
 import typing
@@ -11,7 +11,7 @@ import torch
 import triton
 import triton.language as tl
 """
-_ADD_RELU = '''
+ADD_RELU = '''
 
 def pattern(x, y):
     return torch.relu(x + y)
@@ -30,7 +30,7 @@ def add_relu(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 '''
-_RETURNS = """
+RETURNS = """
 
 def replacement_func():
     return fused
@@ -275,4 +275,4 @@ def fused(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 ''',
 }  # fmt: skip
 
-HABITS = {name: (_IMPORTS + _ADD_RELU + body.lstrip("\n") + _RETURNS).lstrip("\n") for name, body in _BODIES.items()}
+HABITS = {name: (IMPORTS + ADD_RELU + body.lstrip("\n") + RETURNS).lstrip("\n") for name, body in _BODIES.items()}

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 
 from storage.records import Sample
 from tests.passbench.attacks import attack_samples as on
-from tests.passbench.policy.honest_habits import HABITS
+from tests.passbench.policy.corpus.honest_habits import HABITS
+from tests.passbench.policy.corpus.many_authors import BY_MANY
 from tests.passbench.samples import sample, spec, variant
 
 _PARTS = {
@@ -1702,7 +1703,7 @@ $RETURNS
 """,
 )
 
-for _name, _text in HABITS.items():
+for _name, _text in {**HABITS, **BY_MANY}.items():
     _entry(_name, on.add_relu, _text)
 
 CORPUS: dict[str, tuple[Callable[[], Sample], dict[str, str]]] = {

@@ -1,0 +1,145 @@
+"""Code of a pass in the form that the rest of the policy knows: kernels at the top of their module, a base's methods
+called by the base's name, and what decorators of the pass make of a function."""
+
+import ast
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from passbench.policy.nodes import walk
+
+
+def lift_kernels(tree: ast.Module, is_kernel: Callable[[ast.FunctionDef], bool]) -> None:
+    """Put kernels that stand under `if` or `try` at the top of a module behind that statement, in place: whether the
+    name is bound at run time makes no difference to what the kernel may do. A name that is bound twice stays."""
+    body = tree.body
+    bound: Counter[str] | None = None
+    for number in reversed(range(len(body))):
+        lifted: list[ast.stmt] = []
+        waiting = [body[number]]
+        while waiting:
+            statement = waiting.pop()
+            for block in _blocks(statement):
+                found = [s for s in block if isinstance(s, ast.FunctionDef) and is_kernel(s)]
+                bound = _bound_at_top(tree) if found and bound is None else bound
+                found = [s for s in found if bound[s.name] == 1]
+                lifted += found
+                if found:
+                    block[:] = [s for s in block if s not in found] or [ast.copy_location(ast.Pass(), found[0])]
+                waiting += block
+        body[number + 1 : number + 1] = lifted
+        if lifted:
+            _forget_children(body[number])
+
+
+def _bound_at_top(tree: ast.Module) -> Counter[str]:
+    """How often each name of a module is bound, outside of its functions or by `global`."""
+    found: Counter[str] = Counter()
+    for node in _of_block(tree.body):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            found[node.id] += 1
+        elif isinstance(node, ast.alias):
+            found[node.asname or node.name.partition(".")[0]] += 1
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler) and node.name:
+            found[node.name] += 1
+    for node in ast.walk(tree):
+        found.update(node.names if isinstance(node, ast.Global) else ())
+    return found
+
+
+def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    if isinstance(statement, ast.If | ast.Try):
+        yield statement.body
+        yield statement.orelse
+    if isinstance(statement, ast.Try):
+        yield statement.finalbody
+        yield from (handler.body for handler in statement.handlers)
+
+
+def name_bases(own: ast.ClassDef, is_own: Callable[[ast.expr], bool]) -> list[ast.Call]:
+    """`super().f(a)` in a method of a class as `BASE.f(self, a)`, in place, where the class has one base, of the pass.
+    `super().__init__()` of a class without such a base does nothing, and becomes a name.
+
+    The calls that were rewritten are returned. They mean this where no class of the pass derives from several others.
+    """
+    found: list[ast.Call] = []
+    of_pass = [base for base in own.bases if is_own(base)]
+    if len(own.bases) > 1 or own.decorator_list:
+        return found
+    for method in own.body:
+        plain = isinstance(method, ast.FunctionDef) and not method.decorator_list
+        first = [*method.args.posonlyargs, *method.args.args][:1] if plain else []
+        for node in _of_block(method.body) if first else ():
+            call = node.value if isinstance(node, ast.Expr) else node
+            if not isinstance(call, ast.Call) or not _is_super(call.func, own.name, first[0].arg):
+                continue
+            if of_pass:
+                call.func.value = ast.copy_location(ast.parse(ast.unparse(of_pass[0]), mode="eval").body, call)
+                ast.fix_missing_locations(call.func.value)
+                call.args.insert(0, ast.copy_location(ast.Name(first[0].arg, ast.Load()), call))
+                found.append(call)
+            elif isinstance(node, ast.Expr) and call.func.attr == "__init__" and not (call.args or call.keywords):
+                node.value = ast.copy_location(ast.Constant(None), call)
+                found.append(call)
+    if found:
+        _forget_children(own)
+    return found
+
+
+def _forget_children(changed: ast.AST) -> None:
+    """Let `passbench.policy.nodes` list anew what is below a statement."""
+    for node in ast.walk(changed):
+        node.__dict__.pop("_children", None)
+
+
+def _of_block(block: list[ast.stmt]) -> list[ast.AST]:
+    """Nodes of statements, without what is within a function, class, lambda or comprehension there."""
+    inner = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
+    inner |= ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+    found: list[ast.AST] = list(block)
+    for node in found:  # grows meanwhile
+        if not isinstance(node, inner):
+            found += ast.iter_child_nodes(node)
+    return found
+
+
+def _is_super(node: ast.expr, own: str, first: str) -> bool:
+    """Whether an expression is `super().NAME`, or `super(OWN, FIRST).NAME` as it was written once."""
+    call = node.value if isinstance(node, ast.Attribute) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id != "super":
+        return False
+    given = [a.id if isinstance(a, ast.Name) else "" for a in call.args]
+    return not call.keywords and given in ([], [own, first])
+
+
+def returned_by_decorators(
+    function: str, body: list[ast.stmt], lookup: Callable[[str], ast.FunctionDef | None]
+) -> bool:
+    """Whether a name of a module is a function under decorators of the pass (`passbench.policy.decorators`), each of
+    which returns a function that it defines, or the one that it gets."""
+    values = [
+        s.value
+        for s in body
+        if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name) and s.targets[0].id == function
+    ]
+    stored = sum(
+        isinstance(n, ast.Name) and n.id == function and not isinstance(n.ctx, ast.Load) for s in body for n in walk(s)
+    )
+    if len(values) != 1 or stored != 1:
+        return False
+    value = values[0]
+    while isinstance(value, ast.Call):
+        decorator = lookup(value.func.id) if isinstance(value.func, ast.Name) else None
+        if decorator is None or len(value.args) != 1 or not _gives_function(decorator):
+            return False
+        value = value.args[0]
+    return isinstance(value, ast.Name) and value.id == f"{function} as written"
+
+
+def _gives_function(decorator: ast.FunctionDef) -> bool:
+    defined = {s.name for s in decorator.body if isinstance(s, ast.FunctionDef)}
+    given = {a.arg for a in decorator.args.args}
+    nodes = _of_block(decorator.body)
+    rebound = {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    returns = [n.value for n in nodes if isinstance(n, ast.Return)]
+    known = (defined | given) - rebound
+    return bool(returns) and all(isinstance(value, ast.Name) and value.id in known for value in returns)
