@@ -110,7 +110,12 @@ FRESH_ATTACKS: tuple[Attack, ...] = (
         (static("forbidden_name"), outside("CUDA error|illegal memory|misaligned")),
         "no type of the language that a kernel may name is that of an address",
     ),
-    Attack("times_of_configurations", add_relu, (static("rebinding"), NO_GAIN), "no other object has names of fields"),
+    Attack(
+        "times_of_configurations",
+        add_relu,
+        (static("forbidden_attribute"), NO_GAIN),
+        "only instances have fields of such names",
+    ),
     Attack(
         "resize_by_overload",
         add_relu,
@@ -147,8 +152,15 @@ FRESH_ATTACKS: tuple[Attack, ...] = (
         "interpreter_objects", add_relu, (static("forbidden_attribute"), NO_GAIN), "attributes are listed", ("cpu",)
     ),
     # Python behind the names of fields, annotations, patterns and texts
-    Attack("frame_of_a_generator", add_relu, (static("rebinding"), WORKS), "no other object has names of fields"),
-    Attack("logger_leads_on", add_relu, (static("rebinding"), WORKS), "no other object has names of fields"),
+    Attack(
+        "frame_of_a_generator",
+        add_relu,
+        (static("forbidden_attribute"), WORKS),
+        "only instances have fields of such names",
+    ),
+    Attack(
+        "logger_leads_on", add_relu, (static("forbidden_attribute"), WORKS), "only instances have fields of such names"
+    ),
     Attack("evaluates_annotations", add_relu, (static("forbidden_call"), WORKS), "of typing, types alone are values"),
     Attack("pattern_reaches_torch", add_relu, (static("pattern"), WORKS), "a pattern names what a graph can hold"),
     Attack("text_for_the_interpreter", add_relu, (static("kernel"), WORKS), "one text, read one way", ("cpu",)),
