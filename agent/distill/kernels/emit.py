@@ -19,6 +19,8 @@ from agent.distill.kernels.triton_ops import EXPRESSIONS
 from agent.distill.kernels.value_graph import COLUMN, ROW, StoreValue, Value
 
 _INDENT = "    "
+_OF_NUMBERS = (torch.bool, torch.int32, torch.float32)
+"""Dtypes that Triton gives to numbers where no tensor decides."""
 
 
 @dataclass(frozen=True)
@@ -291,9 +293,9 @@ class _Writer:
         if value.op == "scan":
             return reductions.up_to_each(value, self.names[value.args[0].number])
         args = [self.names[a.number] for a in value.args]
-        if all(a.op == "constant" for a in value.args):
-            first = value.args[0]
-            args[0] = f"tl.full((1,), {args[0]}, {triton_dtype(first.dtype)})"
+        first = 1 if value.op == "where" and value.dtype not in _OF_NUMBERS else 0  # behind the condition
+        if all(a.op == "constant" for a in value.args[first:]):
+            args[first] = f"tl.full((1,), {args[first]}, {triton_dtype(value.args[first].dtype)})"
         if value.op == "cast":
             return f"{args[0]}.to({triton_dtype(value.dtype)})"
         if value.op == "narrow":
