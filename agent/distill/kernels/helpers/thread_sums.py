@@ -148,13 +148,7 @@ def join_halves(mean, distances, count, ROWS: tl.constexpr, OUTER: tl.constexpr,
             mean_a, mean_b = both_sides(mean, ROWS * OUTER, LENGTH >> n)
             wide_a, wide_b = both_sides(distances, ROWS * OUTER, LENGTH >> n)
             count_a, count_b = both_sides(count, ROWS * OUTER, LENGTH >> n)
-            apart = mean_b - mean_a
-            count = count_a + count_b
-            share = part_of(count_b, count)
-            both = tl.fma(apart, share, mean_a)
-            wider = tl.fma(apart * apart * count_a, share, wide_a + wide_b)
-            mean = tl.where(count_b == 0, mean_a, tl.where(count_a == 0, mean_b, both))
-            distances = tl.where(count_b == 0, wide_a, tl.where(count_a == 0, wide_b, wider))
+            mean, distances, count = joined_of_two(mean_a, wide_a, count_a, mean_b, wide_b, count_b)
     return tl.reshape(mean, [ROWS, OUTER]), tl.reshape(distances, [ROWS, OUTER]), tl.reshape(count, [ROWS, OUTER])
 ''',
     "combine_halves": '''
@@ -196,7 +190,8 @@ NEEDED = (
     {"add_parts": ("four_parts", "add_eight", "add_sixteen"), "part_of": ("share_of",)}
     | {"add_rounded_halves": ("both_sides",), "add_rounded_rows": ("halves",), "add_rows": ("halves",)}
     | {"combine_halves": ("both_sides", "share_of"), "combine_rows": ("halves", "share_of")}
-    | {"join_halves": ("both_sides", "part_of", "share_of"), "join_rows": ("halves", "part_of", "share_of")}
+    | {"join_halves": ("both_sides", "joined_of_two", "part_of", "share_of")}
+    | {"join_rows": ("halves", "joined_of_two", "part_of", "share_of")}
     | {"moments_of_two": ("share_of",), "joined_of_two": ("part_of", "share_of")}
 )
 """Helper → all helpers that it calls, and those that these call."""
