@@ -26,22 +26,24 @@ def locked(directory: Path, name: str = ".lock", waiting: Callable[[], None] | N
     except OSError as error:
         raise explained(error, directory, 0) from error
     with file:
-        try:
-            _hold(file, waiting)
-        except OSError as error:  # as on a network's file system without a lock service
-            raise PassNetError(
-                f"{directory} cannot be locked ({reason_of(error)}): choose a --data on a file system that has locks"
-            ) from error
+        if not _held(file, directory, fcntl.LOCK_NB):
+            if waiting is not None:
+                waiting()
+            _held(file, directory)
         yield
 
 
-def _hold(file: IO[str], waiting: Callable[[], None] | None) -> None:
+def _held(file: IO[str], directory: Path, how: int = 0) -> bool:
+    """Whether the lock is held now; False only with LOCK_NB, where somebody else holds it."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | how)
     except BlockingIOError:
-        if waiting is not None:
-            waiting()
-        fcntl.flock(file, fcntl.LOCK_EX)
+        return False
+    except OSError as error:  # as on a network's file system without a lock service
+        raise PassNetError(
+            f"{directory} cannot be locked ({reason_of(error)}): choose a --data on a file system that has locks"
+        ) from error
+    return True
 
 
 @contextlib.contextmanager
