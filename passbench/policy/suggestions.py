@@ -38,7 +38,6 @@ _MEMORY = """torch.cuda.empty_cache torch.cuda.memory_allocated torch.cuda.max_m
     torch.cuda.reset_peak_memory_stats torch.cuda.memory""".split()
 _PROFILERS = "torch.profiler torch.autograd.profiler torch.cuda.nvtx torch.utils.benchmark triton.testing".split()
 _STREAMS = "torch.cuda.Stream torch.cuda.stream torch.cuda.current_stream torch.cuda.default_stream".split()
-_GRADIENTS = "torch.set_grad_enabled torch.enable_grad requires_grad_".split()
 
 ADVICE = {
     **dict.fromkeys(_FLAGS, "flags are the harness's and stay as they are; leave the line out"),
