@@ -1,12 +1,12 @@
 """Which modules of a pass have other bits than eager on a GPU, each of them alone. Needs a GPU.
 
-    python3 -m benchmarks.agent.inexact_parts VERSION_DIR... --names SAMPLE... [--passes DIR] [--seconds 20]
-        [--draws 2000] [--device cuda:0]
+    python3 -m benchmarks.agent.inexact_parts VERSION_DIR... --names SAMPLE... [--passes DIR] [--rows FILE]
+        [--seconds 20] [--draws 2000] [--device cuda:0]
 
-A sample has one variant, as in the tables. Its pass is that of DIR/SAMPLE, or the one that `distill-static` writes on
-the device. There is a line for the whole pass and for each of its modules, with the level of the worst draw and how
-many draws there were; -10 stands for eager's bits, or as near to them as eager called again is. Draws end with the
-first that is not right at t = -5.
+A sample has one variant, that of FILE where a table's rows are given. Its pass is that of DIR/SAMPLE, or the one that
+`distill-static` writes on the device. There is a line for the whole pass and for each of its modules, with the level of
+the worst draw and how many draws there were; -10 stands for eager's bits, or as near to them as eager called again is.
+Draws end with the first that is not right at t = -5.
 
 `--group-norms` says instead how many elements of group norms differ from each formula for the shift and the sum: a
 product and what is added to it rounded at once, or one after another.
@@ -27,6 +27,8 @@ from agent.distill.eager.emulated_sums import fused
 from agent.distill.static import Distill
 from benchmarks.passbench.baselines_table import samples_of
 from passbench.contract import NAMES_FILE
+from storage.parquet import read_rows
+from storage.schema import RESULTS
 
 
 def parts(directory: Path, scratch: Path) -> Iterator[tuple[str, Path]]:
@@ -64,6 +66,7 @@ def main() -> None:
     parser.add_argument("versions", nargs="*", type=Path)
     parser.add_argument("--names", nargs="*", default=[])
     parser.add_argument("--passes", type=Path)
+    parser.add_argument("--rows", type=Path, help="results.parquet of a table: its variants are taken")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--draws", type=int, default=2000)
     parser.add_argument("--device", default="cuda:0")
@@ -73,7 +76,9 @@ def main() -> None:
         group_norms(torch.device(given.device))
     measure = QuickMeasure(torch.device(given.device), timed=False)
     attempt = Attempt(1, given.device, measure, lambda row: None, None, print)
-    for sample in samples_of(given.versions, given.names):
+    rows = read_rows(given.rows, RESULTS) if given.rows else []
+    recorded = {row["sample"]: row["variant_hash"] for row in rows}
+    for sample in samples_of(given.versions, given.names, recorded):
         with tempfile.TemporaryDirectory(prefix="passnet-") as place:
             scratch = Path(place)
             directory = given.passes / sample.sample if given.passes else scratch / "pass"
