@@ -131,24 +131,33 @@ class SumOrder:
     rounds: torch.dtype | None = None
 
     def without_idle(self) -> "SumOrder":
-        """The same sum of a short row of a norm by those rows of threads that have something to add.
+        """The same sum of a short row by those threads that have something to add, and no more sums of each than have
+        something: what has nothing adds zeros.
 
-        Eager combines the moments of each row of threads with those of idle ones. That changes nothing where their
-        number is a power of two, so that two rows of threads need such numbers here.
+        Of a norm's moments eager combines those of each row of threads with those of idle ones. That changes nothing
+        where their number is a power of two, so that two rows of threads need such numbers here.
         """
+        if self.kind in ("sum", "norm") and self.deal is None:
+            return self._short()
         warp = self.width * self.sums
         second = self.length - warp
         if self.kind == "turns":  # what has nothing to add adds zeros
             busy = self.vectors and self.length <= 2 * warp
             return replace(self, height=1 if self.length <= warp else 2) if busy else self
-        if (
-            self.kind in ("sum", "norm")
-            or self.height != _NORM_HEIGHT
-            or second > warp
-            or (second > 0 and second & (second - 1))
-        ):
+        unknown = self.kind in ("sum", "norm") or self.height != _NORM_HEIGHT
+        if unknown or second > warp or (second > 0 and second & (second - 1)):
             return self
         return replace(self, height=2) if second > 0 else replace(self, height=1, idle=self.height)
+
+    def _short(self) -> "SumOrder":
+        """A sum without the places of a step that a row has no elements for, as far as powers of two allow."""
+        threads, sums = self.width * self.height, self.sums
+        if not self.vectors:
+            sums = min(sums, _power_from(-(-self.length // threads)))
+        if self.vectors or sums == 1:
+            threads = min(threads, _power_from(-(-self.length // sums)))
+        width = min(self.width, threads)
+        return replace(self, width=width, height=threads // width, sums=sums)
 
     @property
     def step(self) -> int:
@@ -320,3 +329,8 @@ def _block(across: int, down: int, threads: int) -> tuple[int, int]:
 def _power_below(n: int) -> int:
     """The largest power of two up to n; 1 for 0."""
     return 1 << (max(n, 1).bit_length() - 1)
+
+
+def _power_from(n: int) -> int:
+    """The smallest power of two that is at least n."""
+    return 1 << (n - 1).bit_length()

@@ -104,7 +104,7 @@ class _Writer:
                 self._value(value)
             for store in self.kernel.stores:
                 self._store(store)
-        lines = sweep_turns.without_overwritten(self.lines) if self.tuning.kept else self.lines
+        lines = sweep_turns.without_overwritten(self.lines) if self.tuning.written_out else self.lines
         return sweep_turns.without_unused(lines)
 
     @property
@@ -156,7 +156,7 @@ class _Writer:
         kept = {names[value.number]: value for value in reduced}
         for name, value in kept.items():
             self._lines(_way(value).start(value, name, self.kernel))
-        if self.tuning.kept:
+        if self.tuning.written_out:
             self._written_out(kept, stores)
         else:
             self._looped(kept, stores)

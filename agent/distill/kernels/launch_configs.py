@@ -18,6 +18,8 @@ _LONG, _BUSY = 4, 16
 
 _MOST_KEPT = 2**14
 """Rows of a kernel that keeps each."""
+_AT_ONCE = 32 * PROCESSORS
+"""Programs that are at work at a time, at most."""
 _REGISTERS = 96
 """Registers of a thread that may hold what a sweep has loaded."""
 _WIDER = (1, 2, 4)
@@ -38,9 +40,9 @@ class Tuning:
     """How a kernel is launched: rows and columns of a program, and its warps.
 
     `loops`: it sweeps its columns in steps, of which `stages` are loaded at once. `kept`: the steps are written one
-    after another, and what the first sweep has loaded stays in registers for the others. `masked`: accesses ask whether
-    their element is there even where all are. `lanes`: see `ordered_sums.finish_in_lanes`. `ahead`: loads stay
-    ahead of what is computed (`sweep_turns.py`).
+    after another, and what the first sweep has loaded stays in registers for the others. `single`: the same of several
+    rows, of one step each. `masked`: accesses ask whether their element is there even where all are. `lanes`: see
+    `ordered_sums.finish_in_lanes`. `ahead`: loads stay ahead of what is computed (`sweep_turns.py`).
     """
 
     row_block: int
@@ -51,7 +53,13 @@ class Tuning:
     masked: bool = False
     lanes: bool = False
     kept: bool = False
+    single: bool = False
     ahead: bool = False
+
+    @property
+    def written_out(self) -> bool:
+        """Whether sweeps have no loop, and later ones what the first has loaded."""
+        return self.kept or self.single
 
     def programs(self, kernel: KernelBody) -> int:
         """Programs that cover the kernel: its rows, and the columns of one that is tiled."""
@@ -91,11 +99,21 @@ def choose(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
 def _loads_first(kernel: KernelBody, tuning: Tuning) -> bool:
     """Whether a program of this tuning has all of its loads at the beginning, registers for them, and needs some of
     them late."""
-    if (tuning.loops and not tuning.kept) or kernel.rows >= _EXACT or not kernel.loads_late:
+    if (tuning.loops and not tuning.written_out) or kernel.rows >= _EXACT or not kernel.loads_late:
         return False
+    return _registers(kernel, tuning, kernel.columns if tuning.kept else tuning.column_block) <= _REGISTERS
+
+
+def _single_step(kernel: KernelBody, tuning: Tuning) -> bool:
+    """Whether rows that are added in eager's order have one step each, for which a thread has the registers."""
+    one = kernel.step is not None and kernel.deal is None and kernel.columns <= tuning.column_block
+    return one and _registers(kernel, tuning, tuning.column_block) <= _REGISTERS
+
+
+def _registers(kernel: KernelBody, tuning: Tuning, places: int) -> int:
+    """Of a thread, for what is loaded for so many places of its rows."""
     loads = sum(value.op == "load" and value.by_column for value in kernel.values())
-    places = kernel.columns if tuning.kept else tuning.column_block
-    return loads * tuning.row_block * places // (WARP * tuning.warps) <= _REGISTERS
+    return loads * tuning.row_block * places // (WARP * tuning.warps)
 
 
 def _chosen(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
@@ -111,6 +129,8 @@ def _chosen(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
         wider = (replace(single, warps=min(16, factor * single.warps)) for factor in ((1,) if single.lanes else _WIDER))
         if kept := next((one for one in wider if _keeps(kernel, one)), None):
             return kept
+        if _single_step(kernel, chosen):
+            return replace(chosen, single=True)
     return _with_more_warps(kernel, chosen, limits)
 
 
@@ -131,6 +151,8 @@ def _keeps(kernel: KernelBody, tuning: Tuning) -> bool:
     if there are not so many rows that programs of several are better, and each is short. Steps of less elements than a
     warp has lanes leave some idle."""
     if tuning.column_block < WARP and kernel.rows >= PROCESSORS:
+        return False
+    if kernel.columns <= tuning.column_block and kernel.rows > _AT_ONCE:  # programs of several keep them as well
         return False
     if kernel.step is None or kernel.deal is not None or kernel.rows > _MOST_KEPT:
         return False

@@ -1,0 +1,70 @@
+"""Rows in eager's order that are shorter than a step of eager's: no places but theirs, and no loop."""
+
+import re
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from agent.ahead.quick_measure import QuickMeasure
+from agent.distill.eager.emulated_sums import added
+from agent.distill.eager.sum_order import SumOrder, sum_order
+from tests.agent.distill.test_ordered import _pass, _wide
+from tests.agent.support import in_dtype, sample, tensor
+
+ORDERS = [
+    (SumOrder(32, 32, 1, 4, False), (32, 1, 1)),
+    (SumOrder(60, 32, 1, 4, False), (32, 1, 2)),
+    (SumOrder(90, 32, 1, 4, False), (32, 1, 4)),
+    (SumOrder(20, 16, 2, 4, False), (16, 2, 1)),
+    (SumOrder(12, 16, 2, 4, False), (16, 1, 1)),
+    (SumOrder(5, 16, 1, 4, False, "norm"), (8, 1, 1)),
+    (SumOrder(136, 32, 1, 8, True), (32, 1, 8)),
+    (SumOrder(130, 64, 1, 4, True), (64, 1, 4)),
+    (SumOrder(96, 32, 2, 4, True), (32, 1, 4)),
+    (SumOrder(300, 32, 1, 4, False), (32, 1, 4)),
+]
+
+
+@pytest.mark.parametrize(("order", "left"), ORDERS)
+def test_threads_and_sums_without_elements_change_nothing(order, left):
+    short = order.without_idle()
+    assert (short.width, short.height, short.sums) == left
+    x = _wide(50, order.length)
+    assert torch.equal(added(x, short), added(x, order))
+
+
+def _normalized(x):
+    return F.normalize(x.view(-1, 3, 32).transpose(0, 1), dim=-1)
+
+
+def test_a_program_of_many_short_rows_has_no_places_but_theirs_and_loads_once(tmp_path, interpreter):
+    one, source = _pass(_normalized, (tensor(4000, 96),), tmp_path / "pass")
+    assert "COLUMNS=32" in source and int(re.search(r"ROWS=(\d+)", source)[1]) > 1
+    assert source.count("= tl.load(") == 1 and "for start in" not in source
+    assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+@pytest.mark.parametrize("length", [5, 60])
+def test_its_sums_have_the_bits_of_eagers_order(length, tmp_path, interpreter):
+    def function(x):
+        return x - x.sum(-1, keepdim=True)
+
+    x = _wide(5000, length)
+    one, source = _pass(function, (tensor(5000, length),), tmp_path / "pass")
+    assert source.count("= tl.load(") == 1 and "for start in" not in source
+    (found,) = interpreter.results(tmp_path / "pass", one, [x])
+    order = sum_order(x.shape, x.stride(), (1,), torch.float32)
+    assert torch.equal(found, x - added(x, order)[:, None])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("length", [5, 32, 60, 100])
+def test_they_have_eagers_bits_on_a_gpu(length, dtype, tmp_path):
+    def function(x):
+        return F.normalize(x * 2.0, dim=-1), x - x.sum(-1, keepdim=True), x.mean(-1)
+
+    one, _ = _pass(function, in_dtype((tensor(6000, length),), dtype), tmp_path / "pass")
+    (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
+    assert result.t_min == -10, result.reason
