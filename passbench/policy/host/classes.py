@@ -1,115 +1,19 @@
 """The static policy on classes of a pass: plain data and helpers, whose members no other object has by name."""
 
 import ast
-import builtins
-import collections
-import contextlib
-import dataclasses
-import dis
-import enum
-import functools
-import itertools
-import logging
-import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from types import CodeType, FunctionType
 
 import torch
-import triton
-from torch._ops import OpOverload, OpOverloadPacket
-from triton.compiler import CompiledKernel
-from triton.runtime.autotuner import Autotuner, Heuristics
-from triton.runtime.interpreter import InterpretedFunction
-from triton.runtime.jit import JITFunction
 
-from passbench.launch import Launch, LaunchPlan, PlanTable
 from passbench.policy import allowlists as names
-from passbench.policy import operators
+from passbench.policy.library_members import is_taken, is_usable
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import walk
 from passbench.policy.scopes import parameters
 from passbench.policy.steps import Steps
 from passbench.policy.suggestions import advice_on
-
-_OTHERS = (
-    torch.dtype, torch.device, JITFunction, InterpretedFunction, Autotuner, Heuristics, triton.Config,
-    Launch, LaunchPlan, PlanTable, OpOverload, OpOverloadPacket, FunctionType, str, dict, list, tuple, int, float,
-)  # fmt: skip
-_WITH_FIELDS = (Autotuner, Heuristics, OpOverload, OpOverloadPacket, triton.Config)
-"""Classes whose instances have attributes, such as the times of configurations, that the class does not show."""
-_MODULES = (builtins, collections, contextlib, dataclasses, enum, functools, itertools, logging, types)
-"""Modules whose objects host code can get hold of: generators, exceptions, loggers, partial functions."""
-_INSTANCES = (
-    logging.getLogger(), logging.getLogger().manager, logging.StreamHandler(), logging.Formatter(),
-    logging.makeLogRecord({}), contextlib.nullcontext(), functools.partial(int),
-)  # fmt: skip
-"""Objects with attributes that their classes do not show."""
-_PLAIN_DATA = frozenset(
-    """start stop step end offset level total key order code text reason path strides flags tags namespace op default
-    configs cache _cache""".split()
-)
-"""Attributes of theirs that are numbers or text, and lead nowhere."""
-_SAME_EVERYWHERE = (
-    names.TENSOR_ATTRIBUTES | names.SCALAR_ATTRIBUTES | names.CONFIG_ATTRIBUTES | names.METADATA_METHODS
-    | names.VIEW_METHODS | {"get"}
-)  # fmt: skip
-"""Names that host code may use on any object anyway."""
-
-_ASKED_FOR = frozenset("data_ptr tma_desc_cpu_ptr cache_key".split())
-"""What Triton asks any argument of a launch for: what has it is a tensor to Triton, a descriptor or a kernel."""
-
-
-@functools.cache
-def _taken() -> frozenset[str]:
-    """Attributes of objects that a pass can hold. A class with such a member would allow the name on them, too."""
-    kinds = {kind for module in _MODULES for kind in vars(module).values() if isinstance(kind, type)}
-    kinds |= {torch.autograd.function.FunctionCtx, torch.autograd.function.BackwardCFunction}
-    found = {name for kind in (*kinds, *_INSTANCES) for name in dir(kind)} - _PLAIN_DATA
-    found |= {name for kind in _WITH_FIELDS for name in _set_by(kind)} | set(vars(torch.ops.aten.relu.default))
-    found |= {name for kind in _OTHERS for name in dir(kind)}
-    if not issubclass(JITFunction, InterpretedFunction):
-        found |= set(vars(JITFunction(_nothing))) - {"kernel"}  # which is None there
-    return frozenset(found) - _SAME_EVERYWHERE
-
-
-@functools.cache
-def fields_of_tensors_too() -> frozenset[str]:
-    """Public names that tensors and compiled kernels have, and nothing else that a pass can hold. A class may have
-    fields of these names: what the policy takes for a tensor has none of them, and a launch's result is one to it."""
-    own = {*dir(torch.Tensor), *dir(CompiledKernel), *CompiledKernel.__init__.__code__.co_names}
-    known = _taken() | _SAME_EVERYWHERE | names.VIEW_ATTRIBUTES | _used_on_anything()
-    return frozenset(name for name in own - known if not name.startswith("_"))
-
-
-def is_taken(name: str, *, field: bool) -> bool:
-    """Whether a class may not have a member of this name, a `field` or a method, since other objects have it."""
-    of_tensors = hasattr(torch.Tensor, name) or hasattr(CompiledKernel, name)
-    of_tensors |= name in CompiledKernel.__init__.__code__.co_names
-    if name in _SAME_EVERYWHERE or name in _ASKED_FOR:
-        return name in _ASKED_FOR
-    return name in _taken() or (of_tensors and not (field and name in fields_of_tensors_too()))
-
-
-def _used_on_anything() -> frozenset[str]:
-    return (
-        names.CONTAINER_METHODS | names.STRING_METHODS | names.LOGGING_METHODS | names.NUMBER_METHODS
-        | names.CONTEXT_METHODS | {"format"}
-    )  # fmt: skip
-
-
-def _set_by(kind: type) -> Iterator[str]:
-    """Attributes that the methods of a class set."""
-    waiting: list[CodeType] = [f.__code__ for f in vars(kind).values() if isinstance(f, FunctionType)]
-    while waiting:
-        code = waiting.pop()
-        waiting += [one for one in code.co_consts if isinstance(one, CodeType)]
-        yield from (i.argval for i in dis.get_instructions(code) if i.opname == "STORE_ATTR")
-
-
-def _nothing() -> None:
-    """A function whose JIT object shows which attributes such objects have."""
 
 
 def lineage(modules: dict[str, Module], module: Module, own: ast.ClassDef, steps: Steps) -> list[ast.ClassDef]:
@@ -154,7 +58,7 @@ def members(
             fields |= set(_class_fields(own))
     named = fields | methods.keys()
     allowed = {n for n in named if not is_taken(n, field=n not in methods) and not n.startswith("__")}
-    shared = {n: methods.get(n, []) for n in named - allowed if not n.startswith("__") and not _is_usable(n)}
+    shared = {n: methods.get(n, []) for n in named - allowed if not n.startswith("__") and not is_usable(n)}
     known = {n: found for n, found in methods.items() if n in allowed or n in names.CLASS_METHODS}
     return frozenset(allowed), known, shared
 
@@ -210,7 +114,7 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
         elif (
             not special
             and is_taken(name, field=name not in methods)
-            and (_is_usable(name) or (inherits and name not in methods))
+            and (is_usable(name) or (inherits and name not in methods))
         ):
             report.at("rebinding", module, node, f"other objects have a {name} too; choose another name")
 
@@ -273,15 +177,6 @@ def _written(node: ast.AST) -> Iterator[str]:
 
 def _is_renamed(name: str) -> bool:
     return name.startswith("__") and not name.endswith("__")
-
-
-def _is_usable(name: str) -> bool:
-    """Whether host code, or torch and Triton, may use this name on any object: what it means there is then taken for
-    torch's own."""
-    if name in _ASKED_FOR or (hasattr(torch.Tensor, name) and name != "backward"):
-        return True
-    known = _used_on_anything() | names.VIEW_ATTRIBUTES
-    return name in known or operators.is_method(name)
 
 
 def _named(own: ast.ClassDef) -> Iterator[tuple[ast.AST, str]]:

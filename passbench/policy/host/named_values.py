@@ -6,10 +6,10 @@ import ast
 from passbench.policy import allowlists as names
 from passbench.policy import operators
 from passbench.policy.host.bindings import CONTEXT, FIELDS, Bindings
-from passbench.policy.host.classes import fields_of_tensors_too, is_plain
-from passbench.policy.instances import made_once
+from passbench.policy.host.classes import is_plain
+from passbench.policy.library_members import fields_of_tensors_too
 from passbench.policy.nodes import children, walk
-from passbench.policy.scopes import ITEMS, RETURN, Scope, ValueKind, makes_iterator, makes_sequence
+from passbench.policy.scopes import ITEMS, RETURN, Scope, ValueKind, made_once, makes_iterator, makes_sequence
 from passbench.policy.suggestions import advice_on
 
 SHARED_ADVICE = (
@@ -126,6 +126,8 @@ class NamedValues(Bindings):
             if other is not None and place[1] in other.kernels.keys() | other.classes.keys():
                 return ValueKind.ADDRESS
             return self.kinds.get(other.tree, place[1]) if other else ValueKind.SCALAR
+        if dotted == "torch.Tensor":  # a method that is read off it is a tensor's
+            return ValueKind.EITHER
         if dotted in names.HOST_VALUES | names.TYPE_FORMS:
             return ValueKind.SCALAR
         if dotted in names.ALLOCATORS | names.SCALAR_CALLS | names.COLLECTING_CALLS | names.LAUNCHING:

@@ -30,6 +30,7 @@ from tests.passbench.attacks.attack_kinds import (
 from tests.passbench.attacks.call_attacks import CALL_ATTACKS, CALL_HONEST
 from tests.passbench.attacks.fresh_attacks import FRESH_ATTACKS, FRESH_HONEST
 from tests.passbench.attacks.library_attacks import LIBRARY_ATTACKS, LIBRARY_HONEST
+from tests.passbench.attacks.member_attacks import MEMBER_ATTACKS
 
 
 def _library(why: str, *names: str, what: Callable[[], Sample] = on.add_relu) -> Iterator[Attack]:
@@ -47,6 +48,7 @@ ATTACKS: tuple[Attack, ...] = (
     *CALL_ATTACKS,
     *FRESH_ATTACKS,
     *LIBRARY_ATTACKS,
+    *MEMBER_ATTACKS,
     # Torch by every road: the source is refused; the dispatcher sees what ran.
     *_library("a library call is legal", "matmul_operator", what=on.matmul),
     *_library("methods compute", "tensor_methods"),
