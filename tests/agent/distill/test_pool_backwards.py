@@ -1,4 +1,6 @@
-"""The backward of an average pool: kernels where eager's has their bits, and library calls elsewhere."""
+"""The backward of an average pool: kernels with the bits of eager's CUDA kernels, and library calls elsewhere."""
+
+import itertools
 
 import pytest
 import torch
@@ -6,12 +8,74 @@ import torch.nn.functional as F
 
 from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.candidates import Options, find_candidates
+from agent.distill.kernels.formulas.pool_backwards import avg_pool2d_backward
 from agent.distill.lowered_regions import FAILURES, Sketches
 from agent.distill.static import Distill
 from tests.agent.distill.test_ordered import _pass
 from tests.agent.support import ANY, sample, tensor, variant
 
 FIRST = (2, 8, 6, 6)
+DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
+
+
+def as_on_a_gpu(grad, x, kernel, stride, padding, ceil, included, divisor):
+    """What `AveragePool2d.cu` computes: a loop over the windows of each place, here of all channels at once."""
+    kernel, step, padding = (2 * each if len(each) == 1 else each for each in (kernel, stride or kernel, padding))
+    shift = (0, 0) if x.is_contiguous(memory_format=torch.channels_last) else padding
+    found = torch.zeros_like(x)
+    for place in itertools.product(*map(range, x.shape[2:])):
+        at = [p + s for p, s in zip(place, shift, strict=True)]
+        first = [0 if p < k else (p - k) // s + 1 for p, k, s in zip(at, kernel, step, strict=True)]
+        end = [min(p // s + 1, pooled) for p, s, pooled in zip(at, step, grad.shape[2:], strict=True)]
+        total = torch.zeros(x.shape[:2], dtype=torch.promote_types(x.dtype, torch.float32))
+        for window in itertools.product(*map(range, first, end)):
+            size = 1
+            for w, s, p, k, n in zip(window, step, padding, kernel, x.shape[2:], strict=True):
+                start = w * s - p
+                stop = min(start + k, n + p)
+                size *= stop - start if included else min(stop, n) - max(start, 0)
+            by = torch.tensor(size if divisor is None else divisor).to(x.dtype)
+            total += grad[:, :, *window] / by
+        found[:, :, *place] = total.to(x.dtype)
+    return found
+
+
+def drawn(shape, padding, channels_last, dtype, kernel=(3, 3), stride=(1, 1), ceil=False):
+    """A gradient and an input of a pool."""
+    generator = torch.Generator().manual_seed(sum(shape) + padding[0])
+    x = torch.randn(shape, generator=generator).to(dtype)
+    if channels_last:
+        x = x.contiguous(memory_format=torch.channels_last)
+    pooled = F.avg_pool2d(x.float(), kernel, stride or None, padding, ceil).to(dtype)
+    return torch.empty_like(pooled).copy_(torch.randn(pooled.shape, generator=generator)), x
+
+
+POOLS = [
+    ((3, 3), (1, 1), (1, 1), False, False, None),
+    ((3, 2), (2, 1), (1, 0), True, False, None),
+    ((3, 3), (2, 2), (1, 1), True, True, None),
+    ((2, 2), (), (0, 0), True, False, None),
+    ((4, 5), (1, 3), (2, 1), False, True, None),
+    ((2, 3), (3, 4), (0, 1), False, False, None),
+    ((3, 3), (1, 1), (1, 1), False, True, 7),
+    ((2, 2), (1, 1), (0, 0), False, True, -3),
+    ((7, 2), (3, 1), (0, 0), False, True, None),
+    ((3,), (1,), (1,), False, False, None),
+]
+"""Windows that overlap, lie side by side or apart, that are padded or end behind the padding. What fourteen numbers are
+divided by has other quotients in float16 than products."""
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("pool", POOLS)
+def test_each_place_has_the_bits_of_eagers_loops(pool, channels_last):
+    kernel, stride, padding, ceil, *_ = pool
+    for size, dtype in itertools.product([(2, 3, 8, 7), (1, 4, 9, 9)], DTYPES):
+        grad, x = drawn(size, padding, channels_last, dtype, kernel, stride, ceil)
+        for scale in (1.0, 1e-6):  # of which float16 has no full digits
+            have = avg_pool2d_backward(grad * scale, x, *pool)
+            want = as_on_a_gpu(grad * scale, x, *pool)
+            assert have.equal(want) and have.stride() == x.stride()
 
 
 def backward(padding, divisor=None):
@@ -76,43 +140,46 @@ def test_a_divisor_that_is_the_same_everywhere(pool, tmp_path, interpreter):
     assert interpreter.problems(tmp_path / "pass", one) == []
 
 
-def clipped(grad, x):
-    return torch.ops.aten.avg_pool2d_backward.default(grad, x, [2, 2], [], [0, 0], True, True, None) * 2.0
-
-
 def clipped_in_space(grad, x):
     given = [2, 2, 3], [2, 2, 2], [0, 0, 1], True, True, None
     return torch.ops.aten.avg_pool3d_backward.default(grad, x, *given) * 2.0
 
 
-@pytest.mark.parametrize(
-    ("function", "pooled", "size"),
-    [(clipped, (2, 3, 5, 4), (2, 3, 9, 8)), (clipped_in_space, (2, 3, 2, 2, 4), (2, 3, 4, 4, 6))],
-)
-def test_what_is_divided_by_a_window_that_ends_behind_the_padding_is_left_to_eager(
-    function, pooled, size, tmp_path, interpreter
-):
-    one = variant(function, tensor(*pooled), tensor(*size))
+def test_what_is_divided_by_a_window_that_ends_behind_the_padding_is_left_to_eager_in_space(tmp_path, interpreter):
+    one = variant(clipped_in_space, tensor(2, 3, 2, 2, 4), tensor(2, 3, 4, 4, 6))
     assert Distill(margin=ANY).write(sample(one), tmp_path / "pass").compiler == "pass"
     assert interpreter.problems(tmp_path / "pass", one) == []
     assert in_kernels(one) == {"operator.mul"}
 
 
-@pytest.mark.parametrize(
-    ("padding", "channels_last", "dtype"),
-    [(1, True, "float32"), (1, True, "float16"), (0, False, "float16"), (1, False, "bfloat16")],
-)
-def test_what_eager_computes_otherwise_is_left_to_it(padding, channels_last, dtype):
-    """Its kernel for channels-last memory finds the windows without the padding. In half types it rounds quotients."""
-    with pytest.raises(FAILURES, match="eager"):
-        sketch(padding, channels_last, dtype)
-    one = variant(backward(padding), *inputs(padding, channels_last, dtype))
-    assert in_kernels(one) == {"operator.mul"}
+def test_a_place_in_many_windows_is_left_to_eager():
+    def function(grad, x):
+        return torch.ops.aten.avg_pool2d_backward.default(grad, x, [6, 6], [1, 1], [0, 0], False, True, None) * 2.0
+
+    one = variant(function, tensor(2, 8, 1, 1), tensor(*FIRST))
+    with pytest.raises(FAILURES, match="many windows"):
+        Sketches().of(one.graph, one.inputs)
+
+
+OTHERWISE = [(1, True, "float32"), (1, True, "float16"), (0, False, "float16"), (1, False, "bfloat16")]
+"""What TorchInductor computes otherwise: eager's kernel for channels-last memory finds the windows without the padding,
+and in half types quotients are rounded."""
+
+
+@pytest.mark.parametrize(("padding", "channels_last", "dtype"), OTHERWISE)
+def test_a_kernel_has_eagers_windows_and_roundings(padding, channels_last, dtype, tmp_path, interpreter):
+    one, source = _pass(backward(padding), inputs(padding, channels_last, dtype), tmp_path / "pass")
+    assert "default, mul in one kernel" in source
+    grad, x = drawn(FIRST, (padding, padding), channels_last, getattr(torch, dtype))
+    (have,) = interpreter.results(tmp_path / "pass", one, [grad, x])
+    want = as_on_a_gpu(grad, x, [3, 3], [1, 1], [padding, padding], False, False, None) * 2.0
+    assert have.equal(want) and have.stride() == x.stride()
 
 
 @pytest.mark.gpu
-def test_a_kernel_has_eagers_bits_on_a_gpu(tmp_path):
-    one, _ = _pass(backward(1), inputs(1, False), tmp_path / "pass")
+@pytest.mark.parametrize(("padding", "channels_last", "dtype"), [(1, False, "float32"), *OTHERWISE])
+def test_a_kernel_has_eagers_bits_on_a_gpu(padding, channels_last, dtype, tmp_path):
+    one, _ = _pass(backward(padding), inputs(padding, channels_last, dtype), tmp_path / "pass")
     (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
     assert (result.status, result.t_min) == ("ok", -10), result
 
