@@ -156,6 +156,15 @@ def load_rules(directory: Path, names: tuple[str, ...]) -> list[PassRule]:
         sys.path[:] = path
 
 
+def check_names_free(directory: Path) -> None:
+    """Raise ContractError if this process has loaded a module of the name of one of a pass's, which `import NAME` would
+    find in its place: `__main__`, or one that a library has made without a file. Those of passes are none."""
+    passes = {name for finder in sys.meta_path if isinstance(finder, _Siblings) for name in finder.found}
+    for file in sorted(Path(directory).glob("*.py")):
+        if file.stem in sys.modules.keys() - passes:
+            raise ContractError(f"{file.name} has the name of a module that Python has loaded already; rename the file")
+
+
 @contextmanager
 def loaded_rules(directory: Path, names: tuple[str, ...]) -> Iterator[list[PassRule]]:
     """Yields `load_rules` for use inside the block alone. A process that tries many passes uses it.

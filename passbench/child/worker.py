@@ -28,7 +28,7 @@ from passbench.child.outputs import (
 )
 from passbench.child.replays import Replays
 from passbench.child.staged_calls import StagedCalls
-from passbench.contract import ContractError, PassRule, load_rules, read_pass_dir
+from passbench.contract import ContractError, PassRule, check_names_free, load_rules, read_pass_dir
 from passbench.ipc.messages import (
     ArmReplay,
     CaptureCalls,
@@ -176,6 +176,7 @@ class Worker:
                 confine_options()
             if self.device.type == "cuda":
                 lend_memory()
+            check_names_free(Path(directory))
             names = read_pass_dir(directory).names
             self._rules[directory] = load_rules(Path(directory), names)
         return self._rules[directory]

@@ -69,7 +69,8 @@ def check_files(files: PassFiles) -> list[Finding]:
 
 
 def _is_library(name: str) -> bool:
-    return name == PACKAGE or names.shadows_a_library(name)
+    of_python = name.startswith("__") and name != "__init__"  # `__main__` is what Python runs, whoever imports it
+    return name == PACKAGE or of_python or names.shadows_a_library(name)
 
 
 def _check_modules(modules: dict[str, Module], rules: tuple[str, ...], report: Report) -> None:

@@ -10,6 +10,7 @@ from passbench.contract import (
     NAMES_FILE,
     ContractError,
     Picked,
+    check_names_free,
     load_rules,
     loaded_rules,
     picked_args,
@@ -137,3 +138,14 @@ def test_files_of_others_are_written_to_their_own_directory(tmp_path, name):
     with pytest.raises(ContractError, match="is no name of a file"):
         write_pass_dir({"rule.py": "", name: ""}, tmp_path / "pass")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_no_module_of_a_pass_has_the_name_of_one_that_is_loaded(tmp_path):
+    directory = write(
+        tmp_path / "pass", {"rule.py": GOOD.replace("import torch", "import torch, shared"), "shared.py": ""}
+    )
+    load_rules(directory, ("rule",))
+    check_names_free(directory)  # its own modules are loaded
+    (directory / "json.py").write_text("")
+    with pytest.raises(ContractError, match=r"json.py has the name of a module .*; rename"):
+        check_names_free(directory)

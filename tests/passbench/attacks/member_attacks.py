@@ -1,7 +1,7 @@
 """Attacks by names: a class of the pass has a member of some name, and the pass reads that name off an object of a
 library."""
 
-from tests.passbench.attacks.attack_kinds import WORKS, Attack, static
+from tests.passbench.attacks.attack_kinds import WORKS, Attack, contract, static
 from tests.passbench.attacks.attack_samples import add_relu
 
 MEMBER_ATTACKS = (
@@ -17,6 +17,12 @@ MEMBER_ATTACKS = (
         (static("forbidden_attribute"), WORKS),
         "an interpreted kernel has what compiles text",
         ("cpu",),
+    ),
+    Attack(
+        "module_of_python",
+        add_relu,
+        (static("module_name"), contract("compile_error", "has the name of a module")),
+        "__main__ is what Python runs, whatever file of the pass has its name",
     ),
     Attack(
         "method_of_a_tensor",

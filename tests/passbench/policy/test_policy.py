@@ -537,8 +537,9 @@ def test_refused_modules(tmp_path, name):
 
 def test_files_and_module_names(tmp_path):
     (tmp_path / "kernel.so").write_bytes(b"\x7fELF")
-    findings = check(tmp_path, in_wrapper("pass"), torch="", numpy="", storage="")
+    findings = check(tmp_path, in_wrapper("pass"), torch="", numpy="", storage="", __main__="", __init__="")
     assert [(f.rule, f.file) for f in findings] == [
+        ("module_name", "__main__.py"),
         ("binary_file", "kernel.so"),
         ("module_name", "numpy.py"),
         ("module_name", "storage.py"),

@@ -1,0 +1,1 @@
+sys = cline_in_traceback = None
