@@ -7,19 +7,25 @@ from agent.ahead.graph_times import SideGraphs, calls_in_graph, graph_timer
 from agent.ahead.own_inputs import OwnInputs
 from agent.ahead.side_times import side_times
 from passbench.launch import captured
+from passbench.timing.device_clock import _MOST_CAPTURED
 
 
 def test_a_graph_has_more_calls_of_what_is_short_and_few_of_what_returns_much():
-    assert calls_in_graph(20.0, 4096) == 64
-    assert calls_in_graph(100.0, 4096) == 30
-    assert calls_in_graph(1000.0, 4096) == 8
+    assert calls_in_graph(20.0, 4096) == 128
+    assert calls_in_graph(150.0, 4096) == 80
+    assert calls_in_graph(1000.0, 4096) == 12
     assert calls_in_graph(5000.0, 4096) == 3
     assert calls_in_graph(50_000.0, 4096) == 2
-    assert calls_in_graph(100.0, 16 << 20) == 4
+    assert calls_in_graph(100.0, 16 << 20) == 8
     assert calls_in_graph(100.0, 1 << 30) == 2
-    assert calls_in_graph(100.0, 0) == 30
+    assert calls_in_graph(100.0, 0) == 120
     assert calls_in_graph(20.0, 4096, 16 << 20) == 16
     assert calls_in_graph(20.0, 4096, 4 << 30) == 2
+
+
+def test_what_is_short_has_as_many_calls_as_in_passbenchs_graph():
+    """Four sums of 80 us eager, end to end: the inputs of fewer calls stay in the cache."""
+    assert calls_in_graph(83.0, 1024, 368_640) == _MOST_CAPTURED
 
 
 class Replays:
