@@ -200,7 +200,7 @@ def test_what_a_cuda_graph_holds_is_captured_within_another():
 
 CAPTURES = """
 import torch
-from passbench.launch import captured as recorded
+from passbench.launch import captured
 
 def pattern(x, y):
     return torch.relu(x + y)

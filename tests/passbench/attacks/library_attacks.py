@@ -37,7 +37,7 @@ LIBRARY_ATTACKS: tuple[Attack, ...] = (
     Attack(
         "number_beside_an_address",
         add_relu,
-        (static("address"), outside("InterpreterError|CompilationError|[Tt]ype")),
+        (static("address"), outside("InterpreterError|CompilationError|[Tt]ype|SIGSEGV")),
         "what a kernel puts together is addresses or none",
     ),
     Attack(
