@@ -43,7 +43,6 @@ class Settings:
     timing_budget: float | None = None  # fewer calls are timed if all would take longer than this
     shared_bytes: int | None = None  # shared memory that one call's inputs and outputs may take
     batch_bytes: int = 2 << 30  # shared memory that the inputs and outputs of an exchange of several calls may take
-    equal_memory: bool = False  # shared rounds: all sides are timed in shared memory of one size and age
     child_memory_bytes: int | None = None  # address space of a child; none on CUDA, which reserves far more
     host_memory_bytes: int | None = None  # memory of a child and all that it starts; default: half of the machine's
     processes: int = 1000  # processes that a child may have running

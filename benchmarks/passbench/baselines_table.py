@@ -4,7 +4,7 @@ It takes as many sittings as there is time for.
 
     python3 -m benchmarks.passbench.baselines_table VERSION_DIR... --names FILE --out DIR --budget 560 --device cuda:0
         [--first 180] [--now 110] [--write 150] [--tune 22] [--search 4] [--authors 6] [--processes 9]
-        [--full 4] [--full-of sole_op] [--passes ROWS.parquet ...] [--only-tune] [--equal-memory]
+        [--full 4] [--full-of sole_op] [--passes ROWS.parquet ...] [--only-tune]
 
 Samples are those that FILE names, in its order, each from the first version that has it; one variant of each, whose
 dtype changes from sample to sample. A sitting has three parts:
@@ -310,7 +310,6 @@ def main() -> None:
             timing_budget=8.0,
             first_call_timeout=60.0,
             batch_bytes=1 << 30,
-            equal_memory=given.equal_memory,
         )
         for author, answers in ((AUTHOR, written), (STATIC, static)):
             keep_answers(passes, author, samples, answers)
@@ -351,7 +350,6 @@ def _parsed() -> argparse.Namespace:
     add("--budget", type=float, default=560.0, metavar="SECONDS", help="after these no further sample is begun")
     add("--full", type=int, default=4, help="samples that are measured once more, one compiler after another")
     add("--full-of", default=",".join(CATEGORIES), metavar="CATEGORIES", help="samples of these alone are measured so")
-    add("--equal-memory", action="store_true", help="all sides are timed in memory of one size and age")
     add("--only-table", action="store_true", help="measure nothing")
     add("--out", type=Path, required=True)
     return parser.parse_args()

@@ -182,7 +182,11 @@ class DeviceClock:
 
     def empty_replays(self, layout: BatchLayout) -> list[float]:
         """Microseconds that exchanges of eager's worker take without any call."""
-        return [self._replay(self._pair.eager, layout, empty=True) for _ in range(_EMPTY)]
+        return [self.empty_replay(layout) for _ in range(_EMPTY)]
+
+    def empty_replay(self, layout: BatchLayout) -> float:
+        """Microseconds that one of them takes."""
+        return self._replay(self._pair.eager, layout, empty=True)
 
     def _replay(self, worker: WorkerHandle, layout: BatchLayout, *, seed: int = 0, empty: bool = False) -> float:
         """Microseconds that the exchange of one replay takes, or that of no calls."""

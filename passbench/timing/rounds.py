@@ -17,6 +17,7 @@ import gc
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from passbench.inputs.batch_layout import BatchLayout
 from passbench.inputs.distribution import Distribution
@@ -28,7 +29,6 @@ from passbench.timing.device_clock import GRAPH, DeviceClock, Uncapturable
 from passbench.timing.exchanges import CheckedExchanges
 from passbench.timing.statistics import LEAST_US, Exchange, Pairs, planned, summarise
 from passbench.timing.stopwatch import check_bandwidth
-from passbench.workers.equal_memory import make_equal
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_pair import SEALED, WorkerPair
 
@@ -36,7 +36,8 @@ _FIRST_BATCH = 10
 _FEWEST_REHEARSED = 3  # calls of an exchange, of which the first is not timed
 _LEAST_ROUNDS = 3
 _REPLAYS = 8
-_EMPTY_AFTER = 4  # replays: not before the graph's first ones
+_EMPTY_AFTER = 1  # rounds of replays: not before the graph's first ones
+_EMPTY_TOGETHER = 4  # rounds after which exchanges of no calls are made in a row where there is one candidate alone
 _SHARE = 0.5  # of `Settings.timing_budget`, for replays
 _FAILURES = 2
 _NOTE_LETTERS = 300
@@ -58,6 +59,13 @@ class Side:
     failed: bool = False
     note: str = ""
     times: dict[str, list[Exchange]] = field(default_factory=lambda: {"e2e": [], "device": []})
+
+
+def turns_between(order: Sequence[Side], one: Side, last: Side | None) -> list[int]:
+    """The places of `order`, from 0 to its length, where a further turn of `one` comes neither before nor after another
+    of its turns. `last` had the turn before all of them."""
+    before = [last, *order]
+    return [n for n, side in enumerate(before) if side != one and (n == len(order) or order[n] != one)]
 
 
 @contextlib.contextmanager
@@ -147,20 +155,31 @@ class Rounds:
         return summarise(clock, pairs, self._settings.noise)
 
     def _round(
-        self, layout: BatchLayout, sides: Sequence[Side], run: Callable[[Side], Exchange]
+        self,
+        layout: BatchLayout,
+        sides: Sequence[Side],
+        run: Callable[[Side], Exchange],
+        empty: Callable[[], None] | None = None,
     ) -> dict[Side, Exchange]:
         """An exchange of eager and of each side on one layout, in any order in which nobody runs twice in succession:
-        a worker would find the GPU's caches of code and addresses as it left them. All outputs are compared.
+        a worker would find the GPU's caches of code and addresses as it left them. All outputs are compared. `empty` is
+        an exchange of eager's worker, too, and has a turn where there is one for it.
         """
         order = [self._eager, *sides]
         self._pair.rng.shuffle(order)
         if order[0] is self._last:
             order = [*order[1:], order[0]]
-        self._last = order[-1]
+        places = turns_between(order, self._eager, self._last) if empty else []
+        place = self._pair.rng.choice(places) if places else None
+        self._last = self._eager if place == len(order) else order[-1]
         done = {}
-        for side in order:
+        for number, side in enumerate(order):
+            if number == place:
+                empty()
             with turn_to(self._pair, side, layout):
                 done[side] = run(side)
+        if place == len(order):
+            empty()
         for side in sides:
             if side in done:
                 with turn_to(self._pair, side):
@@ -168,12 +187,9 @@ class Rounds:
         return done
 
     def _draw(self, size: int, sealed: int = 0) -> BatchLayout:
-        """A batch of about `size` calls, drawn, and room for it on all sides if that is to be equal."""
+        """A batch of about `size` calls, drawn."""
         pair = self._pair
-        layout = pair.draw(pair.about(size), pair.outputs, Distribution.VARIED, sealed=sealed)
-        if self._settings.equal_memory:
-            make_equal([side.worker for side in (self._eager, *self._running())], layout.end)
-        return layout
+        return pair.draw(pair.about(size), pair.outputs, Distribution.VARIED, sealed=sealed)
 
     def _calls(self, size: int) -> dict[Side, Exchange]:
         """A round of calls, host included."""
@@ -226,14 +242,18 @@ class Rounds:
             self._pair.eager.stop()
             return
         affordable = math.floor(_SHARE * self._settings.timing_budget / (seconds * size))
-        for number in range(min(_REPLAYS, max(_EMPTY_AFTER + 1, affordable))):
-            if number == _EMPTY_AFTER:
-                self._empty_us = clocks[self._eager].empty_replays(layout)
+        for number in range(min(_REPLAYS, max(_EMPTY_TOGETHER + 1, affordable))):
             self._pair.refill(layout, Distribution.VARIED)
             seed = self._pair.rng.getrandbits(32)
             sides = [side for side in captured if side is not self._eager and not side.failed]
+            if len(sides) < 2 and number == _EMPTY_TOGETHER:
+                self._empty_us += clocks[self._eager].empty_replays(layout)
             replay = lambda side, seed=seed: clocks[side].timed_replay(side.worker, layout, seed)  # noqa: E731
-            self._keep("device", self._round(layout, sides, replay))
+            empty = partial(self._empty, clocks[self._eager], layout) if number >= _EMPTY_AFTER else None
+            self._keep("device", self._round(layout, sides, replay, empty if len(sides) > 1 else None))
+
+    def _empty(self, clock: DeviceClock, layout: BatchLayout) -> None:
+        self._empty_us.append(clock.empty_replay(layout))
 
     def _graph_size(self, size: int, clocks: dict[Side, DeviceClock]) -> int:
         """How many calls a graph should hold: what the side with the fastest calls needs, host included."""

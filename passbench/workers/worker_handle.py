@@ -88,11 +88,6 @@ class WorkerHandle:
             self._shut()
             self.shared.grow(max(size, min(2 * self.shared.size, size + _MOST_AHEAD)))
 
-    def renew(self, size: int) -> None:
-        """Replace the shared memory by new memory of `size` bytes, on the CPU of no less than it had."""
-        self._shut()
-        self.shared.grow(size)
-
     def shrink(self) -> None:
         """Replace shared memory that has become large by a small one; for a worker that has been stopped."""
         if self.shared.size > _MOST_IDLE:

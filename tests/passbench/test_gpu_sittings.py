@@ -1,6 +1,5 @@
 """What a call on a GPU host leaves when it ends early, and that a later call goes on with it."""
 
-import json
 import os
 import subprocess
 import sys
@@ -93,15 +92,6 @@ def test_rows_of_both_ways_become_a_line_a_clock(tmp_path):
     lines = tables.both_ways(tmp_path / "both.parquet").splitlines()
     assert [line.split(" | ")[1] for line in lines[2:4]] == ["e2e", "device"]
     assert lines[-2:] == ["e2e: shared over whole 1.000, 1 passes", "device: shared over whole 1.000, 1 passes"]
-
-
-def test_places_in_memory_have_a_row_a_way(tmp_path):
-    row = {"sample": "s", "way": "as it comes", "eager device": [0.7, 10.0]}
-    row |= {"memory of eager": [512, "0x7", 2400], "memory of candidate": [256, "0x8", 1300]}
-    (tmp_path / "places.jsonl").write_text(json.dumps(row) + "\n")
-    text = tables.places(tmp_path / "places.jsonl")
-    assert "| s | device | 0.700 |" in text
-    assert text.splitlines()[-1] == "| s | as it comes | 512, 0x7, 2400 | 256, 0x8, 1300 |"
 
 
 def test_an_unknown_step_is_refused(tmp_path):

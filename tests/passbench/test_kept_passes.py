@@ -9,8 +9,6 @@ from benchmarks.passbench.kept_passes.__main__ import Cast, in_forks, table_of
 from benchmarks.passbench.kept_passes.both_ways import line_of, summary
 from benchmarks.passbench.kept_passes.both_ways import measured as measured_both_ways
 from benchmarks.passbench.kept_passes.loaded_calls import KeptPass, Took, eager, load, measured, repeating_eager
-from benchmarks.passbench.kept_passes.memory_places import WAYS, farthest_first, trials
-from benchmarks.passbench.kept_passes.memory_places import table_of as table_of_places
 from benchmarks.passbench.kept_passes.things import THINGS
 from passbench.launch import Launch, LaunchPlan
 from passbench.settings import Settings
@@ -90,21 +88,3 @@ def test_passes_are_timed_by_both_ways(kept):
         ("eager", "shared-eager"),
     ]
     assert summary(found).startswith("e2e: shared over whole ") and summary(found).endswith(", 1 passes")
-
-
-def test_eager_is_timed_with_memories_processes_and_roles_exchanged(kept):
-    one = kept._replace(sample=replace(kept.sample, category="sole_op"))
-    settings = Settings(draws=1, calls=2, batch=2, warmup=2, repeats=0, double=False)
-    with SharedBench("cpu", settings) as bench:
-        rows = list(trials(bench, [one], 60))
-        assert not bench.settings.equal_memory
-    assert [row["way"] for row in rows] == list(WAYS)
-    assert {row["status"] for row in rows} == {"ok"}
-    addresses = [[row[f"memory of {role}"][1] for role in ("eager", "candidate")] for row in rows]
-    assert addresses[0] == addresses[1][::-1] == addresses[2][::-1] == addresses[3]
-    assert [line.count("|") for line in table_of_places(rows).splitlines()] == [8] * 3
-
-
-def test_the_samples_in_which_eager_was_off_come_first():
-    rows = [{"sample": n, "author": "eager", "speedup_device": s} for n, s in (("a", 1.01), ("b", 0.7), ("c", 1.2))]
-    assert farthest_first([*rows, {"sample": "d", "author": "eager", "speedup_device": None}]) == ["b", "c", "a"]

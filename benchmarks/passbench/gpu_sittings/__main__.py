@@ -15,7 +15,8 @@ from pathlib import Path
 from benchmarks.passbench.gpu_sittings import tables
 from tests.passbench.gpu_session import against_itself
 
-_LOGS = {"tests": tables.log, "quiet_tests": tables.log, "attacks": tables.log, "group_norms": tables.whole_log}
+_LOGS = {"tests": tables.log, "quiet_tests": tables.log, "attacks": tables.log, "group_norms": tables.whole_log,
+         "memory_sizes": tables.whole_log}  # fmt: skip
 
 
 def sections(directory: Path, scratch: Path) -> Iterator[tuple[str, str]]:
@@ -25,8 +26,6 @@ def sections(directory: Path, scratch: Path) -> Iterator[tuple[str, str]]:
             yield name.replace("_", " "), text_of(file)
     if (file := directory / "both_ways.parquet").exists():
         yield "Shared rounds and whole trials", tables.both_ways(file)
-    if (file := directory / "memory_places.jsonl").exists():
-        yield "Eager beside itself, one thing changed at a time", tables.places(file)
     if (file := directory / "kept_passes.jsonl").exists():
         yield "What a process has done before", tables.things(file)
     for name, title in (("all", "All variants"), ("others", "Shapes without a plan")):

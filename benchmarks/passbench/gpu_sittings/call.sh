@@ -1,8 +1,8 @@
 #!/bin/bash
 # One call on a GPU host, from the repository root; the page beside this file says which, in which order and why.
 #   bash benchmarks/passbench/gpu_sittings/call.sh STEP OUT [SECONDS] [cuda|cpu]
-# STEP: checks (GPU tests and four attacks), kept (what a shared process costs, shared beside whole trials, places in
-# memory). OUT gets a log and a table of each part as they come; what decides is printed last.
+# STEP: checks (GPU tests, four attacks, sizes of shared memory), kept (what a shared process costs, shared beside whole
+# trials). OUT gets a log and a table of each part as they come; what decides is printed last.
 # `cpu` tries every part without a GPU.
 set -u
 step=$1 out=$2 seconds=${3:-560} device=${4:-cuda}
@@ -28,21 +28,20 @@ checks() {
   part tests "$(share 45)" python3 -m pytest -v -rfE --durations 8 -p no:cacheprovider -m gpu -n $((here < 14 ? here : 14)) \
     $d/test_{column_order,pool_backwards,scatters,late_loads,channels_last,any_input,any_size,contracted,outer_products}.py \
     $d/test_{ordered,order_probe,index_puts,interpolation,split_biases,batch_norm,distill,whole_graphs,powers,norm_backwards}.py \
-    tests/extraction/kernels/test_lowering.py $p/workers/test_equal_memory.py $p/child $p/test_{launch,capture}.py \
+    tests/extraction/kernels/test_lowering.py $p/child $p/test_{launch,capture}.py \
     $p/inputs $p/checking $p/policy/test_honest_corpus.py $p/test_bench.py
   part group_norms 45 python3 -m benchmarks.agent.inexact_parts --group-norms --device "${device/cuda/cuda:0}"
+  [ "$device" = cpu ] || part memory_sizes 60 python3 -m benchmarks.passbench.gpu_sittings.memory_sizes --out "$out/memory_sizes.jsonl"
   part attacks "$(share 19)" python3 -m tests.passbench.attacks.run_attacks --device "$device" --budget $(($(share 19) - 20)) \
     --only hides_strides,shape_of_all_tensors,sorts_tensors,number_beside_an_address
   part quiet_tests 999 python3 -m pytest -v -rfE --durations 8 -p no:cacheprovider -m gpu \
     tests/agent/ahead $d/test_{branches,tuned}.py tests/passbench/test_shared_bench.py
 }
 kept() {
-  local tried=() few=() both=()
-  if [ "$device" = cpu ]; then tried=(--others 2) few=(--most 2 --kept 2) both=(--most 3); fi
+  local tried=() both=()
+  if [ "$device" = cpu ]; then tried=(--others 2) both=(--most 3); fi
   part both_ways "$(share 33)" python3 -m benchmarks.passbench.kept_passes.both_ways --out "$out/both_ways.parquet" \
     --device "$device" --first sole_op-dc2ad51aaedb --budget $(($(share 33) - 25)) "${both[@]+"${both[@]}"}"
-  part memory_places "$(share 27)" python3 -m benchmarks.passbench.kept_passes.memory_places --out "$out/memory_places.jsonl" \
-    --device "$device" --budget $(($(share 27) - 25)) "${few[@]+"${few[@]}"}"
   part kept_passes 999 python3 -m benchmarks.passbench.kept_passes --out "$out/kept_passes.jsonl" \
     --device "$device" --budget $((end - SECONDS - 40)) "${tried[@]+"${tried[@]}"}"
 }

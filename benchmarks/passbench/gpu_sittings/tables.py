@@ -10,7 +10,6 @@ from statistics import median
 import pandas as pd
 
 from benchmarks.passbench.compared import text_of
-from benchmarks.passbench.kept_passes import memory_places
 from benchmarks.passbench.kept_passes.__main__ import table_of as table_of_things
 from passbench.names import CLOCKS
 from passbench.score import geometric_mean
@@ -76,20 +75,6 @@ def both_ways(file: Path) -> str:
         pairs = [[rows.get(run, {}).get(f"speedup_{clock}") for run in runs[1:]] for rows in by_sample.values()]
         if ratios := [shared / whole for shared, whole in pairs if shared and whole]:
             lines.append(f"{clock}: shared over whole {geometric_mean(ratios):.3f}, {len(ratios)} passes")
-    return "\n".join(lines)
-
-
-def places(file: Path) -> str:
-    """Eager as a candidate with memories, processes and roles exchanged; how fast either memory is read."""
-    rows = [json.loads(text) for text in file.read_text("utf-8").splitlines()]
-    lines = [
-        memory_places.table_of(rows),
-        "",
-        *head("sample", "way", "MiB, address, GB/s of eager's", "of the candidate's"),
-    ]
-    for row in rows:
-        cells = (", ".join(map(str, row[f"memory of {role}"])) for role in ("eager", "candidate"))
-        lines.append(line(row["sample"], row["way"], *cells))
     return "\n".join(lines)
 
 

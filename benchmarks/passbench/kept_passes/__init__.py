@@ -9,6 +9,5 @@ end to end than in whole trials, where a pass has a process of its own; eager an
 that a process of shared rounds has done, too, and times them again. Each thing has a process of its own.
 
 Read first: `__main__.py`, then `things.py`; `loaded_calls.py` loads passes and times their calls. `both_ways.py` times
-passes by shared rounds and by whole trials, `memory_places.py` eager beside itself with memories, processes and roles
-exchanged.
+passes by shared rounds and by whole trials.
 """
