@@ -37,7 +37,8 @@ _FEWEST_REHEARSED = 3  # calls of an exchange, of which the first is not timed
 _LEAST_ROUNDS = 3
 _REPLAYS = 8
 _EMPTY_AFTER = 1  # rounds of replays: not before the graph's first ones
-_EMPTY_TOGETHER = 4  # rounds after which exchanges of no calls are made in a row where there is one candidate alone
+_FEWEST_EMPTY = 3  # exchanges of no calls; where fewer had a turn, some more come in a row at the end
+_LEAST_REPLAYS = 5
 _SHARE = 0.5  # of `Settings.timing_budget`, for replays
 _FAILURES = 2
 _NOTE_LETTERS = 300
@@ -61,11 +62,10 @@ class Side:
     times: dict[str, list[Exchange]] = field(default_factory=lambda: {"e2e": [], "device": []})
 
 
-def turns_between(order: Sequence[Side], one: Side, last: Side | None) -> list[int]:
-    """The places of `order`, from 0 to its length, where a further turn of `one` comes neither before nor after another
-    of its turns. `last` had the turn before all of them."""
-    before = [last, *order]
-    return [n for n, side in enumerate(before) if side != one and (n == len(order) or order[n] != one)]
+def turns_before(order: Sequence[Side], one: Side, last: Side | None) -> list[int]:
+    """The places of `order` where a further turn of `one` comes before its own, and not beside another of its turns.
+    `last` had the turn before all of them."""
+    return [n for n, side in enumerate([last, *order][: order.index(one)]) if side != one]
 
 
 @contextlib.contextmanager
@@ -163,23 +163,22 @@ class Rounds:
     ) -> dict[Side, Exchange]:
         """An exchange of eager and of each side on one layout, in any order in which nobody runs twice in succession:
         a worker would find the GPU's caches of code and addresses as it left them. All outputs are compared. `empty` is
-        an exchange of eager's worker, too, and has a turn where there is one for it.
+        an exchange of eager's worker, too, and has a turn where there is one for it: before eager's own, whose outputs
+        it would overwrite.
         """
         order = [self._eager, *sides]
         self._pair.rng.shuffle(order)
         if order[0] is self._last:
             order = [*order[1:], order[0]]
-        places = turns_between(order, self._eager, self._last) if empty else []
+        places = turns_before(order, self._eager, self._last) if empty else []
         place = self._pair.rng.choice(places) if places else None
-        self._last = self._eager if place == len(order) else order[-1]
+        self._last = order[-1]
         done = {}
         for number, side in enumerate(order):
             if number == place:
                 empty()
             with turn_to(self._pair, side, layout):
                 done[side] = run(side)
-        if place == len(order):
-            empty()
         for side in sides:
             if side in done:
                 with turn_to(self._pair, side):
@@ -242,15 +241,15 @@ class Rounds:
             self._pair.eager.stop()
             return
         affordable = math.floor(_SHARE * self._settings.timing_budget / (seconds * size))
-        for number in range(min(_REPLAYS, max(_EMPTY_TOGETHER + 1, affordable))):
+        for number in range(min(_REPLAYS, max(_LEAST_REPLAYS, affordable))):
             self._pair.refill(layout, Distribution.VARIED)
             seed = self._pair.rng.getrandbits(32)
             sides = [side for side in captured if side is not self._eager and not side.failed]
-            if len(sides) < 2 and number == _EMPTY_TOGETHER:
-                self._empty_us += clocks[self._eager].empty_replays(layout)
             replay = lambda side, seed=seed: clocks[side].timed_replay(side.worker, layout, seed)  # noqa: E731
             empty = partial(self._empty, clocks[self._eager], layout) if number >= _EMPTY_AFTER else None
-            self._keep("device", self._round(layout, sides, replay, empty if len(sides) > 1 else None))
+            self._keep("device", self._round(layout, sides, replay, empty))
+        if len(self._empty_us) < _FEWEST_EMPTY:
+            self._empty_us += clocks[self._eager].empty_replays(layout)
 
     def _empty(self, clock: DeviceClock, layout: BatchLayout) -> None:
         self._empty_us.append(clock.empty_replay(layout))

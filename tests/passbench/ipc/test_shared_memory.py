@@ -42,7 +42,7 @@ def test_memory_on_a_gpu_is_of_whole_steps(size):
 
 @pytest.mark.gpu
 def test_memory_on_a_gpu_grows_by_whole_steps():
-    shared = CudaSharedMemory(1000, torch.device("cuda"))
+    shared = CudaSharedMemory(1000, torch.device("cuda:0"))
     assert shared.size == len(shared.bytes) == 64 << 20
     shared.grow((64 << 20) + 1)
     assert shared.size == len(shared.bytes) == 128 << 20
