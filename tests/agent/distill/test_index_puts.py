@@ -131,3 +131,33 @@ def test_a_kernel_has_eagers_bits_on_a_gpu(function, inputs, dtype, tmp_path):
     one, _ = _pass(function, inputs, tmp_path / "pass")
     (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
     assert (result.status, result.t_min) == ("ok", -10), result
+
+
+def _filled_before_it_is_looked_up(x, table):
+    x = x.clone()
+    x[x == 3] = 0
+    return (torch.nn.functional.embedding(x, table) * 2.0,)
+
+
+def _rows_filled(x, mask, v):
+    return (PUT(torch.tanh(x), [mask > 0], v) + 1.0,)
+
+
+FILLED = [
+    (_filled_before_it_is_looked_up, (_places(5, 2, 12), tensor(6, 40))),
+    (_rows_filled, (tensor(4, 6, 8), tensor(4, 6), tensor(1))),
+    (_rows_filled, (tensor(4, 6, 8, dtype="bfloat16"), tensor(4, 6, 8), tensor(1, dtype="bfloat16"))),
+]
+
+
+@pytest.mark.parametrize(("function", "inputs"), FILLED)
+def test_one_number_at_a_masks_places_ends_no_kernel(function, inputs, tmp_path, interpreter):
+    one, source = _pass(function, inputs, tmp_path / "pass")
+    assert source.count("_kernel(in_") == 1
+    assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+def test_many_numbers_at_a_masks_places_are_left_to_eager():
+    one = variant(_rows_filled, tensor(4, 6), tensor(4, 6), tensor(5))
+    with pytest.raises(FAILURES):
+        Sketches().of(one.graph, one.inputs)

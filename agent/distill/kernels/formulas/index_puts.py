@@ -29,6 +29,8 @@ def index_put(
     NotImplemented, and so TorchInductor's own way, for masks, for dimensions that are no neighbours, for sums in other
     dtypes than floats of up to 32 bits, and for more than `_MOST` steps.
     """
+    if len(indices) == 1 and indices[0] is not None and indices[0].dtype == torch.bool:
+        return _filled(x, indices[0], values, accumulate)
     given = [d for d, index in enumerate(indices) if index is not None]
     used = [index for index in indices if index is not None]
     if not used or given[-1] - given[0] >= len(given) or any(i.dtype in (torch.bool, torch.uint8) for i in used):
@@ -51,6 +53,15 @@ def index_put(
     if count < _CHAIN:
         return _in_turn(wide, steps, x.dtype).to(x.dtype)
     return torch.cat([wide[..., None], steps], -1).sum(-1).to(x.dtype)
+
+
+def _filled(x: torch.Tensor, mask: torch.Tensor, values: torch.Tensor, accumulate: bool) -> torch.Tensor:
+    """One number at all places of a mask of the first dimensions, as a choice that later kernels may compute again.
+    TorchInductor writes a buffer, which ends a kernel."""
+    if accumulate or values.numel() != 1 or mask.shape != x.shape[: mask.dim()] or x.dim() == 0:
+        return NotImplemented
+    mask = mask.reshape(*mask.shape, *[1] * (x.dim() - mask.dim()))
+    return torch.where(mask, values.reshape(()).to(x.dtype), x)
 
 
 def _matches(x: torch.Tensor, indices: list[torch.Tensor], first: int, last: int) -> torch.Tensor:
