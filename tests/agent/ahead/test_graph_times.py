@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from agent.ahead.graph_times import SideGraphs, calls_in_graph, graph_timer
+from agent.ahead.graph_times import RecentMedian, SideGraphs, calls_in_graph, graph_timer
 from agent.ahead.own_inputs import OwnInputs
 from agent.ahead.side_times import side_times
 from passbench.launch import captured
@@ -41,15 +41,34 @@ class Replays:
         return self.us * (5.0 if self.calls % 3 == 1 else 1.0)
 
 
+def test_what_a_replay_takes_beside_its_calls_is_a_median():
+    told = iter([8.0, 9.0, 8.2, 8.1, 30.0])
+    recent = RecentMedian(lambda: next(told))
+    assert [recent.us() for _ in range(5)] == [8.0, 8.5, 8.2, pytest.approx(8.15), 8.2]
+
+
+def test_a_graph_of_few_short_calls_is_timed_more_often(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    tries = []
+    for rows in (10, 2):
+        eager, candidate = Replays(16.0), Replays(8.0)
+        candidate.rows = ((),) * rows
+        sides = {"eager": torch.relu, "candidate": torch.abs}
+        graphs = {"eager": eager, "candidate": candidate}
+        side_times(sides, lambda n: [(torch.ones(4),)] * n, torch.device("cuda"), {}, graphs)
+        tries.append(candidate.calls)
+    assert tries == [3, 8]
+
+
 def test_the_devices_clock_is_that_of_the_graphs(monkeypatch):
     """As on a GPU, but that no call runs there."""
     device, earlier = torch.device("cuda"), {}
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
-    graphs = {"eager": Replays(8.0), "candidate": Replays(2.0)}
+    graphs = {"eager": Replays(80.0), "candidate": Replays(20.0)}
     sides = {"eager": torch.relu, "candidate": torch.abs}
     times = side_times(sides, lambda n: [(torch.ones(4),)] * n, device, earlier, graphs)
     assert times.timings[1].clock == "device" and times.timings[1].speedup == 4.0
-    assert earlier["device"] == [8.0] and times.timings[1].calls == 30
+    assert earlier["device"] == [80.0] and times.timings[1].calls == 30
 
 
 def _rows(count, *shape):
