@@ -24,6 +24,8 @@ INDEX_LIMIT = 2**31
 
 TILED = 2**13
 """From so many elements on it matters that neighbouring threads read neighbouring memory."""
+GATHERED = 2**16
+"""The same where they are looked up."""
 NARROW = 8
 """With fewer columns, each of them is read in sequence anyway."""
 
@@ -163,16 +165,25 @@ def _tile_width(body: KernelBody) -> int:
     """
     if body.columns > 1 or body.rows < TILED:
         return 1
-    indices = [*(v.index for v in body.values() if v.op == "load"), *(s.index for s in body.stores)]
-    for index in indices:
+    loads = [value for value in body.values() if value.op == "load"]
+    for index, scattered in (*((v.index, _is_scattered(v)) for v in loads), *((s.index, False) for s in body.stores)):
         known = {s: ValueRanges(0, body.rows - 1 if s == ROW else INDEX_LIMIT) for s in index.free_symbols}
-        if distance(index, 1) in (0, 1) or bound_sympy(index, known).upper < body.rows // 4:
+        if scattered:
+            if body.rows < GATHERED:
+                continue
+        elif distance(index, 1) in (0, 1) or bound_sympy(index, known).upper < body.rows // 4:
             continue  # in order, or so small that it stays in a cache
         apart = {int(e.args[1]) for e in index.atoms(FloorDiv, ModularIndexing) if e.args[1].is_Integer}
+        most = body.rows // NARROW if scattered else body.rows
         for width in sorted(apart):
-            if width >= NARROW and body.rows % width == 0 and distance(index, width) == 1:
+            if NARROW <= width <= most and body.rows % width == 0 and distance(index, width) == 1:
                 return width
     return 1
+
+
+def _is_scattered(load: Value) -> bool:
+    """Whether neighbouring elements are read wherever other loads say. From a cache, too, each takes a turn then."""
+    return any(value.op == "load" and distance(value.index, 1) for value in reachable(load.args))
 
 
 def distance(index: sympy.Expr, elements: int, along: sympy.Symbol = ROW) -> int:

@@ -35,15 +35,30 @@ def _both(x, y):
     return (x.transpose(1, 2) * y).permute(2, 0, 1).contiguous()
 
 
+def _looked_up(table, places):
+    """A table's rows, as a bias of heads by the distance between two positions: written with gaps, or read so."""
+    return (table[places].view(48, 50, 40).permute(2, 0, 1).contiguous() * 2.0).unsqueeze(0)
+
+
+def _places(*shape):
+    return tensor(*shape, dtype="int64", low=0.0, high=96.0)
+
+
 CHANNELS_FIRST = tensor(2, 32, 32, 40, stride=(40960, 32, 1, 1024))
 STRIDED = {
     "transposed": (_transposed, (tensor(1, 300, 257), tensor(1, 300, 257))),
     "windows": (_windows, (CHANNELS_FIRST, tensor(1, 32, 32, 40))),
     "both": (_both, (tensor(3, 130, 200), tensor(3, 200, 130))),
+    "looked up": (_looked_up, (tensor(97, 40), _places(2400))),
 }
 IN_ORDER = {
     "small": (_transposed, (tensor(1, 30, 256), tensor(1, 30, 256))),
     "in order": (lambda x, y: torch.relu(x + y), (tensor(300, 257), tensor(300, 257))),
+    "looked up in order": (lambda x, i: x[i] * 2.0, (tensor(97, 40), _places(2400))),
+    "few heads": (
+        lambda x, i: x[i].view(200, 200, 4).permute(2, 0, 1).contiguous() * 2.0,
+        (tensor(97, 4), _places(40_000)),
+    ),
     "a table": (lambda x, y: x * y.transpose(0, 1).contiguous(), (tensor(16, 96, 64), tensor(64, 96))),
 }
 
