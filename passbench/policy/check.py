@@ -83,9 +83,10 @@ def _check_modules(modules: dict[str, Module], rules: tuple[str, ...], report: R
     host.check()
     addresses = Addresses(modules, host.may_be_launched_with_tensor, steps)
     handed_in = Addresses(modules, host.is_handed_in, steps)
+    members = host.fields | host.shared_names.keys()
     for module in modules.values():
         for function in module.kernels.values():
-            check_device_function(module, function, modules, addresses, report)
+            check_device_function(module, function, modules, addresses, members, report)
             handed_in.check_types(module, function, report)
     explain_unknown_names(modules, report)
 

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from passbench.policy import allowlists as names
 from passbench.policy.kernels.addresses import CONSTEXPR, Addresses
@@ -19,11 +19,17 @@ _LIBRARIES = ("tl", "libdevice")
 
 
 def check_device_function(
-    module: Module, function: ast.FunctionDef, modules: dict[str, Module], addresses: Addresses, report: Report
+    module: Module,
+    function: ast.FunctionDef,
+    modules: dict[str, Module],
+    addresses: Addresses,
+    members: Collection[str],
+    report: Report,
 ) -> None:
     """Report names in a kernel that do not exist on the device, and addresses made of numbers or used as numbers.
 
-    Allowed are `tl`, libdevice, the kernel's own names, and constants and kernels of the pass.
+    Allowed are `tl`, libdevice, the kernel's own names, and constants and kernels of the pass. `members` are names of
+    fields and methods of the pass's classes.
     """
     nodes = [n for statement in function.body for n in walk(statement)]
     stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
@@ -40,6 +46,8 @@ def check_device_function(
     waiting: list[ast.AST] = list(function.body)[::-1]
     while waiting:
         node = waiting.pop()
+        if isinstance(node, ast.Call):
+            _check_called(module, node, local, modules, members, report)
         if _check(module, node, local, modules, report):
             waiting.extend(children(node)[::-1])
     addresses.check(module, function, report)
@@ -145,6 +153,47 @@ def _check(module: Module, node: ast.AST, local: set[str], modules: dict[str, Mo
         elif node.id in module.globals - local and is_builtin(node.id) and node.id not in names.DEVICE_BUILTINS:
             report.at("rebinding", module, node, f"{node.id} is a built-in; choose another name")
     return True
+
+
+_COMBINING = {"reduce": (2, "combine_fn"), "associative_scan": (2, "combine_fn"), "map_elementwise": (0, "scalar_fn")}
+"""Functions of Triton that call one of their arguments, with its place and name; a method's value is the first."""
+
+
+def _called(module: Module, call: ast.Call) -> Iterator[ast.expr]:
+    """What Triton calls for a call in a kernel: its function, and an argument that this function calls."""
+    yield call.func
+    if not isinstance(call.func, ast.Attribute | ast.Name):
+        return
+    dotted = module.dotted(call.func)
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else (dotted or "").rpartition(".")[2]
+    if name in _COMBINING:
+        place, keyword = _COMBINING[name]
+        yield from call.args[place if dotted is not None else place - 1 :][:1]
+        yield from (k.value for k in call.keywords if k.arg in (keyword, None))
+
+
+def _check_called(
+    module: Module,
+    call: ast.Call,
+    local: set[str],
+    modules: dict[str, Module],
+    members: Collection[str],
+    report: Report,
+) -> None:
+    """Report a call of what may be host code: Triton calls any function while it compiles, and its interpreter does."""
+    for function in _called(module, call):
+        dotted = module.dotted(function)
+        if dotted is not None:
+            place = module.sibling_function(dotted)
+            known = place is None or place[0] not in modules or place[1] in modules[place[0]].kernels
+        elif isinstance(function, ast.Name):
+            known = function.id not in local and (function.id in module.kernels or function.id not in module.globals)
+        else:
+            known = isinstance(function, ast.Attribute) and function.attr not in members
+        if not known:
+            written = ast.unparse(function)[:80]
+            message = f"{written} may be host code; name a kernel, or a function of tl, where it is called"
+            report.at("kernel", module, call, message)
 
 
 def _base(node: ast.expr) -> str:
