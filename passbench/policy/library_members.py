@@ -105,6 +105,18 @@ def fields_of_tensors_too() -> frozenset[str]:
     return frozenset(name for name in own - known if not name.startswith("_"))
 
 
+@functools.cache
+def does_more(name: str) -> bool:
+    """Whether tensors have a method of this name that does more than compute: reads, writes, draws or tells of memory.
+    What is read off a value is not followed to where it is called."""
+    if not callable(getattr(torch.Tensor, name, None)):
+        return False
+    if not operators.is_method(name):
+        return True
+    call = operators.library_call(f".{name}", [], {})
+    return call.reading or call.random or operators.writes_always(f".{name}")
+
+
 def is_taken(name: str, *, field: bool) -> bool:
     """Whether a class may not have a member of this name, a `field` or a method, since other objects have it."""
     of_tensors = hasattr(torch.Tensor, name) or hasattr(CompiledKernel, name)

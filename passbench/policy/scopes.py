@@ -2,7 +2,7 @@
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -14,7 +14,8 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 class ValueKind(IntEnum):
-    """What the value of an expression can be. The order matters: of two possible kinds, `max` is the one to assume."""
+    """What the value of an expression can be, in the order of what it may hold. Of two possible kinds `joined` is to
+    be assumed."""
 
     SCALAR = 0  # no tensor, and none inside
     COMPUTED = 1  # what arithmetic makes of EITHER: a number, or a tensor whose memory the pass has made
@@ -22,7 +23,8 @@ class ValueKind(IntEnum):
     ADDRESS = 3  # what has an address in its text, as a function has, or a container of such; beside that it is EITHER
     HOLDER = 4  # a container that may hold tensors
     OWN = 5  # a tensor whose memory the pass has made in this function
-    TENSOR = 6
+    OWN_OR_HELD = 6  # such a tensor, or a container that may hold others
+    TENSOR = 7
 
     def item(self) -> "ValueKind":
         """The kind of an element, got by subscript or iteration. Arithmetic makes lists of lists, too: `[x] + [y]`."""
@@ -35,6 +37,11 @@ class ValueKind(IntEnum):
         return self >= ValueKind.OWN
 
     @property
+    def is_made(self) -> bool:
+        """A tensor of the pass's own, as far as it is a tensor."""
+        return self in (ValueKind.OWN, ValueKind.OWN_OR_HELD)
+
+    @property
     def is_either(self) -> bool:
         return self in (ValueKind.COMPUTED, ValueKind.EITHER, ValueKind.ADDRESS)
 
@@ -42,6 +49,19 @@ class ValueKind(IntEnum):
     def holds_tensors(self) -> bool:
         """A tensor, or something with tensors inside."""
         return self >= ValueKind.HOLDER
+
+
+def joined(kinds: Iterable[ValueKind]) -> ValueKind:
+    """The kind of what may be each of these; SCALAR of none. It is the pass's own tensor only if all of it is that or
+    no tensor: what may be an input beside that is no more than a tensor."""
+    found = set(kinds)
+    largest = max(found, default=ValueKind.SCALAR)
+    if largest.is_made and not found.isdisjoint((ValueKind.EITHER, ValueKind.ADDRESS)):
+        return ValueKind.TENSOR
+    if largest is ValueKind.HOLDER and ValueKind.EITHER in found:
+        return ValueKind.TENSOR
+    held = largest is ValueKind.OWN and ValueKind.HOLDER in found
+    return ValueKind.OWN_OR_HELD if held else largest
 
 
 class Kinds:
@@ -64,8 +84,9 @@ class Kinds:
 
     def join(self, scope: object, name: str | int, kind: ValueKind) -> None:
         """Note that the variable is given a value of this kind, too."""
-        if kind > self._kinds.setdefault((scope, name), ValueKind.SCALAR):
-            self._kinds[scope, name] = kind
+        before = self._kinds.setdefault((scope, name), ValueKind.SCALAR)
+        if (both := joined((before, kind))) > before:
+            self._kinds[scope, name] = both
             self.changed = True
 
 
@@ -249,6 +270,8 @@ def makes_sequence(value: ast.expr, scope: Scope) -> bool:
     """Whether an expression makes a list, a tuple or a text: a product with a number repeats it."""
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
         return value.func.id in _SEQUENCES and scope.find(value.func.id) is None
+    if isinstance(value, ast.BinOp):
+        return makes_sequence(value.left, scope) or makes_sequence(value.right, scope)
     text = isinstance(value, ast.Constant) and isinstance(value.value, str | bytes)
     return text or isinstance(value, ast.List | ast.Tuple | ast.ListComp | ast.JoinedStr)
 

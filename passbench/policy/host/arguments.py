@@ -8,7 +8,7 @@ from passbench.policy.host.expressions import Expressions
 from passbench.policy.kernels.addresses import is_constant
 from passbench.policy.kernels.launch_arguments import fault_of_launch
 from passbench.policy.modules import Module
-from passbench.policy.scopes import RETURN, Scope, ValueKind, defaults, parameters
+from passbench.policy.scopes import RETURN, Scope, ValueKind, defaults, joined, parameters
 
 Keywords = dict[str | None, ValueKind]
 
@@ -21,7 +21,7 @@ class Arguments(Expressions):
         keywords: Keywords = {}
         for keyword in node.keywords:  # ** may be there several times
             kind = self.kind(keyword.value, scope, hook=hook)
-            keywords[keyword.arg] = max(kind, keywords.get(keyword.arg, kind))
+            keywords[keyword.arg] = joined((kind, keywords.get(keyword.arg, kind)))
             if not (isinstance(keyword.value, ast.Constant) and not keyword.value.value):
                 self.check_option(keyword.arg, node, scope)
         return positional, keywords

@@ -17,6 +17,7 @@ from passbench.policy.scopes import (
     Scope,
     ValueKind,
     defaults,
+    joined,
     length_of_returns,
     open_scope,
     parameters,
@@ -304,17 +305,17 @@ class Bindings:
         spread = self.kinds.get(place, "**").item()
         own = parameters(method)[1 if bound else 0 :]
         for number, parameter in enumerate(own):
-            given = max(self.kinds.get(place, number), self.kinds.get(place, parameter.arg), spread)
+            given = joined((self.kinds.get(place, number), self.kinds.get(place, parameter.arg), spread))
             self.kinds.join(method, parameter.arg, given)
 
     def take_made(self, fields: list[str]) -> None:
         """Let fields of a class without `__init__` be what was given to unknown classes."""
         place = (METHODS, "__init__")
         for number, name in enumerate(fields):
-            own = max(self.kinds.get(place, number), self.kinds.get(place, name))
+            own = joined((self.kinds.get(place, number), self.kinds.get(place, name)))
             if any((place, given) in self.kinds for given in (number, name, "**")):
                 self._share(FIELDS, name)
-            self.kinds.join(FIELDS, name, max(own, self.kinds.get(place, "**").item()))
+            self.kinds.join(FIELDS, name, joined((own, self.kinds.get(place, "**").item())))
 
     def launched(self, name: str) -> ValueKind:
         """What kernels of the pass may get as the argument of this name."""

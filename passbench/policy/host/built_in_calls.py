@@ -71,7 +71,9 @@ class BuiltInCalls(OperatorCalls):
             self.check_order(node, given, scope)
         if name in names.ERRORS and given.holds_tensors:
             self.read("what an error is made with can be read off its text", scope, node)
-        keys = name in ("set", "frozenset") and given.holds_tensors
+        keys = (name in ("set", "frozenset") and given.holds_tensors) or (
+            name == "dict" and self._has_keys(node, scope)
+        )
         if name in names.READING_BUILTINS | {"range", "slice"} and given.holds_tensors:
             self.read(f"{name}() of a tensor needs its values", scope, node)
             return ValueKind.SCALAR
@@ -82,6 +84,14 @@ class BuiltInCalls(OperatorCalls):
         if name in names.READING_BUILTINS or name in ("len", "range", "callable"):
             return ValueKind.SCALAR
         return given.item() if name == "next" else self.holder([given])
+
+    def _has_keys(self, node: ast.Call, scope: Scope) -> bool:
+        """Whether `dict(zip(keys, values))`, or `dict` of pairs that are written out, gets tensors as keys."""
+        pairs = node.args[0] if node.args else None
+        if isinstance(pairs, ast.Call) and isinstance(pairs.func, ast.Name) and pairs.func.id == "zip" and pairs.args:
+            return self.kind(pairs.args[0], scope).holds_tensors
+        parts = self._parts_of_items(pairs, scope) if isinstance(pairs, ast.List | ast.Tuple) else None
+        return bool(parts) and parts[0].holds_tensors
 
     def _mapped(self, node: ast.Call, scope: Scope) -> ValueKind | None:
         """`map` of a function of the pass, a lambda or one of torch's operators; None for any other."""

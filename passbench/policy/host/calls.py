@@ -8,7 +8,7 @@ from passbench.policy.host.arguments import Keywords
 from passbench.policy.host.bindings import FIELDS
 from passbench.policy.host.imported_calls import ImportedCalls
 from passbench.policy.modules import Module
-from passbench.policy.scopes import RETURN, Scope, ValueKind
+from passbench.policy.scopes import RETURN, Scope, ValueKind, joined
 
 
 class Calls(ImportedCalls):
@@ -23,7 +23,7 @@ class Calls(ImportedCalls):
         if own is not None:
             return self._construct(node, own, scope)
         if made := self.made_by(node.func, scope):
-            return max(self._construct(node, one, scope) for one in made)
+            return joined(self._construct(node, one, scope) for one in made)
         if isinstance(node.func, ast.Attribute) and scope.module.is_of_sibling(node.func):
             return self._call_method(node, node.func, scope)
         dotted = scope.module.dotted(node.func)
@@ -61,7 +61,7 @@ class Calls(ImportedCalls):
                 message = f"{function.name} is a grid or hook of Triton, which alone calls it"
                 self.find("dynamic_call", scope.module, node, message)
             results.append(self._pass_starred(node, function, positional, keywords))
-        return max(results)
+        return joined(results)
 
     def _given(self, node: ast.Call, scope: Scope) -> tuple[list[ValueKind], Keywords]:
         """The arguments of a call of the pass's own code. The text of an iterator has an address."""
@@ -124,11 +124,11 @@ class Calls(ImportedCalls):
             return max(held, ValueKind.SCALAR if facts.has_text else ValueKind.ADDRESS)
         if facts.is_enumeration and any(kind.holds_tensors for kind in (*positional, *keywords.values())):
             self.read("a member of an enumeration is looked up by a value", scope, node)
-        given = max((*positional, keywords.get(None, ValueKind.SCALAR)))
+        given = joined((*positional, keywords.get(None, ValueKind.SCALAR)))
         for number, name in enumerate(facts.fields):
             if number < len(positional) or name in keywords or None in keywords:
                 self.shared.add((FIELDS, name))
-            self.kinds.join(FIELDS, name, max(given, keywords.get(name, ValueKind.SCALAR)))
+            self.kinds.join(FIELDS, name, joined((given, keywords.get(name, ValueKind.SCALAR))))
         by_key = keywords.values() if facts.compares else ()
         made = self.holder([given, *by_key])  # it can be unpacked, compared, or be a key: by its fields
         home = self.scopes[self.class_homes[own].name]

@@ -8,7 +8,7 @@ from passbench.policy import item_parts
 from passbench.policy.host.bindings import HOOK
 from passbench.policy.host.named_values import NamedValues
 from passbench.policy.nodes import walk
-from passbench.policy.scopes import COMPREHENSIONS, Scope, ValueKind, parameters
+from passbench.policy.scopes import COMPREHENSIONS, Scope, ValueKind, joined, parameters
 
 _TYPE_PARTS = (
     ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.Tuple, ast.List, ast.BinOp, ast.BitOr, ast.Load,
@@ -59,10 +59,10 @@ class Expressions(NamedValues):
                 return self._compare(node, scope)
             case ast.BoolOp():
                 found = [self.test(v, scope) for v in node.values[:-1]]
-                return max(*found, self.kind(node.values[-1], scope))
+                return joined((*found, self.kind(node.values[-1], scope)))
             case ast.IfExp():
                 self.test(node.test, scope)
-                return max(self.kind(node.body, scope, hook=hook), self.kind(node.orelse, scope, hook=hook))
+                return joined((self.kind(node.body, scope, hook=hook), self.kind(node.orelse, scope, hook=hook)))
             case ast.Tuple() | ast.List():
                 return self.holder([self.handed_kind(e, scope) for e in node.elts])
             case ast.Set():
@@ -89,7 +89,7 @@ class Expressions(NamedValues):
                 owner = scope.find(node.target.id)
                 if owner is not None and self.is_iterator(node.value, scope):
                     self.note_iterator(owner.node, node.target.id)
-                return max(kind, self.kind(_loaded(node.target), scope))
+                return joined((kind, self.kind(_loaded(node.target), scope)))
             case ast.Lambda():
                 if hook:
                     self.mark_hook(node)
@@ -127,13 +127,13 @@ class Expressions(NamedValues):
         parts = items if name == "zip" else [ValueKind.SCALAR, *items[:1]]
         plain = len(parts) == len(target.elts) and not any(isinstance(a, ast.Starred) for a in call.args)
         for number, element in enumerate(target.elts):
-            self.assign(element, parts[number] if plain else max([*items, ValueKind.SCALAR]), inner, None)
+            self.assign(element, parts[number] if plain else joined(items), inner, None)
 
     def _parts_of_items(self, iterable: ast.expr, scope: Scope) -> list[ValueKind] | None:
         """The kinds of the parts of each item of an iterable, where the source says them; None where it does not."""
         found = item_parts.columns(iterable)
         if found is not None:
-            return [max(self.handed_kind(part, scope) for part in column) for column in found]
+            return [joined(self.handed_kind(part, scope) for part in column) for column in found]
         held = item_parts.dict_of_items(iterable)
         owner = scope.find(held.id) if isinstance(held, ast.Name) else None
         if owner is not None and isinstance(owner.node, ast.FunctionDef):
@@ -147,7 +147,7 @@ class Expressions(NamedValues):
         for one in dicts:
             if isinstance(one, ast.DictComp) and one in self._opened:
                 keys.append(self.kind(one.key, self._opened[one]))
-        return [max(keys), self.kind(held, scope).item()]
+        return [joined(keys), self.kind(held, scope).item()]
 
     def annotation(self, node: ast.expr | None, scope: Scope) -> None:
         """Check a type that is written out: it is evaluated when the module is imported."""
@@ -298,7 +298,7 @@ class Expressions(NamedValues):
             first = self.fixed.get(owner.node, 0)
             if node.value.id in {p.arg for p in (*a.posonlyargs, *a.args)[first : first + 2]}:
                 return self.launched(node.slice.value)
-        if kind is ValueKind.OWN and not by.holds_tensors:
+        if kind is ValueKind.OWN and not by.holds_tensors and not self.is_sequence(node.value, scope):
             return ValueKind.OWN  # a view of it
         return kind.item()
 

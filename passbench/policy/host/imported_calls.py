@@ -9,7 +9,7 @@ from passbench.policy.host.bindings import FIELDS, HOOK, WRITE_ADVICE
 from passbench.policy.host.method_calls import MethodCalls
 from passbench.policy.host.operator_calls import OperatorCall
 from passbench.policy.kernels.launch_arguments import fault_of_constants
-from passbench.policy.scopes import RETURN, Scope, ValueKind, parameters
+from passbench.policy.scopes import RETURN, Scope, ValueKind, joined, parameters
 
 
 class ImportedCalls(MethodCalls):
@@ -119,8 +119,8 @@ class ImportedCalls(MethodCalls):
         own = self.host_function(function, scope) if reduces and not node.keywords else None
         if own is not None and len(node.args) > 1 and not any(isinstance(a, ast.Starred) for a in node.args):
             first, *initial = [self.kind(a, scope) for a in node.args[1:]]
-            before = max(first.item(), *initial, self.kinds.get(own, RETURN))
-            return max(before, self.called_back(own, [before, first.item()], function, scope))
+            before = joined((first.item(), *initial, self.kinds.get(own, RETURN)))
+            return joined((before, self.called_back(own, [before, first.item()], function, scope)))
         known = (
             None
             if reduces or any(isinstance(a, ast.Starred) for a in node.args)
@@ -144,7 +144,7 @@ class ImportedCalls(MethodCalls):
             self._call_back(max(kinds))
         found = self.holder(kinds)
         made = self.host_function(function, scope) if reduces else None
-        return max(found.item(), self.kinds.get(made, RETURN)) if reduces else found
+        return joined((found.item(), self.kinds.get(made, RETURN))) if reduces else found
 
     def _fix_operator(self, node: ast.Call, dotted: str, stored: str, kinds: list[ValueKind], scope: Scope) -> None:
         """A partial operator does what it does with these arguments; what it gets besides is its caller's."""

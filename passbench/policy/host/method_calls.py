@@ -11,7 +11,7 @@ from passbench.policy.host.built_in_calls import BuiltInCalls
 from passbench.policy.host.classes import MAKING, is_plain
 from passbench.policy.host.named_values import SHARED_ADVICE
 from passbench.policy.host.operator_calls import OperatorCall
-from passbench.policy.scopes import Scope, ValueKind
+from passbench.policy.scopes import Scope, ValueKind, joined
 from passbench.policy.suggestions import advice_on
 from storage.graph import targets
 
@@ -44,7 +44,7 @@ class MethodCalls(BuiltInCalls):
             if is_plain(method) and not context and name not in MAKING:
                 self.handed_on.add(own)
             results.append(self._pass_starred(node, method, given, keywords))
-        return max(results)
+        return joined(results)
 
     @staticmethod
     def _makes_self(given: list[ast.expr], scope: Scope) -> bool:
@@ -68,17 +68,17 @@ class MethodCalls(BuiltInCalls):
         positional, keywords = self._arguments(node, scope)
         given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
         of_instance = self.is_of_instance(method, scope)
-        if name in self.methods or of_instance or (self.is_field(name, base) and not base.is_tensor):
+        if name in self.methods or of_instance or (self.is_field(method, base, scope) and not base.is_tensor):
             return self._call_own(node, name, positional, keywords, scope)
         of = [method.value, *node.args], [base, *positional]
         as_operator = OperatorCall(node, f".{name}()", f".{name}", *of, keywords, scope)
         if name in names.METADATA_METHODS:
-            if ValueKind.OWN in positional:
+            if any(kind.is_made for kind in positional):
                 self.read(f".{name}() takes a number", scope, node)
             return ValueKind.SCALAR
         if name in names.VIEW_METHODS:
             self._check_numbers(as_operator)
-            return ValueKind.OWN if name.startswith("new_") else base
+            return ValueKind.OWN if name.startswith("new_") or base.is_made else base
         if name in names.CONTAINER_METHODS and not base.is_tensor:
             if name in _KEYED and positional[:1] and positional[0].holds_tensors:
                 self.read("a tensor is no key of a list or dict", scope, node)

@@ -7,9 +7,9 @@ from passbench.policy import allowlists as names
 from passbench.policy import operators
 from passbench.policy.host.bindings import CONTEXT, FIELDS, Bindings
 from passbench.policy.host.classes import is_plain
-from passbench.policy.library_members import fields_of_tensors_too
+from passbench.policy.library_members import does_more, fields_of_tensors_too
 from passbench.policy.nodes import children, walk
-from passbench.policy.scopes import ITEMS, RETURN, Scope, ValueKind, made_once, makes_iterator, makes_sequence
+from passbench.policy.scopes import ITEMS, RETURN, Scope, ValueKind, joined, made_once, makes_iterator, makes_sequence
 from passbench.policy.suggestions import advice_on
 
 SHARED_ADVICE = (
@@ -86,7 +86,7 @@ class NamedValues(Bindings):
                 return ValueKind.SCALAR
             if node.id == owner.self_name:
                 own_kind = max(ValueKind.ADDRESS, self.kinds.get(owner.node, ITEMS))
-                return max(own_kind, self.kinds.get(owner.node, node.id))  # what `CLASS.method(…)` is given
+                return joined((own_kind, self.kinds.get(owner.node, node.id)))  # what `CLASS.method(…)` is given
             if own is not None or kernel:
                 return ValueKind.ADDRESS
             if owner is not scope and node.id in owner.caught:  # whoever runs within the handler could read it here
@@ -240,10 +240,14 @@ class NamedValues(Bindings):
         own = owner.made_by if owner is not None else None
         return self.derived(own[1]) if own is not None and own[0] == node.id else []
 
-    def is_field(self, name: str, base: ValueKind) -> bool:
-        """Whether a name is a field or method of the pass's classes, where it is read off a value of this kind."""
+    def is_field(self, node: ast.Attribute, base: ValueKind, scope: Scope) -> bool:
+        """Whether an attribute is a field or method of the pass's classes, read off a value of this kind."""
+        if node.attr not in self.fields:
+            return False
+        if base is ValueKind.ADDRESS and does_more(node.attr):  # beside an instance it may be a tensor
+            return self._class_of(node.value, scope) is not None
         may_be_tensor = base.is_tensor or (base.is_either and base is not ValueKind.ADDRESS)
-        return name in self.fields and not (may_be_tensor and name in fields_of_tensors_too())
+        return not (may_be_tensor and node.attr in fields_of_tensors_too())
 
     def with_library_members(self) -> set[ast.ClassDef]:
         """Classes of the pass whose instances may have members of a library's class, such as an error's `args`: those
@@ -292,9 +296,11 @@ class NamedValues(Bindings):
             if node.attr == "needs_input_grad" or (CONTEXT, node.attr) in self.kinds:
                 return self.kinds.get(CONTEXT, node.attr)
         own = self.kinds.get(FIELDS, node.attr)
-        if self.is_field(node.attr, base):
+        if self.is_field(node, base, scope):
             if base is ValueKind.ADDRESS and node.attr in fields_of_tensors_too():
-                own = max(own, ValueKind.ADDRESS)  # beside an instance it may be a tensor, whose method has an address
+                own = joined(
+                    (own, ValueKind.ADDRESS)
+                )  # beside an instance it may be a tensor, whose method has an address
             if node.attr in self.methods:  # a property, or a method that is handed on
                 given = max(own, self.give_methods(node.attr, [], {None: ValueKind.TENSOR}))
                 return given if node.attr in self.properties else max(given, ValueKind.ADDRESS)

@@ -90,7 +90,7 @@ class OperatorCalls(Arguments):
         """Whether a call writes to what the pass has made. What has a method that writes is a tensor, where an argument
         may be a list of others' tensors."""
         of_itself = call.stored.startswith(".") and written is call.arguments[0]
-        return kind is ValueKind.OWN or (of_itself and kind is ValueKind.COMPUTED)
+        return kind is ValueKind.OWN or (of_itself and kind in (ValueKind.COMPUTED, ValueKind.OWN_OR_HELD))
 
     def _check_spread(self, call: OperatorCall) -> None:
         """Report `**values` of an operator that it may write to: `out` among them, or `inplace`."""
@@ -135,4 +135,4 @@ class OperatorCalls(Arguments):
     def _is_made(self, node: ast.expr, kind: ValueKind, scope: Scope) -> bool:
         """Whether an expression of this kind is a tensor that the pass has made here, or a tuple or list of such."""
         parts = node.elts if isinstance(node, ast.Tuple | ast.List) and kind.holds_tensors else []
-        return ValueKind.OWN in (kind, *(self.kind(part, scope) for part in parts))
+        return kind.is_made or any(self.kind(part, scope).is_made for part in parts)

@@ -31,7 +31,7 @@ def test_a_field_allows_no_member_of_a_library(tmp_path, what):
     assert rules & {"forbidden_attribute", "private_name", "forbidden_call"}, rules
 
 
-@pytest.mark.parametrize("name", "kind mode base data groups start mean fill item key flags".split())
+@pytest.mark.parametrize("name", "kind mode base data groups start mean fill key flags".split())
 def test_fields_have_the_names_that_people_give_them(tmp_path, name):
     made = f"class Plan:\n    def __init__(self, a):\n        self.{name} = a\nPLANS = {{1: Plan(2)}}\n"
     assert check(tmp_path, in_wrapper(f"z = PLANS[n].{name} + n") + made) == []
