@@ -26,10 +26,6 @@ TILED = 2**13
 """From so many elements on it matters that neighbouring threads read neighbouring memory."""
 GATHERED = 2**16
 """The same where they are looked up."""
-POSITIONS = 8
-"""So many positions cost more than the accesses."""
-WHOLE = 64
-"""Columns of a tile, at most: of so many and half of it no thread is idle."""
 NARROW = 8
 """With fewer columns, each of them is read in sequence anyway."""
 
@@ -182,24 +178,7 @@ def _tile_width(body: KernelBody) -> int:
         for width in sorted(apart):
             if NARROW <= width <= most and body.rows % width == 0 and distance(index, width) == 1:
                 return width
-    return _width_of_positions(body)
-
-
-def _width_of_positions(body: KernelBody) -> int:
-    """How many neighbours have all their positions alike, if there are many positions to compute: the channels of
-    channels-last memory in a pool's backward. Rows of so many columns compute them once; 1 if that is not so."""
-    positions = [value.index for value in body.values() if value.op == "index"]
-    if len(positions) < POSITIONS:
-        return 1
-    width = body.rows
-    for index in positions:
-        parts = index.atoms(FloorDiv, ModularIndexing)
-        if ROW in index.xreplace(dict.fromkeys(parts, sympy.S.Zero)).free_symbols:
-            return 1
-        if not all(part.args[0] == ROW and part.args[1].is_Integer for part in parts):
-            return 1
-        width = math.gcd(width, *(int(part.args[1]) for part in parts))
-    return width if width < body.rows and (width % WHOLE == 0 or width == WHOLE // 2) else 1
+    return 1
 
 
 def _is_scattered(load: Value) -> bool:

@@ -176,29 +176,12 @@ def test_a_kernel_has_eagers_windows_and_roundings(padding, channels_last, dtype
     assert have.equal(want) and have.stride() == x.stride()
 
 
-@pytest.mark.parametrize(("channels", "tiled"), [(64, True), (40, False)])
-def test_neighbouring_channels_share_their_windows_positions(channels, tiled, tmp_path, interpreter):
-    shape = (2, channels, 13, 13)
-    one, source = _pass(backward(1), [placed(shape, True, "float16")] * 2, tmp_path / "pass")
-    assert ("COLUMNS" in source) is tiled
-    grad, x = drawn(shape, (1, 1), True, torch.float16)
-    (have,) = interpreter.results(tmp_path / "pass", one, [grad, x])
-    assert have.equal(as_on_a_gpu(grad, x, [3, 3], [1, 1], [1, 1], False, False, None) * 2.0)
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize(("padding", "channels_last", "dtype"), [(1, False, "float32"), *OTHERWISE])
 def test_a_kernel_has_eagers_bits_on_a_gpu(padding, channels_last, dtype, tmp_path):
     one, _ = _pass(backward(padding), inputs(padding, channels_last, dtype), tmp_path / "pass")
     (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
     assert (result.status, result.t_min) == ("ok", -10), result
-
-
-@pytest.mark.gpu
-def test_a_tile_has_eagers_bits_on_a_gpu(tmp_path):
-    one, source = _pass(backward(1), [placed((2, 64, 13, 13), True, "float16")] * 2, tmp_path / "pass")
-    (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
-    assert "COLUMNS" in source and (result.status, result.t_min) == ("ok", -10), result
 
 
 @pytest.mark.gpu
