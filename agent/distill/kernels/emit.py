@@ -4,19 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 
-import sympy
 import torch
 
 from agent.distill.kernels import ordered_sums, reductions, sweep_turns
+from agent.distill.kernels.accesses import ONE_COLUMN, Accesses, over_columns
 from agent.distill.kernels.helpers.table import helpers_in
-from agent.distill.kernels.index_expressions import Unsupported, text
+from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.kernels.launch_configs import Tuning
 from agent.distill.kernels.schedule import Buffer, KernelBody
 from agent.distill.kernels.sweep_turns import columns_of, early_loads, loads_first, steps_of, steps_together
 from agent.distill.kernels.text_template import slot
-from agent.distill.kernels.triton_names import literal, triton_dtype
-from agent.distill.kernels.triton_ops import EXPRESSIONS
-from agent.distill.kernels.value_graph import COLUMN, ROW, StoreValue, Value
+from agent.distill.kernels.triton_ops import EXPRESSIONS, literal, triton_dtype
+from agent.distill.kernels.value_graph import StoreValue, Value
 
 _INDENT = "    "
 _OF_NUMBERS = (torch.bool, torch.int32, torch.float32)
@@ -58,16 +57,10 @@ def emit(kernel: KernelBody, buffers: Mapping[str, Buffer], tuning: Tuning) -> K
 
 
 @dataclass
-class _Writer:
-    kernel: KernelBody
-    buffers: Mapping[str, Buffer]
-    tuning: Tuning
-    pointers: dict[str, str] = field(default_factory=dict)
+class _Writer(Accesses):
     helpers: set[str] = field(default_factory=set)
-    names: dict[int, str] = field(default_factory=dict)
     steps: dict[str | int, dict[int, str]] = field(default_factory=dict)  # names of what each written step has computed
     at: str | int | None = None  # the step whose columns the last lines have
-    whole_turns: bool = True  # whether no turn of the loop that is written goes beyond the last column
     one_dimension: bool = False  # of the columns of a single row
     waits: int = 0
     counts: dict[str, int] = field(default_factory=dict)
@@ -78,9 +71,10 @@ class _Writer:
         values = loads_first(self.kernel.values())
         if self.tuning.loops and self.kernel.scans:
             raise Unsupported("a scan of rows that are longer than a block")
-        self._name_pointers(values)
+        self.name_pointers(values)
         self.one_dimension = self.tuning.kept and sweep_turns.lies_both_ways(self.kernel)
         if self.kernel.columns == 1:
+            self.spot = ONE_COLUMN
             self._line("index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)")
             self._line(f"inside = index < {slot(self.kernel.rows)}")
         else:
@@ -103,27 +97,9 @@ class _Writer:
                     behind = False
                 self._value(value)
             for store in self.kernel.stores:
-                self._store(store)
+                self._line(self.stored(store))
         lines = sweep_turns.without_overwritten(self.lines) if self.tuning.written_out else self.lines
         return sweep_turns.without_unused(lines)
-
-    @property
-    def _all_rows(self) -> bool:
-        """Whether every program has rows alone that are there: no access needs to ask."""
-        return not self.tuning.masked and self.kernel.rows % self.tuning.row_block == 0
-
-    @property
-    def _all_columns(self) -> bool:
-        kernel = self.kernel
-        whole = kernel.places == kernel.columns and not kernel.columns % self.tuning.column_block
-        return not self.tuning.masked and self.whole_turns and whole
-
-    def _name_pointers(self, values: list[Value]) -> None:
-        read = dict.fromkeys(self.buffers[v.detail[0]].base for v in values if v.op == "load")
-        written = dict.fromkeys(self.buffers[s.buffer].base for s in self.kernel.stores)
-        self.pointers |= {base: f"in_{number}" for number, base in enumerate(read)}
-        for number, base in enumerate(base for base in written if base not in read):
-            self.pointers[base] = f"out_{number}"
 
     def _line(self, line: str) -> None:
         self.lines.append(self.indent + line)
@@ -144,12 +120,12 @@ class _Writer:
                 if value.depth == depth and not value.by_column and value.number not in self.names:
                     self._value(value)
             reduced = [v for v in values if v.op == "reduce" and v.depth == depth + 1]
-            swept = [s for s in stores if s.value.depth == depth and _over_columns(s)]
+            swept = [s for s in stores if s.value.depth == depth and over_columns(s)]
             if reduced or swept:
                 self._sweep(reduced, swept)
             stores = [s for s in stores if s not in swept]
         for store in stores:
-            self._store(store)
+            self._line(self.stored(store))
 
     def _sweep(self, reduced: list[Value], stores: list[StoreValue]) -> None:
         names = self._accumulators(reduced)
@@ -234,7 +210,7 @@ class _Writer:
             operands = [self.names[each.number] for each in value.args]
             self._lines(_way(value).step(value, name, operands, self.kernel, start))
         for store in stores:
-            self._store(store)
+            self._line(self.stored(store))
 
     def _turns(self, together: int) -> str:
         """The `range` over the first columns of a loop's turns, as source."""
@@ -284,10 +260,10 @@ class _Writer:
 
     def _expression(self, value: Value) -> str:
         if value.op == "load":
-            return self._load(value)
+            return self.loaded(value)
         if value.op == "index":
             converted = f".to({triton_dtype(value.dtype)})"
-            return f"({self._index(value.index)}){converted}"
+            return f"({self.position(value.index)}){converted}"
         if value.op == "reduce":
             return reductions.of_row(value, self.names[value.args[0].number], self.kernel)
         if value.op == "scan":
@@ -302,71 +278,6 @@ class _Writer:
             return f"{args[0]}.to({slot(triton_dtype(value.detail))}).to(tl.float32)"
         return EXPRESSIONS[value.op].format(*args)
 
-    def _symbol(self, symbol: sympy.Symbol) -> str:
-        if symbol == ROW:
-            return "row" if self.kernel.columns > 1 else "index"
-        if symbol == COLUMN:
-            return "column"
-        return self.names[int(symbol.name.removeprefix("indirect"))]
-
-    def _index(self, index: sympy.Expr) -> str:
-        ranges = {ROW: self.kernel.rows, COLUMN: self.kernel.columns}
-        ranges |= {s: 2**31 for s in index.free_symbols if s not in ranges}
-        return text(index, ranges, self._symbol)
-
-    def _address(self, base: str, index: sympy.Expr, rows: bool, columns: bool) -> str:
-        """A pointer expression that varies by row and by column where it has to."""
-        terms = [self.pointers[base]]
-        if index != 0:
-            written = self._index(index)
-            terms.append(f"({written})" if " % " in written or " // " in written else written)
-        if rows:
-            terms.append("0 * index" if self.kernel.columns == 1 else "0 * row")
-        if columns:
-            terms.append("0 * column")
-        return " + ".join(terms)
-
-    def _inside(self, rows: bool, columns: bool) -> str:
-        """What says whether an element is there, of an access that varies by these; empty if all are."""
-        rows, columns = rows and not self._all_rows, columns and not self._all_columns
-        if self.kernel.columns == 1:
-            return "inside" if rows else ""
-        names = {(True, True): "inside", (True, False): "row_inside", (False, True): "column_inside"}
-        return names.get((rows, columns), "")
-
-    def _load(self, value: Value) -> str:
-        name, dtype, masked = value.detail
-        buffer = self.buffers[name]
-        rows, columns = self._varies(value, value.args[1:] if masked else value.args)
-        address = self._address(
-            buffer.base, value.index + buffer.offset, value.by_row and not rows, value.by_column and not columns
-        )
-        masks = [self._inside(value.by_row, value.by_column)]
-        if masked:
-            masks.append(self.names[value.args[0].number])
-        mask = " & ".join(m for m in masks if m)
-        loaded = f"tl.load({address}, mask={mask})" if mask else f"tl.load({address})"
-        if value.half:
-            return f"{loaded}.to(tl.float32)"
-        return f"{loaded}.to(tl.int1)" if dtype == torch.bool else loaded
-
-    def _varies(self, value: Value, operands: tuple[Value, ...]) -> tuple[bool, bool]:
-        symbols = value.index.free_symbols
-        rows = ROW in symbols or any(a.by_row for a in operands)
-        return rows, COLUMN in symbols or any(a.by_column for a in operands)
-
-    def _store(self, store: StoreValue) -> None:
-        buffer = self.buffers[store.buffer]
-        symbols = store.index.free_symbols
-        columns = _over_columns(store)
-        if symbols - {ROW, COLUMN}:
-            raise Unsupported("stores to computed positions")
-        address = self._address(
-            buffer.base, store.index + buffer.offset, ROW not in symbols, columns and COLUMN not in symbols
-        )
-        inside = self._inside(True, columns)
-        mask = f", mask={inside}" if inside else ""
-        self._line(f"tl.store({address}, {self.names[store.value.number]}{mask})")
 
 
 def _roots(kept: Mapping[str, Value], stores: list[StoreValue]) -> list[Value]:
@@ -377,7 +288,3 @@ def _roots(kept: Mapping[str, Value], stores: list[StoreValue]) -> list[Value]:
 def _way(value: Value) -> ModuleType:
     """The module that writes a reduction over a sweep."""
     return ordered_sums if value.detail in ordered_sums.DETAILS else reductions
-
-
-def _over_columns(store: StoreValue) -> bool:
-    return store.value.by_column or COLUMN in store.index.free_symbols

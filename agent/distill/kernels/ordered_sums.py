@@ -15,7 +15,7 @@ import torch
 from agent.distill.eager.sum_order import WARP, SumOrder
 from agent.distill.kernels.schedule import KernelBody
 from agent.distill.kernels.text_template import slot
-from agent.distill.kernels.triton_names import triton_dtype
+from agent.distill.kernels.triton_ops import triton_dtype
 from agent.distill.kernels.value_graph import Value
 
 MOMENTS = ("mean", "distances")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 
 from agent.distill.kernels.schedule import KernelBody
-from agent.distill.kernels.triton_names import triton_dtype
+from agent.distill.kernels.triton_ops import triton_dtype
 from agent.distill.kernels.value_graph import Value
 
 _PLAIN = {

@@ -1,10 +1,15 @@
-"""TorchInductor's element operations as Triton expressions, for compiled kernels and the interpreter alike.
+"""TorchInductor's element operations as Triton expressions, for compiled kernels and the interpreter alike, and how
+Triton source names dtypes and numbers.
 
 Helpers are small `@triton.jit` functions that a kernel's module carries when it uses them; libdevice has most of them,
 but Triton's interpreter has none of it without PassBench. The exact ones have the bits of eager's CUDA kernels
 (`benchmarks/agent/h200_distill/rounding.txt`) in compiled kernels. Triton's libdevice is older than CUDA 13, whose
 `erf` and `pow` have other bits: these are written out as torch's kernels have them.
 """
+
+import math
+
+import torch
 
 EXPRESSIONS: dict[str, str] = {
     "abs": "tl.abs({0})",
@@ -248,3 +253,17 @@ def truncate(x):
 ''',
 }
 """Helper name → source."""
+
+_DTYPES = {torch.bool: "tl.int1"}
+
+
+def triton_dtype(dtype: torch.dtype) -> str:
+    """`torch.float32` → "tl.float32"."""
+    return _DTYPES.get(dtype) or str(dtype).replace("torch.", "tl.")
+
+
+def literal(number: bool | int | float) -> str:
+    """A number as source; infinities and NaN are not literals in Python."""
+    if isinstance(number, float) and not math.isfinite(number):
+        return f"float('{number}')"
+    return repr(number)
