@@ -1,16 +1,17 @@
 """Triton source of one kernel. Integers and dtypes that a variant of the task may change are slots."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 
 import torch
 
 from agent.distill.kernels import ordered_sums, reductions, sweep_turns
-from agent.distill.kernels.accesses import ONE_COLUMN, Accesses, over_columns
+from agent.distill.kernels.accesses import ONE_COLUMN, Accesses, Spot, over_columns
 from agent.distill.kernels.helpers.table import helpers_in
 from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.kernels.launch_configs import Tuning
+from agent.distill.kernels.place_sums import NONE, PlaceSum, place_sum
 from agent.distill.kernels.schedule import Buffer, KernelBody
 from agent.distill.kernels.sweep_turns import columns_of, early_loads, loads_first, steps_of, steps_together
 from agent.distill.kernels.text_template import slot
@@ -114,6 +115,9 @@ class _Writer(Accesses):
     def _sweeps(self, values: list[Value]) -> None:
         """One loop over the columns for each depth of reductions; what varies by column is computed again in each."""
         deepest = max(v.depth for v in values)
+        if self.tuning.seeks:
+            needed = place_sum(self.kernel).needed(self.kernel)
+            values = [value for value in values if value.number in needed]
         stores = list(self.kernel.stores)
         for depth in range(deepest + 1):
             for value in values:
@@ -132,7 +136,9 @@ class _Writer(Accesses):
         kept = {names[value.number]: value for value in reduced}
         for name, value in kept.items():
             self._lines(_way(value).start(value, name, self.kernel))
-        if self.tuning.written_out:
+        if self.tuning.seeks:
+            self._sought(place_sum(self.kernel), *kept)
+        elif self.tuning.written_out:
             self._written_out(kept, stores)
         else:
             self._looped(kept, stores)
@@ -170,6 +176,43 @@ class _Writer(Accesses):
         self.names, self.whole_turns, self.at = outer, True, None
         late = sum(value.op == "load" for value in swept) - sum(v.op == "load" for loads in early for v in loads)
         self.waits += -(-steps_of(self.kernel, self.tuning) // together) * (len(early) + late)
+
+    def _sought(self, found: PlaceSum, name: str) -> None:
+        """A loop over columns that looks for those of a place, and one over what it finds, two at a time."""
+        outer, end = self.names, slot(self.kernel.columns)
+        self._line("first = tl.program_id(0) * ROWS")
+        self.whole_turns = not self.kernel.columns % self.tuning.column_block
+        self._line(f"for start in range(0, {end}, COLUMNS):")
+        self.indent += _INDENT
+        self._lines(["column = start + tl.arange(0, COLUMNS)", f"column_inside = column < {end}"])
+        self._at(Spot("first", "column", "", "column_inside", "column_inside"), {}, found.asked)
+        here = found.here.format_map({f"v{value.number}": self.names[value.number] for value in found.asked})
+        self._lines([f"here = {here} & column_inside", "place = first_behind(here, column, -1)"])
+        self._line(f"while place < {NONE}:")
+        self.indent += _INDENT
+        self._lines(["later = first_behind(here, column, place)", f"later_inside = later < {end}"])
+        insides = "row_inside", "row_inside & later_inside"
+        spots = (
+            Spot("row", "place", columns="", both=insides[0]),
+            Spot("row", "later", columns="later_inside", both=insides[1]),
+        )
+        added, self.whole_turns = [], False
+        for spot in spots:
+            self._at(spot, outer, (found.operand,))
+            added.append(self.names[found.operand.number])
+        for inside, each in zip(insides, added, strict=True):
+            self._line(f"inside = {inside}")
+            self._lines(ordered_sums.step(found.total, name, [each], self.kernel, "start"))
+        self._lines(["place = first_behind(here, column, later)"])
+        self.indent = self.indent.removesuffix(_INDENT * 2)
+        self.names, self.spot, self.whole_turns = outer, Spot(), True
+        self.waits += 2 * -(-self.kernel.columns // self.tuning.column_block)
+
+    def _at(self, spot: Spot, known: Mapping[int, str], values: Sequence[Value]) -> None:
+        """Computes values at a spot, of what is known there."""
+        self.names, self.spot = dict(known), spot
+        for value in self._missing(list(values)):
+            self._value(value)
 
     def _written_out(self, kept: Mapping[str, Value], stores: list[StoreValue]) -> None:
         """The steps of a sweep one after another. The first sweep has all loads under way before one is needed. What a
@@ -277,7 +320,6 @@ class _Writer(Accesses):
         if value.op == "narrow":
             return f"{args[0]}.to({slot(triton_dtype(value.detail))}).to(tl.float32)"
         return EXPRESSIONS[value.op].format(*args)
-
 
 
 def _roots(kept: Mapping[str, Value], stores: list[StoreValue]) -> list[Value]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from agent.distill.eager.sum_order import PROCESSORS, WARP
 from agent.distill.kernels.ordered_sums import lane_warps
+from agent.distill.kernels.place_sums import place_sum
 from agent.distill.kernels.schedule import KernelBody, distance
 from agent.distill.kernels.value_graph import COLUMN, ROW
 
@@ -42,7 +43,8 @@ class Tuning:
     `loops`: it sweeps its columns in steps, of which `stages` are loaded at once. `kept`: the steps are written one
     after another, and what the first sweep has loaded stays in registers for the others. `single`: the same of several
     rows, of one step each. `masked`: accesses ask whether their element is there even where all are. `lanes`: see
-    `ordered_sums.finish_in_lanes`. `ahead`: loads stay ahead of what is computed (`sweep_turns.py`).
+    `ordered_sums.finish_in_lanes`. `ahead`: loads stay ahead of what is computed (`sweep_turns.py`). `seeks`: what
+    belongs to places is looked for (`place_sums.py`).
     """
 
     row_block: int
@@ -55,6 +57,7 @@ class Tuning:
     kept: bool = False
     single: bool = False
     ahead: bool = False
+    seeks: bool = False
 
     @property
     def written_out(self) -> bool:
@@ -76,7 +79,7 @@ class LaunchLimits:
     whether kernels without reductions may have columns. `stages`: how many steps of a sweep are loaded at once; 1
     leaves that to the compiler. `masked`: as in `Tuning`. `lanes`: norms in eager's order are added up by the lanes of
     warps, as eager does; for compiled kernels alone. `keeps`: short rows that are added in eager's order are kept in
-    registers. `ahead`: loads that are needed behind reductions stay ahead of them.
+    registers, and what belongs to places is looked for. `ahead`: loads needed behind reductions stay ahead of them.
     """
 
     persistent: int = 8192
@@ -117,6 +120,8 @@ def _registers(kernel: KernelBody, tuning: Tuning, places: int) -> int:
 
 
 def _chosen(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
+    if limits.keeps and (found := place_sum(kernel)) is not None:
+        return _seeking(kernel, found.rows, limits)
     plain = _plain(kernel, limits)
     rows = min(max(1, int(plain.row_block * limits.work)), _power_of_two(kernel.rows))
     warps = min(16, max(1, int(plain.warps * limits.warps)))
@@ -132,6 +137,15 @@ def _chosen(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
         if _single_step(kernel, chosen):
             return replace(chosen, single=True)
     return _with_more_warps(kernel, chosen, limits)
+
+
+def _seeking(kernel: KernelBody, rows: int, limits: LaunchLimits) -> Tuning:
+    """Of a kernel whose programs look for what belongs to a place, which is the same for so many rows."""
+    rows = max(1, min(rows, _power_of_two(kernel.rows), int(rows * limits.work)))
+    while rows > WARP and -(-kernel.rows // rows) < 2 * PROCESSORS:
+        rows //= 2
+    columns = min(_power_of_two(kernel.columns), _ELEMENTS)
+    return Tuning(rows, columns, 1, True, masked=limits.masked, seeks=True)
 
 
 def _with_more_warps(kernel: KernelBody, tuning: Tuning, limits: LaunchLimits) -> Tuning:

@@ -2,7 +2,7 @@
 
 import re
 
-from agent.distill.kernels import reductions, sweep_turns, triton_ops
+from agent.distill.kernels import place_sums, reductions, sweep_turns, triton_ops
 from agent.distill.kernels.helpers import channel_moments, thread_sums
 
 _ONLY = '''
@@ -18,7 +18,7 @@ def only(x):
     return tl.reduce(tl.reshape(x, [1]), 0, first_of_two)
 '''
 HELPERS = triton_ops.HELPERS | reductions.HELPERS | thread_sums.HELPERS | channel_moments.HELPERS
-HELPERS |= sweep_turns.HELPERS | {"only": _ONLY}
+HELPERS |= sweep_turns.HELPERS | place_sums.HELPERS | {"only": _ONLY}
 """Name → source."""
 NEEDED = thread_sums.NEEDED | channel_moments.NEEDED
 """Name → all of these that such a function calls."""
