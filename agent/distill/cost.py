@@ -134,10 +134,10 @@ def _eager_us(region: Region, known: OpEffects, surely: bool = False) -> tuple[f
 
 def _adding_us(addition: Addition) -> float:
     """What eager's blocks wait for what they add, each in its turns along a row: as kernels of a pass do that add in
-    the same order. 0 where the order is not known, as several blocks share a row, and where it is that of places, each
-    of which gets few."""
+    the same order. 0 where the order is not known, as several blocks share a row, where it is that of places, each
+    of which gets few, and of sums up to each element, whose loads wait for nothing."""
     order = order_of(addition)
-    if order is None or addition.op == "index_put":
+    if order is None or addition.op in ("index_put", "cumsum"):
         return 0.0
     rows = math.prod(addition.shape) // order.length
     warps = rows * -(-order.width * order.height * order.idle // WARP)

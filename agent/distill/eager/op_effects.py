@@ -47,7 +47,8 @@ class Addition:
     which adds the squares and takes the root, or the backward of one of these: "softmax_backward" adds the products of
     gradient and output, "layer_norm_backward" and "batch_norm_backward" the gradient and its products. "index_put" adds
     to places: its tensor (B, N, S) has what N places get, of B in the dimensions before theirs and S in those behind;
-    where S is more than `WARP_SLICE`, the first of N is what is there before. The tensor begins `apart` bytes behind a
+    where S is more than `WARP_SLICE`, the first of N is what is there before. "cumsum" adds up to each element, along a
+    dimension with others behind it. The tensor begins `apart` bytes behind a
     vector of eager's kernels, 0 where it begins with one."""
 
     op: str
@@ -185,7 +186,7 @@ class _Counter(TorchDispatchMode):
         if func.overloadpacket in flop_registry:
             self.flops += flop_registry[func.overloadpacket](*args, **kwargs, out_val=result)
         if name in _ADDS and args[0].dim():  # a single number is added to nothing
-            self.additions += _additions(_ADDS[name], args)
+            self.additions += _additions(_ADDS[name], args, result)
         for number, argument in enumerate(schema.arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:
                 value = args[number] if number < len(args) else kwargs.get(argument.name)
@@ -217,13 +218,18 @@ _ADDS = {
     "_softmax_backward_data": "softmax_backward",
     "native_layer_norm_backward": "layer_norm_backward",
     "native_batch_norm_backward": "batch_norm_backward",
+    "cumsum": "cumsum",
 } | dict.fromkeys(_PUTS, "index_put")
 """ATen ops that add along dimensions, and what that is called here."""
 
 
-def _additions(op: str, args: tuple[Any, ...]) -> list[Addition]:
-    """What one of `_ADDS` adds, from its arguments."""
+def _additions(op: str, args: tuple[Any, ...], result: Any) -> list[Addition]:
+    """What one of `_ADDS` adds, from its arguments and its result."""
     x, given = args[0], args[1] if len(args) > 1 else None
+    if op == "cumsum":
+        dim, shape = given % x.dim(), tuple(x.shape)  # of a contiguous copy in the result's dtype
+        behind = dim < x.dim() - 1 and shape[dim] < x.numel()
+        return [Addition(op, result.dtype, shape, contiguous_stride(shape), (dim,))] if behind else []
     if op == "index_put":
         return _put(x, *args[1:4])
     if op == "softmax_backward":

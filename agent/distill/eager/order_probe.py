@@ -116,6 +116,10 @@ class EagerSums:
         put = torch.ops.aten.index_put.default
         return put(found, [*before, places], added if before else added[0], True)
 
+    def cumsum(self, x: torch.Tensor, dim: int) -> torch.Tensor:
+        """The sums up to the last element along a dimension."""
+        return torch.cumsum(x, dim).select(dim, -1)
+
     def layer_norm_backward(
         self, grad: torch.Tensor, x: torch.Tensor, normalized: list[int]
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -206,9 +210,10 @@ def _results(
         found = eager.softmax_backward(x, torch.ones_like(x), addition.reduced[0])
         yield rows_of(found, addition.reduced)[chosen], expected
         return
-    if addition.op == "index_put":
+    if addition.op in ("index_put", "cumsum"):
         expected = in_turn(rows, order) if order.kind == "rounded" else added(rows, order)
-        yield eager.index_put(x).reshape(-1)[chosen], expected.to(x.dtype)
+        found = eager.index_put(x) if addition.op == "index_put" else eager.cumsum(x, addition.reduced[0])
+        yield found.reshape(-1)[chosen], expected.to(x.dtype)
         return
     if addition.op.endswith("norm_backward"):
         yield from _backward_results(x, rows, addition, order, chosen, eager)

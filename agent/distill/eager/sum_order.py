@@ -3,8 +3,8 @@
 A kernel that adds in the same order gives the same bits. The rules are those of torch 2.11 on a GPU of `PROCESSORS`
 multiprocessors: ATen's `Reduce.cuh` for sums and means, the vectorised kernels of layer norm and RMS norm for theirs,
 `PersistentSoftmax.cuh`, `SoftMax.cu`, the moments of `group_norm_kernel.cu` and of `Normalization.cuh`, `Indexing.cu`,
-and for backwards `layer_norm_kernel.cu` and `Normalization.cuh`. They are an expectation: `order_probe` compares each
-with eager on the device at hand before a kernel relies on it.
+`ScanUtils.cuh`, and for backwards `layer_norm_kernel.cu` and `Normalization.cuh`. They are an expectation:
+`order_probe` compares each with eager on the device at hand before a kernel relies on it.
 """
 
 import math
@@ -51,6 +51,7 @@ _BACKWARD_ROWS = ((64, 1), (128, 8), (256, 16), (math.inf, 32))
 """A layer norm's backward with less than so many rows adds what belongs to a column in so many rows of threads."""
 _BACKWARD_LINE = 8
 """Each of these threads gets so many neighbours at a time."""
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _MOST_ROWS = 64 * 1024
 """With more rows, and few columns, several blocks share a column."""
 
@@ -177,6 +178,8 @@ def order_of(addition: Addition) -> SumOrder | None:
     length = math.prod(addition.shape[d] for d in addition.reduced)
     if addition.op == "index_put":
         return _index_put_order(addition, length)
+    if addition.op == "cumsum":
+        return _in_turn(addition, length, addition.dtype) if addition.dtype in _FLOATS else None
     if addition.op in ("softmax", "softmax_backward"):
         return _softmax_order(addition, length)
     if addition.op == "group_norm":
@@ -243,7 +246,12 @@ def _index_put_order(addition: Addition, length: int) -> SumOrder | None:
     slice_size = addition.shape[2]
     if addition.dtype.itemsize > 4 or (slice_size == 1 and length >= WARP):
         return None
-    rounds = addition.dtype if addition.dtype != torch.float32 and slice_size > WARP_SLICE else None
+    return _in_turn(addition, length, addition.dtype if slice_size > WARP_SLICE else torch.float32)
+
+
+def _in_turn(addition: Addition, length: int, kept: torch.dtype) -> SumOrder:
+    """One element after another, by one thread that keeps the sum in this dtype."""
+    rounds = kept if kept != torch.float32 else None
     return SumOrder(length, 1, 1, 1, False, "rounded" if rounds else "sum", addition, rounds=rounds)
 
 

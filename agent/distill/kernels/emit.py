@@ -64,6 +64,7 @@ class _Writer(Accesses):
     at: str | int | None = None  # the step whose columns the last lines have
     one_dimension: bool = False  # of the columns of a single row
     waits: int = 0
+    scans: dict[int, str] = field(default_factory=dict)  # names of what is kept of scans in eager's order
     counts: dict[str, int] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     indent: str = ""
@@ -136,6 +137,10 @@ class _Writer(Accesses):
         kept = {names[value.number]: value for value in reduced}
         for name, value in kept.items():
             self._lines(_way(value).start(value, name, self.kernel))
+        for scan in self._missing(_roots(kept, stores)) if self.kernel.step else ():
+            if scan.op == "scan" and not (self.tuning.written_out and scan.number in self.scans):
+                self.scans[scan.number] = name = self._fresh("sums")
+                self._line(f"{name}_part = tl.zeros([ROWS, COLUMNS], tl.float32)")
         if self.tuning.seeks:
             self._sought(place_sum(self.kernel), *kept)
         elif self.tuning.written_out:
@@ -296,6 +301,12 @@ class _Writer(Accesses):
     def _value(self, value: Value) -> None:
         if value.op == "constant":
             self.names[value.number] = slot(literal(value.detail))
+            return
+        if value.number in self.scans:
+            kept = self.scans[value.number]
+            self._lines(reductions.in_turn(value, self.names[value.args[0].number], kept))
+            self.names[value.number] = self._fresh("scan")
+            self._line(f"{self.names[value.number]} = {kept}_part")
             return
         name = self._fresh(value.detail if value.op == "reduce" else value.op.strip("_"))
         self._lines([f"{name} = {self._expression(value)}"])

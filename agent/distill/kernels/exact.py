@@ -37,7 +37,8 @@ def exact(body: KernelBody, stored: Mapping[str, Value]) -> KernelBody | None:
     put into each buffer.
 
     None if it computes a norm in another form than is known here, if its orders have steps of too different lengths or
-    deal columns otherwise, or if a scan needs whole rows and a sum parts of them.
+    deal columns otherwise, or if a scan needs whole rows and a sum parts of them. A scan in eager's order has a column
+    in each step.
     """
     done: dict[int, Value] = {}
     steps: set[int] = set()
@@ -47,10 +48,12 @@ def exact(body: KernelBody, stored: Mapping[str, Value]) -> KernelBody | None:
         if made is None:
             return None
         done[value.number] = made
-        if made.detail in ordered_sums.DETAILS:
+        if made.detail in ordered_sums.DETAILS or (made.op == "scan" and made.order is not None):
             steps.add(made.order.step)
             deals.add(made.order.deal)
-    if steps and (body.scans or len(deals) > 1 or min(max(steps), body.columns) > _PIECES * min(steps)):
+    scans = [value.order is not None for value in done.values() if value.op == "scan"]
+    whole, single = not all(scans), any(scans) and max(steps) > 1
+    if steps and (whole or single or len(deals) > 1 or min(max(steps), body.columns) > _PIECES * min(steps)):
         return None
     stores = tuple(replace(store, value=done[store.value.number]) for store in body.stores)
     flat = exact(body.flat, stored) if body.flat is not None else None
@@ -95,6 +98,8 @@ def _added(value: Value, order: SumOrder) -> Value | None:
     """
     (operand,) = value.args
     value = replace(value, order=order.without_idle())
+    if value.op == "scan":
+        return value
     if order.kind == "sum":
         return replace(value, detail="ordered_sum")
     if order.kind == "rounded":

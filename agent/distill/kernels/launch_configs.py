@@ -41,10 +41,10 @@ class Tuning:
     """How a kernel is launched: rows and columns of a program, and its warps.
 
     `loops`: it sweeps its columns in steps, of which `stages` are loaded at once. `kept`: the steps are written one
-    after another, and what the first sweep has loaded stays in registers for the others. `single`: the same of several
-    rows, of one step each. `masked`: accesses ask whether their element is there even where all are. `lanes`: see
-    `ordered_sums.finish_in_lanes`. `ahead`: loads stay ahead of what is computed (`sweep_turns.py`). `seeks`: what
-    belongs to places is looked for (`place_sums.py`).
+    after another, and what the first sweep has loaded stays in registers for the others. `several`: the same of several
+    rows, of one step each or few short ones. `masked`: accesses ask whether their element is there even where all are.
+    `lanes`: see `ordered_sums.finish_in_lanes`. `ahead`: loads stay ahead of what is computed (`sweep_turns.py`).
+    `seeks`: what belongs to places is looked for (`place_sums.py`).
     """
 
     row_block: int
@@ -55,14 +55,14 @@ class Tuning:
     masked: bool = False
     lanes: bool = False
     kept: bool = False
-    single: bool = False
+    several: bool = False
     ahead: bool = False
     seeks: bool = False
 
     @property
     def written_out(self) -> bool:
         """Whether sweeps have no loop, and later ones what the first has loaded."""
-        return self.kept or self.single
+        return self.kept or self.several
 
     def programs(self, kernel: KernelBody) -> int:
         """Programs that cover the kernel: its rows, and the columns of one that is tiled."""
@@ -104,13 +104,18 @@ def _loads_first(kernel: KernelBody, tuning: Tuning) -> bool:
     them late."""
     if (tuning.loops and not tuning.written_out) or kernel.rows >= _EXACT or not kernel.loads_late:
         return False
-    return _registers(kernel, tuning, kernel.columns if tuning.kept else tuning.column_block) <= _REGISTERS
+    return _registers(kernel, tuning, kernel.columns if tuning.written_out else tuning.column_block) <= _REGISTERS
 
 
-def _single_step(kernel: KernelBody, tuning: Tuning) -> bool:
-    """Whether rows that are added in eager's order have one step each, for which a thread has the registers."""
-    one = kernel.step is not None and kernel.deal is None and kernel.columns <= tuning.column_block
-    return one and _registers(kernel, tuning, tuning.column_block) <= _REGISTERS
+def _few_steps(kernel: KernelBody, tuning: Tuning) -> bool:
+    """Whether rows that are added in eager's order have one step each, or few that are shorter than a warp, for which a
+    thread has the registers."""
+    if kernel.step is None or kernel.deal is not None:
+        return False
+    steps = -(-kernel.columns // tuning.column_block)
+    swept = sum(value.by_column for value in kernel.values())
+    few = steps == 1 or (tuning.column_block < WARP and steps * swept <= _SWEPT)
+    return few and _registers(kernel, tuning, steps * tuning.column_block) <= _REGISTERS
 
 
 def _registers(kernel: KernelBody, tuning: Tuning, places: int) -> int:
@@ -134,8 +139,8 @@ def _chosen(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
         wider = (replace(single, warps=min(16, factor * single.warps)) for factor in ((1,) if single.lanes else _WIDER))
         if kept := next((one for one in wider if _keeps(kernel, one)), None):
             return kept
-        if _single_step(kernel, chosen):
-            return replace(chosen, single=True)
+        if _few_steps(kernel, chosen):
+            return replace(chosen, several=True)
     return _with_more_warps(kernel, chosen, limits)
 
 
@@ -245,7 +250,7 @@ def reads_across(kernel: KernelBody) -> bool:
     indices = [v.index for v in kernel.values() if v.op == "load" and v.by_row and v.by_column]
     steps = [(distance(index, 1, ROW), distance(index, 1, COLUMN)) for index in indices]
     along = sum(by_column == 1 for _, by_column in steps)
-    across = sum(by_row == 1 and by_column > 1 for by_row, by_column in steps)
+    across = sum(by_row == 1 and abs(by_column) > 1 for by_row, by_column in steps)
     return across > along
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import torch
 
 from agent.distill.kernels.schedule import KernelBody
+from agent.distill.kernels.text_template import slot
 from agent.distill.kernels.triton_ops import triton_dtype
 from agent.distill.kernels.value_graph import Value
 
@@ -73,6 +74,14 @@ def of_row(value: Value, operand: str, kernel: KernelBody) -> str:
 def up_to_each(value: Value, operand: str) -> str:
     """Scans `operand`, a whole row."""
     return _SCAN[value.detail].format(_filled(value, operand))
+
+
+def in_turn(value: Value, operand: str, name: str) -> list[str]:
+    """One more column of a scan in eager's order, of which `name`_part has what came before."""
+    added = f"{name}_part + {_filled(value, operand)}"
+    if (rounds := value.order.rounds) is not None:
+        added = f"({added}).to({slot(triton_dtype(rounds))}).to(tl.float32)"
+    return [f"{name}_part = {added}"]
 
 
 def start(value: Value, name: str, kernel: KernelBody) -> list[str]:

@@ -83,7 +83,7 @@ class KernelBody:
     @property
     def scans(self) -> bool:
         """Whether it needs whole rows at once."""
-        return any(value.op == "scan" for value in self.values())
+        return self.step is None and any(value.op == "scan" for value in self.values())
 
     @property
     def sweeps_again(self) -> bool:

@@ -353,19 +353,19 @@ class Capture(DefaultHandler):
         return self.body.value("reduce", (value,), result, detail=kind, half=half, order=order)
 
     def scan(self, dtypes: Any, combine_fn: Any, values: tuple[Value, ...]) -> tuple[Value, ...]:
-        (value, *others), (dtype, *_) = values, dtypes
+        value, *others = values
         operands = tuple(self.body.value("operand", (), value.dtype, detail=n) for n in range(2))
         combined = None if others else combine_fn((operands[0],), (operands[1],))[0]
         combined = combined.value if isinstance(combined, OpsValue) else combined
         kind = _SCANS.get(combined.op) if combined is not None and combined.args == operands else None
         if kind is None:
             raise Unsupported("a scan that neither adds nor multiplies")
-        result = _computed(dtype)
-        if value.dtype != result:
-            value = self.body.value("cast", (value,), result)
+        result = _computed(dtypes[0])
+        value = value if value.dtype == result else self.body.value("cast", (value,), result)
         if self.body.ranges[COLUMN] == 1:
             return (value,)
-        return (self.body.value("scan", (value,), result, detail=kind),)
+        order = self.order if kind == "sum" and result == torch.float32 else None
+        return (self.body.value("scan", (value,), result, detail=kind, order=order),)
 
 
 def _computed(dtype: torch.dtype) -> torch.dtype:

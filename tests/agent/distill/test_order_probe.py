@@ -53,6 +53,8 @@ ADDITIONS = [
     addition((40, 300), (1,), op="layer_norm_backward"),
     addition((4, 50, 64), (0, 1), op="layer_norm_backward"),
     addition((9, 4, 7, 7), (0, 2, 3), op="batch_norm_backward"),
+    addition((3, 40, 50), (1,), op="cumsum"),
+    addition((40, 50), (0,), torch.bfloat16, "cumsum"),
     addition((3, 4, 20, 30), (0, 2, 3), torch.bfloat16, op="batch_norm_backward"),
 ]
 ALIKE = [
@@ -138,6 +140,10 @@ class AddsIn(EagerSums):
 
     def index_put(self, x):
         rows = rows_of(x, (1,)).float()
+        return (in_turn(rows, self.order) if self.order.kind == "rounded" else added(rows, self.order)).to(x.dtype)
+
+    def cumsum(self, x, dim):
+        rows = rows_of(x, (dim,)).float()
         return (in_turn(rows, self.order) if self.order.kind == "rounded" else added(rows, self.order)).to(x.dtype)
 
     def layer_norm_backward(self, grad, x, normalized):
