@@ -254,12 +254,24 @@ class _Search:
             gains.append(gain(region, each, program) + sum(copying) - EAGER_LAUNCH * without)
             device.append(device_gain(region, each, program) + copying[1] - STEP * without)
             times.append(SureTimes.of(region, each, program, copying[1]))
+        if max(fmean(gains), fmean(device)) < 0 and (slow := self._slow_alone(region, known[0])):
+            self.causes.append(f"left to eager, whose kernels are faster: {', '.join(self._names(slow))}")
+            return slow
         if fmean(gains) <= self.options.margin:
             names, one = ", ".join(self._names(region.ops)), cases[0].sketch
             counts = f"{one.replaced} launches in eager, {len(one.bodies)} fused"
             self.causes.append(f"{names}: {counts}, which saves {fmean(gains):.0f} us")
-        pattern = pattern_source(joined.graph)
-        return Candidate(joined, pattern, tuple(cases), fmean(gains), tuple(times), fmean(device))
+        return Candidate(joined, pattern_source(joined.graph), tuple(cases), fmean(gains), tuple(times), fmean(device))
+
+    def _slow_alone(self, region: Region, known: OpEffects) -> set[int]:
+        """Ops whose kernels, each alone, are slower than eager's; none if the region has no launches but theirs."""
+        slow, launching = set(), {op for op in region.ops if known.launches[op]}
+        for op in launching:
+            made, alone = self._lowered_alone(op, known), region_of(self.graph, self._with_makers(op, known))
+            made = rounded(made, self.options.rounding, self.options.confirms) if isinstance(made, Sketch) else None
+            if made is not None and device_gain(alone, known, made.program(LaunchLimits())) < -STEP:
+                slow.add(op)
+        return slow if slow < launching else set()
 
     def _spared_copies(self, region: Region, known: OpEffects) -> dict[int, int]:
         """The outputs of the region, by their places, that the kernels write contiguously, and how many copies that

@@ -28,3 +28,23 @@ def test_ops_are_lowered_alone_only_where_their_region_rounds_otherwise(function
         assert found.excluded == (frozenset({2}) if rounding and alone else frozenset())
         lowered.append(sketches.lowered)
     assert (lowered[1] > lowered[0]) == alone, lowered
+
+
+def _by_a_sum_of_all(i, x, y):
+    return (i.sum() * x + y,)
+
+
+def _sum_of_all(i):
+    return (i.sum(),)
+
+
+def test_what_reads_a_sum_that_eager_adds_faster_is_replaced_without_it():
+    """Of the sum of half a million elements a kernel has one program; what is computed of it has many."""
+    one = variant(_by_a_sum_of_all, tensor(480, 1045, dtype="int64"), tensor(480, 1045), tensor(480, 1045))
+    found = find_candidates([one], Options(ANY), Sketches())
+    assert [candidate.region.graph.op_sequence for candidate in found.candidates] == [["operator.mul", "operator.add"]]
+    assert any("whose kernels are faster: .sum" in cause for cause in found.causes)
+    short = variant(_by_a_sum_of_all, tensor(4, 10, dtype="int64"), tensor(4, 10), tensor(4, 10))
+    assert len(find_candidates([short], Options(ANY), Sketches()).candidates[0].region.ops) == 3
+    alone = variant(_sum_of_all, tensor(480, 1045, dtype="int64"))
+    assert find_candidates([alone], Options(ANY), Sketches()).candidates, "a pass of nothing has no match"
