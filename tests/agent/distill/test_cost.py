@@ -47,3 +47,21 @@ def test_a_part_costs_no_more_than_the_part():
         for n in (8, 1 << 14)
     )
     assert many.sure == few.sure and many.gain == few.gain
+
+
+def _expected(function, *inputs):
+    (found,) = find_candidates([variant(function, *inputs)], Options(margin=ANY), Sketches()).candidates
+    return found
+
+
+def test_copies_that_convert_or_rearrange_are_slow_in_eager():
+    """That is told of the device alone: on the host a copy is a launch in both."""
+    wide, half = tensor(256, 8192), tensor(256, 8192, dtype="float16")
+    converted = _expected(lambda x: x.type(torch.float32), half)
+    turned = _expected(lambda x: x.transpose(0, 1).contiguous(), wide)
+    joined = _expected(lambda x: x.view(256, 64, 128).transpose(0, 1).reshape(64, -1), half)
+    repeated = _expected(lambda x: x[:, None].expand(256, 4, 8192).reshape(1024, 8192), half)
+    assert all(each.device > 2.0 and each.gain < 1.0 for each in (converted, turned, joined, repeated))
+    plain = _expected(lambda x: torch.ops.aten.clone.default(x), wide)
+    narrowed = _expected(lambda x: x.half(), wide)
+    assert max(plain.device, narrowed.device) <= 0.0
