@@ -161,6 +161,18 @@ def test_a_place_in_many_windows_is_left_to_eager():
         Sketches().of(one.graph, one.inputs)
 
 
+@pytest.mark.parametrize(("side", "kernels"), [(8, 1), (100, 2)])
+def test_a_large_gradient_is_computed_once_for_all_its_windows(side, kernels, tmp_path):
+    def function(grad, y, x):
+        grad = torch.ops.aten.silu_backward.default(grad, y)
+        given = [3, 3], [1, 1], [1, 1], False, False, None
+        return torch.ops.aten.avg_pool2d_backward.default(grad, x, *given) + x
+
+    one = [placed((2, 8, side, side), True, "float16")] * 3
+    _, source = _pass(function, one, tmp_path / "pass")
+    assert source.count("_kernel(in_") == kernels
+
+
 OTHERWISE = [(1, True, "float32"), (1, True, "float16"), (0, False, "float16"), (1, False, "bfloat16")]
 """What TorchInductor computes otherwise: eager's kernel for channels-last memory finds the windows without the padding,
 and in half types quotients are rounded."""

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from functools import cache
 
 import torch
+from torch._inductor import inductor_prims
 from torch._prims_common import suggest_memory_format
 
 from agent.distill.kernels.index_expressions import Unsupported
 
+_ANEW = 2**17
+"""Of fewer places a gradient is computed anew in each of their windows: that takes less than another kernel."""
 _MOST_WINDOWS = 25
 """So many windows of a place are written out, as in TorchInductor."""
 
@@ -121,6 +124,8 @@ def avg_pool2d_backward(
     rows, columns = windows
     if rows.most * columns.most > _MOST_WINDOWS:
         raise Unsupported("a place in many windows of an average pool")
+    if rows.most * columns.most > 1 and x.numel() > _ANEW:
+        grad = inductor_prims.force_stride_order(grad, grad.stride())  # TorchInductor keeps what it has computed here
     dim = grad.dim() - 2
     wide = grad.float() if grad.dtype.itemsize < 4 else grad
     edges = [columns.before, columns.behind, rows.before, rows.behind]
