@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from agent.distill.eager.sum_order import PROCESSORS, WARP
-from agent.distill.kernels.ordered_sums import lane_warps
+from agent.distill.kernels.ordered_sums import MOMENTS, lane_warps
 from agent.distill.kernels.place_sums import place_sum
 from agent.distill.kernels.schedule import KernelBody, distance
 from agent.distill.kernels.value_graph import COLUMN, ROW
@@ -20,7 +20,9 @@ _LONG, _BUSY = 4, 16
 _MOST_KEPT = 2**14
 """Rows of a kernel that keeps each."""
 _AT_ONCE = 32 * PROCESSORS
-"""Programs that are at work at a time, at most."""
+"""Programs that are at work at a time, at most. Of more rows of one step a program has several. By instructions a row,
+compiled for sm_90, that is a half to a sixth of what a row alone takes (rows of 128, 60 and 32 elements of a norm of
+vectors); of moments it is no less, and warps wait for shared memory."""
 _REGISTERS = 96
 """Registers of a thread that may hold what a sweep has loaded."""
 _WIDER = (1, 2, 4)
@@ -171,13 +173,14 @@ def _keeps(kernel: KernelBody, tuning: Tuning) -> bool:
     warp has lanes leave some idle."""
     if tuning.column_block < WARP and kernel.rows >= PROCESSORS:
         return False
-    if kernel.columns <= tuning.column_block and kernel.rows > _AT_ONCE:  # programs of several keep them as well
-        return False
+    values = kernel.values()
+    moments = any(value.detail in MOMENTS for value in values)
+    if kernel.columns <= tuning.column_block and kernel.rows > _AT_ONCE and not (moments or tuning.lanes):
+        return False  # programs of several rows keep them as well
     if kernel.step is None or kernel.deal is not None or kernel.rows > _MOST_KEPT:
         return False
     if reads_across(kernel) and not tuning.lanes:
         return False
-    values = kernel.values()
     swept = [value for value in values if value.by_column]
     steps = -(-kernel.columns // tuning.column_block)
     loads = sum(value.op == "load" for value in swept)

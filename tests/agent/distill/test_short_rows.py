@@ -45,6 +45,17 @@ def test_a_program_of_many_short_rows_has_no_places_but_theirs_and_loads_once(tm
     assert interpreter.problems(tmp_path / "pass", one) == []
 
 
+def test_a_program_has_one_row_where_all_are_at_work_at_once_or_lanes_combine_moments(tmp_path):
+    """Moments of several rows take as many instructions a row, and wait for shared memory between."""
+
+    def norm(x):
+        return F.layer_norm(x * 2.0, (96,))
+
+    for name, function, rows in (("few", _normalized, 1000), ("moments", norm, 9000)):
+        _, source = _pass(function, (tensor(rows, 96),), tmp_path / name)
+        assert "ROWS=1," in source and source.count("= tl.load(") == 1
+
+
 @pytest.mark.parametrize("length", [5, 60])
 def test_its_sums_have_the_bits_of_eagers_order(length, tmp_path, interpreter):
     def function(x):
