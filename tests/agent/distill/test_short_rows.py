@@ -9,8 +9,12 @@ import torch.nn.functional as F
 from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.eager.emulated_sums import added
 from agent.distill.eager.sum_order import SumOrder, sum_order
+from agent.distill.kernels.launch_configs import LaunchLimits
+from agent.distill.pass_source import Style
+from agent.distill.rounding import Rounding
 from tests.agent.distill.test_ordered import _pass, _wide
-from tests.agent.support import in_dtype, sample, tensor
+from tests.agent.distill.test_split_biases import _task
+from tests.agent.support import in_dtype, sample, tensor, variant
 
 ORDERS = [
     (SumOrder(32, 32, 1, 4, False), (32, 1, 1)),
@@ -54,6 +58,26 @@ def test_a_program_has_one_row_where_all_are_at_work_at_once_or_lanes_combine_mo
     for name, function, rows in (("few", _normalized, 1000), ("moments", norm, 9000)):
         _, source = _pass(function, (tensor(rows, 96),), tmp_path / name)
         assert "ROWS=1," in source and source.count("= tl.load(") == 1
+
+
+def test_long_rows_of_many_values_are_kept_too(tmp_path, interpreter):
+    """Two sweeps of four steps computed two sigmoids again in the second one."""
+
+    def gated(x, y, w):
+        gate = torch.sigmoid(w / 0.3)
+        z = y * torch.sqrt(torch.clamp(torch.sigmoid(-(w / 0.3)) * (1.0 + gate), 0.001)) + gate * x
+        z = z.float()
+        return z, z * torch.rsqrt(z.pow(2).mean(-1, keepdim=True) + 1e-5) * (1.0 + w)
+
+    one, found = variant(gated, *in_dtype((tensor(2, 8192), tensor(2, 8192), tensor(8192)), "float16")), []
+    given = [torch.randn(i.shape, generator=torch.Generator().manual_seed(1)).half() for i in one.inputs]
+    for keeps, loads in ((True, 3 * 4), (False, (3 + 3) * 4)):
+        task = _task(sample(one), Rounding.EXACT)
+        task.write(task.gains(), Style(limits=LaunchLimits(keeps=keeps)), tmp_path / f"{keeps}")
+        (source,) = (file.read_text() for file in (tmp_path / f"{keeps}").glob("fuse_*.py"))
+        assert ("for start in" not in source, source.count("= tl.load(")) == (keeps, loads)
+        found.append(interpreter.results(tmp_path / f"{keeps}", one, given))
+    assert all(torch.equal(kept, again) for kept, again in zip(*found, strict=True))
 
 
 @pytest.mark.parametrize("length", [5, 60])
