@@ -5,6 +5,7 @@ Files of a name do not change while a `Mirror` is in use. A file appears complet
 
 import contextlib
 import secrets
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -71,14 +72,27 @@ def put(fs: "AbstractFileSystem", source: Path, target: str) -> None:
         fs.put_file(str(source), target)
 
 
+_OF_CLIENTS = {
+    "botocore.exceptions": "BotoCoreError",
+    "google.auth.exceptions": "GoogleAuthError",
+    "azure.core.exceptions": "AzureError",
+}
+"""What the stores' clients raise that is no OSError, as where there are no credentials: module → base class."""
+
+
 def told(url: str, step: Callable[[], T]) -> T:
     """What a step on a store returns. Raises PassNetError for what fsspec's file systems raise."""
     try:
         return step()
     except PassNetError:
         raise
-    except (OSError, ValueError) as error:  # those of clouds included
+    except (OSError, ValueError, *_client_errors()) as error:
         raise PassNetError(f"{url}: {type(error).__name__}: {error}: check it and run it again") from error
+
+
+def _client_errors() -> list[type[Exception]]:
+    """Those of the clients that are in use."""
+    return [getattr(sys.modules[module], name) for module, name in _OF_CLIENTS.items() if module in sys.modules]
 
 
 class Mirror:

@@ -70,3 +70,15 @@ def test_a_bucket_that_is_not_there_is_said_and_not_made(url: str, tmp_path: Pat
     assert [bucket.strip("/") for bucket in remote.fs.ls("", detail=False)] == ["passnet"]
     with pytest.raises(PassNetError, match="has no versions"):
         Remote(url).download(Store(tmp_path / "b"))
+
+
+def test_missing_credentials_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    s3fs = pytest.importorskip("s3fs", reason="needs an S3 client: pip install 'passnet[s3]'")
+    s3fs.S3FileSystem.clear_instance_cache()
+    with pytest.raises(PassNetError, match="s3://passnett/x: NoCredentialsError: Unable to locate credentials"):
+        Remote("s3://passnett/x").names()
+    s3fs.S3FileSystem.clear_instance_cache()
