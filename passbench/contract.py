@@ -5,6 +5,7 @@
 helpers that the modules import by name.
 """
 
+import functools
 import importlib
 import inspect
 import json
@@ -16,7 +17,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -261,10 +262,33 @@ def _rule(module: ModuleType, name: str) -> PassRule:
         )
     if _parameters(functions["replacement_func"], name):
         raise ContractError(f"{name}.py: replacement_func takes no arguments")
-    replacement = functions["replacement_func"]()
-    if not isinstance(replacement, FunctionType):
-        raise ContractError(f"{name}.py: replacement_func() must return a function, not {type(replacement).__name__}")
+    replacement = _as_function(returned := functions["replacement_func"]())
+    if replacement is None:
+        raise ContractError(f"{name}.py: replacement_func() must return a function, not {type(returned).__name__}")
     return PassRule(name, functions["pattern"], functions["replacement_args"], replacement, parameters)
+
+
+def _as_function(value: Any) -> FunctionType | None:
+    """A function that does what `replacement_func` has returned: a function, `functools.partial` of one, a bound method
+    or an instance with `__call__`; None for anything else, such as a built-in of torch."""
+    called = value
+    while isinstance(called, functools.partial):
+        called = called.func
+    if isinstance(called, FunctionType):
+        known = True
+    elif isinstance(called, MethodType):
+        known = isinstance(called.__func__, FunctionType)
+    else:
+        own = type(called).__module__.partition(".")[0] == PACKAGE
+        known = own and any(isinstance(vars(one).get("__call__"), FunctionType) for one in type(called).__mro__)
+    if not known:
+        return None
+
+    def replacement(*arguments: Any) -> Any:
+        return value(*arguments)
+
+    plain = isinstance(value, FunctionType) and value.__name__.isidentifier()  # a lambda has no name that fx can write
+    return value if plain else replacement
 
 
 def _parameters(function: FunctionType, name: str) -> tuple[str, ...]:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from passbench.contract import PACKAGE
 from passbench.policy import allowlists as names
-from passbench.policy.decorators import apply_own_decorators, inline_decorator_tables
+from passbench.policy.forms.decorators import apply_own_decorators, inline_decorator_tables
+from passbench.policy.forms.plain_form import lift_kernels, name_bases
 from passbench.policy.nodes import children, walk
-from passbench.policy.plain_form import lift_kernels, name_bases
 from passbench.result import Finding
 
 

@@ -26,7 +26,9 @@ class Arguments(Expressions):
                 self.check_option(keyword.arg, node, scope)
         return positional, keywords
 
-    def pass_arguments(self, function: ast.FunctionDef, positional: list[ValueKind], keywords: Keywords) -> ValueKind:
+    def pass_arguments(
+        self, function: ast.FunctionDef | ast.Lambda, positional: list[ValueKind], keywords: Keywords
+    ) -> ValueKind:
         """Hand arguments of these kinds to a function or kernel of the pass; returns the kind of its result."""
         self.steps.take(len(parameters(function)))
         order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
@@ -44,7 +46,7 @@ class Arguments(Expressions):
                     self.kinds.join(function, parameter.arg, ValueKind.TENSOR)
         return self.kinds.get(function, RETURN)
 
-    def _collect(self, function: ast.FunctionDef, into: ast.arg | None, kinds: Sequence[ValueKind]) -> None:
+    def _collect(self, function: ast.AST, into: ast.arg | None, kinds: Sequence[ValueKind]) -> None:
         """Arguments of these kinds are collected in a parameter `*rest` or `**rest`."""
         if into is not None:
             self.kinds.join(function, into.arg, self.holder(list(kinds)))

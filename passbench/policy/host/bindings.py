@@ -49,12 +49,13 @@ class Bindings:
         self.homes = {f: module for module in modules.values() for f in module.functions.values()}
         self.kernel_homes = {k: module for module in modules.values() for k in module.kernels.values()}
         self.bases: dict[ast.FunctionDef, set[str]] = {}  # kernel → its parameters that are addresses
-        self.uses: dict[ast.FunctionDef, tuple[set[str], list[ast.Call]]] = {}  # names used as tensors, and calls
+        self.uses: dict[ast.AST, tuple[set[str], list[ast.Call]]] = {}  # names used as tensors, and calls
         self.tables = call_tables(modules)
         self.keys_of_tables = key_uses(modules)
         self.listed = {node for module in modules.values() for node in names_listed(module)}
         self.in_tables = {node for nodes in self.tables.values() for node in nodes}
         self.escaped: set[ast.FunctionDef] = set()  # host functions used as values: they may get tensors
+        self.to_graph: set[ast.expr] = set()  # what is named there is called by the graph, and by nobody else
         self.cached: set[ast.FunctionDef] = set()  # under functools.lru_cache
         self.hooks: set[ast.FunctionDef | ast.Lambda] = set()  # called by Triton, with a launch's arguments
         self.decorating = False  # whether arguments of a kernel's decorator are looked at

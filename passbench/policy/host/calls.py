@@ -137,6 +137,8 @@ class Calls(ImportedCalls):
 
     def decorator_arguments(self, node: ast.Call, dotted: str, scope: Scope) -> None:
         """Arguments of `triton.jit`, `autotune` and `heuristics`; the latter's values must be plain numbers."""
+        if dotted == names.WRAPS:  # it copies names and texts of a function
+            return
         self.decorating = True
         self._arguments(node, scope, hook=dotted in names.KERNEL_DECORATORS)
         self.decorating = False

@@ -6,17 +6,16 @@ largest of what is assigned to it in all modules of the pass. Kinds flow through
 """
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 
 from passbench.policy import allowlists as names
 from passbench.policy.host.classes import check_class, members
-from passbench.policy.host.own_place import extends_path, tests_path
-from passbench.policy.host.parameters import numbers_of_classes, parameter_kinds, picked
-from passbench.policy.host.statements import Statements
+from passbench.policy.host.replacements import Replacements
 from passbench.policy.kernels.addresses import base_parameters, callee, is_constant
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import children, walk
-from passbench.policy.plain_form import returned_by_decorators
+from passbench.policy.own_place import extends_path, tests_path
 from passbench.policy.scopes import Scope, open_scope, parameters
 from passbench.policy.steps import Steps
 
@@ -24,12 +23,14 @@ _RULE_FUNCTIONS = ("pattern", "replacement_args", "replacement_func")
 _ROUNDS = 40  # rounds until kinds no longer change, at most; passes that people and models write take under ten
 
 
-class HostChecker(Statements):
+class HostChecker(Replacements):
     """Checks the host code of all modules of a pass."""
 
     def __init__(self, modules: dict[str, Module], rules: tuple[str, ...], report: Report, steps: Steps) -> None:
         super().__init__(modules, steps)
         self._rules, self._target = rules, report
+        self._replacement_funcs: dict[ast.AST, Module] = {}
+        self._times_used: Counter[str] | None = None
         found = (modules[rule].functions for rule in rules if rule in modules)
         self.fields, self.methods, self.shared_names = members(modules)
         self.classes_of_methods = {
@@ -77,7 +78,7 @@ class HostChecker(Statements):
         return self._constants_of[kernel]
 
     def _follow(self) -> None:
-        self._wrapper_parameters()
+        self.note_class_numbers()
         rounds = 0
         self.kinds.changed = True
         while self.kinds.changed and rounds < _ROUNDS:
@@ -95,12 +96,12 @@ class HostChecker(Statements):
     def _refuse_unseen(self, module: Module) -> None:
         """Report calls of host code that no check has met, so that code in a place which nobody thought of is refused
         instead of run. Kernels, `pattern` and the like are checked elsewhere."""
-        special = _RULE_FUNCTIONS if module.name in self._rules else ()
+        special = ("pattern", "replacement_args") if module.name in self._rules else ()
         waiting: list[ast.AST] = [module.tree]
         while waiting:
             node = waiting.pop()
             if isinstance(node, ast.Expr) and (
-                self._wraps(node.value, self.scopes[module.name]) or extends_path(node.value, module)
+                self.wraps(node.value, self.scopes[module.name]) or extends_path(node.value, module)
             ):
                 continue
             if isinstance(node, ast.If) and tests_path(node.test, module):
@@ -121,10 +122,11 @@ class HostChecker(Statements):
             waiting += children(node)
 
     def _all(self) -> None:
+        for name in self._rules:
+            if name in self.modules:
+                self.hand_to_graph(self.modules[name])
         for module in self.modules.values():
             special = _RULE_FUNCTIONS if module.name in self._rules else ()
-            if special:
-                self._replacement_func(module)
             self._clashes(self.scopes[module.name])
             for statement in module.tree.body:
                 if isinstance(statement, ast.FunctionDef) and statement.name in special:
@@ -132,75 +134,11 @@ class HostChecker(Statements):
                 else:
                     self._module_statement(statement, self.scopes[module.name])
 
-    def _wrapper_parameters(self) -> None:
-        """What `replacement_args` picks flows into the function that `replacement_func` returns."""
-        counted: dict[ast.FunctionDef, list[set[str]]] = {}
-        for name in self._rules:
-            module = self.modules.get(name)
-            found = module and self._returned(module)
-            arguments = module and module.functions.get("replacement_args")
-            if not found or not arguments:
-                continue
-            self.pass_arguments(found, parameter_kinds(self, module, found, picked(arguments)), {})
-            counted.setdefault(found, []).append(numbers_of_classes(module, found))
-        for function, sets in counted.items() if any(map(any, counted.values())) else ():
-            if function.name not in self._used_names():  # the graph alone calls it
-                self.class_numbers |= {(function, name) for name in set.intersection(*sets)}
-
-    def _used_names(self) -> set[str]:
-        """Names that host code and kernels use, but for what `replacement_func` returns and `torch.fx.wrap` gets."""
-        found: set[str] = set()
-        for module in self.modules.values():
-            for statement in module.tree.body:
-                if isinstance(statement, ast.Expr) and self._wraps(statement.value, self.scopes[module.name]):
-                    continue
-                if statement is not module.functions.get("replacement_func"):
-                    used = (n for n in walk(statement) if isinstance(n, ast.Name | ast.Attribute))
-                    found |= {n.id if isinstance(n, ast.Name) else n.attr for n in used}
-        return found
-
-    def _returned(self, module: Module) -> ast.FunctionDef | None:
-        function = module.functions.get("replacement_func")
-        if function is None or not function.body or not isinstance(function.body[-1], ast.Return):
-            return None
-        value = function.body[-1].value
-        return self.host_function(value, self.scopes[module.name]) if value is not None else None
-
-    def _replacement_func(self, module: Module) -> None:
-        function = module.functions.get("replacement_func")
-        if function is None:
-            return
-        body = [s for s in function.body if not _is_docstring(s)]
-        if (
-            function.decorator_list
-            or len(body) != 1
-            or (self.report is not None and not self._hands_on_function(module))
-        ):
-            advice = "write `return NAME` with a function of this directory that launches your kernels"
-            self.find("replacement_func", module, function, f"replacement_func only returns a function; {advice}")
-
-    def _hands_on_function(self, module: Module) -> bool:
-        """Whether `replacement_func` returns a function of the pass, or one that decorators of the pass wrap: that is a
-        value, and may get tensors for all of its parameters."""
-        if self._returned(module) is not None:
-            return True
-        last = module.functions["replacement_func"].body[-1]
-        value = last.value if isinstance(last, ast.Return) else None
-        place = module.sibling_function(module.dotted(value) or "") if value is not None else None
-        if place is not None:
-            module, name = self.modules.get(place[0], module), place[1]
-        else:
-            name = value.id if isinstance(value, ast.Name) else ""
-        if name in module.declared_global:
-            return False
-        self.steps.take(len(walk(module.tree)))
-        return returned_by_decorators(name, module.tree.body, module.functions.get)
-
     def _module_statement(self, statement: ast.stmt, scope: Scope) -> None:
         if isinstance(statement, ast.ClassDef):
             self._class(statement, scope)
         elif isinstance(statement, ast.Expr) and (
-            self._wraps(statement.value, scope) or extends_path(statement.value, scope.module)
+            self.wraps(statement.value, scope) or extends_path(statement.value, scope.module)
         ):
             return
         elif isinstance(statement, ast.If) and tests_path(statement.test, scope.module):
@@ -212,7 +150,7 @@ class HostChecker(Statements):
         else:
             self._statement(statement, scope)
 
-    def _wraps(self, value: ast.expr, scope: Scope) -> bool:
+    def wraps(self, value: ast.expr, scope: Scope) -> bool:
         """`torch.fx.wrap(f)` or `torch.fx.wrap("f")` as a statement."""
         return (
             isinstance(value, ast.Call)
@@ -224,10 +162,6 @@ class HostChecker(Statements):
 
 def _is_property(method: ast.FunctionDef) -> bool:
     return any(ast.unparse(decorator).endswith("property") for decorator in method.decorator_list)
-
-
-def _is_docstring(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _kernels_in_host_code(modules: dict[str, Module]) -> Iterator[tuple[ast.FunctionDef, bool]]:

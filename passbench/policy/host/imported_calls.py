@@ -16,6 +16,8 @@ class ImportedCalls(MethodCalls):
     """Follows kinds through functions of other modules, and refuses those that are on no list."""
 
     def _call_dotted(self, node: ast.Call, dotted: str, scope: Scope) -> ValueKind:
+        if dotted == "functools.partial" and node in self.to_graph:  # `passbench.policy.host.replacements` follows it
+            return ValueKind.ADDRESS
         if dotted in ("functools.reduce", "functools.partial") and node.args:
             return self._call_higher(node, dotted, scope)
         if dotted in ("collections.defaultdict", "dataclasses.field"):

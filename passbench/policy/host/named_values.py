@@ -101,7 +101,7 @@ class NamedValues(Bindings):
         self.check_callable(function, node, scope)
         if hook:
             self.mark_hook(function)
-        elif node in self.in_tables:  # it is called there alone, with what the calls show
+        elif node in self.in_tables or node in self.to_graph:  # it is called there alone, with what is known
             return ValueKind.ADDRESS
         elif function not in self.escaped:
             self.escaped.add(function)
@@ -271,10 +271,11 @@ class NamedValues(Bindings):
         `self`, `CLASS(…)`, or a variable that is given that once."""
         if node.attr not in self.shared_names:
             return False
-        own = self._class_of(node.value, scope)
+        own = self.class_of(node.value, scope)
         return own is not None and own not in self.inheriting
 
-    def _class_of(self, node: ast.expr, scope: Scope) -> ast.ClassDef | None:
+    def class_of(self, node: ast.expr, scope: Scope) -> ast.ClassDef | None:
+        """The class of the pass of which an expression is surely an instance."""
         if isinstance(node, ast.Call):
             return self.own_class(node.func, scope)
         owner = scope.find(node.id) if isinstance(node, ast.Name) else None

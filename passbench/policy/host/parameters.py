@@ -16,13 +16,19 @@ _TENSOR_MEMBERS = (
 
 
 def parameter_kinds(
-    bindings: Bindings, module: Module, function: ast.FunctionDef, picked: list[ast.expr]
+    bindings: Bindings,
+    module: Module,
+    home: Module,
+    function: ast.FunctionDef | ast.Lambda,
+    picked: list[ast.expr],
+    first: int,
 ) -> list[ValueKind]:
-    """Kinds of what `replacement_args` picks, in order: a literal is a number; a parameter of the pattern is a tensor
-    where the pattern or the function uses it as one, and either otherwise."""
+    """Kinds of what the `replacement_args` of a module picks, in order: a literal is a number; a parameter of the
+    pattern is a tensor where the pattern or the function uses it as one, and either otherwise. The function, of the
+    module `home`, gets the items from its parameter number `first` on."""
     pattern = module.functions.get("pattern")
     in_pattern = used_as_tensors(pattern, module) if pattern is not None else set()
-    inside = tensor_parameters(bindings, module, function, {})
+    inside = tensor_parameters(bindings, home, function, {})
     order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
     kinds = []
     for number, item in enumerate(picked):
@@ -31,7 +37,7 @@ def parameter_kinds(
         elif not isinstance(item, ast.Name):
             kinds.append(ValueKind.SCALAR)
         else:
-            tensor = item.id in in_pattern or (number < len(order) and order[number] in inside)
+            tensor = item.id in in_pattern or (number + first < len(order) and order[number + first] in inside)
             kinds.append(ValueKind.TENSOR if tensor else ValueKind.EITHER)
     return kinds
 
@@ -61,7 +67,10 @@ def numbers_of_classes(module: Module, function: ast.FunctionDef) -> set[str]:
 
 
 def tensor_parameters(
-    bindings: Bindings, module: Module, function: ast.FunctionDef, known: dict[ast.FunctionDef, set[str]]
+    bindings: Bindings,
+    module: Module,
+    function: ast.FunctionDef | ast.Lambda,
+    known: dict[ast.FunctionDef | ast.Lambda, set[str]],
 ) -> set[str]:
     """Parameters that a function, or one that it hands them to, uses as tensors; `known` holds those found before."""
     if function in known:
@@ -129,7 +138,7 @@ def _launched(bindings: Bindings, module: Module, node: ast.Call, name: ast.expr
     return {value.id for place, value in given if place in inside and isinstance(value, ast.Name)}
 
 
-def used_as_tensors(function: ast.FunctionDef, module: Module) -> set[str]:
+def used_as_tensors(function: ast.FunctionDef | ast.Lambda, module: Module) -> set[str]:
     """Names of which a function reads a tensor's attributes, that it writes a part of, or that it hands to an operator
     of torch first."""
     found = set()

@@ -57,6 +57,8 @@ FRESH_ATTACKS: tuple[Attack, ...] = (
     Attack("memo_by_class", matmul, (STALE,), "weights differ from call to call"),
     Attack("memo_by_default", matmul, (static("container"), STALE), "weights differ from call to call"),
     Attack("memo_in_partial", add_relu, (RETURNED_AGAIN, STALE), "what was returned is the caller's, and stale"),
+    Attack("lambda_that_keeps", add_relu, (static("container"), RETURNED_AGAIN), "what was returned is the caller's"),
+    Attack("closure_that_keeps", add_relu, (RETURNED_AGAIN, STALE), "what was returned is the caller's, and stale"),
     Attack("memo_in_exception", add_relu, (static("host_read"), STALE), "no inputs come twice"),
     Attack(
         "memo_by_cached_property",

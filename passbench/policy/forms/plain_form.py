@@ -114,8 +114,8 @@ def _is_super(node: ast.expr, own: str, first: str) -> bool:
 def returned_by_decorators(
     function: str, body: list[ast.stmt], lookup: Callable[[str], ast.FunctionDef | None]
 ) -> bool:
-    """Whether a name of a module is a function under decorators of the pass (`passbench.policy.decorators`), each of
-    which returns a function that it defines, or the one that it gets."""
+    """Whether a name of a module is a function under decorators of the pass (`decorators.py`), each of which returns a
+    function that it defines, or the one that it gets."""
     values = [
         s.value
         for s in body
