@@ -23,6 +23,7 @@ def round_bfloat16_to_nearest() -> None:
     """The interpreter truncates float32 to bfloat16 where a GPU rounds to nearest even; this makes it round.
 
     Integers and float64 become float32 first, as on a GPU: the interpreter takes their bits for those of a bfloat16.
+    Arithmetic is done in float32 and rounded, as on a GPU: the interpreter computes with the bits as whole numbers.
     """
     import numpy as np
     import triton.language as tl
@@ -32,6 +33,8 @@ def round_bfloat16_to_nearest() -> None:
 
     def cast_impl(self, src, dst_type):
         given = src.dtype.scalar
+        if given == tl.bfloat16 and dst_type.scalar == tl.float32:
+            return interpreter.TensorHandle((src.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
         numbers = given.is_int() or given in (tl.float16, tl.float32, tl.float64)
         if dst_type.scalar != tl.bfloat16 or not numbers:
             return truncating(self, src, dst_type)
@@ -42,6 +45,28 @@ def round_bfloat16_to_nearest() -> None:
         return interpreter.TensorHandle(data, dst_type.scalar)
 
     interpreter.InterpreterBuilder.cast_impl = cast_impl
+    for name in ("binary_op", "unary_op", "create_clampf", "create_fma", "create_dot"):
+        _compute_in_single(name)
+
+
+def _compute_in_single(name: str) -> None:
+    """Let a method of the interpreter, which computes, have float32 in place of bfloat16. What it returns is rounded
+    where the last value that it gets, which has the type of the result, is a bfloat16."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    method = getattr(interpreter.InterpreterBuilder, name)
+
+    def compute(self, *given):
+        values = [v for v in given if isinstance(v, interpreter.TensorHandle)]
+        if not any(v.dtype.scalar == tl.bfloat16 for v in values):
+            return method(self, *given)
+        single = {id(v): self.cast_impl(v, tl.float32) for v in values if v.dtype.scalar == tl.bfloat16}
+        found = method(self, *(single.get(id(v), v) for v in given))
+        compares = found.data.dtype == bool
+        return found if compares or values[-1].dtype.scalar != tl.bfloat16 else self.cast_impl(found, tl.bfloat16)
+
+    setattr(interpreter.InterpreterBuilder, name, compute)
 
 
 def multiply_and_add_at_once() -> None:

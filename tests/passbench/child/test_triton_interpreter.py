@@ -33,6 +33,32 @@ def cast_as_torch(numbers, dtype):
     into_bfloat16[(1,)](given, out, BLOCK=4)
     return torch.equal(out, given.to(torch.bfloat16))
 
+@triton.jit
+def in_bfloat16(x_ptr, y_ptr, out_ptr, WHAT: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x, y = tl.load(x_ptr + i), tl.load(y_ptr + i)
+    if WHAT == "product":
+        out = x * y
+    elif WHAT == "difference":
+        out = x - y
+    elif WHAT == "largest":
+        out = tl.maximum(x, y)
+    elif WHAT == "clamped":
+        out = tl.clamp(x, -y, y)
+    elif WHAT == "chosen":
+        out = tl.where((x > y) & (x > 0), x, -y)
+    elif WHAT == "matrix":
+        square = tl.load(x_ptr + i[:, None] * 0 + i[None, :])
+        out = tl.sum(tl.dot(square, tl.trans(square)), axis=1).to(tl.bfloat16)
+    tl.store(out_ptr + i, out)
+
+def computed(what):
+    out = torch.empty(16, dtype=torch.bfloat16)
+    in_bfloat16[(1,)](A, B, out, WHAT=what, BLOCK=16)
+    return out
+
+A = (torch.linspace(-3, 3, 16) ** 3).to(torch.bfloat16)
+B = torch.cat([torch.linspace(0.1, 5, 12), torch.tensor([1e-39, 1e30, 2e-38, 0.0])]).to(torch.bfloat16)
 x = torch.tensor([1 + 2.0**-20, 3.0, 1 - 2.0**-15, 1e30])
 """
 TRIED = {
@@ -41,6 +67,12 @@ TRIED = {
     "rest(x.double() * 0.0).tolist() == [0.0] * 4": "True",
     **{f"cast_as_torch([1.00390625, -2.5, 3.0, 77.77], torch.{t})": "True" for t in ("float64", "float32", "float16")},
     **{f"cast_as_torch([0, 1, 100, 127], torch.{t})": "True" for t in ("bool", "int8", "uint8", "int32", "int64")},
+    'torch.equal(computed("product"), A * B)': "True",
+    'torch.equal(computed("difference"), A - B)': "True",
+    'torch.equal(computed("largest"), torch.maximum(A, B))': "True",
+    'torch.equal(computed("clamped"), torch.clamp(A, -B, B))': "True",
+    'torch.equal(computed("chosen"), torch.where((A > B) & (A > 0), A, -B))': "True",
+    'torch.allclose(computed("matrix").float(), 16 * (A.float() ** 2).sum(), rtol=0.01)': "True",
     "cast_as_torch([257, -70000, 16777217, 65535], torch.int64)": "True",
 }
 
