@@ -24,7 +24,7 @@ _FORMATS = frozenset(
 
 MODULES = frozenset(
     """torch torch.fx torch.nn torch.nn.functional torch.special torch.linalg torch.fft triton triton.language
-    triton.language.math triton.language.extra triton.language.extra.libdevice triton.language.extra.cuda
+    triton.runtime triton.language.math triton.language.extra triton.language.extra.libdevice triton.language.extra.cuda
     triton.language.extra.cuda.libdevice math operator passbench.launch""".split()
 )
 """Modules that a pass may import, besides its own; what it may use of them is decided name by name."""
@@ -61,6 +61,8 @@ SCALAR_CALLS = frozenset(
     torch.cuda.get_device_name torch.is_tensor torch.no_grad torch.inference_mode torch.is_grad_enabled
     torch.cuda.is_bf16_supported torch.get_default_dtype torch.broadcast_shapes torch.cuda.synchronize
     triton.cdiv triton.next_power_of_2 triton.Config triton.language.constexpr triton.language.cdiv
+    triton.runtime.driver.active.utils.get_device_properties triton.runtime.driver.active.get_current_target
+    triton.runtime.driver.active.get_current_device triton.runtime.driver.active.get_active_torch_device
     contextlib.nullcontext warnings.warn warnings.filterwarnings warnings.simplefilter logging.getLogger
     logging.basicConfig
     dataclasses.field dataclasses.replace dataclasses.asdict enum.auto typing.TypeVar numpy.prod""".split()
@@ -180,13 +182,16 @@ CONFIG_ATTRIBUTES = frozenset("kwargs num_warps num_stages num_ctas".split())
 """Attributes of `triton.Config`; no tensor has one of these."""
 
 VIEW_ATTRIBUTES = frozenset("T mT H mH real imag values indices".split())
+SIZES = frozenset("T H mT mH".split())
+"""Those of these names that a field of a pass may have, such as the number of heads: on whatever may be a tensor each
+is both."""
 TENSOR_ATTRIBUTES = frozenset(
     "shape dtype device ndim itemsize nbytes is_cuda is_cpu is_sparse is_quantized layout requires_grad".split()
 )
 SCALAR_ATTRIBUTES = frozenset(
     """type index multi_processor_count max_threads_per_multi_processor shared_memory_per_block warp_size total_memory
     shared_memory_per_multiprocessor regs_per_multiprocessor L2_cache_size name major minor bits eps max min tiny
-    smallest_normal resolution value is_floating_point is_complex is_signed""".split()
+    smallest_normal resolution value is_floating_point is_complex is_signed backend arch""".split()
 )
 """Attributes of devices, properties, dtypes' limits and configurations; several are methods on a tensor, so there
 they are refused."""

@@ -1,10 +1,13 @@
 """What a loop takes apart: the parts of each item, where the source writes them out.
 
-`for name, t in (("x", x), ("y", y))` and `for name, t in {"x": x}.items()` have a text and a tensor in each item.
+`for name, t in (("x", x), ("y", y))` and `for name, t in {"x": x}.items()` have a text and a tensor in each item. So
+may `args` of `def f(*args)`, of which the calls of `f` tell item by item what it holds.
 """
 
 import ast
+from collections.abc import Container
 
+from passbench.policy.modules import Module
 from passbench.policy.nodes import walk
 
 
@@ -58,3 +61,82 @@ def dicts_of_variable(function: ast.FunctionDef, name: str) -> list[ast.expr] | 
             return None
     kwarg = arguments.kwarg is not None and arguments.kwarg.arg == name
     return found if found or kwarg else None
+
+
+class CollectedArguments:
+    """Functions and methods of a pass with a parameter `*rest`: where it is read, and how many arguments they get.
+
+    `first`: the number of the first argument that is collected, a method's instance aside."""
+
+    def __init__(self, modules: dict[str, Module]) -> None:
+        self.first: dict[ast.FunctionDef, int] = {}
+        self._functions: dict[ast.AST, ast.FunctionDef] = {}
+        self._lengths: dict[object, set[int] | None] = {}
+        for module in modules.values():
+            methods = {s for own in module.classes.values() for s in own.body if isinstance(s, ast.FunctionDef)}
+            for function in (*module.functions.values(), *methods):
+                if function.args.vararg is None or (function in methods and function.decorator_list):
+                    continue
+                self.first[function] = len([*function.args.posonlyargs, *function.args.args]) - (function in methods)
+                self._functions |= dict.fromkeys(uses_of_rest(function), function)
+                self._lengths.setdefault(self._key(function, function in methods), set())
+
+    @staticmethod
+    def _key(function: ast.FunctionDef, method: bool) -> object:
+        return function.name if method else function
+
+    def function_of(self, node: ast.expr) -> ast.FunctionDef | None:
+        """The function whose parameter `*rest` an expression names."""
+        return self._functions.get(node)
+
+    def note(self, function: ast.FunctionDef | str, count: int | None) -> bool:
+        """Note how many arguments a function, or methods of a name, get in a call; None where that is not known.
+        Returns whether that is new."""
+        known = self._lengths.get(function)
+        if known is None or count in known:
+            return False
+        if count is None:
+            self._lengths[function] = None
+        else:
+            known.add(count)
+        return True
+
+    def lengths(self, function: ast.FunctionDef, by_anyone: Container) -> set[int] | None:
+        """With how many arguments a function is called; None where a call does not tell, or anyone may call it."""
+        if function in by_anyone:
+            return None
+        return self._lengths[function if function in self._lengths else function.name]
+
+
+def uses_of_rest(function: ast.FunctionDef) -> list[ast.Name]:
+    """Where a function reads its parameter `*rest`; none if it binds that name in another way, too."""
+    if function.args.vararg is None:
+        return []
+    name = function.args.vararg.arg
+    nodes = [node for statement in function.body for node in walk(statement)]
+    for node in nodes:
+        bound = isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load)
+        others = (getattr(node, key, None) for key in ("arg", "asname", "rest"))
+        named = not isinstance(node, ast.keyword) and (name in others or getattr(node, "name", None) == name)
+        if bound or named or (isinstance(node, ast.Global | ast.Nonlocal) and name in node.names):
+            return []
+    return [node for node in nodes if isinstance(node, ast.Name) and node.id == name]
+
+
+def constant_slice(node: ast.expr) -> slice | None:
+    """The slice of a subscript `x[a:b]` whose bounds are written out; None for other expressions."""
+    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Slice):
+        return None
+    parts = [node.slice.lower, node.slice.upper, node.slice.step]
+    numbers = [None if part is None else constant_index(part) for part in parts]
+    known = all(part is None or number is not None for part, number in zip(parts, numbers, strict=True))
+    return slice(*numbers) if known and numbers[2] in (None, 1) else None
+
+
+def constant_index(node: ast.expr) -> int | None:
+    """The number of `2` or `-2`; None for other expressions."""
+    negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+    constant = node.operand if negative else node
+    if not isinstance(constant, ast.Constant) or type(constant.value) is not int:
+        return None
+    return -constant.value if negative else constant.value

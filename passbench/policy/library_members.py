@@ -123,6 +123,8 @@ def is_taken(name: str, *, field: bool) -> bool:
     of_tensors |= name in CompiledKernel.__init__.__code__.co_names
     if name in _SAME_EVERYWHERE or name in _ASKED_FOR:
         return name in _ASKED_FOR
+    if field and name in names.SIZES:
+        return False
     return name in _taken() or (of_tensors and not (field and name in fields_of_tensors_too()))
 
 

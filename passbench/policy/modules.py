@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from passbench.contract import PACKAGE
 from passbench.policy import allowlists as names
+from passbench.policy.forms.casts import drop_casts
 from passbench.policy.forms.decorators import apply_own_decorators, inline_decorator_tables
 from passbench.policy.forms.plain_form import lift_kernels, name_bases
 from passbench.policy.nodes import children, walk
@@ -122,6 +123,8 @@ def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Mod
             _import_from(module, node, report)
         elif isinstance(node, ast.Global):
             module.declared_global.update(node.names)
+    if {stands_for.partition(".")[0] for stands_for in module.imports.values()} & {"typing", "typing_extensions"}:
+        drop_casts(tree, module.dotted)
     lift_kernels(tree, lambda function: _is_kernel(module, function))
     apply_own_decorators(tree, module.dotted, siblings)
     bound = _bound_names(tree)

@@ -41,10 +41,16 @@ _STREAMS = "torch.cuda.Stream torch.cuda.stream torch.cuda.current_stream torch.
 
 ADVICE = {
     **dict.fromkeys(_FLAGS, "flags are the harness's and stay as they are; leave the line out"),
+    "torch.backends": "flags are the harness's and stay as they are; leave the line out, and write into a kernel"
+    ' what it needs, such as input_precision="tf32" of tl.dot',
     **dict.fromkeys(_SEEDS, "a pass draws no random numbers; leave the line out"),
     **dict.fromkeys(_MEMORY, "PassBench looks after memory; leave the line out"),
     **dict.fromkeys(_PROFILERS, "leave it out; PassBench times the call and lists its kernels"),
-    **dict.fromkeys(_STREAMS, "kernels are launched on the current stream; leave streams out"),
+    **dict.fromkeys(
+        _STREAMS,
+        "kernels are launched on the current stream: write the launches without `with`, and leave"
+        " streams out; branch of passbench.launch runs launches side by side",
+    ),
     **dict.fromkeys(("torch.compiler", "torch.jit"), "leave it out: nothing compiles a replacement"),
     **dict.fromkeys(
         ("torch.set_grad_enabled", "torch.enable_grad"), "nothing goes backward through a pass; leave it out"
@@ -56,8 +62,8 @@ ADVICE = {
     **dict.fromkeys(("globals", "locals", "vars"), "name the function or kernel, or keep them in a dict"),
     **dict.fromkeys(("id", "hash"), "let tables have keys of shapes, dtypes and numbers"),
     "data_ptr": "Triton looks at alignment itself, at every launch; leave the address out",
-    "os.environ": "write the value into the source, or leave the setting out",
-    "os.getenv": "write the value into the source",
+    "os.environ": "the environment is empty; write the value into the source, or leave the setting out",
+    "os.getenv": "the environment is empty; write the value into the source, as in BLOCK = 256",
     "os.putenv": "leave the setting out",
     "torch.nn.Module": "write a function; weights come in as arguments of the pattern",
     "torch.nn.Parameter": "weights come in as arguments of the pattern",
@@ -67,6 +73,18 @@ ADVICE = {
     "torch.cuda.Event": "leave timing out; PassBench times the call",
     "torch.testing": "leave it out; PassBench compares the outputs",
     "triton.runtime": "write torch.cuda.get_device_properties(x.device), which has multi_processor_count and the like",
+    **dict.fromkeys(
+        ("triton.jit", "triton.autotune", "triton.heuristics"), "write it as a decorator above `def` of the kernel"
+    ),
+    **dict.fromkeys(("run", "warmup"), "launch a kernel as KERNEL[grid](…)"),
+    **dict.fromkeys(("__eq__", "__hash__"), "let a frozen dataclass, a NamedTuple or a tuple be the key"),
+    **dict.fromkeys(("__enter__", "__exit__"), "write `with torch.cuda.device(x.device):` where it is needed"),
+    **dict.fromkeys(("__iter__", "__next__"), "return a list or a tuple from a method, and loop over that"),
+    **dict.fromkeys(("__getattr__", "__setattr__", "__getattribute__"), "write the fields out, or keep them in a dict"),
+    "__setitem__": "keep the items in a dict, and write into that",
+    "__new__": "write __init__, or a function that makes the instance",
+    "contextlib.contextmanager": "write `with torch.cuda.device(x.device):` where it is needed",
+    "typing.cast": "write the value alone",
     "time": "leave timing out; PassBench times the call",
     "open": "a pass has its own source alone; write tables as dicts",
     "getattr": "write the attribute's name: x.NAME; in a kernel choose by a tl.constexpr",

@@ -39,12 +39,23 @@ class Arguments(Expressions):
                 self.kinds.join(function, name, kind)
         known = {a.arg for a in parameters(function)}
         self._collect(function, function.args.vararg, positional[len(order) :])
+        if function in self.collected.first:
+            self._note_collected(function, positional)
         self._collect(function, function.args.kwarg, [k for name, k in keywords.items() if name not in known])
         if keywords.get(None, ValueKind.SCALAR).holds_tensors:  # **kwargs may go anywhere but where a keyword goes
             for parameter in parameters(function):
                 if parameter.arg not in keywords:
                     self.kinds.join(function, parameter.arg, ValueKind.TENSOR)
         return self.kinds.get(function, RETURN)
+
+    def _note_collected(self, function: ast.FunctionDef, positional: list[ValueKind] | None) -> None:
+        """Note the arguments of a function with a parameter `*rest` by their numbers; None where they are not known. A
+        method that is called through its class is no such one."""
+        known = positional is not None and function in self.homes
+        key = function if function in self.homes else function.name
+        self.kinds.changed |= self.collected.note(key, len(positional) if known else None)
+        for number, kind in enumerate(positional if known else ()):
+            self.kinds.join(function, number, kind)
 
     def _collect(self, function: ast.AST, into: ast.arg | None, kinds: Sequence[ValueKind]) -> None:
         """Arguments of these kinds are collected in a parameter `*rest` or `**rest`."""
@@ -54,12 +65,25 @@ class Arguments(Expressions):
     def _pass_starred(
         self, node: ast.Call, function: ast.FunctionDef, positional: list[ValueKind], keywords: Keywords
     ) -> ValueKind:
-        extra = len(positional) - len(node.args)  # an instance
-        stars = [n + extra for n, a in enumerate(node.args) if isinstance(a, ast.Starred)]
+        positional, stars = self._expanded(node, positional)
         if stars:
+            if function in self.collected.first:
+                self._note_collected(function, None)
             self._collect(function, function.args.vararg, positional[stars[0] :])
             positional = _spread(function, positional, set(keywords), stars, function in self.kernel_homes)
         return self.pass_arguments(function, positional, keywords)
+
+    def _expanded(self, node: ast.Call, positional: list[ValueKind]) -> tuple[list[ValueKind], list[int]]:
+        """The arguments of a call with the items of each `*rest` that are known in its place, and the numbers of the
+        starred ones that are left."""
+        extra = len(positional) - len(node.args)  # an instance
+        found, stars = positional[:extra], []
+        for argument, kind in zip(node.args, positional[extra:], strict=True):
+            parts = self.rest_of(argument.value) if isinstance(argument, ast.Starred) else None
+            if isinstance(argument, ast.Starred) and parts is None:
+                stars.append(len(found))
+            found += [kind] if parts is None else parts
+        return found, stars
 
     def check_cached(self, function: ast.FunctionDef, module: Module) -> None:
         """Report a cached function that gets tensors: its cache would remember earlier calls."""
@@ -105,7 +129,8 @@ class Arguments(Expressions):
 
     def _give(self, node: ast.Call, name: str, positional: list[ValueKind], keywords: Keywords) -> ValueKind:
         """Arguments for all methods of this name; a starred one may be any."""
-        if any(isinstance(a, ast.Starred) for a in node.args):
+        positional, stars = self._expanded(node, positional)
+        if stars:
             worst = max([*positional, keywords.get(None, ValueKind.SCALAR)])
             keywords = {**keywords, None: worst}
         return self.give_methods(name, positional, keywords)

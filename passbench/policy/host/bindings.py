@@ -8,16 +8,14 @@ import torch
 from passbench.policy import allowlists as names
 from passbench.policy.call_tables import call_tables, key_uses, names_listed
 from passbench.policy.host.classes import ClassFacts, facts_of, lineage
+from passbench.policy.item_parts import CollectedArguments
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import walk
 from passbench.policy.scopes import (
     ITEM_OF_RETURN,
-    RETURN,
     Kinds,
     Scope,
     ValueKind,
-    defaults,
-    joined,
     length_of_returns,
     open_scope,
     parameters,
@@ -41,6 +39,7 @@ class Bindings:
         self.seen: set[ast.AST] = set()  # expressions that the policy has looked at
         self._opened: dict[ast.AST, Scope] = {}
         self._read_targets: dict[ast.AugAssign, ast.expr] = {}
+        self.given_once: dict[tuple[ast.AST, str], bool] = {}  # whether a variable that is a lambda is nothing else
         self._unions: dict[ast.BinOp, str | None] = {}
         self._instances: dict[ast.AST, dict[str, ast.ClassDef]] = {}
         self.scopes = {name: open_scope(module, module.tree, None) for name, module in modules.items()}
@@ -56,6 +55,7 @@ class Bindings:
         self.in_tables = {node for nodes in self.tables.values() for node in nodes}
         self.escaped: set[ast.FunctionDef] = set()  # host functions used as values: they may get tensors
         self.to_graph: set[ast.expr] = set()  # what is named there is called by the graph, and by nobody else
+        self.collected = CollectedArguments(modules)
         self.cached: set[ast.FunctionDef] = set()  # under functools.lru_cache
         self.hooks: set[ast.FunctionDef | ast.Lambda] = set()  # called by Triton, with a launch's arguments
         self.decorating = False  # whether arguments of a kernel's decorator are looked at
@@ -156,6 +156,12 @@ class Bindings:
             self._assign_name(target, kind, scope, value)
         elif isinstance(target, ast.Tuple | ast.List):
             same = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
+            if (
+                value is not None
+                and (parts := self.rest_of(value)) is not None
+                and self._take_apart(target, parts, scope)
+            ):
+                return
             function = self.host_function(value.func, scope) if isinstance(value, ast.Call) else None
             if function is not None and length_of_returns(function) == len(target.elts):
                 for number, element in enumerate(target.elts):
@@ -178,9 +184,27 @@ class Bindings:
             self.kinds.join(CONTEXT, target.attr, kind)
         else:
             dotted = scope.module.dotted(target) if isinstance(target, ast.Attribute) else None
+            function = self.host_function(target.value, scope) if isinstance(target, ast.Attribute) else None
+            advice = advice_on(dotted) if dotted and function is None else None
+            if function is not None:
+                advice = f"keep {target.attr} in a variable or a dict of the module"
             message = "a pass assigns to its own names only, not to attributes of other objects"
-            message += f"; {advice}" if dotted and (advice := advice_on(dotted)) else ""
+            message += f"; {advice}" if advice else ""
             self.find("attribute_assignment", scope.module, target, message)
+
+    def _take_apart(self, target: ast.Tuple | ast.List, parts: list[ValueKind], scope: Scope) -> bool:
+        """`a, *b, c = args`, where the kinds of the items are known. Returns whether there are as many."""
+        stars = [n for n, element in enumerate(target.elts) if isinstance(element, ast.Starred)]
+        spare = len(parts) - len(target.elts)
+        if spare < -1 or (not stars and spare != 0):
+            return False
+        for number, element in enumerate(target.elts):
+            if isinstance(element, ast.Starred):
+                taken = parts[number : number + spare + 1]
+                self.assign(element.value, self.holder(taken), scope, None)
+            else:
+                self.assign(element, parts[number + spare if stars and number > stars[0] else number], scope, None)
+        return True
 
     def _assign_name(self, target: ast.Name, kind: ValueKind, scope: Scope, value: ast.expr | None) -> None:
         missing = isinstance(value, ast.Constant) and value.value is None and isinstance(scope.node, ast.Module)
@@ -202,9 +226,8 @@ class Bindings:
             self._share(owner.node, target.id)
         if value is not None and self.is_iterator(value, scope):
             self.note_iterator(owner.node, target.id)
-        if value is not None and self.is_sequence(value, scope) and (owner.node, target.id) not in self.sequences:
-            self.sequences.add((owner.node, target.id))
-            self.kinds.changed = True
+        if value is not None and self.is_sequence(value, scope):
+            self.note_sequence(owner.node, target.id)
         self.kinds.join(owner.node, target.id, kind)
 
     def _share(self, place: object, name: str) -> None:
@@ -254,76 +277,9 @@ class Bindings:
         advice = "put tensors and functions into a list or dict of this module by the name under which it was made"
         self.find("container", scope.module, container, f"{ast.unparse(container)} may be another's; {advice}")
 
-    def enter(self, node: ast.FunctionDef | ast.Lambda, scope: Scope, kind: ValueKind) -> None:
-        """What parameters can be at least: of this kind, their defaults, and what Triton hands in if it is a hook."""
-        for parameter, default in defaults(node):
-            self.kinds.join(node, parameter.arg, self.kind(default, scope))
-        grid = node in self.hooks and node not in self.of_decorators | self.escaped
-        chosen = {parameter for parameter, _ in defaults(node)} if grid else set()
-        for number, parameter in enumerate(parameters(node), -self.fixed.get(node, 0)):
-            starred = parameter in (node.args.vararg, node.args.kwarg)
-            if node in self.hooks:  # a dict of arguments, configurations and one, or keywords
-                if grid and (number < 0 or (number > 0 and parameter in chosen)):
-                    continue  # it is called with the dict alone
-                kind = ValueKind.HOLDER if starred or number < 2 else ValueKind.TENSOR
-            if starred:  # of a function of the module the calls tell what it collects
-                self.kinds.join(node, parameter.arg, self.holder([kind]) if node in self.homes else ValueKind.HOLDER)
-            else:
-                self.kinds.join(node, parameter.arg, kind)
-
-    def mark_hook(self, function: ast.FunctionDef | ast.Lambda) -> None:
-        """Note that Triton calls a function, with what it hands in from its first parameter on."""
-        known = function in self.hooks and not self.fixed.get(function)
-        if known and (function in self.of_decorators or not self.decorating):
-            return
-        self.hooks.add(function)
-        self.fixed[function] = 0
-        self.of_decorators |= {function} if self.decorating else set()
-        self.kinds.changed = True
-
-    def launch_any(self, positional: list[ValueKind], keywords: dict[str | None, ValueKind], starred: bool) -> None:
-        """Arguments of these kinds are given to something that may be any kernel of the pass."""
-        for number, kind in enumerate(positional):
-            self.kinds.join(LAUNCHED, number, kind)
-        for name, kind in keywords.items():
-            self.kinds.join(LAUNCHED, name or "**", kind)
-        if starred:
-            self.kinds.join(LAUNCHED, "**", max(positional))
-
-    def give_methods(self, name: str, positional: list[ValueKind], keywords: dict[str | None, ValueKind]) -> ValueKind:
-        """Give arguments of these kinds to all methods of this name; the kind of what they return. They are kept once
-        for all methods, each of which takes them when it is looked at."""
-        place = (METHODS, name)
-        for number, kind in enumerate(positional):
-            self.kinds.join(place, number, kind)
-        for keyword, kind in keywords.items():
-            self.kinds.join(place, keyword or "**", kind)
-        return self.kinds.get(place, RETURN)
-
-    def take_given(self, method: ast.FunctionDef, bound: bool) -> None:
-        """Let a method's parameters be what was given to methods of its name."""
-        place = (METHODS, method.name)
-        spread = self.kinds.get(place, "**").item()
-        own = parameters(method)[1 if bound else 0 :]
-        for number, parameter in enumerate(own):
-            given = joined((self.kinds.get(place, number), self.kinds.get(place, parameter.arg), spread))
-            self.kinds.join(method, parameter.arg, given)
-
-    def take_made(self, fields: list[str]) -> None:
-        """Let fields of a class without `__init__` be what was given to unknown classes."""
-        place = (METHODS, "__init__")
-        for number, name in enumerate(fields):
-            own = joined((self.kinds.get(place, number), self.kinds.get(place, name)))
-            if any((place, given) in self.kinds for given in (number, name, "**")):
-                self._share(FIELDS, name)
-            self.kinds.join(FIELDS, name, joined((own, self.kinds.get(place, "**").item())))
-
-    def launched(self, name: str) -> ValueKind:
-        """What kernels of the pass may get as the argument of this name."""
-        places = (self.kinds.get(LAUNCHED, number) for number in self._kernel_places.get(name, ()))
-        spread = self.kinds.get(LAUNCHED, "**")
-        own = ValueKind.TENSOR if spread.holds_tensors else ValueKind.SCALAR
-        return max((self.kinds.get(LAUNCHED, name), own, *places))
+    def rest_of(self, node: ast.expr) -> list[ValueKind] | None:
+        """The kinds of what a parameter `*args` holds; see `passbench.policy.host.given`."""
+        raise NotImplementedError
 
     @staticmethod
     def holder(kinds: list[ValueKind]) -> ValueKind:
@@ -342,6 +298,12 @@ class Bindings:
         """Note that a variable of a scope, or what a function returns, is or was an iterator."""
         if (place, name) not in self.iterators:
             self.iterators.add((place, name))
+            self.kinds.changed = True
+
+    def note_sequence(self, place: ast.AST, name: str) -> None:
+        """The same for a list, a tuple or a text."""
+        if (place, name) not in self.sequences:
+            self.sequences.add((place, name))
             self.kinds.changed = True
 
     def host_function(self, node: ast.expr, scope: Scope) -> ast.FunctionDef | None:

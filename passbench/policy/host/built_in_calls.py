@@ -7,7 +7,8 @@ from passbench.policy import allowlists as names
 from passbench.policy import operators
 from passbench.policy.host.bindings import HOOK
 from passbench.policy.host.operator_calls import OperatorCall, OperatorCalls
-from passbench.policy.scopes import RETURN, Scope, ValueKind, parameters
+from passbench.policy.nodes import walk
+from passbench.policy.scopes import RETURN, Scope, ValueKind, joined, parameters
 
 _KEYED = frozenset("sorted min max".split())
 _PICKING = _KEYED | {"map", "filter"}
@@ -45,6 +46,9 @@ class BuiltInCalls(OperatorCalls):
         if name in ("str", "repr") and owner is None:
             for argument, kind in zip(node.args, positional, strict=True):
                 self.check_text(argument, kind, scope)
+        if owner is not None and (function := self._only_lambda(owner, name)) is not None:
+            found = self._pass_starred(node, function, *self._given(node, scope))
+            return joined((found, ValueKind.HOLDER)) if self.is_sequence(function.body, owner) else found
         if owner is not None:
             if name in owner.lambdas and given.holds_tensors:
                 message = f"{name} is a lambda and gets a tensor; write a function with def"
@@ -92,6 +96,19 @@ class BuiltInCalls(OperatorCalls):
             return self.kind(pairs.args[0], scope).holds_tensors
         parts = self._parts_of_items(pairs, scope) if isinstance(pairs, ast.List | ast.Tuple) else None
         return bool(parts) and parts[0].holds_tensors
+
+    def _only_lambda(self, owner: Scope, name: str) -> ast.Lambda | None:
+        """The lambda that a variable holds, where it is given no other value and Triton does not call it."""
+        found = owner.lambdas.get(name, ())
+        if len(found) != 1 or found[0] in self.hooks or name in owner.module.declared_global:
+            return None
+        if (owner.node, name) not in self.given_once:
+            nodes = walk(owner.node)
+            self.steps.take(len(nodes))
+            stores = sum(isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load) for n in nodes)
+            shared = any(isinstance(n, ast.Nonlocal) and name in n.names for n in nodes)
+            self.given_once[owner.node, name] = stores == 1 and not shared
+        return found[0] if self.given_once[owner.node, name] else None
 
     def _mapped(self, node: ast.Call, scope: Scope) -> ValueKind | None:
         """`map` of a function of the pass, a lambda or one of torch's operators; None for any other."""

@@ -110,7 +110,8 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
     for node, name in _named(own):
         special = name.startswith("_") and name.endswith("_")
         if special and name not in names.CLASS_METHODS | {"__slots__"}:
-            report.at("private_name", module, node, f"{name} may not be defined in a pass")
+            advice = advice_on(name) or "write a method of another name, and call that"
+            report.at("private_name", module, node, f"{name} may not be defined in a pass; {advice}")
         elif (
             not special
             and is_taken(name, field=name not in methods)

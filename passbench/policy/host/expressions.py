@@ -8,7 +8,7 @@ from passbench.policy import item_parts
 from passbench.policy.host.bindings import HOOK
 from passbench.policy.host.named_values import NamedValues
 from passbench.policy.nodes import walk
-from passbench.policy.scopes import COMPREHENSIONS, Scope, ValueKind, joined, parameters
+from passbench.policy.scopes import COMPREHENSIONS, RETURN, Scope, ValueKind, joined, parameters
 
 _TYPE_PARTS = (
     ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.Tuple, ast.List, ast.BinOp, ast.BitOr, ast.Load,
@@ -265,7 +265,7 @@ class Expressions(NamedValues):
         for parameter in parameters(node):
             self.check_free(parameter.arg, node, scope)
         self.enter(node, scope, ValueKind.SCALAR if bound else ValueKind.TENSOR)
-        self.kind(node.body, inner)
+        self.kinds.join(node, RETURN, self.handed_kind(node.body, inner))
 
     def _comprehension(self, node: ast.expr, scope: Scope) -> ValueKind:
         """The kind of a comprehension's result. Names that its loops bind are known in it alone."""
@@ -290,6 +290,8 @@ class Expressions(NamedValues):
             self.annotation(node.slice, scope)
             return ValueKind.SCALAR
         kind, by = self.index(node, scope)
+        if (item := self.rest_item(node)) is not None:
+            return item
         owner = scope.find(node.value.id) if isinstance(node.value, ast.Name) else None
         named = isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
         hook = owner is not None and owner.hook and owner.node not in self.escaped  # others call it with other dicts

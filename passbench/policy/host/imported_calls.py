@@ -103,15 +103,15 @@ class ImportedCalls(MethodCalls):
             self.find("launch", scope.module, node, message)
             return ValueKind.TENSOR
         self.check_callable(function, node, scope)
-        kinds = [self.kind(a, scope) for a in given[1:]]
-        if any(kind is ValueKind.HOLDER for kind in kinds):
+        rest = ast.copy_location(ast.Call(given[0], given[1:], []), node)
+        kinds, stars = self._expanded(rest, [self.kind(a, scope) for a in given[1:]])
+        if stars or any(kind is ValueKind.HOLDER for kind in kinds):
             message = "captured and branch hand on tensors and numbers, one by one; lists and tuples stay outside"
             self.find("launch", scope.module, node, message)
         if scope.hook:
             self.find("hook", scope.module, node, HOOK)
         taken = [ValueKind.TENSOR if kind.holds_tensors else kind for kind in kinds]
-        rest = ast.Call(given[0], given[1:], [])
-        self._pass_starred(ast.copy_location(rest, node), function, taken, {})
+        self.pass_arguments(function, taken, {})
         return ValueKind.TENSOR
 
     def _call_higher(self, node: ast.Call, dotted: str, scope: Scope) -> ValueKind:
@@ -163,6 +163,8 @@ class ImportedCalls(MethodCalls):
         """A partial function gets these arguments first. All others are its caller's, and may be tensors."""
         self.check_callable(function, node, scope)
         self.pass_arguments(function, given, {})
+        if function in self.collected.first:
+            self._note_collected(function, None)
         fixed = [a.arg for a in (*function.args.posonlyargs, *function.args.args)][: len(given)]
         for parameter in parameters(function):
             starred = parameter in (function.args.vararg, function.args.kwarg)

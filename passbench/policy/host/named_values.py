@@ -5,8 +5,9 @@ import ast
 
 from passbench.policy import allowlists as names
 from passbench.policy import operators
-from passbench.policy.host.bindings import CONTEXT, FIELDS, Bindings
+from passbench.policy.host.bindings import CONTEXT, FIELDS
 from passbench.policy.host.classes import is_plain
+from passbench.policy.host.given import Given
 from passbench.policy.library_members import does_more, fields_of_tensors_too
 from passbench.policy.nodes import children, walk
 from passbench.policy.scopes import ITEMS, RETURN, Scope, ValueKind, joined, made_once, makes_iterator, makes_sequence
@@ -20,7 +21,7 @@ _WITHOUT_MEMBERS = frozenset("object abc.ABC typing.Protocol".split())
 """Bases of a class that give it no members."""
 
 
-class NamedValues(Bindings):
+class NamedValues(Given):
     """Looks names up, and attributes of what they stand for."""
 
     fields: frozenset[str]
@@ -188,6 +189,9 @@ class NamedValues(Bindings):
         """Whether the value of an expression is one of `makes_sequence`, as far as this function shows."""
         if isinstance(node, ast.Name) and (owner := scope.find(node.id)) is not None:
             return (owner.node, node.id) in self.sequences
+        function = self.host_function(node.func, scope) if isinstance(node, ast.Call) else None
+        if function is not None:
+            return (function, RETURN) in self.sequences
         return makes_sequence(node, scope)
 
     def check_text(self, node: ast.expr, kind: ValueKind, scope: Scope) -> None:
@@ -245,7 +249,7 @@ class NamedValues(Bindings):
         if node.attr not in self.fields:
             return False
         if base is ValueKind.ADDRESS and does_more(node.attr):  # beside an instance it may be a tensor
-            return self._class_of(node.value, scope) is not None
+            return self.class_of(node.value, scope) is not None
         may_be_tensor = base.is_tensor or (base.is_either and base is not ValueKind.ADDRESS)
         return not (may_be_tensor and node.attr in fields_of_tensors_too())
 
@@ -297,6 +301,9 @@ class NamedValues(Bindings):
             if node.attr == "needs_input_grad" or (CONTEXT, node.attr) in self.kinds:
                 return self.kinds.get(CONTEXT, node.attr)
         own = self.kinds.get(FIELDS, node.attr)
+        if node.attr in names.VIEW_ATTRIBUTES and node.attr in self.fields:
+            instance = self.class_of(node.value, scope)
+            return own if instance is not None and instance not in self.inheriting else joined((base, own))
         if self.is_field(node, base, scope):
             if base is ValueKind.ADDRESS and node.attr in fields_of_tensors_too():
                 own = joined(

@@ -5,10 +5,10 @@ import copy
 from collections.abc import Iterator
 
 from passbench.policy import allowlists as names
+from passbench.policy.error_texts import uses_of_text
 from passbench.policy.host.bindings import FIELDS, METHODS, WRITE_ADVICE
 from passbench.policy.host.calls import Calls
 from passbench.policy.host.classes import bound_by_methods, fields_of, is_enumeration, own_fields
-from passbench.policy.host.error_texts import uses_of_text
 from passbench.policy.modules import is_builtin
 from passbench.policy.nodes import walk
 from passbench.policy.scopes import (
@@ -17,6 +17,7 @@ from passbench.policy.scopes import (
     RETURN,
     Scope,
     ValueKind,
+    joined,
     length_of_returns,
     parameters,
 )
@@ -42,6 +43,8 @@ class Statements(Calls):
                         self.kinds.join(scope.node, ITEM_OF_RETURN.format(number), self.handed_kind(item, scope))
                 if node.value is not None and self.is_iterator(node.value, scope):
                     self.note_iterator(scope.node, RETURN)
+                if node.value is not None and self.is_sequence(node.value, scope):
+                    self.note_sequence(scope.node, RETURN)
             case ast.Assign():
                 kind = self.kind(node.value, scope, bound=_has_own_name(node.targets, scope))
                 for target in node.targets:
@@ -73,9 +76,9 @@ class Statements(Calls):
                 self._block(node.orelse, scope)
             case ast.With():
                 for item in node.items:
-                    self.kind(item.context_expr, scope)
-                    if item.optional_vars is not None:
-                        self.find("statement", scope.module, node, "leave out `as`; the context has no value to use")
+                    given = self.kind(item.context_expr, scope)
+                    if item.optional_vars is not None:  # `nullcontext(f)` gives f, others give themselves
+                        self.assign(item.optional_vars, joined((given, given.item(), ValueKind.ADDRESS)), scope, None)
                 self._block(node.body, scope)
             case ast.Assert():
                 self.test(node.test, scope)
@@ -300,6 +303,9 @@ class Statements(Calls):
             advice = "torch.fx.wrap and functools.lru_cache on functions, triton.jit on kernels"
             advice = advice_on(dotted or "") or f"use {advice}"
             self.find("decorator", scope.module, node, f"decorator {ast.unparse(target)} is not allowed; {advice}")
+        elif dotted == names.WRAP and not isinstance(scope.node, ast.Module):
+            message = "torch wraps functions at the top of a module alone; leave @torch.fx.wrap out here"
+            self.find("decorator", scope.module, node, message)
         elif dotted in names.CACHES:
             self.cached.add(function)
         elif dotted == names.WRAPS and not (isinstance(node, ast.Call) and _names_one(node, scope)):

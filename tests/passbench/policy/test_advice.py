@@ -14,7 +14,7 @@ SAID = {
     "z = torch.cuda.current_stream()": ("leave streams out", "pass"),
     "torch._check(n > 0)": ("write assert", "assert n > 0"),
     "torch.cuda.nvtx.range_push('fused')": ("leave it out", "pass"),
-    "z = triton.runtime.driver.active.utils.get_device_properties(0)['multiprocessor_count']": (
+    "z = triton.runtime.driver.active.utils.load_binary('a', b'', 0, 0)": (
         "torch.cuda.get_device_properties(x.device)",
         "z = torch.cuda.get_device_properties(x.device).multi_processor_count",
     ),

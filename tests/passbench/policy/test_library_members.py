@@ -4,6 +4,7 @@ import importlib
 
 import pytest
 import torch
+from triton.backends.compiler import GPUTarget
 
 from passbench.policy import allowlists as names
 from passbench.policy.library_members import is_taken
@@ -53,7 +54,11 @@ NO_OBJECT = frozenset(
     logging.basicConfig""".split()
 )
 """Those that return nothing, numbers or texts, or what no CPU has."""
-OF_A_DEVICE = frozenset("torch.cuda.get_device_properties torch.cuda.device torch.cuda.device_of".split())
+OF_A_DEVICE = frozenset(
+    """torch.cuda.get_device_properties torch.cuda.device torch.cuda.device_of
+    triton.runtime.driver.active.utils.get_device_properties triton.runtime.driver.active.get_current_target
+    triton.runtime.driver.active.get_current_device triton.runtime.driver.active.get_active_torch_device""".split()
+)
 OF_THE_PASS = frozenset(
     "passbench.launch.LaunchPlan passbench.launch.PlanTable dataclasses.replace dataclasses.asdict".split()
 )
@@ -75,3 +80,8 @@ def test_what_it_returns_has_no_member_that_a_field_would_allow(dotted):
     computes = {*dir(torch.Tensor)} if dotted == "numpy.prod" else set()
     left = [n for n in left if n not in used | names.CONFIG_ATTRIBUTES | computes | LEADS_NOWHERE]
     assert [n for n in left if not isinstance(getattr(made, n), HARMLESS)] == []
+
+
+def test_what_the_driver_tells_of_a_device_leads_nowhere():
+    target = GPUTarget("cuda", 90, 32)
+    assert all(isinstance(getattr(target, n), HARMLESS) for n in dir(target) if not n.startswith("_"))

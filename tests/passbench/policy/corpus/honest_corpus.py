@@ -5,7 +5,10 @@ from tests.passbench.policy.corpus import (
     guards_and_notes,
     norms_and_activations,
     products_and_sums,
+    returned_functions,
+    routed_arguments,
     sizes_of_launches,
+    spelled_otherwise,
     types_and_names,
     ways_to_organise,
 )
@@ -21,6 +24,9 @@ _MODULES = (
     norms_and_activations,
     products_and_sums,
     types_and_names,
+    returned_functions,
+    routed_arguments,
+    spelled_otherwise,
 )
 for _one in _MODULES:
     CORPUS.update(_one.PASSES)

@@ -1,0 +1,63 @@
+"""`typing.cast(T, value)` as the value, which is what it returns."""
+
+import ast
+from collections.abc import Callable
+
+_CASTS = frozenset(("typing.cast", "typing_extensions.cast"))
+_LIBRARIES = ("typing.", "typing_extensions.", "collections.abc.")
+_OF_ITEMS = frozenset("tuple list dict set type".split())
+
+Dotted = Callable[[ast.expr], str | None]
+
+
+def drop_casts(tree: ast.Module, dotted: Dotted) -> None:
+    """Put values in place of casts whose type is written out: making one calls nothing of the pass. `dotted` says what
+    a name stands for that starts at an import."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        node.__dict__.pop("_children", None)  # `passbench.policy.nodes` lists anew what is below each
+        for name, value in ast.iter_fields(node):
+            if isinstance(value, list):
+                value[:] = [_value(one, dotted) for one in value]
+            elif isinstance(value, ast.AST):
+                setattr(node, name, _value(value, dotted))
+        waiting += ast.iter_child_nodes(node)
+
+
+def _value(node: ast.AST, dotted: Dotted) -> ast.AST:
+    while isinstance(node, ast.Call) and dotted(node.func) in _CASTS:
+        plain = len(node.args) == 2 and not node.keywords and not any(isinstance(a, ast.Starred) for a in node.args)
+        if not plain or not _is_type(node.args[0], dotted):
+            break
+        node = node.args[1]
+    return node
+
+
+def _is_type(node: ast.expr, dotted: Dotted) -> bool:
+    """Whether an expression is a type that is written out, such as `"torch.Tensor"` or `Sequence[int] | None`."""
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, ast.Constant | ast.Name):
+            continue
+        if isinstance(part, ast.Tuple | ast.List):
+            waiting += part.elts
+        elif isinstance(part, ast.BinOp) and isinstance(part.op, ast.BitOr):
+            waiting += [part.left, part.right]
+        elif isinstance(part, ast.Subscript) and _holds_items(part.value, dotted):
+            waiting.append(part.slice)
+        elif not isinstance(part, ast.Attribute) or not _is_public(dotted(part) or ""):
+            return False
+    return True
+
+
+def _holds_items(node: ast.expr, dotted: Dotted) -> bool:
+    """Whether an expression is a type that is given others in brackets."""
+    found = dotted(node)
+    return found.startswith(_LIBRARIES) if found else isinstance(node, ast.Name) and node.id in _OF_ITEMS
+
+
+def _is_public(name: str) -> bool:
+    known = name.startswith((*_LIBRARIES, "torch."))
+    return known and not any(part.startswith("_") for part in name.split("."))

@@ -1,0 +1,109 @@
+"""The static policy on what is given to functions, methods and kernels whose calls are not all looked at one by one."""
+
+import ast
+
+from passbench.policy import item_parts
+from passbench.policy.host.bindings import FIELDS, LAUNCHED, METHODS, Bindings
+from passbench.policy.scopes import RETURN, Scope, ValueKind, defaults, joined, parameters
+
+
+class Given(Bindings):
+    """Keeps what hooks of Triton, kernels, and methods of a name are given, and what `*args` of a function holds."""
+
+    def enter(self, node: ast.FunctionDef | ast.Lambda, scope: Scope, kind: ValueKind) -> None:
+        """What parameters can be at least: of this kind, their defaults, and what Triton hands in if it is a hook."""
+        for parameter, default in defaults(node):
+            self.kinds.join(node, parameter.arg, self.kind(default, scope))
+        grid = node in self.hooks and node not in self.of_decorators | self.escaped
+        chosen = {parameter for parameter, _ in defaults(node)} if grid else set()
+        for number, parameter in enumerate(parameters(node), -self.fixed.get(node, 0)):
+            starred = parameter in (node.args.vararg, node.args.kwarg)
+            if node in self.hooks:  # a dict of arguments, configurations and one, or keywords
+                if grid and (number < 0 or (number > 0 and parameter in chosen)):
+                    continue  # it is called with the dict alone
+                kind = ValueKind.HOLDER if starred or number < 2 else ValueKind.TENSOR
+            if starred:  # of a function of the module the calls tell what it collects
+                self.kinds.join(node, parameter.arg, self.holder([kind]) if node in self.homes else ValueKind.HOLDER)
+            else:
+                self.kinds.join(node, parameter.arg, kind)
+
+    def mark_hook(self, function: ast.FunctionDef | ast.Lambda) -> None:
+        """Note that Triton calls a function, with what it hands in from its first parameter on."""
+        known = function in self.hooks and not self.fixed.get(function)
+        if known and (function in self.of_decorators or not self.decorating):
+            return
+        self.hooks.add(function)
+        self.fixed[function] = 0
+        self.of_decorators |= {function} if self.decorating else set()
+        self.kinds.changed = True
+
+    def launch_any(self, positional: list[ValueKind], keywords: dict[str | None, ValueKind], starred: bool) -> None:
+        """Arguments of these kinds are given to something that may be any kernel of the pass."""
+        for number, kind in enumerate(positional):
+            self.kinds.join(LAUNCHED, number, kind)
+        for name, kind in keywords.items():
+            self.kinds.join(LAUNCHED, name or "**", kind)
+        if starred:
+            self.kinds.join(LAUNCHED, "**", max(positional))
+
+    def give_methods(self, name: str, positional: list[ValueKind], keywords: dict[str | None, ValueKind]) -> ValueKind:
+        """Give arguments of these kinds to all methods of this name; the kind of what they return. They are kept once
+        for all methods, each of which takes them when it is looked at."""
+        place = (METHODS, name)
+        self.kinds.changed |= self.collected.note(name, None if None in keywords else len(positional))
+        for number, kind in enumerate(positional):
+            self.kinds.join(place, number, kind)
+        for keyword, kind in keywords.items():
+            self.kinds.join(place, keyword or "**", kind)
+        return self.kinds.get(place, RETURN)
+
+    def take_given(self, method: ast.FunctionDef, bound: bool) -> None:
+        """Let a method's parameters be what was given to methods of its name."""
+        place = (METHODS, method.name)
+        spread = self.kinds.get(place, "**").item()
+        own = parameters(method)[1 if bound else 0 :]
+        for number, parameter in enumerate(own):
+            given = joined((self.kinds.get(place, number), self.kinds.get(place, parameter.arg), spread))
+            self.kinds.join(method, parameter.arg, given)
+
+    def take_made(self, fields: list[str]) -> None:
+        """Let fields of a class without `__init__` be what was given to unknown classes."""
+        place = (METHODS, "__init__")
+        for number, name in enumerate(fields):
+            own = joined((self.kinds.get(place, number), self.kinds.get(place, name)))
+            if any((place, given) in self.kinds for given in (number, name, "**")):
+                self._share(FIELDS, name)
+            self.kinds.join(FIELDS, name, joined((own, self.kinds.get(place, "**").item())))
+
+    def launched(self, name: str) -> ValueKind:
+        """What kernels of the pass may get as the argument of this name."""
+        places = (self.kinds.get(LAUNCHED, number) for number in self._kernel_places.get(name, ()))
+        spread = self.kinds.get(LAUNCHED, "**")
+        own = ValueKind.TENSOR if spread.holds_tensors else ValueKind.SCALAR
+        return max((self.kinds.get(LAUNCHED, name), own, *places))
+
+    def rest_of(self, node: ast.expr) -> list[ValueKind] | None:
+        """The kinds of what `args` or `args[1:]` holds, item by item, in a function that collects `*args`; None where
+        calls do not tell, or have different numbers of arguments."""
+        part = item_parts.constant_slice(node)
+        name = node.value if part is not None else node
+        function = self.collected.function_of(name)
+        lengths = self.collected.lengths(function, self.escaped | self.hooks) if function is not None else None
+        if lengths is None or len(lengths) > 1:
+            return None
+        first, place = self.collected.first[function], self._place_of(function)
+        items = [self.kinds.get(place, number) for number in range(first, max(lengths, default=first))]
+        return items if part is None else items[part]
+
+    def rest_item(self, node: ast.Subscript) -> ValueKind | None:
+        """The kind of `args[1]` in such a function."""
+        function, index = self.collected.function_of(node.value), item_parts.constant_index(node.slice)
+        lengths = self.collected.lengths(function, self.escaped | self.hooks) if function is not None else None
+        if lengths is None or index is None:
+            return None
+        first, place = self.collected.first[function], self._place_of(function)
+        places = {first + index} if index >= 0 else {length + index for length in lengths}
+        return joined(self.kinds.get(place, n) for n in places if n >= first)
+
+    def _place_of(self, function: ast.FunctionDef) -> object:
+        return function if function in self.homes else (METHODS, function.name)
