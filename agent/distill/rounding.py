@@ -45,9 +45,10 @@ def assumed(order: SumOrder) -> bool:
     """Says yes to the orders that GPUs have confirmed: for passes that are written where there is none to compare with.
 
     Group norms with weights had other last bits than eager's on an H100 and an H200. What their kernels take for the
-    reason since then is confirmed nowhere, nor is the order of sums up to each element.
+    reason since then is confirmed nowhere, nor is the order of sums up to each element, nor that of weight norms.
     """
-    return order.kind != "welford" and (order.addition is None or order.addition.op != "cumsum")
+    unconfirmed = order.addition is not None and order.addition.op in ("cumsum", "weight_norm")
+    return order.kind != "welford" and not unconfirmed
 
 
 def rounded(sketch: Sketch, rounding: Rounding, confirms: Confirms = assumed) -> Sketch | None:

@@ -48,8 +48,8 @@ class Addition:
     gradient and output, "layer_norm_backward" and "batch_norm_backward" the gradient and its products. "index_put" adds
     to places: its tensor (B, N, S) has what N places get, of B in the dimensions before theirs and S in those behind;
     where S is more than `WARP_SLICE`, the first of N is what is there before. "cumsum" adds up to each element, along a
-    dimension with others behind it. The tensor begins `apart` bytes behind a
-    vector of eager's kernels, 0 where it begins with one."""
+    dimension with others behind it. "weight_norm" adds the squares of a contiguous tensor along all dimensions but its
+    first or its last. The tensor begins `apart` bytes behind a vector of eager's kernels, 0 where it begins with one."""
 
     op: str
     dtype: torch.dtype
@@ -219,6 +219,7 @@ _ADDS = {
     "native_layer_norm_backward": "layer_norm_backward",
     "native_batch_norm_backward": "batch_norm_backward",
     "cumsum": "cumsum",
+    "_weight_norm_interface": "weight_norm",
 } | dict.fromkeys(_PUTS, "index_put")
 """ATen ops that add along dimensions, and what that is called here."""
 
@@ -242,6 +243,9 @@ def _additions(op: str, args: tuple[Any, ...], result: Any) -> list[Addition]:
             return []
         given = args[2] if len(args) > 2 else None
         return [_addition(op, x, given or range(x.dim()))]
+    if op == "weight_norm":
+        whole, kept = x.contiguous(), (args[2] if len(args) > 2 else 0) % x.dim()
+        return [_addition(op, whole, (d for d in range(x.dim()) if d != kept))]
     if op == "group_norm":
         batch, channels, places, groups = args[3:7]
         return [_addition(op, x.reshape(batch * groups, channels // groups * places), [1])]

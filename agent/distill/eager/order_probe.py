@@ -52,10 +52,11 @@ def wide_rows(rows: int, length: int, dtype: torch.dtype, cancelling: bool, gene
 
 
 def _rows(addition: Addition, rows: int, length: int, number: int, generator: torch.Generator) -> torch.Tensor:
-    """What is added in the draw of this number. The exponentials of a softmax are to be of a few powers of two. Every
-    fourth draw of a norm has a variance of about `EPSILON`: what is added to the variance shows there alone."""
+    """What is added in the draw of this number. The exponentials of a softmax are to be of a few powers of two, and so
+    are the squares of a weight norm: of half types' numbers few bits would be lost else. Every fourth draw of a norm
+    has a variance of about `EPSILON`: what is added to the variance shows there alone."""
     small = addition.op in _NORMS and number % 4 == 3
-    if addition.op != "softmax" and not small:
+    if addition.op not in ("softmax", "weight_norm") and not small:
         return wide_rows(rows, length, addition.dtype, number % 2 == 0, generator)
     size = math.sqrt(EPSILON) if small else 3.0
     return (size * torch.randn(rows, length, generator=generator, device=generator.device)).to(addition.dtype)
@@ -84,6 +85,10 @@ class EagerSums:
     def rms_norm(self, x: torch.Tensor, normalized: list[int]) -> torch.Tensor:
         """Of the last dimensions: the inverse of their root mean squares."""
         return torch.ops.aten._fused_rms_norm(x, normalized, None, EPSILON)[1]
+
+    def weight_norm(self, x: torch.Tensor, weight: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The tensor with weights in place of its norms over all dimensions but `dim`, and the norms."""
+        return torch._weight_norm_interface(x, weight, dim)
 
     def group_norm(
         self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
@@ -181,6 +186,15 @@ def _results(
         expected = torch.sqrt(added(rows, order, chosen))
         for dtype in dict.fromkeys((torch.float32, x.dtype)):  # a half type hides most bits
             yield eager.norm(x, list(addition.reduced), dtype).reshape(-1)[chosen], expected.to(dtype)
+        return
+    if addition.op == "weight_norm":
+        (dim,) = (d for d in range(x.dim()) if d not in addition.reduced)
+        weight = x[tuple(slice(None if d == dim else 1) for d in range(x.dim()))].contiguous()
+        found, norms = eager.weight_norm(x, weight, dim)
+        expected = torch.sqrt(added(rows, order))
+        scaled = weight.flatten()[chosen].float() * rows[:, 0] * (1.0 / expected)
+        yield norms.flatten()[chosen].float(), expected
+        yield rows_of(found, addition.reduced)[chosen, 0], scaled.to(x.dtype)  # one of each: a half type hides bits
         return
     if addition.op == "group_norm":
         mean, distances = welford(rows, order)

@@ -3,8 +3,8 @@
 A kernel that adds in the same order gives the same bits. The rules are those of torch 2.11 on a GPU of `PROCESSORS`
 multiprocessors: ATen's `Reduce.cuh` for sums and means, the vectorised kernels of layer norm and RMS norm for theirs,
 `PersistentSoftmax.cuh`, `SoftMax.cu`, the moments of `group_norm_kernel.cu` and of `Normalization.cuh`, `Indexing.cu`,
-`ScanUtils.cuh`, and for backwards `layer_norm_kernel.cu` and `Normalization.cuh`. They are an expectation:
-`order_probe` compares each with eager on the device at hand before a kernel relies on it.
+`ScanUtils.cuh`, `WeightNorm.cu`, and for backwards `layer_norm_kernel.cu` and `Normalization.cuh`. They are an
+expectation: `order_probe` compares each with eager on the device at hand before a kernel relies on it.
 """
 
 import math
@@ -46,6 +46,12 @@ _SOFTMAX_LENGTH = 1024
 _SPATIAL, _SPATIAL_THREADS = 64, 1024
 """Along another dimension, several threads have a row if up to so many lie side by side and each has as many elements
 at least; a block has so many threads."""
+
+_SINGLY = ("softmax", "softmax_backward", "weight_norm")
+"""What eager adds by kernels that read single elements, wherever memory begins."""
+
+_LAST_DIM_THREADS = 64
+"""Threads that share a column of a weight norm that keeps the last dimension."""
 
 _BACKWARD_ROWS = ((64, 1), (128, 8), (256, 16), (math.inf, 32))
 """A layer norm's backward with less than so many rows adds what belongs to a column in so many rows of threads."""
@@ -168,7 +174,7 @@ class SumOrder:
 
 def order_of(addition: Addition) -> SumOrder | None:
     """The order in which eager is expected to add; None if it is not known, or if several blocks share a row."""
-    if addition.apart and not addition.op.startswith("softmax"):  # most kernels read vectors from a boundary on
+    if addition.apart and addition.op not in _SINGLY:  # most kernels read vectors from a boundary on
         return None
     if addition.op in ("sum", "mean", "norm"):
         norm = addition.op == "norm"
@@ -180,6 +186,10 @@ def order_of(addition: Addition) -> SumOrder | None:
         return _index_put_order(addition, length)
     if addition.op == "cumsum":
         return _in_turn(addition, length, addition.dtype) if addition.dtype in _FLOATS else None
+    if addition.op == "weight_norm":
+        width, height = (1, _LAST_DIM_THREADS) if 0 in addition.reduced else (_THREADS, 1)
+        known = addition.dtype.itemsize <= 4 and length > 1
+        return SumOrder(length, width, height, 1, False, "norm", addition) if known else None
     if addition.op in ("softmax", "softmax_backward"):
         return _softmax_order(addition, length)
     if addition.op == "group_norm":

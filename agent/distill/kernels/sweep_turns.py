@@ -12,7 +12,7 @@ program of the layer norm of `fusible-58e0c69b73c0` takes 1,450 cycles so, and 1
 
 import re
 
-from agent.distill.eager.sum_order import WARP, Ragged
+from agent.distill.eager.sum_order import PROCESSORS, WARP, Ragged
 from agent.distill.kernels.launch_configs import Tuning
 from agent.distill.kernels.schedule import KernelBody, distance, reachable
 from agent.distill.kernels.text_template import slot
@@ -29,10 +29,11 @@ def behind_loads(number):
 ''',
 }
 """Helper name → source."""
-_TOGETHER, _UNDER_WAY = 8, 64
-"""So many steps of a sweep in eager's order have their loads under way at once, at most, and so many registers of a
-thread wait for what they load. Of steps that `loop_unroll_factor` unrolled one load was used before the next began
-(compiled for sm_90)."""
+_TOGETHER, _ALONE, _UNDER_WAY = 8, 32, 64
+"""So many steps of a sweep in eager's order have their loads under way at once, at most; the second number is for
+kernels with fewer programs than there are multiprocessors, on which nothing else is at work while a program waits. And
+so many registers of a thread wait for what they load. Of steps that `loop_unroll_factor` unrolled one load was used
+before the next began (compiled for sm_90)."""
 _WRITTEN = 256
 """Values of all steps that are written one after another: more would take seconds to compile."""
 
@@ -43,7 +44,8 @@ def steps_together(kernel: KernelBody, tuning: Tuning, swept: list[Value]) -> in
     loads = sum(value.op == "load" and value.by_column for value in swept)
     if kernel.step is None or tuning.stages > 1 or not loads:
         return 1
-    most = max(1, min(_TOGETHER, _UNDER_WAY // (loads * _elements(tuning)), _WRITTEN // len(swept)))
+    together = _TOGETHER if tuning.programs(kernel) >= PROCESSORS else _ALONE
+    most = max(1, min(together, _UNDER_WAY // (loads * _elements(tuning)), _WRITTEN // len(swept)))
     steps = steps_of(kernel, tuning)
     if isinstance(kernel.deal, Ragged):  # what comes behind its last step would be added again
         return max(n for n in range(1, most + 1) if steps % n == 0)

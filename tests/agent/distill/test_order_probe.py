@@ -43,6 +43,11 @@ ADDITIONS = [
     addition((40, 300), (1,), op="norm"),
     addition((40, 300), (1,), torch.float16, "norm"),
     addition((3, 40, 50), (2,), torch.bfloat16, "norm"),
+    addition((40, 7, 120), (1, 2), op="weight_norm"),
+    addition((40, 7, 120), (1, 2), torch.float16, "weight_norm"),
+    addition((7, 120, 40), (0, 1), op="weight_norm"),
+    addition((7, 120, 40), (0, 1), torch.bfloat16, "weight_norm"),
+    addition((50, 40), (0,), op="weight_norm"),
     addition((40, 300), (1,), torch.float16, "group_norm"),
     addition((40, 1200), (1,), op="group_norm"),
     addition((1, 40, 700), (0, 2), op="batch_norm"),
@@ -113,6 +118,11 @@ class AddsIn(EagerSums):
 
     def norm(self, x, dims, dtype):
         return torch.sqrt(added(rows_of(x, tuple(dims)).float(), self.order)).to(dtype)
+
+    def weight_norm(self, x, weight, dim):
+        norms = torch.sqrt(added(rows_of(x, tuple(d for d in range(x.dim()) if d != dim)).float(), self.order))
+        norms = norms.view(weight.shape)
+        return (weight.float() * x.float() * (1.0 / norms)).to(x.dtype), norms
 
     def group_norm(self, x, weight, bias):
         mean, distances = welford(x.float(), self.order)
