@@ -30,6 +30,7 @@ from torch._inductor.debug import DebugContext
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.fx_passes.post_grad import view_to_reshape
 from torch._inductor.graph import GraphLowering
+from torch._inductor.index_propagation import IndexPropagation
 from torch._inductor.ir import MultiOutput, View
 from torch._inductor.lowering import lowerings, make_fallback
 from torch._inductor.scheduler import BaseSchedulerNode, ExternKernelSchedulerNode, NopKernelSchedulerNode, Scheduler
@@ -43,6 +44,7 @@ from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 from extraction.analysis.prepared import prepare
 from extraction.analysis.propagate import Invalid, Propagated, propagate
 from extraction.kernels import reference_gpu
+from extraction.kernels.computed_numbers import propagate_sympy
 from extraction.kernels.repeats import shortened
 from extraction.kernels.reshapes import dynamic_reshape_indexer
 from extraction.kernels.shared_kernels import CAT, early, is_view, pointwise_ops, with_shared_results
@@ -110,6 +112,7 @@ def lowered(
         stack.enter_context(torch.no_grad())
         stack.enter_context(patch.object(MinMaxBase, "_is_connected", classmethod(_is_connected)))
         stack.enter_context(patch.object(SizeVarAllocator, "_simplify_with_ranges", _simplified))
+        stack.enter_context(patch.object(IndexPropagation, "propagate_sympy", propagate_sympy))
         if short_indices:
             stack.enter_context(patch.object(View, "dynamic_reshape_indexer", classmethod(dynamic_reshape_indexer)))
         # Where the environment has `CI`, TorchInductor refuses to call a library for an op that has a decomposition.

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.distill.static import Distill
+from tests.agent.distill.test_ordered import _pass
 from tests.agent.support import ANY, sample, tensor, variant
 
 ROWS, COLUMNS = 6, 5
@@ -66,3 +67,22 @@ def test_random_positions(program, tmp_path, interpreter):
     submission = Distill(margin=ANY).write(sample(one), directory)
     assert submission.compiler == "pass", submission.reason
     assert interpreter.problems(directory, one, draws=1) == []
+
+
+def test_numbers_that_are_computed_of_positions_are_rounded_as_tensors_are(tmp_path, interpreter):
+    """TorchInductor knows the last position and what is added to it, and would have a kernel multiply by the reciprocal
+    as if it were an argument (typical-0df2d21be093, whose sines were wrong near multiples of 2 pi)."""
+
+    def function(x, device="cuda"):
+        places = torch.arange(1, 8, dtype=torch.float32, device=device)
+        last = places[-1:]
+        halves = torch.arange(1, 8, device=device)[-1:].to(torch.float16)
+        turned = places / (last + 1e-6) * 6.2831853 + x
+        return turned, x / last, (last + 0.1) * 0.3 - 0.7 + x, x.half() / halves, x / 7.0
+
+    one, source = _pass(lambda x: function(x), (tensor(5, 7),), tmp_path / "pass")
+    assert source.count("tl.div_rn(") == 3 and source.count(" * 0.14285714") == 1
+    x = torch.randn(5, 7, generator=torch.Generator().manual_seed(1))
+    found = interpreter.results(tmp_path / "pass", one, [x])
+    for have, want in zip(found[:4], function(x, "cpu"), strict=False):
+        assert torch.equal(have, want)
