@@ -291,7 +291,7 @@ class Task:
             names = task.module_names(patterns)
             wholes = task._write(names, style, directory)
             sites = [
-                (g.graph, g.sites(names) if name is None else [Site(name, g.whole.region.inputs)])
+                (g.graph, g.sites(names) if name is None else [Site(name, g.whole.matched.region.inputs)])
                 for g, name in zip(task.graphs, wholes, strict=True)
             ]
             wrong = mismatches(directory, sites) if all(found for _, found in sites) else set()

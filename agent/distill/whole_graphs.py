@@ -26,7 +26,7 @@ from agent.distill.other_inputs.library_calls import LibraryWriter, freed, witho
 from agent.distill.other_inputs.written_for import LARGER, asks, table
 from agent.distill.pattern_source import function_name, pattern_source, short_names
 from agent.distill.regions import Region, dependencies, region_of
-from storage.graph.record import Graph, refs
+from storage.graph.record import Graph, Ref, map_refs, refs
 from storage.graph.render import value_name
 from storage.records import Input, Variant
 
@@ -57,9 +57,14 @@ class WholeGraph:
     shapes: tuple[tuple[Input, ...], ...] = ()
 
     @property
+    def matched(self) -> "WholeGraph":
+        """The graph that the pattern is of."""
+        return self.replaced or self
+
+    @property
     def pattern(self) -> str:
         """The function `pattern` for the whole graph."""
-        return pattern_source((self.replaced or self).region.graph)
+        return pattern_source(self.matched.region.graph)
 
     def all_inputs(self) -> list[tuple[Input, ...]]:
         """The inputs of `region` in each variant."""
@@ -139,12 +144,19 @@ def whole_graph_instead(variants: Sequence[Variant], instead: Graph) -> WholeGra
     matched, computed = (whole_graph([replace(v, graph=g) for v in variants]) for g in (variants[0].graph, instead))
     if matched is None or computed is None:
         return None
-    one, other = matched.region, computed.region
-    if one.inputs != other.inputs or [_place(matched, n) for n in one.outputs] != [
-        _place(computed, n) for n in other.outputs
-    ]:
-        return None
-    return replace(computed, replaced=matched)
+    one, other = (
+        ([_made(each.graph, n) for n in each.region.inputs], [_place(each, n) for n in each.region.outputs])
+        for each in (matched, computed)
+    )
+    return replace(computed, replaced=matched) if one == other else None
+
+
+def _made(graph: Graph, number: int) -> Any:
+    """Which input a value is, or how it is made of inputs: the same in graphs whose ops have other numbers."""
+    if number < graph.inputs:
+        return Ref(number)
+    op = graph.ops[number - graph.inputs]
+    return op.kind, op.target, map_refs((op.args, op.kwargs), lambda ref: _made(graph, ref.index))
 
 
 def _place(whole: WholeGraph, number: int) -> list[int]:
@@ -156,6 +168,7 @@ def _without_returned_views(graph: Graph, known: OpEffects) -> set[int]:
     """All ops but those that make a returned view of an input, written to or not, and the views that these are of.
 
     What else these need stays, unless a further op needs them: then they would come both before the others and behind.
+    Where a tuple of views is left out, so is whatever takes it apart: only tensors are handed over.
     """
     given = {layout.storage for layout in known.values[: graph.inputs] if isinstance(layout, TensorLayout)}
     before, ops = dependencies(graph, known), set(range(len(graph.ops)))
@@ -172,6 +185,8 @@ def _without_returned_views(graph: Graph, known: OpEffects) -> set[int]:
             behind.add(op)
     if not behind <= left:
         left = _with_needed(left, before, lambda op: True)
+    tuples = {op for op in left if isinstance(known.values[graph.inputs + op], tuple)}
+    left |= {op for op in ops - left if is_of_input(op) and before[op] & tuples and before[op] <= left}
     return ops - left
 
 
@@ -211,7 +226,7 @@ def whole_source(
     used = ["branch"] * bool(functions) + ["captured"] * captured
     asked = []
     if whole.replaced is not None or (functions and is_divided(whole.graph)):
-        library = "".join(f"    {line}\n" for line in steps(whole.replaced or whole, {}))
+        library = "".join(f"    {line}\n" for line in steps(whole.matched, {}))
         asked = [f'def library({given}):\n    """The calls that eager makes."""\n{library}', table(whole.all_inputs())]
         lines = [f"if {asks(given)} is None:", f"    return library({given})", *lines]
     if asked or (captured and larger):

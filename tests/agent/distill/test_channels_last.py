@@ -59,6 +59,25 @@ def test_what_is_written_over_is_converted_again():
         assert have.stride() == want.stride()
 
 
+def test_views_of_inputs_that_are_returned_are_left_to_eager(tmp_path, interpreter):
+    """Those behind a convolution have other numbers in the graph that is computed (typical-0df2d21be093)."""
+
+    def net(y, x, w):
+        first, second = torch.split(y, [36, 9], 1)
+        image = first.transpose(1, 2).view(2, 8, 6, 6)
+        convolved = F.relu(F.conv2d(x, w) * 2.0) + image
+        turned = y.transpose(0, 1)
+        return image, convolved, second * 2.0, turned, turned * 2.0
+
+    inputs = in_dtype((tensor(2, 45, 8), tensor(2, 8, 6, 6), tensor(8, 8, 1, 1)), "float16")
+    one = sample(variant(net, *inputs))
+    task = Tuned().tasks_of(one).task(channels_last=True)
+    assert task.write(task.gains(), LAST, tmp_path / "pass").compiler == "pass"
+    (source,) = (path.read_text() for path in (tmp_path / "pass").glob("whole_graph_*.py"))
+    assert "memory_format=torch.channels_last" in source and "split" not in source
+    assert interpreter.problems(tmp_path / "pass", one.variants[0]) == []
+
+
 @pytest.mark.parametrize("captured", [True, False])
 def test_a_pass_matches_the_graph_as_it_was_and_computes_the_other(captured, tmp_path, interpreter):
     one = sample(_variant())

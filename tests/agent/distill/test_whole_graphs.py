@@ -70,6 +70,13 @@ def _returns_a_view(x, w):
     return torch.sigmoid(torch.tanh(x) @ w), wide.view(2, -1), torch.relu(wide)
 
 
+def _returns_a_part(x, w):
+    """A part of a tuple is returned and read, and another one is read."""
+    first, second = torch.split(x, [2, 8], 1)
+    turned = first.transpose(0, 1)
+    return turned, torch.sigmoid(torch.tanh(second) @ w), torch.relu(turned) * 2.0
+
+
 def _parameter(*shape):
     return tensor(*shape, role="parameter", mean=1.0, std=0.1)
 
@@ -82,6 +89,7 @@ CASES = {
     "backward": (_backward, (tensor(2, 3, 8), tensor(2, 3, 8), tensor(8, 8))),
     "twice": (_twice, (tensor(6, 8), tensor(8, 4), tensor(4, 8))),
     "returns a view": (_returns_a_view, (tensor(4, 8), tensor(8, 8))),
+    "returns a part": (_returns_a_part, (tensor(4, 10), tensor(8, 8))),
     "unordered": (_unordered, (tensor(8, 8), tensor(4, 8))),
 }
 
