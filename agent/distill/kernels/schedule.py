@@ -161,29 +161,39 @@ def _tile_width(body: KernelBody) -> int:
     """How many columns a kernel without reductions should have.
 
     Asked is the first access that does not read or write neighbouring elements in sequence. If elements at a distance
-    are neighbours in memory there, the distance is the answer; 1 if there is none.
+    are neighbours in memory there, the distance is the answer; 1 if there is none. Of places that are computed, as
+    those of an interpolation are, the same must be computed at that distance.
     """
     if body.columns > 1 or body.rows < TILED:
         return 1
     loads = [value for value in body.values() if value.op == "load"]
-    for index, scattered in (*((v.index, _is_scattered(v)) for v in loads), *((s.index, False) for s in body.stores)):
+    for index, args in (*((load.index, load.args) for load in loads), *((s.index, ()) for s in body.stores)):
         known = {s: ValueRanges(0, body.rows - 1 if s == ROW else INDEX_LIMIT) for s in index.free_symbols}
+        scattered, places = _is_scattered(args), _positions(args) if index.free_symbols - {ROW, COLUMN} else []
+        gap, moves = distance(index, 1), any(distance(each, 1) for each in places)
         if scattered:
             if body.rows < GATHERED:
                 continue
-        elif distance(index, 1) in (0, 1) or bound_sympy(index, known).upper < body.rows // 4:
+        elif gap == 1 or (gap == 0 and not moves) or bound_sympy(index, known).upper < body.rows // 4:
             continue  # in order, or so small that it stays in a cache
         apart = {int(e.args[1]) for e in index.atoms(FloorDiv, ModularIndexing) if e.args[1].is_Integer}
         most = body.rows // NARROW if scattered else body.rows
         for width in sorted(apart):
-            if NARROW <= width <= most and body.rows % width == 0 and distance(index, width) == 1:
+            same = scattered or not any(distance(each, width) for each in places)
+            if NARROW <= width <= most and body.rows % width == 0 and same and distance(index, width) == 1:
                 return width
     return 1
 
 
-def _is_scattered(load: Value) -> bool:
-    """Whether neighbouring elements are read wherever other loads say. From a cache, too, each takes a turn then."""
-    return any(value.op == "load" and distance(value.index, 1) for value in reachable(load.args))
+def _is_scattered(operands: Iterable[Value]) -> bool:
+    """Whether neighbouring elements are read wherever other loads say, which are among what a load needs. From a cache,
+    too, each takes a turn then."""
+    return any(value.op == "load" and distance(value.index, 1) for value in reachable(operands))
+
+
+def _positions(operands: Iterable[Value]) -> list[sympy.Expr]:
+    """Where in a kernel what a load needs is computed for, and from where it is loaded."""
+    return [value.index for value in reachable(operands) if value.index is not None]
 
 
 def distance(index: sympy.Expr, elements: int, along: sympy.Symbol = ROW) -> int:

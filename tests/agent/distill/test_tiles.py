@@ -3,6 +3,7 @@
 import pytest
 import sympy
 import torch
+import torch.nn.functional as F
 from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
 
 from agent.distill.kernels.launch_configs import LaunchLimits, choose
@@ -44,10 +45,16 @@ def _places(*shape):
     return tensor(*shape, dtype="int64", low=0.0, high=96.0)
 
 
+def _interpolated(x, y):
+    """Four places are read, which are computed of a row's number."""
+    return F.interpolate(x, (16, 16), mode="bilinear") + y
+
+
 CHANNELS_FIRST = tensor(2, 32, 32, 40, stride=(40960, 32, 1, 1024))
 STRIDED = {
     "transposed": (_transposed, (tensor(1, 300, 257), tensor(1, 300, 257))),
     "windows": (_windows, (CHANNELS_FIRST, tensor(1, 32, 32, 40))),
+    "interpolated": (_interpolated, (tensor(2, 40, 8, 8, stride=(2560, 1, 320, 40)), tensor(2, 40, 16, 16))),
     "both": (_both, (tensor(3, 130, 200), tensor(3, 200, 130))),
     "looked up": (_looked_up, (tensor(97, 40), _places(2400))),
 }
