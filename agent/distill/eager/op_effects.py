@@ -49,7 +49,8 @@ class Addition:
     to places: its tensor (B, N, S) has what N places get, of B in the dimensions before theirs and S in those behind;
     where S is more than `WARP_SLICE`, the first of N is what is there before. "cumsum" adds up to each element, along a
     dimension with others behind it. "weight_norm" adds the squares of a contiguous tensor along all dimensions but its
-    first or its last. The tensor begins `apart` bytes behind a vector of eager's kernels, 0 where it begins with one."""
+    first or its last. The tensor begins `apart` bytes behind a vector of eager's kernels, 0 where it begins with
+    one."""
 
     op: str
     dtype: torch.dtype
