@@ -3,11 +3,13 @@
 import pytest
 import torch
 
+from agent.ahead import graph_times
 from agent.ahead.graph_times import RecentMedian, SideGraphs, calls_in_graph, graph_timer
 from agent.ahead.own_inputs import OwnInputs
 from agent.ahead.side_times import side_times
 from passbench.launch import captured
 from passbench.timing.device_clock import _MOST_CAPTURED
+from tests.agent.ahead.simulated_gpu import SimulatedGpu
 
 
 def test_a_graph_has_more_calls_of_what_is_short_and_few_of_what_returns_much():
@@ -45,6 +47,25 @@ def test_what_a_replay_takes_beside_its_calls_is_a_median():
     told = iter([8.0, 9.0, 8.2, 8.1, 30.0])
     recent = RecentMedian(lambda: next(told))
     assert [recent.us() for _ in range(5)] == [8.0, 8.5, 8.2, pytest.approx(8.15), 8.2]
+
+
+def test_the_gpu_waits_for_a_graph_that_takes_long_to_hand_over(monkeypatch):
+    gpu = SimulatedGpu(monkeypatch)
+
+    class Graph:
+        rows = ((),) * 10
+
+        def replay(self):
+            for _ in range(10):
+                gpu.call(80.0, 5.0)
+
+    class Inputs:
+        def write(self):
+            gpu.call(10.0, 10.0)
+
+    monkeypatch.setattr(graph_times, "_device", lambda: None)
+    monkeypatch.setattr(graph_times, "_empty", lambda device: RecentMedian(lambda: 0.0))
+    assert graph_times.GraphTimer(Graph(), Inputs()).call_us() == pytest.approx(5.0)
 
 
 def test_a_graph_of_few_short_calls_is_timed_more_often(monkeypatch):

@@ -5,6 +5,7 @@ import torch
 
 from agent.ahead import side_times
 from agent.ahead.side_times import settled
+from tests.agent.ahead.simulated_gpu import SimulatedGpu
 
 QUIET, CROWDED = {"eager": 24.0, "candidate": 9.0}, {"eager": 510.0, "candidate": 505.0}
 
@@ -50,23 +51,6 @@ def test_eager_took_what_it_took_when_least_was_going_on():
     assert earlier == {"e2e": [0.001, 99.0, 0.001]}
 
 
-class _Gpu:
-    """A GPU and a host with one clock, in microseconds: `free` is when the GPU has done all that it was handed."""
-
-    def __init__(self):
-        self.now = self.free = 0.0
-
-    def sleep(self, cycles):
-        self.free = max(self.free, self.now) + cycles / 2000.0
-
-    def call(self, host, device):
-        self.now += host
-        self.free = max(self.free, self.now) + device
-
-    def synchronize(self):
-        self.now = max(self.now, self.free)
-
-
 @pytest.mark.parametrize(
     ("delays", "in_time"),
     [((), True), ((400.0, 400.0), True), ((90_000.0,) * 99, False)],
@@ -74,24 +58,7 @@ class _Gpu:
 )
 def test_the_device_is_not_charged_with_a_host_that_is_late(delays, in_time, monkeypatch):
     """A call takes the host 20 us and the GPU 5; other processes delay the host in some calls."""
-    gpu, left = _Gpu(), list(delays)
-
-    class Event:
-        def __init__(self, enable_timing):
-            pass
-
-        def record(self):
-            self.time = max(gpu.now, gpu.free)
-
-        def query(self):
-            return self.time <= gpu.now
-
-        def elapsed_time(self, end):
-            return (end.time - self.time) / 1000.0
-
-    monkeypatch.setattr(torch.cuda, "Event", Event)
-    monkeypatch.setattr(torch.cuda, "_sleep", gpu.sleep)
-    monkeypatch.setattr(torch.cuda, "synchronize", gpu.synchronize)
+    gpu, left = SimulatedGpu(monkeypatch), list(delays)
     calls = 1 if left else 4
     took = side_times._on_device(
         lambda: gpu.call(20.0 + (left.pop() if left else 0.0), 5.0), lambda n: [()] * n, calls, 25.0
