@@ -5,8 +5,8 @@ when what it needs is there. A branch is chosen for each by when its units are e
 Neighbours of one branch that need nothing of others between them share a function.
 
 An op that adds by atomic operations, such as the gradient of a convolution's weights, adds in the order in which its
-blocks come to run. Alone on the device that order is nearly always the same, as in eager; beside other work it is not
-(the likely cause of what typical-6e31cf0368ad did). So nothing runs beside such an op.
+blocks come to run. Alone on the device that order is nearly always the same, as in eager; beside other work it need not
+be. So nothing runs beside such an op.
 """
 
 import ast

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch._C._dynamo.guards import TensorGuards
 
+from passbench.launch.allocation import fills_memory
 from passbench.launch.branches import ARGUMENTS, branching
 from passbench.launch.copies import can_copy
 from passbench.launch.graph_copies import overlaps_itself, stepping
@@ -34,8 +35,8 @@ class GraphCapture:
 
     `function` is a plain function that computes new tensors from its arguments, tensors and numbers, and writes to none
     of them. It is run as it is where a recording cannot be made or would not pay: on a CPU, inside of another CUDA
-    graph's capture, where gradients are needed, and on inputs that overlap themselves or are large. Results are a
-    tensor, or a tuple or list of tensors, numbers and None.
+    graph's capture, where gradients are needed, on inputs that overlap themselves or are large, and while torch is to
+    use deterministic algorithms. Results are a tensor, or a tuple or list of tensors, numbers and None.
 
     Raises TypeError on anything but a function, on one with variables of another around it, on containers as arguments
     and on other results, and what CUDA raises where the function waits for the device.
@@ -71,10 +72,10 @@ class GraphCapture:
         self, function: FunctionType, arguments: Sequence[Any], device: int, stream: int
     ) -> Recording | None:
         """The recording for arguments of this layout, made now if there is none; None if there is to be none."""
+        if fills_memory():
+            return None  # deterministic algorithms are others, with other bits, and filling is no part of the function
         key = (function, device, stream, *map(_layout, arguments))
         if key not in self._recordings:
-            if torch.are_deterministic_algorithms_enabled():
-                return None  # torch fills fresh memory then: it is no part of the function
             self._recordings[key] = Recording(function, arguments) if _pays(arguments, device) else None
             if len(self._recordings) > MOST_RECORDINGS:
                 self._forget_one(key)
@@ -138,6 +139,7 @@ class _Latest:
             and _current_device() == self._device
             and _raw_stream(self._device) == self.stream
             and not _is_capturing()
+            and not fills_memory()
         )
 
 

@@ -175,6 +175,25 @@ def test_layouts(fresh):
     assert len(fresh._recordings) == 8 and len(numbers) == 3
 
 
+def unwritten(x):
+    return torch.empty_like(x), x + 1.0
+
+
+@needs_gpu
+def test_a_recording_waits_while_algorithms_are_to_be_deterministic(fresh):
+    """They are others, such as those of a convolution's gradient, and torch fills memory with NaN then."""
+    x = _given(64, 64)
+    for _ in range(2):
+        fresh(unwritten, x)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        found = fresh(unwritten, x)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert found[0].isnan().all() and torch.equal(found[1], x + 1.0)
+    assert len(fresh._recordings) == 1 and torch.equal(fresh(unwritten, x)[1], x + 1.0)
+
+
 def many(*tensors):
     """More results than one launch copies: views of inputs, odd sizes, gaps, an offset, and a number."""
     return (*[x + 1 for x in tensors], tensors[0], tensors[1][1:], tensors[1][:, 1:], tensors[2] > 0, 7)
