@@ -63,9 +63,14 @@ class Distill(Author):
         A variant without a match scores as a failure, so the sample is declined unless every variant has one. It is
         declined, too, if calls are not expected to become faster. `confirms` says which orders of addition are eager's.
         """
+        task, choice = self.choice(sample, confirms)
+        return allowed(task.write(choice.patterns, choice.style, directory), directory)
+
+    def choice(self, sample: Sample, confirms: Confirms = assumed) -> tuple[Task, SearchChoice]:
+        """What `write` writes of which task. There are no patterns where it declines."""
         levels = dict.fromkeys(float_dtypes(sample.variants).values(), self.rounding)
         task = self.task(sample, self.margin, levels, confirms)
-        return allowed(task.write(task.sure(self.margin), by_lanes(task, self.style), directory), directory)
+        return task, SearchChoice(tuple(sorted(task.sure(self.margin))), by_lanes(task, self.style))
 
     def task(
         self,

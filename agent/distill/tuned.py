@@ -23,8 +23,9 @@ Eager's linears in single precision add their biases within the product, often b
 (`rewrites.split_biases`). Where eager's bits are kept otherwise, or nothing but views follows a linear, the same
 kernels with linears without biases are measured behind the searches, and must be right in further draws.
 
-TorchInductor's own code for the whole graph (`agent.distill.inductor`) is the last that is measured. Where it is right
-and faster it is handed in as it is.
+TorchInductor's own code for the whole graph (`agent.distill.inductor`) is measured behind these. Where it is right and
+faster it is handed in as it is. The last that is measured, however late it is, is what `agent.distill.static` writes
+without measuring: a search that had little time must not hand in less.
 
 What a search finds is kept by family and device (`agent.distill.search.found_families`). A killed search goes on from
 its best so far. A family is searched once, in this run or an earlier one.
@@ -37,34 +38,30 @@ from typing import Any, ClassVar
 
 from agent.author import Attempt, Author, Submission
 from agent.distill.eager.order_probe import ProbedOrders
-from agent.distill.inductor.whole_source import STRICT
+from agent.distill.last_tries import LastTries
 from agent.distill.rounding import Confirms, Rounding, assumed
+from agent.distill.search.best_so_far import BestSoFar
 from agent.distill.search.found_families import Best, FamilySearch, FoundFamilies, Levels, SearchChoice
 from agent.distill.search.hill_climb import Search
 from agent.distill.search.last_turns import in_turns, near
 from agent.distill.search.neighbours import (
     alternatives,
     by_lanes,
-    compiled_alternatives,
     in_cuda_graphs,
     in_other_order,
     steps,
     with_channels_last,
 )
 from agent.distill.search.probes import spread
-from agent.distill.search.scores import EQUAL, NOTHING, ranked
+from agent.distill.search.scores import EQUAL, ranked
 from agent.distill.search.search_clock import OTHER, SearchClock
-from agent.distill.search.trial import Rightness, SearchTrial, known, right_together, rightness, without_lanes, writes
+from agent.distill.search.trial import SearchTrial, known, right_together, rightness, without_lanes, writes
 from agent.distill.static import Distill, SampleTasks, kept_orders
 from agent.distill.task_plan import FloatDtypes, Task, float_dtypes, has_channels_last, has_split_linears
 from agent.distill.whole_graphs import WORTH
 from agent.distill.written_pass import allowed
 from storage.records import Sample
 
-_COMPILED = 0.2
-"""What the search among configurations of TorchInductor's own code may take at least, a share of all."""
-_SPLIT = 0.15
-"""The same of the search for those linears without biases that are right together."""
 _FIRST_SHARE = 0.6
 """What a search around kernels that are right, but have not eager's bits, may take of the time that is left."""
 _FEW_DRAWS = 128
@@ -123,6 +120,8 @@ class Tuned(Author):
         best = self.found[sample.family_hash]
         if best is None:
             return Submission("eager", reason="no pass that was measured is right and faster than eager")
+        if best.static:
+            return self.distill.write(sample, directory, self._confirms(attempt))
         style = best.choice.style
         if style.own_schedule or style.channels_last or style.split_linears or any(best.levels.values()):
             ways = {"channels_last": style.channels_last, "split_linears": style.split_linears}
@@ -181,7 +180,7 @@ class Tuned(Author):
             return made.others(levels, left, channels_last=converts)
 
         trial = whole = SearchTrial(task, levels, made.start(task), probed, attempt, graphs, clock, **tasks(levels))
-        best, merit, latest = None, NOTHING, None
+        so_far = BestSoFar(keep)
         few = task.launches(whole.start.patterns) < WORTH
         calls = in_cuda_graphs(task, (), self.distill.style)
         if earlier is None and not few and whole.start.patterns and writes(task, calls):
@@ -189,8 +188,7 @@ class Tuned(Author):
             for one in dict.fromkeys((calls, replace(calls, style=replace(calls.style, branches=False)))):
                 found = trial.merit(one)
                 if found.score >= Search.worth and (rest is None or not rest.wrong(one)):
-                    best, merit = Best(one, levels), found
-                    keep(best)
+                    so_far.take(Best(one, levels), found)
                     trial = whole = replace(whole, start=made.start(task, captured=True))
                     break
 
@@ -202,7 +200,7 @@ class Tuned(Author):
             """
 
             def improved(choice: SearchChoice) -> None:
-                if trial.merit(choice).over(merit) > 1.0:
+                if trial.merit(choice).over(so_far.merit) > 1.0:
                     keep(Best(choice, trial.levels))
 
             def neighbours(choice: SearchChoice) -> Iterable[SearchChoice]:
@@ -213,7 +211,7 @@ class Tuned(Author):
             choice = search.run(trial.start, *starts)
             if choice is not None:
                 choice = in_turns(near(trial, choice, search.measured), end)[0]
-            if choice is None or (not trial.wrong(choice) and trial.merit(choice).over(merit) <= 1.0):
+            if choice is None or (not trial.wrong(choice) and trial.merit(choice).over(so_far.merit) <= 1.0):
                 return set()
             again = replace(trial, variants=more, known={})
             wrong = trial.wrong(choice) or again.wrong(choice)
@@ -224,7 +222,7 @@ class Tuned(Author):
             right = rightness(trial, again, choice)
             if not right.wrong:
                 wrong_alike = trial.share_wrong(each for each in search.measured if each.is_like(choice))
-                consider(trial, choice, right, wrong_alike)
+                so_far.consider(trial, choice, right, wrong_alike)
             try_safer(trial, choice, right.inexact)
             return right.wrong
 
@@ -254,24 +252,6 @@ class Tuned(Author):
             trial.measure_again(trial.start)  # one measurement that others disturbed decides what is searched
             return exact if is_better() else trial
 
-        def try_one_stream() -> None:
-            """Considers eager's calls without branches where they are the best with them: no search has tried that."""
-            nonlocal best, merit
-            if best is None or best.choice.patterns or not best.choice.style.branches:
-                return
-            one = replace(best.choice, style=replace(best.choice.style, branches=False))
-            if whole.merit(one).over(merit) > 1.0 and not replace(whole, variants=more, known={}).wrong(one):
-                best, merit = Best(one, best.levels), whole.merit(one)
-                keep(best)
-
-        def consider(trial: SearchTrial, choice: SearchChoice, right: Rightness, wrong: float = 0.0) -> None:
-            """Makes the choice the best if it is expected to be. `wrong` is the share of passes like it that are."""
-            nonlocal best, merit, latest
-            worth = trial.merit(choice).expected(right.level, wrong, right.draws, right.chance)
-            if worth.over(merit) > 1.0:
-                best, merit, latest = Best(choice, trial.levels), worth, (trial, right, wrong)
-                keep(best)
-
         def try_safer(trial: SearchTrial, choice: SearchChoice, inexact: set[FloatDtypes]) -> None:
             """Considers passes with eager's bits in these dtypes: of the same regions as the choice, and of the regions
             that are likely then."""
@@ -287,70 +267,16 @@ class Tuned(Author):
             tried = dict.fromkeys((same, *others, made.start(task, captured)))
             merits = {safer: exact.merit(safer) for safer in tried if writes(task, safer)}
             for safer in ranked(merits):
-                if merits[safer].over(merit) <= 1.0:
+                if merits[safer].over(so_far.merit) <= 1.0:
                     return
                 again = replace(exact, variants=more, known={})
                 if again.wrong(safer) or again.is_slower(safer):
                     continue
                 if not (right := rightness(exact, again, safer)).wrong:
-                    consider(exact, safer, right)
+                    so_far.consider(exact, safer, right)
                     return
 
-        def try_split_linears(trial: SearchTrial) -> None:
-            """Considers linears without their biases, which kernels add, where these have been left to the calls: all
-            of them, or those that are right together."""
-            task = made.task(trial.levels, split_linears=True)
-            chosen = known(task, best.choice) if best is not None else ()
-            patterns = sorted({*(chosen or made.start(task, captured).patterns), *task.with_linears()})
-            style = replace(by_lanes(task, self.distill.style), split_linears=True)
-            choice = in_cuda_graphs(task, patterns, style) if not few else SearchChoice(tuple(patterns), style)
-            split = replace(trial, task=task, start=choice)
-            if not task.with_linears() or not writes(task, choice):
-                return
-            if split.wrong(choice):
-                choice = right_together(split, max(end, clock() + _SPLIT * self.seconds)) or choice
-            if split.merit(choice).over(merit) <= 1.0 and (split.merit(choice).device or 0.0) > (merit.device or 0.0):
-                split.measure_again(choice)  # others may have disturbed the host
-            if split.merit(choice).over(merit) <= 1.0:
-                return
-            again = replace(split, variants=more, known={})
-            if again.wrong(choice) or again.is_slower(choice):
-                return
-            if not (right := rightness(split, again, choice)).wrong:
-                consider(split, choice, right)
-
-        def try_compiled(trial: SearchTrial) -> None:
-            """Considers TorchInductor's own code: once, and in other configurations while there is time, at least
-            `_COMPILED` of all."""
-            nonlocal merit
-            late = max(end, clock() + _COMPILED * self.seconds)
-            style = replace(self.distill.style, compiled=STRICT)
-            if not self.compiled or not writes(trial.task, SearchChoice((), style)):
-                return
-            found = SearchChoice((), replace(style, captured=trial.task.compiled_launches(style) >= WORTH))
-            if not trial.merit(found).score:
-                return
-            tried, others = [found], compiled_alternatives(trial.task, found)
-            while clock() < late and (other := next(others, None)) is not None:
-                tried.append(other)
-                if trial.merit(other).over(trial.merit(found)) > 1.0:
-                    found = other
-            candidates = near(trial, found, tried)
-            if latest is not None:
-                candidates.append((latest[0], best.choice))
-            found = next(each for each in in_turns(candidates, late) if each in tried)
-            if latest is not None:
-                right = latest[1]
-                merit = latest[0].merit(best.choice).expected(right.level, latest[2], right.draws, right.chance)
-            if trial.merit(found).over(merit) <= 1.0:
-                return
-            again = replace(trial, variants=more, known={})
-            if again.wrong(found) or again.is_slower(found):
-                return
-            if not (right := rightness(trial, again, found)).wrong:
-                consider(trial, found, right)
-
-        captured = best is not None
+        captured = so_far.best is not None
         if earlier is not None:
             levels = levels | {dtypes: level for dtypes, level in earlier.levels.items() if dtypes in levels}
             if any(levels.values()):
@@ -359,7 +285,8 @@ class Tuned(Author):
             other = choice.style.channels_last or choice.style.split_linears or choice.style.compiled
             start = choice if writes(task, choice) and not other else made.start(task)
             trial = replace(trial, task=task, levels=levels, start=start, **tasks(levels))
-        while writes(trial.task, trial.start) and (trial is whole or best is None or clock() < end):
+        owed = True
+        while writes(trial.task, trial.start) and (owed or so_far.best is None or clock() < end):
             wrong = trial.wrong(trial.start)
             if wrong and max(trial.levels.values()) == Rounding.EXACT:
                 part = right_together(trial, end) or without_lanes(trial)
@@ -371,7 +298,8 @@ class Tuned(Author):
             if not wrong and any(kernel.adds_in_turn for kernel in trial.task.kernels()):
                 # eager's own launches may be faster
                 wrong = {dtypes for dtypes, level in trial.levels.items() if level == Rounding.EXACT}
-            if not wrong or clock() >= end:
+            owed = any(trial.levels[dtypes] < Rounding.EXACT for dtypes in wrong)
+            if not wrong or (clock() >= end and not owed):
                 break
             levels = {d: _stricter(level) if d in wrong else level for d, level in trial.levels.items()}
             if levels == trial.levels:
@@ -380,13 +308,17 @@ class Tuned(Author):
             task = made.task(levels)
             start = made.start(task, captured)
             trial = replace(trial, task=task, levels=levels, start=start, **tasks(levels))
-        if trial is not whole and (best is None or clock() < end):
+        if trial is not whole and (so_far.best is None or clock() < end):
             search_around(whole)
-        try_one_stream()
+        last = LastTries(made, so_far, more, self.seconds, end)
+        last.one_stream(whole)
         if has_split_linears(sample.variants):
-            try_split_linears(replace(whole, levels={d: min(level, Rounding.EXACT) for d, level in levels.items()}))
-        try_compiled(replace(whole, levels=dict.fromkeys(levels, Rounding.ANY)))
-        return best
+            exact = {d: min(level, Rounding.EXACT) for d, level in levels.items()}
+            last.split_linears(replace(whole, levels=exact), captured, few)
+        if self.compiled:
+            last.compiled(replace(whole, levels=dict.fromkeys(levels, Rounding.ANY)))
+        last.static(whole)
+        return so_far.best
 
     def tasks_of(self, sample: Sample, confirms: Confirms = assumed) -> SampleTasks:
         """The tasks of a sample in which the search looks."""

@@ -41,10 +41,12 @@ Levels = Mapping[FloatDtypes, Rounding]
 
 @dataclass(frozen=True)
 class Best:
-    """The best choice found. `levels` is what the task that it was found in leaves to eager."""
+    """The best choice found. `levels` is what the task that it was found in leaves to eager. `static`: it is what the
+    author writes without measuring, of that author's task (`agent.distill.static`)."""
 
     choice: SearchChoice
     levels: Levels
+    static: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,8 @@ def _plain(best: Best | None) -> dict[str, Any] | None:
     if best is None:
         return None
     levels = [[sorted(dtypes), int(level)] for dtypes, level in best.levels.items()]
-    return {"patterns": best.choice.patterns, "style": asdict(best.choice.style), "levels": sorted(levels)}
+    style = asdict(best.choice.style)
+    return {"patterns": best.choice.patterns, "style": style, "levels": sorted(levels), "static": best.static}
 
 
 def _best_from(plain: Mapping[str, Any] | None) -> Best | None:
@@ -100,4 +103,4 @@ def _best_from(plain: Mapping[str, Any] | None) -> Best | None:
         return None
     style = Style(**plain["style"] | {"limits": LaunchLimits(**plain["style"]["limits"])})
     levels = {frozenset(dtypes): Rounding(level) for dtypes, level in plain["levels"]}
-    return Best(SearchChoice(tuple(plain["patterns"]), style), levels)
+    return Best(SearchChoice(tuple(plain["patterns"]), style), levels, plain["static"])

@@ -1,0 +1,102 @@
+"""What is measured behind the searches of a sample: single passes that no search comes to."""
+
+from dataclasses import dataclass, replace
+
+from agent.distill.inductor.whole_source import STRICT
+from agent.distill.search.best_so_far import BestSoFar
+from agent.distill.search.found_families import Best, SearchChoice
+from agent.distill.search.last_turns import in_turns, near
+from agent.distill.search.neighbours import by_lanes, compiled_alternatives, in_cuda_graphs
+from agent.distill.search.trial import SearchTrial, known, right_together, rightness, writes
+from agent.distill.static import SampleTasks
+from agent.distill.whole_graphs import WORTH
+from storage.records import Sample
+
+_COMPILED = 0.2
+"""What the search among configurations of TorchInductor's own code may take at least, a share of all."""
+_SPLIT = 0.15
+"""The same of the search for those linears without biases that are right together."""
+
+
+@dataclass(frozen=True)
+class LastTries:
+    """Considers passes for `so_far`, which is checked on `more` variants. `made` makes the sample's tasks. `seconds` is
+    what a sample may take, `end` when that is over, a time of the trials' clock."""
+
+    made: SampleTasks
+    so_far: BestSoFar
+    more: Sample
+    seconds: float
+    end: float
+
+    def one_stream(self, whole: SearchTrial) -> None:
+        """Considers eager's calls without branches where they are the best with them: no search has tried that."""
+        best = self.so_far.best
+        if best is None or best.choice.patterns or not best.choice.style.branches:
+            return
+        one = replace(best.choice, style=replace(best.choice.style, branches=False))
+        if whole.merit(one).over(self.so_far.merit) > 1.0 and not self._on_more(whole).wrong(one):
+            self.so_far.take(Best(one, best.levels), whole.merit(one))
+
+    def split_linears(self, trial: SearchTrial, captured: bool, few: bool) -> None:
+        """Considers linears without their biases, which kernels add, where these have been left to the calls: all of
+        them, or those that are right together. `captured`: kernels that save the device time are likely. `few`: there
+        are too few launches for a CUDA graph."""
+        so_far, task = self.so_far, self.made.task(trial.levels, split_linears=True)
+        chosen = known(task, so_far.best.choice) if so_far.best is not None else ()
+        patterns = sorted({*(chosen or self.made.start(task, captured).patterns), *task.with_linears()})
+        style = replace(by_lanes(task, self.made.distill.style), split_linears=True)
+        choice = in_cuda_graphs(task, patterns, style) if not few else SearchChoice(tuple(patterns), style)
+        split = replace(trial, task=task, start=choice)
+        if not task.with_linears() or not writes(task, choice):
+            return
+        if split.wrong(choice):
+            choice = right_together(split, max(self.end, trial.clock() + _SPLIT * self.seconds)) or choice
+        found, merit = split.merit(choice), so_far.merit
+        if found.over(merit) <= 1.0 and (found.device or 0.0) > (merit.device or 0.0):
+            split.measure_again(choice)  # others may have disturbed the host
+        self._consider(split, choice)
+
+    def compiled(self, trial: SearchTrial) -> None:
+        """Considers TorchInductor's own code: once, and in other configurations while there is time, at least
+        `_COMPILED` of all."""
+        clock, so_far = trial.clock, self.so_far
+        late = max(self.end, clock() + _COMPILED * self.seconds)
+        style = replace(self.made.distill.style, compiled=STRICT)
+        if not writes(trial.task, SearchChoice((), style)):
+            return
+        found = SearchChoice((), replace(style, captured=trial.task.compiled_launches(style) >= WORTH))
+        if not trial.merit(found).score:
+            return
+        tried, others = [found], compiled_alternatives(trial.task, found)
+        while clock() < late and (other := next(others, None)) is not None:
+            tried.append(other)
+            if trial.merit(other).over(trial.merit(found)) > 1.0:
+                found = other
+        candidates = near(trial, found, tried)
+        if so_far.latest is not None:
+            candidates.append((so_far.latest[0], so_far.best.choice))
+        found = next(each for each in in_turns(candidates, late) if each in tried)
+        so_far.look_again()
+        self._consider(trial, found)
+
+    def static(self, trial: SearchTrial) -> None:
+        """Considers what `distill` writes without a clock, whatever time it is: a search that was cut short, or that
+        others disturbed, must not hand in less."""
+        task, choice = self.made.distill.choice(self.made.sample, self.made.confirms)
+        if writes(task, choice):
+            levels = dict.fromkeys(trial.levels, self.made.distill.rounding)
+            self._consider(replace(trial, task=task, levels=levels, start=choice), choice, static=True)
+
+    def _consider(self, trial: SearchTrial, choice: SearchChoice, static: bool = False) -> None:
+        """Makes the choice the best if it is right on more variants, too, and expected to be the best."""
+        if trial.merit(choice).over(self.so_far.merit) <= 1.0:
+            return
+        again = self._on_more(trial)
+        if again.wrong(choice) or again.is_slower(choice):
+            return
+        if not (right := rightness(trial, again, choice)).wrong:
+            self.so_far.consider(trial, choice, right, static=static)
+
+    def _on_more(self, trial: SearchTrial) -> SearchTrial:
+        return replace(trial, variants=self.more, known={})

@@ -1,0 +1,69 @@
+"""Searches whose time is soon up: what `distill` hands in is never worse than what it writes without measuring."""
+
+from dataclasses import replace
+
+import torch
+
+from agent.distill.static import Distill
+from tests.agent.distill.search_support import SKETCHES, attempt_by, measuring, names_of, results_of
+from tests.agent.support import sample, tensor, variant
+
+
+def _calls_and_kernels(x, w):
+    """Library calls, and kernels behind them whose rounding nothing amplifies."""
+    y = torch.matmul(torch.matmul(torch.matmul(x, w), w), w)
+    return torch.tanh(torch.sigmoid(y * 0.5 + 1.0)) * 2.0
+
+
+def _one():
+    return sample(variant(_calls_and_kernels, tensor(64, 8), tensor(8, 8)))
+
+
+def source_of(directory):
+    return "".join(path.read_text() for path in sorted(directory.glob("[!a]*.py")))
+
+
+def test_eagers_bits_are_measured_once_where_the_time_is_up_and_the_start_was_wrong(tmp_path):
+    """typical-57bb295254b8: eager's calls as a CUDA graph were handed in, and kernels with eager's bits were 8 times as
+    fast."""
+    seen = []
+
+    def rule(names, source):
+        seen.append(source)
+        if "@triton.jit" not in source:
+            return 1.3
+        return results_of(_one(), 5.0 if "captured(" in source else 1.1, t_min=-10 if "libdevice.exp(" in source else 0)
+
+    submission = measuring(seconds=0.0).attempt(_one(), tmp_path / "pass", attempt_by(rule, []))
+    assert submission.compiler == "pass" and names_of(tmp_path / "pass") == ["whole_graph_0"]
+    assert "libdevice.exp(" in source_of(tmp_path / "pass")
+    assert len(set(seen)) == 4, "calls, kernels of any rounding and with eager's bits, what is written unmeasured"
+
+
+def test_what_is_written_without_measuring_is_measured_however_late_it_is(tmp_path):
+    """Nothing that the search has tried is right but eager's calls."""
+    Distill(sketches=SKETCHES).write(_one(), tmp_path / "static")
+    static, attempts = source_of(tmp_path / "static"), {}
+
+    def rule(names, source):
+        attempts[source] = attempts.get(source, 0) + 1
+        if "@triton.jit" not in source:
+            return 1.3
+        return 2.0 if source == static else results_of(_one(), 5.0, t_min=0)
+
+    for number in range(2):
+        attempt = replace(attempt_by(rule, []), state=tmp_path / "state")
+        assert measuring(seconds=0.0).attempt(_one(), tmp_path / f"{number}", attempt).compiler == "pass"
+        assert source_of(tmp_path / f"{number}") == static
+    assert attempts[static] == 2, "measured in the search and once more, and not by a search that finds it done"
+
+
+def test_what_is_written_without_measuring_stays_out_where_it_is_wrong_or_slower(tmp_path):
+    for number, (speed, level) in enumerate([(1.2, -10), (3.0, -3)]):
+
+        def rule(names, source, speed=speed, level=level):
+            return results_of(_one(), speed, t_min=level) if "@triton.jit" in source else 1.3
+
+        attempt = attempt_by(rule, [])
+        assert measuring(seconds=0.0).attempt(_one(), tmp_path / f"{number}", attempt).compiler == "pass"
+        assert "@triton.jit" not in source_of(tmp_path / f"{number}")
