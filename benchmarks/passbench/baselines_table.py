@@ -156,8 +156,9 @@ def write_and_compile(sitting: Sitting, bench: SharedBench) -> list[tuple[Sample
     with at_work(pool), on_cores(set(cores[:share])):
         tending = threading.Thread(target=pool.finish, args=(end,))
         tending.start()
-        missed = bench.compile_all(BASELINES, variants, processes, end, _GRACE)
-        sitting.say(f"compiled {len(BASELINES) * len(variants) - len(missed)} of {len(BASELINES) * len(variants)}")
+        missed = bench.compile_all(given.baselines, variants, processes, end, _GRACE)
+        every = len(given.baselines) * len(variants)
+        sitting.say(f"compiled {every - len(missed)} of {every}")
         tending.join()
     sitting.say(f"{sum(sitting.answers.of(sample) is not None for sample in left)} of {len(left)} answered")
     out = {one.variant.variant_hash for _, one in missed if one.reason == NO_TIME}
@@ -172,7 +173,7 @@ def write_and_compile(sitting: Sitting, bench: SharedBench) -> list[tuple[Sample
     say_missed(sitting, missed)
     tuned = {sample.sample for sample, _ in ready if bench.compiled(TUNED, sample.variants[0])}
     sitting.say(f"{len(ready)} samples can be measured, {len(tuned)} of them by {TUNED}")
-    return [(sample, answer, [*BASELINES, *[TUNED] * (sample.sample in tuned)]) for sample, answer in ready]
+    return [(sample, answer, [*given.baselines, *[TUNED] * (sample.sample in tuned)]) for sample, answer in ready]
 
 
 def say_missed(sitting: Sitting, missed: Sequence[tuple[str, Missed]]) -> None:
@@ -333,6 +334,7 @@ def _parsed() -> argparse.Namespace:
     add("--names", type=Path, required=True, help="a file with the names of the samples")
     add("--first", type=int, help="so many of them alone")
     add("--part", default="0/1", metavar="I/N", help="the I-th of N parts of the samples, from 0")
+    add("--baselines", nargs="+", choices=BASELINES, default=BASELINES, help="these alone")
     add("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
     add("--now", type=int, help="so many of those that have no rows yet are measured; 0: none is")
     add("--authors", type=int, default=6, help="processes that write passes")

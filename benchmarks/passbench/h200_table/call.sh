@@ -4,6 +4,7 @@
 #   SECONDS_LEFT=445 bash benchmarks/passbench/h200_table/call.sh OUT EARLIER.tgz   # a later one goes on where it ended
 #   ONLY_TUNE=1 SECONDS_LEFT=575 bash .../call.sh OUT [EARLIER.tgz]                 # compiles max-autotune, times nothing
 #   PASSES="ROWS.parquet ..." TUNE=60 SECONDS_LEFT=575 bash .../call.sh OUT EARLIER.tgz   # measures recorded passes, and what was tuned
+#   BASELINES="inductor-direct inductor-strict-direct" ...   # these alone
 #   CUDA_VISIBLE_DEVICES=1 PART=1/2 WORK=/dev/shm/1 taskset -c 16-31 bash .../call.sh OUT/1    # the second of two GPUs
 # OUT gets table.tgz (rows of each sample, passes, what max-autotune has compiled, tables), table.md and sitting.log. What decides is printed last.
 # A call that is killed leaves the table.tgz of the last two minutes. A file above 15 MB is left in parts, table.tgz.00 and so on; EARLIER names it without these endings.
@@ -43,7 +44,7 @@ fi
 sit() { # SECONDS OPTIONS
   timeout -k 5 "$1" python3 -m benchmarks.passbench.baselines_table $VERSIONS --names "$NAMES" --out "$W/record" \
     --device "$DEVICE" --part "${PART:-0/1}" --first "$first" --authors "${AUTHORS:-6}" --processes "${PROCESSES:-9}" \
-    ${PASSES:+--passes $PASSES} "${@:2}" >> "$OUT/sitting.log" 2>&1
+    ${PASSES:+--passes $PASSES} ${BASELINES:+--baselines $BASELINES} "${@:2}" >> "$OUT/sitting.log" 2>&1
   ended=$?
   echo "ended with $ended at $((SECONDS - began)) s" >> "$OUT/sitting.log"
 }
