@@ -8,7 +8,7 @@ from tests.support.graphs import corpus, drawn, matrices, reordered, run, runnab
 
 
 @given(runnable(in_place=True), st.integers(0, 3))
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_the_canonical_form_computes_and_changes_the_same(graph: Graph, seed: int) -> None:
     inputs = matrices(graph.inputs, seed)
     form = canonical(graph)

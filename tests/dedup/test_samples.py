@@ -36,7 +36,7 @@ corpora = st.lists(
 
 
 @given(corpora, st.integers(0, 3))
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_splits_do_not_leak_and_keep_their_bounds(variants: list[Variant], seed: int) -> None:
     samples = make_samples(variants, eval_fusible=3, eval_typical=2, eval_sole_op=1, seed=seed)
     assert sorted(v.variant_hash for s in samples for v in s.variants) == sorted(v.variant_hash for v in variants)
@@ -51,7 +51,7 @@ def test_splits_do_not_leak_and_keep_their_bounds(variants: list[Variant], seed:
 
 
 @given(corpora, corpora)
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_families_stay_in_the_splits_of_an_earlier_version(before: list[Variant], added: list[Variant]) -> None:
     first = make_samples(before)
     earlier = {s.family_hash: s.reason for s in first if s.split == "eval"}
@@ -66,7 +66,7 @@ def test_families_stay_in_the_splits_of_an_earlier_version(before: list[Variant]
 
 
 @given(corpora, st.randoms(use_true_random=False))
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_the_order_of_variants_does_not_matter(variants: list[Variant], shuffler) -> None:
     shuffled = list(variants)
     shuffler.shuffle(shuffled)

@@ -52,7 +52,7 @@ def _reference(given_: Iterable[Variant]) -> list[Variant]:
     return merged
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(st.lists(variants, max_size=40), st.randoms(use_true_random=False))
 def test_each_once_whatever_the_order(given_: list[Variant], shuffler: random.Random) -> None:
     result = unique(given_)

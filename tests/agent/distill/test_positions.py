@@ -59,7 +59,7 @@ def function_of(program):
     return run
 
 
-@settings(max_examples=30, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=16, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(program=programs)
 def test_random_positions(program, tmp_path, interpreter):
     one = variant(function_of(program), tensor(ROWS, COLUMNS))

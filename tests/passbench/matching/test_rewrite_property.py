@@ -92,7 +92,7 @@ def equal(left, right):
     return all(torch.equal(a, b) for a, b in zip(left, right, strict=True))
 
 
-SETTINGS = settings(max_examples=200)
+SETTINGS = settings(max_examples=100)
 
 
 @SETTINGS

@@ -159,7 +159,7 @@ def _parsed_or_refused(text: str) -> bool:
 
 
 @given(mutated())
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_a_mutated_model_is_a_graph_or_a_clear_error(text: str) -> None:
     _parsed_or_refused(text)
 
