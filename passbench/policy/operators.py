@@ -39,6 +39,9 @@ _OF_A_KIND = re.compile(r"_foreach_\w+|_\w+_backward")
 those of a backward pass. Others have effects beside their
 results: `_lazy_clone` copies when its result is read, `_reshape_from_tensor` reads sizes off a tensor."""
 
+_CALLING_BACK = frozenset(("torch.nn.functional.triplet_margin_with_distance_loss",))
+"""Functions that call one of their arguments, with what nobody has followed."""
+
 _OF_AUTOGRAD = frozenset(("requires_grad_",))
 """Methods that a graph record may hold and that change a tensor beside its values."""
 
@@ -83,6 +86,8 @@ def stored_name(dotted: str) -> str | None:
     `torch.functional.einsum` → `torch.einsum`, `torch.Tensor.add` → `.add`, `torch.ops.aten.mm.default` → itself.
     """
     found = targets.spellings().get(dotted)
+    if found in _CALLING_BACK:
+        return None
     if found is not None:
         return None if found.startswith(("builtins.", "torch.amp.")) or "._" in found[6:] else found
     if dotted.startswith("torch.Tensor."):

@@ -124,9 +124,11 @@ class Calls(ImportedCalls):
             return max(held, ValueKind.SCALAR if facts.has_text else ValueKind.ADDRESS)
         if facts.is_enumeration and any(kind.holds_tensors for kind in (*positional, *keywords.values())):
             self.read("a member of an enumeration is looked up by a value", scope, node)
-        given = joined((*positional, keywords.get(None, ValueKind.SCALAR)))
+        positional, stars = self._expanded(node, positional)
+        spread = [*(positional[n].item() for n in stars), keywords.get(None, ValueKind.SCALAR).item()]
+        given = joined((*positional, *spread))
         for number, name in enumerate(facts.fields):
-            if number < len(positional) or name in keywords or None in keywords:
+            if number < len(positional) or name in keywords or None in keywords or stars:
                 self.shared.add((FIELDS, name))
             self.kinds.join(FIELDS, name, joined((given, keywords.get(name, ValueKind.SCALAR))))
         by_key = keywords.values() if facts.compares else ()

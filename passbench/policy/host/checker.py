@@ -186,19 +186,24 @@ def _kernels_in_host_code(modules: dict[str, Module]) -> Iterator[tuple[ast.Func
 
 def check_builtin_names(module: Module, report: Report) -> None:
     """A variable or function of the module may be called like a built-in if it is bound, whatever happens, before the
-    name is mentioned anywhere: until then the name is the built-in, which `calls.py` has rules for."""
+    name is mentioned anywhere: until then the name is the built-in, which `calls.py` has rules for. So it is behind an
+    `except … as NAME`, which takes the name away, and where a kernel stands in a block that may not run."""
     settled: set[str] = set()
     everything = _bound_in_module(module)
     for name in sorted(n for n in everything - names.OWN_DUNDERS if n.startswith("__") and n.endswith("__")):
         message = f"{name} means something to Python; a pass does not set it"
         report.at("rebinding", module, module.tree, message)
-    bound = {n for n in open_scope(module, module.tree, None).names if is_builtin(n)}  # `global` has a rule of its own
+    scope = open_scope(module, module.tree, None)
+    bound = {n for n in scope.names if is_builtin(n)}  # `global` has a rule of its own
+    for name in sorted(bound & scope.caught):
+        message = f"{name} is a built-in again where the handler ends; choose another name for the error"
+        report.at("rebinding", module, module.tree, message)
     for statement in module.tree.body if bound else ():
         first = _first_names(statement) & bound
         mentioned = {n.id for n in walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         mentioned |= {name for n in walk(statement) if isinstance(n, ast.Global) for name in n.names}
-        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-            first |= {statement.name} & bound
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef) and statement.col_offset == 0:
+            first |= {statement.name} & bound  # in the source, too, it stands in no block
         for name in sorted(bound - settled):
             if name in mentioned and name in module.globals:
                 message = f"{name} is a built-in where it is not bound yet; choose another name"

@@ -90,13 +90,14 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
     if any(module.dotted(base) == names.FUNCTION for base in own.bases):
         _check_function(module, own, report)
     for statement in own.body:
-        if (
-            isinstance(statement, ast.FunctionDef)
-            and statement.name == "__post_init__"
-            and len(parameters(statement)) > 1
-        ):
+        if not isinstance(statement, ast.FunctionDef):
+            continue
+        if statement.name == "__post_init__" and len(parameters(statement)) > 1:
             message = "__post_init__ takes self alone; read what the fields hold"
             report.at("module_statement", module, statement, message)
+        if statement.name in names.CLASS_METHODS and not is_plain(statement):
+            message = f"Python calls {statement.name} on an instance; leave its decorators out"
+            report.at("decorator", module, statement, message)
     for node in walk(own):
         for name in filter(_is_renamed, _written(node)):
             message = f"Python has another name for {name} in a class; choose one without two underscores before it"

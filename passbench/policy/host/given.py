@@ -1,6 +1,7 @@
 """The static policy on what is given to functions, methods and kernels whose calls are not all looked at one by one."""
 
 import ast
+import itertools
 
 from passbench.policy import item_parts
 from passbench.policy.host.bindings import FIELDS, LAUNCHED, METHODS, Bindings
@@ -67,13 +68,16 @@ class Given(Bindings):
             self.kinds.join(method, parameter.arg, given)
 
     def take_made(self, fields: list[str]) -> None:
-        """Let fields of a class without `__init__` be what was given to unknown classes."""
+        """Let fields of a class without `__init__` be what was given to unknown classes. Which argument by position is
+        which field depends on those of its bases, and on what each field says of itself."""
         place = (METHODS, "__init__")
-        for number, name in enumerate(fields):
-            own = joined((self.kinds.get(place, number), self.kinds.get(place, name)))
-            if any((place, given) in self.kinds for given in (number, name, "**")):
+        numbers = itertools.takewhile(lambda number: (place, number) in self.kinds, itertools.count())
+        by_position = [self.kinds.get(place, number) for number in numbers]
+        spread = self.kinds.get(place, "**").item()
+        for name in fields:
+            if by_position or any((place, given) in self.kinds for given in (name, "**")):
                 self._share(FIELDS, name)
-            self.kinds.join(FIELDS, name, joined((own, self.kinds.get(place, "**").item())))
+            self.kinds.join(FIELDS, name, joined((*by_position, self.kinds.get(place, name), spread)))
 
     def launched(self, name: str) -> ValueKind:
         """What kernels of the pass may get as the argument of this name."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from passbench.policy import allowlists as names
 from passbench.policy.forms.plain_form import returned_by_decorators
-from passbench.policy.host.classes import is_plain
+from passbench.policy.host.classes import MAKING, is_plain
 from passbench.policy.host.parameters import numbers_of_classes, parameter_kinds, picked
 from passbench.policy.host.statements import Statements
 from passbench.policy.modules import Module
@@ -149,7 +149,10 @@ class Replacements(Statements):
         return self._hands_on(value.args[0], scope, replace(call, before=before, named=named))
 
     def _has_method(self, own: ast.ClassDef, name: str, call: _GraphCall) -> bool:
-        """Let the method of this name of a class's instances have the arguments of the graph."""
+        """Let the method of this name of a class's instances have the arguments of the graph. Python alone calls those
+        that make an instance: they have what it is made with."""
+        if name in MAKING:
+            return False
         found = [m for one in self.lineage(own) for m in self.facts(one).methods.get(name, ())][:1]
         if not found or not is_plain(found[0]) or name in self.properties:
             return False

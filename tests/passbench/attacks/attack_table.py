@@ -27,6 +27,7 @@ from tests.passbench.attacks.attack_kinds import (
     output,
     static,
 )
+from tests.passbench.attacks.binding_attacks import BINDING_ATTACKS
 from tests.passbench.attacks.call_attacks import CALL_ATTACKS, CALL_HONEST
 from tests.passbench.attacks.fresh_attacks import FRESH_ATTACKS, FRESH_HONEST
 from tests.passbench.attacks.library_attacks import LIBRARY_ATTACKS, LIBRARY_HONEST
@@ -46,6 +47,7 @@ def _hooks(*names: str, rule: str = "hook", what: Callable[[], Sample] = on.sixt
 
 ATTACKS: tuple[Attack, ...] = (
     *CALL_ATTACKS,
+    *BINDING_ATTACKS,
     *FRESH_ATTACKS,
     *LIBRARY_ATTACKS,
     *MEMBER_ATTACKS,

@@ -1,0 +1,49 @@
+"""Attacks by what names and fields are bound to: something else than the static policy takes them for."""
+
+from tests.passbench.attacks.attack_kinds import READ, WORKS, Attack, static
+from tests.passbench.attacks.attack_samples import add_relu
+
+BINDING_ATTACKS = (
+    Attack(
+        "handler_frees_a_built_in",
+        add_relu,
+        (static("rebinding"), WORKS),
+        "a name that a handler binds is gone behind it, and is the built-in again",
+    ),
+    Attack(
+        "kernel_that_is_never_bound",
+        add_relu,
+        (static("rebinding"), WORKS),
+        "a kernel in a block that does not run binds no name, which is then the built-in",
+    ),
+    Attack(
+        "instance_made_again",
+        add_relu,
+        (static("replacement_func"), READ, WORKS),
+        "the graph calls no method that makes an instance: its arguments are those of CLASS(…)",
+    ),
+    Attack(
+        "static_maker",
+        add_relu,
+        (static("decorator"), READ, WORKS),
+        "a method that Python calls is one of instances, so that it is known which argument is which",
+    ),
+    Attack(
+        "inherited_field",
+        add_relu,
+        (static("host_read"), READ, WORKS),
+        "which argument is which field depends on the bases: each may be any",
+    ),
+    Attack(
+        "unpacked_into_fields",
+        add_relu,
+        (static("host_read"), READ, WORKS),
+        "a field holds an item of the list that is unpacked, and not the list",
+    ),
+    Attack(
+        "operator_calls_back",
+        add_relu,
+        (static("forbidden_call"), READ, WORKS),
+        "no operator calls what it is given: nobody has followed with what",
+    ),
+)

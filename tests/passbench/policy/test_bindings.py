@@ -1,0 +1,62 @@
+"""What names and fields are bound to when the pass runs, where the source only seems to say it."""
+
+import pytest
+
+from tests.passbench.policy.test_policy import check, in_wrapper
+
+KERNEL = "@triton.jit\ndef {}(x_ptr, SIZE: tl.constexpr):\n    tl.store(x_ptr + tl.arange(0, SIZE), 0.0)\n"
+NEVER = 'if torch.__version__ < "1":\n' + "".join(f"    {line}\n" for line in KERNEL.splitlines())
+HANDLER = "try:\n    A = 1 // 0\nexcept ZeroDivisionError as {}:\n    A = 0\n"
+DATA = (
+    "import dataclasses\n@dataclasses.dataclass\nclass Base:\n    number: int = 1\n"
+    "@dataclasses.dataclass\nclass Holding(Base):\n    held: object = None\n"
+    'KINDS = {"a": Holding}\n'
+)
+REFUSED = {
+    "a handler of the module": ("eval = 0\n" + HANDLER.format("eval"), "eval('1')", "rebinding"),
+    "a handler and a class": ("class eval:\n    a = 1\n" + HANDLER.format("eval"), "eval('1')", "rebinding"),
+    "a kernel in a block": (NEVER.format("exec"), "exec('1')", "rebinding"),
+    "a kernel in a block that another calls": (
+        NEVER.format("exec") + KERNEL.format("other").replace("0.0", "exec('1')"),
+        "other[(1,)](out, 8)",
+        "rebinding",
+    ),
+    "fields of a base": (DATA, "float(KINDS['a'](3, x.sum()).held)", "host_read"),
+    "fields by an unpacked list": (DATA, "if Holding(*[3, x.sum()]).held:\n    n += 1", "host_read"),
+    "fields by an unpacked dict": (DATA, "if Holding(**{'held': x.sum()}).held:\n    n += 1", "host_read"),
+    "a static __init__": (
+        "class A:\n    @staticmethod\n    def __init__(a, b):\n        float(b)\n",
+        "A(3, x.sum())",
+        "decorator",
+    ),
+    "an operator that calls": (
+        "class A:\n    def __init__(self, a, b):\n        self.c = float(a)\n",
+        "torch.nn.functional.triplet_margin_with_distance_loss(x, y, y, distance_function=A)",
+        "forbidden_call",
+    ),
+}  # fmt: skip
+HONEST = {
+    "a handler": (HANDLER.format("error"), "n += A"),
+    "a kernel in a block": (NEVER.format("other"), "if n < 0:\n    other[(1,)](out, 8)"),
+    "sizes in fields": (DATA, "n += int(KINDS['a'](3, x.shape[0]).held) + Holding(*[1, n]).held"),
+    "a built-in's name for a kernel": (KERNEL.format("sum"), "sum[(1,)](out, 8)"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_a_name_or_a_field_is_bound_to_is_known(tmp_path, what):
+    before, body, rule = REFUSED[what]
+    text = in_wrapper(body).replace("\ndef pattern", f"\n{before}\ndef pattern", 1)
+    assert rule in {f.rule for f in check(tmp_path, text)}
+
+
+@pytest.mark.parametrize("what", HONEST)
+def test_honest_bindings(tmp_path, what):
+    before, body = HONEST[what]
+    assert check(tmp_path, in_wrapper(body).replace("\ndef pattern", f"\n{before}\ndef pattern", 1)) == []
+
+
+def test_the_graph_calls_no_method_that_makes_an_instance(tmp_path):
+    text = in_wrapper("").replace("return wrapper", "return MADE.__init__", 1)
+    made = "class Maker:\n    def __init__(self, *values):\n        self.values = values\nMADE = Maker()\n"
+    assert "replacement_func" in {f.rule for f in check(tmp_path, text + made)}
