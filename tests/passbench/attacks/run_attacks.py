@@ -70,16 +70,18 @@ def trials(device: str, *, attacks: bool = True, honest: bool = True, all_layers
 
 def part_of(chosen: Sequence[Trial], part: int, parts: int) -> list[Trial]:
     """The trials of one of several processes. A process starts a benchmark for each set of layers that are off, which
-    takes seconds, so that the few trials of a rare set stay together; those of a common one are shared out."""
-    mine, rare = [], 0
-    for _, alike in itertools.groupby(sorted(chosen, key=_layers_off), key=_layers_off):
-        group = list(alike)
+    takes seconds, so that the few trials of a rare set stay together, where there is least to do; those of a common one
+    are shared out."""
+    shares: list[list[Trial]] = [[] for _ in range(parts)]
+    groups = [list(alike) for _, alike in itertools.groupby(sorted(chosen, key=_layers_off), key=_layers_off)]
+    for group in sorted(groups, key=len, reverse=True):
         if len(group) >= 2 * parts:
-            mine += group[part::parts]
+            for number, share in enumerate(shares):
+                share += group[number::parts]
         else:
-            mine += group if rare % parts == part else []
-            rare += 1
-    return mine
+            least = min(shares, key=len)
+            least += group
+    return shares[part]
 
 
 def _layers_off(trial: Trial) -> list[str]:
