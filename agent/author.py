@@ -49,7 +49,7 @@ class Attempt:
     progress. `state` is a directory, which may not exist yet, for what the author finds out and wants to know in later
     runs; None where nothing is kept. Several processes may use it at a time. `check` compares a pass with eager on so
     many draws, for so many seconds at most, and says of each variant what they have shown; None where `measure` alone
-    compares.
+    compares. `waited` tells how many seconds both have waited so far for others, such as for a turn of the GPU.
     """
 
     number: int
@@ -60,6 +60,7 @@ class Attempt:
     say: Callable[[str], None]
     state: Path | None = None
     check: Callable[[Sample, Path, int, float], list[Checked]] | None = None
+    waited: Callable[[], float] = lambda: 0.0
 
 
 class Author(ABC):

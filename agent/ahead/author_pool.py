@@ -201,7 +201,8 @@ def _work(
         if answers.of(sample) is None and answers.claim(sample):
             begin = time.monotonic()
             shutil.rmtree(answers.place(sample), ignore_errors=True)  # of a process that was killed
-            attempt = Attempt(1, str(device), measure, _drop, None, _say(sample), state, check=measure.check)
+            given = str(device), measure, _drop, None, _say(sample), state, measure.check, lambda: measure.waited
+            attempt = Attempt(1, *given)
             submission = author.attempt(sample, answers.place(sample), attempt)
             answers.keep(sample, submission, time.monotonic() - begin)
 

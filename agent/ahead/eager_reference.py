@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from agent.ahead.gpu_memory import lacks_memory
 from agent.ahead.graph_times import SideGraphs
 from agent.ahead.output_levels import Level, varies
 from agent.ahead.own_inputs import all_bytes, copied
@@ -25,6 +26,8 @@ _DRAWS = ((*CORRECTNESS, *(Distribution.VARIED,) * 3), (Distribution.VARIED,) * 
 in. Sums that cancel are wrong once in many draws."""
 _FEWER = ((1 << 30, 1), (1 << 28, 4), (1 << 26, 12))
 """Of a variant with inputs of more bytes there are only so many draws."""
+_KEPT_BYTES = 4 << 30
+"""What the references of a sample that are kept may take. Nine searches share a GPU of 80 GB with a benchmark."""
 TIMED = 3
 """Draws whose inputs are timed in turn."""
 
@@ -76,6 +79,12 @@ class EagerReference:
     own: list[Level] = field(default_factory=list)
     graphs: SideGraphs = field(default_factory=SideGraphs)
 
+    @property
+    def bytes(self) -> int:
+        """What the inputs and outputs of its draws take."""
+        held = (x for values in (*self.rows, self.left, *self.expected) for x in values if isinstance(x, torch.Tensor))
+        return sum({x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in held}.values())
+
     def row(self, draw: int) -> Row:
         """The inputs of a draw, those that are written to as copies."""
         return tuple(copied(x) if n in self.written else x for n, x in enumerate(self.rows[draw]))
@@ -93,22 +102,33 @@ class EagerReference:
 
 class EagerReferences:
     """The references of variants on a caller's device. A variant has `draws` draws at most. `turn` makes a context in
-    which eager is called for them."""
+    which eager is called for them. They are kept as long as they take no more than `most` bytes; the first one beyond
+    that is kept until another one is made."""
 
-    def __init__(self, caller: Caller, draws: int, turn: Callable[[], AbstractContextManager[None]]) -> None:
-        self._caller, self._draws, self._turn = caller, draws, turn
+    def __init__(
+        self, caller: Caller, draws: int, turn: Callable[[], AbstractContextManager[None]], most: int = _KEPT_BYTES
+    ) -> None:
+        self._caller, self._draws, self._turn, self._most = caller, draws, turn, most
         self._made: dict[tuple[str, bool], EagerReference | str] = {}
+        self._beyond: tuple[str, bool] | None = None
+        self._took: dict[tuple[str, bool], dict[str, list[float]]] = {}
 
     def of(self, variant: Variant, again: bool = False) -> EagerReference:
         """The variant in eager, made once; `again` has other draws than the first. Raises VariantFailure where eager
-        fails."""
+        fails, and what says so where the GPU has no memory left (`gpu_memory.lacks_memory`)."""
         key = variant.variant_hash, again
         if key not in self._made:
+            self._made.pop(self._beyond, None)
+            self._beyond = None
             try:
                 self._made[key] = self._in_eager(variant, again)
             except (RuntimeError, IndexError, ValueError, TypeError, BadOutput) as error:
+                if lacks_memory(error):
+                    raise
                 self._caller.synchronize()  # raises where the GPU works no more
                 self._made[key] = f"{type(error).__name__}: {error}"
+            if sum(one.bytes for one in self._made.values() if isinstance(one, EagerReference)) > self._most:
+                self._beyond = key
         found = self._made[key]
         if isinstance(found, str):
             raise VariantFailure("runtime_error", f"{EAGER_FAILED}: {found}", eager=True)
@@ -123,9 +143,15 @@ class EagerReferences:
         expected = [*self._caller.issued(reference.call, given), *(given[n] for n in reference.written)]
         return row, _apart(expected, row)
 
-    def forget(self) -> None:
-        """Keep none of those that were made."""
+    def release(self) -> None:
+        """Keep none of those that were made, but what their calls took."""
         self._made.clear()
+        self._beyond = None
+
+    def forget(self) -> None:
+        """Keep nothing of those that were made."""
+        self.release()
+        self._took.clear()
 
     def _in_eager(self, variant: Variant, again: bool) -> EagerReference:
         caller, device = self._caller, self._caller.device
@@ -138,7 +164,8 @@ class EagerReferences:
         outputs = caller.called(call, row)  # also loads what the libraries need
         pairs = enumerate(zip(rows[0], row, strict=True))
         written = tuple(n for n, (a, b) in pairs if isinstance(a, torch.Tensor) and not same_memory(a, b))
-        reference = EagerReference(call, rows, row, [], written, describe_all(outputs, row, device))
+        took = self._took.setdefault((variant.variant_hash, again), {})
+        reference = EagerReference(call, rows, row, [], written, describe_all(outputs, row, device), took)
         with self._turn():
             for draw in range(len(rows)):
                 row = reference.row(draw)

@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 from agent.ahead.device_wait import microseconds
+from agent.ahead.gpu_memory import lacks_memory
 from agent.ahead.own_inputs import MOST_BYTES, OwnInputs, Row, row_bytes
 from passbench.child.captured_calls import CapturedCalls, EmptyReplay
 from passbench.child.outputs import flatten
@@ -75,11 +76,14 @@ class SideGraphs:
     def __init__(self) -> None:
         self._eager: list[GraphTimer | None] = []
 
-    def of(self, eager: Call, candidate: Call, rows: Callable[[int], list[Row]]) -> dict[str, GraphTimer]:
-        """Those of "eager" and of a "candidate", which have run before; none where one of them cannot be captured, or
-        the GPU has no memory for their inputs.
+    def of(
+        self, eager: Call, candidate: Call, rows: Callable[[int], list[Row]], last: bool = False
+    ) -> dict[str, GraphTimer]:
+        """Those of "eager" and of a "candidate", which have run before; none where one of them cannot be captured.
 
-        `rows` gives the inputs of so many calls. Raises what CUDA raises where the GPU works no more.
+        `rows` gives the inputs of so many calls. Raises what CUDA raises where the GPU works no more, and what says so
+        where it has no memory left (`gpu_memory.lacks_memory`). `last`: where it has none for eager's, there are none
+        for any candidate: all of them have one clock.
         """
         if not self._eager:
             (row,) = rows(1)
@@ -89,31 +93,31 @@ class SideGraphs:
             torch.cuda.synchronize()
             us = 1e6 * (time.perf_counter() - begin)
             size = sum(x.numel() * x.element_size() for x in results if isinstance(x, torch.Tensor))
-            self._eager.append(_timer_of_eager(eager, rows(calls_in_graph(us, size, row_bytes(row)))))
+            calls = calls_in_graph(us, size, row_bytes(row))
+            try:
+                self._eager.append(graph_timer(eager, OwnInputs(rows(calls))))
+            except torch.OutOfMemoryError:
+                if not last:
+                    raise
+                self._eager.append(None)
         own = self._eager[0]
         other = graph_timer(candidate, own.inputs) if own is not None else None
         return {"eager": own, "candidate": other} if own is not None and other is not None else {}
 
 
-def _timer_of_eager(eager: Call, rows: Sequence[Row]) -> GraphTimer | None:
-    try:
-        inputs = OwnInputs(rows)
-    except torch.OutOfMemoryError:
-        return None
-    return graph_timer(eager, inputs)
-
-
 def graph_timer(call: Call, inputs: OwnInputs) -> GraphTimer | None:
     """The timer of a call that has run before; None where it cannot be captured, since the host waits for the device
-    in it. Raises what CUDA raises where the GPU works no more."""
+    in it. Raises what CUDA raises where the GPU works no more, or has no memory left."""
     try:
         with _waits_are_errors():
             call(*inputs.rows[0])
         with torch.cuda.stream(torch.cuda.current_stream()):  # a capture that fails leaves its own as the current one
             return GraphTimer(CapturedCalls(call, inputs.rows), inputs)
-    except RuntimeError:
+    except RuntimeError as error:
         torch.cuda.synchronize()  # raises where the GPU works no more
         EmptyReplay(_device())  # torch's random generator is taken out of a failed capture by one that ends
+        if lacks_memory(error):
+            raise
         return None
 
 

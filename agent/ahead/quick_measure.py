@@ -9,14 +9,16 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from agent.ahead.beyond import chance_beyond
 from agent.ahead.device_levels import agree, largest_share
 from agent.ahead.eager_reference import TIMED, Caller, EagerReference, EagerReferences, input_bytes, same_memory
+from agent.ahead.gpu_memory import WAITS, free_cached, lacks_memory, with_memory
 from agent.ahead.graph_times import GraphTimer
 from agent.ahead.output_levels import Level, beside_eager, levels_of, worst
 from agent.ahead.own_inputs import copied
@@ -43,8 +45,14 @@ _TURN = 0.05
 """Seconds of such draws after which others may have a turn."""
 _TOGETHER, _TOGETHER_BYTES = 8, 1 << 26
 """So many of them are compared before the host looks, fewer where a draw's inputs are large."""
+_MOST_LOST = 10.0
+"""Seconds that a sample may wait in all where the GPU has no memory left. After them nothing is waited for."""
+_MOST_CACHED = 512 << 20
+"""What torch may keep, behind a measurement, of memory that nothing uses: others share the GPU."""
 _REPEATS = 2
 """Calls of eager for each draw that tell how far it agrees with itself: atomic additions come in any order."""
+
+Found = TypeVar("Found")
 
 
 class QuickMeasure:
@@ -52,6 +60,8 @@ class QuickMeasure:
     `t_min`, and times by both clocks (by "e2e" alone on a CPU). Where eager called twice is not right at t = -5, an
     output counts as equal in `t_min` that is as near to eager as eager is, and further draws compare the others.
     `t_min_eager` says at which level eager agrees with itself, where that was asked: a call was not right at t = -5.
+    Where the GPU has no memory left, a variant is measured again a little later, and says so in its reason if it has
+    none then (`gpu_memory.not_measured`).
 
     `turn` is a context in which nothing else uses the GPU. `untimed` is one in which others may, but take no times:
     where it is given, outputs are compared in it, and a turn is for times alone. Without `timed` there are no times. A
@@ -59,6 +69,9 @@ class QuickMeasure:
     `doubtful`, has up to `further` ones on top: such passes were wrong in one draw of a hundred. Raises what CUDA
     raises where the process is of no use after that, and ContractError on what is no pass.
     """
+
+    waited: float = 0.0
+    """Seconds that measuring has waited so far, for turns and for memory of the GPU."""
 
     def __init__(
         self,
@@ -70,13 +83,14 @@ class QuickMeasure:
         further: int = 0,
         untimed: Callable[[], AbstractContextManager[None]] | None = None,
     ) -> None:
-        self.device, self.turn, self.timed = device, turn, timed
-        self.untimed = untimed
-        self.further = further
+        self.device, self.timed, self.further = device, timed, further
+        self.turn = partial(self._when_it_is, turn)
+        self.untimed = None if untimed is None else partial(self._when_it_is, untimed)
         self._sample = ""
         self._caller = Caller(device, seed)
         self._references = EagerReferences(self._caller, draws, lambda: (self.untimed or self.turn)())
         self._measured_before: set[str] = set()
+        self._lost = 0.0  # seconds, for lack of memory
 
     def __call__(self, sample: Sample, pass_dir: Path, doubtful: bool = False) -> list[VariantResult]:
         """A result per variant, in order."""
@@ -91,12 +105,13 @@ class QuickMeasure:
             for variant in sample.variants:
                 status, reason, right, own, times = "ok", "", None, None, Times()
                 try:
-                    right, times = self._measured(variant, rules, again, doubtful)
+                    right, times = self._with_memory(partial(self._measured, variant, rules, again, doubtful))
                     status = "ok" if right is not None else "wrong"
                     reference = self._references.of(variant, again)
                     own = worst(reference.own) if reference.own else None
                 except VariantFailure as failure:
                     status, reason = failure.status, str(failure)
+                free_cached(_MOST_CACHED)
                 results.append(
                     VariantResult(
                         sample.sample,
@@ -123,26 +138,19 @@ class QuickMeasure:
         end, found = time.monotonic() + seconds, []
         with torch.no_grad(), loaded_rules(pass_dir, read_pass_dir(pass_dir).names) as rules:
             for number, variant in enumerate(sample.variants):
-                begin = time.monotonic()
+                share = max(end - time.monotonic(), 0.0) / (len(sample.variants) - number)
                 try:
-                    reference, module = self._references.of(variant), to_module(variant.graph, self.device)
-                    with self._as_failure():
-                        apply_pass(module.graph, rules)
-                        module.recompile()
-                        self._caller.called(module.forward, reference.row(0))  # compiles
-                    share = max(end - begin, 0.0) / (len(sample.variants) - number)
-                    found.append(self._checked(variant, module.forward, reference, draws, begin + share))
-                except VariantFailure:
-                    found.append(Checked(None, 0))
+                    found.append(self._with_memory(partial(self._checked, variant, rules, draws, share)))
+                except VariantFailure as failure:
+                    found.append(Checked(LEVELS[0] if lacks_memory(failure) else None, 0))
         return found
 
     def turn_to(self, sample: Sample) -> None:
         """Keep nothing of another sample than this one."""
         if sample.sample != self._sample:
-            self._sample, self._measured_before = sample.sample, set()
+            self._sample, self._measured_before, self._lost = sample.sample, set(), 0.0
             self._references.forget()
-            if self.device.type == "cuda":
-                torch.cuda.empty_cache()  # others need the memory
+            free_cached()  # others need the memory
 
     def rightness(self, variant: Variant, call: Call) -> int | None:
         """At which level a call agrees with eager in all draws; None at none. Raises VariantFailure where eager fails
@@ -157,8 +165,35 @@ class QuickMeasure:
         rows = self._references.of(variant).rows
         return [tuple(map(copied, rows[n % min(TIMED, len(rows))])) for n in range(calls)]
 
+    @contextmanager
+    def _when_it_is(self, turn: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+        """A turn as soon as there is one."""
+        begin = time.monotonic()
+        with turn():
+            self.waited += time.monotonic() - begin
+            yield
+
+    def _with_memory(self, attempt: Callable[[bool], Found]) -> Found:
+        """What an attempt returns, made again where the GPU has no memory left. Raises VariantFailure, also where it
+        has none in the end: that says nothing about the pass."""
+        try:
+            return with_memory(attempt, self._give_back, self._lose, WAITS if self._lost < _MOST_LOST else WAITS[:1])
+        except Exception as error:
+            if not lacks_memory(error):
+                raise
+            reason = f"not measured: {type(error).__name__}: {error}"
+        raise VariantFailure("runtime_error", reason[:300], eager=True)
+
+    def _lose(self, seconds: float) -> None:
+        self._lost += seconds
+        self.waited += seconds
+
+    def _give_back(self) -> None:
+        self._references.release()
+        captured.forget()
+
     def _measured(
-        self, variant: Variant, rules: list[PassRule], again: bool, doubtful: bool
+        self, variant: Variant, rules: list[PassRule], again: bool, doubtful: bool, last: bool
     ) -> tuple[int | None, Times]:
         """At which level the variant is right, and its times where it is. Raises VariantFailure."""
         reference = self._references.of(variant, again)
@@ -174,7 +209,7 @@ class QuickMeasure:
                     right = self._in_further_draws(variant, module.forward, reference, right)
                 if right is None or not self.timed:
                     return right, Times()
-                graphs = self._graphs(reference, module.forward)
+                graphs = self._graphs(reference, module.forward, last)
                 if self.untimed is None:
                     return right, self._times(reference, module.forward, graphs)
             with self.turn():
@@ -188,6 +223,8 @@ class QuickMeasure:
         except VariantFailure:
             raise
         except Exception as error:  # a pass may raise anything
+            if lacks_memory(error):
+                raise
             self._caller.synchronize()  # raises where the GPU works no more
             reason = str(error) if isinstance(error, BadOutput) else f"{type(error).__name__}: {error}"
             raise VariantFailure("runtime_error", reason[:300]) from error
@@ -242,9 +279,16 @@ class QuickMeasure:
             level = max(level, found)
         return level
 
-    def _checked(self, variant: Variant, call: Call, reference: EagerReference, draws: int, end: float) -> Checked:
-        """What draws show that no measurement has had, until `end`. Raises VariantFailure where the pass raises."""
-        level, shares = LEVELS[0], []
+    def _checked(self, variant: Variant, rules: list[PassRule], draws: int, seconds: float, last: bool) -> Checked:
+        """What draws show that no measurement has had, for so many seconds. Raises VariantFailure where the pass
+        raises."""
+        end = time.monotonic() + seconds
+        reference, module = self._references.of(variant), to_module(variant.graph, self.device)
+        with self._as_failure():
+            apply_pass(module.graph, rules)
+            module.recompile()
+            self._caller.called(module.forward, reference.row(0))  # compiles
+        call, level, shares = module.forward, LEVELS[0], []
         together = max(1, min(_TOGETHER, _TOGETHER_BYTES // max(1, input_bytes(variant))))
         while len(shares) < draws and time.monotonic() < end and (chance_beyond(shares) or 0.0) <= _HOPELESS:
             with (self.untimed or self.turn)():
@@ -284,11 +328,12 @@ class QuickMeasure:
             answers.append(torch.hstack([agree(*both, (level, STRICT)).double(), largest_share(*both)]))
         return torch.stack(answers).tolist()
 
-    def _graphs(self, reference: EagerReference, candidate: Call) -> dict[str, GraphTimer]:
-        """Calls of both sides in CUDA graphs; none where those of one cannot be captured, or write to their inputs."""
+    def _graphs(self, reference: EagerReference, candidate: Call, last: bool) -> dict[str, GraphTimer]:
+        """Calls of both sides in CUDA graphs; none where those of one cannot be captured, or write to their inputs, or
+        in the `last` attempt the GPU has no memory for eager's."""
         if self.device.type != "cuda" or reference.written:
             return {}
-        return reference.graphs.of(reference.call, candidate, reference.timed_rows)
+        return reference.graphs.of(reference.call, candidate, reference.timed_rows, last)
 
     def _times(self, reference: EagerReference, candidate: Call, graphs: dict[str, GraphTimer]) -> Times:
         sides = {"eager": reference.call, "candidate": candidate}

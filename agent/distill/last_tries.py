@@ -35,7 +35,7 @@ class LastTries:
         if best is None or best.choice.patterns or not best.choice.style.branches:
             return
         one = replace(best.choice, style=replace(best.choice.style, branches=False))
-        if whole.merit(one).over(self.so_far.merit) > 1.0 and not self._on_more(whole).wrong(one):
+        if whole.merit(one).over(self.so_far.merit) > 1.0 and not self._on_more(whole).wrong_again(one):
             self.so_far.take(Best(one, best.levels), whole.merit(one))
 
     def split_linears(self, trial: SearchTrial, captured: bool, few: bool) -> None:
@@ -93,7 +93,7 @@ class LastTries:
         if trial.merit(choice).over(self.so_far.merit) <= 1.0:
             return
         again = self._on_more(trial)
-        if again.wrong(choice) or again.is_slower(choice):
+        if again.wrong_again(choice) or again.is_slower(choice):
             return
         if not (right := rightness(trial, again, choice)).wrong:
             self.so_far.consider(trial, choice, right, static=static)

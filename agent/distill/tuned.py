@@ -187,7 +187,7 @@ class Tuned(Author):
             rest = replace(trial, variants=more, known={}) if len(probed.variants) < len(sample.variants) else None
             for one in dict.fromkeys((calls, replace(calls, style=replace(calls.style, branches=False)))):
                 found = trial.merit(one)
-                if found.score >= Search.worth and (rest is None or not rest.wrong(one)):
+                if found.score >= Search.worth and (rest is None or not rest.wrong_again(one)):
                     so_far.take(Best(one, levels), found)
                     trial = whole = replace(whole, start=made.start(task, captured=True))
                     break
@@ -214,7 +214,7 @@ class Tuned(Author):
             if choice is None or (not trial.wrong(choice) and trial.merit(choice).over(so_far.merit) <= 1.0):
                 return set()
             again = replace(trial, variants=more, known={})
-            wrong = trial.wrong(choice) or again.wrong(choice)
+            wrong = trial.wrong(choice) or again.wrong_again(choice)
             if wrong and clock() >= end:
                 try_safer(trial, choice, wrong)
             if wrong or again.is_slower(choice):
@@ -270,7 +270,7 @@ class Tuned(Author):
                 if merits[safer].over(so_far.merit) <= 1.0:
                     return
                 again = replace(exact, variants=more, known={})
-                if again.wrong(safer) or again.is_slower(safer):
+                if again.wrong_again(safer) or again.is_slower(safer):
                     continue
                 if not (right := rightness(exact, again, safer)).wrong:
                     so_far.consider(exact, safer, right)

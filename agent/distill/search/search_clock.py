@@ -1,7 +1,8 @@
-"""How long a search has gone on: measuring counts fully, lowering and writing passes by a quarter."""
+"""How long a search has gone on: measuring counts fully, all else by a quarter, such as lowering, writing passes and
+waiting for other processes."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -22,10 +23,10 @@ class SearchClock:
         return self.measured + OTHER * (time.monotonic() - self.began - self.measured)
 
     @contextmanager
-    def measuring(self) -> Iterator[None]:
-        """What is done in this context is measuring."""
-        begin = time.monotonic()
+    def measuring(self, waited: Callable[[], float] = lambda: 0.0) -> Iterator[None]:
+        """What is done in this context is measuring, but for the seconds that are added to what it has `waited`."""
+        begin, before = time.monotonic(), waited()
         try:
             yield
         finally:
-            self.measured += time.monotonic() - begin
+            self.measured += max(0.0, time.monotonic() - begin - (waited() - before))

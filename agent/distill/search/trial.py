@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from agent.ahead.beyond import chance_beyond
+from agent.ahead.gpu_memory import not_measured
 from agent.ahead.output_levels import counted
 from agent.author import Attempt, Checked
 from agent.distill.eager.op_effects import TensorLayout
@@ -73,6 +74,8 @@ class SearchTrial:
         if choice not in self._hosts:
             self._hosts[choice] = self._host(choice)
         measured, host = self._all(choice), self._hosts[choice]
+        if not measured:
+            return Merit(0.0, None, host)
         device, e2e = _median(map(device_speedup, measured)), _median(map(e2e_speedup, measured))
         if e2e is None or not all(map(speedup, measured)):
             return Merit(0.0, device, host)
@@ -87,9 +90,14 @@ class SearchTrial:
         if (results := replace(self, known={})._results(choice)) != ():
             self._again.setdefault(choice, []).append(results)
 
+    def is_measured(self, choice: SearchChoice) -> bool:
+        """Whether there was memory to measure the choice. Else nothing is known of it."""
+        return bool(self._all(choice))
+
     def is_slower(self, choice: SearchChoice) -> bool:
         """Whether the choice is slower than eager, and still is when it is measured once more."""
-        return all(trial.merit(choice).score < 1.0 for trial in (self, replace(self, known={})))
+        twice = self, replace(self, known={})
+        return all(trial.is_measured(choice) and trial.merit(choice).score < 1.0 for trial in twice)
 
     def _host(self, choice: SearchChoice) -> Hashable:
         """What the choices have in common that cost the host the same in a call."""
@@ -117,6 +125,8 @@ class SearchTrial:
         If some are, the dtypes of which no variant was measured are added. Without any result: all dtypes.
         """
         everything = set(self.dtypes_of.values())
+        if not self.is_measured(choice):
+            return everything
         measured = [self.dtypes_of[to_json(variant.graph)] for variant in self.variants.variants]
         wrong: set[FloatDtypes] = set()
         for results in self._all(choice):
@@ -124,6 +134,10 @@ class SearchTrial:
                 return everything
             wrong |= {dtypes for dtypes, result in zip(measured, results, strict=True) if not is_right(result)}
         return wrong | (everything - set(measured)) if wrong else wrong
+
+    def wrong_again(self, choice: SearchChoice) -> set[FloatDtypes]:
+        """As `wrong`, of a choice that was right before: it still is where there was no memory to measure it again."""
+        return self.wrong(choice) if self.is_measured(choice) else set()
 
     def rightness(self, choice: SearchChoice) -> dict[FloatDtypes, int]:
         """The level at which all measured variants of each dtypes are right; only for a choice that is right."""
@@ -159,7 +173,7 @@ class SearchTrial:
         with tempfile.TemporaryDirectory(prefix="passnet-") as scratch:
             directory = Path(scratch) / "pass"
             self._write(choice, directory)
-            with self.clock.measuring():
+            with self.clock.measuring(self.attempt.waited):
                 answers = self.attempt.check(self.variants, directory, _DRAWS, _DRAWING)
         found: dict[FloatDtypes, int] = {}
         for variant, one in zip(self.variants.variants, answers, strict=True):
@@ -176,8 +190,9 @@ class SearchTrial:
         return f"{len(choice.patterns)} patterns, {choice.style}, rounding {rounding}"
 
     def _all(self, choice: SearchChoice) -> list[Sequence[VariantResult]]:
-        """The results of each time that the choice was measured."""
-        return [self._results(choice), *self._again.get(choice, ())]
+        """The results of each time that the choice was measured, but for times when there was no memory for it."""
+        times = self._results(choice), *self._again.get(choice, ())
+        return [results for results in times if not any(map(not_measured, results))]
 
     def _results(self, choice: SearchChoice) -> Sequence[VariantResult]:
         if choice not in self._found:
@@ -191,9 +206,12 @@ class SearchTrial:
             if source is None:
                 return ()
             if source not in self.known:
-                with self.clock.measuring():
-                    self.known[source] = [counted(r) for r in self.attempt.measure(self.variants, directory)]
-                self.attempt.say(f"{self._in_words(choice)}: {in_words(self.known[source])}")
+                with self.clock.measuring(self.attempt.waited):
+                    found = [counted(r) for r in self.attempt.measure(self.variants, directory)]
+                self.attempt.say(f"{self._in_words(choice)}: {in_words(found)}")
+                if any(map(not_measured, found)):
+                    return found  # another trial may have memory for it
+                self.known[source] = found
         return self.known[source]
 
     def _write(self, choice: SearchChoice, directory: Path) -> str | None:

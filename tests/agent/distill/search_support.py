@@ -19,10 +19,12 @@ def measuring(**fields):
     return Tuned(Distill(sketches=SKETCHES), orders=lambda *_: assumed, **{"compiled": False} | fields)
 
 
-def results_of(one, factor, status="ok", t_min=-10):
+def results_of(one, factor, status="ok", t_min=-10, reason=""):
     timing = Timing("e2e", 100.0, 100.0 / factor, 1.0, 1.0, 100, 0, False, factor, factor)
     return [
-        VariantResult(one.sample, "fusible", v.variant_hash, "pass", status, t_min=t_min, times=Times((timing,)))
+        VariantResult(
+            one.sample, "fusible", v.variant_hash, "pass", status, reason, t_min=t_min, times=Times((timing,))
+        )
         for v in one.variants
     ]
 
