@@ -50,8 +50,8 @@ at least; a block has so many threads."""
 _SINGLY = ("softmax", "softmax_backward", "weight_norm")
 """What eager adds by kernels that read single elements, wherever memory begins."""
 
-_LAST_DIM_THREADS = 64
-"""Threads that share a column of a weight norm that keeps the last dimension."""
+_FIRST_DIM_THREADS, _LAST_DIM_THREADS = 256, 64
+"""Threads that share a row of a weight norm that keeps the first dimension, and a column of one that keeps the last."""
 
 _BACKWARD_ROWS = ((64, 1), (128, 8), (256, 16), (math.inf, 32))
 """A layer norm's backward with less than so many rows adds what belongs to a column in so many rows of threads."""
@@ -187,7 +187,7 @@ def order_of(addition: Addition) -> SumOrder | None:
     if addition.op == "cumsum":
         return _in_turn(addition, length, addition.dtype) if addition.dtype in _FLOATS else None
     if addition.op == "weight_norm":
-        width, height = (1, _LAST_DIM_THREADS) if 0 in addition.reduced else (_THREADS, 1)
+        width, height = (1, _LAST_DIM_THREADS) if 0 in addition.reduced else (_FIRST_DIM_THREADS, 1)
         known = addition.dtype.itemsize <= 4 and length > 1
         return SumOrder(length, width, height, 1, False, "norm", addition) if known else None
     if addition.op in ("softmax", "softmax_backward"):

@@ -37,7 +37,7 @@ def test_a_weight_norm_is_added_by_as_many_threads_as_eagers(shape, dim, name, t
     assert "ordered_squares" in source
     (addition,) = find_effects(one.graph, one.inputs).additions[0]
     order = order_of(addition)
-    assert order.width * order.height == (64 if dim else 512)
+    assert order.width * order.height == (64 if dim else 256)
 
     def expected(fma):
         total = added(rows_of(v, addition.reduced).float(), order, fma=fma)
