@@ -1,7 +1,7 @@
 """Triton source of one kernel. Integers and dtypes that a variant of the task may change are slots."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import ModuleType
 
 import torch
@@ -42,6 +42,8 @@ class KernelSource:
 
 def emit(kernel: KernelBody, buffers: Mapping[str, Buffer], tuning: Tuning) -> KernelSource:
     """Writes a kernel. Raises Unsupported on indices that the source cannot say."""
+    if kernel.step is not None and not tuning.seeks:
+        kernel = replace(kernel, step=tuning.column_block)  # which may be several steps of eager's
     writer = _Writer(kernel, buffers, tuning)
     lines = writer.write()
     blocks = "ROWS: tl.constexpr, COLUMNS: tl.constexpr" if kernel.columns > 1 else "BLOCK: tl.constexpr"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from agent.distill.eager.sum_order import PROCESSORS, WARP
-from agent.distill.kernels.ordered_sums import MOMENTS, lane_warps
+from agent.distill.kernels.ordered_sums import BY_PLACE, MOMENTS, lane_warps
 from agent.distill.kernels.place_sums import place_sum
 from agent.distill.kernels.schedule import KernelBody, distance
 from agent.distill.kernels.value_graph import COLUMN, ROW
@@ -38,6 +38,18 @@ _SWEPT = 192
 """Values of all steps of a sweep that are written out: more would take seconds to compile. A row of four steps with 120
 values (typical-b8f2a32da472) compiles as fast as in loops of four steps a turn, to 75 registers in place of 118, and
 loads 16 times in place of 28."""
+
+_TILES = (1024, 2048, 512, 256)
+"""Columns that a program takes at a time, in place of a step of eager's, in the order of preference."""
+_TILED_ROWS = 8 * PROCESSORS
+"""With more rows programs are so many that what one waits for is no matter."""
+_FEW_TILES = 4
+_STEPS = 12
+"""Rows of no more steps of eager's are short: a warp or few have them as they are."""
+_IN_TILE = 128
+"""Elements of a tile a warp: each thread reads four neighbours. A row of 3072 bfloat16 numbers in steps of 128
+(typical-ab6237ccfc5a) takes 480 instructions of four warps, of which 120 read or write single elements, and reads its
+row twice; in tiles of 1024 it takes 392 of eight warps, 15 of these, and reads it once (compiled for sm_90)."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +151,8 @@ def _chosen(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
     if limits.lanes and (lanes := in_lanes(kernel)):
         chosen = replace(chosen, row_block=1, warps=lanes, lanes=True)
     if limits.keeps and stages == 1:
+        if (tile := _tile_of_steps(kernel)) is not None:
+            return _in_tiles(kernel, tile, limits)
         single = replace(chosen, row_block=1, warps=max(1, chosen.warps // chosen.row_block), kept=True)
         wider = (replace(single, warps=min(16, factor * single.warps)) for factor in ((1,) if single.lanes else _WIDER))
         if kept := next((one for one in wider if _keeps(kernel, one)), None):
@@ -146,6 +160,29 @@ def _chosen(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
         if _few_steps(kernel, chosen):
             return replace(chosen, several=True)
     return _with_more_warps(kernel, chosen, limits)
+
+
+def _tile_of_steps(kernel: KernelBody) -> int | None:
+    """The columns of a tile, which is several steps of a kernel that adds long rows in eager's order; None where steps
+    are as good. The elements of each of eager's threads lie in the order in which they are added, but not in one
+    thread: those of a tile change places at once."""
+    if kernel.step is None or kernel.deal is not None or kernel.rows > _TILED_ROWS or reads_across(kernel):
+        return None
+    orders = [value for value in kernel.values() if value.order is not None]
+    if kernel.step < WARP or any(value.op != "reduce" or value.detail not in BY_PLACE for value in orders):
+        return None
+    steps = -(-kernel.columns // kernel.step) * kernel.step
+    if steps <= _STEPS * kernel.step:
+        return None
+    fitting = [n for n in _TILES if kernel.step < n < steps and -(-kernel.columns // n) * n <= steps + steps // 8]
+    return next((n for n in fitting if n * _FEW_TILES >= kernel.columns), next(iter(fitting), None))
+
+
+def _in_tiles(kernel: KernelBody, tile: int, limits: LaunchLimits) -> Tuning:
+    """Of a kernel whose programs have a row each, in tiles of so many columns."""
+    warps = min(16, max(1, int(tile // _IN_TILE * limits.warps)))
+    tuning = Tuning(1, tile, warps, True, masked=limits.masked, kept=True)
+    return tuning if _keeps(replace(kernel, step=tile), tuning) else replace(tuning, kept=False)
 
 
 def _seeking(kernel: KernelBody, rows: int, limits: LaunchLimits) -> Tuning:

@@ -20,15 +20,16 @@ from agent.distill.kernels.value_graph import Value
 
 MOMENTS = ("mean", "distances")
 """Reductions that one sweep finds together; these are their `Value.detail`."""
-_BY_PLACE = ("ordered_sum", "ordered_squares")
-DETAILS = frozenset((*_BY_PLACE, "squares", "turns", *MOMENTS))
+BY_PLACE = ("ordered_sum", "ordered_squares")
+"""Reductions that keep a sum for each element of a step."""
+DETAILS = frozenset((*BY_PLACE, "squares", "turns", *MOMENTS))
 """The `Value.detail` of all reductions that this module writes."""
 
 
 def start(value: Value, name: str, kernel: KernelBody) -> list[str]:
     """What is kept over the sweep."""
     order = value.order
-    if value.detail in _BY_PLACE:
+    if value.detail in BY_PLACE:
         return [f"{name}_part = tl.zeros([ROWS, {order.step}], tl.float32)"]
     zeros = f"tl.zeros([ROWS, {order.width * order.height}], tl.float32)"
     if value.detail in ("squares", "turns"):
@@ -144,7 +145,7 @@ def finish(value: Value, name: str, kernel: KernelBody) -> list[str]:
         return [*lines, *_with_idle(kept, order)]
     threads = order.width * order.height
     part, lines = f"{name}_part", []
-    if value.detail in _BY_PLACE:
+    if value.detail in BY_PLACE:
         if not order.vectors:
             apart = f"tl.reshape({part}, [ROWS, {order.sums}, {threads}])"
             lines.append(f"{part} = tl.permute({apart}, [0, 2, 1])")
