@@ -64,7 +64,7 @@ def function_of(program, outputs):
 def test_random_graphs(tmp_path, interpreter):
     written = []
 
-    @settings(max_examples=16, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=25, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(program=programs, outputs=st.integers(1, 2), long_rows=st.booleans())
     def check(program, outputs, long_rows):
         graph = torch.fx.symbolic_trace(function_of(program, outputs)).graph
