@@ -92,7 +92,8 @@ class Case:
 def module_source(cases: Sequence[Case], family: str, style: Style, helper: bool = False) -> str:
     """The source of a pass module for regions of one pattern, in variants of one family.
 
-    A `helper` has no pattern: another module calls its wrapper.
+    A `helper` has no pattern: another module calls its wrapper. Its kernels begin in the same lines as those of a
+    module that has one: Triton takes them for the same then, and compiles them once.
     """
     first = cases[0]
     cases = [case for case in cases if (case.kernels, case.calls) == (first.kernels, first.calls)]
@@ -123,7 +124,6 @@ def module_source(cases: Sequence[Case], family: str, style: Style, helper: bool
         f"Written by distill for family {family or 'unnamed'}, "
         f'{len(cases)} {"case" if len(cases) == 1 else "cases"}.\n"""\n',
         "\n".join(imports) + f"\n\nfrom passbench.launch import {', '.join(launching)}\n",
-        *(() if helper else rule_functions(first.graph)),
         *(HELPERS[name].lstrip("\n") for name in sorted(helpers)),
         *kernels.sources,
         *([WRITE_INTO.lstrip("\n")] if library.writes or (ahead is not None and ahead.writes) else ()),
@@ -131,6 +131,7 @@ def module_source(cases: Sequence[Case], family: str, style: Style, helper: bool
         *([plans_source(sized, kernels.called, style.limits)] if sized else ()),
         *_wrapper(inner, graph, programs, kernels, _without_plan(inner, graph, replayed, bool(sized))),
         *(() if ahead is None else ahead.parts),
+        *(() if helper else rule_functions(first.graph)),
         *(() if helper else (f"def replacement_func():\n    return {function}\n",)),
     ]
     return parts[0] + "\n" + "\n\n".join(parts[1:])
