@@ -94,6 +94,11 @@ class Author(ABC):
         Raises RunLimitReached where the run has used what it may use, another PassNetError where it cannot go on.
         """
 
+    def fallback(self, sample: Sample, directory: Path, attempt: Attempt) -> Submission | None:
+        """A submission where an attempt was ended from outside, for its time or by a pass that broke the process; None
+        where there is nothing to hand in. It must not take long, and measures nothing."""
+        return None
+
 
 class RunLimitReached(PassNetError):
     """The run has used its money or its time; what is finished stays, and a higher limit goes on with it."""

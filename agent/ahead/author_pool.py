@@ -3,11 +3,13 @@
     DIRECTORY/SAMPLE/answer.json    what the author hands in; there when the sample is done
     DIRECTORY/SAMPLE/pass           its pass, if it wrote one
     DIRECTORY/SAMPLE/claimed        the process at work on it, or that was
+    DIRECTORY/SAMPLE/ended          why that process ended before it had an answer
     DIRECTORY/NUMBER.log            what the processes of this number said
 
-A process that dies, such as by a kernel that breaks the GPU's context, leaves its sample to eager, and another takes
-its place. A killed run goes on: what has an answer is not worked on again. The processes are forks of one that has
-imported torch and triton, and touches no GPU, since CUDA does not survive a fork.
+Another process takes the place of one that dies, such as by a kernel that breaks the GPU's context, or that is ended
+for its time. It hands in what the author has for such a sample (`Author.fallback`). The sample is left to eager where
+that is nothing, or its process ends as well. A killed run goes on: what has an answer is not worked on again. The
+processes are forks of one that has imported torch and triton, and touches no GPU, since CUDA does not survive a fork.
 """
 
 import json
@@ -16,12 +18,14 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from agent.ahead.gpu_memory import free_bytes, wait_for_room
 from agent.ahead.gpu_turns import GpuTurns
 from agent.ahead.quick_measure import QuickMeasure
 from agent.author import Attempt, Author, Submission
@@ -85,11 +89,28 @@ class Answers:
         """Let another process work on the sample."""
         self._claimed(sample).unlink(missing_ok=True)
 
+    def ended(self, sample: Sample) -> str:
+        """Why a process that was at work on the sample ended before it had an answer; empty if none did."""
+        path = self._ended(sample)
+        return path.read_text("utf-8") if path.exists() else ""
+
+    def end(self, sample: Sample, reason: str) -> None:
+        """The sample's process has ended without an answer: another is to hand in what there is, or the sample is left
+        to eager if that was tried."""
+        if self.ended(sample):
+            self.keep(sample, Submission("eager", reason=reason))
+        else:
+            self._ended(sample).write_text(reason, "utf-8")
+            self.release(sample)
+
     def _answer(self, sample: Sample) -> Path:
         return self.directory / sample.sample / "answer.json"
 
     def _claimed(self, sample: Sample) -> Path:
         return self.directory / sample.sample / "claimed"
+
+    def _ended(self, sample: Sample) -> Path:
+        return self.directory / sample.sample / "ended"
 
 
 @dataclass
@@ -132,8 +153,8 @@ class AuthorPool:
             del self._running[number]
             sample = self._working().get(process.pid)  # it may have claimed one since the look above
             if process.exitcode and sample is not None:
-                reason = f"the author's process ended with status {process.exitcode}"
-                self.answers.keep(sample, Submission("eager", reason=reason))
+                self.answers.end(sample, f"the author's process ended with status {process.exitcode}")
+                self._begun.pop(sample.sample, None)
             if process.exitcode:
                 self._start(number)
 
@@ -159,7 +180,7 @@ class AuthorPool:
 
     def _start(self, number: int) -> None:
         log = self.answers.directory / f"{number}.log"
-        given = (self.author, self.samples, self.answers, self.device, self.cores, self.state, log)
+        given = (number, self.author, self.samples, self.answers, self.device, self.cores, self.state, log)
         process = _FORKS.Process(target=_work, args=given, daemon=True)
         process.start()
         self._running[number] = process
@@ -177,6 +198,7 @@ class AuthorPool:
 
 
 def _work(
+    number: int,
     author: Author,
     samples: Sequence[Sample],
     answers: Answers,
@@ -185,7 +207,8 @@ def _work(
     state: Path | None,
     log: Path,
 ) -> None:
-    """What a process of the pool does: answer samples until none is left."""
+    """What the process of this number does: answer samples until none is left. All but the first begin none as long as
+    the GPU has little memory left, for some seconds."""
     out = os.open(log, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     os.dup2(out, 1)
     os.dup2(out, 2)
@@ -198,13 +221,20 @@ def _work(
     measure = QuickMeasure(device, turns.author, untimed=turns.untimed)
     author.begin(())
     for sample in samples:
+        if number and answers.claimed_by(sample) is None:  # the first process works in any case
+            wait_for_room(partial(free_bytes, device), lambda: answers.claimed_by(sample) is not None)  # noqa: B023
         if answers.of(sample) is None and answers.claim(sample):
             begin = time.monotonic()
             shutil.rmtree(answers.place(sample), ignore_errors=True)  # of a process that was killed
             given = str(device), measure, _drop, None, _say(sample), state, measure.check, lambda: measure.waited
             attempt = Attempt(1, *given)
-            submission = author.attempt(sample, answers.place(sample), attempt)
+            if reason := answers.ended(sample):
+                submission = author.fallback(sample, answers.place(sample), attempt)
+                submission = submission or Submission("eager", reason=reason)
+            else:
+                submission = author.attempt(sample, answers.place(sample), attempt)
             answers.keep(sample, submission, time.monotonic() - begin)
+            measure.rest()
 
 
 def _drop(row: Mapping[str, Any]) -> None:

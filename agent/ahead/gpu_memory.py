@@ -15,6 +15,11 @@ WAITS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Seconds until the next try, one after another. Others give back what they hold when they come to their next sample,
 some seconds later."""
 
+_ROOM = 4 << 30
+"""What a search of a sample of usual size may come to hold."""
+_POLL, _LONGEST = 0.2, 20.0
+"""Seconds between looks at what is free, and how long at most a process waits for room."""
+
 _SIGNS = ("out of memory", "ALLOC_FAILED")
 """In what CUDA, torch and the libraries say then."""
 
@@ -61,3 +66,16 @@ def free_cached(most: int = 0) -> None:
     if torch.cuda.is_initialized() and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > most:
         gc.collect()
         torch.cuda.empty_cache()
+
+
+def wait_for_room(free: Callable[[], int], over: Callable[[], bool] = lambda: False) -> None:
+    """Return as soon as so many bytes are `free` that one more search may begin, or this is `over` for other reasons,
+    or after some seconds."""
+    end = time.monotonic() + _LONGEST
+    while free() < _ROOM and not over() and time.monotonic() < end:
+        time.sleep(_POLL)
+
+
+def free_bytes(device: torch.device) -> int:
+    """The memory of the device that no process holds; as much as is ever asked for where it is no GPU."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else _ROOM

@@ -148,9 +148,15 @@ class QuickMeasure:
     def turn_to(self, sample: Sample) -> None:
         """Keep nothing of another sample than this one."""
         if sample.sample != self._sample:
+            self.rest()
             self._sample, self._measured_before, self._lost = sample.sample, set(), 0.0
-            self._references.forget()
-            free_cached()  # others need the memory
+
+    def rest(self) -> None:
+        """Keep nothing of any sample: others need the memory."""
+        self._sample = ""
+        self._references.forget()
+        captured.forget()
+        free_cached()
 
     def rightness(self, variant: Variant, call: Call) -> int | None:
         """At which level a call agrees with eager in all draws; None at none. Raises VariantFailure where eager fails

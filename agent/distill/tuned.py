@@ -120,18 +120,36 @@ class Tuned(Author):
         best = self.found[sample.family_hash]
         if best is None:
             return Submission("eager", reason="no pass that was measured is right and faster than eager")
+        return self._written(best, task, sample, directory, attempt)
+
+    def fallback(self, sample: Sample, directory: Path, attempt: Attempt) -> Submission:
+        """The best that the ended search had found, if that has kernels with eager's bits: others may not have been
+        checked. Else what `distill` writes without measuring, or eager's calls as the search has found them faster."""
+        earlier = self._families(attempt).load(sample.family_hash)
+        best = earlier.best if earlier is not None else None
+        if best is None or not best.choice.patterns or min(best.levels.values()) < Rounding.EXACT:
+            written = self.distill.write(sample, directory, self._confirms(attempt))
+            if written.compiler == "pass" or best is None or best.choice.patterns or best.choice.style.compiled:
+                return written
+        return allowed(self._written(best, self.tasks_of(sample).task(), sample, directory, attempt), directory)
+
+    def _written(self, best: Best, task: Task, sample: Sample, directory: Path, attempt: Attempt) -> Submission:
+        """The pass of the best choice; `task` is the sample's where nothing is left to eager."""
         if best.static:
             return self.distill.write(sample, directory, self._confirms(attempt))
         style = best.choice.style
         if style.own_schedule or style.channels_last or style.split_linears or any(best.levels.values()):
             ways = {"channels_last": style.channels_last, "split_linears": style.split_linears}
             task = self.tasks_of(sample, self._confirms(attempt)).task(best.levels, style.own_schedule, **ways)
-        return task.write(known(task, best.choice), best.choice.style, directory)
+        return task.write(known(task, best.choice), style, directory)
+
+    def _families(self, attempt: Attempt) -> FoundFamilies:
+        kept = attempt.state / "families" if attempt.state is not None else None
+        return FoundFamilies(kept, attempt.device, self.identity)
 
     def _searched(self, task: Task, sample: Sample, attempt: Attempt) -> Best | None:
         """The family's best, by an earlier search if that was finished. A killed search goes on from its best."""
-        kept = attempt.state / "families" if attempt.state is not None else None
-        families = FoundFamilies(kept, attempt.device, self.identity)
+        families = self._families(attempt)
         earlier = families.load(sample.family_hash)
         if earlier is not None and earlier.finished:
             attempt.say("this family was searched before")

@@ -32,3 +32,7 @@ class StaticToo(Author):
             shutil.rmtree(place, ignore_errors=True)
             self.static.keep(sample, self.tuned.distill.attempt(sample, place, attempt), time.monotonic() - begin)
         return self.tuned.attempt(sample, directory, attempt)
+
+    def fallback(self, sample: Sample, directory: Path, attempt: Attempt) -> Submission | None:
+        """That of `tuned`."""
+        return self.tuned.fallback(sample, directory, attempt)

@@ -30,6 +30,15 @@ class Scripted(Author):
             time.sleep(600)
         if what == "declines":
             return Submission("eager", reason="not worth it")
+        return self._written(sample, directory)
+
+    def fallback(self, sample, directory, attempt):
+        what = sample.sample.split("-")[-1]
+        if what == "worse":
+            os._exit(4)
+        return self._written(sample, directory) if what == "back" else None
+
+    def _written(self, sample, directory):
         directory.mkdir(parents=True)
         (directory / "names.json").write_text(f"{sample.sample} {os.getpid()}")
         return Submission("pass", directory)
@@ -67,6 +76,16 @@ def test_a_sample_that_takes_too_long_is_left_to_eager(tmp_path):
     samples = named("hangs-1", "writes-1")
     answers = run(tmp_path, samples, processes=1, seconds=1.0)
     assert answers.of(samples[0]).declined and answers.of(samples[1]).compiler == "pass"
+
+
+def test_what_an_author_has_is_handed_in_where_an_attempt_ends_before_its_answer(tmp_path):
+    """typical-bd9fc520d751 was left to eager when its search had taken too long, with a pass that was 1.5 times as
+    fast."""
+    samples = named("hangs-back", "dies-worse")
+    answers = run(tmp_path, samples, seconds=1.0)
+    back, worse = (answers.of(one) for one in samples)
+    assert back.compiler == "pass" and (back.pass_dir / "names.json").read_text().startswith("hangs-back")
+    assert worse.declined and "status 4" in worse.reason
 
 
 def test_a_pool_finishes_when_all_is_answered_or_its_time_is_over(tmp_path):

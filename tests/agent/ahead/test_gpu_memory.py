@@ -5,9 +5,9 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from agent.ahead import quick_measure
+from agent.ahead import gpu_memory, quick_measure
 from agent.ahead.eager_reference import Caller, EagerReferences
-from agent.ahead.gpu_memory import lacks_memory, not_measured, with_memory
+from agent.ahead.gpu_memory import lacks_memory, not_measured, wait_for_room, with_memory
 from agent.ahead.quick_measure import QuickMeasure
 from agent.distill.search.scores import is_right
 from passbench.result import VariantFailure
@@ -113,6 +113,23 @@ def test_of_large_variants_some_references_are_kept():
     third.took["e2e"] = [1.0]
     assert references.of(variants[1]) is not second
     assert references.of(variants[2]) is not third and references.of(variants[2]).took == {"e2e": [1.0]}
+
+
+@pytest.mark.parametrize(
+    ("free", "over", "longest", "looks"),
+    [((8, 0), (), 60.0, 1), ((1, 8, 0), (0,), 60.0, 2), ((1, 1, 1), (0, 1), 60.0, 2), ((1, 1), (0,), 0.0, 1)],
+)
+def test_a_process_waits_for_room_or_until_it_is_of_no_use(free, over, longest, looks, monkeypatch):
+    monkeypatch.setattr(gpu_memory, "_POLL", 0.01)
+    monkeypatch.setattr(gpu_memory, "_LONGEST", longest)
+    frees, overs, looked = iter(free), iter(over), []
+
+    def room():
+        looked.append(next(frees))
+        return looked[-1] << 30
+
+    wait_for_room(room, lambda: bool(next(overs)))
+    assert len(looked) == looks
 
 
 @pytest.mark.gpu

@@ -718,6 +718,34 @@ def test_a_killed_search_goes_on_from_its_best(tmp_path):
     assert after[0] == names_of(tmp_path / "b") == ["fuse_mul_sigmoid_sub_relu"]
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        lambda source: 1.5,
+        lambda source: 1.5 if "libdevice.exp(" in source else 1.1,
+        lambda source: 0.9,
+    ],
+    ids=["not checked", "eager's bits", "nothing found"],
+)
+def test_what_an_ended_search_hands_in_has_eagers_bits(rule, tmp_path):
+    """The search ends at its fourth measurement."""
+    one, sources = sample(variant(_norm, *in_dtype((tensor(64, 8), tensor(64, 8), tensor(8)), "float32"))), []
+
+    def until_killed(names, source):
+        if len(sources) == 3:
+            raise Killed
+        sources.append(source)
+        return results_of(one, rule(source), t_min=-10 if "libdevice.exp(" in source else -5)
+
+    attempt, measured = _kept(attempt_by(until_killed, []), tmp_path), []
+    with pytest.raises(Killed):
+        measuring().attempt(one, tmp_path / "a", attempt)
+    attempt = _kept(attempt_by(lambda *_: 1.0, measured), tmp_path)
+    assert measuring().fallback(one, tmp_path / "pass", attempt).compiler == "pass"
+    source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
+    assert "libdevice.exp(" in source and "tl.exp(" not in source and not measured
+
+
 @pytest.mark.parametrize("speed", [1.5, 0.9], ids=["a pass", "left to eager"])
 def test_a_family_that_an_earlier_run_searched_is_not_searched_again(speed, tmp_path):
     first, second, other = [], [], []
