@@ -102,11 +102,12 @@ ITEMS = "self[:]"
 class Scope:
     """A module, function, lambda or comprehension, or the fields of a class as its own statements see them.
 
-    `functions`: host functions defined in it. `lambdas`: variables that are lambdas. `clashes`: functions whose name is
-    bound twice. `hook`: Triton calls it. `self_name`: in a method of a class of the pass, the parameter that is the
-    instance. `made_by`: in a class method, the parameter that is the class, and this class. `context`: in `forward` and
-    `backward` of a `torch.autograd.Function`, the parameter that is the context. `of_module`: names that `global` makes
-    the module's. `caught`: names of errors that are caught in it. `assigned`: names that assignments and loops bind.
+    `functions`: host functions defined in it. `lambdas`: variables that are lambdas. `clashes`: functions and classes
+    whose name is bound twice. `hook`: Triton calls it. `self_name`: in a method of a class of the pass, the parameter
+    that is the instance. `made_by`: in a class method, the parameter that is the class, and this class. `context`: in
+    `forward` and `backward` of a `torch.autograd.Function`, the parameter that is the context. `of_module`: names that
+    `global` makes the module's. `caught`: names of errors that are caught in it. `assigned`: names that assignments and
+    loops bind.
     """
 
     module: Module
@@ -115,7 +116,7 @@ class Scope:
     names: set[str] = field(default_factory=set)
     functions: dict[str, ast.FunctionDef] = field(default_factory=dict)
     lambdas: dict[str, list[ast.Lambda]] = field(default_factory=dict)
-    clashes: list[ast.FunctionDef] = field(default_factory=list)
+    clashes: list[ast.FunctionDef | ast.ClassDef] = field(default_factory=list)
     hook: bool = False
     self_name: str | None = None
     made_by: tuple[str, ast.ClassDef] | None = None
@@ -188,15 +189,15 @@ def open_scope(
         elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
             scope.names.add(child.id)
             scope.assigned.add(child.id)
-        elif isinstance(child, ast.ExceptHandler | ast.ClassDef):
+        elif isinstance(child, ast.ExceptHandler):
             scope.names |= {child.name} if child.name else set()
-            scope.caught |= {child.name} if child.name and isinstance(child, ast.ExceptHandler) else set()
-        elif isinstance(child, ast.FunctionDef):
+            scope.caught |= {child.name} if child.name else set()
+        elif isinstance(child, ast.FunctionDef | ast.ClassDef):
             if child.name in defined:
                 scope.clashes.append(child)
             defined.add(child.name)
             scope.names.add(child.name)
-            if child.name not in module.kernels:
+            if isinstance(child, ast.FunctionDef) and child.name not in module.kernels:
                 scope.functions[child.name] = child
         elif isinstance(child, ast.Assign) and isinstance(child.value, ast.Lambda):
             for target in child.targets:

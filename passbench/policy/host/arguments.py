@@ -37,7 +37,7 @@ class Arguments(Expressions):
         for name, kind in keywords.items():
             if name is not None:
                 self.kinds.join(function, name, kind)
-        known = {a.arg for a in parameters(function)}
+        known = {a.arg for a in parameters(function)} - {a.arg for a in function.args.posonlyargs}
         self._collect(function, function.args.vararg, positional[len(order) :])
         if function in self.collected.first:
             self._note_collected(function, positional)

@@ -7,7 +7,7 @@ import torch
 
 from passbench.policy import allowlists as names
 from passbench.policy.call_tables import call_tables, key_uses, names_listed
-from passbench.policy.host.classes import ClassFacts, facts_of, lineage
+from passbench.policy.host.classes import ClassFacts, Lineages, facts_of
 from passbench.policy.item_parts import CollectedArguments
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import walk
@@ -62,6 +62,7 @@ class Bindings:
         self.of_decorators: set[ast.FunctionDef | ast.Lambda] = set()  # hooks that are no grids, or not only
         self.fixed: dict[ast.FunctionDef, int] = {}  # how many arguments of a grid are given by functools.partial
         self.class_homes = {own: module for module in modules.values() for own in module.classes.values()}
+        self._lineages = Lineages(modules, steps)
         self._facts: dict[ast.ClassDef, ClassFacts] = {}
         self._derived: dict[ast.ClassDef, list[ast.ClassDef]] = {}
         self.class_values: set[ast.ClassDef] = set()  # classes used as values: anything may make instances of them
@@ -91,8 +92,10 @@ class Bindings:
         self.find("host_read", scope.module, node, f"{what}; {READ_ADVICE}")
 
     def lineage(self, own: ast.ClassDef) -> list[ast.ClassDef]:
-        """A class of the pass and those of the pass that it derives from."""
-        return lineage(self.modules, self.class_homes[own], own, self.steps)
+        """A class of the pass and those of the pass that it derives from, in Python's order."""
+        found = self._lineages.of(self.class_homes[own], own)
+        self.steps.take(len(found))
+        return found
 
     def derived(self, own: ast.ClassDef) -> list[ast.ClassDef]:
         """A class of the pass and those of the pass that derive from it."""

@@ -118,24 +118,14 @@ class Calls(ImportedCalls):
         if max((*positional, *keywords.values()), default=ValueKind.SCALAR).holds_tensors and facts.is_error:
             self.read("what an error is made with can be read off its text", scope, node)
         self.steps.take(1 + len(facts.fields))
+        made = []
         if facts.initial is not None:
             self._pass_starred(node, facts.initial, [ValueKind.SCALAR, *positional], keywords)
             held = self.holder([self.kinds.get(FIELDS, name) for name in facts.fields if facts.compares])
-            return max(held, ValueKind.SCALAR if facts.has_text else ValueKind.ADDRESS)
-        if facts.is_enumeration and any(kind.holds_tensors for kind in (*positional, *keywords.values())):
-            self.read("a member of an enumeration is looked up by a value", scope, node)
-        positional, stars = self._expanded(node, positional)
-        spread = [*(positional[n].item() for n in stars), keywords.get(None, ValueKind.SCALAR).item()]
-        given = joined((*positional, *spread))
-        for number, name in enumerate(facts.fields):
-            if number < len(positional) or name in keywords or None in keywords or stars:
-                self.shared.add((FIELDS, name))
-            self.kinds.join(FIELDS, name, joined((given, keywords.get(name, ValueKind.SCALAR))))
-        by_key = keywords.values() if facts.compares else ()
-        made = self.holder([given, *by_key])  # it can be unpacked, compared, or be a key: by its fields
-        home = self.scopes[self.class_homes[own].name]
-        addresses = any(self.kind(value, home) is ValueKind.ADDRESS for value in facts.defaults)
-        return max(made, ValueKind.ADDRESS) if addresses or not facts.has_text else made
+            made.append(max(held, ValueKind.SCALAR if facts.has_text else ValueKind.ADDRESS))
+        if facts.by_fields:
+            made.append(self.fill_fields(node, own, positional, keywords, scope))
+        return joined(made)
 
     def decorator_arguments(self, node: ast.Call, dotted: str, scope: Scope) -> None:
         """Arguments of `triton.jit`, `autotune` and `heuristics`; the latter's values must be plain numbers."""

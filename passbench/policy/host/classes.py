@@ -1,7 +1,7 @@
 """The static policy on classes of a pass: plain data and helpers, whose members no other object has by name."""
 
 import ast
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,25 +16,55 @@ from passbench.policy.steps import Steps
 from passbench.policy.suggestions import advice_on
 
 
-def lineage(modules: dict[str, Module], module: Module, own: ast.ClassDef, steps: Steps) -> list[ast.ClassDef]:
-    """A class of the pass and those that it derives from, as far as they are the pass's. Each is a step."""
-    found: dict[ast.ClassDef, None] = {}
-    waiting = deque([(module, own)])
-    while waiting:
-        home, one = waiting.popleft()
-        if one in found:
-            continue
-        found[one] = None
-        steps.take()
-        for base in one.bases:
+class Lineages:
+    """Classes of a pass with those that each derives from, as far as they are the pass's, in the order in which Python
+    looks for a member."""
+
+    def __init__(self, modules: dict[str, Module], steps: Steps) -> None:
+        self._modules, self._steps = modules, steps
+        self._known: dict[ast.ClassDef, list[ast.ClassDef]] = {}
+
+    def of(self, home: Module, own: ast.ClassDef) -> list[ast.ClassDef]:
+        """The class itself comes first. Each that is found is a step."""
+        waiting, begun = [(home, own)], set()
+        while waiting:
+            home, one = waiting.pop()
+            if one in self._known:
+                continue
+            bases = list(self._bases(home, one))
+            unknown = [base for base in bases if base[1] not in self._known]
+            if unknown and one not in begun:
+                begun.add(one)
+                waiting += [(home, one), *unknown]
+                continue
+            orders = [self._known.get(base, [base]) for _, base in bases]  # one may derive from itself
+            self._known[one] = [one, *self._merged([*orders, [base for _, base in bases]])]
+            self._steps.take(len(self._known[one]))
+        return self._known[own]
+
+    def _bases(self, home: Module, own: ast.ClassDef) -> Iterator[tuple[Module, ast.ClassDef]]:
+        for base in own.bases:
             place = home.sibling_function(home.dotted(base) or "")
-            if place is not None and place[0] in modules:
-                home_of_base, name = modules[place[0]], place[1]
+            if place is not None and place[0] in self._modules:
+                home_of_base, name = self._modules[place[0]], place[1]
             else:
                 home_of_base, name = home, base.id if isinstance(base, ast.Name) else ""
             if name in home_of_base.classes:
-                waiting.append((home_of_base, home_of_base.classes[name]))
-    return list(found)
+                yield home_of_base, home_of_base.classes[name]
+
+    def _merged(self, orders: list[list[ast.ClassDef]]) -> list[ast.ClassDef]:
+        """The first class that is no later one of any order, again and again. Without such a one Python makes no
+        class."""
+        if len(orders) == 2:
+            return orders[0]
+        found: list[ast.ClassDef] = []
+        while orders := [order for order in orders if order]:
+            self._steps.take(sum(map(len, orders)))
+            later = {one for order in orders for one in order[1:]}
+            first = next((order[0] for order in orders if order[0] not in later), orders[0][0])
+            found.append(first)
+            orders = [[one for one in order if one is not first] for order in orders]
+        return found
 
 
 def is_enumeration(bases: Iterable[str]) -> bool:
@@ -98,6 +128,9 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
         if statement.name in names.CLASS_METHODS and not is_plain(statement):
             message = f"Python calls {statement.name} on an instance; leave its decorators out"
             report.at("decorator", module, statement, message)
+    bound = Counter([*_class_fields(own), *(s.name for s in own.body if isinstance(s, ast.FunctionDef))])
+    for name in sorted({s.name for s in own.body if isinstance(s, ast.FunctionDef) and bound[s.name] > 1}):
+        report.at("rebinding", module, own, f"{own.name} has {name} twice; choose another name")
     for node in walk(own):
         for name in filter(_is_renamed, _written(node)):
             message = f"Python has another name for {name} in a class; choose one without two underscores before it"
@@ -238,12 +271,13 @@ _WITH_KEYS = frozenset(("typing.NamedTuple", "typing.TypedDict"))
 
 @dataclass(frozen=True)
 class ClassFacts:
-    """`initial`: the `__init__` of the pass that makes instances; `fields`: what they are made with otherwise, in
-    order; `defaults` of these; `methods` of the class itself by name. `compares`: instances are equal where their
-    fields are, as those of data classes and tuples; `has_text`: their text has no address; `is_error` and
-    `is_enumeration`: which kind of class it is."""
+    """`initial`: the `__init__` of the pass that makes instances; `by_fields`: what they are made with is what their
+    `fields` hold, of the bases too; `defaults` of these; `methods` of the class itself by name. `compares`: instances
+    are equal where their fields are, as those of data classes and tuples; `has_text`: their text has no address;
+    `is_error` and `is_enumeration`: which kind of class it is."""
 
     initial: ast.FunctionDef | None
+    by_fields: bool
     fields: tuple[str, ...]
     defaults: tuple[ast.expr, ...]
     methods: dict[str, tuple[ast.FunctionDef, ...]]
@@ -256,7 +290,8 @@ class ClassFacts:
 def facts_of(
     own: ast.ClassDef, ancestors: Sequence[ast.ClassDef], home: Callable[[ast.ClassDef], Module]
 ) -> ClassFacts:
-    """The facts of a class; `ancestors` are it and those of the pass that it derives from, `home` their modules."""
+    """The facts of a class; `ancestors` are it and those of the pass that it derives from, in Python's order, `home`
+    their modules."""
     statements = [s for one in ancestors for s in one.body]
     functions = [s for s in statements if isinstance(s, ast.FunctionDef)]
     bases = {home(one).dotted(base) or "" for one in ancestors for base in one.bases}
@@ -266,8 +301,10 @@ def facts_of(
     for s in own.body:
         if isinstance(s, ast.FunctionDef):
             methods[s.name] = (*methods.get(s.name, ()), s)
+    initial, generated = _initial(ancestors, home)
     return ClassFacts(
-        initial=next((s for s in functions if s.name == "__init__"), None),
+        initial=initial,
+        by_fields=initial is None or generated or bool(bases & _WITH_KEYS),
         fields=tuple(own_fields(statements)),
         defaults=tuple(s.value for s in statements if isinstance(s, ast.AnnAssign) and s.value is not None),
         methods=methods,
@@ -279,6 +316,22 @@ def facts_of(
         is_error=bool(written & names.ERRORS),
         is_enumeration=is_enumeration(bases),
     )
+
+
+def _initial(
+    ancestors: Sequence[ast.ClassDef], home: Callable[[ast.ClassDef], Module]
+) -> tuple[ast.FunctionDef | None, bool]:
+    """The `__init__` that Python finds first, and whether it may find one before that a decorator has made."""
+    generated = False
+    for one in ancestors:
+        written = next((s for s in one.body if isinstance(s, ast.FunctionDef) and s.name == "__init__"), None)
+        if written is not None:
+            return written, generated
+        made = [d for d in one.decorator_list if _is_dataclass(home(one), d)]
+        generated |= bool(made)
+        if any(not isinstance(d, ast.Call) or all(k.arg not in ("init", None) for k in d.keywords) for d in made):
+            break
+    return None, generated
 
 
 def _is_dataclass(module: Module, decorator: ast.expr) -> bool:

@@ -7,6 +7,7 @@ from collections import Counter, OrderedDict, deque
 from passbench.policy import allowlists as names
 from passbench.policy import operators
 from passbench.policy.host.arguments import Keywords
+from passbench.policy.host.bindings import FIELDS
 from passbench.policy.host.built_in_calls import BuiltInCalls
 from passbench.policy.host.classes import MAKING, is_plain
 from passbench.policy.host.named_values import SHARED_ADVICE
@@ -24,16 +25,19 @@ class MethodCalls(BuiltInCalls):
     """Follows kinds through methods, and refuses those that are on no list."""
 
     def _call_of_class(self, node: ast.Call, own: ast.ClassDef, name: str, scope: Scope) -> ValueKind | None:
-        """`NAME.method(…)` of a class of the pass: the method is known. None if the class itself has none of that name.
+        """`NAME.method(…)` of a class of the pass: the method is known. None if neither the class nor a base
+        has one of that name.
 
         `apply` of a `torch.autograd.Function` is its `forward`.
         """
+        if name == "__init__":
+            return self._make_anew(node, own, scope)
         functional = any(scope.module.dotted(base) == names.FUNCTION for base in own.bases)
-        methods = self.facts(own).methods
-        found = methods.get(name, ())
+        known = [self.facts(one).methods for one in self.lineage(own)]
+        found = next((methods[name] for methods in known if name in methods), ())
         context = functional and name == "apply" and not found
         if context:
-            found = methods.get("forward", ())
+            found = known[0].get("forward", ())
         if not found or (name in self.fields and name not in self.methods):
             return None
         positional, keywords = self._arguments(node, scope)
@@ -42,9 +46,41 @@ class MethodCalls(BuiltInCalls):
             first = context or any(ast.unparse(d) == "classmethod" for d in method.decorator_list)
             given = [ValueKind.SCALAR, *positional] if first else positional  # the context, or the class
             if is_plain(method) and not context and name not in MAKING:
-                self.handed_on.add(own)
+                self.handed_on.add(self.classes_of_methods[method])
             results.append(self._pass_starred(node, method, given, keywords))
         return joined(results)
+
+    def _make_anew(self, node: ast.Call, own: ast.ClassDef, scope: Scope) -> ValueKind:
+        """`BASE.__init__(self, …)`, which a class that derives from it calls: what makes instances of the base gets
+        the arguments behind the first."""
+        positional, keywords = self._arguments(node, scope)
+        facts = self.facts(own)
+        if facts.initial is not None:
+            self._pass_starred(node, facts.initial, positional, keywords)
+        if facts.by_fields:
+            rest = ast.copy_location(ast.Call(node.func, node.args[1:], node.keywords), node)
+            self.fill_fields(rest, own, positional[1:], keywords, scope)
+        return ValueKind.SCALAR
+
+    def fill_fields(
+        self, node: ast.Call, own: ast.ClassDef, positional: list[ValueKind], keywords: Keywords, scope: Scope
+    ) -> ValueKind:
+        """The fields of an instance are what it is made with. Which argument is which field is not followed."""
+        facts = self.facts(own)
+        if facts.is_enumeration and any(kind.holds_tensors for kind in (*positional, *keywords.values())):
+            self.read("a member of an enumeration is looked up by a value", scope, node)
+        positional, stars = self._expanded(node, positional)
+        spread = [*(positional[n].item() for n in stars), keywords.get(None, ValueKind.SCALAR).item()]
+        given = joined((*positional, *spread))
+        for number, name in enumerate(facts.fields):
+            if number < len(positional) or name in keywords or None in keywords or stars:
+                self.shared.add((FIELDS, name))
+            self.kinds.join(FIELDS, name, joined((given, keywords.get(name, ValueKind.SCALAR))))
+        by_key = keywords.values() if facts.compares else ()
+        made = self.holder([given, *by_key])  # it can be unpacked, compared, or be a key: by its fields
+        home = self.scopes[self.class_homes[own].name]
+        addresses = any(self.kind(value, home) is ValueKind.ADDRESS for value in facts.defaults)
+        return max(made, ValueKind.ADDRESS) if addresses or not facts.has_text else made
 
     @staticmethod
     def _makes_self(given: list[ast.expr], scope: Scope) -> bool:

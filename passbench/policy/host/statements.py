@@ -206,10 +206,14 @@ class Statements(Calls):
         if functional and first and "staticmethod" in decorators and node.name in ("forward", "backward"):
             inner.context = first[0].arg
         self.enter(node, fields, ValueKind.SCALAR)
-        if plain and own in self.on_anything:
+        through_class = plain and own in self.on_anything
+        if through_class:
             self.kinds.join(node, first[0].arg, ValueKind.TENSOR)
+            self.kinds.changed |= self.collected.note(node.name, None)
         if given:
             self.take_given(node, bound=bool(first) and "staticmethod" not in decorators)
+        if given and through_class:
+            self.take_given(node, bound=False)
         self._clashes(inner)
         self._block(node.body, inner)
         if node.name == "__len__" and self.kinds.get(node, RETURN).holds_tensors:
@@ -226,6 +230,8 @@ class Statements(Calls):
 
     def _class(self, own: ast.ClassDef, scope: Scope) -> None:
         """Check fields and methods. What a class may hold at all is checked once, by `check_class`."""
+        if own not in self.class_homes:  # a later one has its name, which is a finding
+            return
         self.check_free(own.name, own, scope)
         for decorator in own.decorator_list:
             if isinstance(decorator, ast.Call):

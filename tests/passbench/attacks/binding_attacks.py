@@ -46,4 +46,34 @@ BINDING_ATTACKS = (
         (static("forbidden_call"), READ, WORKS),
         "no operator calls what it is given: nobody has followed with what",
     ),
+    Attack(
+        "class_behind_a_function",
+        add_relu,
+        (static("rebinding"), READ, WORKS),
+        "a name means one thing in a module",
+    ),
+    Attack(
+        "two_classes_of_a_name",
+        add_relu,
+        (static("rebinding"), WORKS),
+        "the policy looks at a class by its name, and ends with a finding",
+    ),
+    Attack(
+        "method_through_a_class",
+        add_relu,
+        (static("host_read"), READ, WORKS),
+        "through its class a method gets its instance first",
+    ),
+    Attack(
+        "base_with_fields",
+        add_relu,
+        (static("host_read"), READ, WORKS),
+        "what a data class is made with is what its fields hold, whoever makes it",
+    ),
+    Attack(
+        "next_in_line",
+        add_relu,
+        (static("host_read"), READ, WORKS),
+        "bases are in Python's order",
+    ),
 )

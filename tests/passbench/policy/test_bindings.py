@@ -12,6 +12,7 @@ DATA = (
     "@dataclasses.dataclass\nclass Holding(Base):\n    held: object = None\n"
     'KINDS = {"a": Holding}\n'
 )
+LOOKS = "class A:\n    def at(self, a):\n        return float(a)\n"
 REFUSED = {
     "a handler of the module": ("eval = 0\n" + HANDLER.format("eval"), "eval('1')", "rebinding"),
     "a handler and a class": ("class eval:\n    a = 1\n" + HANDLER.format("eval"), "eval('1')", "rebinding"),
@@ -29,6 +30,52 @@ REFUSED = {
         "A(3, x.sum())",
         "decorator",
     ),
+    "a class behind a function": (
+        "def one(a):\n    return a\nclass one:\n    def __init__(self, a):\n        self.b = float(a)\n",
+        "one(x.sum())",
+        "rebinding",
+    ),
+    "two classes": ("class A:\n    a = 1\nclass A:\n    a = 2\n", "n += A.a", "rebinding"),
+    "two methods": (
+        "class A:\n    def __init__(self, a):\n        self.b = a\n"
+        "    def __init__(self, a):\n        self.b = float(a)\n",
+        "A(x.sum())",
+        "rebinding",
+    ),
+    "a decorator that makes __init__": (
+        "import dataclasses\nclass A:\n    def __init__(self, a):\n        self.b = 1\n"
+        "@dataclasses.dataclass\nclass B(A):\n    c: object\n",
+        "float(B(x.sum()).c)",
+        "host_read",
+    ),
+    "a base that is made of fields": (
+        DATA + "class B(Base):\n    def __init__(self, a):\n        super().__init__(a)\n",
+        "float(B(x.sum()).number)",
+        "host_read",
+    ),
+    "a base's base": (LOOKS + "class B(A):\n    pass\n", "B.at(B(), x.sum())", "host_read"),
+    "a class of a table": (LOOKS + 'KINDS = {"a": A}\n', "KINDS['a'].at(A(), x.sum())", "host_read"),
+    "a class method": (
+        LOOKS + "    @classmethod\n    def of(cls, a):\n        return cls.at(cls(), a)\n",
+        "A.of(x.sum())",
+        "host_read",
+    ),
+    "arguments that are collected": (
+        "class A:\n    def at(self, *rest):\n        return float(rest[1])\nKINDS = {'a': A}\n",
+        "KINDS['a'].at(A(), 3, x.sum())",
+        "host_read",
+    ),
+    "a keyword of a positional parameter's name": (
+        "def f(a, /, **rest):\n    return float(rest['a'])\n",
+        "f(1, a=x.sum())",
+        "host_read",
+    ),
+    "Python's order of bases": (
+        "class Deep:\n    def __init__(self, a):\n        self.b = float(a)\nclass A(Deep):\n    pass\n"
+        "class B:\n    def __init__(self, a):\n        self.b = a\nclass Both(A, B):\n    pass\n",
+        "Both(x.sum())",
+        "host_read",
+    ),
     "an operator that calls": (
         "class A:\n    def __init__(self, a, b):\n        self.c = float(a)\n",
         "torch.nn.functional.triplet_margin_with_distance_loss(x, y, y, distance_function=A)",
@@ -39,6 +86,11 @@ HONEST = {
     "a handler": (HANDLER.format("error"), "n += A"),
     "a kernel in a block": (NEVER.format("other"), "if n < 0:\n    other[(1,)](out, 8)"),
     "sizes in fields": (DATA, "n += int(KINDS['a'](3, x.shape[0]).held) + Holding(*[1, n]).held"),
+    "bases with sizes": (
+        "class A:\n    def __init__(self, block):\n        self.block = block\n"
+        "class B(A):\n    def __init__(self, a, block):\n        super().__init__(block)\n        self.kept = a\n",
+        "n += int(B(x, 64).block)",
+    ),
     "a built-in's name for a kernel": (KERNEL.format("sum"), "sum[(1,)](out, 8)"),
 }
 
