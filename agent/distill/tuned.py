@@ -49,6 +49,7 @@ from agent.distill.search.neighbours import (
     by_lanes,
     in_cuda_graphs,
     in_other_order,
+    one_after_another,
     steps,
     with_channels_last,
 )
@@ -201,12 +202,14 @@ class Tuned(Author):
         so_far = BestSoFar(keep)
         few = task.launches(whole.start.patterns) < WORTH
         calls = in_cuda_graphs(task, (), self.distill.style)
+        doubtful = False  # whether branches may cost the device more than they save
         if earlier is None and not few and whole.start.patterns and writes(task, calls):
             rest = replace(trial, variants=more, known={}) if len(probed.variants) < len(sample.variants) else None
-            for one in dict.fromkeys((calls, replace(calls, style=replace(calls.style, branches=False)))):
+            for one in (calls, *one_after_another(calls)):
                 found = trial.merit(one)
                 if found.score >= Search.worth and (rest is None or not rest.wrong_again(one)):
                     so_far.take(Best(one, levels), found)
+                    doubtful = one.style.branches and (found.device or 1.0) < 1.0
                     trial = whole = replace(whole, start=made.start(task, captured=True))
                     break
 
@@ -225,8 +228,9 @@ class Tuned(Author):
                 return steps(trial.written(choice) if choice.style.channels_last else trial.task, choice)
 
             search = Search(trial.merit, neighbours, (end - clock()) * share(trial), clock=clock, improved=improved)
-            starts = (*with_channels_last(trial, self.distill.margin), *alternatives(trial.task, trial.start))
-            choice = search.run(trial.start, *starts)
+            single = one_after_another(trial.start) if doubtful else []
+            starts = (*single, *with_channels_last(trial, self.distill.margin), *alternatives(trial.task, trial.start))
+            choice = search.run(trial.start, *starts, sure=len(single))
             if choice is not None:
                 choice = in_turns(near(trial, choice, search.measured), end)[0]
             if choice is None or (not trial.wrong(choice) and trial.merit(choice).over(so_far.merit) <= 1.0):

@@ -307,11 +307,16 @@ class ProbedOrders:
         what = f"{addition.op} of {tuple(addition.shape)} over {addition.reduced} in {_name(addition.dtype)}"
         device = torch.device(self.device)
         if device.type == "cuda":
+            torch.cuda.empty_cache()  # what torch keeps is free, too
             free, _ = torch.cuda.mem_get_info(device)
             if _MEMORY * math.prod(addition.shape) * 4 > free:
                 self.say(f"{what} is too large for a probe of its order here: it is left to eager")
                 return False
-        share = differing_share(addition, order, device)
+        try:
+            share = differing_share(addition, order, device)
+        except torch.OutOfMemoryError:  # others have taken it meanwhile
+            self.say(f"there is no memory for a probe of the order of {what}: it is left to eager")
+            return False
         same = share <= tolerated(order)
         if not same:
             self.say(f"{what}: eager adds in another order than expected ({share:.1%} differ): it is left to eager")

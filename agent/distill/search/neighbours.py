@@ -29,6 +29,11 @@ def in_cuda_graphs(task: Task, patterns: Sequence[str], style: Style) -> SearchC
     return SearchChoice(tuple(patterns), replace(style, captured=True, branches=task.branches(patterns)))
 
 
+def one_after_another(choice: SearchChoice) -> list[SearchChoice]:
+    """The choice without branches; none if it has none."""
+    return [replace(choice, style=replace(choice.style, branches=False))] if choice.style.branches else []
+
+
 def by_lanes(task: Task, style: Style) -> Style:
     """The style with norms added up by lanes, where the task has norms in eager's order.
 
@@ -49,8 +54,11 @@ def alternatives(task: Task, start: SearchChoice) -> list[SearchChoice]:
     style = start.style
     if style.captured:
         few = task.calls(start.patterns) <= WORTH and task.covers(start.patterns)
-        single = [replace(start, style=replace(style, branches=False))] if style.branches else []
-        return [*single, *_in_rows(task, start), *([replace(start, style=_one_by_one(style))] if few else [])]
+        return [
+            *one_after_another(start),
+            *_in_rows(task, start),
+            *([replace(start, style=_one_by_one(style))] if few else []),
+        ]
     found = [in_cuda_graphs(task, start.patterns, style)] if task.launches(start.patterns) >= WORTH else []
     return [*found, *([replace(start, style=replace(style, own_schedule=True))] if task.kernels() else [])]
 

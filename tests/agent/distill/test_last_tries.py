@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
+import torch.nn.functional as F
 
 from agent.distill.static import Distill
+from passbench.result import Times
 from tests.agent.distill.search_support import SKETCHES, attempt_by, measuring, names_of, results_of
 from tests.agent.support import sample, tensor, variant
 
@@ -67,3 +70,27 @@ def test_what_is_written_without_measuring_stays_out_where_it_is_wrong_or_slower
         attempt = attempt_by(rule, [])
         assert measuring(seconds=0.0).attempt(_one(), tmp_path / f"{number}", attempt).compiler == "pass"
         assert "@triton.jit" not in source_of(tmp_path / f"{number}")
+
+
+def _side_by_side(x, w, v):
+    """Two products that need nothing of each other, and norms of both."""
+    first, second = torch.matmul(torch.relu(x), w), torch.matmul(torch.tanh(x), v)
+    return F.layer_norm(first * 2.0 + 1.0, (512,)), F.layer_norm(second * 0.5 - 1.0, (512,))
+
+
+@pytest.mark.parametrize("calls", [0.98, 1.1])
+def test_kernels_without_branches_are_measured_where_calls_side_by_side_are_slower_than_eager(calls, tmp_path):
+    """typical-9f6e28ec2b31: 1.04 with branches and 1.11 without, for which a search on a slow host had no time."""
+    one, seen = sample(variant(_side_by_side, *(tensor(512, 512),) * 3)), []
+
+    def rule(names, source):
+        seen.append(("@triton.jit" in source, "branch(" in source, "captured(" in source))
+        kernels, branches, captured = seen[-1]
+        device = calls if not kernels else 1.04 if branches else 1.2 if captured else 1.03
+        (found,) = results_of(one, 1.5 if captured else 1.2)
+        timing = replace(found.timings[0], clock="device", candidate_us=100.0 / device)
+        return [replace(found, times=Times((*found.times.timings, timing)))]
+
+    assert measuring(seconds=0.0).attempt(one, tmp_path / "pass", attempt_by(rule, [])).compiler == "pass"
+    assert ((True, False, True) in seen) == (calls < 1.0)
+    assert ("branch(" in source_of(tmp_path / "pass")) == (calls > 1.0)

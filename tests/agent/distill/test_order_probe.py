@@ -259,6 +259,18 @@ def _mean_of_squares(x):
     return torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * x
 
 
+def test_what_there_is_no_memory_to_probe_is_left_to_eager_and_not_kept(tmp_path, monkeypatch):
+    """It would end the author's process."""
+
+    def full(*given):
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(order_probe, "differing_share", full)
+    said, order = [], order_of(ADDITIONS[0])
+    assert not ProbedOrders("cpu", said.append, tmp_path)(order)
+    assert "no memory" in said[0] and not list(tmp_path.iterdir())
+
+
 def test_what_the_probe_denies_is_left_to_eager(tmp_path):
     one = sample(variant(_mean_of_squares, tensor(64, 256)))
     levels = dict.fromkeys(float_dtypes(one.variants).values(), Rounding.EXACT)
