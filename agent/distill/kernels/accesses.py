@@ -104,13 +104,13 @@ class Accesses:
 
     def _inside(self, rows: bool, columns: bool) -> str:
         """What says whether an element is there, of an access that varies by these; empty if all are."""
-        rows, columns = rows and not self._all_rows, columns and not self._all_columns
+        rows, columns = rows and not self.all_rows, columns and not self._all_columns
         if rows and columns:
             return self.spot.both
         return self.spot.rows if rows else self.spot.columns if columns else ""
 
     @property
-    def _all_rows(self) -> bool:
+    def all_rows(self) -> bool:
         """Whether every program has rows alone that are there: no access needs to ask."""
         return not self.tuning.masked and self.kernel.rows % self.tuning.row_block == 0
 

@@ -1,6 +1,6 @@
 """Triton source of one kernel. Integers and dtypes that a variant of the task may change are slots."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 
@@ -13,7 +13,7 @@ from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.kernels.launch_configs import Tuning
 from agent.distill.kernels.place_sums import NONE, PlaceSum, place_sum
 from agent.distill.kernels.schedule import Buffer, KernelBody
-from agent.distill.kernels.sweep_turns import columns_of, early_loads, loads_first, steps_of, steps_together
+from agent.distill.kernels.sweep_turns import columns_of, early_loads, loads_first, steps_of, steps_together, turns
 from agent.distill.kernels.text_template import slot
 from agent.distill.kernels.triton_ops import EXPRESSIONS, literal, triton_dtype
 from agent.distill.kernels.value_graph import StoreValue, Value
@@ -108,12 +108,17 @@ class _Writer(Accesses):
     def _line(self, line: str) -> None:
         self.lines.append(self.indent + line)
 
-    def _behind_loads(self) -> None:
-        """Which rows are there, said such that all loads so far stay ahead of what follows."""
-        self._lines([f"row_inside = behind_loads(row) < {slot(self.kernel.rows)}"])
+    def _behind_loads(self, turn: str = "") -> None:
+        """Which rows are there, said such that all loads so far stay ahead of what follows. Of a loop's `turn`, too:
+        what is the same in all turns would be computed ahead of them."""
+        rows = slot(self.kernel.rows)
+        self._lines([f"row_inside = behind_loads(row{turn and f' + {turn}'}) < {rows}{turn and f' + {turn}'}"])
+        self.at = None
 
-    def _columns(self, columns: str) -> None:
-        self._lines([*columns_of(self.kernel, columns), "inside = row_inside & column_inside"])
+    def _columns(self, columns: str, asked: bool = False) -> None:
+        """Where a step's columns are. `asked`: which rows are there is asked even if all are."""
+        rows = "" if self.all_rows and not asked else "row_inside & "
+        self._lines([*columns_of(self.kernel, columns), f"inside = {rows}column_inside"])
 
     def _sweeps(self, values: list[Value]) -> None:
         """One loop over the columns for each depth of reductions; what varies by column is computed again in each."""
@@ -123,32 +128,36 @@ class _Writer(Accesses):
             values = [value for value in values if value.number in needed]
         stores = list(self.kernel.stores)
         for depth in range(deepest + 1):
-            for value in values:
-                if value.depth == depth and not value.by_column and value.number not in self.names:
-                    self._value(value)
             reduced = [v for v in values if v.op == "reduce" and v.depth == depth + 1]
             swept = [s for s in stores if s.value.depth == depth and over_columns(s)]
+            of_rows = [v for v in values if v.depth == depth and not v.by_column and v.number not in self.names]
+            late: list[Value] = []
+            if (reduced or swept) and not self.tuning.seeks:
+                late = sweep_turns.late_rows(self.kernel, self.tuning, of_rows, self._missing(_roots(reduced, swept)))
+            for value in of_rows:
+                if value not in late:
+                    self._value(value)
             if reduced or swept:
-                self._sweep(reduced, swept)
+                self._sweep(reduced, swept, late)
             stores = [s for s in stores if s not in swept]
         for store in stores:
             self._line(self.stored(store))
 
-    def _sweep(self, reduced: list[Value], stores: list[StoreValue]) -> None:
+    def _sweep(self, reduced: list[Value], stores: list[StoreValue], late: list[Value]) -> None:
         names = self._accumulators(reduced)
         kept = {names[value.number]: value for value in reduced}
         for name, value in kept.items():
             self._lines(_way(value).start(value, name, self.kernel))
-        for scan in self._missing(_roots(kept, stores)) if self.kernel.step else ():
+        for scan in self._missing(_roots(reduced, stores)) if self.kernel.step else ():
             if scan.op == "scan" and not (self.tuning.written_out and scan.number in self.scans):
                 self.scans[scan.number] = name = self._fresh("sums")
                 self._line(f"{name}_part = tl.zeros([ROWS, COLUMNS], tl.float32)")
         if self.tuning.seeks:
             self._sought(place_sum(self.kernel), *kept)
         elif self.tuning.written_out:
-            self._written_out(kept, stores)
+            self._written_out(kept, stores, late)
         else:
-            self._looped(kept, stores)
+            self._looped(kept, stores, late)
         for name, value in kept.items():
             in_lanes = self.tuning.lanes and value.order is not None and ordered_sums.lane_warps(value)
             finish = ordered_sums.finish_in_lanes if in_lanes else _way(value).finish
@@ -159,30 +168,44 @@ class _Writer(Accesses):
                     if self.tuning.kept and not in_lanes:
                         self._lines([f"{result} = only({result})"])
 
-    def _looped(self, kept: Mapping[str, Value], stores: list[StoreValue]) -> None:
-        """The steps of a sweep as a loop, several in a turn of it where the kernel adds in eager's order."""
-        outer, swept = dict(self.names), self._missing(_roots(kept, stores))
-        early, together = (
-            early_loads(self.tuning, swept),
-            steps_together(self.kernel, self.tuning, swept),
-        )
-        firsts = ["start", *(f"start + {n} * COLUMNS" for n in range(1, together))]
-        self.steps, self.at = {}, None
-        self.whole_turns = not self.kernel.places % (together * self.tuning.column_block)
-        self._line(f"for start in {self._turns(together)}:")
-        self.indent += _INDENT
+    def _looped(self, kept: Mapping[str, Value], stores: list[StoreValue], late: list[Value]) -> None:
+        """The steps of a sweep as a loop, several in a turn of it where the kernel adds in eager's order. A single turn
+        needs no loop, and `late` are values of rows that are computed in it, behind its loads."""
+        swept = [value for value in self._missing(_roots(kept.values(), stores)) if value not in late]
+        early = early_loads(self.tuning, swept)
+        together = steps_together(self.kernel, self.tuning, swept)
+        single = turns(self.kernel, self.tuning, swept) == 1
+        block = self.tuning.column_block
+        firsts: list[str | int] = [n * block for n in range(together)]
+        if not single:
+            firsts = ["start", *(f"start + {n} * COLUMNS" for n in range(1, together))]
+            self._line(f"for start in {self._turns(together)}:")
+            self.indent += _INDENT
+        outer, self.steps, self.at = dict(self.names), {}, None
+        self.whole_turns = not self.kernel.places % (together * block)
         for loads in early:
             for first in firsts:
                 self._begin_step(first, outer)
                 for value in loads:
                     self._value(value)
                 self.steps[first] = self.names
+        asked = self.tuning.ahead and bool(early)
+        if asked:
+            self._behind_loads("" if single else "start")
+        self._compute(late, outer)
         for first in firsts:
-            self._whole_step(first, outer, kept, stores)
-        self.indent = self.indent.removesuffix(_INDENT)
+            self._whole_step(first, outer, kept, stores, asked and first == firsts[-1])
+        if not single:
+            self.indent = self.indent.removesuffix(_INDENT)
         self.names, self.whole_turns, self.at = outer, True, None
-        late = sum(value.op == "load" for value in swept) - sum(v.op == "load" for loads in early for v in loads)
-        self.waits += -(-steps_of(self.kernel, self.tuning) // together) * (len(early) + late)
+        waiting = sum(value.op == "load" for value in swept) - sum(v.op == "load" for loads in early for v in loads)
+        self.waits += -(-steps_of(self.kernel, self.tuning) // together) * (len(early) + waiting)
+
+    def _compute(self, late: list[Value], outer: dict[int, str]) -> None:
+        """Values of rows, for all steps of a sweep that follow."""
+        self.names = outer
+        for value in late:
+            self._value(value)
 
     def _sought(self, found: PlaceSum, name: str) -> None:
         """A loop over columns that looks for those of a place, and one over what it finds, two at a time."""
@@ -221,9 +244,9 @@ class _Writer(Accesses):
         for value in self._missing(list(values)):
             self._value(value)
 
-    def _written_out(self, kept: Mapping[str, Value], stores: list[StoreValue]) -> None:
-        """The steps of a sweep one after another. The first sweep has all loads under way before one is needed. What a
-        step has computed keeps its name for the next sweep."""
+    def _written_out(self, kept: Mapping[str, Value], stores: list[StoreValue], late: list[Value]) -> None:
+        """The steps of a sweep one after another. The first sweep has all loads under way before one is needed, and
+        before `late`, values of rows, are computed. What a step has computed keeps its name for the next sweep."""
         outer, firsts = dict(self.names), range(0, self.kernel.columns, self.tuning.column_block)
         for first in firsts:
             self._begin_step(first, outer)
@@ -232,26 +255,32 @@ class _Writer(Accesses):
                 if ready and value.by_column and value.number not in self.names:
                     self._value(value)
             self.steps[first] = self.names
-        if self.tuning.ahead and any(value.depth == 1 for value in kept.values()):
+        asked = self.tuning.ahead and any(value.depth == 1 for value in kept.values())
+        if asked:
             self._behind_loads()
-            self.at = None
+        self._compute(late, outer)
         for first in firsts:
-            self._whole_step(first, outer, kept, stores)
+            self._whole_step(first, outer, kept, stores, asked and first == firsts[-1])
             self.steps[first] = self.names
         self.names = outer
 
     def _whole_step(
-        self, first: str | int, outer: Mapping[int, str], kept: Mapping[str, Value], stores: list[StoreValue]
+        self,
+        first: str | int,
+        outer: Mapping[int, str],
+        kept: Mapping[str, Value],
+        stores: list[StoreValue],
+        asked: bool,
     ) -> None:
-        self._begin_step(first, outer)
-        for value in self._missing(_roots(kept, stores)):
+        self._begin_step(first, outer, asked)
+        for value in self._missing(_roots(kept.values(), stores)):
             self._value(value)
         self._step(kept, stores, first)
 
-    def _begin_step(self, first: str | int, outer: Mapping[int, str]) -> None:
+    def _begin_step(self, first: str | int, outer: Mapping[int, str], asked: bool = False) -> None:
         self.names = {**outer, **self.steps.get(first, {})}
         if self.at != first:
-            self._columns(f"{first} + tl.arange(0, COLUMNS){'' if self.one_dimension else '[None, :]'}")
+            self._columns(f"{first} + tl.arange(0, COLUMNS){'' if self.one_dimension else '[None, :]'}", asked)
         self.at = first
 
     def _step(self, kept: Mapping[str, Value], stores: list[StoreValue], start: str | int) -> None:
@@ -335,9 +364,9 @@ class _Writer(Accesses):
         return EXPRESSIONS[value.op].format(*args)
 
 
-def _roots(kept: Mapping[str, Value], stores: list[StoreValue]) -> list[Value]:
+def _roots(reduced: Iterable[Value], stores: list[StoreValue]) -> list[Value]:
     """What a sweep must compute."""
-    return [*(operand for value in kept.values() for operand in value.args), *(store.value for store in stores)]
+    return [*(operand for value in reduced for operand in value.args), *(store.value for store in stores)]
 
 
 def _way(value: Value) -> ModuleType:

@@ -27,6 +27,8 @@ _REGISTERS = 96
 """Registers of a thread that may hold what a sweep has loaded."""
 _WIDER = (1, 2, 4)
 """So many times as many warps are tried for a row that is kept, if it needs more registers than that."""
+_MOVED = 12
+"""Of programs whose threads wait for less registers no loads were moved (compiled for sm_90)."""
 _TILE_REGISTERS = 192
 """Registers of a thread that may hold what a tile has loaded. Kernels of fifteen loads with 32 elements a thread kept
 values in memory: 1629 accesses in the code for sm_90, a third of all instructions. With 8 there is none."""
@@ -59,7 +61,7 @@ class Tuning:
     `loops`: it sweeps its columns in steps, of which `stages` are loaded at once. `kept`: the steps are written one
     after another, and what the first sweep has loaded stays in registers for the others. `several`: the same of several
     rows, of one step each or few short ones. `masked`: accesses ask whether their element is there even where all are.
-    `lanes`: see `ordered_sums.finish_in_lanes`. `ahead`: loads stay ahead of what is computed (`sweep_turns.py`).
+    `lanes`: see `ordered_sums.finish_in_lanes`. `ahead`: as in `Tuning`.
     `seeks`: what belongs to places is looked for (`place_sums.py`).
     """
 
@@ -95,7 +97,7 @@ class LaunchLimits:
     whether kernels without reductions may have columns. `stages`: how many steps of a sweep are loaded at once; 1
     leaves that to the compiler. `masked`: as in `Tuning`. `lanes`: norms in eager's order are added up by the lanes of
     warps, as eager does; for compiled kernels alone. `keeps`: short rows that are added in eager's order are kept in
-    registers, and what belongs to places is looked for. `ahead`: loads needed behind reductions stay ahead of them.
+    registers, and what belongs to places is looked for. `ahead`: as in `Tuning`.
     """
 
     persistent: int = 8192
@@ -112,7 +114,14 @@ class LaunchLimits:
 def choose(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
     """A configuration by the size of the kernel alone."""
     chosen = _chosen(kernel, limits)
-    return replace(chosen, ahead=limits.ahead and _loads_first(kernel, chosen))
+    return replace(chosen, ahead=limits.ahead and (_loads_first(kernel, chosen) or _adds_early(kernel, chosen)))
+
+
+def _adds_early(kernel: KernelBody, tuning: Tuning) -> bool:
+    """Whether a program adds so much in eager's order that ptxas may move some of its loads behind the first sums."""
+    if kernel.step is None or not tuning.loops or tuning.seeks or kernel.rows + kernel.places >= _EXACT:
+        return False
+    return _registers(kernel, tuning, kernel.places) >= _MOVED
 
 
 def _loads_first(kernel: KernelBody, tuning: Tuning) -> bool:

@@ -41,7 +41,7 @@ def test_what_is_computed_of_the_sums_is_in_the_same_kernel(tmp_path, interprete
 
     x, y = _wide(40, 6, dtype=torch.float16) / 2**12, torch.randn(40, 6).half()
     one, source = _pass(function, in_dtype((tensor(40, 6), tensor(40, 6)), "float16"), tmp_path / "pass")
-    assert source.count("@triton.jit\ndef") - source.count("@triton.jit\ndef row_") == 1
+    assert source.count("_kernel(in_0") == 1
     scaled, highest = interpreter.results(tmp_path / "pass", one, [x, y])
     products, sums = x * y, [torch.zeros(6).half()]
     for each in products:
