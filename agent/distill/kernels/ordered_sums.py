@@ -132,6 +132,8 @@ def finish(value: Value, name: str, kernel: KernelBody) -> list[str]:
         lines.append(f"{kept} = join_row({kept}, ROWS, {order.height})")
         return [*lines, *[f"{kept} = neighbours_as_one({kept}, 0.0, 0.0, 0.0)"] * (order.idle.bit_length() - 1)]
     if value.detail in MOMENTS:
+        if (counts := _equal_counts(order)) is not None:
+            return _finish_equal(name, order, counts)
         kept, threads = ", ".join(_moments(name)), order.width * order.height
         first = f"tl.arange(0, {threads})[None, :] * {order.sums}"
         elements = f"tl.cdiv(tl.maximum({slot(kernel.columns)} - {first}, 0), {order.step}) * {order.sums}"
@@ -158,6 +160,47 @@ def finish(value: Value, name: str, kernel: KernelBody) -> list[str]:
         add, rounds = "add_rounded_halves(", f"{slot(triton_dtype(order.rounds))}, "
     lines.append(f"{name}_rows = {add}{part}, {rounds}ROWS, {order.height}, {order.width})")
     return [*lines, f"{name} = {add.replace('halves', 'rows')}{name}_rows, {rounds}ROWS, 1, {order.height})"]
+
+
+def _equal_counts(order: SumOrder) -> tuple[int, int, int] | None:
+    """The elements of each thread in the first rows of threads, how many such rows there are, and those of each thread
+    in the others; None unless all threads of a row have equally many, and these numbers are powers of two. Eager's
+    formula for two threads is another one then, with the same bits: a share is a half, and what is multiplied by a
+    power of two is rounded as it was."""
+    whole, rest = divmod(order.length, order.width * order.sums)
+    if order.kind != "moments" or rest:
+        return None
+    steps, rows = divmod(whole, order.height)
+    many, few = (steps + (rows > 0)) * order.sums, steps * order.sums
+    if many & (many - 1) or few & (few - 1):
+        return None
+    return (many, rows, few) if rows else (many, order.height, many)
+
+
+def _finish_equal(name: str, order: SumOrder, counts: tuple[int, int, int], lanes: bool = False) -> list[str]:
+    """Adds up moments of threads that have `_equal_counts`; in lanes as `finish_in_lanes` does."""
+    (many, rows, few), (mean, distances, count) = counts, _moments(name)
+    width, height, lines = order.width, order.height, []
+    each = repr(1 / many)
+    if 0 < few < many:
+        each = f"tl.where(tl.arange(0, {width * height})[None, :] < {rows * width}, {each}, {1 / few!r})"
+    lines.append(f"{distances} = {distances} * {each}")
+    alike = many == few
+    if lanes:
+        shape, along = ([width * height], 0) if alike else ([height, width], 1)
+        both = f"tl.reshape({mean}, {shape}), tl.reshape({distances}, {shape})"
+        lines.append(f"{mean}, {distances} = tl.reduce(({both}), {along}, moments_of_equal)")
+        places, combined = f"tl.arange(0, {height})", f"tl.reduce(({mean}, {distances}, {count}), 0, moments_of_two)"
+    else:
+        lines.append(f"{mean}, {distances} = equal_halves({mean}, {distances}, ROWS, {height}, {width})")
+        if alike and height > 1:
+            lines.append(f"{mean}, {distances} = equal_rows({mean}, {distances}, ROWS, 1, {height})")
+        places = f"tl.zeros([ROWS, {height}], tl.int32) + tl.arange(0, {height})[None, :]"
+        combined = f"combine_rows({mean}, {distances}, {count}, ROWS, 1, {height})"
+    if alike:
+        return [*lines, f"{distances} = {distances} * {float(order.length)}"]
+    lines.append(f"{count} = tl.where({places} < {rows}, {float(many * width)}, {float(few * width)})")
+    return [*lines, f"{distances} = {distances} * {count}", f"{mean}, {distances}, {count} = {combined}"]
 
 
 def _with_idle(kept: str, order: SumOrder) -> list[str]:
@@ -194,6 +237,8 @@ def finish_in_lanes(value: Value, name: str, kernel: KernelBody) -> list[str]:
     threads = order.width * order.height
     if value.detail == "squares":
         return [f"{name} = tl.sum(tl.reshape({name}_part, [{threads}]), 0)"]
+    if (counts := _equal_counts(order)) is not None:
+        return _finish_equal(name, order, counts, lanes=True)
     count, *_ = finish(value, name, kernel)
     moments = ", ".join(_moments(name))
     given = ", ".join(f"tl.reshape({part}, [{threads}])" for part in _moments(name))

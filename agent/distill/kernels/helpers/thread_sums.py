@@ -116,6 +116,13 @@ def moments_of_two(mean, distances, count, other_mean, other_distances, other_co
     wider = tl.fma(count * share, apart * apart * other_count, distances + other_distances)
     return tl.fma(other_count * share, other_mean, count * share * mean), wider, both
 ''',
+    "moments_of_equal": '''
+@triton.jit
+def moments_of_equal(mean, distances, other_mean, other_distances):
+    """The moments of two threads that have equally many elements; squared distances are means of them."""
+    apart = other_mean - mean
+    return tl.fma(0.5, other_mean, 0.5 * mean), tl.fma(0.25, apart * apart, 0.5 * (distances + other_distances))
+''',
     "joined_of_two": '''
 @triton.jit
 def joined_of_two(mean, distances, count, other_mean, other_distances, other_count):
@@ -167,10 +174,21 @@ def combine_halves(mean, distances, count, ROWS: tl.constexpr, OUTER: tl.constex
             distances = tl.fma(count_a * share, apart * apart * count_b, both)
     return tl.reshape(mean, [ROWS, OUTER]), tl.reshape(distances, [ROWS, OUTER]), tl.reshape(count, [ROWS, OUTER])
 ''',
+    "equal_halves": '''
+@triton.jit
+def equal_halves(mean, distances, ROWS: tl.constexpr, OUTER: tl.constexpr, LENGTH: tl.constexpr):
+    """As `combine_halves` where each thread has equally many elements; squared distances are means of them."""
+    for n in tl.static_range(10):
+        if LENGTH >> n > 1:
+            mean_a, mean_b = both_sides(mean, ROWS * OUTER, LENGTH >> n)
+            wide_a, wide_b = both_sides(distances, ROWS * OUTER, LENGTH >> n)
+            mean, distances = moments_of_equal(mean_a, wide_a, mean_b, wide_b)
+    return tl.reshape(mean, [ROWS, OUTER]), tl.reshape(distances, [ROWS, OUTER])
+''',
 }
 """Helper name → source."""
 
-_BY_HALVES = ("add_halves", "add_rounded_halves", "join_halves", "combine_halves")
+_BY_HALVES = ("add_halves", "add_rounded_halves", "join_halves", "combine_halves", "equal_halves")
 _ADDED = re.compile(r"( +)(\w+) = tl\.sum\(tl\.reshape\((\w+), \[ROWS \* OUTER, 2, \(LENGTH >> n\) // 2\]\), 1\)")
 
 
@@ -192,6 +210,7 @@ NEEDED = (
     | {"combine_halves": ("both_sides", "share_of"), "combine_rows": ("halves", "share_of")}
     | {"join_halves": ("both_sides", "joined_of_two", "part_of", "share_of")}
     | {"join_rows": ("halves", "joined_of_two", "part_of", "share_of")}
+    | {"equal_halves": ("both_sides", "moments_of_equal"), "equal_rows": ("halves", "moments_of_equal")}
     | {"moments_of_two": ("share_of",), "joined_of_two": ("part_of", "share_of")}
 )
 """Helper → all helpers that it calls, and those that these call."""
