@@ -41,6 +41,11 @@ _SWEPT = 192
 values (typical-b8f2a32da472) compiles as fast as in loops of four steps a turn, to 75 registers in place of 118, and
 loads 16 times in place of 28."""
 
+_ACROSS = 16
+"""With fewer rows a program has one, however they lie in memory: two rows of 2304 numbers each, of which neighbours are
+those of other rows, took one warp 36 steps (typical-8e32548ea3c9)."""
+_IN_STEP = 32
+"""Registers of a thread for what a step loads, where programs are few."""
 _TILES = (1024, 2048, 512, 256)
 """Columns that a program takes at a time, in place of a step of eager's, in the order of preference."""
 _TILED_ROWS = 8 * PROCESSORS
@@ -250,7 +255,7 @@ def _plain(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
     wide = _power_of_two(kernel.columns)
     if kernel.flat is not None:
         return _tile(kernel, wide)
-    across = reads_across(kernel)
+    across = reads_across(kernel) and (kernel.step is not None or kernel.rows >= _ACROSS)
     if kernel.step is not None:
         loops, column_block, elements = True, kernel.step, max(_ORDERED, kernel.step if _in_one_warp(kernel) else 0)
         elements = elements if kernel.deal is None else _DEALT
@@ -264,7 +269,24 @@ def _plain(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
     while row_block > (16 if across else 1) and -(-kernel.rows // row_block) < 2 * PROCESSORS:
         row_block //= 2
     warps = max(1, min(16, row_block * column_block // elements))
-    return Tuning(row_block, column_block, warps, loops)
+    tuning = Tuning(row_block, column_block, warps, loops)
+    if loops and kernel.step is None:
+        return _in_wide_steps(kernel, tuning, min(wide, limits.persistent))
+    return tuning
+
+
+def _in_wide_steps(kernel: KernelBody, tuning: Tuning, most: int) -> Tuning:
+    """The same with more columns a step, and more warps, where programs are few: nothing else is at work while one
+    waits for what a step loads."""
+    few = tuning.programs(kernel) < PROCESSORS
+    while few and tuning.column_block < most:
+        columns = 2 * tuning.column_block
+        warps = max(tuning.warps, min(16, tuning.row_block * columns // _ELEMENTS))
+        wider = replace(tuning, column_block=columns, warps=warps)
+        if _registers(kernel, wider, columns) > _IN_STEP:
+            break
+        tuning = wider
+    return tuning
 
 
 def _tile(kernel: KernelBody, wide: int) -> Tuning:
