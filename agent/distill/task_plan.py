@@ -252,13 +252,14 @@ class Task:
         return tuple(found)
 
     def likely(self, margin: float) -> tuple[str, ...]:
-        """Patterns that are expected to save more than `margin` microseconds a call.
+        """Patterns that are expected to save more than `margin` microseconds a call, or so much of the device's time at
+        no cost to the host.
 
         A graph that has none of these gets its best pattern, since a variant without a match scores as a failure. Empty
         if all chosen patterns together save no more than `margin`.
         """
-        gains = self.gains()
-        chosen = {pattern for pattern, gain in gains.items() if gain > margin}
+        gains, device = self.gains(), self.device_gains()
+        chosen = {p for p, gain in gains.items() if gain > margin or (round(gain, 3) >= 0 and device[p] > margin)}
         for each in self.graphs:
             if each.candidates and not any(c.pattern in chosen for c in each.candidates):
                 chosen.add(max(each.candidates, key=lambda c: c.gain).pattern)

@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from agent.distill.candidates import Options, find_candidates
 from agent.distill.lowered_regions import Sketches
 from agent.distill.rounding import Rounding
-from tests.agent.support import ANY, tensor, variant
+from agent.distill.static import Distill
+from tests.agent.support import ANY, sample, tensor, variant
 
 
 def _group_norm(x):
@@ -62,6 +63,21 @@ def test_copies_that_convert_or_rearrange_are_slow_in_eager():
     joined = _expected(lambda x: x.view(256, 64, 128).transpose(0, 1).reshape(64, -1), half)
     repeated = _expected(lambda x: x[:, None].expand(256, 4, 8192).reshape(1024, 8192), half)
     assert all(each.device > 2.0 and each.gain < 1.0 for each in (converted, turned, joined, repeated))
+    assert round(repeated.gain, 3) == 0.0  # three calls in eager, and so in what a pass starts with
     plain = _expected(lambda x: torch.ops.aten.clone.default(x), wide)
     narrowed = _expected(lambda x: x.half(), wide)
     assert max(plain.device, narrowed.device) <= 0.0
+
+
+def test_what_costs_the_host_nothing_and_saves_the_device_time_is_likely():
+    """The heads of typical-b8f2a32da472 that several queries share."""
+
+    def function(x, y):
+        repeated = x[:, None].expand(256, 4, 8192).reshape(1024, 8192)
+        return torch.nn.functional.linear(repeated, y) * 2.0 + 1.0
+
+    made = sample(variant(function, tensor(256, 8192, dtype="float16"), tensor(64, 8192, dtype="float16")))
+    task = Distill().task(made, ANY)
+    (copied,) = [pattern for pattern in task.gains() if "expand" in pattern]
+    assert round(task.gains()[copied], 3) == 0.0 and task.device_gains()[copied] > 1.0
+    assert copied in task.likely(1.0) and len(task.likely(1.0)) == 2
