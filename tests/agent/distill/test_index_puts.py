@@ -102,6 +102,20 @@ def test_a_program_looks_for_what_belongs_to_its_place(tmp_path):
     assert "while place <" not in _pass(_rows, few, tmp_path / "few")[1], "a place of few gets much"
 
 
+def _onto_zeros(v, i):
+    return (PUT(torch.ops.aten.new_zeros.default(v, [120, 2048]), [i], v, True),)
+
+
+def test_long_slices_are_looked_for_where_all_elements_times_places_are_many(tmp_path):
+    """The gradient of 240 rows of typical-5eeacb606ee7, whose sort and checks are 12 launches in eager."""
+    one, source = _pass(_onto_zeros, (tensor(240, 2048), _places(119, 240)), tmp_path / "pass")
+    assert 240 * 120 * 2048 > index_puts._MOST
+    assert "while place <" in source and "(1920,)" in source
+    few = variant(lambda v, i: (PUT(v[:4] * 2.0, [i], v, True),), tensor(9000, 1024), _places(3, 9000))
+    with pytest.raises(FAILURES, match="accumulate"):
+        Sketches().of(few.graph, few.inputs)
+
+
 def test_looking_for_places_compiles_for_a_gpu(tmp_path, torch_forks):
     """The least of a warp's columns is found without shared memory or barriers."""
     inputs = (tensor(20, 40), _places(17, 300), tensor(300, 40, dtype="bfloat16"))
@@ -138,6 +152,7 @@ def test_what_adds_to_places_is_a_dozen_launches_in_eager():
 def test_where_places_are_many_eager_writes(monkeypatch):
     one = variant(_rows, *CASES[0][1])
     monkeypatch.setattr(index_puts, "_MOST", 20 * 48 - 1)
+    monkeypatch.setattr(index_puts, "_SOUGHT", 0)
     with pytest.raises(FAILURES, match="accumulate"):
         Sketches().of(one.graph, one.inputs)
 
@@ -189,3 +204,11 @@ def test_many_numbers_at_a_masks_places_are_left_to_eager():
     one = variant(_rows_filled, tensor(4, 6), tensor(4, 6), tensor(5))
     with pytest.raises(FAILURES):
         Sketches().of(one.graph, one.inputs)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_long_slices_have_eagers_bits_on_a_gpu(dtype, tmp_path):
+    one, _ = _pass(_onto_zeros, (tensor(240, 2048, dtype=dtype), _places(119, 240)), tmp_path / "pass")
+    (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
+    assert (result.status, result.t_min) == ("ok", -10), result

@@ -14,7 +14,10 @@ import torch
 from agent.distill.eager.op_effects import WARP_SLICE
 
 _MOST = 2**25
-"""Places times elements, at most."""
+"""Places times elements, at most, where each element of the result goes over all places."""
+_SOUGHT, _TOGETHER, _FEW = 2**21, 128, 8
+"""The same where programs look for what belongs to a place (`kernels.place_sums`), so many elements of a slice at a
+time, a power of two. They do not where places are few."""
 _CHAIN = 8
 """Less places are added without a reduction, which the scheduler would write out without the roundings."""
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -27,7 +30,7 @@ def index_put(
 
     Where a place comes twice and nothing is added, the last value counts; eager leaves open which one does.
     NotImplemented, and so TorchInductor's own way, for masks, for dimensions that are no neighbours, for sums in other
-    dtypes than floats of up to 32 bits, and for more than `_MOST` steps.
+    dtypes than floats of up to 32 bits, and for more steps than `_MOST` or `_SOUGHT`.
     """
     if len(indices) == 1 and indices[0] is not None and indices[0].dtype == torch.bool:
         return _filled(x, indices[0], values, accumulate)
@@ -37,9 +40,12 @@ def index_put(
         return NotImplemented
     shape = torch.broadcast_shapes(*(index.shape for index in used))
     count, first, last = math.prod(shape), given[0], given[-1] + 1
-    if not 0 < count * x.numel() <= _MOST or (accumulate and x.dtype not in _FLOATS):
-        return NotImplemented
     before, behind = x.shape[:first], x.shape[last:]
+    slices = math.prod(behind)
+    together = min(slices & -slices, _TOGETHER)
+    sought = accumulate and math.prod(x.shape[first:last]) >= _FEW and count * x.numel() <= _SOUGHT * together
+    if not (0 < count * x.numel() <= _MOST or sought) or (accumulate and x.dtype not in _FLOATS):
+        return NotImplemented
     here = _matches(x, [index.expand(shape).reshape(count) for index in used], first, last)
     added = values.to(x.dtype).expand(*before, *shape, *behind).reshape(*before, count, *behind).movedim(first, -1)
     if not accumulate:
@@ -47,7 +53,7 @@ def index_put(
     added = added.reshape(*before, *[1] * len(used), *behind, count)
     steps = torch.where(here, added.float(), 0.0).expand(*x.shape, count)
     wide = x.float()
-    if math.prod(behind) <= WARP_SLICE:
+    if slices <= WARP_SLICE:
         total = _in_turn(torch.zeros_like(wide), steps) if count < _CHAIN else steps.sum(-1)
         return (wide + total).to(x.dtype)
     if count < _CHAIN:
