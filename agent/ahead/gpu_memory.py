@@ -55,6 +55,7 @@ def with_memory(
                 raise
         # Not within `except`: the error holds the frames, and these hold tensors.
         give_back()
+        gc.collect()
         free_cached()
         time.sleep(seconds)
         lost(time.monotonic() - begin)
@@ -64,7 +65,6 @@ def with_memory(
 def free_cached(most: int = 0) -> None:
     """Give the GPU what torch keeps of the memory that nothing uses any more, if that is more than so many bytes."""
     if torch.cuda.is_initialized() and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > most:
-        gc.collect()
         torch.cuda.empty_cache()
 
 

@@ -18,7 +18,7 @@ import torch
 from agent.ahead.beyond import chance_beyond
 from agent.ahead.device_levels import agree, largest_share
 from agent.ahead.eager_reference import TIMED, Caller, EagerReference, EagerReferences, input_bytes, same_memory
-from agent.ahead.gpu_memory import WAITS, free_cached, lacks_memory, with_memory
+from agent.ahead.gpu_memory import WAITS, free_cached, lacks_memory, not_measured, with_memory
 from agent.ahead.graph_times import GraphTimer
 from agent.ahead.output_levels import Level, beside_eager, levels_of, worst
 from agent.ahead.own_inputs import copied
@@ -107,8 +107,7 @@ class QuickMeasure:
                 try:
                     right, times = self._with_memory(partial(self._measured, variant, rules, again, doubtful))
                     status = "ok" if right is not None else "wrong"
-                    reference = self._references.of(variant, again)
-                    own = worst(reference.own) if reference.own else None
+                    own = self._own_level(variant, again)
                 except VariantFailure as failure:
                     status, reason = failure.status, str(failure)
                 free_cached(_MOST_CACHED)
@@ -127,6 +126,8 @@ class QuickMeasure:
                         device=device_name(self.device),
                     )
                 )
+        if not again and any(map(not_measured, results)):
+            self._measured_before.discard(source)
         return results
 
     def check(self, sample: Sample, pass_dir: Path, draws: int, seconds: float) -> list[Checked]:
@@ -264,6 +265,11 @@ class QuickMeasure:
         check_memory(outputs, reference.metas, self.device)
         found = [*outputs, *(row[n] for n in reference.written)]
         return [(a, b) for a, b in zip(found, expected, strict=True) if isinstance(b, torch.Tensor)]
+
+    def _own_level(self, variant: Variant, again: bool) -> Level:
+        """The level at which eager agrees with itself; None where that was not asked."""
+        own = self._references.of(variant, again).own
+        return worst(own) if own else None
 
     def _own_levels(self, reference: EagerReference) -> list[Level]:
         """The level at which each output of eager agrees with itself in all draws; None at none."""

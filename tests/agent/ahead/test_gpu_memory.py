@@ -72,14 +72,34 @@ def test_a_variant_without_memory_is_measured_a_little_later(times, tmp_path, mo
 
 
 def test_a_sample_waits_for_so_long_alone(tmp_path, monkeypatch):
+    slept = []
+    monkeypatch.setattr(gpu_memory.time, "sleep", slept.append)
     monkeypatch.setattr(quick_measure, "WAITS", (0.0, 0.8))
-    monkeypatch.setattr(quick_measure, "_MOST_LOST", 0.5)
+    monkeypatch.setattr(quick_measure, "_MOST_LOST", 1e-9)
     one, measure = sample(variant(add, *SMALL)), QuickMeasure(torch.device("cpu"))
     directory = written(tmp_path / "pass", _failing(10**6), f"calls = []\n\n\n{SUM}")
-    assert not_measured(measure(one, directory)[0]) and measure.waited > 0.8
-    before = measure.waited
-    assert not_measured(measure(one, directory)[0]) and measure.waited < before + 0.7
+    for expected in ([0.0, 0.8], [0.0, 0.8, 0.0]):
+        assert not_measured(measure(one, directory)[0]) and slept == expected
+    assert measure.waited > 0.0
     assert measure.check(one, directory, 5, 60.0) == [(-10, 0, ())], "no draw has shown that it is wrong"
+
+
+def test_what_was_not_measured_is_measured_for_the_first_time_later(tmp_path, capsys, monkeypatch):
+    """On the draws of first measurements: those of second ones take more memory."""
+    monkeypatch.setattr(quick_measure, "WAITS", ())
+    one, measure, seen = sample(variant(add, *SMALL)), QuickMeasure(torch.device("cpu"), timed=False), []
+    flag = tmp_path / "flag"
+    lines = f"print(float(x.sum()))\n    if not pathlib.Path({str(flag)!r}).exists():\n"
+    lines += '        raise torch.OutOfMemoryError("CUDA out of memory.")\n    return x + y'
+    directory = written(tmp_path / "pass", lines, f"import pathlib\n\n\n{SUM}")
+    other = written(tmp_path / "other", "print(float(x.sum()))\n    return x + y", SUM)
+    assert not_measured(measure(one, directory)[0])
+    flag.touch()
+    capsys.readouterr()
+    for place in (directory, other):
+        measure(one, place)
+        seen.append(set(capsys.readouterr().out.split()))
+    assert seen[0] == seen[1]
 
 
 def test_eager_without_memory_is_asked_again():
