@@ -104,7 +104,7 @@ def jit_functions(files: PassFiles) -> frozenset[str]:
 def _jit_functions(sources: tuple[tuple[str, str], ...]) -> frozenset[str]:
     siblings = frozenset(name for name, _ in sources)
     parsed = (parse(name, text, siblings, Report()) for name, text in sources)
-    return frozenset(clean(kernel) for module in parsed if module is not None for kernel in module.kernels)
+    return frozenset(clean(name) for module in parsed if module is not None for name in module.kernel_names)
 
 
 def _base(name: str) -> str:

@@ -30,9 +30,13 @@ MODULES = frozenset(
 """Modules that a pass may import, besides its own; what it may use of them is decided name by name."""
 
 _STANDARD = frozenset(
-    """abc collections collections.abc contextlib copy dataclasses enum fractions functools inspect io itertools json
-    logging math numbers operator os os.path pathlib platform random re string sys textwrap time traceback types typing
-    typing_extensions warnings numpy""".split()
+    """abc argparse bisect collections collections.abc contextlib copy dataclasses datetime decimal enum fractions
+    functools gc hashlib heapq inspect io itertools json logging math numbers operator os os.path pathlib platform
+    pprint queue random re statistics string struct sys textwrap threading time traceback types typing typing_extensions
+    uuid warnings weakref numpy torch.utils torch.utils.benchmark torch.profiler torch.autograd torch.backends
+    torch.backends.cudnn torch.cuda torch.jit torch.nn.modules torch.types triton.compiler triton.language.core
+    triton.language.semantic triton.language.standard triton.runtime.autotuner triton.runtime.driver triton.runtime.jit
+    triton.testing""".split()
 )
 """Modules that a pass may import, since that only defines names. Whatever it uses of them is refused unless on a list.
 Of `os`, for example, only what makes a path of the pass's own directory is allowed."""
@@ -63,15 +67,15 @@ SCALAR_CALLS = frozenset(
     triton.cdiv triton.next_power_of_2 triton.Config triton.language.constexpr triton.language.cdiv
     triton.runtime.driver.active.utils.get_device_properties triton.runtime.driver.active.get_current_target
     triton.runtime.driver.active.get_current_device triton.runtime.driver.active.get_active_torch_device
-    contextlib.nullcontext warnings.warn warnings.filterwarnings warnings.simplefilter logging.getLogger
-    logging.basicConfig
+    threading.Lock threading.RLock contextlib.nullcontext warnings.warn warnings.filterwarnings warnings.simplefilter
+    logging.getLogger logging.basicConfig
     dataclasses.field dataclasses.replace dataclasses.asdict enum.auto typing.TypeVar numpy.prod""".split()
 )
 """Host functions whose results are no tensors."""
 
 WITHOUT_TEXT = frozenset(
     """passbench.launch.LaunchPlan passbench.launch.PlanTable torch.cuda.device torch.cuda.device_of torch.no_grad
-    torch.inference_mode contextlib.nullcontext""".split()
+    torch.inference_mode contextlib.nullcontext threading.Lock threading.RLock""".split()
 )
 """Those of these functions whose results are objects that have an address for a text."""
 
@@ -271,6 +275,13 @@ ALIASED = frozenset(
     n for n in DEVICE_NAMES - MATH if not isinstance(getattr(tl, n.rpartition(".")[2], None), type)
 ) - HOST_VALUES  # fmt: skip
 """Functions of Triton's language, which a module may give a name of its own: `exp = tl.exp`."""
+
+ALIASED_MODULES = MODULES - {"torch", "passbench.launch", "operator"} | {
+    "torch.ops",
+    "torch.ops.aten",
+    "torch.ops.prims",
+}
+"""Modules that a module may give a name of its own: `aten = torch.ops.aten`, `libdevice = tl.extra.libdevice`."""
 
 SUSPECT_FILES = frozenset(
     ".so .pyd .pyc .pyo .pth .pyx .dll .dylib .a .o .bc .ll .ptx .cubin .fatbin .hsaco .cu .cuh .c .cc .cpp .h "

@@ -6,15 +6,18 @@ Host code may launch kernels, call operators that a graph can hold and that comp
 `pattern` is only traced, so it may name every operation that a graph can hold.
 """
 
+import ast
 from pathlib import Path
 
 from passbench.contract import NAMES_FILE, PACKAGE, PassFiles, read_pass_dir
 from passbench.policy import allowlists as names
+from passbench.policy.forms.picked_arguments import write_out_picked
+from passbench.policy.forms.unused_functions import names_in_use
 from passbench.policy.host.checker import HostChecker
 from passbench.policy.kernels.addresses import Addresses
 from passbench.policy.kernels.device_code import check_device_function
 from passbench.policy.modules import Module, Report, check_siblings, is_own_class, parse
-from passbench.policy.patterns import check_parameters, check_pattern, check_replacement_args
+from passbench.policy.patterns import check_parameters, check_pattern, check_replacement_args, is_picked
 from passbench.policy.scopes import open_scope
 from passbench.policy.steps import Steps, TooLong
 from passbench.policy.suggestions import advice_on
@@ -53,10 +56,11 @@ def check_files(files: PassFiles) -> list[Finding]:
         return report.sorted()
     modules: dict[str, Module] = {}
     siblings = frozenset(name for name in files.modules if not _is_library(name))
+    used = _names_in_use(files)
     for name, text in files.modules.items():
         if _is_library(name):
             report.add("module_name", f"{name}.py", 1, f"{name} is the name of a library; rename the file")
-        module = parse(name, text, siblings, report)
+        module = parse(name, text, siblings, report, used)
         if module is not None:
             modules[name] = module
     try:
@@ -68,12 +72,23 @@ def check_files(files: PassFiles) -> list[Finding]:
     return report.sorted()
 
 
+def _names_in_use(files: PassFiles) -> frozenset[str] | None:
+    """Names that the modules mention where code runs; None where one is not Python, which `parse` reports."""
+    try:
+        return names_in_use([ast.parse(text) for text in files.modules.values()])
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
 def _is_library(name: str) -> bool:
     of_python = name.startswith("__") and name != "__init__"  # `__main__` is what Python runs, whoever imports it
     return name == PACKAGE or of_python or names.shadows_a_library(name)
 
 
 def _check_modules(modules: dict[str, Module], rules: tuple[str, ...], report: Report) -> None:
+    for name in rules:
+        if name in modules:
+            _write_out_arguments(modules[name], modules)
     for name, module in modules.items():
         check_siblings(module, modules, report)
         _check_special(module, name in rules, report)
@@ -89,6 +104,21 @@ def _check_modules(modules: dict[str, Module], rules: tuple[str, ...], report: R
             check_device_function(module, function, modules, addresses, members, report)
             handed_in.check_types(module, function, report)
     explain_unknown_names(modules, report)
+
+
+def _write_out_arguments(module: Module, modules: dict[str, Module]) -> None:
+    """Let `replacement_args` return what its own variables, and constants of the pass's modules, stand for."""
+    function = module.functions.get("replacement_args")
+    if function is None or function.decorator_list:
+        return
+
+    def constant(node: ast.expr) -> ast.expr | None:
+        place = module.sibling_function(module.dotted(node) or "")
+        if place is not None:
+            return modules[place[0]].literals.get(place[1]) if place[0] in modules else None
+        return module.literals.get(node.id) if isinstance(node, ast.Name) else None
+
+    write_out_picked(function, constant, lambda value: is_picked(module, function, value))
 
 
 def _check_super(modules: dict[str, Module], report: Report) -> None:

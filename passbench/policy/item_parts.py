@@ -5,6 +5,7 @@ may `args` of `def f(*args)`, of which the calls of `f` tell item by item what i
 """
 
 import ast
+from collections import Counter
 from collections.abc import Container
 
 from passbench.policy.modules import Module
@@ -61,6 +62,37 @@ def dicts_of_variable(function: ast.FunctionDef, name: str) -> list[ast.expr] | 
             return None
     kwarg = arguments.kwarg is not None and arguments.kwarg.arg == name
     return found if found or kwarg else None
+
+
+def written_collections(function: ast.FunctionDef) -> dict[str, list[ast.expr]]:
+    """Variables of a function that are a tuple or a list which is written out, and nothing else, with the items. A list
+    is read as `*NAME` of a call alone, so that nothing is put into it."""
+    written: dict[str, ast.Tuple | ast.List] = {}
+    bound: Counter[str] = Counter(a.arg for a in ast.walk(function) if isinstance(a, ast.arg))
+    read: Counter[str] = Counter()
+    starred: Counter[str] = Counter()
+    for node in walk(function):
+        if isinstance(node, ast.Name):
+            (read if isinstance(node.ctx, ast.Load) else bound)[node.id] += 1
+        elif isinstance(node, ast.Global | ast.Nonlocal):
+            bound.update(node.names * 2)
+        elif isinstance(node, ast.Call):
+            starred.update(a.value.id for a in node.args if _is_starred_name(a))
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple | ast.List):
+            alone = node.targets if len(node.targets) == 1 else []
+            written |= {target.id: node.value for target in alone if isinstance(target, ast.Name)}
+        if not isinstance(node, ast.keyword):
+            others = (getattr(node, key, None) for key in ("name", "asname", "rest"))
+            bound.update(name for name in others if isinstance(name, str))
+    return {
+        name: value.elts
+        for name, value in written.items()
+        if bound[name] == 1 and (isinstance(value, ast.Tuple) or read[name] == starred[name])
+    }
+
+
+def _is_starred_name(node: ast.expr) -> bool:
+    return isinstance(node, ast.Starred) and isinstance(node.value, ast.Name)
 
 
 class CollectedArguments:

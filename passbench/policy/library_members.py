@@ -11,6 +11,7 @@ import functools
 import itertools
 import logging
 import sys
+import threading
 import types
 import typing
 from collections.abc import Iterator
@@ -37,6 +38,7 @@ _OTHERS = (
 _RETURNED = (
     torch.Size, torch.finfo, torch.iinfo, torch.no_grad, torch.inference_mode, torch.cuda.device, torch.cuda.device_of,
     getattr(torch._C, "_CudaDeviceProperties", object), tl.constexpr, typing.TypeVar,
+    type(threading.Lock()), type(threading.RLock()),
 )  # fmt: skip
 """What else functions return that host code may call."""
 _OF_NUMPY = (np.ndarray, np.int64, np.float64)

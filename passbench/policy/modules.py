@@ -4,15 +4,19 @@ import ast
 import builtins
 import io
 import tokenize
+import typing
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from passbench.contract import PACKAGE
 from passbench.policy import allowlists as names
-from passbench.policy.forms.casts import drop_casts
+from passbench.policy.forms.class_members import call_by_other_names, lift_class_kernels, plain_name
 from passbench.policy.forms.decorators import apply_own_decorators, inline_decorator_tables
+from passbench.policy.forms.picked_arguments import literals
+from passbench.policy.forms.plain_expressions import write_plainly
 from passbench.policy.forms.plain_form import lift_kernels, name_bases
+from passbench.policy.forms.unused_functions import empty_unused, runs_as_a_script
 from passbench.policy.nodes import children, walk
 from passbench.result import Finding
 
@@ -53,7 +57,8 @@ class Module:
     """`imports`: local name → what it stands for, dotted; `siblings`: names of the pass's modules; `lines` of
     its text, the first at 0. `declared_global`: names in `global` statements, which functions may bind. `names_bound`:
     names that anything in it binds, in whatever scope. `namespaces`: classes that stand for a `SimpleNamespace`.
-    `super_calls`: calls of `super()` that have been written with the name of the base."""
+    `super_calls`: calls of `super()` that have been written with the name of the base. `literals`: variables that are a
+    literal and nothing else."""
 
     name: str
     tree: ast.Module
@@ -68,10 +73,16 @@ class Module:
     names_bound: frozenset[str] = frozenset()
     namespaces: set[str] = field(default_factory=set)
     super_calls: list[ast.Call] = field(default_factory=list)
+    literals: dict[str, ast.expr] = field(default_factory=dict)
 
     @property
     def file(self) -> str:
         return f"{self.name}.py"
+
+    @property
+    def kernel_names(self) -> list[str]:
+        """What Triton calls the module's kernels, members of classes included."""
+        return [plain_name(name) for name in self.kernels]
 
     def dotted(self, node: ast.expr) -> str | None:
         """What a name or attribute chain stands for if it starts at an import: `tl.load` → "triton.language.load"; a
@@ -96,10 +107,13 @@ class Module:
         return module in self.siblings and "." in rest
 
 
-def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Module | None:
+def parse(
+    name: str, text: str, siblings: frozenset[str], report: Report, used: frozenset[str] | None = None
+) -> Module | None:
     """Parse a module and collect its names; checks imports wherever they are. None if it is not Python.
 
-    A block under `if __name__ == "__main__":` is left out: the module of a pass is imported, never run. A function
+    `used`: names in use in all modules of the pass; what functions of other names do is left out. A block under
+    `if __name__ == "__main__":` is left out, too: the module of a pass is imported, never run. A function
     that calls Triton's language without `@triton.jit` counts as a kernel, with one finding that says so.
     """
     try:
@@ -114,7 +128,9 @@ def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Mod
     if _has_long_chain(tree):
         report.add("syntax", f"{name}.py", 0, f"more than {_LONGEST_CHAIN} attributes in a row; write shorter ones")
         return None
-    tree.body = [s for s in tree.body if not _runs_as_a_script(s)]
+    tree.body = [s for s in tree.body if not runs_as_a_script(s)]
+    if used is not None:
+        empty_unused(tree, used)
     module = Module(name, tree, siblings, tuple(text.split("\n")))
     for node in walk(tree):
         if isinstance(node, ast.Import):
@@ -123,12 +139,14 @@ def parse(name: str, text: str, siblings: frozenset[str], report: Report) -> Mod
             _import_from(module, node, report)
         elif isinstance(node, ast.Global):
             module.declared_global.update(node.names)
-    if {stands_for.partition(".")[0] for stands_for in module.imports.values()} & {"typing", "typing_extensions"}:
-        drop_casts(tree, module.dotted)
+    write_plainly(tree, module.dotted, _bound_names(tree), lambda function: _is_kernel(module, function))
     lift_kernels(tree, lambda function: _is_kernel(module, function))
+    lift_class_kernels(tree, lambda function: _is_kernel(module, function))
+    call_by_other_names(tree)
     apply_own_decorators(tree, module.dotted, siblings)
     bound = _bound_names(tree)
     module.names_bound = frozenset(bound)
+    module.literals = literals(tree, bound)
     tree.body = [_as_class(module, s, bound) for s in tree.body if not _is_alias(module, s, bound)]
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef):
@@ -176,26 +194,18 @@ def is_builtin(name: str) -> bool:
     return hasattr(builtins, name)
 
 
-def _runs_as_a_script(node: ast.stmt) -> bool:
-    """Whether a statement is `if __name__ == "__main__":` without an else."""
-    test = node.test if isinstance(node, ast.If) and not node.orelse else None
-    return (
-        isinstance(test, ast.Compare)
-        and isinstance(test.left, ast.Name)
-        and test.left.id == "__name__"
-        and len(test.ops) == 1
-        and isinstance(test.ops[0], ast.Eq)
-        and isinstance(test.comparators[0], ast.Constant)
-        and test.comparators[0].value == "__main__"
-    )
-
-
 def _is_alias(module: Module, node: ast.stmt, bound: Mapping[str, int]) -> bool:
-    """Whether a statement is `NAME = tl.exp`, the only one that binds the name. It is noted as an import."""
+    """Whether a statement is `NAME = tl.exp` or `NAME = torch.ops.aten`, the only one that binds the name. It is noted
+    as an import."""
     if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.targets[0], ast.Name):
         return False
     name, dotted = node.targets[0].id, module.dotted(node.value) if isinstance(node.value, ast.Attribute) else None
-    if dotted not in names.ALIASED or bound[name] != 1 or is_builtin(name) or name.startswith("__"):
+    if (
+        dotted not in names.ALIASED | names.ALIASED_MODULES
+        or bound[name] != 1
+        or is_builtin(name)
+        or name.startswith("__")
+    ):
         return False
     module.imports[name] = dotted
     return True
@@ -330,7 +340,9 @@ def _import_from(module: Module, node: ast.ImportFrom, report: Report) -> None:
     for alias in node.names:
         full = f"{source}.{alias.name}" if source else alias.name
         known = full in module.siblings if own and not source else source in module.siblings
-        if alias.name == "*":
+        if alias.name == "*" and source == "typing":
+            _bind_types(module, node, report)
+        elif alias.name == "*":
             report.at("import", module, node, f"import the names that you need from {source or PACKAGE}, not *")
         elif own and not known:
             missing = (source or alias.name).partition(".")[0]
@@ -341,6 +353,17 @@ def _import_from(module: Module, node: ast.ImportFrom, report: Report) -> None:
             report.at("private_name", module, node, f"{full} is private; use what the module offers")
         else:
             _bind(module, alias.asname or alias.name, full, node, report)
+
+
+def _bind_types(module: Module, node: ast.ImportFrom, report: Report) -> None:
+    """`from typing import *`: its names that the module mentions, and does not bind itself."""
+    mentioned = {n.id for n in walk(module.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    own = _bound_names(module.tree)
+    for name in typing.__all__:
+        if name in mentioned and name in own:
+            report.at("rebinding", module, node, f"{name} is an import of typing, too; import the names that you need")
+        elif name in mentioned:
+            _bind(module, name, f"typing.{name}", node, report)
 
 
 def _import_advice(name: str) -> str:

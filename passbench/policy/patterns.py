@@ -77,18 +77,44 @@ def _parameters(function: ast.FunctionDef) -> set[str]:
 
 
 def check_replacement_args(module: Module, function: ast.FunctionDef, report: Report) -> None:
-    """`replacement_args` is a single return of parameters and literals."""
+    """`replacement_args` is a single return of parameters and literals, once it is written out (`forms`)."""
     advice = "write `return (…)` with parameters, numbers, strings and dtypes; compute in the kernel"
     body = [s for s in function.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
     if function.decorator_list or len(body) != 1 or not isinstance(body[0], ast.Return) or body[0].value is None:
         report.at("replacement_args", module, function, f"replacement_args only picks; {advice}")
         return
     for value in _picked(body[0].value):
-        literal = value.operand if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.USub) else value
-        named = isinstance(value, ast.Name) and value.id in _parameters(function)
-        constant = isinstance(literal, ast.Constant) or module.dotted(literal) in names.PATTERN_VALUES
-        if not (named or constant):
+        if not is_picked(module, function, value):
             report.at("replacement_args", module, value, f"{ast.unparse(value)} is computed; {advice}")
+
+
+def is_picked(module: Module, function: ast.FunctionDef, value: ast.expr) -> bool:
+    """Whether `replacement_args` may hand on an item: a parameter, a literal, or a number made of numbers."""
+    if isinstance(value, ast.Name) and value.id in _parameters(function):
+        return True
+    return isinstance(value, ast.Constant) or module.dotted(value) in names.PATTERN_VALUES or is_number(module, value)
+
+
+def is_number(module: Module, node: ast.expr) -> bool:
+    """Whether an expression is a number made of numbers alone: `-1`, `64**-0.5`, `float("-inf")`, `1 / math.sqrt(64)`,
+    `torch.finfo(torch.float32).min`."""
+    match node:
+        case ast.Constant():
+            return type(node.value) in (int, float)
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
+            return is_number(module, node.operand)
+        case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() | ast.FloorDiv() | ast.Pow()):
+            return is_number(module, node.left) and is_number(module, node.right)
+        case ast.Attribute(value=ast.Call(args=[given], keywords=[]), attr="min" | "max" | "eps" | "tiny"):
+            limits = module.dotted(node.value.func) in ("torch.finfo", "torch.iinfo")
+            return limits and module.dotted(given) in names.DTYPES
+        case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str() | int() | float())], keywords=[]):
+            return "float" not in module.names_bound and "float" not in module.declared_global
+        case ast.Call(args=[given], keywords=[]):
+            return module.dotted(node.func) == "math.sqrt" and is_number(module, given)
+        case ast.Name() | ast.Attribute():
+            return module.dotted(node) in names.CONSTANTS
+    return False
 
 
 def check_parameters(module: Module, report: Report) -> None:

@@ -189,6 +189,9 @@ def open_scope(
         elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
             scope.names.add(child.id)
             scope.assigned.add(child.id)
+        elif isinstance(child, ast.MatchAs) and child.name:
+            scope.names.add(child.name)
+            scope.assigned.add(child.name)
         elif isinstance(child, ast.ExceptHandler):
             scope.names |= {child.name} if child.name else set()
             scope.caught |= {child.name} if child.name else set()

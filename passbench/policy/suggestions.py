@@ -62,7 +62,8 @@ ADVICE = {
     **dict.fromkeys(("globals", "locals", "vars"), "name the function or kernel, or keep them in a dict"),
     **dict.fromkeys(("id", "hash"), "let tables have keys of shapes, dtypes and numbers"),
     "data_ptr": "Triton looks at alignment itself, at every launch; leave the address out",
-    "os.environ": "the environment is empty; write the value into the source, or leave the setting out",
+    "os.environ": "the environment is empty; write the value into the source, or leave the setting out; os.environ.get"
+    " is for the top of a module",
     "os.getenv": "the environment is empty; write the value into the source, as in BLOCK = 256",
     "os.putenv": "leave the setting out",
     "torch.nn.Module": "write a function; weights come in as arguments of the pattern",

@@ -10,22 +10,9 @@ _OF_ITEMS = frozenset("tuple list dict set type".split())
 Dotted = Callable[[ast.expr], str | None]
 
 
-def drop_casts(tree: ast.Module, dotted: Dotted) -> None:
-    """Put values in place of casts whose type is written out: making one calls nothing of the pass. `dotted` says what
-    a name stands for that starts at an import."""
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
-        node.__dict__.pop("_children", None)  # `passbench.policy.nodes` lists anew what is below each
-        for name, value in ast.iter_fields(node):
-            if isinstance(value, list):
-                value[:] = [_value(one, dotted) for one in value]
-            elif isinstance(value, ast.AST):
-                setattr(node, name, _value(value, dotted))
-        waiting += ast.iter_child_nodes(node)
-
-
-def _value(node: ast.AST, dotted: Dotted) -> ast.AST:
+def without_casts(node: ast.AST, dotted: Dotted) -> ast.AST:
+    """An expression, or the value of a cast whose type is written out: making one calls nothing of the pass. `dotted`
+    says what a name stands for that starts at an import."""
     while isinstance(node, ast.Call) and dotted(node.func) in _CASTS:
         plain = len(node.args) == 2 and not node.keywords and not any(isinstance(a, ast.Starred) for a in node.args)
         if not plain or not _is_type(node.args[0], dotted):

@@ -1,13 +1,15 @@
 """The static policy on what functions, kernels and methods of a pass are given."""
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from passbench.policy import item_parts
 from passbench.policy.host.bindings import LAUNCHED, WRITE_ADVICE
 from passbench.policy.host.expressions import Expressions
 from passbench.policy.kernels.addresses import is_constant
 from passbench.policy.kernels.launch_arguments import fault_of_launch
 from passbench.policy.modules import Module
+from passbench.policy.nodes import walk
 from passbench.policy.scopes import RETURN, Scope, ValueKind, defaults, joined, parameters
 
 Keywords = dict[str | None, ValueKind]
@@ -78,12 +80,35 @@ class Arguments(Expressions):
         starred ones that are left."""
         extra = len(positional) - len(node.args)  # an instance
         found, stars = positional[:extra], []
-        for argument, kind in zip(node.args, positional[extra:], strict=True):
+        for argument, kind in self._one_by_one(node.args, positional[extra:]):
             parts = self.rest_of(argument.value) if isinstance(argument, ast.Starred) else None
             if isinstance(argument, ast.Starred) and parts is None:
                 stars.append(len(found))
             found += [kind] if parts is None else parts
         return found, stars
+
+    def _one_by_one(self, arguments: list[ast.expr], kinds: list[ValueKind]) -> Iterator[tuple[ast.expr, ValueKind]]:
+        """Arguments and their kinds, with the items of written collections in their place."""
+        for argument, kind in zip(arguments, kinds, strict=True):
+            items = self._written_items(argument)
+            if items is None:
+                yield argument, kind
+            for item in items or ():
+                yield item, self.handed_kind(item, self.scopes_of_stars[argument])
+
+    def _written_items(self, node: ast.expr) -> list[ast.expr] | None:
+        """The items of a tuple or list, as in `rest = (x, out, n)`, where `*rest` names a variable of the function
+        around that is nothing else; None for other expressions."""
+        scope = self.scopes_of_stars.get(node)
+        if scope is None or not isinstance(node.value, ast.Name) or not isinstance(scope.node, ast.FunctionDef):
+            return None
+        node = node.value
+        if scope.find(node.id) is not scope:
+            return None
+        if scope.node not in self._collections:
+            self.steps.take(len(walk(scope.node)))
+            self._collections[scope.node] = item_parts.written_collections(scope.node)
+        return self._collections[scope.node].get(node.id)
 
     def check_cached(self, function: ast.FunctionDef, module: Module) -> None:
         """Report a cached function that gets tensors: its cache would remember earlier calls."""
@@ -93,13 +118,17 @@ class Arguments(Expressions):
             self.find("cached_tensor", module, function, message)
 
     def _kernel(self, node: ast.expr, scope: Scope) -> ast.FunctionDef | None:
-        """The kernel that an expression names, here or in a sibling; None if it is not a plain name."""
+        """The kernel that an expression names, here or in a sibling, or as what a class holds; None if it names none
+        for sure."""
         dotted = scope.module.dotted(node)
         place = scope.module.sibling_function(dotted) if dotted else None
         if place is not None:
             return self.modules[place[0]].kernels.get(place[1]) if place[0] in self.modules else None
         if isinstance(node, ast.Name) and scope.find(node.id) is self.scopes[scope.module.name]:
             return scope.module.kernels.get(node.id)
+        if isinstance(node, ast.Attribute) and node.attr in self.kernels_of_classes:
+            classes = (self.own_class(node.value, scope), self.class_of(node.value, scope))
+            return self.kernels_of_classes[node.attr] if any(classes) or self.made_by(node.value, scope) else None
         return None
 
     def _launch(

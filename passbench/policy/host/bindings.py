@@ -40,6 +40,9 @@ class Bindings:
         self._opened: dict[ast.AST, Scope] = {}
         self._read_targets: dict[ast.AugAssign, ast.expr] = {}
         self.given_once: dict[tuple[ast.AST, str], bool] = {}  # whether a variable that is a lambda is nothing else
+        self._captured: dict[ast.MatchAs, ast.Name] = {}
+        self.scopes_of_stars: dict[ast.expr, Scope] = {}  # `*NAME` → where it stands
+        self._collections: dict[ast.FunctionDef, dict[str, list[ast.expr]]] = {}
         self._unions: dict[ast.BinOp, str | None] = {}
         self._instances: dict[ast.AST, dict[str, ast.ClassDef]] = {}
         self.scopes = {name: open_scope(module, module.tree, None) for name, module in modules.items()}

@@ -187,7 +187,7 @@ class BuiltInCalls(OperatorCalls):
         name = node.args[1].value if len(node.args) == 2 and isinstance(node.args[1], ast.Constant) else None
         if not isinstance(name, str) or not name.isidentifier() or name.startswith("_") or node.keywords:
             self.find("forbidden_name", scope.module, node, "hasattr takes a value and a public name, written out")
-        if node.args and scope.module.dotted(node.args[0]) not in names.MODULES:
+        if node.args and scope.module.dotted(node.args[0]) not in names.MODULES | {"torch.version"}:
             self.kind(node.args[0], scope)
         return ValueKind.SCALAR
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from passbench.policy import allowlists as names
-from passbench.policy.host.classes import check_class, members
+from passbench.policy.host.classes import check_class, kernels_of_classes, members
 from passbench.policy.host.replacements import Replacements
 from passbench.policy.kernels.addresses import base_parameters, callee, is_constant
 from passbench.policy.modules import Module, Report, is_builtin
@@ -33,6 +33,7 @@ class HostChecker(Replacements):
         self._times_used: Counter[str] | None = None
         found = (modules[rule].functions for rule in rules if rule in modules)
         self.fields, self.methods, self.shared_names = members(modules)
+        self.kernels_of_classes = kernels_of_classes(modules)
         self.classes_of_methods = {
             s: own for own in self.class_homes for s in own.body if isinstance(s, ast.FunctionDef)
         }

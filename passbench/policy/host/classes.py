@@ -93,6 +93,23 @@ def members(
     return frozenset(allowed), known, shared
 
 
+def kernels_of_classes(modules: dict[str, Module]) -> dict[str, ast.FunctionDef]:
+    """Fields that one class binds once, to a kernel of its module by its name, and that nothing else binds: wherever an
+    instance or a class of the pass has the field, it is the kernel."""
+    bound: Counter[str] = Counter()
+    found: dict[str, ast.FunctionDef] = {}
+    for module in modules.values():
+        for own in module.classes.values():
+            names_in_class = Counter(name for _, name in _named(own))
+            bound.update(names_in_class)
+            for s in own.body:
+                value = s.value if isinstance(s, ast.Assign) and len(s.targets) == 1 else None
+                kernel = module.kernels.get(value.id) if isinstance(value, ast.Name) else None
+                if kernel is not None and isinstance(s.targets[0], ast.Name) and value.id not in names_in_class:
+                    found[s.targets[0].id] = kernel
+    return {name: kernel for name, kernel in found.items() if bound[name] == 1}
+
+
 def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: bool) -> None:
     """A class has plain bases, fields and methods, and names that host code uses on no other object. `inherits`: it has
     members of a library's class, so that its fields have no name of those either."""

@@ -71,6 +71,7 @@ class Expressions(NamedValues):
                 keys = self._keys([self.kind(k, scope) for k in node.keys if k is not None], node, scope)
                 return self.holder([keys, *(self.handed_kind(v, scope, hook=hook) for v in node.values)])
             case ast.Starred():
+                self.scopes_of_stars[node] = scope
                 return self.kind(node.value, scope)
             case ast.JoinedStr():
                 for value in node.values:
@@ -97,11 +98,24 @@ class Expressions(NamedValues):
                 return ValueKind.SCALAR if hook else ValueKind.ADDRESS
         if isinstance(node, COMPREHENSIONS):
             return self._comprehension(node, scope)
+        if isinstance(node, ast.Yield | ast.YieldFrom) and scope.node in self.homes:
+            return self._yields(node, scope)
         advice = (
             "; return a list, or write a generator expression" if isinstance(node, ast.Yield | ast.YieldFrom) else ""
         )
         self.find("expression", scope.module, node, f"{type(node).__name__} is not allowed in host code{advice}")
         return ValueKind.TENSOR
+
+    def _yields(self, node: ast.Yield | ast.YieldFrom, scope: Scope) -> ValueKind:
+        """What a generator of the module hands out. It goes on later, where its arguments may be an earlier call's: it
+        gets no tensors."""
+        value = ValueKind.SCALAR if node.value is None else self.handed_kind(node.value, scope)
+        self.kinds.join(scope.node, RETURN, value if isinstance(node, ast.YieldFrom) else self.holder([value]))
+        self.note_iterator(scope.node, RETURN)
+        if any(self.kinds.get(scope.node, p.arg) is not ValueKind.SCALAR for p in parameters(scope.node)):
+            message = f"{scope.node.name} hands out one by one what it makes of its arguments; return a list"
+            self.find("expression", scope.module, node, message)
+        return ValueKind.SCALAR
 
     def iterate(self, target: ast.expr, iterable: ast.expr, scope: Scope, inner: Scope | None = None) -> None:
         """Bind what a loop takes from an iterable, in the `inner` scope if it has one. `enumerate` and `zip` are seen
@@ -113,7 +127,8 @@ class Expressions(NamedValues):
             kind = self.kind(iterable, scope)
             parts = self._parts_of_items(iterable, scope) if isinstance(target, ast.Tuple) else None
             if parts is None or len(parts) != len(target.elts):
-                self.assign(target, kind.item(), inner, None)
+                keys = target if isinstance(target, ast.Name) else None
+                self.assign(target, self._item_of(iterable, kind, scope) if keys else kind.item(), inner, None)
                 return
             for element, part in zip(target.elts, parts, strict=True):
                 self.assign(element, part.item() if isinstance(element, ast.Starred) else part, inner, None)
@@ -123,11 +138,21 @@ class Expressions(NamedValues):
             self.assign(target.elts[0], ValueKind.SCALAR, inner, None)
             self.iterate(target.elts[1], call.args[0], scope, inner)
             return
-        items = [self.kind(a, scope).item() for a in call.args]
+        items = [self._item_of(a, self.kind(a, scope), scope) for a in call.args]
         parts = items if name == "zip" else [ValueKind.SCALAR, *items[:1]]
         plain = len(parts) == len(target.elts) and not any(isinstance(a, ast.Starred) for a in call.args)
         for number, element in enumerate(target.elts):
             self.assign(element, parts[number] if plain else joined(items), inner, None)
+
+    def _item_of(self, iterable: ast.expr, kind: ValueKind, scope: Scope) -> ValueKind:
+        """The kind of what an iterable of this kind hands out: a dict hands out its keys."""
+        owner = scope.find(iterable.id) if isinstance(iterable, ast.Name) else None
+        if owner is None or not kind.holds_tensors or not isinstance(owner.node, ast.FunctionDef):
+            return kind.item()
+        self.steps.take(len(walk(owner.node)))
+        dicts = item_parts.dicts_of_variable(owner.node, iterable.id)
+        constant = bool(dicts) and all(isinstance(one, ast.Dict) for one in dicts)
+        return ValueKind.SCALAR if constant else kind.item()
 
     def _parts_of_items(self, iterable: ast.expr, scope: Scope) -> list[ValueKind] | None:
         """The kinds of the parts of each item of an iterable, where the source says them; None where it does not."""

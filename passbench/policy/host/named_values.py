@@ -34,6 +34,8 @@ class NamedValues(Given):
     inheriting: set[ast.ClassDef]
     """See `with_library_members`."""
     classes_of_methods: dict[ast.FunctionDef, ast.ClassDef]
+    kernels_of_classes: dict[str, ast.FunctionDef]
+    """Fields that are a kernel in one class, and nothing else in any."""
 
     def host_function(self, node: ast.expr, scope: Scope) -> ast.FunctionDef | None:
         """The host function of the pass that an expression names, here or in a sibling."""

@@ -33,7 +33,12 @@ def parameter_kinds(
     kinds = []
     for number, item in enumerate(picked):
         if isinstance(item, ast.Tuple | ast.List):
-            kinds.append(ValueKind.HOLDER)
+            named = any(isinstance(part, ast.Name) for part in walk(item))
+            if not named and number + first < len(order):  # numbers and texts, such as a size
+                bindings.note_sequence(function, order[number + first])
+                kinds.append(ValueKind.SCALAR)
+            else:
+                kinds.append(ValueKind.HOLDER)
         elif not isinstance(item, ast.Name):
             kinds.append(ValueKind.SCALAR)
         else:

@@ -119,8 +119,9 @@ class Statements(Calls):
                 self.find("statement", scope.module, node, message)
 
     def _match(self, node: ast.Match, scope: Scope) -> None:
-        """`match` of a number, dtype or text with constants, one after another."""
-        if self.kind(node.subject, scope).holds_tensors:
+        """`match` of a number, dtype or text with constants, one after another. A case may give it a name."""
+        subject = self.kind(node.subject, scope)
+        if subject.holds_tensors:
             self.read("which case a tensor is in is one of its values", scope, node)
         for case in node.cases:
             waiting = [case.pattern]
@@ -128,10 +129,16 @@ class Statements(Calls):
                 pattern = waiting.pop()
                 if isinstance(pattern, ast.MatchOr | ast.MatchSequence):
                     waiting += pattern.patterns
+                elif isinstance(pattern, ast.MatchAs) and pattern.name is not None:
+                    waiting += [pattern.pattern] if pattern.pattern is not None else []
+                    if pattern not in self._captured:
+                        self._captured[pattern] = ast.copy_location(ast.Name(pattern.name, ast.Store()), pattern)
+                    whole = pattern is case.pattern
+                    self.assign(self._captured[pattern], subject if whole else subject.item(), scope, None)
                 elif isinstance(pattern, ast.MatchValue):
                     self.kind(pattern.value, scope)
                 elif not isinstance(pattern, ast.MatchSingleton) and not _is_wildcard(pattern):
-                    message = "a case is a constant, several with |, or _; take parts out in the block below"
+                    message = "a case is a constant, several with |, a name, or _; take parts out in the block below"
                     self.find("statement", scope.module, pattern, message)
             if case.guard is not None:
                 self.test(case.guard, scope)

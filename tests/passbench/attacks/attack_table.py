@@ -140,7 +140,7 @@ ATTACKS: tuple[Attack, ...] = (
     Attack(
         "starts_thread",
         on.add_relu,
-        (static("import"), UNWRITTEN),
+        (static("forbidden_call"), UNWRITTEN),
         "outputs are taken when the call returns, from memory that held NaN",
     ),
     # Inputs and outputs

@@ -26,11 +26,11 @@ functools.partial(TABLE["floor"], x)(x[0])
 """.strip().splitlines()
 OTHERWISE = {
     "another name": "OTHER = TABLE\n",
-    "an item put in": "def put():\n    TABLE['more'] = floor\n",
-    "global": "def put():\n    global TABLE\n    TABLE = {}\n",
+    "an item put in": "def put():\n    TABLE['more'] = floor\nTRIED = [put]\n",
+    "global": "def put():\n    global TABLE\n    TABLE = {}\nTRIED = [put]\n",
     "a field": "class Kept:\n    table = TABLE\n",
-    "a second table": "OTHERS = [floor]\ndef use(x):\n    return OTHERS[0], OTHERS\n",
-    "an argument": "def use(x):\n    return handed(TABLE)\ndef handed(t):\n    return t\n",
+    "a second table": "OTHERS = [floor]\ndef use(x):\n    return OTHERS[0], OTHERS\nTRIED = [use]\n",
+    "an argument": "def use(x):\n    return handed(TABLE)\ndef handed(t):\n    return t\nTRIED = [use]\n",
 }
 
 

@@ -13,7 +13,6 @@ from tests.passbench.policy.corpus.honest_corpus import CORPUS
 REFUSED = {
     "module_class": ("module_statement", "write a function; weights come in as arguments of the pattern"),
     "alignment": ("tensor_method", "Triton looks at alignment itself"),
-    "environment": ("forbidden_call", "write the value into the source"),
     "closures": ("decorator", "leave @torch.fx.wrap out here"),
     "tf32_switched_on": ("attribute_assignment", "leave the line out"),
     "decorated_for_the_compiler": ("decorator", "leave it out: nothing compiles a replacement"),

@@ -45,7 +45,7 @@ GIVEN = {
     "triton.Config": ({},), "triton.language.constexpr": (3,), "typing.TypeVar": ("T",), "numpy.prod": ((2, 3),),
     "torch.no_grad": (), "torch.inference_mode": (), "torch.cuda.is_available": (), "torch.is_grad_enabled": (),
     "torch.get_default_dtype": (), "torch.cuda.device_count": (), "contextlib.nullcontext": (),
-    "logging.getLogger": (), "dataclasses.field": (), "enum.auto": (),
+    "threading.Lock": (), "threading.RLock": (), "logging.getLogger": (), "dataclasses.field": (), "enum.auto": (),
 }  # fmt: skip
 """Functions that host code may call, with arguments."""
 NO_OBJECT = frozenset(

@@ -98,5 +98,5 @@ def test_what_a_guard_does_itself(tmp_path, guard, rule):
 
 def test_a_kernel_in_a_function_is_told_its_place(tmp_path):
     text = "def make():\n    @triton.jit\n    def other(x_ptr, n):\n        tl.store(x_ptr, n)\n    return other\n"
-    ((rule, message),) = found(tmp_path, "z = 1", text)
+    ((rule, message),) = found(tmp_path, "z = make()", text)
     assert (rule, message) == ("decorator", "write the kernel other at the top of the module, under a name of its own")

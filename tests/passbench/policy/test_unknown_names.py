@@ -146,8 +146,10 @@ def test_the_nearest_has_the_same_letters():
 
 
 UNKNOWN = {
-    "in host code": "def many(x):\n    return [" + ",\n".join(f"torch.empty_lik{n}(x)" for n in range(9000)) + "]\n",
-    "bare": "def many(x):\n    return [" + ",\n".join(f"relu_of_on{n}(x)" for n in range(9000)) + "]\n",
+    "in host code": "def many(x):\n    return ["
+    + ",\n".join(f"torch.empty_lik{n}(x)" for n in range(9000))
+    + "]\nKEPT = [many]\n",
+    "bare": "def many(x):\n    return [" + ",\n".join(f"relu_of_on{n}(x)" for n in range(9000)) + "]\nKEPT = [many]\n",
     "imports": "from torch import " + ", ".join(f"empty_lik{n}" for n in range(9000)) + "\n",
 }
 

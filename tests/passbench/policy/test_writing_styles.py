@@ -144,7 +144,7 @@ REFUSED = {
     ),
     "a namespace that is set": (
         "attribute_assignment",
-        "1",
+        "put(1)",
         "import types\nN = types.SimpleNamespace(kept=1)\ndef put(t):\n    N.kept = t\n",
     ),
     "a namespace that frames could be read by": (
@@ -167,12 +167,12 @@ REFUSED = {
     "a number that is none": ("module_statement", "1", "class Route(int, enum.Enum):\n    ADD = len(TABLE)\n"),
     "a key that is a function": (
         "forbidden_name",
-        "str(list(ROUTES))",
+        "put() or str(list(ROUTES))",
         "def one(t):\n    return t\nROUTES = {'a': 1}\ndef put():\n    ROUTES[one] = 1\n",
     ),
     "a function put in by another name": (
         "container",
-        "str(list(ROUTES))",
+        "put() or str(list(ROUTES))",
         "def one(t):\n    return t\nROUTES = {'a': 1}\nOTHER = ROUTES\ndef put():\n    OTHER[one] = 1\n",
     ),
     "map of a reading operator": ("host_read", "list(map(torch.Tensor.item, (x, y)))", ""),

@@ -3,6 +3,8 @@
 from tests.passbench.attacks import attack_samples as on
 from tests.passbench.policy.corpus import (
     guards_and_notes,
+    items_of_arguments,
+    members_and_settings,
     norms_and_activations,
     products_and_sums,
     returned_functions,
@@ -21,12 +23,16 @@ _MODULES = (
     sizes_of_launches,
     ways_to_organise,
     guards_and_notes,
+    items_of_arguments,
+    members_and_settings,
     norms_and_activations,
     products_and_sums,
     types_and_names,
     returned_functions,
     routed_arguments,
     spelled_otherwise,
+    members_and_settings,
+    items_of_arguments,
 )
 for _one in _MODULES:
     CORPUS.update(_one.PASSES)

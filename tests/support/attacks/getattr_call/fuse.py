@@ -1,4 +1,4 @@
-"""A torch function by its name in a string."""
+"""A torch function by a name that is put together."""
 
 import torch
 
@@ -13,7 +13,7 @@ def replacement_args(x, y):
 
 @torch.fx.wrap
 def add_relu(x, y):
-    return getattr(torch, "relu")(getattr(torch, "add")(x, y))  # noqa: B009
+    return getattr(torch, "re" + "lu")(torch.add(x, y))
 
 
 def replacement_func():

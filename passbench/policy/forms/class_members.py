@@ -1,0 +1,115 @@
+"""Members of classes that are kernels, or another name of a method, as the rest of the policy knows them.
+
+A kernel in a class is one at the top of the module, of a name that no source can spell, which the class has as a field.
+`__call__ = forward` is a method that calls the other.
+"""
+
+import ast
+from collections import Counter
+from collections.abc import Callable
+
+_IN_CLASS = "{} of {}"
+
+
+def plain_name(kernel: str) -> str:
+    """The name of a kernel as its source has it, which is what Triton calls it."""
+    return kernel.partition(" ")[0]
+
+
+def lift_class_kernels(tree: ast.Module, is_kernel: Callable[[ast.FunctionDef], bool]) -> None:
+    """Put kernels that are members of a class before the class, in place. One stays where its decorators or defaults
+    read what the class holds, and where a name in it means another one within a class."""
+    body: list[ast.stmt] = []
+    for own in tree.body:
+        if isinstance(own, ast.ClassDef):
+            bound = _bound(own)
+            for number, member in enumerate(own.body):
+                if not isinstance(member, ast.FunctionDef) or not is_kernel(member):
+                    continue
+                others = [d for d in member.decorator_list if not _is_static(d)]
+                first_alone = others == member.decorator_list or _is_static(member.decorator_list[0])
+                run = [*others, *member.args.defaults, *member.args.kw_defaults, *_annotations(member)]
+                if bound[member.name] != 1 or not first_alone or bound.keys() & _read(run) or _has_private(member):
+                    continue
+                name = member.name
+                member.name, member.decorator_list = _IN_CLASS.format(name, own.name), others
+                value = ast.copy_location(ast.Name(member.name, ast.Load()), member)
+                target = ast.copy_location(ast.Name(name, ast.Store()), member)
+                own.body[number] = ast.copy_location(ast.Assign([target], value), member)
+                member.__dict__.pop("_children", None)
+                own.__dict__.pop("_children", None)
+                body.append(member)
+        body.append(own)
+    tree.body = body
+
+
+def call_by_other_names(tree: ast.Module) -> None:
+    """`OTHER = METHOD` in a class whose method stands above, as `def OTHER(self, …): return self.METHOD(…)`, in place.
+    Both names are bound once in the class."""
+    for own in tree.body:
+        if not isinstance(own, ast.ClassDef):
+            continue
+        bound = _bound(own)
+        methods: dict[str, ast.FunctionDef] = {}
+        for number, member in enumerate(own.body):
+            if isinstance(member, ast.FunctionDef) and not member.decorator_list and bound[member.name] == 1:
+                methods[member.name] = member
+            target = member.targets[0] if isinstance(member, ast.Assign) and len(member.targets) == 1 else None
+            if not isinstance(target, ast.Name) or not isinstance(member.value, ast.Name) or bound[target.id] != 1:
+                continue
+            method = methods.get(member.value.id)
+            made = _calling(target.id, method, member) if method is not None else None
+            if made is not None:
+                own.body[number] = made
+                own.__dict__.pop("_children", None)
+
+
+def _calling(name: str, method: ast.FunctionDef, place: ast.stmt) -> ast.FunctionDef | None:
+    """A method of this name that hands on all of its arguments; None where they are not all plain parameters."""
+    given = method.args
+    order = [a.arg for a in given.args]
+    constant = all(isinstance(default, ast.Constant) for default in given.defaults)
+    if not order or given.posonlyargs or given.vararg or given.kwarg or given.kwonlyargs or not constant:
+        return None
+    called = ast.Attribute(ast.Name(order[0], ast.Load()), method.name, ast.Load())
+    value = ast.Call(called, [ast.Name(p, ast.Load()) for p in order[1:]], [])
+    defaults = [ast.Constant(default.value) for default in given.defaults]
+    arguments = ast.arguments([], [ast.arg(p) for p in order], None, [], [], None, defaults)
+    made = ast.FunctionDef(name, arguments, [ast.Return(value)], [], None, None)
+    ast.copy_location(made, place)
+    for node in ast.walk(made):
+        if isinstance(node, ast.expr | ast.stmt | ast.arg):
+            ast.copy_location(node, place)
+    return made
+
+
+def _bound(own: ast.ClassDef) -> Counter[str]:
+    """How often each name is bound by the statements of a class."""
+    found: Counter[str] = Counter()
+    for member in own.body:
+        if isinstance(member, ast.FunctionDef | ast.ClassDef):
+            found[member.name] += 1
+            continue
+        found.update(n.id for n in ast.walk(member) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load))
+    return found
+
+
+def _annotations(function: ast.FunctionDef) -> list[ast.expr | None]:
+    arguments = function.args
+    every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg)
+    return [a.annotation for a in every if a is not None] + [function.returns]
+
+
+def _read(nodes: list[ast.AST | None]) -> set[str]:
+    return {n.id for node in nodes if node is not None for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def _is_static(decorator: ast.expr) -> bool:
+    return isinstance(decorator, ast.Name) and decorator.id == "staticmethod"
+
+
+def _has_private(kernel: ast.FunctionDef) -> bool:
+    """Whether a name in a kernel begins with two underscores: Python has another one for it in a class."""
+    fields = ("id", "attr", "arg", "name", "asname")
+    named = (getattr(node, field, None) for node in ast.walk(kernel) for field in fields)
+    return any(isinstance(name, str) and name.startswith("__") for name in named)

@@ -1,0 +1,83 @@
+"""Calls that stand for something simpler, written as that: casts, `getattr` of a name that is written out, and
+questions about the surroundings that are asked once, when a module is imported.
+
+`os.environ.get("BLOCK", "256")` at the top of a module is a text; a worker's environment is the same from its start on
+until a pass is imported. `"x" in inspect.signature(triton.Config).parameters` is true or false.
+"""
+
+import ast
+from collections.abc import Callable, Collection
+
+from passbench.policy.forms.casts import without_casts
+
+Dotted = Callable[[ast.expr], str | None]
+_ENVIRONMENT = frozenset(("os.environ.get", "os.getenv"))
+_SIGNATURES = frozenset(
+    "triton.Config triton.jit triton.autotune triton.heuristics triton.runtime.Autotuner torch.compile".split()
+)
+"""What may be asked for the names of its parameters."""
+
+
+def write_plainly(
+    tree: ast.Module, dotted: Dotted, bound: Collection[str], is_kernel: Callable[[ast.FunctionDef], bool]
+) -> None:
+    """Put these in place, kernels aside, of whose text Triton makes its own. `dotted` says what a name stands for that
+    starts at an import, `bound` holds the names that the module binds."""
+    waiting: list[tuple[ast.AST, bool]] = [(tree, True)]
+    while waiting:
+        node, once = waiting.pop()
+        node.__dict__.pop("_children", None)  # `passbench.policy.nodes` lists anew what is below each
+        for name, value in ast.iter_fields(node):
+            if isinstance(value, list):
+                value[:] = [_plain(one, dotted, bound, once) for one in value]
+            elif isinstance(value, ast.AST):
+                setattr(node, name, _plain(value, dotted, bound, once))
+        for child in ast.iter_child_nodes(node):
+            if not (isinstance(child, ast.FunctionDef) and is_kernel(child)):
+                later = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.GeneratorExp
+                waiting.append((child, once and not isinstance(child, later)))
+
+
+def _plain(node: ast.AST, dotted: Dotted, bound: Collection[str], once: bool) -> ast.AST:
+    node = without_casts(node, dotted)
+    found = None
+    if isinstance(node, ast.Call):
+        found = _attribute(node, bound)
+        if found is None and once and dotted(node.func) in _ENVIRONMENT and _has_constants(node):
+            found = ast.Constant("")
+    elif isinstance(node, ast.Compare) and once and _asks(node, dotted):
+        found = ast.Constant(False)
+    return node if found is None else ast.copy_location(found, node)
+
+
+def _attribute(node: ast.Call, bound: Collection[str]) -> ast.expr | None:
+    """`getattr(x, "NAME")` as `x.NAME`, with a third argument as that or `x.NAME`; None for other calls."""
+    if not isinstance(node.func, ast.Name) or node.func.id != "getattr" or "getattr" in bound or node.keywords:
+        return None
+    name = node.args[1].value if len(node.args) in (2, 3) and isinstance(node.args[1], ast.Constant) else None
+    if not isinstance(name, str) or not name.isidentifier() or any(isinstance(a, ast.Starred) for a in node.args):
+        return None
+    found = ast.copy_location(ast.Attribute(node.args[0], name, ast.Load()), node)
+    if len(node.args) == 2:
+        return found
+    return ast.IfExp(ast.copy_location(ast.Constant(True), node), found, node.args[2])
+
+
+def _has_constants(node: ast.Call) -> bool:
+    """Whether the arguments of a call are a text and a default, written out."""
+    given = [*node.args, *(k.value for k in node.keywords if k.arg == "default")]
+    plain = all(isinstance(a, ast.Constant) for a in given) and len(given) == len(node.args) + len(node.keywords)
+    return plain and len(given) in (1, 2) and bool(node.args) and isinstance(node.args[0].value, str)
+
+
+def _asks(node: ast.Compare, dotted: Dotted) -> bool:
+    """Whether an expression is `"NAME" in os.environ`, or `"NAME" in inspect.signature(triton.Config).parameters`."""
+    if len(node.ops) != 1 or not isinstance(node.ops[0], ast.In | ast.NotIn) or not isinstance(node.left, ast.Constant):
+        return False
+    asked = node.comparators[0]
+    if dotted(asked) == "os.environ":
+        return isinstance(node.left.value, str)
+    call = asked.value if isinstance(asked, ast.Attribute) and asked.attr == "parameters" else None
+    if not isinstance(call, ast.Call) or dotted(call.func) != "inspect.signature" or len(call.args) != 1:
+        return False
+    return not call.keywords and (dotted(call.args[0]) or "").removesuffix(".__init__") in _SIGNATURES

@@ -1,0 +1,86 @@
+"""Functions that nothing in a pass names, such as a reference or a benchmark of its author's: nothing calls them.
+
+What a function does counts only if it can run. `getattr`, `globals` and their kin are refused, so that a function whose
+name occurs nowhere is called by nobody. PassBench calls three functions of a listed module, Python those with special
+names.
+"""
+
+import ast
+from collections.abc import Iterable
+
+_CALLED = frozenset("pattern replacement_args replacement_func".split())
+_ONLY_RUN_AS_A_SCRIPT = "__main__"
+
+
+def names_in_use(trees: Iterable[ast.Module]) -> frozenset[str]:
+    """Names that the modules of a pass mention where code runs: in functions only if these are named themselves."""
+    functions: dict[str, list[ast.FunctionDef]] = {}
+    waiting: list[ast.AST] = []
+    for tree in trees:
+        for statement in tree.body:
+            if is_plain_function(statement):
+                functions.setdefault(statement.name, []).append(statement)
+                waiting += _outside(statement)
+            elif not runs_as_a_script(statement):
+                waiting.append(statement)
+    found: set[str] = set()
+    while waiting:
+        node = waiting.pop()
+        for name in _named(node):
+            found.add(name)
+            for function in functions.pop(name, ()):
+                waiting += function.body
+        waiting += ast.iter_child_nodes(node)
+    return frozenset(found)
+
+
+def empty_unused(tree: ast.Module, used: frozenset[str]) -> None:
+    """Leave out what functions of no name in use do, in place. What runs when they are defined stays: defaults and
+    annotations."""
+    for statement in tree.body:
+        if is_plain_function(statement) and statement.name not in used:
+            statement.body = [ast.copy_location(ast.Pass(), statement.body[0])]
+
+
+def is_plain_function(node: ast.stmt) -> bool:
+    """Whether a statement defines a function without decorators that nobody calls but by its name."""
+    if not isinstance(node, ast.FunctionDef) or node.decorator_list or node.name in _CALLED:
+        return False
+    return not node.name.startswith("__")
+
+
+def runs_as_a_script(node: ast.stmt) -> bool:
+    """Whether a statement is `if __name__ == "__main__":` without an else: the module of a pass is imported, never
+    run."""
+    test = node.test if isinstance(node, ast.If) and not node.orelse else None
+    return (
+        isinstance(test, ast.Compare)
+        and isinstance(test.left, ast.Name)
+        and test.left.id == "__name__"
+        and len(test.ops) == 1
+        and isinstance(test.ops[0], ast.Eq)
+        and isinstance(test.comparators[0], ast.Constant)
+        and test.comparators[0].value == _ONLY_RUN_AS_A_SCRIPT
+    )
+
+
+def _outside(function: ast.FunctionDef) -> list[ast.AST]:
+    return [function.args, *filter(None, [function.returns]), *getattr(function, "type_params", ())]
+
+
+def _named(node: ast.AST) -> list[str]:
+    """Names that a node has, by whatever road they lead to a function: `from shared import f as g` names f."""
+    match node:
+        case ast.Name():
+            return [node.id]
+        case ast.Attribute():
+            return [node.attr]
+        case ast.alias():
+            return [node.name.rpartition(".")[2]]
+        case ast.Global() | ast.Nonlocal():
+            return node.names
+        case ast.Constant(value=str()):
+            return [node.value]  # `getattr(shared, "f")`
+        case ast.FunctionDef() | ast.ClassDef():
+            return [node.name]  # bound once more, somewhere
+    return []

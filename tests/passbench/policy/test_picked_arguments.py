@@ -1,0 +1,74 @@
+"""`replacement_args` may name what it picks, and constants of the pass's modules; it computes nothing."""
+
+import pytest
+
+from tests.passbench.policy.test_policy import HEAD, IMPORTS, WRAPPER, check
+
+PICKS = 'return (x, y, "route", 2)'
+ACCEPTED = {
+    "a name for all": "args = (x, y, 'route', 2)\n    return args",
+    "names for some": "'''Pick.'''\n    route, k = 'route', 2\n    return (x, y, route, k)",
+    "a tuple in another": "inputs = [x, y]\n    return (*inputs, 'route', 2)",
+    "a sum of tuples": "return (x, y) + ('route', 2)",
+    "an annotated name": "k: int = 2\n    return x, y, 'route', k",
+    "a name bound again": "k = 1\n    k = 2\n    return x, y, 'route', k",
+    "a constant of the module": "return (x, y, ROUTE, 2)",
+    "a constant of a sibling": "return (x, y, lib.KIND, 2)",
+    "numbers of numbers": "return (x, y, float('-inf'), 64**-0.5)",
+    "a limit of a type": "return (x, y, torch.finfo(torch.float32).min, 1 / math.sqrt(8.0))",
+    "infinity": "return (x, y, 'route', -math.inf)",
+    "sizes": "return (x, y, (64, 64), 2)",
+}
+REFUSED = {
+    "a call": "k = x.sum()\n    return (x, y, 'route', 2)",
+    "a call that is thrown away": "_ = open('f')\n    return (x, y, 'route', 2)",
+    "a value that is computed": "return (x, y, 'route', x + 1)",
+    "a sum of tensors": "return (x + y, y, 'route', 2)",
+    "a branch": "if x:\n        k = 1\n    return (x, y, 'route', 2)",
+    "a loop": "for k in range(3):\n        pass\n    return (x, y, 'route', k)",
+    "what is bound later": "return (x, y, 'route', k)\n    k = 2",
+    "a name that is bound nowhere": "return (x, y, 'route', k)",
+    "a variable of the module": "return (x, y, 'route', TABLE)",
+    "a variable that changes": "return (x, y, 'route', COUNT)",
+    "a function": "return (x, y, 'route', wrapper)",
+    "an attribute": "return (x.shape, y, 'route', 2)",
+    "a global": "global COUNT\n    COUNT = 3\n    return (x, y, 'route', 2)",
+    "float of its own": "return (x, y, float('1'), 2)",
+    "a text of a text": "return (x, y, 'a' * 3, 2)",
+    "a default that runs": "f = lambda k=open('f'): k\n    return (x, y, 'route', 2)",
+}
+MODULE = "\nROUTE = 'route'\nTABLE = {}\nCOUNT = 0\ndef count():\n    global COUNT\n    COUNT += 1\nTRIED = [count]\n"
+LIB = "KIND = 'kind'\n"
+
+
+def found(tmp_path, picks, more="", body="pass"):
+    head = IMPORTS + "import lib\n" + HEAD.replace(PICKS, picks)
+    return [f.rule for f in check(tmp_path, head + WRAPPER.format(body=body) + MODULE + more, lib=LIB)]
+
+
+@pytest.mark.parametrize("what", ACCEPTED)
+def test_what_only_picks_is_allowed(tmp_path, what):
+    assert found(tmp_path, ACCEPTED[what]) == []
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_computes_is_refused(tmp_path, what):
+    more = "\ndef float(t):\n    return t\n" if "float" in what else ""
+    assert "replacement_args" in found(tmp_path, REFUSED[what], more)
+
+
+def test_items_keep_their_kinds(tmp_path):
+    named = "a, b = x, y\n    return (b, a, 'route', 2)"
+    assert found(tmp_path, named, body="z = 1 if k > 1 else 2") == []
+    assert "host_read" in found(tmp_path, named, body="z = float(x)")
+    assert "host_read" in found(tmp_path, "s = (x, 1)\n    return (x, y, s, 2)", body="z = float(route[0])")
+    assert found(tmp_path, "return (x, y, (64, 32), 2)", body="h, w = route\n    z = h > w") == []
+
+
+def test_a_size_times_a_tensor_repeats_it(tmp_path):
+    assert "host_read" in found(tmp_path, "return (x, y, (64, 32), 2)", body="z = route * x.sum()")
+
+
+def test_tuples_within_tuples_do_not_grow_without_end(tmp_path):
+    doubled = "\n    ".join(f"a{n + 1} = (a{n}, a{n})" for n in range(40))
+    assert found(tmp_path, f"a0 = (x, y)\n    {doubled}\n    return a40") == ["replacement_args"]

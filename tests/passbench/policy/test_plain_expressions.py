@@ -1,0 +1,90 @@
+"""What is written otherwise and means the same: names that are written out as a text, settings that are asked for once,
+short names of modules, generators of configurations; and what would hide behind each of them."""
+
+import pytest
+
+from tests.passbench.policy.test_policy import IMPORTS, check, in_wrapper
+
+CONFIGS = (
+    "def configs():\n    for w in (2, 4):\n        yield triton.Config({}, num_warps=w)\n\nTRIED = list(configs())\n"
+)
+ACCEPTED = {
+    "getattr": ("z = getattr(x, 'shape')[0]", ""),
+    "getattr with a default": ("z = getattr(torch.version, 'hip', None)", ""),
+    "a setting": ("z = BLOCK", "BLOCK = int(os.environ.get('BLOCK', '256'))\n"),
+    "another setting": ("z = BLOCK", "import os\nBLOCK = os.getenv('BLOCK') or 256\n"),
+    "whether there is a setting": ("z = BLOCK", "BLOCK = 256 if 'BLOCK' in os.environ else 128\n"),
+    "a parameter of Triton's": ("z = NEW", "NEW = 'cache_results' in inspect.signature(triton.autotune).parameters\n"),
+    "a short name of operators": ("z = aten.relu.default(x)", "aten = torch.ops.aten\n"),
+    "a short name of a module": ("z = G.relu(x)", "G = torch.nn.functional\n"),
+    "a module of another device": ("z = hasattr(torch.version, 'hip')", ""),
+    "all types": (
+        "z: Optional[int] = None",
+        "from typing import *\ndef f(a: List[int]) -> Tuple[int, ...]:\n    pass\n",
+    ),
+    "a generator": ("z = TRIED", CONFIGS),
+    "a generator in a loop": ("for c in configs():\n    pass", CONFIGS),
+    "a lock": ("with LOCK:\n    z = 1", "import threading\nLOCK = threading.Lock()\n"),
+    "a module for a test": ("z = 1", "import argparse\nimport triton.testing\n"),
+    "a case with a name": (
+        "match n:\n    case 1 | 2:\n        pass\n    case other:\n        raise ValueError(other)",
+        "",
+    ),
+    "keys in a loop": (
+        "d = {'a': x, 'b': None}\nfor k, t in zip(d, (x, y)):\n    d[k] = t + 1\nfor k in d:\n    z = f'{k}'",
+        "",
+    ),
+}
+REFUSED = {
+    "getattr of what is private": ("private_name", "z = getattr(x, '_version')", ""),
+    "getattr of a variable": ("forbidden_name", "z = getattr(x, route)", ""),
+    "getattr that reads": ("host_read", "z = getattr(x, 'item')()", ""),
+    "getattr with a default that reads": ("host_read", "z = 1 if getattr(x, 'sum', x.min)() > 0 else 2", ""),
+    "getattr in other letters": ("forbidden_attribute", "z = getattr(x, 'ſhape')", ""),
+    "getattr of a function in use": ("host_read", "z = getattr(lib, 'reads')(x)", "import lib\n"),
+    "a setting asked for in a call": ("forbidden_call", "z = os.environ.get('BLOCK')", ""),
+    "a setting asked for by a function": ("forbidden_call", "z = block()", "def block():\n    return os.getenv('A')\n"),
+    "a setting asked for by a lambda": ("forbidden_call", "z = block()", "block = lambda: os.getenv('A')\n"),
+    "a setting asked for by a generator": ("forbidden_call", "z = A", "A = (os.getenv('A') for _ in range(9))\n"),
+    "all settings": ("forbidden_call", "z = A", "A = str(os.environ)\n"),
+    "a setting of a name that is computed": ("forbidden_call", "z = A", "A = os.environ.get('A' + 'B')\n"),
+    "a setting times a tensor": ("host_read", "z = A * x.sum()", "A = os.environ.get('A', 'b')\n"),
+    "parameters of its own": ("forbidden_call", "z = A", "A = 'x' in inspect.signature(wrapper).parameters\n"),
+    "a module under another name": ("module_as_value", "t = G", "G = torch.nn.functional\n"),
+    "torch under another name": ("module_as_value", "z = 1", "t = torch\n"),
+    "a short name that is bound again": ("forbidden_call", "z = 1", "aten = torch.ops.aten\naten = torch.ops\n"),
+    "a type that is something else": ("rebinding", "z = cast(x)", "from typing import *\ndef cast(t):\n    return t\n"),
+    "a generator that gets a tensor": ("expression", "z = list(each(x))", "def each(t):\n    yield t.shape\n"),
+    "a generator that hands out a tensor": (
+        "host_read", "for t in each():\n    z = f'{t}'", "def each():\n    yield torch.ones(2)\n",
+    ),
+    "the text of a generator": ("forbidden_name", "z = f'{each()}'", "def each():\n    yield 1\n"),
+    "a generator within a function": ("expression", "def each():\n    yield x\nz = list(each())", ""),
+    "what is sent to a generator": ("tensor_method", "z = each().send(x)", "def each():\n    z = yield 1\n"),
+    "a lock that counts": ("tensor_method", "z = LOCK.acquire(False)", "import threading\nLOCK = threading.Lock()\n"),
+    "a lock that is asked": ("tensor_method", "z = LOCK.locked()", "import threading\nLOCK = threading.Lock()\n"),
+    "an imported timer": ("forbidden_call", "z = triton.testing.do_bench(wrapper)", "import triton.testing\n"),
+    "an imported thread": ("forbidden_call", "threading.Thread()", "import threading\n"),
+    "an imported collector": ("forbidden_call", "z = gc.get_objects()", "import gc\n"),
+    "a case with a tensor's name": ("host_read", "match (n, x):\n    case (1, t):\n        z = f'{t}'", ""),
+    "keys that are tensors": ("host_read", "d = {'a': x}\nd[x] = 1\nfor k in d:\n    z = 1", ""),
+    "keys that came later": ("host_read", "d = {'a': x}\nd.update([(y, 1)])\nfor k in d:\n    z = f'{k}'", ""),
+    "items of a list": ("host_read", "d = [x]\nfor k in d:\n    z = f'{k}'", ""),
+}  # fmt: skip
+LIB = "def reads(t):\n    return float(t)\n"
+
+
+def found(tmp_path, body, more):
+    text = "import os\nimport inspect\n" + IMPORTS + in_wrapper(body) + "\n" + more
+    return [f.rule for f in check(tmp_path, text, lib=LIB)]
+
+
+@pytest.mark.parametrize("what", ACCEPTED)
+def test_it_is_allowed(tmp_path, what):
+    assert found(tmp_path, *ACCEPTED[what]) == []
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_would_hide_behind_it_is_refused(tmp_path, what):
+    rule, body, more = REFUSED[what]
+    assert rule in found(tmp_path, body, more)
