@@ -35,7 +35,7 @@ class Region:
 
 def find_regions(graph: Graph, known: OpEffects, excluded: Collection[int]) -> list[Region]:
     """The maximal convex groups of ops outside `excluded` whose boundary values are tensors, in order. The ops of a
-    group are connected, or read the same value.
+    group are connected, or read the same value, or read nothing from outside.
 
     An op stays outside if its result is a view of an input of the group and is read outside of the group. A group that
     eager runs without any launch is left out.
@@ -45,7 +45,7 @@ def find_regions(graph: Graph, known: OpEffects, excluded: Collection[int]) -> l
     taken_apart = {op for op in range(len(graph.ops)) if _takes_apart(graph, known, op)}
     levels = _levels(before, supported, taken_apart)
     found = []
-    for ops in _components(graph, levels, supported, before):
+    for ops in _with_factories(graph, _components(graph, levels, supported, before), levels):
         region = region_of(graph, _with_an_input(graph, known, _without_input_views(graph, known, ops)))
         if region and _has_tensor_boundary(region, known) and sum(known.launches[op] for op in region.ops):
             found.append(region)
@@ -173,6 +173,24 @@ def _components(graph: Graph, levels: list[int], supported: list[bool], before: 
             group[member] = merged
     unique = {id(ops): ops for ops in group.values()}
     return sorted(unique.values(), key=min)
+
+
+def _with_factories(graph: Graph, groups: list[set[int]], levels: list[int]) -> list[set[int]]:
+    """The groups, of which those that read nothing from outside join the first one of their level that does: they have
+    its inputs, and are no call of their own."""
+
+    def reads(ops: set[int]) -> bool:
+        used = (refs((graph.ops[op].args, graph.ops[op].kwargs)) for op in ops)
+        return any(ref.index - graph.inputs not in ops for each in used for ref in each)
+
+    made = [ops for ops in groups if not reads(ops)]
+    joined = []
+    for ops in groups:
+        if reads(ops):
+            alike = [other for other in made if levels[min(other)] == levels[min(ops)]]
+            made = [other for other in made if other not in alike]
+            joined.append(ops.union(*alike))
+    return sorted([*joined, *made], key=min)
 
 
 def _without_input_views(graph: Graph, known: OpEffects, ops: set[int]) -> set[int]:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from agent.distill.pass_source import Style
 from agent.distill.static import Distill
 from tests.agent.support import ANY, sample, tensor, variant
 
@@ -34,5 +35,24 @@ def test_factories_are_computed_by_the_kernels_that_read_them(function, tmp_path
     (found,) = task.graphs[0].candidates
     assert len(found.region.ops) == len(one.graph.ops), task.causes
     submission = Distill(margin=ANY).write(sample(one), tmp_path / "pass")
+    assert submission.compiler == "pass", submission.reason
+    assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+def _mask_beside_rolled(x, w):
+    """As in typical-1646f15debfe: the mask is made of a range alone, and is returned."""
+    places = torch.arange(60, device="cuda")
+    mask = (places[None] > places[:, None]).float() * -100.0
+    return mask, torch.roll(torch.tanh(x), 1, 1) @ w
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_what_reads_nothing_is_computed_beside_what_reads_an_input(captured, tmp_path, interpreter):
+    """A kernel needs an input to know its device: the range was an input, and a launch of eager's."""
+    one = variant(_mask_beside_rolled, tensor(4, 60), tensor(60, 60))
+    task = Distill().task(sample(one), ANY, whole=True)
+    (found,) = task.graphs[0].candidates
+    assert found.region.inputs == (0,) and len(found.region.ops) == len(one.graph.ops) - 1
+    submission = task.write(tuple(task.gains()), Style(captured=captured), tmp_path / "pass")
     assert submission.compiler == "pass", submission.reason
     assert interpreter.problems(tmp_path / "pass", one) == []
