@@ -31,6 +31,8 @@ PACKAGE = "pass_dir"
 `from . import shared` and `import shared` mean the same module."""
 MAX_FILES = 256
 MAX_FILE_BYTES = 1 << 20
+_LONGEST_NAME = 255
+"""Bytes of a file's name, on the file systems of Linux."""
 
 
 class ContractError(PassNetError):
@@ -58,7 +60,7 @@ def read_pass_dir(directory: str | Path) -> PassFiles:
     """Read a pass directory once, as text; nothing in it is imported.
 
     Raises ContractError if the list is missing or malformed, names a module that is not there, there are too many
-    files, or one is too large, a link or not UTF-8.
+    files, or one is too large, a link, not to be read or not UTF-8, its name included.
     """
     directory = Path(directory)
     if not directory.is_dir():
@@ -70,6 +72,8 @@ def read_pass_dir(directory: str | Path) -> PassFiles:
             continue
         if path.is_symlink():
             raise ContractError(f"{path} is a link; a pass is made of files")
+        if not _is_text(path.name):
+            raise ContractError(f"{ascii(path.name)[:80]} is no name in UTF-8; rename the file")
         if len(files) + len(others) == MAX_FILES:
             raise ContractError(f"{directory} has more than {MAX_FILES} files")
         if path.is_file() and (path.suffix == ".py" or path.name == NAMES_FILE):
@@ -88,12 +92,19 @@ def read_pass_dir(directory: str | Path) -> PassFiles:
 
 
 def _read(path: Path) -> str:
-    if path.stat().st_size > MAX_FILE_BYTES:
-        raise ContractError(f"{path} is larger than {MAX_FILE_BYTES} bytes; a pass is source code")
     try:
-        return path.read_text("utf-8")
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ContractError(f"{path} is larger than {MAX_FILE_BYTES} bytes; a pass is source code")
+        return path.read_text("utf-8-sig")  # some editors begin a file with the mark of its encoding
     except UnicodeDecodeError as error:
         raise ContractError(f"{path} is not UTF-8: {error}") from None
+    except OSError as error:
+        raise ContractError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _is_text(text: str) -> bool:
+    """Whether a text can be written: one half of a surrogate pair cannot, nor can a table of results hold it."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _names(path: Path, text: str) -> tuple[str, ...]:
@@ -111,11 +122,15 @@ def _names(path: Path, text: str) -> tuple[str, ...]:
 
 
 def write_pass_dir(files: dict[str, str], directory: Path) -> None:
-    """Write a pass's files into a new directory. Raises ContractError for a name that is a path: files of a library or
-    a table of results come from anybody."""
-    for name in files:
-        if not name or name.startswith(".") or "/" in name or "\\" in name or "\0" in name:
+    """Write a pass's files into a new directory. Raises ContractError for a name that is a path or too long, and for
+    what is no text: files of a library or a table of results come from anybody."""
+    for name, text in files.items():
+        if not name or name.startswith(".") or "/" in name or "\\" in name or "\0" in name or not _is_text(name):
             raise ContractError(f"{name[:80]!r} is no name of a file of a pass")
+        if len(name.encode()) > _LONGEST_NAME:
+            raise ContractError(f"{name[:80]!r}… is longer than {_LONGEST_NAME} bytes; choose a shorter name")
+        if not _is_text(text):
+            raise ContractError(f"{name} has half of a surrogate pair, which no file can hold; remove it")
     directory.mkdir(parents=True)
     for name, text in files.items():
         (directory / name).write_text(text, "utf-8")

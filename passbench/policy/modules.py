@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import codecs
 import io
 import tokenize
 import typing
@@ -122,7 +123,7 @@ def parse(
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         report.add("syntax", f"{name}.py", getattr(error, "lineno", 0) or 0, f"not Python: {error}")
         return None
-    if not encoding.startswith("utf-8"):  # Python would read another text than this policy
+    if codecs.lookup(encoding).name != "utf-8":  # Python would read another text than this policy
         report.add("encoding", f"{name}.py", 1, f"a pass is UTF-8; remove the declaration of {encoding}")
     inline_decorator_tables(tree)
     if _has_long_chain(tree):

@@ -1,4 +1,5 @@
 import json
+import os
 import py_compile
 from importlib.util import cache_from_source
 from py_compile import PycInvalidationMode
@@ -17,6 +18,7 @@ from passbench.contract import (
     read_pass_dir,
     write_pass_dir,
 )
+from passbench.policy.check import check_dir
 from tests.passbench.samples import PASSES
 
 GOOD = """
@@ -138,6 +140,30 @@ def test_files_of_others_are_written_to_their_own_directory(tmp_path, name):
     with pytest.raises(ContractError, match="is no name of a file"):
         write_pass_dir({"rule.py": "", name: ""}, tmp_path / "pass")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "name, text", [("\ud800.py", ""), ("\udcff.py", ""), ("a" * 253 + ".py", ""), ("rule.py", "# \ud800")]
+)
+def test_what_no_file_can_hold_is_no_file_of_a_pass(tmp_path, name, text):
+    with pytest.raises(ContractError):
+        write_pass_dir({name: text}, tmp_path / "pass")
+
+
+def test_a_name_that_is_no_text_ends_no_benchmark(tmp_path):
+    directory = write(tmp_path / "pass", {"rule.py": GOOD})
+    (tmp_path / "pass" / os.fsdecode(b"\xff.py")).write_text("")
+    with pytest.raises(ContractError, match="no name in UTF-8"):
+        read_pass_dir(directory)
+
+
+@pytest.mark.parametrize("mark, names", [("\ufeff", '\ufeff["rule"]'), ("# coding: utf8\n", '["rule"]')])
+def test_a_file_may_say_that_it_is_utf8(tmp_path, mark, names):
+    directory = write(tmp_path / "pass", {"rule.py": mark + GOOD}, names)
+    assert read_pass_dir(directory).names == ("rule",)
+    assert check_dir(directory) == []
+    (rule,) = load_rules(directory, ("rule",))
+    assert rule.name == "rule"
 
 
 def test_no_module_of_a_pass_has_the_name_of_one_that_is_loaded(tmp_path):
