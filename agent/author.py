@@ -1,5 +1,6 @@
 """What an author is: it takes a sample and hands in a pass, or names the compiler that stands in for one."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -49,7 +50,8 @@ class Attempt:
     progress. `state` is a directory, which may not exist yet, for what the author finds out and wants to know in later
     runs; None where nothing is kept. Several processes may use it at a time. `check` compares a pass with eager on so
     many draws, for so many seconds at most, and says of each variant what they have shown; None where `measure` alone
-    compares. `waited` tells how many seconds both have waited so far for others, such as for a turn of the GPU.
+    compares. `waited` tells how many seconds both have waited so far for others, such as for a turn of the GPU. An
+    answer is `due` at this moment (`time.monotonic`); some time later the attempt is ended.
     """
 
     number: int
@@ -61,6 +63,7 @@ class Attempt:
     state: Path | None = None
     check: Callable[[Sample, Path, int, float], list[Checked]] | None = None
     waited: Callable[[], float] = lambda: 0.0
+    due: float = math.inf
 
 
 class Author(ABC):

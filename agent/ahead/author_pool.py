@@ -38,6 +38,10 @@ _NICE = 10
 
 _FORKS = forks_with("agent.ahead.author_pool", "torch._dynamo", "triton")
 
+_DUE = 0.6
+"""An answer is due after this share of what a sample may take. What an author still does then takes some seconds, and
+an attempt that is ended hands in less."""
+
 _POLL = 0.05
 """Seconds between looks at processes that are to end by themselves."""
 
@@ -180,8 +184,8 @@ class AuthorPool:
 
     def _start(self, number: int) -> None:
         log = self.answers.directory / f"{number}.log"
-        given = (number, self.author, self.samples, self.answers, self.device, self.cores, self.state, log)
-        process = _FORKS.Process(target=_work, args=given, daemon=True)
+        whole = self.author, self.samples, self.answers, self.device, self.cores, self.state, self.seconds
+        process = _FORKS.Process(target=_work, args=(number, *whole, log), daemon=True)
         process.start()
         self._running[number] = process
 
@@ -205,6 +209,7 @@ def _work(
     device: torch.device,
     cores: Set[int],
     state: Path | None,
+    seconds: float,
     log: Path,
 ) -> None:
     """What the process of this number does: answer samples until none is left. All but the first begin none as long as
@@ -227,7 +232,7 @@ def _work(
             begin = time.monotonic()
             shutil.rmtree(answers.place(sample), ignore_errors=True)  # of a process that was killed
             given = str(device), measure, _drop, None, _say(sample), state, measure.check, lambda: measure.waited
-            attempt = Attempt(1, *given)
+            attempt = Attempt(1, *given, due=begin + _DUE * seconds)
             if reason := answers.ended(sample):
                 submission = author.fallback(sample, answers.place(sample), attempt)
                 submission = submission or Submission("eager", reason=reason)

@@ -155,10 +155,10 @@ class Tuned(Author):
         if earlier is not None and earlier.finished:
             attempt.say("this family was searched before")
             return earlier.best
-        clock, used = SearchClock(), earlier.seconds if earlier is not None else 0.0
+        clock, used = SearchClock(attempt.due), earlier.seconds if earlier is not None else 0.0
 
         def keep(best: Best | None, finished: bool = False) -> None:
-            families.keep(sample.family_hash, FamilySearch(best, used + clock(), finished))
+            families.keep(sample.family_hash, FamilySearch(best, used + clock.counted, finished))
 
         start = earlier.best if earlier is not None else None
         best = self._best(task, sample, attempt, start, clock, max(self.seconds - used, 0.0), keep)
@@ -334,10 +334,10 @@ class Tuned(Author):
             search_around(whole)
         last = LastTries(made, so_far, more, self.seconds, end)
         last.one_stream(whole)
-        if has_split_linears(sample.variants):
+        if has_split_linears(sample.variants) and not clock.late:
             exact = {d: min(level, Rounding.EXACT) for d, level in levels.items()}
             last.split_linears(replace(whole, levels=exact), captured, few)
-        if self.compiled:
+        if self.compiled and not clock.late:
             last.compiled(replace(whole, levels=dict.fromkeys(levels, Rounding.ANY)))
         last.static(whole)
         return so_far.best

@@ -1,5 +1,7 @@
 """Searches whose time is soon up: what `distill` hands in is never worse than what it writes without measuring."""
 
+import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -94,3 +96,19 @@ def test_kernels_without_branches_are_measured_where_calls_side_by_side_are_slow
     assert measuring(seconds=0.0).attempt(one, tmp_path / "pass", attempt_by(rule, [])).compiler == "pass"
     assert ((True, False, True) in seen) == (calls < 1.0)
     assert ("branch(" in source_of(tmp_path / "pass")) == (calls > 1.0)
+
+
+def test_what_is_due_has_the_first_pass_and_what_is_written_without_measuring(tmp_path):
+    """However much may be measured, nothing else is begun."""
+    seen = []
+
+    def rule(names, source):
+        seen.append(source)
+        return 2.0 if "libdevice.exp(" in source else 1.5 if "@triton.jit" in source else 1.3
+
+    attempt = replace(attempt_by(rule, []), due=time.monotonic(), state=tmp_path / "state")
+    assert measuring(seconds=600.0, compiled=True).attempt(_one(), tmp_path / "pass", attempt).compiler == "pass"
+    assert len(set(seen)) == 3 and not any("TorchInductor" in source for source in seen)
+    assert "libdevice.exp(" in source_of(tmp_path / "pass")
+    (kept,) = (tmp_path / "state" / "families").iterdir()
+    assert json.loads(kept.read_text())["seconds"] < 600.0
