@@ -44,7 +44,8 @@ def _plain(node: ast.AST, dotted: Dotted, bound: Collection[str], once: bool) ->
     if isinstance(node, ast.Call):
         found = _attribute(node, bound)
         if found is None and once and dotted(node.func) in _ENVIRONMENT and _has_constants(node):
-            found = ast.Constant("")
+            texts = [a.value for a in ast.walk(node) if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            found = ast.Constant("".join(texts[1:]))  # the default, where it is a text
     elif isinstance(node, ast.Compare) and once and _asks(node, dotted):
         found = ast.Constant(False)
     return node if found is None else ast.copy_location(found, node)

@@ -253,6 +253,8 @@ class Bindings:
         """A field of this name is given this value; None stands for what may have another name."""
         if value is None or not _is_new(value, scope):
             self._share(FIELDS, name)
+        if value is not None and self.is_sequence(value, scope):
+            self.note_sequence(FIELDS, name)
         self.kinds.join(FIELDS, name, kind)
 
     def is_of_context(self, node: ast.expr, scope: Scope) -> bool:
@@ -306,7 +308,7 @@ class Bindings:
             self.iterators.add((place, name))
             self.kinds.changed = True
 
-    def note_sequence(self, place: ast.AST, name: str) -> None:
+    def note_sequence(self, place: object, name: str) -> None:
         """The same for a list, a tuple or a text."""
         if (place, name) not in self.sequences:
             self.sequences.add((place, name))

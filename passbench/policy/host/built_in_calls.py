@@ -65,6 +65,8 @@ class BuiltInCalls(OperatorCalls):
         if name not in names.HOST_BUILTINS:
             self.unknown(name, node, scope.module)
             return ValueKind.SCALAR  # one finding is enough
+        if name == "round" and joined((*positional[1:], *keywords.values())).holds_tensors:
+            self.read("round() takes the number of digits", scope, node)
         if name in names.COMPUTING_BUILTINS:
             if scope.hook and given.holds_tensors:
                 self.find("hook", scope.module, node, HOOK)

@@ -61,7 +61,20 @@ class Calls(ImportedCalls):
                 message = f"{function.name} is a grid or hook of Triton, which alone calls it"
                 self.find("dynamic_call", scope.module, node, message)
             results.append(self._pass_starred(node, function, positional, keywords))
+            self._note_sequences(function, node, scope)
         return joined(results)
+
+    def _note_sequences(self, function: ast.FunctionDef, node: ast.Call, scope: Scope) -> None:
+        """Note which parameters of a function are given lists, tuples or texts."""
+        order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+        given = {k.arg: k.value for k in node.keywords}
+        for name, value in zip(order, node.args, strict=False):
+            if isinstance(value, ast.Starred):
+                break
+            given[name] = value
+        for name, value in given.items():
+            if name is not None and self.is_sequence(value, scope):
+                self.note_sequence(function, name)
 
     def _given(self, node: ast.Call, scope: Scope) -> tuple[list[ValueKind], Keywords]:
         """The arguments of a call of the pass's own code. The text of an iterator has an address."""

@@ -115,6 +115,8 @@ class Expressions(NamedValues):
         if any(self.kinds.get(scope.node, p.arg) is not ValueKind.SCALAR for p in parameters(scope.node)):
             message = f"{scope.node.name} hands out one by one what it makes of its arguments; return a list"
             self.find("expression", scope.module, node, message)
+        if isinstance(node, ast.YieldFrom):  # what the other one returns in the end
+            return joined((value, value.item()))
         return ValueKind.SCALAR
 
     def iterate(self, target: ast.expr, iterable: ast.expr, scope: Scope, inner: Scope | None = None) -> None:
@@ -225,10 +227,9 @@ class Expressions(NamedValues):
             return min(sides)
         if isinstance(op, ast.Mod):
             self.check_text(node.right if isinstance(node, ast.BinOp) else node.value, sides[1], scope)
-        if isinstance(op, ast.Mod) and not sides[0].holds_tensors and found.holds_tensors:
-            text = isinstance(node, ast.BinOp) and isinstance(node.left, ast.Constant)
-            if found is ValueKind.HOLDER or (text and isinstance(node.left.value, str)):  # "%s" % (x,)
-                self.read("the text of a tensor has its values", scope, node)
+        text = isinstance(op, ast.Mod) and not sides[0].holds_tensors and found.holds_tensors
+        if text and (found is ValueKind.HOLDER or self.is_sequence(_sides(node)[0], scope)):  # "%s" % (x,)
+            self.read("the text of a tensor has its values", scope, node)
         if isinstance(op, ast.UAdd):
             return found  # of a tensor it is that tensor
         if found is ValueKind.EITHER:

@@ -15,6 +15,8 @@ class Given(Bindings):
         """What parameters can be at least: of this kind, their defaults, and what Triton hands in if it is a hook."""
         for parameter, default in defaults(node):
             self.kinds.join(node, parameter.arg, self.kind(default, scope))
+            if self.is_sequence(default, scope):
+                self.note_sequence(node, parameter.arg)
         grid = node in self.hooks and node not in self.of_decorators | self.escaped
         chosen = {parameter for parameter, _ in defaults(node)} if grid else set()
         for number, parameter in enumerate(parameters(node), -self.fixed.get(node, 0)):

@@ -188,7 +188,15 @@ class NamedValues(Given):
         return (function, RETURN) in self.iterators or makes_iterator(node, scope)
 
     def is_sequence(self, node: ast.expr, scope: Scope) -> bool:
-        """Whether the value of an expression is one of `makes_sequence`, as far as this function shows."""
+        """Whether the value of an expression is one of `makes_sequence`, as far as variables, fields, and calls of
+        functions by their names show."""
+        if isinstance(node, ast.IfExp | ast.BoolOp | ast.NamedExpr):
+            parts = node.values if isinstance(node, ast.BoolOp) else children(node)
+            return any(self.is_sequence(part, scope) for part in parts)
+        if isinstance(node, ast.Attribute) and (FIELDS, node.attr) in self.sequences:
+            return True
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+            return self.is_sequence(node.value, scope)
         if isinstance(node, ast.Name) and (owner := scope.find(node.id)) is not None:
             return (owner.node, node.id) in self.sequences
         function = self.host_function(node.func, scope) if isinstance(node, ast.Call) else None

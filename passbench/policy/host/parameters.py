@@ -40,6 +40,9 @@ def parameter_kinds(
             else:
                 kinds.append(ValueKind.HOLDER)
         elif not isinstance(item, ast.Name):
+            text = isinstance(item, ast.Constant) and isinstance(item.value, str)
+            if text and number + first < len(order):
+                bindings.note_sequence(function, order[number + first])
             kinds.append(ValueKind.SCALAR)
         else:
             tensor = item.id in in_pattern or (number + first < len(order) and order[number + first] in inside)

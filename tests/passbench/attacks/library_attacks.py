@@ -33,6 +33,8 @@ LIBRARY_ATTACKS: tuple[Attack, ...] = (
     Attack("copies_when_read", relu_and_copy, (static("forbidden_call"), _OPERATOR, WORKS), "so are they", ("cpu",)),
     Attack("text_of_an_error", add_relu, (static("host_read"), WORKS), "an error is shown and not read", ("cpu",)),
     Attack("list_of_values", add_relu, (static("host_read"), _COPIED, WORKS), "a list of tensors is read"),
+    Attack("generator_returns", add_relu, (static("host_read"), READ), "what a generator returns is followed"),
+    Attack("repeats_a_text", add_relu, (static("host_read"), READ), "how often a text is repeated is a number"),
     Attack("sorts_tensors", add_relu, (static("host_read"), READ), "the order of tensors is one of their values"),
     Attack(
         "number_beside_an_address",

@@ -328,7 +328,7 @@ def test_text_that_is_no_text(tmp_path):
     with pytest.raises(ContractError, match="not UTF-8"):
         read_pass_dir(tmp_path)
     (tmp_path / "fuse.py").write_bytes(b"\xef\xbb\xbfimport torch\n")
-    assert [f.rule for f in check_dir(tmp_path)] == ["syntax"]
+    assert "syntax" not in [f.rule for f in check_dir(tmp_path)]  # a file may begin with the mark of UTF-8
 
 
 HONEST_BODIES = {
