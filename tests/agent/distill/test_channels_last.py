@@ -11,7 +11,7 @@ from agent.distill.rewrites.channels_last import in_channels_last
 from agent.distill.tuned import Tuned
 from passbench.policy.check import check_dir
 from storage.graph.as_fx import to_module
-from tests.agent.distill.test_tuned import _attempt, _names, measuring
+from tests.agent.distill.search_support import attempt_by, measuring, names_of
 from tests.agent.support import in_dtype, sample, tensor, variant
 
 LAST = Style(captured=True, channels_last=True)
@@ -99,10 +99,10 @@ def test_it_is_handed_in_where_it_is_measured_to_be_faster(faster, tmp_path):
         return 1.5 + (0.5 if faster else -0.3) * last
 
     one = sample(_variant())
-    assert measuring(channels_last=True).attempt(one, tmp_path / "pass", _attempt(rule, [])).compiler == "pass"
+    assert measuring(channels_last=True).attempt(one, tmp_path / "pass", attempt_by(rule, [])).compiler == "pass"
     written = "".join(path.read_text() for path in (tmp_path / "pass").glob("*.py"))
     assert ("memory_format=torch.channels_last" in written) == faster
-    assert _names(tmp_path / "pass")
+    assert names_of(tmp_path / "pass")
 
 
 @pytest.mark.gpu
