@@ -82,7 +82,7 @@ def steps_of(kernel: KernelBody, tuning: Tuning) -> int:
 
 def early_loads(tuning: Tuning, swept: list[Value], most: int = _UNDER_WAY) -> list[list[Value]]:
     """The loads among these values, each with what it needs, in the order in which they can be under way: first those
-    that wait for no other. Only those that need nothing, where all would take more registers of a thread than `most`."""
+    that wait for no other. Only those that need nothing, where all take more than `most` registers of a thread."""
     loads = [value for value in swept if value.op == "load"]
     if in_registers(loads) * _elements(tuning) > most:
         return [[value for value in loads if not value.args]]
