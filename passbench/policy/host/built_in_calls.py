@@ -108,6 +108,7 @@ class BuiltInCalls(OperatorCalls):
             nodes = walk(owner.node)
             self.steps.take(len(nodes))
             stores = sum(isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load) for n in nodes)
+            stores += sum(getattr(n, "name", None) == name for n in nodes)  # of a case, say
             shared = any(isinstance(n, ast.Nonlocal) and name in n.names for n in nodes)
             self.given_once[owner.node, name] = stores == 1 and not shared
         return found[0] if self.given_once[owner.node, name] else None

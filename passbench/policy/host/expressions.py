@@ -108,12 +108,17 @@ class Expressions(NamedValues):
 
     def _yields(self, node: ast.Yield | ast.YieldFrom, scope: Scope) -> ValueKind:
         """What a generator of the module hands out. It goes on later, where its arguments may be an earlier call's: it
-        gets no tensors."""
+        gets no tensors. Python ends it whenever it likes, between two calls too: nothing runs then."""
         value = ValueKind.SCALAR if node.value is None else self.handed_kind(node.value, scope)
         self.kinds.join(scope.node, RETURN, value if isinstance(node, ast.YieldFrom) else self.holder([value]))
         self.note_iterator(scope.node, RETURN)
         if any(self.kinds.get(scope.node, p.arg) is not ValueKind.SCALAR for p in parameters(scope.node)):
             message = f"{scope.node.name} hands out one by one what it makes of its arguments; return a list"
+            self.find("expression", scope.module, node, message)
+        self.steps.take(len(walk(scope.node)))
+        ending = (n for n in walk(scope.node) if isinstance(n, ast.With) or (isinstance(n, ast.Try) and n.finalbody))
+        if any(node in walk(block) for block in ending):
+            message = "what a finally or a with does behind a yield may run between two calls; hand out what is there"
             self.find("expression", scope.module, node, message)
         if isinstance(node, ast.YieldFrom):  # what the other one returns in the end
             return joined((value, value.item()))
@@ -259,11 +264,12 @@ class Expressions(NamedValues):
     def _compare(self, node: ast.Compare, scope: Scope) -> ValueKind:
         sides = [self._compared(v, scope) for v in (node.left, *node.comparators)]
         result = ValueKind.SCALAR
-        for op, left, right in zip(node.ops, sides, sides[1:], strict=False):
+        for op, left, right, other in zip(node.ops, sides, sides[1:], node.comparators, strict=False):
             if isinstance(op, ast.Is | ast.IsNot):
                 continue
             if isinstance(op, ast.In | ast.NotIn):
-                reads = left.holds_tensors or right.is_tensor
+                compared = right.holds_tensors and self.is_sequence(other, scope)  # with items; of a dict, with keys
+                reads = left.holds_tensors or right.is_tensor or compared
             else:
                 tensor = left.is_tensor or right.is_tensor
                 reads = ValueKind.HOLDER in (left, right) or (tensor and len(node.ops) > 1)

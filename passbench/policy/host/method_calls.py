@@ -17,6 +17,7 @@ from passbench.policy.suggestions import advice_on
 from storage.graph import targets
 
 _KEYED = frozenset("get setdefault pop insert index count".split())
+_COMPARING = frozenset("index count".split())
 _OF_CONTAINERS = {n for kind in (set, Counter, deque, OrderedDict) for n in dir(kind)} & targets.methods()
 """Methods of containers that tensors have too: of what is no tensor they are the container's, such as `set.add`."""
 
@@ -78,6 +79,8 @@ class MethodCalls(BuiltInCalls):
             self.kinds.join(FIELDS, name, joined((given, keywords.get(name, ValueKind.SCALAR))))
         by_key = keywords.values() if facts.compares else ()
         made = self.holder([given, *by_key])  # it can be unpacked, compared, or be a key: by its fields
+        if any("__post_init__" in self.facts(one).methods for one in self.lineage(own)):
+            made = self.holder([made, *(self.kinds.get(FIELDS, name) for name in facts.fields)])
         home = self.scopes[self.class_homes[own].name]
         addresses = any(self.kind(value, home) is ValueKind.ADDRESS for value in facts.defaults)
         return max(made, ValueKind.ADDRESS) if addresses or not facts.has_text else made
@@ -118,6 +121,8 @@ class MethodCalls(BuiltInCalls):
         if name in names.CONTAINER_METHODS and not base.is_tensor:
             if name in _KEYED and positional[:1] and positional[0].holds_tensors:
                 self.read("a tensor is no key of a list or dict", scope, node)
+            if name in _COMPARING and base.holds_tensors:
+                self.read(f"{name}() compares with each item", scope, node)
             if name in names.PUTTING_METHODS:
                 self.put_into(method.value, given, scope)
             return ValueKind.TENSOR if base.holds_tensors or given.holds_tensors else max(base, given).item()

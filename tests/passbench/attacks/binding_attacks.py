@@ -76,4 +76,22 @@ BINDING_ATTACKS = (
         (static("host_read"), READ, WORKS),
         "bases are in Python's order",
     ),
+    Attack(
+        "generator_that_ends_late",
+        add_relu,
+        (static("expression"), WORKS),
+        "no code of a pass runs but in its calls: none when a generator is collected",
+    ),
+    Attack(
+        "case_that_rebinds",
+        add_relu,
+        (static("dynamic_call"), READ, WORKS),
+        "a lambda is known by its name where nothing else has that name",
+    ),
+    Attack(
+        "returned_by_a_generator",
+        add_relu,
+        (static("host_read"), READ, WORKS),
+        "a generator that waits for another gets what that returns",
+    ),
 )

@@ -327,8 +327,11 @@ def test_text_that_is_no_text(tmp_path):
     (tmp_path / "fuse.py").write_bytes("# é".encode("latin-1"))
     with pytest.raises(ContractError, match="not UTF-8"):
         read_pass_dir(tmp_path)
-    (tmp_path / "fuse.py").write_bytes(b"\xef\xbb\xbfimport torch\n")
-    assert "syntax" not in [f.rule for f in check_dir(tmp_path)]  # a file may begin with the mark of UTF-8
+    (tmp_path / "fuse.py").write_bytes(b"\xef\xbb\xbfimport ctypes\n")
+    assert read_pass_dir(tmp_path).modules["fuse"] == "import ctypes\n"  # which is what a worker imports
+    assert "import" in [f.rule for f in check_dir(tmp_path)]
+    (tmp_path / "fuse.py").write_bytes(b"\xef\xbb\xbf\xef\xbb\xbfimport torch\n")
+    assert [f.rule for f in check_dir(tmp_path)] == ["syntax"]
 
 
 HONEST_BODIES = {

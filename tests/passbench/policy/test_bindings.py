@@ -76,6 +76,35 @@ REFUSED = {
         "Both(x.sum())",
         "host_read",
     ),
+    "an item of a tuple": ("", "if 3 in (x.sum(), 1):\n    n += 1", "host_read"),
+    "an item of a list": ("", "n += [x.sum()].index(3)", "host_read"),
+    "what __post_init__ sets": (
+        "import dataclasses\n@dataclasses.dataclass\nclass A:\n    a: object = None\n"
+        "    def __post_init__(self):\n        self.a = torch.ones(1)\n",
+        "s = f'{A()}'",
+        "host_read",
+    ),
+    "a case": (
+        "def same(a):\n    return a\n",
+        "f = lambda a: 0\nmatch same:\n    case f:\n        pass\nif f(x.sum()):\n    n += 1",
+        "host_read",
+    ),
+    "what a generator returns": (
+        "KEPT = {}\ndef inner():\n    yield 1\n    return KEPT['a']\n"
+        "def outer():\n    value = yield from inner()\n    float(value)\n",
+        "KEPT['a'] = x.sum()\nfor _ in outer():\n    pass",
+        "host_read",
+    ),
+    "what a generator does at its end": (
+        "KEPT = {}\ndef late():\n    try:\n        yield 1\n    finally:\n        KEPT['a'] = KEPT['x'].sum()\n",
+        "KEPT['x'] = x\nKEPT['late'] = late()\nnext(KEPT['late'])",
+        "expression",
+    ),
+    "a context that a generator leaves open": (
+        "def late():\n    with torch.inference_mode():\n        yield 1\n",
+        "next(late())",
+        "expression",
+    ),
     "an operator that calls": (
         "class A:\n    def __init__(self, a, b):\n        self.c = float(a)\n",
         "torch.nn.functional.triplet_margin_with_distance_loss(x, y, y, distance_function=A)",
@@ -83,6 +112,11 @@ REFUSED = {
     ),
 }  # fmt: skip
 HONEST = {
+    "a generator": (
+        "def blocks():\n    for block in (64, 128):\n        try:\n            m = block * 2\n        finally:\n"
+        "            m = block\n        yield m\n",
+        "for m in blocks():\n    n += m",
+    ),
     "a handler": (HANDLER.format("error"), "n += A"),
     "a kernel in a block": (NEVER.format("other"), "if n < 0:\n    other[(1,)](out, 8)"),
     "sizes in fields": (DATA, "n += int(KINDS['a'](3, x.shape[0]).held) + Holding(*[1, n]).held"),
