@@ -17,6 +17,9 @@ _COMPILED = 0.2
 _SPLIT = 0.15
 """The same of the search for those linears without biases that are right together."""
 
+_NEAR = 0.9
+"""What is about as good as the best by single measurements may be better."""
+
 
 @dataclass(frozen=True)
 class LastTries:
@@ -83,10 +86,19 @@ class LastTries:
     def static(self, trial: SearchTrial) -> None:
         """Considers what `distill` writes without a clock, whatever time it is: a search that was cut short, or that
         others disturbed, must not hand in less."""
+        so_far, latest = self.so_far, self.so_far.latest
         task, choice = self.made.distill.choice(self.made.sample, self.made.confirms)
-        if writes(task, choice):
-            levels = dict.fromkeys(trial.levels, self.made.distill.rounding)
-            self._consider(replace(trial, task=task, levels=levels, start=choice), choice, static=True)
+        if not writes(task, choice):
+            return
+        levels = dict.fromkeys(trial.levels, self.made.distill.rounding)
+        static = replace(trial, task=task, levels=levels, start=choice)
+        if latest is not None and static.is_same(choice, latest[0], so_far.best.choice):
+            return
+        if latest is not None and not trial.clock.late and static.merit(choice).over(so_far.merit) > _NEAR:
+            # One measurement that others disturbed decides nothing; each is measured once more.
+            in_turns([(latest[0], so_far.best.choice), (static, choice)], trial.clock())
+            so_far.look_again()
+        self._consider(static, choice, static=True)
 
     def _consider(self, trial: SearchTrial, choice: SearchChoice, static: bool = False) -> None:
         """Makes the choice the best if it is right on more variants, too, and expected to be the best."""

@@ -40,6 +40,7 @@ class Accesses:
     names: dict[int, str] = field(default_factory=dict)
     whole_turns: bool = True  # whether no turn of the loop that is written goes beyond the last column
     spot: Spot = Spot()
+    asked: str = ""  # what all stores ask, to hold a jump (`sweep_turns.py`)
 
     def name_pointers(self, values: list[Value]) -> None:
         """Parameters for all that these values load and the kernel stores."""
@@ -76,7 +77,7 @@ class Accesses:
         address = self._address(
             buffer.base, store.index + buffer.offset, ROW not in symbols, columns and COLUMN not in symbols
         )
-        inside = self._inside(True, columns)
+        inside = " & ".join(mask for mask in (self._inside(True, columns), self.asked) if mask)
         mask = f", mask={inside}" if inside else ""
         return f"tl.store({address}, {self.names[store.value.number]}{mask})"
 

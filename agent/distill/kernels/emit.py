@@ -10,7 +10,7 @@ from agent.distill.kernels import ordered_sums, reductions, sweep_turns
 from agent.distill.kernels.accesses import ONE_COLUMN, Accesses, Spot, over_columns
 from agent.distill.kernels.helpers.table import helpers_in
 from agent.distill.kernels.index_expressions import Unsupported
-from agent.distill.kernels.launch_configs import Tuning
+from agent.distill.kernels.launch_configs import REGISTERS, Tuning
 from agent.distill.kernels.place_sums import NONE, PlaceSum, place_sum
 from agent.distill.kernels.schedule import Buffer, KernelBody
 from agent.distill.kernels.sweep_turns import columns_of, early_loads, loads_first, steps_of, steps_together, turns
@@ -93,17 +93,28 @@ class _Writer(Accesses):
         else:
             if self.kernel.columns > 1:
                 self._columns(f"{first_column}tl.arange(0, COLUMNS)[None, :]")
-            behind = self.tuning.ahead
-            for value in values:
-                if behind and (value.op != "load" or value.args):
-                    self._behind_loads()
-                    self._line("inside = row_inside & column_inside")
-                    behind = False
-                self._value(value)
+            self._straight(values)
             for store in self.kernel.stores:
                 self._line(self.stored(store))
         lines = sweep_turns.without_overwritten(self.lines) if self.tuning.written_out else self.lines
         return sweep_turns.without_unused(lines)
+
+    def _straight(self, values: list[Value]) -> None:
+        """Values of a program that sweeps nothing: those loads first that wait for no reduction."""
+        first, reduces = [v for v in values if v.depth == 0], any(v.op == "reduce" for v in values)
+        for number, loads in enumerate(early_loads(self.tuning, first, REGISTERS)):
+            for value in loads:
+                self._value(value)
+            if self.tuning.ahead and reduces and number == 0:
+                self._behind_loads()
+                self._line("inside = row_inside & column_inside")
+            elif self.tuning.ahead and not reduces:
+                program = f"behind_loads(tl.program_id(0){f' + {number}' if number else ''}) >= 0"
+                self._lines([f"there = {'there & (' if number else ''}{program}{')' if number else ''}"])
+                self.asked = "there"
+        for value in values:
+            if value.number not in self.names:
+                self._value(value)
 
     def _line(self, line: str) -> None:
         self.lines.append(self.indent + line)

@@ -23,8 +23,8 @@ _AT_ONCE = 32 * PROCESSORS
 """Programs that are at work at a time, at most. Of more rows of one step a program has several. By instructions a row,
 compiled for sm_90, that is a half to a sixth of what a row alone takes (rows of 128, 60 and 32 elements of a norm of
 vectors); of moments it is no less, and warps wait for shared memory."""
-_REGISTERS = 96
-"""Registers of a thread that may hold what a sweep has loaded."""
+REGISTERS = 96
+"""Registers of a thread that may hold what it has loaded."""
 _WIDER = (1, 2, 4)
 """So many times as many warps are tried for a row that is kept, if it needs more registers than that."""
 _MOVED = 12
@@ -119,7 +119,13 @@ class LaunchLimits:
 def choose(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
     """A configuration by the size of the kernel alone."""
     chosen = _chosen(kernel, limits)
-    return replace(chosen, ahead=limits.ahead and (_loads_first(kernel, chosen) or _adds_early(kernel, chosen)))
+    ahead = _loads_first(kernel, chosen) or _adds_early(kernel, chosen) or _loads_much(kernel, chosen)
+    return replace(chosen, ahead=limits.ahead and ahead)
+
+
+def _loads_much(kernel: KernelBody, tuning: Tuning) -> bool:
+    """Whether a program of a tile loads so much that ptxas may move some of it behind the first results."""
+    return kernel.flat is not None and _MOVED <= _registers(kernel, tuning, tuning.column_block) <= REGISTERS
 
 
 def _adds_early(kernel: KernelBody, tuning: Tuning) -> bool:
@@ -134,7 +140,7 @@ def _loads_first(kernel: KernelBody, tuning: Tuning) -> bool:
     them late."""
     if (tuning.loops and not tuning.written_out) or kernel.rows >= _EXACT or not kernel.loads_late:
         return False
-    return _registers(kernel, tuning, kernel.columns if tuning.written_out else tuning.column_block) <= _REGISTERS
+    return _registers(kernel, tuning, kernel.columns if tuning.written_out else tuning.column_block) <= REGISTERS
 
 
 def _few_steps(kernel: KernelBody, tuning: Tuning) -> bool:
@@ -145,7 +151,7 @@ def _few_steps(kernel: KernelBody, tuning: Tuning) -> bool:
     steps = -(-kernel.columns // tuning.column_block)
     swept = sum(value.by_column for value in kernel.values())
     few = steps == 1 or (tuning.column_block < WARP and steps * swept <= _SWEPT)
-    return few and _registers(kernel, tuning, steps * tuning.column_block) <= _REGISTERS
+    return few and _registers(kernel, tuning, steps * tuning.column_block) <= REGISTERS
 
 
 def _registers(kernel: KernelBody, tuning: Tuning, places: int) -> int:
@@ -239,7 +245,7 @@ def _keeps(kernel: KernelBody, tuning: Tuning) -> bool:
     loads = sum(value.op == "load" for value in swept)
     registers = steps * loads * tuning.column_block // (WARP * tuning.warps)
     constant = any(value.args and all(a.op == "constant" for a in value.args) for value in values)
-    return registers <= _REGISTERS and steps * len(swept) <= _SWEPT and not constant
+    return registers <= REGISTERS and steps * len(swept) <= _SWEPT and not constant
 
 
 def in_lanes(kernel: KernelBody) -> int:

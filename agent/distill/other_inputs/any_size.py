@@ -109,7 +109,7 @@ def any_size(sketch: Sketch, limits: LaunchLimits) -> AnySize | None:
         axes.append(found)
     if not any(one == tuple(range(len(shape))) for one in axes):
         return None
-    kernel = emit(body, sketch.buffers, replace(choose(body, limits), masked=True))
+    kernel = emit(body, sketch.buffers, replace(choose(body, limits), masked=True, ahead=False))
     text = kernel.text.replace(f"index < {slot(body.rows)}", "index < n")
     sizes = ["n"]
     for number, ((first, end), written) in enumerate(runs.items()):

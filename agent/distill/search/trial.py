@@ -99,6 +99,11 @@ class SearchTrial:
         twice = self, replace(self, known={})
         return all(trial.is_measured(choice) and trial.merit(choice).score < 1.0 for trial in twice)
 
+    def is_same(self, choice: SearchChoice, other: "SearchTrial", others: SearchChoice) -> bool:
+        """Whether the choice comes down to the same source as the `others`' in another trial of the same variants."""
+        results = self._results(choice)
+        return results != () and results is other._results(others)
+
     def _host(self, choice: SearchChoice) -> Hashable:
         """What the choices have in common that cost the host the same in a call."""
         style, graphs = choice.style, self.task.graphs

@@ -63,6 +63,19 @@ def test_what_is_written_without_measuring_is_measured_however_late_it_is(tmp_pa
     assert attempts[static] == 2, "measured in the search and once more, and not by a search that finds it done"
 
 
+def test_one_disturbed_measurement_does_not_keep_out_what_is_written_without_measuring(tmp_path):
+    """fusible-8ca1a3495e69 was 1.6 times as fast by both clocks as it was written, and 1.2 to 1.6 as a search chose."""
+    one, seen = sample(variant(lambda x, y: torch.sigmoid(x * 0.5 + y) * x, tensor(64, 8), tensor(64, 8))), []
+
+    def rule(names, source):
+        exact = "libdevice.exp(" in source
+        seen.append(exact)
+        return 1.85 if exact else 2.0 if seen.count(False) == 1 else 1.2
+
+    assert measuring(seconds=0.0).attempt(one, tmp_path / "pass", attempt_by(rule, [])).compiler == "pass"
+    assert "libdevice.exp(" in source_of(tmp_path / "pass") and len(seen) == 6
+
+
 def test_what_is_written_without_measuring_stays_out_where_it_is_wrong_or_slower(tmp_path):
     for number, (speed, level) in enumerate([(1.2, -10), (3.0, -3)]):
 

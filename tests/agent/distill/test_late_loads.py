@@ -93,6 +93,46 @@ def test_square_roots_of_rows_are_computed_while_the_loads_are_under_way(rows, t
     torch.testing.assert_close(scaled, x * scale.view(1, -1, 1, 1))
 
 
+def _scaled_transposed(x, y, z):
+    return torch.relu(x * y + z).transpose(1, 2).contiguous()
+
+
+def _looked_up(table, places):
+    return (table[places].view(48, 50, 40).permute(2, 0, 1).contiguous() * 2.0).unsqueeze(0)
+
+
+PLACES = tensor(2400, dtype="int64", low=0.0, high=95.0)
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs", "jumps"),
+    [(_scaled_transposed, (tensor(2, 64, 160),) * 3, 1), (_looked_up, (tensor(96, 40), PLACES), 2)],
+)
+def test_a_tile_has_its_loads_under_way_before_it_computes(function, inputs, jumps, tmp_path, interpreter):
+    """Those that wait for others behind a jump of their own."""
+    one = variant(function, *inputs)
+    lines = _lines(one, Rounding.EXACT, tmp_path / "pass")
+    loads = [n for n, line in enumerate(lines) if "= tl.load(" in line]
+    behind = [n for n, line in enumerate(lines) if "behind_loads(tl.program_id(0)" in line]
+    assert len(behind) == jumps and max(loads) < behind[-1]
+    assert (min(behind) < max(loads)) == (jumps == 2)
+    assert all("there" in line for line in lines if "tl.store(" in line)
+    assert interpreter.problems(tmp_path / "pass", one) == []
+    assert not any("there" in line for line in _lines(one, Rounding.EXACT, tmp_path / "without", ahead=False))
+
+
+def _pooled(grad, x):
+    return torch.ops.aten.avg_pool2d_backward.default(grad, x, [3, 3], [1, 1], [1, 1], False, False, None) - grad
+
+
+def test_loads_where_masks_are_computed_of_places_come_before_the_first_division(tmp_path):
+    """A division has a jump: nine loads of a pool's windows waited for one another."""
+    source = _lines(variant(_pooled, tensor(2, 8, 16, 16), tensor(2, 8, 16, 16)), Rounding.EXACT, tmp_path / "pass")
+    loads = [n for n, line in enumerate(source) if "= tl.load(" in line]
+    divisions = [n for n, line in enumerate(source) if "tl.div_rn(" in line]
+    assert len(loads) >= 9 and divisions and max(loads) < min(divisions)
+
+
 def _single(x):
     """A fraction as the nearest float32."""
     near = np.float32(float(x))
