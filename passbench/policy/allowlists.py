@@ -35,7 +35,8 @@ _STANDARD = frozenset(
     pprint queue random re statistics string struct sys textwrap threading time traceback types typing typing_extensions
     uuid warnings weakref numpy torch.utils torch.utils.benchmark torch.profiler torch.autograd torch.backends
     torch.backends.cudnn torch.cuda torch.jit torch.nn.modules torch.types triton.compiler triton.language.core
-    triton.language.semantic triton.language.standard triton.runtime.autotuner triton.runtime.driver triton.runtime.jit
+    triton.language.semantic triton.language.standard triton.compiler.errors triton.runtime.autotuner
+    triton.runtime.errors triton.runtime.driver triton.runtime.jit
     triton.testing""".split()
 )
 """Modules that a pass may import, since that only defines names. Whatever it uses of them is refused unless on a list.
@@ -63,13 +64,15 @@ SCALAR_CALLS = frozenset(
     torch.cuda.is_available torch.cuda.get_device_properties torch.cuda.get_device_capability
     torch.cuda.current_device torch.cuda.device torch.cuda.device_of torch.cuda.device_count
     torch.cuda.get_device_name torch.is_tensor torch.no_grad torch.inference_mode torch.is_grad_enabled
-    torch.cuda.is_bf16_supported torch.get_default_dtype torch.broadcast_shapes torch.cuda.synchronize
+    torch.cuda.is_bf16_supported torch.compiler.is_compiling torch.jit.is_scripting torch.jit.is_tracing
+    torch.get_default_dtype torch.broadcast_shapes torch.cuda.synchronize
     triton.cdiv triton.next_power_of_2 triton.Config triton.language.constexpr triton.language.cdiv
     triton.runtime.driver.active.utils.get_device_properties triton.runtime.driver.active.get_current_target
     triton.runtime.driver.active.get_current_device triton.runtime.driver.active.get_active_torch_device
     threading.Lock threading.RLock contextlib.nullcontext warnings.warn warnings.filterwarnings warnings.simplefilter
     logging.getLogger logging.basicConfig
-    dataclasses.field dataclasses.replace dataclasses.asdict enum.auto typing.TypeVar numpy.prod""".split()
+    dataclasses.field dataclasses.replace dataclasses.asdict dataclasses.astuple enum.auto typing.TypeVar
+    numpy.prod""".split()
 )
 """Host functions whose results are no tensors."""
 
@@ -218,6 +221,14 @@ HANDED_ON = frozenset("int float bool str tuple list len abs".split())
 """Built-ins that `map`, and `key=` of `sorted`, `min` and `max`, may call on numbers and texts."""
 
 ERRORS = frozenset(n for n in HOST_BUILTINS if n.endswith("Error")) | {"Exception"}
+LIBRARY_ERRORS = frozenset(
+    """triton.OutOfResources triton.CompilationError triton.runtime.errors.OutOfResources
+    triton.runtime.autotuner.OutOfResources triton.compiler.CompilationError triton.compiler.errors.CompilationError
+    torch.OutOfMemoryError torch.cuda.OutOfMemoryError""".split()
+)
+"""Errors of libraries that a pass may catch."""
+NUMBERS = frozenset("numbers.Number numbers.Real numbers.Integral numbers.Complex".split())
+"""Types of numbers, for `isinstance`."""
 _WARNINGS = frozenset(n for n in HOST_BUILTINS if n.endswith("Warning"))
 PLAIN_VALUES = frozenset("True False None NotImplemented Ellipsis __name__ __file__".split()) | ERRORS | _WARNINGS
 OWN_DUNDERS = frozenset("__all__ __author__ __copyright__ __license__ __version__".split())

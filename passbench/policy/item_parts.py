@@ -91,6 +91,42 @@ def written_collections(function: ast.FunctionDef) -> dict[str, list[ast.expr]]:
     }
 
 
+def unchanged_lists(function: ast.FunctionDef) -> dict[str, ast.expr]:
+    """Variables of a function that are a list, a tuple or a list comprehension which is written out, and that are read
+    item by item alone: by a subscript, by a loop, as `*NAME` of a call, by `len`, or by `return`. Nothing is put into
+    one while the function runs, and no function within, which may be called later, reads it."""
+    written: dict[str, ast.expr] = {}
+    bound: Counter[str] = Counter(a.arg for a in ast.walk(function) if isinstance(a, ast.arg))
+    read: Counter[str] = Counter()
+    allowed: Counter[str] = Counter()
+    for node in walk(function):
+        plain: list[ast.expr | None] = []
+        match node:
+            case ast.Name():
+                (read if isinstance(node.ctx, ast.Load) else bound)[node.id] += 1
+            case ast.Global() | ast.Nonlocal():
+                bound.update(node.names * 2)
+            case ast.Assign(targets=[ast.Name() as target], value=ast.List() | ast.Tuple() | ast.ListComp()):
+                written[target.id] = node.value
+            case ast.Subscript(ctx=ast.Load()) if not isinstance(node.slice, ast.Slice):
+                plain = [node.value]
+            case ast.For() | ast.comprehension():
+                plain = [node.iter]
+            case ast.Return():
+                plain = [node.value]
+            case ast.FunctionDef() | ast.Lambda() if node is not function:
+                bound.update(n.id for n in walk(node) if isinstance(n, ast.Name))
+            case ast.Call(func=ast.Name(id="len" | "tuple" | "zip" | "enumerate"), keywords=[]):
+                plain = node.args
+            case ast.Call():
+                plain = [a.value for a in node.args if isinstance(a, ast.Starred)]
+        allowed.update(one.id for one in plain if isinstance(one, ast.Name))
+        if not isinstance(node, ast.keyword):
+            others = (getattr(node, key, None) for key in ("name", "asname", "rest"))
+            bound.update(name for name in others if isinstance(name, str))
+    return {name: value for name, value in written.items() if bound[name] == 1 and read[name] == allowed[name]}
+
+
 def _is_starred_name(node: ast.expr) -> bool:
     return isinstance(node, ast.Starred) and isinstance(node.value, ast.Name)
 

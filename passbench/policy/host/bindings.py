@@ -40,6 +40,7 @@ class Bindings:
         self._opened: dict[ast.AST, Scope] = {}
         self._read_targets: dict[ast.AugAssign, ast.expr] = {}
         self.given_once: dict[tuple[ast.AST, str], bool] = {}  # whether a variable that is a lambda is nothing else
+        self._unchanged: dict[ast.FunctionDef, dict[str, ast.expr]] = {}
         self._captured: dict[ast.MatchAs, ast.Name] = {}
         self.scopes_of_stars: dict[ast.expr, Scope] = {}  # `*NAME` → where it stands
         self._collections: dict[ast.FunctionDef, dict[str, list[ast.expr]]] = {}

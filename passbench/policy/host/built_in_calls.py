@@ -201,7 +201,7 @@ class BuiltInCalls(OperatorCalls):
             return self._is_type(node.left, scope) and self._is_type(node.right, scope)
         if isinstance(node, ast.Name) and scope.find(node.id) is None and node.id in names.TYPES:
             return True
-        return scope.module.dotted(node) in names.TYPES or self.own_class(node, scope) is not None
+        return scope.module.dotted(node) in names.TYPES | names.NUMBERS or self.own_class(node, scope) is not None
 
 
 def _without_stream(node: ast.Call, scope: Scope) -> ast.Call:

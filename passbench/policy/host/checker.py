@@ -33,6 +33,8 @@ class HostChecker(Replacements):
         self._times_used: Counter[str] | None = None
         found = (modules[rule].functions for rule in rules if rule in modules)
         self.fields, self.methods, self.shared_names = members(modules)
+        bases = self.bases_of(self.class_homes)
+        self.has_named_tuples = "typing.NamedTuple" in bases
         self.kernels_of_classes = kernels_of_classes(modules)
         self.classes_of_methods = {
             s: own for own in self.class_homes for s in own.body if isinstance(s, ast.FunctionDef)

@@ -154,12 +154,35 @@ class Expressions(NamedValues):
     def _item_of(self, iterable: ast.expr, kind: ValueKind, scope: Scope) -> ValueKind:
         """The kind of what an iterable of this kind hands out: a dict hands out its keys."""
         owner = scope.find(iterable.id) if isinstance(iterable, ast.Name) else None
+        if kind is ValueKind.HOLDER and (made := self._made_items(iterable, scope)) is not None:
+            return made
         if owner is None or not kind.holds_tensors or not isinstance(owner.node, ast.FunctionDef):
             return kind.item()
         self.steps.take(len(walk(owner.node)))
         dicts = item_parts.dicts_of_variable(owner.node, iterable.id)
         constant = bool(dicts) and all(isinstance(one, ast.Dict) for one in dicts)
         return ValueKind.SCALAR if constant else kind.item()
+
+    def _made_items(self, node: ast.expr, scope: Scope) -> ValueKind | None:
+        """OWN where all items of a list, as in `[torch.empty(n) for _ in range(2)]`, are tensors that the pass has just
+        made, and it stays as it is written out; None for other expressions."""
+        home: Scope | None = scope
+        if isinstance(node, ast.Name):
+            home = scope.find(node.id)
+            if home is None or not isinstance(home.node, ast.FunctionDef):
+                return None
+            if home.node not in self._unchanged:
+                self.steps.take(len(walk(home.node)))
+                self._unchanged[home.node] = item_parts.unchanged_lists(home.node)
+            node = self._unchanged[home.node].get(node.id)
+        if isinstance(node, ast.ListComp | ast.GeneratorExp):
+            inner = self._opened.get(node)
+            kinds = [self.kind(node.elt, inner)] if inner is not None else []
+        elif isinstance(node, ast.List | ast.Tuple):
+            kinds = [self.kind(item, home) for item in node.elts]
+        else:
+            return None
+        return ValueKind.OWN if kinds and set(kinds) == {ValueKind.OWN} else None
 
     def _parts_of_items(self, iterable: ast.expr, scope: Scope) -> list[ValueKind] | None:
         """The kinds of the parts of each item of an iterable, where the source says them; None where it does not."""
@@ -332,6 +355,9 @@ class Expressions(NamedValues):
             first = self.fixed.get(owner.node, 0)
             if node.value.id in {p.arg for p in (*a.posonlyargs, *a.args)[first : first + 2]}:
                 return self.launched(node.slice.value)
+        single = kind is ValueKind.HOLDER and not by.holds_tensors and not isinstance(node.slice, ast.Slice)
+        if single and (made := self._made_items(node.value, scope)) is not None:
+            return made
         if kind is ValueKind.OWN and not by.holds_tensors and not self.is_sequence(node.value, scope):
             return ValueKind.OWN  # a view of it
         return kind.item()

@@ -55,13 +55,17 @@ class ImportedCalls(MethodCalls):
                 self.find("forbidden_call", scope.module, node, message)
         if dotted == "logging.basicConfig" and (node.args or not {k.arg for k in node.keywords} <= {"level", "format"}):
             self.find("forbidden_call", scope.module, node, "logging goes to the log; give level and format alone")
-        if dotted == "dataclasses.asdict" and self.kinds.holds_tensors(FIELDS):
+        if dotted in ("dataclasses.asdict", "dataclasses.astuple") and self.kinds.holds_tensors(FIELDS):
             return ValueKind.HOLDER
         if dotted in names.SCALAR_CALLS | names.MATH:
             may_be_tensor = given is not ValueKind.SCALAR if dotted.startswith("numpy.") else given.holds_tensors
             if may_be_tensor and dotted not in names.ABOUT_TENSORS:
                 self.read(f"{dotted} of a tensor is a number of the host", scope, node)
-            copied = given is ValueKind.ADDRESS and dotted in ("dataclasses.asdict", "dataclasses.replace")
+            copied = given is ValueKind.ADDRESS and dotted in (
+                "dataclasses.asdict",
+                "dataclasses.astuple",
+                "dataclasses.replace",
+            )
             return ValueKind.ADDRESS if copied or dotted in names.WITHOUT_TEXT else ValueKind.SCALAR
         if dotted == names.PLAN_FOR:  # its table holds no tensors, and it looks at dtypes and sizes alone
             return ValueKind.ADDRESS

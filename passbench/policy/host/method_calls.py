@@ -109,6 +109,12 @@ class MethodCalls(BuiltInCalls):
         of_instance = self.is_of_instance(method, scope)
         if name in self.methods or of_instance or (self.is_field(method, base, scope) and not base.is_tensor):
             return self._call_own(node, name, positional, keywords, scope)
+        if name in ("_asdict", "_replace") and self.has_named_tuples and not base.is_tensor and None not in keywords:
+            for field, kind in keywords.items():
+                if field is not None:
+                    self._share(FIELDS, field)
+                    self.kinds.join(FIELDS, field, kind)
+            return self.holder([base, given, ValueKind.HOLDER if self.kinds.holds_tensors(FIELDS) else base])
         of = [method.value, *node.args], [base, *positional]
         as_operator = OperatorCall(node, f".{name}()", f".{name}", *of, keywords, scope)
         if name in names.METADATA_METHODS:

@@ -31,6 +31,7 @@ class NamedValues(Given):
     """Those of the methods that some class has as a property."""
     shared_names: dict[str, list[ast.FunctionDef]]
     """Names of fields and methods that objects of libraries have, too, with the methods."""
+    has_named_tuples: bool
     inheriting: set[ast.ClassDef]
     """See `with_library_members`."""
     classes_of_methods: dict[ast.FunctionDef, ast.ClassDef]

@@ -149,7 +149,8 @@ class Statements(Calls):
         self._block(node.body, scope)
         for handler in node.handlers:
             kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-            if not all(self._is_error(k, scope) for k in kinds):
+            named = all(self._is_error(k, scope) for k in kinds)
+            if not named and not (handler.type is None and (_only_imports(node.body) or _raises(handler))):
                 self.find("statement", scope.module, handler, "catch Exception, or an error that you name")
             if handler.name:
                 self.check_free(handler.name, handler, scope)
@@ -162,8 +163,11 @@ class Statements(Calls):
         self._block(node.finalbody, scope)
 
     def _is_error(self, node: ast.expr | None, scope: Scope) -> bool:
-        """Whether an expression names an error: a built-in one, or a class of the pass that derives from one."""
+        """Whether an expression names an error: a built-in one, one of Triton's or torch's that a pass may expect, or a
+        class of the pass that derives from one."""
         if isinstance(node, ast.Name) and node.id in names.PLAIN_VALUES:
+            return True
+        if node is not None and scope.module.dotted(node) in names.LIBRARY_ERRORS:
             return True
         own = self.own_class(node, scope) if node is not None else None
         return own is not None and self.facts(own).is_error
@@ -329,6 +333,23 @@ class Statements(Calls):
 
 
 _SAME = ast.Constant(None)  # the value for `assign` of `x += y`, which makes x no other name of y
+
+
+def _only_imports(body: list[ast.stmt]) -> bool:
+    """Whether statements import and set constants alone: nothing else ends there that must not be caught."""
+    return all(
+        isinstance(s, ast.Import | ast.ImportFrom | ast.Pass)
+        or (isinstance(s, ast.Assign) and isinstance(s.value, ast.Constant))
+        for s in body
+    )
+
+
+def _raises(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler ends with `raise`, and may be left in no other way."""
+    last = handler.body[-1]
+    leaves = ast.Return | ast.Break | ast.Continue
+    plain = not any(isinstance(n, leaves) for s in handler.body for n in walk(s))
+    return isinstance(last, ast.Raise) and last.exc is None and plain
 
 
 def _makes_each(value: ast.expr, scope: Scope) -> bool:

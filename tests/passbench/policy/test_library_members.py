@@ -50,7 +50,8 @@ GIVEN = {
 """Functions that host code may call, with arguments."""
 NO_OBJECT = frozenset(
     """torch.cuda.synchronize torch.cuda.current_device torch.cuda.get_device_capability torch.cuda.get_device_name
-    torch.cuda.is_bf16_supported triton.language.cdiv warnings.warn warnings.filterwarnings warnings.simplefilter
+    torch.cuda.is_bf16_supported torch.compiler.is_compiling torch.jit.is_scripting torch.jit.is_tracing
+    triton.language.cdiv warnings.warn warnings.filterwarnings warnings.simplefilter
     logging.basicConfig""".split()
 )
 """Those that return nothing, numbers or texts, or what no CPU has."""
@@ -60,7 +61,8 @@ OF_A_DEVICE = frozenset(
     triton.runtime.driver.active.get_current_device triton.runtime.driver.active.get_active_torch_device""".split()
 )
 OF_THE_PASS = frozenset(
-    "passbench.launch.LaunchPlan passbench.launch.PlanTable dataclasses.replace dataclasses.asdict".split()
+    """passbench.launch.LaunchPlan passbench.launch.PlanTable dataclasses.replace dataclasses.asdict
+    dataclasses.astuple""".split()
 )
 LEADS_NOWHERE = frozenset("_cache default base flags fill".split())
 """A table of booleans, an absent value, an array, its settings, and what sets its values."""
