@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from agent.distill.inductor.whole_source import STRICT
 from agent.distill.search.best_so_far import BestSoFar
-from agent.distill.search.found_families import Best, SearchChoice
+from agent.distill.search.found_families import SearchChoice
 from agent.distill.search.last_turns import in_turns, near
 from agent.distill.search.neighbours import by_lanes, compiled_alternatives, in_cuda_graphs
 from agent.distill.search.trial import SearchTrial, known, right_together, rightness, writes
@@ -16,9 +16,6 @@ _COMPILED = 0.2
 """What the search among configurations of TorchInductor's own code may take at least, a share of all."""
 _SPLIT = 0.15
 """The same of the search for those linears without biases that are right together."""
-
-_NEAR = 0.9
-"""What is about as good as the best by single measurements may be better."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class LastTries:
             return
         one = replace(best.choice, style=replace(best.choice.style, branches=False))
         if whole.merit(one).over(self.so_far.merit) > 1.0 and not self._on_more(whole).wrong_again(one):
-            self.so_far.take(Best(one, best.levels), whole.merit(one))
+            self.so_far.take_calls(whole, one)
 
     def split_linears(self, trial: SearchTrial, captured: bool, few: bool) -> None:
         """Considers linears without their biases, which kernels add, where these have been left to the calls: all of
@@ -94,10 +91,8 @@ class LastTries:
         static = replace(trial, task=task, levels=levels, start=choice)
         if latest is not None and static.is_same(choice, latest[0], so_far.best.choice):
             return
-        if latest is not None and not trial.clock.late and static.merit(choice).over(so_far.merit) > _NEAR:
-            # One measurement that others disturbed decides nothing; each is measured once more.
-            in_turns([(latest[0], so_far.best.choice), (static, choice)], trial.clock())
-            so_far.look_again()
+        if not trial.clock.late:
+            so_far.in_turn_with(static, choice)
         self._consider(static, choice, static=True)
 
     def _consider(self, trial: SearchTrial, choice: SearchChoice, static: bool = False) -> None:

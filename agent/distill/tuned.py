@@ -208,7 +208,7 @@ class Tuned(Author):
             for one in (calls, *one_after_another(calls)):
                 found = trial.merit(one)
                 if found.score >= Search.worth and (rest is None or not rest.wrong_again(one)):
-                    so_far.take(Best(one, levels), found)
+                    so_far.take_calls(trial, one)
                     doubtful = one.style.branches and (found.device or 1.0) < 1.0
                     trial = whole = replace(whole, start=made.start(task, captured=True))
                     break
@@ -233,6 +233,8 @@ class Tuned(Author):
             choice = search.run(trial.start, *starts, sure=len(single))
             if choice is not None:
                 choice = in_turns(near(trial, choice, search.measured), end)[0]
+            if choice is not None and clock() < end and not trial.wrong(choice):
+                so_far.in_turn_with(trial, choice)
             if choice is None or (not trial.wrong(choice) and trial.merit(choice).over(so_far.merit) <= 1.0):
                 return set()
             again = replace(trial, variants=more, known={})

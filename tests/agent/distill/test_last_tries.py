@@ -76,6 +76,19 @@ def test_one_disturbed_measurement_does_not_keep_out_what_is_written_without_mea
     assert "libdevice.exp(" in source_of(tmp_path / "pass") and len(seen) == 6
 
 
+def test_one_disturbed_measurement_does_not_make_eagers_calls_the_best(tmp_path):
+    """typical-8b43fb4bcda3: calls had 1.15 on the device, which are 1.0 there, and kernels 1.13."""
+    seen = []
+
+    def rule(names, source):
+        kernels = "@triton.jit" in source
+        seen.append(kernels)
+        return (1.4 if "captured(" in source else 1.1) if kernels else 1.5 if seen == [False] else 1.2
+
+    assert measuring().attempt(_one(), tmp_path / "pass", attempt_by(rule, [])).compiler == "pass"
+    assert "@triton.jit" in source_of(tmp_path / "pass")
+
+
 def test_what_is_written_without_measuring_stays_out_where_it_is_wrong_or_slower(tmp_path):
     for number, (speed, level) in enumerate([(1.2, -10), (3.0, -3)]):
 
