@@ -154,7 +154,10 @@ class Arguments(Expressions):
         if self.report is not None and (fault := fault_of_launch(kernel, node)) is not None:
             self.find("launch", scope.module, node, fault)
         for parameter in parameters(kernel):
-            self.kinds.join(LAUNCHED, parameter.arg, self.kinds.get(kernel, parameter.arg))
+            kind = self.kinds.get(kernel, parameter.arg)
+            self.kinds.join(LAUNCHED, parameter.arg, kind)
+            if kind.is_made and is_constant(parameter):
+                self.read(f"{kernel.name} is compiled for each value of {parameter.arg}", scope, node)
 
     def _give(self, node: ast.Call, name: str, positional: list[ValueKind], keywords: Keywords) -> ValueKind:
         """Arguments for all methods of this name; a starred one may be any."""

@@ -151,6 +151,9 @@ class Calls(ImportedCalls):
             if keyword.arg == "prune_configs_by" and not _prunes_early(keyword.value):
                 message = "rank configurations in early_config_prune; no other function of prune_configs_by is allowed"
                 self.find("prune_configs_by", scope.module, node, message)
+            if keyword.arg == "repr":
+                message = "a kernel is known by the name of its function where it runs; leave repr out"
+                self.find("hook", scope.module, node, message)
             if keyword.arg == "do_bench":
                 self.find("hook", scope.module, node, "Triton times configurations itself; leave do_bench out")
         if dotted != "triton.heuristics":

@@ -27,7 +27,7 @@ from tests.passbench.attacks.attack_kinds import (
     output,
     static,
 )
-from tests.passbench.attacks.binding_attacks import BINDING_ATTACKS
+from tests.passbench.attacks.binding_attacks import BINDING_ATTACKS, BINDING_HONEST
 from tests.passbench.attacks.call_attacks import CALL_ATTACKS, CALL_HONEST
 from tests.passbench.attacks.fresh_attacks import FRESH_ATTACKS, FRESH_HONEST
 from tests.passbench.attacks.library_attacks import LIBRARY_ATTACKS, LIBRARY_HONEST
@@ -366,6 +366,7 @@ ATTACKS: tuple[Attack, ...] = (
 
 HONEST: tuple[Honest, ...] = (
     *CALL_HONEST,
+    *BINDING_HONEST,
     *FRESH_HONEST,
     *LIBRARY_HONEST,
     Honest("autotune_heuristics", on.add_relu, EXACT),

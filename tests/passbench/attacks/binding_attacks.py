@@ -1,6 +1,6 @@
 """Attacks by what names and fields are bound to: something else than the static policy takes them for."""
 
-from tests.passbench.attacks.attack_kinds import READ, WORKS, Attack, static
+from tests.passbench.attacks.attack_kinds import READ, WORKS, Attack, Honest, static
 from tests.passbench.attacks.attack_samples import add_relu
 
 BINDING_ATTACKS = (
@@ -94,4 +94,10 @@ BINDING_ATTACKS = (
         (static("host_read"), READ, WORKS),
         "a generator that waits for another gets what that returns",
     ),
+)
+
+BINDING_HONEST = (
+    Honest("classes_in_a_row", add_relu),
+    Honest("configurations_that_derive", add_relu),
+    Honest("handler_and_scratch", add_relu),
 )

@@ -84,6 +84,13 @@ REFUSED = {
         "s = f'{A()}'",
         "host_read",
     ),
+    "a tensor that a kernel is compiled for": ("", "kernel[(1,)](x, y, out, n, BLOCK=x.sum())", "host_read"),
+    "another name of a kernel": (
+        "def name(spec):\n    return 'Memset'\n"
+        + KERNEL.format("other").replace("@triton.jit", "@triton.jit(repr=name)"),
+        "other[(1,)](out, 8)",
+        "hook",
+    ),
     "a case": (
         "def same(a):\n    return a\n",
         "f = lambda a: 0\nmatch same:\n    case f:\n        pass\nif f(x.sum()):\n    n += 1",
