@@ -27,6 +27,10 @@ REGISTERS = 96
 """Registers of a thread that may hold what it has loaded."""
 _WIDER = (1, 2, 4)
 """So many times as many warps are tried for a row that is kept, if it needs more registers than that."""
+_SINGLE = 20
+"""So many elements a thread reads one by one, unless it has two rows alone."""
+_RESIDENT = 16
+"""Programs of four warps that a multiprocessor has at a time."""
 _MOVED = 12
 """Of programs whose threads wait for less registers no loads were moved (compiled for sm_90)."""
 _TILE_REGISTERS = 192
@@ -126,7 +130,11 @@ def choose(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
 
 
 def _loads_much(kernel: KernelBody, tuning: Tuning) -> bool:
-    """Whether a program of a tile loads so much that ptxas may move some of it behind the first results."""
+    """Whether a program of a tile, or one that reads much that is apart, loads so much that ptxas may move some of it
+    behind the first results."""
+    if kernel.columns == 1:
+        apart = sum(gap not in (0, 1) for gap in _gaps(kernel))
+        return apart * tuning.row_block > _MOVED // 2 * WARP * tuning.warps
     return kernel.flat is not None and _MOVED <= _registers(kernel, tuning, tuning.column_block) <= REGISTERS
 
 
@@ -259,8 +267,7 @@ def in_lanes(kernel: KernelBody) -> int:
 
 def _plain(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
     if kernel.columns == 1:
-        block = 1024 if kernel.rows >= 2**18 else 512 if kernel.rows >= 2**16 else 256
-        return Tuning(min(block, _power_of_two(kernel.rows)), 1, 4, False)
+        return Tuning(min(_flat_block(kernel), _power_of_two(kernel.rows)), 1, 4, False)
     wide = _power_of_two(kernel.columns)
     if kernel.flat is not None:
         return _tile(kernel, wide)
@@ -296,6 +303,23 @@ def _in_wide_steps(kernel: KernelBody, tuning: Tuning, most: int) -> Tuning:
             break
         tuning = wider
     return tuning
+
+
+def _flat_block(kernel: KernelBody) -> int:
+    """Rows of a program that has no columns and four warps: a thread has eight of many rows, which it reads at once,
+    and fewer where it reads many one by one and all programs are at work at a time, or where most multiprocessors
+    would have nothing to do."""
+    block = 1024 if kernel.rows >= 2**18 else 512 if kernel.rows >= 2**16 else 256
+    single = sum(gap != 1 for gap in _gaps(kernel))
+    while block > 256 and single * block > _SINGLE * 4 * WARP and 2 * kernel.rows <= block * _RESIDENT * PROCESSORS:
+        block //= 2
+    return block // 2 if 2 * kernel.rows <= block * PROCESSORS else block
+
+
+def _gaps(kernel: KernelBody) -> list[int]:
+    """How far apart in memory neighbouring elements of each load are, of a kernel without columns."""
+    loads = (value for value in kernel.values() if value.op == "load" and value.by_row)
+    return [distance(load.index, 1, ROW) for load in loads]
 
 
 def _tile(kernel: KernelBody, wide: int) -> Tuning:
