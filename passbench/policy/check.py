@@ -16,8 +16,14 @@ from passbench.policy.forms.unused_functions import names_in_use
 from passbench.policy.host.checker import HostChecker
 from passbench.policy.kernels.addresses import Addresses
 from passbench.policy.kernels.device_code import check_device_function
-from passbench.policy.modules import Module, Report, check_siblings, is_own_class, parse
-from passbench.policy.patterns import check_parameters, check_pattern, check_replacement_args, is_picked
+from passbench.policy.modules import Module, Report, check_siblings, follow_imports, is_own_class, parse
+from passbench.policy.patterns import (
+    check_parameters,
+    check_pattern,
+    check_replacement_args,
+    constant_of_class,
+    is_picked,
+)
 from passbench.policy.scopes import open_scope
 from passbench.policy.steps import Steps, TooLong
 from passbench.policy.suggestions import advice_on
@@ -86,6 +92,7 @@ def _is_library(name: str) -> bool:
 
 
 def _check_modules(modules: dict[str, Module], rules: tuple[str, ...], report: Report) -> None:
+    follow_imports(modules)
     for name in rules:
         if name in modules:
             _write_out_arguments(modules[name], modules)
@@ -116,7 +123,9 @@ def _write_out_arguments(module: Module, modules: dict[str, Module]) -> None:
         place = module.sibling_function(module.dotted(node) or "")
         if place is not None:
             return modules[place[0]].literals.get(place[1]) if place[0] in modules else None
-        return module.literals.get(node.id) if isinstance(node, ast.Name) else None
+        if isinstance(node, ast.Attribute):
+            return constant_of_class(module, node)
+        return module.literals.get(node.id)
 
     write_out_picked(function, constant, lambda value: is_picked(module, function, value))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from passbench.contract import PACKAGE
 from passbench.policy import allowlists as names
 from passbench.policy.forms.class_members import call_by_other_names, lift_class_kernels, plain_name
-from passbench.policy.forms.decorators import apply_own_decorators, inline_decorator_tables
+from passbench.policy.forms.decorators import apply_own_decorators, inline_decorator_tables, wrap_in_place
 from passbench.policy.forms.picked_arguments import literals
 from passbench.policy.forms.plain_expressions import write_plainly
 from passbench.policy.forms.plain_form import lift_kernels, name_bases
@@ -144,6 +144,7 @@ def parse(
     lift_kernels(tree, lambda function: _is_kernel(module, function))
     lift_class_kernels(tree, lambda function: _is_kernel(module, function))
     call_by_other_names(tree)
+    wrap_in_place(tree, module.dotted)
     apply_own_decorators(tree, module.dotted, siblings)
     bound = _bound_names(tree)
     module.names_bound = frozenset(bound)
@@ -177,6 +178,21 @@ def _has_long_chain(tree: ast.AST) -> bool:
             if depth[node.value] > _LONGEST_CHAIN:
                 return True
     return False
+
+
+def follow_imports(modules: Mapping[str, Module]) -> None:
+    """Let a name that a module takes from a sibling, which has itself imported it, stand for what it is there."""
+    for module in modules.values():
+        for local, stands_for in module.imports.items():
+            for _ in range(_MOST_HOPS):
+                source, _, name = stands_for.removeprefix(f"{PACKAGE}.").partition(".")
+                if source not in modules or name not in modules[source].imports:
+                    break
+                stands_for = modules[source].imports[name]
+            module.imports[local] = stands_for
+
+
+_MOST_HOPS = 8
 
 
 def check_siblings(module: Module, modules: dict[str, Module], report: Report) -> None:

@@ -29,6 +29,8 @@ def check_pattern(module: Module, function: ast.FunctionDef, report: Report) -> 
     for name in local & module.imports.keys():
         report.at("rebinding", module, function, f"{name} is an import; give the value another name")
     for statement in function.body:
+        if isinstance(statement, ast.Delete) and all(isinstance(t, ast.Name) for t in statement.targets):
+            continue
         if not isinstance(statement, _STATEMENTS):
             advice = "write straight-line operations: assignments and a return"
             report.at("pattern", module, statement, f"a pattern is traced; {advice}")
@@ -40,6 +42,10 @@ def _check(module: Module, node: ast.AST, local: set[str], report: Report) -> No
     for child in children(node):
         if isinstance(child, ast.Attribute) and not isinstance(child.ctx, ast.Load):
             report.at("attribute_assignment", module, child, "a pattern assigns to its own names only")
+            continue
+        if isinstance(child, ast.Attribute) and is_number(module, child):
+            continue  # a limit of a type
+        if isinstance(child, ast.Name) and child.id in module.literals and child.id not in local:
             continue
         dotted = module.dotted(child) if isinstance(child, ast.Attribute | ast.Name) else None
         if dotted is not None:
@@ -92,7 +98,32 @@ def is_picked(module: Module, function: ast.FunctionDef, value: ast.expr) -> boo
     """Whether `replacement_args` may hand on an item: a parameter, a literal, or a number made of numbers."""
     if isinstance(value, ast.Name) and value.id in _parameters(function):
         return True
+    if isinstance(value, ast.JoinedStr):
+        return all(isinstance(part, ast.Constant) for part in value.values)
     return isinstance(value, ast.Constant) or module.dotted(value) in names.PATTERN_VALUES or is_number(module, value)
+
+
+def constant_of_class(module: Module, node: ast.Attribute) -> ast.expr | None:
+    """The literal that `CLASS.NAME`, or `CLASS.NAME.value` of an enumeration, stands for; None if that is not sure."""
+    of_member = node.attr == "value" and isinstance(node.value, ast.Attribute)
+    field = node.value if of_member else node
+    own = module.classes.get(field.value.id) if isinstance(field.value, ast.Name) else None
+    if own is None or own.decorator_list or own.keywords:
+        return None
+    bases = {module.dotted(base) or ast.unparse(base) for base in own.bases}
+    if bases - ({"enum.Enum", "enum.IntEnum", "enum.StrEnum", "str", "int"} if of_member else {"object"}):
+        return None
+    values = [s for s in own.body if isinstance(s, ast.Assign) and len(s.targets) == 1]
+    named = [s.value for s in values if isinstance(s.targets[0], ast.Name) and s.targets[0].id == field.attr]
+    bound = sum(field.attr == name for s in own.body for name in _bound_by(s))
+    found = named[0] if len(named) == 1 and bound == 1 else None
+    return found if isinstance(found, ast.Constant) and isinstance(found.value, str | int | float) else None
+
+
+def _bound_by(statement: ast.stmt) -> list[str]:
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return [statement.name]
+    return [n.id for n in walk(statement) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)]
 
 
 def is_number(module: Module, node: ast.expr) -> bool:

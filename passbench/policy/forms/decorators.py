@@ -65,6 +65,24 @@ def inline_decorator_tables(tree: ast.Module) -> None:
         tree.body.remove(tables[name])
 
 
+def wrap_in_place(tree: ast.Module, dotted: Callable[[ast.expr], str | None]) -> None:
+    """`f = torch.fx.wrap(f)` at the top of a module as `torch.fx.wrap(f)`, which returns what it gets, and
+    `g = torch.fx.wrap(f)` as that and `g = f`."""
+    body: list[ast.stmt] = []
+    for statement in tree.body:
+        body.append(statement)
+        call = statement.value if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+        if not isinstance(call, ast.Call) or dotted(call.func) != "torch.fx.wrap" or call.keywords:
+            continue
+        target, given = statement.targets[0], call.args[0] if len(call.args) == 1 else None
+        if isinstance(target, ast.Name) and isinstance(given, ast.Name):
+            body[-1] = ast.copy_location(ast.Expr(call), statement)
+            if target.id != given.id:
+                value = ast.copy_location(ast.Name(given.id, ast.Load()), given)
+                body.append(ast.copy_location(ast.Assign([target], value), statement))
+    tree.body = body
+
+
 def apply_own_decorators(tree: ast.Module, dotted: Callable[[ast.expr], str | None], siblings: frozenset[str]) -> None:
     """`@register("a")` above `def f` as `f = register("a")(f)`, where `register` is a function of the pass: of the
     module or of one of its siblings. `dotted` says what a name stands for that starts at an import."""

@@ -69,7 +69,11 @@ class _Picked:
             sides = self._picks(node.left), self._picks(node.right)
             if isinstance(sides[0], ast.Tuple | ast.List) and type(sides[0]) is type(sides[1]):
                 return self._made(sides[0].elts + sides[1].elts, sides[0])
-        found = self._constant(node) if isinstance(node, ast.Name | ast.Attribute) else None
+        root = node
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        own = isinstance(root, ast.Name) and root.id in self._given | self._local
+        found = self._constant(node) if isinstance(node, ast.Name | ast.Attribute) and not own else None
         if isinstance(found, ast.Tuple):
             return self._picks(found)
         found = node if found is None else found

@@ -40,7 +40,7 @@ def parameter_kinds(
             else:
                 kinds.append(ValueKind.HOLDER)
         elif not isinstance(item, ast.Name):
-            text = isinstance(item, ast.Constant) and isinstance(item.value, str)
+            text = isinstance(item, ast.JoinedStr) or (isinstance(item, ast.Constant) and isinstance(item.value, str))
             if text and number + first < len(order):
                 bindings.note_sequence(function, order[number + first])
             kinds.append(ValueKind.SCALAR)

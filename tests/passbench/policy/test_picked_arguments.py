@@ -16,6 +16,9 @@ ACCEPTED = {
     "a constant of a sibling": "return (x, y, lib.KIND, 2)",
     "numbers of numbers": "return (x, y, float('-inf'), 64**-0.5)",
     "a limit of a type": "return (x, y, torch.finfo(torch.float32).min, 1 / math.sqrt(8.0))",
+    "a text without fields": "return (x, y, f'route', 2)",
+    "a constant of a class": "return (x, y, Route.ADD, 2)",
+    "a member of an enumeration": "return (x, y, Kind.ADD.value, 2)",
     "infinity": "return (x, y, 'route', -math.inf)",
     "sizes": "return (x, y, (64, 64), 2)",
 }
@@ -30,6 +33,11 @@ REFUSED = {
     "a name that is bound nowhere": "return (x, y, 'route', k)",
     "a variable of the module": "return (x, y, 'route', TABLE)",
     "a variable that changes": "return (x, y, 'route', COUNT)",
+    "a text with a field": "return (x, y, f'{x}', 2)",
+    "a member itself": "return (x, y, Kind.ADD, 2)",
+    "a field that is computed": "return (x, y, Route.MADE, 2)",
+    "a field of a name of its own": "Route = x\n    return (x, y, Route.ADD, 2)",
+    "a method": "return (x, y, Route.get, 2)",
     "a function": "return (x, y, 'route', wrapper)",
     "an attribute": "return (x.shape, y, 'route', 2)",
     "a global": "global COUNT\n    COUNT = 3\n    return (x, y, 'route', 2)",
@@ -38,6 +46,16 @@ REFUSED = {
     "a default that runs": "f = lambda k=open('f'): k\n    return (x, y, 'route', 2)",
 }
 MODULE = "\nROUTE = 'route'\nTABLE = {}\nCOUNT = 0\ndef count():\n    global COUNT\n    COUNT += 1\nTRIED = [count]\n"
+MODULE += """
+import enum
+class Route:
+    ADD = 'add'
+    MADE = triton.cdiv(3, 2)
+    def get(self):
+        return 1
+class Kind(enum.Enum):
+    ADD = 'add'
+"""
 LIB = "KIND = 'kind'\n"
 
 

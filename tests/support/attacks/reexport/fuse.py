@@ -1,7 +1,7 @@
-"""A torch function by way of a sibling that imports it."""
+"""A torch function as what a sibling has that imports it."""
 
+import names
 import torch
-from names import add, relu
 
 
 def pattern(x, y):
@@ -14,7 +14,7 @@ def replacement_args(x, y):
 
 @torch.fx.wrap
 def add_relu(x, y):
-    return relu(add(x, y))
+    return names.relu(names.add(x, y))
 
 
 def replacement_func():
