@@ -25,7 +25,7 @@ def inline_decorator_tables(tree: ast.Module) -> None:
         and len(s.targets) == 1
         and isinstance(s.targets[0], ast.Name)
         and isinstance(s.value, ast.Dict)
-        and any(isinstance(value, ast.Lambda) for value in s.value.values)
+        and any(isinstance(value, ast.Lambda | ast.Name) for value in s.value.values)
     }
     if not written:
         return

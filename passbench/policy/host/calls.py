@@ -7,7 +7,7 @@ from passbench.policy import allowlists as names
 from passbench.policy.host.arguments import Keywords
 from passbench.policy.host.bindings import FIELDS
 from passbench.policy.host.imported_calls import ImportedCalls
-from passbench.policy.modules import Module
+from passbench.policy.kernels.heuristics import is_plain_number, returns_plain_numbers
 from passbench.policy.scopes import RETURN, Scope, ValueKind, joined
 
 
@@ -160,8 +160,10 @@ class Calls(ImportedCalls):
             return
         for argument in (*node.args, *(k.value for k in node.keywords)):
             for value in argument.values if isinstance(argument, ast.Dict) else [argument]:
-                if not (isinstance(value, ast.Lambda) and _is_plain(value.body, scope.module)):
-                    message = "a heuristic is a lambda whose value is a comparison, or a min, max, int or bool"
+                function = self.host_function(value, scope)
+                plain = isinstance(value, ast.Lambda) and is_plain_number(value.body, scope.module)
+                if not plain and not (function is not None and returns_plain_numbers(function, scope.module)):
+                    message = "a heuristic is a function whose value is a comparison, or a min, max, int or bool"
                     self.find("heuristic", scope.module, value, message)
 
 
@@ -170,15 +172,3 @@ def _prunes_early(node: ast.expr) -> bool:
     if not isinstance(node, ast.Dict):
         return False
     return all(isinstance(k, ast.Constant) and k.value in ("early_config_prune", "top_k") for k in node.keys)
-
-
-def _is_plain(node: ast.expr, module: Module) -> bool:
-    """Whether the value of an expression is a Python number or boolean, whatever its operands are."""
-    if isinstance(node, ast.Call):
-        named = isinstance(node.func, ast.Name) and node.func.id in names.HEURISTIC_CALLS
-        return named or module.dotted(node.func) in ("triton.next_power_of_2", "triton.cdiv")
-    if isinstance(node, ast.IfExp):
-        return _is_plain(node.body, module) and _is_plain(node.orelse, module)
-    if isinstance(node, ast.BoolOp):
-        return all(_is_plain(v, module) for v in node.values)
-    return isinstance(node, ast.Constant | ast.Compare)
