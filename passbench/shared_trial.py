@@ -94,7 +94,7 @@ class _Contender:
 
     @property
     def fills(self) -> bool:
-        """Whether torch fills its allocations with NaN in draws; compilers compile again when that changes."""
+        """Whether its fresh memory is filled with NaN in draws. What a compiler has made allocates in its own ways."""
         return self.candidate.compiler in ("pass", "eager")
 
     def fail(self, failure: VariantFailure) -> None:

@@ -141,7 +141,7 @@ def _measure(
     # Eager has been called so already. What a process runs first is what lies first in the GPU's memory for code, and
     # that is worth a few percent of a small kernel.
     pair.call_once(pair.candidate)
-    # Compilers compile again when the mode that fills allocations changes.
+    # What a compiler has made allocates in its own ways.
     correctness.check_draws(fill=candidate.compiler in ("pass", "eager"))
 
     def observe(size: int) -> None:

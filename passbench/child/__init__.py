@@ -4,5 +4,5 @@ In: commands (`passbench.ipc.messages`). Out: fixed-size replies, and outputs in
 of it unchecked. Read first: `worker.py`.
 
 May import: passbench.ipc, passbench.matching, passbench.compilers, passbench.contract, passbench.double_precision,
-storage.
+passbench.launch, storage.
 """

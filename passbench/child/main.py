@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import torch
 
-from passbench.child import triton_interpreter
-from passbench.child.interpreted_libdevice import lend_libdevice
+from passbench.child.interpreter import triton_interpreter
+from passbench.child.interpreter.interpreted_libdevice import lend_libdevice
 from passbench.child.worker import Worker
 from passbench.ipc.messages import (
     ArmReplay,

@@ -6,6 +6,7 @@ outputs.
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import fx
 from passbench import compilers
 from passbench.child.call_memory import CallMemory
 from passbench.child.failures import CallFailed, explain
+from passbench.child.filled_memory import filled_memory
 from passbench.child.kernel_options import confine_options, lend_memory
 from passbench.child.observing.observe import observe
 from passbench.child.outputs import (
@@ -191,23 +193,18 @@ class Worker:
     def _run(self, command: RunCalls) -> WorkerReply:
         self._staged.forget()
         batch, strict = command.batch, command.strict and self._rewritten is not None
-        # Makes torch fill every fresh allocation with NaN, so that nothing correct can be found in old memory. Without
-        # it nothing may differ from timed calls, "warn only" included: dynamo compiles again for each of both.
-        torch.use_deterministic_algorithms(command.fill, warn_only=command.fill)
-        try:
-            calls = []
-            for index, inputs in enumerate(self._memory.inputs(batch)):
+        calls = []
+        for index, inputs in enumerate(self._memory.inputs(batch)):
+            with filled_memory() if command.fill else nullcontext():
                 result = self._invoke(inputs, index, command.seed + index)
-                outputs = flatten(result)
-                check(outputs, inputs, command.outputs, strict=command.strict)
-                if strict:
-                    check_places(result, command.outputs)
-                self._memory.copy_out([outputs], batch, [index])
-                calls.append((outputs, inputs))
+            outputs = flatten(result)
+            check(outputs, inputs, command.outputs, strict=command.strict)
             if strict:
-                check_calls(calls, command.outputs, self.device, self._kept)
-        finally:
-            torch.use_deterministic_algorithms(False)
+                check_places(result, command.outputs)
+            self._memory.copy_out([outputs], batch, [index])
+            calls.append((outputs, inputs))
+        if strict:
+            check_calls(calls, command.outputs, self.device, self._kept)
         return WorkerReply(Code.OK)
 
     def _observe(self, command: Observe) -> WorkerReply:

@@ -1,22 +1,31 @@
 """Fresh memory for the outputs of a wrapper, at less than half of what `torch.empty_strided` costs the host."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch._C._dynamo import guards
 
 _current_device = getattr(torch._C, "_cuda_getDevice", None)
-fills_memory = torch._C._get_deterministic_algorithms
-"""Whether torch may fill fresh memory (`torch.use_deterministic_algorithms`)."""
+_filled: list[bool] = []
+fills_memory = _filled.__len__
+"""How many callers want fresh memory filled: then it is left to torch, where they see it."""
 empty_on_current_device = guards._empty_strided_cuda
 """`(size, stride, dtype)`, tuples and a dtype: memory of the current GPU, past torch's dispatcher and never filled."""
 
 
-def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, beside: torch.Tensor) -> torch.Tensor:
-    """A tensor that nobody has written to, on the device of `beside`; cheap where `size` and `stride` are tuples.
+@contextmanager
+def filled() -> Iterator[None]:
+    """`fills_memory` holds."""
+    _filled.append(True)
+    try:
+        yield
+    finally:
+        _filled.pop()
 
-    Where torch fills fresh memory, this is filled too.
-    """
+
+def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, beside: torch.Tensor) -> torch.Tensor:
+    """A tensor that nobody has written to, on the device of `beside`; cheap where `size` and `stride` are tuples."""
     plain = type(size) is tuple and type(stride) is tuple and not fills_memory()
     if plain and beside.is_cuda and beside.get_device() == _current_device():
         return empty_on_current_device(size, stride, dtype)

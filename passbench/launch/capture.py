@@ -27,6 +27,7 @@ MOST_BYTES = 256 << 20
 """Inputs of more bytes are not copied: launches are cheaper."""
 _is_capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
 _current_device = getattr(torch._C, "_cuda_getDevice", None)
+_is_deterministic = torch._C._get_deterministic_algorithms
 _raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 
@@ -72,10 +73,12 @@ class GraphCapture:
         self, function: FunctionType, arguments: Sequence[Any], device: int, stream: int
     ) -> Recording | None:
         """The recording for arguments of this layout, made now if there is none; None if there is to be none."""
-        if fills_memory():
-            return None  # deterministic algorithms are others, with other bits, and filling is no part of the function
+        if _is_deterministic():
+            return None  # such algorithms are others, with other bits
         key = (function, device, stream, *map(_layout, arguments))
         if key not in self._recordings:
+            if fills_memory():
+                return None  # that is no part of the function
             self._recordings[key] = Recording(function, arguments) if _pays(arguments, device) else None
             if len(self._recordings) > MOST_RECORDINGS:
                 self._forget_one(key)
@@ -139,7 +142,7 @@ class _Latest:
             and _current_device() == self._device
             and _raw_stream(self._device) == self.stream
             and not _is_capturing()
-            and not fills_memory()
+            and not _is_deterministic()
         )
 
 

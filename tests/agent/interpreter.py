@@ -14,8 +14,12 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
 
-from passbench.child.interpreted_libdevice import lend_libdevice
-from passbench.child.triton_interpreter import multiply_and_add_at_once, round_bfloat16_to_nearest, spare_idle_work
+from passbench.child.interpreter.interpreted_libdevice import lend_libdevice
+from passbench.child.interpreter.triton_interpreter import (
+    multiply_and_add_at_once,
+    round_bfloat16_to_nearest,
+    spare_idle_work,
+)
 from passbench.contract import NAMES_FILE, loaded_rules
 from passbench.inputs.distribution import CORRECTNESS
 from passbench.inputs.draw import make_inputs

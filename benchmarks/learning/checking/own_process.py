@@ -63,8 +63,8 @@ def _interpret() -> None:
     """Have kernels behave on the CPU as they do in PassBench's workers."""
     import numpy as np
 
-    from passbench.child import triton_interpreter
-    from passbench.child.interpreted_libdevice import lend_libdevice
+    from passbench.child.interpreter import triton_interpreter
+    from passbench.child.interpreter.interpreted_libdevice import lend_libdevice
 
     np.seterr(all="ignore")  # kernels overflow to infinity as a GPU's do, without a word
     triton_interpreter.spare_idle_work()

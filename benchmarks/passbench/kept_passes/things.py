@@ -12,6 +12,7 @@ import torch
 from benchmarks.passbench.kept_passes.helpers import Helper
 from benchmarks.passbench.kept_passes.loaded_calls import KeptPass, LoadedCall, load, synchronize
 from passbench.child.captured_calls import CapturedCalls
+from passbench.child.filled_memory import filled_memory
 from passbench.child.observing.depth import DepthWatch
 from passbench.child.observing.observe import observe
 from passbench.child.observing.operators import OperatorWatch
@@ -108,10 +109,9 @@ def _set_attributes(scene: Scene) -> None:
 
 
 def _fill_memory(scene: Scene) -> None:
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    for one in scene.passes:
-        one.call(*one.rows[0])
-    torch.use_deterministic_algorithms(False)
+    with filled_memory():
+        for one in scene.passes:
+            one.call(*one.rows[0])
 
 
 def _capture_calls(scene: Scene, times: range) -> None:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from torch import fx
 
 from passbench.checking.evidence import FREE, jit_functions, judge, library_ops
+from passbench.child.interpreter.triton_interpreter import untimed_autotuning
 from passbench.child.observing.device import between_marks
 from passbench.child.observing.observe import observe
 from passbench.child.observing.operators import comes_to_the_host
-from passbench.child.triton_interpreter import untimed_autotuning
 from passbench.contract import PassFiles, load_rules, read_pass_dir
 from passbench.ipc.observation import BYTES, MAX_NAMES, NAME_BYTES, Observation
 from passbench.matching.rewrite import apply_pass

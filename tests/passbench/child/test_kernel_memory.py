@@ -12,7 +12,7 @@ from tests.support.interpreted import answers_of
 ROOT = Path(__file__).parents[3]
 SCRIPT = """
 import torch, triton, triton.language as tl
-from passbench.child import triton_interpreter
+from passbench.child.interpreter import triton_interpreter
 
 triton_interpreter.confine_kernels()
 

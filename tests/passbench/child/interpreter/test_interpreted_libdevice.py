@@ -3,12 +3,12 @@
 import pytest
 from triton.language.extra.cuda import libdevice
 
-from passbench.child.interpreted_libdevice import FUNCTIONS
+from passbench.child.interpreter.interpreted_libdevice import FUNCTIONS
 from tests.support.interpreted import answers_of
 
 SCRIPT = """
 import math, torch, triton, triton.language as tl
-from passbench.child.interpreted_libdevice import lend_libdevice
+from passbench.child.interpreter.interpreted_libdevice import lend_libdevice
 
 lend_libdevice()
 from triton.language.extra import libdevice

@@ -6,7 +6,7 @@ from tests.support.interpreted import answers_of
 
 SCRIPT = """
 import torch, triton, triton.language as tl
-from passbench.child.triton_interpreter import multiply_and_add_at_once, round_bfloat16_to_nearest
+from passbench.child.interpreter.triton_interpreter import multiply_and_add_at_once, round_bfloat16_to_nearest
 
 multiply_and_add_at_once()
 round_bfloat16_to_nearest()

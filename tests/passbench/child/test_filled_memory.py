@@ -1,0 +1,58 @@
+"""What calls of a filled draw find in fresh memory, and that they compute as all others do."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from passbench.child.filled_memory import filled_memory
+
+MADE = {
+    "empty": lambda x: torch.empty(3, 4, device=x.device),
+    "empty_like": torch.empty_like,
+    "empty_strided": lambda x: torch.empty_strided((3, 4), (0, 1), device=x.device),
+    "empty_permuted": lambda x: torch.empty_permuted((3, 4), (1, 0), device=x.device),
+    "new_empty": lambda x: x.new_empty(5),
+    "new_empty_strided": lambda x: x.new_empty_strided((2, 2), (4, 1)),
+    "new_tensor": lambda x: torch.Tensor.new(x, 5),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_fresh_memory_holds_nothing_of_earlier_calls(name):
+    with filled_memory():
+        assert MADE[name](torch.ones(2, 3)).isnan().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.complex64, torch.int8, torch.int64, torch.bool])
+def test_every_dtype(dtype):
+    with filled_memory():
+        made = torch.empty(4, dtype=dtype)
+        assert torch.empty(0, dtype=dtype).numel() == 0 and torch.empty(3, dtype=dtype, device="meta").shape == (3,)
+    floating = dtype.is_floating_point or dtype.is_complex
+    largest = True if dtype is torch.bool else None if floating else torch.iinfo(dtype).max
+    assert made.isnan().all() if floating else (made == largest).all()
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+COMPUTED = {
+    "interpolate": lambda x, w: F.interpolate(x, (17, 11), mode="bilinear", align_corners=False),
+    "convolution": lambda x, w: F.conv2d(x, w, padding=1),
+    "its gradient": lambda x, w: torch.ops.aten.convolution_backward(
+        F.conv2d(x, w, padding=1), x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False]
+    )[1],
+    "attention": lambda x, w: F.scaled_dot_product_attention(x, x, x),
+}
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("name", COMPUTED)
+def test_results_have_the_bits_of_other_calls(name, dtype, device):
+    """With torch's own filling, which asks for deterministic algorithms, an interpolation had others on a GPU."""
+    generator = torch.Generator(device).manual_seed(0)
+    x, w = (torch.randn(*size, generator=generator, device=device) for size in ((4, 64, 33, 33), (64, 64, 3, 3)))
+    x, w = x.to(dtype), w.to(dtype)
+    usual = COMPUTED[name](x, w)
+    with filled_memory():
+        found = COMPUTED[name](x, w)
+    assert torch.equal(found, usual)
