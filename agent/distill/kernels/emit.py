@@ -103,7 +103,7 @@ class _Writer(Accesses):
         """Values of a program that sweeps nothing: those loads first that wait for no reduction."""
         first, reduces = [v for v in values if v.depth == 0], any(v.op == "reduce" for v in values)
         for number, loads in enumerate(early_loads(self.tuning, first, REGISTERS)):
-            for value in loads:
+            for value in sweep_turns.other_way_first(self.kernel, loads):
                 self._value(value)
             if self.tuning.ahead and reduces and number == 0:
                 self._behind_loads()

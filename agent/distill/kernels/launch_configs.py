@@ -17,6 +17,11 @@ _DEALT = 128
 _LONG, _BUSY = 4, 16
 """Rows of so many steps are long, and a multiprocessor with so many warps has enough to do."""
 
+_MUCH = 16
+"""Elements of a row for each lane of a warp that are worth an exchange between warps."""
+_MOST_BUSY = 8
+"""Warps of a program that keeps a row. Of a row of 1024 bfloat16 numbers that a norm and an activation are computed of
+(fusible-47c35888a026) eight warps take 1,130 cycles, and one takes 1,610 (by counts as in `sweep_turns.py`)."""
 _MOST_KEPT = 2**14
 """Rows of a kernel that keeps each."""
 _AT_ONCE = 32 * PROCESSORS
@@ -186,10 +191,23 @@ def _chosen(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
         single = replace(chosen, row_block=1, warps=max(1, chosen.warps // chosen.row_block), kept=True)
         wider = (replace(single, warps=min(16, factor * single.warps)) for factor in ((1,) if single.lanes else _WIDER))
         if kept := next((one for one in wider if _keeps(kernel, one)), None):
-            return kept
+            return _busier(kernel, kept, limits)
         if _few_steps(kernel, chosen):
             return replace(chosen, several=True)
     return _with_more_warps(kernel, chosen, limits)
+
+
+def _busier(kernel: KernelBody, kept: Tuning, limits: LaunchLimits) -> Tuning:
+    """A tuning that keeps its row, with more warps where programs are few and sums are kept for each element of a step:
+    what is computed of the elements is much to do for one warp, and is done by others meanwhile."""
+    added = [value for value in kernel.values() if value.order is not None]
+    apart = any(value.op != "reduce" or value.detail not in BY_PLACE or not value.order.vectors for value in added)
+    if kept.lanes or apart or kernel.columns < _MUCH * WARP:
+        return kept
+    most, warps = min(_MOST_BUSY, kept.column_block // WARP) * min(1.0, limits.warps), kept.warps
+    while 2 * warps <= most and kernel.rows * 2 * warps <= _BUSY * PROCESSORS:
+        warps *= 2
+    return replace(kept, warps=warps)
 
 
 def _tile_of_steps(kernel: KernelBody) -> int | None:
@@ -307,13 +325,13 @@ def _in_wide_steps(kernel: KernelBody, tuning: Tuning, most: int) -> Tuning:
 
 def _flat_block(kernel: KernelBody) -> int:
     """Rows of a program that has no columns and four warps: a thread has eight of many rows, which it reads at once,
-    and fewer where it reads many one by one and all programs are at work at a time, or where most multiprocessors
+    and fewer where it reads many one by one and all programs are at work at a time, or where some multiprocessors
     would have nothing to do."""
     block = 1024 if kernel.rows >= 2**18 else 512 if kernel.rows >= 2**16 else 256
     single = sum(gap != 1 for gap in _gaps(kernel))
     while block > 256 and single * block > _SINGLE * 4 * WARP and 2 * kernel.rows <= block * _RESIDENT * PROCESSORS:
         block //= 2
-    return block // 2 if 2 * kernel.rows <= block * PROCESSORS else block
+    return block // 2 if kernel.rows < block * PROCESSORS else block
 
 
 def _gaps(kernel: KernelBody) -> list[int]:

@@ -24,7 +24,7 @@ from agent.distill.eager.sum_order import PROCESSORS, WARP, Ragged
 from agent.distill.kernels.launch_configs import Tuning
 from agent.distill.kernels.schedule import KernelBody, distance, reachable
 from agent.distill.kernels.text_template import slot
-from agent.distill.kernels.value_graph import COLUMN, Value
+from agent.distill.kernels.value_graph import COLUMN, ROW, Value
 
 _PLACES = ("column", "column_inside", "row_inside", "inside")
 """Variables of a kernel that say where a step's columns are, and which of them and of the rows are there."""
@@ -139,6 +139,19 @@ def loads_first(values: list[Value]) -> list[Value]:
     """The same values, in an order in which all loads that depend on nothing are under way before anything waits."""
     free = {value.number for value in values if value.op == "load" and not value.args}
     return sorted(values, key=lambda value: (value.number not in free, value.number))
+
+
+def other_way_first(kernel: KernelBody, values: list[Value]) -> list[Value]:
+    """Values of a tile; if nothing but loads, first those that read neighbours along the other way than is written.
+
+    Triton lays out what follows as the first load is, and converts others right behind them, where threads wait for
+    one another: for all loads if such a one is the last.
+    """
+    if kernel.flat is None or any(value.args or value.op != "load" for value in values):
+        return values
+    written = kernel.stores[0].index
+    along = next((way for way in (COLUMN, ROW) if distance(written, 1, way) == 1), None)
+    return values if along is None else sorted(values, key=lambda v: distance(v.index, 1, along) == 1)
 
 
 def without_overwritten(lines: list[str]) -> list[str]:

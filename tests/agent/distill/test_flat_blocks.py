@@ -27,7 +27,7 @@ def _normed(x, mean, variance, w, b):
 
 CHANNELS = (tensor(64),) * 4
 BLOCKS = [
-    (_double, (tensor(4, 64, 64),), 128),  # 128 programs, where 64 would leave half of the multiprocessors idle
+    (_double, (tensor(7, 64, 64),), 128),  # 224 programs, where 112 would leave some multiprocessors idle
     (_double, (tensor(40, 32, 32),), 256),
     (_double, (tensor(2, 64, 56, 56),), 1024),
     (_pooled, (tensor(2, 64, 112, 112),), 256),  # nine elements of each window, which are two apart from the next one's

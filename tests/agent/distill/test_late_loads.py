@@ -121,6 +121,19 @@ def test_a_tile_has_its_loads_under_way_before_it_computes(function, inputs, jum
     assert not any("there" in line for line in _lines(one, Rounding.EXACT, tmp_path / "without", ahead=False))
 
 
+def _across(x, w, y):
+    return x + w * y.transpose(1, 2)
+
+
+def test_a_tile_loads_first_what_lies_the_other_way_than_what_it_writes(tmp_path, interpreter):
+    """Triton converted the layout of the first load before it made the others, and that of the result back: 2,580
+    cycles in place of 1,010, by counts as in `sweep_turns.py` (fusible-54d737011191)."""
+    one = variant(_across, tensor(2, 60, 512), tensor(512), tensor(2, 512, 60))
+    loads = [line for line in _lines(one, Rounding.EXACT, tmp_path / "pass") if "= tl.load(" in line]
+    assert len(loads) == 3 and "column * 60 +" in loads[0] and not any("column * 60 +" in each for each in loads[1:])
+    assert interpreter.problems(tmp_path / "pass", one) == []
+
+
 def _pooled(grad, x):
     return torch.ops.aten.avg_pool2d_backward.default(grad, x, [3, 3], [1, 1], [1, 1], False, False, None) - grad
 

@@ -103,3 +103,29 @@ def test_they_have_eagers_bits_on_a_gpu(length, dtype, tmp_path):
     one, _ = _pass(function, in_dtype((tensor(6000, length),), dtype), tmp_path / "pass")
     (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
     assert result.t_min == -10, result.reason
+
+
+def _normed_mean(x):
+    y = torch.tanh(x * 2.0)
+    return y, y.mean(-1, keepdim=True)
+
+
+@pytest.mark.parametrize(("rows", "columns", "warps"), [(120, 1024, 8), (500, 1024, 4), (9000, 1024, 1), (120, 256, 1)])
+def test_few_programs_have_several_warps_for_a_row_of_one(rows, columns, warps, tmp_path, interpreter):
+    """Eager adds such a row by one warp, whose elements others compute."""
+    one, source = _pass(_normed_mean, in_dtype((tensor(rows, columns),), "bfloat16"), tmp_path / "pass")
+    assert f"num_warps={warps}," in source and "ROWS=1," in source and "for start" not in source
+    if rows == 120:
+        x = _wide(rows, columns, dtype=torch.bfloat16) / 64
+        found, mean = interpreter.results(tmp_path / "pass", one, [x])
+        order = sum_order((rows, columns), (columns, 1), (1,), torch.bfloat16)
+        total = added(found.float(), order) * torch.tensor(1.0 / columns)
+        assert torch.equal(mean, total.bfloat16().view(rows, 1))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_rows_of_several_warps_have_eagers_bits_on_a_gpu(dtype, tmp_path):
+    one, _ = _pass(_normed_mean, in_dtype((tensor(120, 1024),), dtype), tmp_path / "pass")
+    (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
+    assert (result.status, result.t_min) == ("ok", -10), result
