@@ -164,15 +164,15 @@ def finish(value: Value, name: str, kernel: KernelBody) -> list[str]:
 
 def _equal_counts(order: SumOrder) -> tuple[int, int, int] | None:
     """The elements of each thread in the first rows of threads, how many such rows there are, and those of each thread
-    in the others; None unless all threads of a row have equally many, and these numbers are powers of two. Eager's
-    formula for two threads is another one then, with the same bits: a share is a half, and what is multiplied by a
-    power of two is rounded as it was."""
+    in the others; None unless all threads of a row have equally many, of which eager's share for two threads is a half.
+    Eager's formula is another one then, with the same bits: what is multiplied by a power of two is rounded as it was.
+    """
     whole, rest = divmod(order.length, order.width * order.sums)
     if order.kind != "moments" or rest:
         return None
     steps, rows = divmod(whole, order.height)
     many, few = (steps + (rows > 0)) * order.sums, steps * order.sums
-    if many & (many - 1) or few & (few - 1):
+    if any(count and torch.tensor(float(count)) * (1.0 / torch.tensor(2.0 * count)) != 0.5 for count in (many, few)):
         return None
     return (many, rows, few) if rows else (many, order.height, many)
 
@@ -180,27 +180,48 @@ def _equal_counts(order: SumOrder) -> tuple[int, int, int] | None:
 def _finish_equal(name: str, order: SumOrder, counts: tuple[int, int, int], lanes: bool = False) -> list[str]:
     """Adds up moments of threads that have `_equal_counts`; in lanes as `finish_in_lanes` does."""
     (many, rows, few), (mean, distances, count) = counts, _moments(name)
-    width, height, lines = order.width, order.height, []
-    each = repr(1 / many)
-    if 0 < few < many:
-        each = f"tl.where(tl.arange(0, {width * height})[None, :] < {rows * width}, {each}, {1 / few!r})"
-    lines.append(f"{distances} = {distances} * {each}")
-    alike = many == few
+    width, height, alike = order.width, order.height, many == few
+    of_rows = f"tl.arange(0, {height})"
     if lanes:
-        shape, along = ([width * height], 0) if alike else ([height, width], 1)
-        both = f"tl.reshape({mean}, {shape}), tl.reshape({distances}, {shape})"
-        lines.append(f"{mean}, {distances} = tl.reduce(({both}), {along}, moments_of_equal)")
-        places, combined = f"tl.arange(0, {height})", f"tl.reduce(({mean}, {distances}, {count}), 0, moments_of_two)"
+        lines = _equal_lanes(name, order, counts)
+        combined = f"tl.reduce(({mean}, {distances}, {count}), 0, moments_of_two)"
     else:
-        lines.append(f"{mean}, {distances} = equal_halves({mean}, {distances}, ROWS, {height}, {width})")
+        of_rows = f"tl.zeros([ROWS, {height}], tl.int32) + {of_rows}[None, :]"
+        lines = [f"{count} = tl.zeros([ROWS, {height}], tl.float32) + {_where(of_rows, rows, many, few)}"]
+        lines.append(f"{mean}, {distances} = equal_halves({mean}, {distances}, {count}, ROWS, {height}, {width})")
         if alike and height > 1:
-            lines.append(f"{mean}, {distances} = equal_rows({mean}, {distances}, ROWS, 1, {height})")
-        places = f"tl.zeros([ROWS, {height}], tl.int32) + tl.arange(0, {height})[None, :]"
+            lines.append(f"{count} = tl.full([ROWS, 1], {float(many)}, tl.float32)")
+            lines.append(f"{mean}, {distances} = equal_rows({mean}, {distances}, {count}, ROWS, 1, {height})")
         combined = f"combine_rows({mean}, {distances}, {count}, ROWS, 1, {height})"
     if alike:
-        return [*lines, f"{distances} = {distances} * {float(order.length)}"]
-    lines.append(f"{count} = tl.where({places} < {rows}, {float(many * width)}, {float(few * width)})")
-    return [*lines, f"{distances} = {distances} * {count}", f"{mean}, {distances}, {count} = {combined}"]
+        return [*lines, f"{distances} = {distances} * {float(width * height)}"]
+    lines.append(f"{distances} = {distances} * {float(width)}")
+    lines.append(f"{count} = {_where(of_rows, rows, many * width, few * width)}")
+    return [*lines, f"{mean}, {distances}, {count} = {combined}"]
+
+
+def _equal_lanes(name: str, order: SumOrder, counts: tuple[int, int, int]) -> list[str]:
+    """Adds up moments of the lanes of each warp; of all warps where all lanes have equally many elements. Powers of two
+    are no matter while they are added up, and are not exchanged."""
+    (many, rows, few), (mean, distances, count) = counts, _moments(name)
+    threads, alike = order.width * order.height, many == few
+    shape, along = ([threads], 0) if alike else ([order.height, order.width], 1)
+    both = f"tl.reshape({mean}, {shape}), tl.reshape({distances}, {shape})"
+    each = _where(f"tl.arange(0, {threads})[None, :]", rows * order.width, many, few or many)
+    lines = [f"{count} = tl.zeros([ROWS, {threads}], tl.float32) + {each}"]
+    if many & (many - 1) or few & (few - 1):
+        given = f"{both}, tl.reshape({count}, {shape})"
+        return [*lines, f"{mean}, {distances}, {count} = tl.reduce(({given}), {along}, moments_of_alike)"]
+    by = _where(f"tl.arange(0, {threads})[None, :]", rows * order.width, 1 / many, 1 / (few or many))
+    lines = [f"{distances} = {distances} * {by}"]
+    lines.append(f"{mean}, {distances} = tl.reduce(({both}), {along}, moments_of_equal)")
+    after = _where(f"tl.arange(0, {order.height})", rows, many, few)
+    return [*lines, f"{distances} = {distances} * {float(many) if alike else after}"]
+
+
+def _where(places: str, first: int, many: float, few: float) -> str:
+    """A number for the first places and another one for those behind them."""
+    return repr(float(many)) if many == few else f"tl.where({places} < {first}, {float(many)!r}, {float(few)!r})"
 
 
 def _with_idle(kept: str, order: SumOrder) -> list[str]:

@@ -246,7 +246,7 @@ def test_short_rows_have_eagers_bits_on_a_gpu(dtype, tmp_path):
     assert (result.status, result.t_min) == ("ok", -10), result
 
 
-@pytest.mark.parametrize("columns", [36, 96, 128, 180, 192, 384, 640, 768, 1024, 1280])
+@pytest.mark.parametrize("columns", [36, 96, 128, 180, 192, 384, 640, 768, 1024, 1280, 1536])
 def test_norms_have_the_moments_of_cudas_kernels(columns, tmp_path, interpreter):
     def layer_norm(x):
         return F.layer_norm(x, (columns,)) * 2.0
@@ -358,11 +358,13 @@ def _in_lanes(one, directory):
     return "".join(file.read_text() for file in directory.glob("fuse_*.py"))
 
 
-@pytest.mark.parametrize(("columns", "warps", "moments"), [(128, 1, 10), (256, 2, 12), (768, 4, 16), (1280, 4, 21)])
+@pytest.mark.parametrize(
+    ("columns", "warps", "moments"), [(128, 1, 10), (256, 2, 12), (768, 4, 16), (1280, 4, 21), (1536, 4, 21)]
+)
 def test_lanes_add_up_norms_in_eagers_order_when_compiled(columns, warps, moments, tmp_path, torch_forks):
     """Each lane has one of eager's threads; the first lane gets the other half's, half by half. Of a short row there
     are fewer warps, since the others of eager's four have nothing to add. How many elements a mean is of is exchanged
-    only where lanes do not have equally many, or not a power of two: of 1280 elements."""
+    only where that is no power of two, or between warps that have more and fewer."""
     one = variant(_normed, *in_dtype((tensor(6, columns), tensor(columns), tensor(columns)), "bfloat16"))
     source = _in_lanes(one, tmp_path / "pass")
     assert f"ROWS=1, COLUMNS={128 * warps}, num_warps={warps}" in source
@@ -494,7 +496,7 @@ def _compiled(run, source, columns, warps, directory, aligned=False):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("columns", [36, 128, 192, 384, 640, 768, 1280, 4096])
+@pytest.mark.parametrize("columns", [36, 128, 192, 384, 640, 768, 1280, 1536, 4096])
 def test_lanes_give_eagers_bits_on_a_gpu(columns, dtype, tmp_path):
     one = variant(_normed, *in_dtype((tensor(300, columns), tensor(columns), tensor(columns)), dtype))
     _in_lanes(one, tmp_path / "pass")

@@ -123,6 +123,14 @@ def moments_of_equal(mean, distances, other_mean, other_distances):
     apart = other_mean - mean
     return tl.fma(0.5, other_mean, 0.5 * mean), tl.fma(0.25, apart * apart, 0.5 * (distances + other_distances))
 ''',
+    "moments_of_alike": '''
+@triton.jit
+def moments_of_alike(mean, distances, count, other_mean, other_distances, other_count):
+    """The same of threads that have `count` elements each; halves of squared distances are added."""
+    apart = other_mean - mean
+    wider = tl.fma(0.25, apart * apart * count, 0.5 * (distances + other_distances))
+    return tl.fma(0.5, other_mean, 0.5 * mean), wider, count
+''',
     "joined_of_two": '''
 @triton.jit
 def joined_of_two(mean, distances, count, other_mean, other_distances, other_count):
@@ -176,13 +184,15 @@ def combine_halves(mean, distances, count, ROWS: tl.constexpr, OUTER: tl.constex
 ''',
     "equal_halves": '''
 @triton.jit
-def equal_halves(mean, distances, ROWS: tl.constexpr, OUTER: tl.constexpr, LENGTH: tl.constexpr):
-    """As `combine_halves` where each thread has equally many elements; squared distances are means of them."""
+def equal_halves(mean, distances, count, ROWS: tl.constexpr, OUTER: tl.constexpr, LENGTH: tl.constexpr):
+    """As `combine_halves` where each thread of a row of LENGTH has as many elements as `count` (ROWS, OUTER) says;
+    halves of squared distances are added."""
+    each = tl.reshape(count, [ROWS * OUTER, 1])
     for n in tl.static_range(10):
         if LENGTH >> n > 1:
             mean_a, mean_b = both_sides(mean, ROWS * OUTER, LENGTH >> n)
             wide_a, wide_b = both_sides(distances, ROWS * OUTER, LENGTH >> n)
-            mean, distances = moments_of_equal(mean_a, wide_a, mean_b, wide_b)
+            mean, distances, _ = moments_of_alike(mean_a, wide_a, each, mean_b, wide_b, each)
     return tl.reshape(mean, [ROWS, OUTER]), tl.reshape(distances, [ROWS, OUTER])
 ''',
 }
@@ -210,7 +220,7 @@ NEEDED = (
     | {"combine_halves": ("both_sides", "share_of"), "combine_rows": ("halves", "share_of")}
     | {"join_halves": ("both_sides", "joined_of_two", "part_of", "share_of")}
     | {"join_rows": ("halves", "joined_of_two", "part_of", "share_of")}
-    | {"equal_halves": ("both_sides", "moments_of_equal"), "equal_rows": ("halves", "moments_of_equal")}
+    | {"equal_halves": ("both_sides", "moments_of_alike"), "equal_rows": ("halves", "moments_of_alike")}
     | {"moments_of_two": ("share_of",), "joined_of_two": ("part_of", "share_of")}
 )
 """Helper → all helpers that it calls, and those that these call."""
