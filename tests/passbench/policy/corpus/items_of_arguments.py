@@ -25,8 +25,9 @@ def convolved() -> Sample:
     def f(b, w, x):
         return (F.relu(torch.conv2d(x, w, b, (1, 1), (1, 1), (1, 1), 1), inplace=True),)
 
-    w = spec("w", 8, 4, 3, 3, role="parameter")
-    return sample(variant(f, spec("b", 8, role="parameter"), w, spec("x", 1, 4, 6, 6)))
+    half = {"dtype": "float16"}  # a product of single precision is of TF32 on a GPU
+    w, b = spec("w", 8, 4, 3, 3, role="parameter", **half), spec("b", 8, role="parameter", **half)
+    return sample(variant(f, b, w, spec("x", 1, 4, 6, 6, **half)))
 
 
 def upsampled() -> Sample:
