@@ -225,4 +225,5 @@ def _shared_and_whole(by_sample: Mapping[str, Rows], full: Sequence[dict]) -> li
 
 
 if __name__ == "__main__":
-    print(text_of(*(read_rows(Path(sys.argv[1]) / f"{name}.parquet", RESULTS) for name in ("results", "full"))))
+    _files = [Path(sys.argv[1]) / f"{name}.parquet" for name in ("results", "full")]
+    print(text_of(*(read_rows(file, RESULTS) if file.exists() else [] for file in _files)))
