@@ -34,6 +34,8 @@ _WIDER = (1, 2, 4)
 """So many times as many warps are tried for a row that is kept, if it needs more registers than that."""
 _SINGLE = 20
 """So many elements a thread reads one by one, unless it has two rows alone."""
+_SLOW = ("div_rn", "reciprocal_rn", "sqrt_rn")
+"""These have jumps, as most functions have that are `exact_`: a thread computes its elements one after another."""
 _RESIDENT = 16
 """Programs of four warps that a multiprocessor has at a time."""
 _MOVED = 12
@@ -140,7 +142,9 @@ def _loads_much(kernel: KernelBody, tuning: Tuning) -> bool:
     if kernel.columns == 1:
         apart = sum(gap not in (0, 1) for gap in _gaps(kernel))
         return apart * tuning.row_block > _MOVED // 2 * WARP * tuning.warps
-    return kernel.flat is not None and _MOVED <= _registers(kernel, tuning, tuning.column_block) <= REGISTERS
+    loads = sum(value.op == "load" for value in kernel.values())
+    registers = _registers(kernel, tuning, tuning.column_block)
+    return kernel.flat is not None and loads > 1 and _MOVED <= registers <= REGISTERS
 
 
 def _adds_early(kernel: KernelBody, tuning: Tuning) -> bool:
@@ -325,11 +329,15 @@ def _in_wide_steps(kernel: KernelBody, tuning: Tuning, most: int) -> Tuning:
 
 def _flat_block(kernel: KernelBody) -> int:
     """Rows of a program that has no columns and four warps: a thread has eight of many rows, which it reads at once,
-    and fewer where it reads many one by one and all programs are at work at a time, or where some multiprocessors
-    would have nothing to do."""
+    and fewer where it reads many one by one or computes one after another, and all programs are at work at a time, or
+    where some multiprocessors would have nothing to do."""
     block = 1024 if kernel.rows >= 2**18 else 512 if kernel.rows >= 2**16 else 256
     single = sum(gap != 1 for gap in _gaps(kernel))
-    while block > 256 and single * block > _SINGLE * 4 * WARP and 2 * kernel.rows <= block * _RESIDENT * PROCESSORS:
+    slow = any(value.op in _SLOW or value.op.startswith("exact_") for value in kernel.values() if value.by_row)
+    least = 512 if single * 512 <= _SINGLE * 4 * WARP else 256
+    while block > least and 2 * kernel.rows <= block * _RESIDENT * PROCESSORS:
+        if not slow and single * block <= _SINGLE * 4 * WARP:
+            break
         block //= 2
     return block // 2 if kernel.rows < block * PROCESSORS else block
 
@@ -342,13 +350,14 @@ def _gaps(kernel: KernelBody) -> list[int]:
 
 def _tile(kernel: KernelBody, wide: int) -> Tuning:
     """Of a kernel without reductions that has columns. Where a thread would have more registers than it has, and where
-    most multiprocessors would have nothing to do, a tile is smaller and its threads have half as many elements."""
+    multiprocessors would have one program or none, a tile is smaller and its threads have half as many elements."""
     row_block = min(_power_of_two(kernel.rows), 64 if kernel.rows * kernel.columns >= 2**20 else 32)
     large = Tuning(row_block, min(wide, 64), max(1, min(4, row_block * min(wide, 64) // 512)), False)
     elements = large.row_block * large.column_block // (WARP * large.warps)
     loads = sum(value.op == "load" for value in kernel.values())
-    few = large.programs(kernel) < PROCESSORS
-    if not few and loads * elements <= _TILE_REGISTERS:
+    programs = large.programs(kernel)
+    few = programs < PROCESSORS
+    if programs >= 2 * PROCESSORS and loads * elements <= _TILE_REGISTERS:
         return large
     side = _SMALL_TILE if few else _TILE
     rows, columns = min(large.row_block, side), min(large.column_block, _TILE)

@@ -193,30 +193,37 @@ def _finish_equal(name: str, order: SumOrder, counts: tuple[int, int, int], lane
             lines.append(f"{count} = tl.full([ROWS, 1], {float(many)}, tl.float32)")
             lines.append(f"{mean}, {distances} = equal_rows({mean}, {distances}, {count}, ROWS, 1, {height})")
         combined = f"combine_rows({mean}, {distances}, {count}, ROWS, 1, {height})"
+    means = lanes and not _odd(counts)
     if alike:
-        return [*lines, f"{distances} = {distances} * {float(width * height)}"]
-    lines.append(f"{distances} = {distances} * {float(width)}")
+        return [*lines, f"{distances} = {distances} * {float(order.length if means else width * height)}"]
     lines.append(f"{count} = {_where(of_rows, rows, many * width, few * width)}")
+    lines.append(f"{distances} = {distances} * {count if means else float(width)}")
     return [*lines, f"{mean}, {distances}, {count} = {combined}"]
+
+
+def _odd(counts: tuple[int, int, int]) -> bool:
+    """Whether one of these `_equal_counts` is no power of two."""
+    many, _, few = counts
+    return bool(many & (many - 1) or few & (few - 1))
 
 
 def _equal_lanes(name: str, order: SumOrder, counts: tuple[int, int, int]) -> list[str]:
     """Adds up moments of the lanes of each warp; of all warps where all lanes have equally many elements. Powers of two
-    are no matter while they are added up, and are not exchanged."""
+    are no matter meanwhile, and are not exchanged: means of squared distances are added up then."""
     (many, rows, few), (mean, distances, count) = counts, _moments(name)
     threads, alike = order.width * order.height, many == few
     shape, along = ([threads], 0) if alike else ([order.height, order.width], 1)
     both = f"tl.reshape({mean}, {shape}), tl.reshape({distances}, {shape})"
     each = _where(f"tl.arange(0, {threads})[None, :]", rows * order.width, many, few or many)
     lines = [f"{count} = tl.zeros([ROWS, {threads}], tl.float32) + {each}"]
-    if many & (many - 1) or few & (few - 1):
+    if _odd(counts):
         given = f"{both}, tl.reshape({count}, {shape})"
         return [*lines, f"{mean}, {distances}, {count} = tl.reduce(({given}), {along}, moments_of_alike)"]
     by = _where(f"tl.arange(0, {threads})[None, :]", rows * order.width, 1 / many, 1 / (few or many))
-    lines = [f"{distances} = {distances} * {by}"]
-    lines.append(f"{mean}, {distances} = tl.reduce(({both}), {along}, moments_of_equal)")
-    after = _where(f"tl.arange(0, {order.height})", rows, many, few)
-    return [*lines, f"{distances} = {distances} * {float(many) if alike else after}"]
+    return [
+        f"{distances} = {distances} * {by}",
+        f"{mean}, {distances} = tl.reduce(({both}), {along}, moments_of_equal)",
+    ]
 
 
 def _where(places: str, first: int, many: float, few: float) -> str:

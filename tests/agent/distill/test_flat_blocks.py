@@ -25,6 +25,10 @@ def _normed(x, mean, variance, w, b):
     return torch.relu(F.batch_norm(x, mean, variance, w, b))
 
 
+def _divided(x, y):
+    return torch.relu(x) / y
+
+
 CHANNELS = (tensor(64),) * 4
 BLOCKS = [
     (_double, (tensor(7, 64, 64),), 128),  # 224 programs, where 112 would leave some multiprocessors idle
@@ -34,6 +38,8 @@ BLOCKS = [
     (_pooled, (tensor(32, 64, 112, 112),), 1024),  # more programs than are at work at a time
     (_normed, (tensor(2, 64, 56, 56), *CHANNELS), 512),  # a channel's numbers are read for each element
     (_normed, (tensor(32, 64, 56, 56), *CHANNELS), 1024),
+    (_divided, (tensor(2, 64, 56, 56),) * 2, 512),  # a division has a jump: a thread's elements wait for one another
+    (_divided, (tensor(32, 64, 56, 56),) * 2, 1024),
 ]
 
 

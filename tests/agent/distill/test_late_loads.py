@@ -121,6 +121,15 @@ def test_a_tile_has_its_loads_under_way_before_it_computes(function, inputs, jum
     assert not any("there" in line for line in _lines(one, Rounding.EXACT, tmp_path / "without", ahead=False))
 
 
+def test_a_tile_of_one_load_has_nothing_to_keep_ahead_and_leaves_no_multiprocessor_one_program(tmp_path):
+    """144 programs of 32 × 64 elements took longer than 288 of 32 × 32 (fusible-a929d23320ee)."""
+    one = variant(lambda x: x.transpose(0, 1).contiguous() * 2.0, tensor(1152, 256))
+    lines = _lines(one, Rounding.EXACT, tmp_path / "pass")
+    assert not any("behind_loads" in line for line in lines)
+    (launch,) = (line for line in lines if "Launch(" in line)
+    assert "(288,), ROWS=32, COLUMNS=32," in launch
+
+
 def _across(x, w, y):
     return x + w * y.transpose(1, 2)
 
