@@ -158,11 +158,13 @@ class Calls(ImportedCalls):
                 self.find("hook", scope.module, node, "Triton times configurations itself; leave do_bench out")
         if dotted != "triton.heuristics":
             return
+        members = self.fields | self.methods.keys() | self.shared_names.keys()
         for argument in (*node.args, *(k.value for k in node.keywords)):
             for value in argument.values if isinstance(argument, ast.Dict) else [argument]:
                 function = self.host_function(value, scope)
-                plain = isinstance(value, ast.Lambda) and is_plain_number(value.body, scope.module)
-                if not plain and not (function is not None and returns_plain_numbers(function, scope.module)):
+                home = self.homes.get(function, scope.module)
+                plain = isinstance(value, ast.Lambda) and is_plain_number(value.body, scope.module, members)
+                if not plain and not (function is not None and returns_plain_numbers(function, home, members)):
                     message = "a heuristic is a function whose value is a comparison, or a min, max, int or bool"
                     self.find("heuristic", scope.module, value, message)
 

@@ -37,6 +37,19 @@ REFUSED = {
     "nothing": ("heuristic", "pick", NAMED.format("pass")),
     "a function that reads": ("host_read", "pick", NAMED.format("return int(args['x_ptr'].sum())")),
     "a generator": ("heuristic", "pick", NAMED.format("yield 1\n    return 1")),
+    "a function of the pass with a name of Python's": (
+        "heuristic", "lambda a: min(a['x_ptr'])", "def min(t):\n    return t\n",
+    ),
+    "a variable with a name of Python's": (
+        "heuristic", "pick", NAMED.format("min = torch.neg\n    return min(args['x_ptr'])"),
+    ),
+    "a method of the pass with a name of a tensor's": (
+        "heuristic", "lambda a: K['a'].dim()", "K = {}\nclass P:\n    def dim(self):\n        return torch.ones(2)\n",
+    ),
+    "a field of the pass with a name of a tensor's": (
+        "heuristic", "lambda a: P(torch.ones).dim()",
+        "class P:\n    def __init__(self, dim):\n        self.dim = dim\n",
+    ),
     "a decorated one": ("heuristic", "pick", "@functools.lru_cache\n" + NAMED.format("return 4")),
 }  # fmt: skip
 
@@ -55,3 +68,10 @@ def test_numbers_are_allowed(tmp_path, what):
 def test_what_may_be_a_tensor_is_refused(tmp_path, what):
     rule, value, more = REFUSED[what]
     assert rule in found(tmp_path, value, more)
+
+
+def test_a_name_of_a_sibling_is_what_it_is_there(tmp_path):
+    lib = "class triton:\n    @staticmethod\n    def cdiv(t):\n        return t\n"
+    lib += "def pick(args):\n    return triton.cdiv(args['x_ptr'])\n"
+    text = "import lib\n" + in_wrapper("other[(1,)](x, n)") + TEXT.format(value="lib.pick", more="")
+    assert "heuristic" in [f.rule for f in check(tmp_path, text, lib=lib)]
