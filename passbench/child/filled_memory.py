@@ -14,10 +14,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from passbench.launch.allocation import filled
 
-_aten = torch.ops.aten
+_aten, _prims = torch.ops.aten, torch.ops.prims
 _MAKE_MEMORY = frozenset(
     (_aten.empty, _aten.empty_like, _aten.empty_permuted, _aten.empty_strided, _aten.new_empty, _aten.new_empty_strided)
-)
+) | {_prims.empty_strided, _prims.empty_permuted}
+_ADD_MEMORY = frozenset((_aten.resize, _aten.resize_, _aten.resize_as, _aten.resize_as_))
+"""These keep the elements of their first argument, and may have more behind them."""
 
 
 @contextmanager
@@ -29,18 +31,29 @@ def filled_memory() -> Iterator[None]:
 
 class _Filling(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        adds = func.overloadpacket in _ADD_MEMORY
+        in_place = adds and func._schema.is_mutable  # else a copy is made of the elements of a view alone
+        kept = (_elements(args[0]) if in_place else args[0]).numel() if adds else 0
         made = func(*args, **(kwargs or {}))
-        if func.overloadpacket in _MAKE_MEMORY:
-            _fill(made)
+        if adds or func.overloadpacket in _MAKE_MEMORY:
+            _fill(made, kept)
         return made
 
 
-def _fill(made: torch.Tensor) -> None:
-    memory = made.untyped_storage()
-    if made.device.type == "meta" or not memory.nbytes():
-        return
+def _elements(made: torch.Tensor) -> torch.Tensor:
+    """All elements of a tensor's memory; none where it has no memory of its own that could be filled."""
     elements = torch.empty(0, dtype=made.dtype, device=made.device)
-    elements.set_(memory, 0, (memory.nbytes() // made.itemsize,), (1,))
+    if made.device.type == "meta" or made.layout is not torch.strided or made.is_quantized:
+        return elements
+    memory = made.untyped_storage()
+    return elements.set_(memory, 0, (memory.nbytes() // made.itemsize,), (1,))
+
+
+def _fill(made: torch.Tensor, kept: int) -> None:
+    """Fill the memory of a tensor, but for the first elements that are `kept`."""
+    elements = _elements(made)[kept:]
+    if not elements.numel():
+        return
     if made.is_floating_point() or made.is_complex():
         elements.fill_(torch.nan)
     else:

@@ -9,14 +9,14 @@ from torch._C._dynamo import guards
 _current_device = getattr(torch._C, "_cuda_getDevice", None)
 _filled: list[bool] = []
 fills_memory = _filled.__len__
-"""How many callers want fresh memory filled: then it is left to torch, where they see it."""
+"""How many callers want fresh memory filled. If there are any, torch allocates it, and they see that."""
 empty_on_current_device = guards._empty_strided_cuda
 """`(size, stride, dtype)`, tuples and a dtype: memory of the current GPU, past torch's dispatcher and never filled."""
 
 
 @contextmanager
 def filled() -> Iterator[None]:
-    """`fills_memory` holds."""
+    """A caller wants fresh memory filled in this context: `empty_strided` leaves it to torch."""
     _filled.append(True)
     try:
         yield

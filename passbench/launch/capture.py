@@ -78,7 +78,7 @@ class GraphCapture:
         key = (function, device, stream, *map(_layout, arguments))
         if key not in self._recordings:
             if fills_memory():
-                return None  # that is no part of the function
+                return None  # to fill memory is no part of the function
             self._recordings[key] = Recording(function, arguments) if _pays(arguments, device) else None
             if len(self._recordings) > MOST_RECORDINGS:
                 self._forget_one(key)

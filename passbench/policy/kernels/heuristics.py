@@ -41,7 +41,7 @@ def is_plain_number(
 
 def returns_plain_numbers(function: ast.FunctionDef, module: Module, members: Collection[str]) -> bool:
     """Whether all that a function returns is a plain number: written out, or a variable that is given nothing else.
-    `module` is where it stands; `members` as above."""
+    It stands in `module`. `members`: see `is_plain_number`."""
     if function.decorator_list or any(isinstance(n, ast.Yield | ast.YieldFrom | ast.Nonlocal) for n in walk(function)):
         return False
     given: dict[str, list[ast.expr]] = {}

@@ -14,13 +14,33 @@ MADE = {
     "new_empty": lambda x: x.new_empty(5),
     "new_empty_strided": lambda x: x.new_empty_strided((2, 2), (4, 1)),
     "new_tensor": lambda x: torch.Tensor.new(x, 5),
+    "prims.empty_strided": lambda x: torch.ops.prims.empty_strided((3,), (1,), **_like(x)),
+    "prims.empty_permuted": lambda x: torch.ops.prims.empty_permuted((3,), (0,), **_like(x)),
+    "resize": lambda x: torch.ops.aten.resize(x, (9,))[x.numel() :],
+    "resize of a view": lambda x: torch.ops.aten.resize(torch.ones(99)[90:92], (9,))[2:],
+    "resize_": lambda x: x.resize_(9)[6:],
 }
+
+
+def _like(x):
+    return {"dtype": x.dtype, "device": x.device, "requires_grad": False}
 
 
 @pytest.mark.parametrize("name", MADE)
 def test_fresh_memory_holds_nothing_of_earlier_calls(name):
     with filled_memory():
         assert MADE[name](torch.ones(2, 3)).isnan().all()
+
+
+def test_what_a_tensor_held_stays_where_it_gets_more_memory():
+    with filled_memory():
+        assert torch.ops.aten.resize(torch.ones(2, 3), (9,))[:6].tolist() == [1.0] * 6
+        assert torch.ones(9).resize_(3).resize_(6).tolist() == [1.0] * 6
+
+
+def test_memory_of_other_layouts_is_left_alone():
+    with filled_memory():
+        assert torch.empty(3, 3, layout=torch.sparse_coo).to_dense().tolist() == [[0.0] * 3] * 3
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.complex64, torch.int8, torch.int64, torch.bool])
