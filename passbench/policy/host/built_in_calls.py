@@ -108,7 +108,11 @@ class BuiltInCalls(OperatorCalls):
             nodes = walk(owner.node)
             self.steps.take(len(nodes))
             stores = sum(isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load) for n in nodes)
-            stores += sum(getattr(n, "name", None) == name for n in nodes)  # of a case, say
+            stores += sum(
+                name in (getattr(n, "name", None), getattr(n, "asname", None)) for n in nodes
+            )  # of a case, say
+            own = parameters(owner.node) if isinstance(owner.node, ast.FunctionDef | ast.Lambda) else ()
+            stores += sum(parameter.arg == name for parameter in own)
             shared = any(isinstance(n, ast.Nonlocal) and name in n.names for n in nodes)
             self.given_once[owner.node, name] = stores == 1 and not shared
         return found[0] if self.given_once[owner.node, name] else None

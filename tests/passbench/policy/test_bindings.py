@@ -13,7 +13,13 @@ DATA = (
     'KINDS = {"a": Holding}\n'
 )
 LOOKS = "class A:\n    def at(self, a):\n        return float(a)\n"
+OR_A_LAMBDA = (
+    "def sums(t):\n    return t.sum()\n"
+    "def use(x, n, {}):\n    if n > 9:\n        f = lambda t: 1\n    return float(f(x))\n"
+)
 REFUSED = {
+    "a parameter or a lambda": (OR_A_LAMBDA.format("f"), "use(x, n, sums)", "host_read"),
+    "a default or a lambda": (OR_A_LAMBDA.format("f=sums"), "use(x, n)", "host_read"),
     "a handler of the module": ("eval = 0\n" + HANDLER.format("eval"), "eval('1')", "rebinding"),
     "a handler and a class": ("class eval:\n    a = 1\n" + HANDLER.format("eval"), "eval('1')", "rebinding"),
     "a kernel in a block": (NEVER.format("exec"), "exec('1')", "rebinding"),
