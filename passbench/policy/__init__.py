@@ -4,7 +4,8 @@ In: the text of a pass directory. Out: `Finding`s, each with rule, file, line an
 allowed. Read first: `check.py`, then `allowlists.py` (which names are allowed). What refuses a name:
 
 - `modules.py`: imports. Importing `os` is allowed, since that alone does nothing.
-- `host`: statements, calls and names of host code. `os.environ` is on no list, so `host.named_values` reports it.
+- `forms` writes a few usual forms as others, before anything is checked: `getattr(x, "NAME")` as `x.NAME`.
+- `host`: statements, calls and names of host code. `os.getcwd` is on no list, so `host.named_values` reports it.
 - `kernels`: `@triton.jit` functions. `patterns.py`: `pattern` and `replacement_args`.
 
 `unknown_names.py` puts one finding for a name that does not exist in place of those that follow from it.

@@ -180,6 +180,10 @@ def _has_long_chain(tree: ast.AST) -> bool:
     return False
 
 
+_MOST_HOPS = 8
+"""A name that goes through more modules stands for what it is in the last of these."""
+
+
 def follow_imports(modules: Mapping[str, Module]) -> None:
     """Let a name that a module takes from a sibling, which has itself imported it, stand for what it is there."""
     for module in modules.values():
@@ -190,9 +194,6 @@ def follow_imports(modules: Mapping[str, Module]) -> None:
                     break
                 stands_for = modules[source].imports[name]
             module.imports[local] = stands_for
-
-
-_MOST_HOPS = 8
 
 
 def check_siblings(module: Module, modules: dict[str, Module], report: Report) -> None:
