@@ -21,10 +21,15 @@ _MAKE_MEMORY = frozenset(
 _ADD_MEMORY = frozenset((_aten.resize, _aten.resize_, _aten.resize_as, _aten.resize_as_))
 """These keep the elements of their first argument, and may have more behind them."""
 
+_UNSIGNED = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32, 8: torch.uint64}
+"""By bytes."""
+_WITH_A_LARGEST = frozenset((torch.bool, torch.int8, torch.int16, torch.int32, torch.int64, *_UNSIGNED.values()))
+
 
 @contextmanager
 def filled_memory() -> Iterator[None]:
-    """What torch's operators and PassBench's launchers allocate for a caller holds NaN, the largest integer or True."""
+    """What torch's operators and PassBench's launchers allocate for a caller holds NaN, the largest integer or True;
+    ones in every bit where a type has none of these."""
     with filled(), _Filling():
         yield
 
@@ -41,12 +46,18 @@ class _Filling(TorchDispatchMode):
 
 
 def _elements(made: torch.Tensor) -> torch.Tensor:
-    """All elements of a tensor's memory; none where it has no memory of its own that could be filled."""
-    elements = torch.empty(0, dtype=made.dtype, device=made.device)
-    if made.device.type == "meta" or made.layout is not torch.strided or made.is_quantized:
+    """All elements of a tensor's memory, of the type to fill it by; none where it has no memory of its own."""
+    elements = torch.empty(0, dtype=_type_to_fill(made.dtype), device=made.device)
+    if made.device.type == "meta" or made.layout is not torch.strided:
         return elements
     memory = made.untyped_storage()
     return elements.set_(memory, 0, (memory.nbytes() // made.itemsize,), (1,))
+
+
+def _type_to_fill(dtype: torch.dtype) -> torch.dtype:
+    """The type itself; unsigned integers of its size where it has neither NaN nor a largest integer, such as float4."""
+    with_nan = (dtype.is_floating_point and dtype is not torch.float4_e2m1fn_x2) or dtype.is_complex
+    return dtype if with_nan or dtype in _WITH_A_LARGEST else _UNSIGNED[dtype.itemsize]
 
 
 def _fill(made: torch.Tensor, kept: int) -> None:
@@ -54,7 +65,7 @@ def _fill(made: torch.Tensor, kept: int) -> None:
     elements = _elements(made)[kept:]
     if not elements.numel():
         return
-    if made.is_floating_point() or made.is_complex():
+    if elements.is_floating_point() or elements.is_complex():
         elements.fill_(torch.nan)
     else:
-        elements.fill_(True if made.dtype is torch.bool else torch.iinfo(made.dtype).max)
+        elements.fill_(True if elements.dtype is torch.bool else torch.iinfo(elements.dtype).max)

@@ -54,6 +54,15 @@ def test_every_dtype(dtype):
     assert not torch.are_deterministic_algorithms_enabled()
 
 
+@pytest.mark.parametrize("dtype", [torch.float4_e2m1fn_x2, torch.bits16, torch.uint4, torch.qint32])
+def test_types_without_nan_and_largest_integer_have_ones_in_every_bit(dtype):
+    """`empty` of `float4_e2m1fn_x2` raised: torch fills none."""
+    with filled_memory():
+        made = torch.empty(4, dtype=dtype)
+        assert torch.empty(0, dtype=dtype).numel() == 0 and torch.empty(3, dtype=dtype, device="meta").shape == (3,)
+    assert bytes(made.untyped_storage()) == b"\xff" * 4 * dtype.itemsize
+
+
 COMPUTED = {
     "interpolate": lambda x, w: F.interpolate(x, (17, 11), mode="bilinear", align_corners=False),
     "convolution": lambda x, w: F.conv2d(x, w, padding=1),
