@@ -14,7 +14,7 @@ import torch
 
 from passbench.contract import PassFiles
 from passbench.ipc.observation import MAX_NAMES, Observation, clean
-from passbench.policy.modules import Report, parse
+from passbench.policy.modules import Report, read_module, syntax_tree
 
 FREE = frozenset(
     """empty empty_like empty_strided new_empty new_empty_strided
@@ -102,9 +102,10 @@ def jit_functions(files: PassFiles) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=8)
 def _jit_functions(sources: tuple[tuple[str, str], ...]) -> frozenset[str]:
-    siblings = frozenset(name for name, _ in sources)
-    parsed = (parse(name, text, siblings, Report()) for name, text in sources)
-    return frozenset(clean(name) for module in parsed if module is not None for name in module.kernel_names)
+    siblings, report = frozenset(name for name, _ in sources), Report()
+    trees = ((name, text, syntax_tree(name, text, report)) for name, text in sources)
+    read = (read_module(*each, siblings, report) for each in trees if each[2] is not None)
+    return frozenset(clean(name) for module in read if module is not None for name in module.kernel_names)
 
 
 def _base(name: str) -> str:

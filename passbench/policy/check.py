@@ -16,7 +16,15 @@ from passbench.policy.forms.unused_functions import names_in_use
 from passbench.policy.host.checker import HostChecker
 from passbench.policy.kernels.addresses import Addresses
 from passbench.policy.kernels.device_code import check_device_function
-from passbench.policy.modules import Module, Report, check_siblings, follow_imports, is_own_class, parse
+from passbench.policy.modules import (
+    Module,
+    Report,
+    check_siblings,
+    follow_imports,
+    is_own_class,
+    read_module,
+    syntax_tree,
+)
 from passbench.policy.patterns import (
     check_parameters,
     check_pattern,
@@ -62,11 +70,13 @@ def check_files(files: PassFiles) -> list[Finding]:
         return report.sorted()
     modules: dict[str, Module] = {}
     siblings = frozenset(name for name in files.modules if not _is_library(name))
-    used = _names_in_use(files)
+    trees = {name: syntax_tree(name, text, report) for name, text in files.modules.items()}
+    used = names_in_use(trees.values()) if None not in trees.values() else None
     for name, text in files.modules.items():
         if _is_library(name):
             report.add("module_name", f"{name}.py", 1, f"{name} is the name of a library; rename the file")
-        module = parse(name, text, siblings, report, used)
+        tree = trees[name]
+        module = read_module(name, text, tree, siblings, report, used) if tree is not None else None
         if module is not None:
             modules[name] = module
     try:
@@ -76,14 +86,6 @@ def check_files(files: PassFiles) -> list[Finding]:
     except RecursionError:
         report.add("syntax", NAMES_FILE, 0, "expressions are nested too deeply; write shorter ones")
     return report.sorted()
-
-
-def _names_in_use(files: PassFiles) -> frozenset[str] | None:
-    """Names that the modules mention where code runs; None where one is not Python, which `parse` reports."""
-    try:
-        return names_in_use([ast.parse(text) for text in files.modules.values()])
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 def _is_library(name: str) -> bool:

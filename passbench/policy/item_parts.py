@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Container
 
 from passbench.policy.modules import Module
-from passbench.policy.nodes import walk
+from passbench.policy.nodes import bound_names, walk
 
 
 def columns(iterable: ast.expr) -> list[list[ast.expr]] | None:
@@ -68,22 +68,17 @@ def written_collections(function: ast.FunctionDef) -> dict[str, list[ast.expr]]:
     """Variables of a function that are a tuple or a list which is written out, and nothing else, with the items. A list
     is read as `*NAME` of a call alone, so that nothing is put into it."""
     written: dict[str, ast.Tuple | ast.List] = {}
-    bound: Counter[str] = Counter(a.arg for a in ast.walk(function) if isinstance(a, ast.arg))
+    bound = bound_names(function)
     read: Counter[str] = Counter()
     starred: Counter[str] = Counter()
     for node in walk(function):
         if isinstance(node, ast.Name):
-            (read if isinstance(node.ctx, ast.Load) else bound)[node.id] += 1
-        elif isinstance(node, ast.Global | ast.Nonlocal):
-            bound.update(node.names * 2)
+            read[node.id] += isinstance(node.ctx, ast.Load)
         elif isinstance(node, ast.Call):
             starred.update(a.value.id for a in node.args if _is_starred_name(a))
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple | ast.List):
             alone = node.targets if len(node.targets) == 1 else []
             written |= {target.id: node.value for target in alone if isinstance(target, ast.Name)}
-        if not isinstance(node, ast.keyword):
-            others = (getattr(node, key, None) for key in ("name", "asname", "rest"))
-            bound.update(name for name in others if isinstance(name, str))
     return {
         name: value.elts
         for name, value in written.items()
@@ -96,16 +91,14 @@ def unchanged_lists(function: ast.FunctionDef) -> dict[str, ast.expr]:
     item by item alone: by a subscript, by a loop, as `*NAME` of a call, by `len`, or by `return`. Nothing is put into
     one while the function runs, and no function within, which may be called later, reads it."""
     written: dict[str, ast.expr] = {}
-    bound: Counter[str] = Counter(a.arg for a in ast.walk(function) if isinstance(a, ast.arg))
+    bound = bound_names(function)
     read: Counter[str] = Counter()
     allowed: Counter[str] = Counter()
     for node in walk(function):
         plain: list[ast.expr | None] = []
         match node:
-            case ast.Name():
-                (read if isinstance(node.ctx, ast.Load) else bound)[node.id] += 1
-            case ast.Global() | ast.Nonlocal():
-                bound.update(node.names * 2)
+            case ast.Name(ctx=ast.Load()):
+                read[node.id] += 1
             case ast.Assign(targets=[ast.Name() as target], value=ast.List() | ast.Tuple() | ast.ListComp()):
                 written[target.id] = node.value
             case ast.Subscript(ctx=ast.Load()) if not isinstance(node.slice, ast.Slice):
@@ -121,9 +114,6 @@ def unchanged_lists(function: ast.FunctionDef) -> dict[str, ast.expr]:
             case ast.Call():
                 plain = [a.value for a in node.args if isinstance(a, ast.Starred)]
         allowed.update(one.id for one in plain if isinstance(one, ast.Name))
-        if not isinstance(node, ast.keyword):
-            others = (getattr(node, key, None) for key in ("name", "asname", "rest"))
-            bound.update(name for name in others if isinstance(name, str))
     return {name: value for name, value in written.items() if bound[name] == 1 and read[name] == allowed[name]}
 
 

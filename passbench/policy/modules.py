@@ -6,7 +6,6 @@ import codecs
 import io
 import tokenize
 import typing
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -18,7 +17,7 @@ from passbench.policy.forms.picked_arguments import literals
 from passbench.policy.forms.plain_expressions import write_plainly
 from passbench.policy.forms.plain_form import lift_kernels, name_bases
 from passbench.policy.forms.unused_functions import empty_unused, runs_as_a_script
-from passbench.policy.nodes import children, walk
+from passbench.policy.nodes import bound_names, children, walk
 from passbench.result import Finding
 
 
@@ -108,15 +107,8 @@ class Module:
         return module in self.siblings and "." in rest
 
 
-def parse(
-    name: str, text: str, siblings: frozenset[str], report: Report, used: frozenset[str] | None = None
-) -> Module | None:
-    """Parse a module and collect its names; checks imports wherever they are. None if it is not Python.
-
-    `used`: names in use in all modules of the pass; what functions of other names do is left out. A block under
-    `if __name__ == "__main__":` is left out, too: the module of a pass is imported, never run. A function
-    that calls Triton's language without `@triton.jit` counts as a kernel, with one finding that says so.
-    """
+def syntax_tree(name: str, text: str, report: Report) -> ast.Module | None:
+    """The tree of a module's text; None if it is not Python."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(text.encode("utf-8")).readline)
         tree = ast.parse(text, f"{name}.py")
@@ -125,6 +117,25 @@ def parse(
         return None
     if codecs.lookup(encoding).name != "utf-8":  # Python would read another text than this policy
         report.add("encoding", f"{name}.py", 1, f"a pass is UTF-8; remove the declaration of {encoding}")
+    return tree
+
+
+def read_module(
+    name: str,
+    text: str,
+    tree: ast.Module,
+    siblings: frozenset[str],
+    report: Report,
+    used: frozenset[str] | None = None,
+) -> Module | None:
+    """Collect the names of a module; checks imports wherever they are. None if an expression has too many attributes in
+    a row. `tree` is that of `text`, and is changed: what Python writes in several ways has the form that the policy
+    knows afterwards (`passbench.policy.forms`), and what does not run is left out. Each tree is read once.
+
+    `used`: names in use in all modules of the pass; what functions of other names do is left out. A block under
+    `if __name__ == "__main__":` is left out, too: the module of a pass is imported, never run. A function
+    that calls Triton's language without `@triton.jit` counts as a kernel, with one finding that says so.
+    """
     inline_decorator_tables(tree)
     if _has_long_chain(tree):
         report.add("syntax", f"{name}.py", 0, f"more than {_LONGEST_CHAIN} attributes in a row; write shorter ones")
@@ -140,13 +151,13 @@ def parse(
             _import_from(module, node, report)
         elif isinstance(node, ast.Global):
             module.declared_global.update(node.names)
-    write_plainly(tree, module.dotted, _bound_names(tree), lambda function: _is_kernel(module, function))
+    write_plainly(tree, module.dotted, bound_names(tree), lambda function: _is_kernel(module, function))
     lift_kernels(tree, lambda function: _is_kernel(module, function))
     lift_class_kernels(tree, lambda function: _is_kernel(module, function))
     call_by_other_names(tree)
     wrap_in_place(tree, module.dotted)
     apply_own_decorators(tree, module.dotted, siblings)
-    bound = _bound_names(tree)
+    bound = bound_names(tree)
     module.names_bound = frozenset(bound)
     module.literals = literals(tree, bound)
     tree.body = [_as_class(module, s, bound) for s in tree.body if not _is_alias(module, s, bound)]
@@ -227,21 +238,6 @@ def _is_alias(module: Module, node: ast.stmt, bound: Mapping[str, int]) -> bool:
         return False
     module.imports[name] = dotted
     return True
-
-
-def _bound_names(tree: ast.Module) -> Counter[str]:
-    """How often each name is bound anywhere in a module. One that `global` mentions counts as bound again."""
-    found: Counter[str] = Counter()
-    for node in walk(tree):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            found[node.id] += 1
-        elif isinstance(node, ast.Global | ast.Nonlocal):
-            found.update(node.names)
-        elif isinstance(node, ast.alias):
-            found[node.asname or node.name.partition(".")[0]] += 1
-        elif not isinstance(node, ast.keyword):
-            found.update(n for key in ("name", "arg", "rest") if isinstance(n := getattr(node, key, None), str))
-    return found
 
 
 def _as_class(module: Module, node: ast.stmt, bound: Mapping[str, int]) -> ast.stmt:
@@ -376,7 +372,7 @@ def _import_from(module: Module, node: ast.ImportFrom, report: Report) -> None:
 def _bind_types(module: Module, node: ast.ImportFrom, report: Report) -> None:
     """`from typing import *`: its names that the module mentions, and does not bind itself."""
     mentioned = {n.id for n in walk(module.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    own = _bound_names(module.tree)
+    own = bound_names(module.tree)
     for name in typing.__all__:
         if name in mentioned and name in own:
             report.at("rebinding", module, node, f"{name} is an import of typing, too; import the names that you need")

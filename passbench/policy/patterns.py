@@ -4,7 +4,7 @@ import ast
 
 from passbench.policy import allowlists as names
 from passbench.policy.modules import Module, Report
-from passbench.policy.nodes import children, walk
+from passbench.policy.nodes import bound_by, children, walk
 from passbench.policy.scopes import parameters
 from storage.graph import targets
 from storage.graph.targets import TargetError
@@ -115,15 +115,9 @@ def constant_of_class(module: Module, node: ast.Attribute) -> ast.expr | None:
         return None
     values = [s for s in own.body if isinstance(s, ast.Assign) and len(s.targets) == 1]
     named = [s.value for s in values if isinstance(s.targets[0], ast.Name) and s.targets[0].id == field.attr]
-    bound = sum(field.attr == name for s in own.body for name in _bound_by(s))
+    bound = sum(field.attr == name for s in own.body for name in bound_by(s))
     found = named[0] if len(named) == 1 and bound == 1 else None
     return found if isinstance(found, ast.Constant) and isinstance(found.value, str | int | float) else None
-
-
-def _bound_by(statement: ast.stmt) -> list[str]:
-    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-        return [statement.name]
-    return [n.id for n in walk(statement) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)]
 
 
 def is_number(module: Module, node: ast.expr) -> bool:

@@ -8,6 +8,8 @@ import ast
 from collections import Counter
 from collections.abc import Callable
 
+from passbench.policy.nodes import bound_by
+
 _IN_CLASS = "{} of {}"
 
 
@@ -76,7 +78,6 @@ def _calling(name: str, method: ast.FunctionDef, place: ast.stmt) -> ast.Functio
     defaults = [ast.Constant(default.value) for default in given.defaults]
     arguments = ast.arguments([], [ast.arg(p) for p in order], None, [], [], None, defaults)
     made = ast.FunctionDef(name, arguments, [ast.Return(value)], [], None, None)
-    ast.copy_location(made, place)
     for node in ast.walk(made):
         if isinstance(node, ast.expr | ast.stmt | ast.arg):
             ast.copy_location(node, place)
@@ -85,13 +86,7 @@ def _calling(name: str, method: ast.FunctionDef, place: ast.stmt) -> ast.Functio
 
 def _bound(own: ast.ClassDef) -> Counter[str]:
     """How often each name is bound by the statements of a class."""
-    found: Counter[str] = Counter()
-    for member in own.body:
-        if isinstance(member, ast.FunctionDef | ast.ClassDef):
-            found[member.name] += 1
-            continue
-        found.update(n.id for n in ast.walk(member) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load))
-    return found
+    return Counter(name for member in own.body for name in bound_by(member))
 
 
 def _annotations(function: ast.FunctionDef) -> list[ast.expr | None]:

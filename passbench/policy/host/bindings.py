@@ -117,6 +117,12 @@ class Bindings:
             self._facts[own] = facts_of(own, ancestors, self.class_homes.__getitem__)
         return self._facts[own]
 
+    def methods_of(self, own: ast.ClassDef, name: str) -> tuple[ast.FunctionDef, ...]:
+        """The methods of this name that a class of the pass has, or the first in Python's order that it derives from
+        and that has one; empty if there is none."""
+        found = (self.facts(one).methods.get(name, ()) for one in self.lineage(own))
+        return next(filter(None, found), ())
+
     def note_handed_on(self, own: ast.ClassDef) -> None:
         """Note that a method of a class may be called on anything: through the class, or a variable that holds it."""
         if own not in self.on_anything:

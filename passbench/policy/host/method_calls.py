@@ -34,11 +34,10 @@ class MethodCalls(BuiltInCalls):
         if name == "__init__":
             return self._make_anew(node, own, scope)
         functional = any(scope.module.dotted(base) == names.FUNCTION for base in own.bases)
-        known = [self.facts(one).methods for one in self.lineage(own)]
-        found = next((methods[name] for methods in known if name in methods), ())
+        found = self.methods_of(own, name)
         context = functional and name == "apply" and not found
         if context:
-            found = known[0].get("forward", ())
+            found = self.facts(own).methods.get("forward", ())
         if not found or (name in self.fields and name not in self.methods):
             return None
         positional, keywords = self._arguments(node, scope)
@@ -79,7 +78,7 @@ class MethodCalls(BuiltInCalls):
             self.kinds.join(FIELDS, name, joined((given, keywords.get(name, ValueKind.SCALAR))))
         by_key = keywords.values() if facts.compares else ()
         made = self.holder([given, *by_key])  # it can be unpacked, compared, or be a key: by its fields
-        if any("__post_init__" in self.facts(one).methods for one in self.lineage(own)):
+        if self.methods_of(own, "__post_init__"):
             made = self.holder([made, *(self.kinds.get(FIELDS, name) for name in facts.fields)])
         home = self.scopes[self.class_homes[own].name]
         addresses = any(self.kind(value, home) is ValueKind.ADDRESS for value in facts.defaults)

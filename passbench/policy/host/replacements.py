@@ -153,7 +153,7 @@ class Replacements(Statements):
         that make an instance: they have what it is made with."""
         if name in MAKING:
             return False
-        found = [m for one in self.lineage(own) for m in self.facts(one).methods.get(name, ())][:1]
+        found = self.methods_of(own, name)
         if not found or not is_plain(found[0]) or name in self.properties:
             return False
         kinds = self._kinds(found[0], self.class_homes[self.classes_of_methods[found[0]]], call, 1)
