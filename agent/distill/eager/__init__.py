@@ -3,5 +3,5 @@
 In: a graph record, or shape, strides and dtype of a reduction. Out: facts that kernels of `agent.distill` rely on. Read
 first: `op_effects.py`.
 
-May import: storage.
+May import: agent.ahead.gpu_memory, storage.
 """

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from agent.ahead.gpu_memory import free_cached
 from agent.distill.eager.emulated_sums import added, channels, fused, in_turn, moments, rows_of, squares, welford
 from agent.distill.eager.op_effects import WARP_SLICE, Addition
 from agent.distill.eager.sum_order import SumOrder
@@ -307,7 +308,7 @@ class ProbedOrders:
         what = f"{addition.op} of {tuple(addition.shape)} over {addition.reduced} in {_name(addition.dtype)}"
         device = torch.device(self.device)
         if device.type == "cuda":
-            torch.cuda.empty_cache()  # what torch keeps is free, too
+            free_cached()  # what torch keeps is free, too
             free, _ = torch.cuda.mem_get_info(device)
             if _MEMORY * math.prod(addition.shape) * 4 > free:
                 self.say(f"{what} is too large for a probe of its order here: it is left to eager")

@@ -126,9 +126,9 @@ class _Writer(Accesses):
         self._lines([f"row_inside = behind_loads(row{turn and f' + {turn}'}) < {rows}{turn and f' + {turn}'}"])
         self.at = None
 
-    def _columns(self, columns: str, asked: bool = False) -> None:
-        """Where a step's columns are. `asked`: which rows are there is asked even if all are."""
-        rows = "" if self.all_rows and not asked else "row_inside & "
+    def _columns(self, columns: str, ask_rows: bool = False) -> None:
+        """Where a step's columns are. `ask_rows`: which rows are there is asked even if all are."""
+        rows = "" if self.all_rows and not ask_rows else "row_inside & "
         self._lines([*columns_of(self.kernel, columns), f"inside = {rows}column_inside"])
 
     def _sweeps(self, values: list[Value]) -> None:
@@ -200,12 +200,12 @@ class _Writer(Accesses):
                 for value in loads:
                     self._value(value)
                 self.steps[first] = self.names
-        asked = self.tuning.ahead and bool(early)
-        if asked:
+        ask_rows = self.tuning.ahead and bool(early)
+        if ask_rows:
             self._behind_loads("" if single else "start")
         self._compute(late, outer)
         for first in firsts:
-            self._whole_step(first, outer, kept, stores, asked and first == firsts[-1])
+            self._whole_step(first, outer, kept, stores, ask_rows and first == firsts[-1])
         if not single:
             self.indent = self.indent.removesuffix(_INDENT)
         self.names, self.whole_turns, self.at = outer, True, None
@@ -266,12 +266,12 @@ class _Writer(Accesses):
                 if ready and value.by_column and value.number not in self.names:
                     self._value(value)
             self.steps[first] = self.names
-        asked = self.tuning.ahead and any(value.depth == 1 for value in kept.values())
-        if asked:
+        ask_rows = self.tuning.ahead and any(value.depth == 1 for value in kept.values())
+        if ask_rows:
             self._behind_loads()
         self._compute(late, outer)
         for first in firsts:
-            self._whole_step(first, outer, kept, stores, asked and first == firsts[-1])
+            self._whole_step(first, outer, kept, stores, ask_rows and first == firsts[-1])
             self.steps[first] = self.names
         self.names = outer
 
@@ -281,17 +281,17 @@ class _Writer(Accesses):
         outer: Mapping[int, str],
         kept: Mapping[str, Value],
         stores: list[StoreValue],
-        asked: bool,
+        ask_rows: bool,
     ) -> None:
-        self._begin_step(first, outer, asked)
+        self._begin_step(first, outer, ask_rows)
         for value in self._missing(_roots(kept.values(), stores)):
             self._value(value)
         self._step(kept, stores, first)
 
-    def _begin_step(self, first: str | int, outer: Mapping[int, str], asked: bool = False) -> None:
+    def _begin_step(self, first: str | int, outer: Mapping[int, str], ask_rows: bool = False) -> None:
         self.names = {**outer, **self.steps.get(first, {})}
         if self.at != first:
-            self._columns(f"{first} + tl.arange(0, COLUMNS){'' if self.one_dimension else '[None, :]'}", asked)
+            self._columns(f"{first} + tl.arange(0, COLUMNS){'' if self.one_dimension else '[None, :]'}", ask_rows)
         self.at = first
 
     def _step(self, kept: Mapping[str, Value], stores: list[StoreValue], start: str | int) -> None:

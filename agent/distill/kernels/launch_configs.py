@@ -79,7 +79,7 @@ class Tuning:
     `loops`: it sweeps its columns in steps, of which `stages` are loaded at once. `kept`: the steps are written one
     after another, and what the first sweep has loaded stays in registers for the others. `several`: the same of several
     rows, of one step each or few short ones. `masked`: accesses ask whether their element is there even where all are.
-    `lanes`: see `ordered_sums.finish_in_lanes`. `ahead`: as in `Tuning`.
+    `lanes`: see `ordered_sums.finish_in_lanes`. `ahead`: loads stay ahead of what is computed (`sweep_turns.py`).
     `seeks`: what belongs to places is looked for (`place_sums.py`).
     """
 
