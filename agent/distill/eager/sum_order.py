@@ -142,19 +142,23 @@ class SumOrder:
         something: what has nothing adds zeros.
 
         Of a norm's moments eager combines those of each row of threads with those of idle ones. That changes nothing
-        where their number is a power of two, so that two rows of threads need such numbers here.
+        where their number is a power of two, so that two rows of threads need such numbers here. Of a short row each
+        thread has a vector, or nothing, when it is combined with those that no power of two needs.
         """
         if self.kind in ("sum", "norm") and self.deal is None:
             return self._short()
         warp = self.width * self.sums
         second = self.length - warp
+        width = min(self.width, _power_from(-(-self.length // self.sums)))
         if self.kind == "turns":  # what has nothing to add adds zeros
             busy = self.vectors and self.length <= 2 * warp
-            return replace(self, height=1 if self.length <= warp else 2) if busy else self
+            return replace(self, width=width, height=1 if self.length <= warp else 2) if busy else self
         unknown = self.kind in ("sum", "norm") or self.height != _NORM_HEIGHT
         if unknown or second > warp or (second > 0 and second & (second - 1)):
             return self
-        return replace(self, height=2) if second > 0 else replace(self, height=1, idle=self.height)
+        if second > 0:
+            return replace(self, height=2)
+        return replace(self, width=width, height=1, idle=self.height)
 
     def _short(self) -> "SumOrder":
         """A sum without the places of a step that a row has no elements for, as far as powers of two allow."""

@@ -27,7 +27,10 @@ _MOST_KEPT = 2**14
 _AT_ONCE = 32 * PROCESSORS
 """Programs that are at work at a time, at most. Of more rows of one step a program has several. By instructions a row,
 compiled for sm_90, that is a half to a sixth of what a row alone takes (rows of 128, 60 and 32 elements of a norm of
-vectors); of moments it is no less, and warps wait for shared memory."""
+vectors); of moments it is no less, and warps wait for shared memory, unless rows are short."""
+_SHORT = 2 * WARP
+"""Moments of several rows of up to so many elements take less instructions a row: 24 of 16 elements, 56 of 32 and 146
+of 64, where those of one row take 187 to 211 in lanes, and of 128 elements 432 in place of 220 (compiled for sm_90)."""
 REGISTERS = 96
 """Registers of a thread that may hold what it has loaded."""
 _WIDER = (1, 2, 4)
@@ -187,7 +190,7 @@ def _chosen(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
     warps = min(16, max(1, int(plain.warps * limits.warps)))
     stages = limits.stages if plain.loops else 1
     chosen = replace(plain, row_block=rows, warps=warps, stages=stages, masked=limits.masked)
-    if limits.lanes and (lanes := in_lanes(kernel)):
+    if limits.lanes and (lanes := in_lanes(kernel)) and not (has_short_rows(kernel) and kernel.rows > _AT_ONCE):
         chosen = replace(chosen, row_block=1, warps=lanes, lanes=True)
     if limits.keeps and stages == 1:
         if (tile := _tile_of_steps(kernel)) is not None:
@@ -266,7 +269,7 @@ def _keeps(kernel: KernelBody, tuning: Tuning) -> bool:
     if tuning.column_block < WARP and kernel.rows >= PROCESSORS:
         return False
     values = kernel.values()
-    moments = any(value.detail in MOMENTS for value in values)
+    moments = any(value.detail in MOMENTS for value in values) and not has_short_rows(kernel)
     if kernel.columns <= tuning.column_block and kernel.rows > _AT_ONCE and not (moments or tuning.lanes):
         return False  # programs of several rows keep them as well
     if kernel.step is None or kernel.deal is not None or kernel.rows > _MOST_KEPT:
@@ -279,6 +282,11 @@ def _keeps(kernel: KernelBody, tuning: Tuning) -> bool:
     registers = steps * loads * tuning.column_block // (WARP * tuning.warps)
     constant = any(value.args and all(a.op == "constant" for a in value.args) for value in values)
     return registers <= REGISTERS and steps * len(swept) <= _SWEPT and not constant
+
+
+def has_short_rows(kernel: KernelBody) -> bool:
+    """Whether a program may as well have several rows of a kernel whose norms lanes can add up."""
+    return kernel.step is not None and kernel.columns <= kernel.step <= _SHORT
 
 
 def in_lanes(kernel: KernelBody) -> int:

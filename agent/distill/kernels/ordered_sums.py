@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import torch
 
-from agent.distill.eager.sum_order import WARP, SumOrder
+from agent.distill.eager.sum_order import SumOrder
 from agent.distill.kernels.schedule import KernelBody
 from agent.distill.kernels.text_template import slot
 from agent.distill.kernels.triton_ops import triton_dtype
@@ -248,7 +248,7 @@ def lane_warps(value: Value) -> int:
     those of a group norm nowhere.
     """
     order = value.order
-    if value.detail not in (*MOMENTS, "squares") or order.width != WARP or order.kind == "channels":
+    if value.detail not in (*MOMENTS, "squares") or order.kind == "channels":
         return 0
     single = value.detail in MOMENTS and order.height == 1
     return 0 if single and (order.kind == "welford" or order.length & (order.length - 1)) else order.height

@@ -7,7 +7,7 @@ from dataclasses import replace
 from agent.distill.cost import STEP
 from agent.distill.eager.sum_order import PROCESSORS
 from agent.distill.inductor.whole_source import DEFAULT
-from agent.distill.kernels.launch_configs import choose, in_lanes, reads_across
+from agent.distill.kernels.launch_configs import choose, has_short_rows, in_lanes, reads_across
 from agent.distill.pass_source import Style
 from agent.distill.search.found_families import SearchChoice
 from agent.distill.search.trial import SearchTrial
@@ -64,13 +64,16 @@ def alternatives(task: Task, start: SearchChoice) -> list[SearchChoice]:
 
 
 def _in_rows(task: Task, choice: SearchChoice) -> list[SearchChoice]:
-    """The choice with programs of several rows for norms over what is no neighbour in memory, such as the channels of
-    an image: a program of one row, as lanes need it, has one number of each sector that it reads. None where that makes
-    no difference."""
+    """The choice with programs of several rows for norms of rows so short that they leave lanes idle, and over what is
+    no neighbour in memory, such as the channels of an image: a program of one row, as lanes need it, has one number of
+    each sector that it reads. None where that makes no difference."""
     limits = choice.style.limits
-    if not limits.lanes or not any(in_lanes(kernel) and reads_across(kernel) for kernel in task.kernels()):
+    other = replace(limits, lanes=False)
+    norms = [kernel for kernel in task.kernels() if in_lanes(kernel)]
+    several = (k for k in norms if reads_across(k) or (has_short_rows(k) and choose(k, other).row_block > 1))
+    if not any(choose(kernel, limits) != choose(kernel, other) for kernel in several):
         return []
-    return [replace(choice, style=replace(choice.style, limits=replace(limits, lanes=False)))]
+    return [replace(choice, style=replace(choice.style, limits=other))]
 
 
 def _one_by_one(style: Style) -> Style:

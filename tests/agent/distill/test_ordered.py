@@ -220,7 +220,7 @@ def test_sums_of_several_orders_share_a_kernel(tmp_path, interpreter):
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_short_rows_of_a_softmax_and_of_a_norm_share_a_kernel(dtype, tmp_path, interpreter):
-    """Of a norm's step of 128 elements eight are there, which are one step of a softmax (fusible-68b796c9c203)."""
+    """Eight elements are a step of both: of a norm's 32 lanes two have something (fusible-68b796c9c203)."""
 
     def function(x, y, w, b):
         z = x * torch.softmax(y, -1) + y
@@ -229,7 +229,7 @@ def test_short_rows_of_a_softmax_and_of_a_norm_share_a_kernel(dtype, tmp_path, i
     inputs = in_dtype((tensor(2, 4, 8), tensor(2, 4, 8), tensor(8), tensor(8)), dtype)
     one, source = _pass(function, inputs, tmp_path / "pass")
     assert source.count("_kernel(in_0") == 1 and "ordered_sum" in source and "welford_step" in source
-    assert source.count(" = halves(") == 4, "as many as it takes to get to the first eight"
+    assert "COLUMNS=8," in source and " = halves(" not in source
     assert interpreter.problems(tmp_path / "pass", one) == []
 
 
@@ -246,7 +246,7 @@ def test_short_rows_have_eagers_bits_on_a_gpu(dtype, tmp_path):
     assert (result.status, result.t_min) == ("ok", -10), result
 
 
-@pytest.mark.parametrize("columns", [36, 96, 128, 180, 192, 384, 640, 768, 1024, 1280, 1536])
+@pytest.mark.parametrize("columns", [4, 16, 36, 96, 128, 180, 192, 384, 640, 768, 1024, 1280, 1536])
 def test_norms_have_the_moments_of_cudas_kernels(columns, tmp_path, interpreter):
     def layer_norm(x):
         return F.layer_norm(x, (columns,)) * 2.0
@@ -496,7 +496,7 @@ def _compiled(run, source, columns, warps, directory, aligned=False):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("columns", [36, 128, 192, 384, 640, 768, 1280, 1536, 4096])
+@pytest.mark.parametrize("columns", [4, 16, 36, 64, 128, 192, 384, 640, 768, 1280, 1536, 4096])
 def test_lanes_give_eagers_bits_on_a_gpu(columns, dtype, tmp_path):
     one = variant(_normed, *in_dtype((tensor(300, columns), tensor(columns), tensor(columns)), dtype))
     _in_lanes(one, tmp_path / "pass")

@@ -12,6 +12,8 @@ from agent.distill.eager.sum_order import SumOrder, sum_order
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.pass_source import Style
 from agent.distill.rounding import Rounding
+from agent.distill.search.found_families import SearchChoice
+from agent.distill.search.neighbours import in_other_order
 from tests.agent.distill.test_ordered import _pass, _wide
 from tests.agent.distill.test_split_biases import _task
 from tests.agent.support import in_dtype, sample, tensor, variant
@@ -58,6 +60,41 @@ def test_a_program_has_one_row_where_all_are_at_work_at_once_or_lanes_combine_mo
     for name, function, rows in (("few", _normalized, 1000), ("moments", norm, 9000)):
         _, source = _pass(function, (tensor(rows, 96),), tmp_path / name)
         assert "ROWS=1," in source and source.count("= tl.load(") == 1
+
+
+def _normed_twice(x, w, b):
+    y = F.layer_norm(x.transpose(1, 2) * 2.0, (16,), w, b)
+    return y, torch.rms_norm(y, (16,), w, 1e-6)
+
+
+@pytest.mark.parametrize(("images", "several"), [(1, False), (3, True)])
+def test_of_many_rows_of_few_lanes_a_program_has_several(images, several, tmp_path, interpreter):
+    """Of 32 lanes four had something, and 3,200 programs a row each (fusible-3a67d026a0b8)."""
+    one = variant(_normed_twice, *in_dtype((tensor(images, 16, 1600), tensor(16), tensor(16)), "float16"))
+    task = _task(sample(one), Rounding.EXACT)
+    start = SearchChoice(tuple(task.gains()), Style(LaunchLimits(lanes=True)))
+    rows = []
+    for number, choice in enumerate([start, *in_other_order(task, start)]):
+        task.write(choice.patterns, choice.style, tmp_path / f"{number}")
+        (source,) = (file.read_text() for file in (tmp_path / f"{number}").glob("fuse_*.py"))
+        assert "COLUMNS=16," in source and "welford_step(" in source
+        rows.append(int(re.search(r"ROWS=(\d+)", source)[1]))
+    assert rows[:2] == ([16, 16] if several else [1, 16])
+    if not several:
+        assert interpreter.problems(tmp_path / "1", one) == []
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("length", [4, 8, 16, 24, 32, 64])
+@pytest.mark.parametrize("rows", [300, 6000])
+def test_norms_of_few_lanes_have_eagers_bits_on_a_gpu(rows, length, dtype, tmp_path):
+    def function(x, w, b):
+        return F.layer_norm(x * 2.0, (length,), w, b), torch.rms_norm(x * 2.0, (length,), w, 1e-6)
+
+    one, _ = _pass(function, in_dtype((tensor(rows, length), tensor(length), tensor(length)), dtype), tmp_path / "pass")
+    (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
+    assert (result.status, result.t_min) == ("ok", -10), result
 
 
 def test_long_rows_of_many_values_are_kept_too(tmp_path, interpreter):
