@@ -5,7 +5,7 @@ from typing import NamedTuple
 from passbench.checking.evidence import judge, library_ops
 from passbench.contract import PassFiles
 from passbench.inputs.distribution import Distribution
-from passbench.ipc.messages import Observe
+from passbench.ipc.messages import Go, Observe
 from passbench.ipc.observation import Observation
 from passbench.result import VariantFailure
 from passbench.workers.worker_pair import SEALED, WorkerPair
@@ -23,17 +23,19 @@ class SeenCalls(NamedTuple):
 def observe(pair: WorkerPair, files: PassFiles, size: int) -> SeenCalls | None:
     """Refuse a pass that does something else than its sources say, or not the same in every call.
 
-    Makes an exchange of about `size` calls, as a timed one has. A few calls at a random place in it are observed. The
-    trial asks for this before the timing and at random moments in it. `files` are the pass's validated sources. Returns
-    None if the layer is off. Raises VariantFailure with status "rejected".
+    Makes an exchange of about `size` calls, as a timed one has, with a rehearsed call before the others. A few calls at
+    a random place in it are observed. The trial asks for this before the timing and at random moments in it. `files`
+    are the pass's validated sources. Returns None if the layer is off. Raises VariantFailure with status "rejected".
     """
     if not pair.layers.has("evidence"):
         return None
     calls = pair.about(size)
-    layout = pair.draw(calls, pair.outputs, Distribution.VARIED, like_sealed=SEALED)
+    layout = pair.draw(calls, pair.outputs, Distribution.VARIED, like_sealed=SEALED, rehearsed=True)
+    seed = pair.rng.getrandbits(32)
+    begin = pair.stage(pair.candidate, layout, seed, Go()).first
     pair.hand_over(pair.candidate, layout)
-    observed = min(_CALLS, calls)
-    command = Observe(layout.batch, pair.rng.getrandbits(32), pair.rng.randint(0, calls - observed), observed)
+    observed = min(_CALLS, calls - begin)
+    command = Observe(layout.batch, seed, pair.rng.randint(begin, calls - observed), observed, begin)
     reply = pair.ask(pair.candidate, command, pair.settings.first_call_timeout)
     try:
         observation = Observation.decode(reply.observed)

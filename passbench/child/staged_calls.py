@@ -33,6 +33,7 @@ class StagedCalls:
         self._sealed: SealedCalls | None = None
         self._of_a_pass = False
         self._allocated = 0  # bytes of GPU memory that torch had given out before the calls
+        self._rehearsed = 0  # calls that were made before the others
 
     def stage(self, command: Stage, *, of_a_pass: bool) -> WorkerReply:
         """Make a batch of calls ready. `of_a_pass`: memory of outputs is checked when they are collected."""
@@ -67,7 +68,7 @@ class StagedCalls:
                         torch.manual_seed(seed)
                     results.append(call(*inputs))
                     synchronize()
-                    if index:
+                    if index > command.first:
                         spent += clock() - begin
                 except BaseException as error:  # as in `handle`
                     raise CallFailed(index) from error
@@ -75,7 +76,10 @@ class StagedCalls:
                     self._take(index)
         finally:
             gc.enable()
-        return WorkerReply(Code.OK, host_us=spent / max(len(results) - max(command.first, 1), 1) / 1000)
+        if command.end is not None:  # what these calls have allocated is not the others'
+            self._rehearsed = command.end
+            self._allocated = self._allocated_now() if self._of_a_pass else 0
+        return WorkerReply(Code.OK, host_us=spent / max(len(results) - command.first - 1, 1) / 1000)
 
     def profile(self, command: Profile, call: Callable) -> WorkerReply:
         """Make the calls, and say how long the device is busy with them."""
@@ -107,7 +111,7 @@ class StagedCalls:
         if stage.strict and self._of_a_pass:
             for result in self._results:
                 check_places(result, stage.outputs)
-            check_allocated(calls, self._allocated_now() - self._allocated)
+            check_allocated(calls[self._rehearsed :], self._allocated_now() - self._allocated)
             check_calls(calls, stage.outputs, self._memory.device, self._kept)
         self._sealed.check_unchanged(outputs)
         rest = [index for index in range(len(outputs)) if index not in self._sealed.calls]

@@ -211,7 +211,7 @@ class Worker:
         torch.manual_seed(command.seed)
         inputs, end = self._memory.inputs(command.batch), command.first + command.calls
         try:
-            for call in inputs[: command.first]:
+            for call in inputs[command.begin : command.first]:
                 self._call(*call)
                 self._memory.synchronize()
             seen = observe(*self._rewritten, inputs[command.first : end])

@@ -33,7 +33,8 @@ class BatchLayout:
     """A batch whose inputs lie in bytes [start, middle) of the shared memory and whose outputs lie in [middle, end).
 
     `groups`: the numbers of the inputs that are drawn together. `twice`: the calls whose inputs also lie at a place of
-    `batch.late`. A batch is often drawn again, so that what its draws need of the places is worked out once.
+    `batch.late`. `rehearsed`: the first call is made before the inputs of all others are there, and is not timed. A
+    batch is often drawn again, so that what its draws need of the places is worked out once.
     """
 
     batch: Batch
@@ -42,6 +43,7 @@ class BatchLayout:
     end: int
     groups: tuple[tuple[int, ...], ...]
     twice: tuple[int, ...]
+    rehearsed: bool = False
 
     @cached_property
     def lengths(self) -> list[Sequence[torch.Tensor]]:
@@ -52,6 +54,12 @@ class BatchLayout:
     def to_late(self) -> torch.Tensor | None:
         """The pieces that bring inputs to their second places, as `move_rows` takes them."""
         return _pieces(self.batch, [self.batch.order[call] for call in self.twice], self.batch.late)
+
+    @cached_property
+    def of_first(self) -> torch.Tensor | None:
+        """The pieces that bring the first call's inputs to their places."""
+        first = self.batch.order[:1]
+        return _pieces(self.batch, first, first)
 
     @cached_property
     def of_others(self) -> torch.Tensor | None:
@@ -76,11 +84,13 @@ def lay_out(
     *,
     sealed: int = 0,
     twice: int = 0,
+    rehearsed: bool = False,
 ) -> BatchLayout:
     """The layout of a batch of `calls` calls. `rng` chooses the places, and which `sealed` of the calls are sealed.
 
     So many calls have inputs that lie at a second place, `twice`: as many as are sealed, whose inputs wait there, or
-    none. Where none is sealed, they make the batch look as if some were.
+    none. Where none is sealed, they make the batch look as if some were. Of a `rehearsed` batch the first call is none
+    of them.
     """
     places = calls + twice
     offset = start = rng.randrange(_SHIFTS) * ALIGNMENT
@@ -104,9 +114,9 @@ def lay_out(
         slots.append(block._replace(starts=range(offset, offset + calls * block.size, block.size)))
         offset += calls * block.size
     order = rng.sample(range(places), places)
-    chosen = tuple(sorted(rng.sample(range(calls), max(sealed, twice))))
+    chosen = tuple(sorted(rng.sample(range(int(rehearsed), calls), max(sealed, twice))))
     batch = Batch(calls, tuple(inputs), tuple(slots), tuple(order[:calls]), chosen[:sealed], tuple(order[calls:]))
-    return BatchLayout(batch, start, middle, offset, groups, chosen[:twice])
+    return BatchLayout(batch, start, middle, offset, groups, chosen[:twice], rehearsed)
 
 
 def _groups(specs: Sequence[Input]) -> tuple[tuple[int, ...], ...]:
@@ -176,6 +186,11 @@ def draw(
 def withhold(memory: torch.Tensor, drawn: torch.Tensor, layout: BatchLayout) -> None:
     """Put another call's inputs where those of the sealed calls belong; their own wait at their late places."""
     _move(memory, drawn, layout, layout.of_others)
+
+
+def hand_over_first(memory: torch.Tensor, drawn: torch.Tensor, layout: BatchLayout) -> None:
+    """Bring the first call's inputs to their places, and no others."""
+    _move(memory, drawn, layout, layout.of_first)
 
 
 def _pieces(batch: Batch, sources: Sequence[int], targets: Sequence[int]) -> torch.Tensor | None:

@@ -145,13 +145,14 @@ class RunCalls:
 
 @dataclass(frozen=True)
 class Observe:
-    """Make the calls as a timed exchange does, and say which operators and kernels ran inside the replacements of the
-    pass in `calls` of them from the `first` on."""
+    """Make the calls from `begin` on as a timed exchange does, and say which operators and kernels ran inside the
+    replacements of the pass in `calls` of them from the `first` on."""
 
     batch: Batch
     seed: int
     first: int
     calls: int
+    begin: int = 0
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from passbench.ipc.messages import (
     Code,
     Collect,
     CollectReplayed,
+    Go,
     Profile,
     ReplayCalls,
 )
@@ -197,7 +198,8 @@ class DeviceClock:
 
     def _profile(self, worker: WorkerHandle, layout: BatchLayout, seed: int) -> float:
         """Microseconds that the device is busy with the calls of a layout."""
-        self._exchanges.stage(worker, layout, seed)
+        self._pair.stage(worker, layout, seed, Go())
+        self._exchanges.hand_over(worker, layout)
         reply = self._pair.ask(worker, Profile(), self._settings.call_timeout)
         self._exchanges.collect(worker, layout, Collect())
         return reply.device_us * layout.batch.calls

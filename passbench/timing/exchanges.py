@@ -1,10 +1,9 @@
 """What exchanges have in common under either clock: how they are staged, in which order, and what is checked after."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from passbench.inputs.batch_layout import BatchLayout
-from passbench.ipc.messages import Collect, CollectReplayed, Go, Stage, Wake
+from passbench.ipc.messages import Collect, CollectReplayed, Go, Wake
 from passbench.timing.statistics import Exchange, Pairs
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_pair import WorkerPair
@@ -45,26 +44,12 @@ class CheckedExchanges:
         changed = len(pairs.eager) // in_one_order % 2 == 1
         return order[::-1] if pairs.candidate_began ^ changed else order
 
-    def stage(self, worker: WorkerHandle, layout: BatchLayout, seed: int) -> None:
-        """Have a worker make a batch of calls ready, and only then hand over the inputs: nothing of a pass runs between
-        that and the clock."""
-        pair = self.pair
-        command = Stage(layout.batch, pair.outputs, seed, pair.layers.has("output_contract"))
-        pair.ask(worker, command, pair.settings.call_timeout)
+    def timed(self, worker: WorkerHandle, layout: BatchLayout, go: Go, seed: int) -> Exchange:
+        """One exchange of a worker, whose outputs are collected. `seed` is that of random operators. The first call of
+        a rehearsed batch is made before its inputs are handed over, and does not count."""
+        go = self.pair.stage(worker, layout, seed, go)
         self.hand_over(worker, layout)
-
-    def timed(
-        self, worker: WorkerHandle, layout: BatchLayout, go: Go, seed: int, *, rehearsed: bool = False
-    ) -> Exchange:
-        """One exchange of a worker, whose outputs are collected. `seed` is that of random operators. `rehearsed`: the
-        first call is made before the clock starts. That is for candidates that are trusted: it runs what they have
-        loaded between their inputs and the clock."""
-        self.stage(worker, layout, seed)
-        timeout = self.pair.settings.call_timeout
-        if rehearsed:
-            self.pair.ask(worker, replace(go, end=1), timeout)
-            go = replace(go, first=1)
-        reply, nanoseconds = self.pair.timed(worker, go, timeout)
+        reply, nanoseconds = self.pair.timed(worker, go, self.pair.settings.call_timeout)
         self.collect(worker, layout, Collect())
         return Exchange(layout.batch.calls - go.first, nanoseconds / 1000, reply.host_us)
 

@@ -4,10 +4,6 @@ An exchange is as `Stopwatch` and `DeviceClock` make it. Eager's of a round coun
 drawn once for all. Left out is what guards against passes that want to deceive: sealed graphs, calls made alone,
 observed calls at random moments. Nothing is timed for longer because it is noisy.
 
-Between two turns of a process all others have been at work on its core, and its first call finds nothing of its own in
-the core's caches. That takes longer the more code a call is: of eight calls in an exchange it was a tenth of the time
-for TorchInductor's, and less for eager's. So the first call of an exchange is made before the clock starts.
-
 End to end, passes that share a process were about a tenth slower here than in whole trials (0.91 of the speed, 29
 sole_op passes). `benchmarks/passbench/h100_table_276` says what was excluded, and what of it a process no longer keeps.
 """
@@ -33,7 +29,6 @@ from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_pair import SEALED, WorkerPair
 
 _FIRST_BATCH = 10
-_FEWEST_REHEARSED = 3  # calls of an exchange, of which the first is not timed
 _LEAST_ROUNDS = 3
 _REPLAYS = 8
 _EMPTY_AFTER = 1  # rounds of replays: not before the graph's first ones
@@ -185,18 +180,17 @@ class Rounds:
                     side.exchanges.compare(layout)
         return done
 
-    def _draw(self, size: int, sealed: int = 0) -> BatchLayout:
+    def _draw(self, size: int, sealed: int = 0, *, rehearsed: bool = False) -> BatchLayout:
         """A batch of about `size` calls, drawn."""
         pair = self._pair
-        return pair.draw(pair.about(size), pair.outputs, Distribution.VARIED, sealed=sealed)
+        return pair.draw(pair.about(size), pair.outputs, Distribution.VARIED, sealed=sealed, rehearsed=rehearsed)
 
     def _calls(self, size: int) -> dict[Side, Exchange]:
         """A round of calls, host included."""
         pair = self._pair
-        layout = self._draw(size, sealed=SEALED)
+        layout = self._draw(size, sealed=SEALED, rehearsed=True)
         seed, go = pair.rng.getrandbits(32), Go(flush=self._settings.flush_l2)
-        rehearsed = layout.batch.calls >= _FEWEST_REHEARSED
-        run = lambda side: side.exchanges.timed(side.worker, layout, go, seed, rehearsed=rehearsed)  # noqa: E731
+        run = lambda side: side.exchanges.timed(side.worker, layout, go, seed)  # noqa: E731
         return self._round(layout, self._running(), run)
 
     def _warm_up(self) -> tuple[int, float]:
@@ -219,7 +213,7 @@ class Rounds:
 
     def _end_to_end(self, size: int, seconds: float) -> None:
         affordable = max(_LEAST_ROUNDS, math.floor(self._settings.timing_budget / (seconds * size)))
-        enough = math.ceil(self._settings.calls / max(1, size - size // 4 - 1))
+        enough = math.ceil(self._settings.calls / self._pair.fewest_timed(size))
         for _ in range(planned(self._settings.pairs, enough, affordable, 0).wanted):
             self._keep("e2e", self._calls(size))
 

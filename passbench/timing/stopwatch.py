@@ -113,7 +113,7 @@ class Stopwatch:
         fastest = max(min(eager.host_us, candidate.host_us), LEAST_US)
         slowest = (eager.total_us + candidate.total_us) / eager.calls / 1e6
         wanted = max(math.ceil(self._settings.batch_us / fastest), math.ceil(self._settings.calls / _MOST_PAIRS))
-        size = max(2, min(most, wanted))
+        size = max(2, min(most, wanted + 1))  # the first is not timed
         while True:
             self._time_pair(pairs, size)
             if pairs.calls >= self._settings.warmup or slowest * pairs.calls > self._settings.timing_budget:
@@ -122,7 +122,7 @@ class Stopwatch:
     def _end_to_end(self, size: int, slowest: float) -> Timing:
         settings, pairs = self._settings, Pairs()
         affordable = max(_LEAST_PAIRS, math.floor(settings.timing_budget / (slowest * size)))
-        enough = math.ceil(settings.calls / (size - size // 4))  # an exchange has up to a quarter fewer calls
+        enough = math.ceil(settings.calls / self._pair.fewest_timed(size))
         plan = planned(settings.pairs, enough, affordable, settings.repeats)
         trusted = not self._pair.layers.has("parent_clock")
         moments = [self._pair.rng.randrange(plan.wanted) for _ in range(_OBSERVED)]
@@ -173,7 +173,8 @@ class Stopwatch:
         """
         pair, settings = self._pair, self._settings
         calls = pair.about(size) if size > 1 else 1
-        layout = pair.draw(calls, pair.outputs, Distribution.VARIED, sealed=SEALED if calls > 1 else 0)
+        sealed = SEALED if calls > 1 else 0
+        layout = pair.draw(calls, pair.outputs, Distribution.VARIED, sealed=sealed, rehearsed=True)
         seed = pair.rng.getrandbits(32)
         go = Go(seed if settings.protocol == "paper" else None, settings.flush_l2)
         for worker, done in self._exchanges.in_turn(pairs):

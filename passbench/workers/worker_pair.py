@@ -1,6 +1,7 @@
 """Eager's worker and the candidate's for one variant: both get the same fresh inputs, and answer commands."""
 
 import random
+from dataclasses import replace
 
 import torch
 
@@ -19,6 +20,7 @@ from passbench.ipc.messages import (
     OutputMeta,
     ReplayCalls,
     RunCalls,
+    Stage,
     Wake,
     WorkerReply,
 )
@@ -32,6 +34,9 @@ from storage.records import Variant
 
 SEALED = 4
 """Calls of an exchange that are sealed; each costs it a copy of its inputs and one of its outputs."""
+
+_FEWEST_REHEARSED = 3
+"""Calls of an exchange, of which the first is not timed."""
 
 _BESIDE_TORCH = 3 << 30
 """GPU memory that a worker may take past torch: CUDA's context, kernels, their stacks, a profiler's buffers."""
@@ -122,23 +127,45 @@ class WorkerPair:
         """A number of calls that nobody can foresee: at most `size`, at least three quarters of it, and at least 2."""
         return max(2, size - self.rng.randrange(size // 4 + 1))
 
+    def fewest_timed(self, size: int) -> int:
+        """How many calls are timed at least of an exchange of `about(size)` calls."""
+        fewest = max(2, size - size // 4)
+        return fewest - self._rehearses(fewest)
+
+    def _rehearses(self, calls: int) -> bool:
+        """Whether the first of so many calls is made before the others. Where eager writes to an input, what that call
+        has written would be gone when outputs are collected."""
+        return calls >= _FEWEST_REHEARSED and not self.written
+
     def draw(
-        self, calls: int, outputs: tuple[OutputMeta, ...], how: Distribution, *, sealed: int = 0, like_sealed: int = 0
+        self,
+        calls: int,
+        outputs: tuple[OutputMeta, ...],
+        how: Distribution,
+        *,
+        sealed: int = 0,
+        like_sealed: int = 0,
+        rehearsed: bool = False,
     ) -> BatchLayout:
         """Lay out a batch of calls and draw fresh inputs for it into `drawn`. `hand_over` gives them to a worker.
 
         So many calls are `sealed`, or all if there are fewer. `like_sealed`: none is, and inputs lie as if so many
-        were. Raises VariantFailure if the record of an input says nothing that values could be drawn from.
+        were. `rehearsed`: the first of the calls is made by `rehearse`, unless there are too few. Raises VariantFailure
+        if the record of an input says nothing that values could be drawn from.
         """
         rng = self.rng if self.layers.has("fresh_inputs") else random.Random(0)
-        sealed, twice = min(sealed, calls), min(sealed or like_sealed, calls)
+        rehearsed = rehearsed and self._rehearses(calls)
+        most = calls - rehearsed
+        sealed, twice = min(sealed, most), min(sealed or like_sealed, most)
         if not self.layers.has("sealed_calls"):
             sealed = twice = 0
         needed = (calls + twice) * batch_layout.call_bytes(self.variant.inputs, outputs)
         if calls == 1 or needed > self.settings.batch_bytes:
             twice = 0
         with self.phases("lay out"):
-            layout = batch_layout.lay_out(self.variant.inputs, outputs, calls, rng, sealed=sealed, twice=twice)
+            layout = batch_layout.lay_out(
+                self.variant.inputs, outputs, calls, rng, sealed=sealed, twice=twice, rehearsed=rehearsed
+            )
         self.refill(layout, how)
         for worker in (self.eager, self.candidate):
             worker.reserve(layout.end)
@@ -155,6 +182,25 @@ class WorkerPair:
         except InputError as error:
             raise VariantFailure.of(str(error), "runtime_error", eager=True) from None
         self.draws += 1
+
+    def stage(self, worker: WorkerHandle, layout: BatchLayout, seed: int, go: Go) -> Go:
+        """Have a worker make a batch of calls ready, of which the inputs are handed over only then: nothing of a pass
+        runs between that and the clock. Returns what is to be timed: the calls of `go` but the rehearsed one.
+
+        That one is made here, on inputs of its own: whoever ran in between has emptied the core's caches, and to fill
+        them takes longer the more code a call is. All others' inputs are not there yet, so that a pass can do nothing
+        for them. `seed` is that of random operators. Raises VariantFailure.
+        """
+        timeout = self.settings.call_timeout
+        self.ask(worker, Stage(layout.batch, self.outputs, seed, self.layers.has("output_contract")), timeout)
+        if not layout.rehearsed:
+            return go
+        with self.phases("hand over"):
+            batch_layout.hand_over_first(worker.memory, self.drawn, layout)
+            self._synchronize()
+        with self.phases("rehearse"):
+            self.ask(worker, replace(go, end=1), timeout)
+        return replace(go, first=1)
 
     def hand_over(self, worker: WorkerHandle, layout: BatchLayout) -> None:
         """Copy the drawn inputs into a worker's memory, and poison the places of its outputs."""

@@ -55,6 +55,21 @@ def test_which_calls_are_sealed_is_left_to_chance(shared):
     assert len({handed_over(shared, seed=seed)[1].batch.sealed for seed in range(20)}) > 10
 
 
+def test_at_a_rehearsed_call_no_other_calls_inputs_are_there(shared):
+    for seed in range(8):
+        layout = lay.lay_out(SPECS, (OUT,), 4, random.Random(seed), sealed=3, twice=3, rehearsed=True)
+        drawn = torch.zeros_like(shared.bytes)
+        lay.draw(drawn, layout, SPECS, seed, 0, Distribution.VARIED)
+        shared.bytes.zero_()
+        lay.hand_over_first(shared.bytes, drawn, layout)
+        assert layout.batch.sealed == (1, 2, 3), "the rehearsed call is none of them"
+        for block in layout.batch.inputs[:2]:
+            for place in range(len(block.starts)):
+                there = lay.at(shared.bytes, block, place)
+                expected = lay.at(drawn, block, place) if place == layout.batch.order[0] else torch.zeros(())
+                assert torch.equal(there, expected.expand_as(there))
+
+
 def test_without_room_the_inputs_are_there_from_the_start(shared):
     drawn, layout = handed_over(shared, twice=0)
     assert len(layout.batch.sealed) == 3 and layout.batch.late == ()

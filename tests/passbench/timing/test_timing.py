@@ -58,7 +58,7 @@ def test_what_a_candidate_says_about_its_own_time_changes_nothing():
 
 def test_an_overhead_estimated_too_high_cannot_eat_an_exchange():
     few = Pairs([Exchange(2, 100.0, 0.0)], [Exchange(2, 80.0, 0.0)])
-    assert few.per_call() == ([30.0], [20.0])
+    assert few.per_call() == ([18.0], [8.0])
 
 
 def test_an_exchange_without_calls_tells_the_overhead_where_one_was_timed():
