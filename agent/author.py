@@ -33,11 +33,13 @@ class Submission:
 class Checked(NamedTuple):
     """What draws have shown of a pass in one variant: the `level` at which it is right in all of them, None at none,
     and how many `draws` there were. `shares` has of each draw the largest share of what is allowed at t = -5 that a
-    difference takes; it is empty where outputs are in half precision, or nobody asked."""
+    difference takes; it is empty where outputs are in half precision, or nobody asked. `lacked_memory`: the GPU had no
+    memory for draws, so that nothing is known of the variant."""
 
     level: int | None
     draws: int
     shares: tuple[float, ...] = ()
+    lacked_memory: bool = False
 
 
 @dataclass(frozen=True)

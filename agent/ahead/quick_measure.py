@@ -143,7 +143,8 @@ class QuickMeasure:
                 try:
                     found.append(self._with_memory(partial(self._checked, variant, rules, draws, share)))
                 except VariantFailure as failure:
-                    found.append(Checked(LEVELS[0] if lacks_memory(failure) else None, 0))
+                    lacking = lacks_memory(failure)
+                    found.append(Checked(LEVELS[0] if lacking else None, 0, lacked_memory=lacking))
         return found
 
     def turn_to(self, sample: Sample) -> None:

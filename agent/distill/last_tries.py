@@ -6,8 +6,8 @@ from agent.distill.inductor.whole_source import STRICT
 from agent.distill.search.best_so_far import BestSoFar
 from agent.distill.search.found_families import SearchChoice
 from agent.distill.search.last_turns import in_turns, near
-from agent.distill.search.neighbours import by_lanes, compiled_alternatives, in_cuda_graphs
-from agent.distill.search.trial import SearchTrial, known, right_together, rightness, writes
+from agent.distill.search.neighbours import by_lanes, compiled_alternatives, in_cuda_graphs, one_after_another
+from agent.distill.search.trial import SearchTrial, known, right_together, writes
 from agent.distill.static import SampleTasks
 from agent.distill.whole_graphs import WORTH
 from storage.records import Sample
@@ -34,8 +34,8 @@ class LastTries:
         best = self.so_far.best
         if best is None or best.choice.patterns or not best.choice.style.branches:
             return
-        one = replace(best.choice, style=replace(best.choice.style, branches=False))
-        if whole.merit(one).over(self.so_far.merit) > 1.0 and not self._on_more(whole).wrong_again(one):
+        (one,) = one_after_another(best.choice)
+        if whole.merit(one).over(self.so_far.merit) > 1.0 and not whole.on(self.more).wrong_again(one):
             self.so_far.take_calls(whole, one)
 
     def split_linears(self, trial: SearchTrial, captured: bool, few: bool) -> None:
@@ -99,11 +99,5 @@ class LastTries:
         """Makes the choice the best if it is right on more variants, too, and expected to be the best."""
         if trial.merit(choice).over(self.so_far.merit) <= 1.0:
             return
-        again = self._on_more(trial)
-        if again.wrong_again(choice) or again.is_slower(choice):
-            return
-        if not (right := rightness(trial, again, choice)).wrong:
+        if (right := trial.confirmed(choice, self.more)) is not None:
             self.so_far.consider(trial, choice, right, static=static)
-
-    def _on_more(self, trial: SearchTrial) -> SearchTrial:
-        return replace(trial, variants=self.more, known={})

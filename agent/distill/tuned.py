@@ -27,8 +27,8 @@ TorchInductor's own code for the whole graph (`agent.distill.inductor`) is measu
 faster it is handed in as it is. The last that is measured, however late it is, is what `agent.distill.static` writes
 without measuring: a search that had little time must not hand in less.
 
-What a search finds is kept by family and device (`agent.distill.search.found_families`). A killed search goes on from
-its best so far. A family is searched once, in this run or an earlier one.
+What a search finds is kept by family and device (`agent.distill.search.found_families`). A search that was killed, or
+cut short because an answer was due, goes on from its best so far in a later run. Else a family is searched once.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -68,6 +68,8 @@ _FIRST_SHARE = 0.6
 _FEW_DRAWS = 128
 """In so many draws more such kernels are about found right: 136 in the median of 58 passes, 18 to 512
 (`benchmarks/passbench/h200_table_290`)."""
+
+_NOTHING_FASTER = Submission("eager", reason="no pass that was measured is right and faster than eager")
 
 
 @dataclass
@@ -120,15 +122,19 @@ class Tuned(Author):
             self.found[sample.family_hash] = self._searched(task, sample, attempt)
         best = self.found[sample.family_hash]
         if best is None:
-            return Submission("eager", reason="no pass that was measured is right and faster than eager")
+            return _NOTHING_FASTER
         return self._written(best, task, sample, directory, attempt)
 
     def fallback(self, sample: Sample, directory: Path, attempt: Attempt) -> Submission:
-        """The best that the ended search had found, if that has kernels with eager's bits: others may not have been
-        checked. Else what `distill` writes without measuring, or eager's calls as the search has found them faster."""
+        """What a search has found that was finished before the attempt was ended. The best of another one, if that has
+        kernels with eager's bits: others may not have been checked. Else what `distill` writes without measuring, or
+        eager's calls as the search has found them faster."""
         earlier = self._families(attempt).load(sample.family_hash)
-        best = earlier.best if earlier is not None else None
-        if best is None or not best.choice.patterns or min(best.levels.values()) < Rounding.EXACT:
+        best, finished = (earlier.best, earlier.finished) if earlier is not None else (None, False)
+        if finished and best is None:
+            return _NOTHING_FASTER
+        sure = best is not None and best.choice.patterns and min(best.levels.values()) >= Rounding.EXACT
+        if not finished and not sure:
             written = self.distill.write(sample, directory, self._confirms(attempt))
             if written.compiler == "pass" or best is None or best.choice.patterns or best.choice.style.compiled:
                 return written
@@ -149,7 +155,7 @@ class Tuned(Author):
         return FoundFamilies(kept, attempt.device, self.identity)
 
     def _searched(self, task: Task, sample: Sample, attempt: Attempt) -> Best | None:
-        """The family's best, by an earlier search if that was finished. A killed search goes on from its best."""
+        """The family's best, by an earlier search if that was finished. Another one goes on from its best."""
         families = self._families(attempt)
         earlier = families.load(sample.family_hash)
         if earlier is not None and earlier.finished:
@@ -162,7 +168,7 @@ class Tuned(Author):
 
         start = earlier.best if earlier is not None else None
         best = self._best(task, sample, attempt, start, clock, max(self.seconds - used, 0.0), keep)
-        keep(best, finished=True)
+        keep(best, finished=not clock.late)
         return best
 
     def _best(
@@ -204,7 +210,7 @@ class Tuned(Author):
         calls = in_cuda_graphs(task, (), self.distill.style)
         doubtful = False  # whether branches may cost the device more than they save
         if earlier is None and not few and whole.start.patterns and writes(task, calls):
-            rest = replace(trial, variants=more, known={}) if len(probed.variants) < len(sample.variants) else None
+            rest = trial.on(more) if len(probed.variants) < len(sample.variants) else None
             for one in (calls, *one_after_another(calls)):
                 found = trial.merit(one)
                 if found.score >= Search.worth and (rest is None or not rest.wrong_again(one)):
@@ -237,14 +243,14 @@ class Tuned(Author):
                 so_far.in_turn_with(trial, choice)
             if choice is None or (not trial.wrong(choice) and trial.merit(choice).over(so_far.merit) <= 1.0):
                 return set()
-            again = replace(trial, variants=more, known={})
+            again = trial.on(more)
             wrong = trial.wrong(choice) or again.wrong_again(choice)
             if wrong and clock() >= end:
                 try_safer(trial, choice, wrong)
             if wrong or again.is_slower(choice):
                 return wrong
             right = rightness(trial, again, choice)
-            if not right.wrong:
+            if right.checked and not right.wrong:
                 wrong_alike = trial.share_wrong(each for each in search.measured if each.is_like(choice))
                 so_far.consider(trial, choice, right, wrong_alike)
             try_safer(trial, choice, right.inexact)
@@ -293,10 +299,7 @@ class Tuned(Author):
             for safer in ranked(merits):
                 if merits[safer].over(so_far.merit) <= 1.0:
                     return
-                again = replace(exact, variants=more, known={})
-                if again.wrong_again(safer) or again.is_slower(safer):
-                    continue
-                if not (right := rightness(exact, again, safer)).wrong:
+                if (right := exact.confirmed(safer, more)) is not None:
                     so_far.consider(exact, safer, right)
                     return
 

@@ -1,4 +1,5 @@
-"""What searches have found, kept on disk: a killed search goes on from its best, a finished one is not repeated.
+"""What searches have found, kept on disk: one that was killed, or had to end before its time was up, goes on from its
+best. A finished one is not repeated.
 
 One small JSON file per family, device, torch, triton and way of searching, in the directory that the run lends.
 """

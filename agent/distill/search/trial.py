@@ -87,7 +87,7 @@ class SearchTrial:
 
     def measure_again(self, choice: SearchChoice) -> None:
         """Measure a choice that was measured once more."""
-        if (results := replace(self, known={})._results(choice)) != ():
+        if (results := self.on(self.variants)._results(choice)) != ():
             self._again.setdefault(choice, []).append(results)
 
     def is_measured(self, choice: SearchChoice) -> bool:
@@ -96,8 +96,21 @@ class SearchTrial:
 
     def is_slower(self, choice: SearchChoice) -> bool:
         """Whether the choice is slower than eager, and still is when it is measured once more."""
-        twice = self, replace(self, known={})
+        twice = self, self.on(self.variants)
         return all(trial.is_measured(choice) and trial.merit(choice).score < 1.0 for trial in twice)
+
+    def on(self, variants: Sample) -> "SearchTrial":
+        """The same trial on other variants of the sample, of which it knows nothing yet."""
+        return replace(self, variants=variants, known={})
+
+    def confirmed(self, choice: SearchChoice, more: Sample) -> "Rightness | None":
+        """How right a choice is that was right here: on `more` variants, too, and in further draws if it has not
+        eager's bits. None where it is wrong there, or slower than eager, or could not be checked."""
+        again = self.on(more)
+        if again.wrong_again(choice) or again.is_slower(choice):
+            return None
+        right = rightness(self, again, choice)
+        return None if right.wrong or not right.checked else right
 
     def is_same(self, choice: SearchChoice, other: "SearchTrial", others: SearchChoice) -> bool:
         """Whether the choice comes down to the same source as the `others`' in another trial of the same variants."""
@@ -153,8 +166,18 @@ class SearchTrial:
                 found[dtypes] = max(result.t_min, found.get(dtypes, EQUAL))
         return found
 
-    def hides_bits(self, choice: SearchChoice) -> bool:
-        """Whether the choice may be wrong although it gives eager's bits in some draws (`rounding.hides_bits`)."""
+    def may_have_other_bits(self, choice: SearchChoice) -> bool:
+        """Whether the choice may be wrong although it gave eager's bits where it was measured: draws may hide others
+        (`rounding.hides_bits`), or it is not made to have them and there was no memory to measure it here."""
+        return self._hides_bits(choice) or not (self.is_measured(choice) or self._is_exact(choice))
+
+    def _is_exact(self, choice: SearchChoice) -> bool:
+        """Whether the choice is made to have eager's bits."""
+        style = choice.style
+        exact = not choice.patterns or min(self.levels.values(), default=Rounding.EXACT) >= Rounding.EXACT
+        return exact and not (style.compiled or style.channels_last or style.split_linears)
+
+    def _hides_bits(self, choice: SearchChoice) -> bool:
         graphs = self.task.graphs
         if choice.style.compiled:
             known = [layout for g in graphs if g.whole is not None for layout in g.whole.known.values]
@@ -188,7 +211,8 @@ class SearchTrial:
         said = ", ".join(_in_words(*both) for both in zip(answers, chances, strict=True))
         self.attempt.say(f"{self._in_words(choice)}: further draws: {said}")
         chance = None if None in chances else 1.0 - math.prod(1.0 - each for each in chances)
-        return Rightness(found, min(one.draws for one in answers), chance=chance)
+        checked = not any(one.lacked_memory for one in answers)
+        return Rightness(found, min(one.draws for one in answers), chance=chance, checked=checked)
 
     def _in_words(self, choice: SearchChoice) -> str:
         rounding = ", ".join(sorted({level.name.lower() for level in self.levels.values()}))
@@ -234,6 +258,8 @@ def _median(speedups: Iterable[float | None]) -> float | None:
 
 
 def _in_words(checked: Checked, chance: float | None) -> str:
+    if checked.lacked_memory:
+        return "not checked for lack of memory"
     level = "wrong" if checked.level is None else checked.level
     room = f", largest share {max(checked.shares):.2f}" if checked.shares else ""
     return f"{level} in {checked.draws}{room}" + (f", likely wrong {chance:.3f}" if chance is not None else "")
@@ -243,12 +269,14 @@ def _in_words(checked: Checked, chance: float | None) -> str:
 class Rightness:
     """The `levels` at which a choice is right, by dtypes, and in how many `draws` more than each choice has. None is
     below `least`, which is `UNSURE` where the choice may have other bits than were seen. `chance` is how likely it is
-    wrong in PassBench by the room that these draws left, where that is known (`agent.ahead.beyond`)."""
+    wrong in PassBench by the room that these draws left, where that is known (`agent.ahead.beyond`). It is not
+    `checked` where the GPU had no memory for draws that it should be right in."""
 
     levels: Mapping[FloatDtypes, int]
     draws: int
     least: int = EQUAL
     chance: float | None = None
+    checked: bool = True
 
     @property
     def wrong(self) -> set[FloatDtypes]:
@@ -257,8 +285,8 @@ class Rightness:
 
     @property
     def inexact(self) -> set[FloatDtypes]:
-        """The dtypes in which it was seen to have other bits than eager."""
-        return {dtypes for dtypes, level in self.levels.items() if level > self.least}
+        """The dtypes in which it was seen to have other bits than eager, or may have them and was not checked."""
+        return {dtypes for dtypes, level in self.levels.items() if level > (self.least if self.checked else EQUAL)}
 
     @property
     def level(self) -> int:
@@ -267,11 +295,11 @@ class Rightness:
 
 
 def rightness(first: SearchTrial, second: SearchTrial, choice: SearchChoice) -> Rightness:
-    """How right a choice is by two measurements in which it was, and in many draws more if it has not eager's bits, or
-    hides that it has not."""
+    """How right a choice is by two measurements in which it was, and in many draws more if it has not eager's bits,
+    hides that it has not, or lacked memory in the second."""
     once, twice = first.rightness(choice), second.rightness(choice)
     levels = {dtypes: max(once.get(dtypes, EQUAL), twice.get(dtypes, EQUAL)) for dtypes in once.keys() | twice.keys()}
-    least = UNSURE if second.hides_bits(choice) else EQUAL
+    least = UNSURE if second.may_have_other_bits(choice) else EQUAL
     if max([least, *levels.values()]) <= EQUAL:
         return Rightness(levels, 0)
     further = second.checked(choice)

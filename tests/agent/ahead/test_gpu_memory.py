@@ -81,7 +81,7 @@ def test_a_sample_waits_for_so_long_alone(tmp_path, monkeypatch):
     for expected in ([0.0, 0.8], [0.0, 0.8, 0.0]):
         assert not_measured(measure(one, directory)[0]) and slept == expected
     assert measure.waited > 0.0
-    assert measure.check(one, directory, 5, 60.0) == [(-10, 0, ())], "no draw has shown that it is wrong"
+    assert measure.check(one, directory, 5, 60.0) == [(-10, 0, (), True)], "no draw has shown that it is wrong"
 
 
 def test_what_was_not_measured_is_measured_for_the_first_time_later(tmp_path, capsys, monkeypatch):

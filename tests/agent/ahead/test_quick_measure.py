@@ -134,7 +134,7 @@ def test_an_output_that_eager_repeats_must_be_right_however_far_another_one_vari
     directory = written(tmp_path / "pass", f"return (x + y) * {factor}", SUM)
     (found,) = measure(one, directory)
     assert found.status == "ok" and found.t_min_eager == 0 and low <= found.t_min <= high, found
-    ((checked, draws, _),) = measure.check(one, directory, 5, 60.0)
+    ((checked, draws, *_),) = measure.check(one, directory, 5, 60.0)
     assert low <= checked <= high and draws == (5 if high <= -5 else 1)
 
 

@@ -3,6 +3,9 @@
 import pytest
 import torch
 
+from agent.author import Checked
+from agent.distill.search.scores import UNSURE
+from agent.distill.search.trial import Rightness
 from tests.agent.distill.search_support import attempt_by, measuring, results_of
 from tests.agent.support import sample, tensor, variant
 
@@ -28,6 +31,31 @@ def test_what_could_not_be_measured_again_is_what_it_was(right, tmp_path):
         return _lacking(one) if again else results_of(one, 1.7, t_min=-10 if right else -3)
 
     assert measuring(seconds=3.0).attempt(one, tmp_path / "pass", attempt_by(rule, [])).declined != right
+
+
+@pytest.mark.parametrize("lacking", [True, False])
+def test_what_could_be_neither_measured_again_nor_checked_is_handed_in_where_it_is_made_to_have_eagers_bits(
+    lacking, tmp_path
+):
+    """Any rounding had them in the first measurement, of a few draws."""
+    one, seen = _one(), set()
+
+    def rule(names, source):
+        again, exact = source in seen, "libdevice.exp(" in source
+        seen.add(source)
+        return _lacking(one) if again else 1.5 if exact else 1.7
+
+    checked = Checked(-10, 0, lacked_memory=True) if lacking else Checked(-10, 512)
+    attempt = attempt_by(rule, [], check=lambda *_: [checked])
+    assert measuring(seconds=0.0).attempt(one, tmp_path / "pass", attempt).compiler == "pass"
+    source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
+    assert ("libdevice.exp(" in source) == lacking
+
+
+def test_what_was_not_checked_is_given_up_for_eagers_bits_where_it_may_hide_others():
+    half = frozenset(("float16",))
+    seen = [Rightness({half: UNSURE}, 0, UNSURE, checked=checked) for checked in (True, False)]
+    assert [right.inexact for right in seen] == [set(), {half}]
 
 
 def test_what_could_not_be_measured_is_not_handed_in(tmp_path):
