@@ -14,6 +14,7 @@ from agent.distill.kernels.helpers.table import HELPERS, NEEDED
 from agent.distill.kernels.host_program import KernelLaunch, Program, Returned, Sketch
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.kernels.text_template import merge, slot, template
+from agent.distill.launches.side_by_side import program_of
 from agent.distill.other_inputs.any_size import AnySize, alike, any_size, plans_source
 from agent.distill.other_inputs.library_calls import WRITE_INTO, LibraryBody, call_lines, library_body, replayable
 from agent.distill.other_inputs.written_for import asks, table
@@ -100,7 +101,7 @@ def module_source(cases: Sequence[Case], family: str, style: Style, helper: bool
     function = function_name(first.graph)
     graph, inner = first.kernels, function if first.calls is None else f"{function}_behind"
     kernels = _Kernels(graph, style)
-    programs = [case.sketch.program(style.limits) for case in cases]
+    programs = [program_of(case.sketch, style.limits) for case in cases]
     for program in programs:
         for launch in program.launches:
             kernels.add(launch.kernel)
@@ -324,12 +325,8 @@ def _planned(program: Program, inputs: Sequence[str], kernels: _Kernels) -> str:
 
 def _launch(launch: KernelLaunch, kernels: _Kernels) -> str:
     name, options = kernels.called(launch.kernel)
-    tuning = launch.kernel.tuning
-    if tuning.column_block == 1 and not tuning.loops:
-        options["BLOCK"] = tuning.row_block
-    else:
-        options |= {"ROWS": tuning.row_block, "COLUMNS": tuning.column_block}
-    options["num_warps"] = tuning.warps
+    options |= dict(launch.kernel.blocks)
+    options["num_warps"] = launch.kernel.tuning.warps
     # Contracted, a rounding between two ops of a half type would be skipped, and eager does not skip it.
     last = "enable_fp_fusion=False"
     grid = f"({launch.kernel.programs},)"

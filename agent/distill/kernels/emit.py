@@ -27,8 +27,8 @@ _OF_NUMBERS = (torch.bool, torch.int32, torch.float32)
 class KernelSource:
     """Source of a kernel that is called KERNEL, what it is launched with, and the helpers it calls.
 
-    `pointers` are the buffers to pass, in order. `waits`: how many times, one after another, the loops of a program
-    wait for what they load.
+    `pointers` are the buffers to pass, in order, and `blocks` its other parameters: what a program has. `waits`: how
+    many times, one after another, the loops of a program wait for what they load.
     """
 
     text: str
@@ -37,6 +37,7 @@ class KernelSource:
     tuning: Tuning
     helpers: frozenset[str]
     ops: tuple[int, ...]
+    blocks: tuple[tuple[str, int], ...]
     waits: int = 0
 
 
@@ -46,8 +47,11 @@ def emit(kernel: KernelBody, buffers: Mapping[str, Buffer], tuning: Tuning) -> K
         kernel = replace(kernel, step=tuning.column_block)  # which may be several steps of eager's
     writer = _Writer(kernel, buffers, tuning)
     lines = writer.write()
-    blocks = "ROWS: tl.constexpr, COLUMNS: tl.constexpr" if kernel.columns > 1 else "BLOCK: tl.constexpr"
-    head = ["@triton.jit", f"def KERNEL({', '.join([*writer.pointers.values(), blocks])}):"]
+    blocks: tuple[tuple[str, int], ...] = (("BLOCK", tuning.row_block),)
+    if kernel.columns > 1:
+        blocks = ("ROWS", tuning.row_block), ("COLUMNS", tuning.column_block)
+    parameters = [*writer.pointers.values(), *(f"{name}: tl.constexpr" for name, _ in blocks)]
+    head = ["@triton.jit", f"def KERNEL({', '.join(parameters)}):"]
     return KernelSource(
         "\n".join([*head, *(_INDENT + line for line in lines)]) + "\n",
         tuple(writer.pointers),
@@ -55,6 +59,7 @@ def emit(kernel: KernelBody, buffers: Mapping[str, Buffer], tuning: Tuning) -> K
         tuning,
         frozenset(writer.helpers),
         kernel.ops,
+        blocks,
         writer.waits,
     )
 

@@ -14,7 +14,7 @@ from agent.distill.eager.sum_order import order_of
 from agent.distill.kernels.emit import KernelSource, emit
 from agent.distill.kernels.formulas.decompositions import AS_EAGER
 from agent.distill.kernels.index_expressions import Unsupported
-from agent.distill.kernels.launch_configs import LaunchLimits, choose
+from agent.distill.kernels.launch_configs import LaunchLimits, Tuning, choose
 from agent.distill.kernels.schedule import INDEX_LIMIT, Buffer, KernelBody, kernel_bodies, region_buffers
 from extraction.kernels.lowering import Lowered, lowered
 from storage.graph.record import Graph
@@ -109,13 +109,13 @@ class Sketch:
 
     def program(self, limits: LaunchLimits) -> Program:
         """The program with configurations within these limits."""
-        launches = []
-        for body in self.bodies:
-            if body.flat is not None and not limits.tiles:
-                body = body.flat
-            kernel = emit(body, self.buffers, choose(body, limits))
-            launches.append(self.launch(body, kernel))
+        launches = (self.launch(body, emit(body, self.buffers, tuning)) for body, tuning in self.tuned(limits))
         return Program(self.key, self.allocations, tuple(launches), self.returned, self.replaced)
+
+    def tuned(self, limits: LaunchLimits) -> list[tuple[KernelBody, Tuning]]:
+        """Its kernels with configurations within these limits."""
+        bodies = (b.flat if b.flat is not None and not limits.tiles else b for b in self.bodies)
+        return [(body, choose(body, limits)) for body in bodies]
 
     def launch(self, body: KernelBody, kernel: KernelSource) -> KernelLaunch:
         """The launch of a kernel that has been written of this body."""

@@ -118,7 +118,8 @@ class LaunchLimits:
     whether kernels without reductions may have columns. `stages`: how many steps of a sweep are loaded at once; 1
     leaves that to the compiler. `masked`: as in `Tuning`. `lanes`: norms in eager's order are added up by the lanes of
     warps, as eager does; for compiled kernels alone. `keeps`: short rows that are added in eager's order are kept in
-    registers, and what belongs to places is looked for. `ahead`: as in `Tuning`.
+    registers, and what belongs to places is looked for. `ahead`: as in `Tuning`. `joined`: small kernels that need
+    nothing of each other are one launch (`agent.distill.launches`).
     """
 
     persistent: int = 8192
@@ -130,6 +131,7 @@ class LaunchLimits:
     lanes: bool = False
     keeps: bool = True
     ahead: bool = True
+    joined: bool = False
 
 
 def choose(kernel: KernelBody, limits: LaunchLimits) -> Tuning:

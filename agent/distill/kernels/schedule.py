@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sympy
@@ -50,7 +50,8 @@ class KernelBody:
     A kernel without reductions has one column, unless it would read or write with gaps. Then it has as many columns as
     make neighbouring rows neighbours in memory, and `flat` is the same kernel with one column. A kernel that adds in
     eager's order (`agent.distill.kernels.exact`) takes `step` columns at a time, as `deal` says if that is not None.
-    `renumbered` is the same kernel with its columns as eager adds them, if they come in another order.
+    `renumbered` is the same kernel with its columns as eager adds them, if they come in another order. `made` are the
+    scheduler's names of what it computes, and `behind` of what must be computed before.
     """
 
     rows: int
@@ -61,6 +62,8 @@ class KernelBody:
     step: int | None = None
     deal: Deal | Ragged | None = None
     renumbered: "KernelBody | None" = None
+    made: frozenset[str] = field(default=frozenset(), compare=False)
+    behind: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
     def places(self) -> int:
@@ -247,7 +250,8 @@ def _capture(
         handler.divides = _divides(part)
         with V.set_ops_handler(handler):
             part._body(*coordinates)
-    return KernelBody(rows, columns, tuple(body.stores), kernel.ops)
+    made, behind = frozenset(node.get_operation_names()), frozenset(node.ancestors)
+    return KernelBody(rows, columns, tuple(body.stores), kernel.ops, made=made, behind=behind)
 
 
 def _finds_a_place(part: SchedulerNode) -> bool:
