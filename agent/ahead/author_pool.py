@@ -5,11 +5,15 @@
     DIRECTORY/SAMPLE/claimed        the process at work on it, or that was
     DIRECTORY/SAMPLE/ended          why that process ended before it had an answer
     DIRECTORY/NUMBER.log            what the processes of this number said
+    DIRECTORY/NUMBER.raised         what one of them raised before it began with a sample
+    DIRECTORY/NUMBER.stopped        why there is none of this number any more
 
 Another process takes the place of one that dies, such as by a kernel that breaks the GPU's context, or that is ended
 for its time. It hands in what the author has for such a sample (`Author.fallback`). The sample is left to eager where
-that is nothing, or its process ends as well. A killed run goes on: what has an answer is not worked on again. The
-processes are forks of one that has imported torch and triton, and touches no GPU, since CUDA does not survive a fork.
+that is nothing, or its process ends as well. A process that ends before it has begun with a sample, such as for lack of
+memory for CUDA's context, is started again a little later, a few times in a row. A killed run goes on: what has an
+answer is not worked on again. The processes are forks of one that has imported torch and triton, and touches no GPU,
+since CUDA does not survive a fork.
 """
 
 import json
@@ -17,7 +21,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -25,7 +29,7 @@ from typing import Any
 
 import torch
 
-from agent.ahead.gpu_memory import free_bytes, wait_for_room
+from agent.ahead.gpu_memory import free_bytes, lacks_memory, wait_for_room
 from agent.ahead.gpu_turns import GpuTurns
 from agent.ahead.quick_measure import QuickMeasure
 from agent.author import Attempt, Author, Submission
@@ -42,8 +46,28 @@ _DUE = 0.6
 """An answer is due after this share of what a sample may take. What an author still does then takes some seconds, and
 an attempt that is ended hands in less."""
 
+_LATER = (0.0, 1.0, 4.0, 16.0, 40.0)
+"""Seconds until the next start of a process, one after another of those that ended before they had a sample. By then
+others may have given back the memory that they lacked."""
+
 _POLL = 0.05
 """Seconds between looks at processes that are to end by themselves."""
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """Why no process of this `number` works any more: so many `starts` in a row ended before they had begun with a
+    sample, the last one with this `status`. `reason` is what it raised; empty if nothing is known of that."""
+
+    number: int
+    starts: int
+    status: int
+    reason: str
+
+    @property
+    def lacked_memory(self) -> bool:
+        """Whether the GPU had no memory left for another process."""
+        return lacks_memory(self.reason)
 
 
 @dataclass(frozen=True)
@@ -107,6 +131,29 @@ class Answers:
             self._ended(sample).write_text(reason, "utf-8")
             self.release(sample)
 
+    def raised(self, number: int, error: Exception) -> None:
+        """Note what a process of this number has raised before it began with a sample."""
+        self._of_number(number, "raised").write_text(f"{type(error).__name__}: {error}", "utf-8")
+
+    def stop(self, number: int, starts: int, status: int) -> None:
+        """Note that no process of this number is started any more."""
+        path = self._of_number(number, "raised")
+        reason = path.read_text("utf-8") if path.exists() else ""
+        write_json(self._of_number(number, "stopped"), asdict(Stopped(number, starts, status, reason)))
+
+    def stopped(self) -> list[Stopped]:
+        """The numbers of which no process works any more, though there was work to do."""
+        kept = (json.loads(path.read_text("utf-8")) for path in self.directory.glob("*.stopped"))
+        return sorted((Stopped(**each) for each in kept), key=lambda each: each.number)
+
+    def begin(self, number: int) -> None:
+        """A process of this number is to start: what was noted of earlier ones holds no more."""
+        for kind in ("raised", "stopped"):
+            self._of_number(number, kind).unlink(missing_ok=True)
+
+    def _of_number(self, number: int, kind: str) -> Path:
+        return self.directory / f"{number}.{kind}"
+
     def _answer(self, sample: Sample) -> Path:
         return self.directory / sample.sample / "answer.json"
 
@@ -135,17 +182,27 @@ class AuthorPool:
     seconds: float = 150.0
     _running: dict[int, BaseProcess] = field(default_factory=dict)
     _begun: dict[str, float] = field(default_factory=dict)
+    _unused: dict[int, int] = field(default_factory=dict)  # starts in a row that ended before they had a sample
+    _next: dict[int, float] = field(default_factory=dict)  # when the next process of a number is to start
 
     def start(self) -> None:
         """Start all processes. What an earlier, killed pool has claimed and not answered is free again."""
         self.answers.directory.mkdir(parents=True, exist_ok=True)
         for sample in self._unanswered():
             self.answers.release(sample)
+        for earlier in self.answers.stopped():
+            self.answers.begin(earlier.number)
         for number in range(min(self.processes, len(self._unanswered()))):
             self._start(number)
 
     def tend(self) -> None:
-        """End processes that are at work on a sample for too long, and replace those that died."""
+        """End processes that are at work on a sample for too long, and replace those that died. A number whose
+        processes have ended again and again without a sample gets none any more (`Answers.stopped`)."""
+        if self._next and not self._unanswered():
+            self._next.clear()
+        for number in [number for number, begin in self._next.items() if time.monotonic() >= begin]:
+            del self._next[number]
+            self._start(number)
         working = self._working()
         for number, process in list(self._running.items()):
             sample = working.get(process.pid)
@@ -159,8 +216,11 @@ class AuthorPool:
             if process.exitcode and sample is not None:
                 self.answers.end(sample, f"the author's process ended with status {process.exitcode}")
                 self._begun.pop(sample.sample, None)
-            if process.exitcode:
+            if process.exitcode and (sample is not None or self._has_answered(process)):
+                self._unused[number] = 0
                 self._start(number)
+            elif process.exitcode:
+                self._start_later(number, process.exitcode)
 
     def finish(self, end: float) -> None:
         """Return when all samples are answered, or at `end` (`time.monotonic`), with no process at work."""
@@ -172,10 +232,11 @@ class AuthorPool:
     @property
     def at_work(self) -> bool:
         """Whether answers are still to come; `tend` sees to processes that have ended."""
-        return bool(self._running)
+        return bool(self._running or self._next)
 
     def close(self) -> None:
         """End all processes."""
+        self._next.clear()
         for process in self._running.values():
             process.kill()
         for process in self._running.values():
@@ -183,11 +244,24 @@ class AuthorPool:
         self._running.clear()
 
     def _start(self, number: int) -> None:
+        self.answers.begin(number)
         log = self.answers.directory / f"{number}.log"
         whole = self.author, self.samples, self.answers, self.device, self.cores, self.state, self.seconds
         process = _FORKS.Process(target=_work, args=(number, *whole, log), daemon=True)
         process.start()
         self._running[number] = process
+
+    def _start_later(self, number: int, status: int) -> None:
+        """Have a process take the place of one that has ended without a sample, some time later; none if that was the
+        last time."""
+        unused = self._unused[number] = self._unused.get(number, 0) + 1
+        if unused > len(_LATER):
+            self.answers.stop(number, unused, status)
+        else:
+            self._next[number] = time.monotonic() + _LATER[unused - 1]
+
+    def _has_answered(self, process: BaseProcess) -> bool:
+        return any(self.answers.claimed_by(sample) == process.pid for sample in self.samples)
 
     def _unanswered(self) -> list[Sample]:
         return [sample for sample in self.samples if self.answers.of(sample) is None]
@@ -220,8 +294,13 @@ def _work(
     os.sched_setaffinity(0, cores)
     os.nice(_NICE)
     torch.set_num_threads(1)
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
+    try:
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        free_bytes(device)  # makes CUDA's context, which takes memory
+    except Exception as error:  # of torch and of CUDA
+        answers.raised(number, error)
+        raise
     turns = GpuTurns(answers.directory)
     measure = QuickMeasure(device, turns.author, untimed=turns.untimed)
     author.begin(())

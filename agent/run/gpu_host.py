@@ -76,6 +76,10 @@ class GpuHost:
         for run in runs:
             if missing := len(run.unfinished(samples)):
                 log(f"{run.author.name} stopped at the budget of {self.budget:.0f} s: {missing} samples are left")
+        for name, pool in pools.items():
+            for one in pool.answers.stopped():
+                why = "the GPU has no memory for it" if one.lacked_memory else one.reason or f"status {one.status}"
+                log(f"{name}: process {one.number} ended {one.starts} times before it had a sample: {why[:200]}")
         return {run.author.name: run.rows(samples) for run in runs}
 
     def _pools(self, authors: Sequence[Author], samples: Sequence[Sample]) -> dict[str, AuthorPool]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
+from agent.ahead import author_pool
 from agent.ahead.author_pool import Answers, AuthorPool
 from agent.ahead.gpu_turns import GpuTurns
 from agent.ahead.written_ahead import WrittenAhead
@@ -86,6 +87,39 @@ def test_what_an_author_has_is_handed_in_where_an_attempt_ends_before_its_answer
     back, worse = (answers.of(one) for one in samples)
     assert back.compiler == "pass" and (back.pass_dir / "names.json").read_text().startswith("hangs-back")
     assert worse.declined and "status 4" in worse.reason
+
+
+@pytest.mark.parametrize("device", ["cuda:63", pytest.param("cuda:0", marks=pytest.mark.gpu)])
+def test_a_process_that_ends_before_it_has_a_sample_is_started_a_few_times(device, tmp_path, monkeypatch):
+    """It was started again and again. There is no 64th GPU, and on the first one all memory is taken."""
+    monkeypatch.setattr(author_pool, "_LATER", (0.1,))
+    pool = AuthorPool(Scripted(), named("writes-1"), Answers(tmp_path), torch.device(device), 2, {0})
+    full = device == "cuda:0"
+    taken = torch.empty(torch.cuda.mem_get_info()[0] - (64 << 20), dtype=torch.uint8, device=device) if full else None
+    pool.start()
+    pool.finish(time.monotonic() + 60)
+    del taken
+    (stopped,) = pool.answers.stopped()
+    assert (stopped.number, stopped.starts, stopped.status, stopped.lacked_memory) == (0, 2, 1, full)
+    assert stopped.reason and pool.answers.of(pool.samples[0]) is None
+    pool.start()
+    pool.close()
+    assert pool.answers.stopped() == [], "another run tries again"
+
+
+def test_a_pool_waits_for_no_process_that_has_nothing_to_do(tmp_path, monkeypatch):
+    """The other process answers the sample while one that has ended without a sample is to start later."""
+    monkeypatch.setattr(author_pool, "_LATER", (600.0,))
+    answers, samples = Answers(tmp_path), named("writes-1")
+    pool = AuthorPool(Scripted(), samples, answers, torch.device("cuda:63"), 1, {0})
+    pool.start()
+    while pool._running:
+        pool.tend()
+        time.sleep(0.05)
+    assert pool.at_work and pool.answers.stopped() == []
+    answers.keep(samples[0], Submission("eager", reason="by another process"))
+    pool.tend()
+    assert not pool.at_work
 
 
 def test_a_pool_finishes_when_all_is_answered_or_its_time_is_over(tmp_path):
