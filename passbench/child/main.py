@@ -16,6 +16,7 @@ from passbench.child.worker import Worker
 from passbench.ipc.messages import (
     ArmReplay,
     Command,
+    Go,
     Stage,
     Wake,
 )
@@ -63,10 +64,11 @@ def main(spawn: Spawn, commands: int, replies: int, shared_fd: int | None) -> No
 
 
 def _commands(fd: int, *, spin: bool) -> Iterator[tuple[int, Command]]:
-    """The commands as they come. `spin`: what follows the staging of a timed call is waited for without sleeping."""
-    staged = False
-    while (received := read_command(fd, spin=spin and staged)) is not None:
-        staged = isinstance(received[1], Stage | ArmReplay | Wake)
+    """The commands as they come. `spin`: without sleeping is waited for what belongs to an exchange that has begun: no
+    other worker has its turn before it."""
+    begun = False
+    while (received := read_command(fd, spin=spin and begun)) is not None:
+        begun = isinstance(received[1], Stage | ArmReplay | Wake | Go)
         yield received
 
 

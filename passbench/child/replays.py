@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from passbench.child.call_memory import CallMemory
 from passbench.child.captured_calls import CapturedCalls, EmptyReplay
 from passbench.child.failures import explain
@@ -59,7 +57,7 @@ class Replays:
 
     def arm(self, command: ArmReplay) -> WorkerReply:
         """Set the seed and poison the outputs; nothing is poisoned for a replay of no calls."""
-        torch.manual_seed(command.seed)
+        self._memory.seed(command.seed)
         if not command.empty:
             self._captured.poison()
         self._memory.synchronize()

@@ -41,7 +41,7 @@ class StagedCalls:
         self._staging, self._of_a_pass = command, of_a_pass
         self._rows = self._memory.inputs(command.batch)
         self._sealed = SealedCalls(self._memory.shared, command.batch)
-        torch.manual_seed(command.seed)
+        self._memory.seed(command.seed)
         self._allocated = self._allocated_now() if of_a_pass else 0  # only passes are asked
         self._memory.synchronize()
         return WorkerReply(Code.OK)

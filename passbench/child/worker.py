@@ -208,7 +208,7 @@ class Worker:
         return WorkerReply(Code.OK)
 
     def _observe(self, command: Observe) -> WorkerReply:
-        torch.manual_seed(command.seed)
+        self._memory.seed(command.seed)
         inputs, end = self._memory.inputs(command.batch), command.first + command.calls
         try:
             for call in inputs[command.begin : command.first]:
@@ -235,7 +235,7 @@ class Worker:
         return self._replays.capture(command, self._call, of_a_pass=self._rewritten is not None)
 
     def _invoke(self, inputs: tuple, index: int, seed: int) -> Any:
-        torch.manual_seed(seed)  # for random operations in the graph; inputs were drawn by the parent
+        self._memory.seed(seed)  # for random operations in the graph; inputs were drawn by the parent
         try:
             value = self._call(*inputs)
             self._memory.synchronize()

@@ -10,8 +10,11 @@ from passbench.inputs.batch_layout import BatchLayout
 from passbench.inputs.distribution import Distribution
 from passbench.inputs.draw import InputError
 from passbench.ipc.messages import (
+    ArmReplay,
     Block,
     Code,
+    Collect,
+    CollectReplayed,
     Command,
     Describe,
     Go,
@@ -40,6 +43,10 @@ _FEWEST_REHEARSED = 3
 
 _BESIDE_TORCH = 3 << 30
 """GPU memory that a worker may take past torch: CUDA's context, kernels, their stacks, a profiler's buffers."""
+
+_WAITED_FOR = (Stage, Wake, Go, Collect, ArmReplay, ReplayCalls, CollectReplayed)
+"""Commands of timed exchanges: on a GPU the reply is waited for without sleeping. To wake up takes up to 0.2 ms, a pair
+of exchanges has some ten commands, and the core that waits is the parent's alone."""
 
 _MEASURED = (Load, RunCalls, Observe)
 """Commands during which a candidate's GPU memory is watched; nobody else allocates meanwhile."""
@@ -268,12 +275,12 @@ class WorkerPair:
         return self.timed(worker, command, timeout)[0]
 
     def timed(self, worker: WorkerHandle, command: Command, timeout: float) -> tuple[WorkerReply, int]:
-        """As `ask`, with the nanoseconds that it took. On a GPU the reply to a timed command is waited for without
-        sleeping; times of a CPU mean nothing, and there a process that spins takes the core from the worker."""
+        """As `ask`, with the nanoseconds that it took. Nothing is `_WAITED_FOR` on a CPU: its times mean nothing, and a
+        process that spins takes the core from the worker."""
         eager = worker is self.eager
         on_gpu = self.device.type == "cuda"
         measured = not eager and on_gpu and isinstance(command, _MEASURED)
-        spin = on_gpu and isinstance(command, Wake | Go | ReplayCalls)
+        spin = on_gpu and isinstance(command, _WAITED_FOR)
         free = torch.cuda.mem_get_info(self.device)[0] if measured else 0
         try:
             with self.phases(f"{'eager' if eager else 'candidate'} {type(command).__name__}"):
