@@ -38,6 +38,18 @@ class LastTries:
         if whole.merit(one).over(self.so_far.merit) > 1.0 and not whole.on(self.more).wrong_again(one):
             self.so_far.take_calls(whole, one)
 
+    def earlier(self, trial: SearchTrial, best: SearchChoice) -> None:
+        """Considers the best of a search that did not come to its end, whatever time it is, where no search begins with
+        such a one: there may be no time to find it again."""
+        style = best.style
+        if not (style.compiled or style.channels_last or style.split_linears):
+            return
+        task = self.made.task(trial.levels, split_linears=style.split_linears)
+        trial = replace(trial, task=task)
+        choice = replace(best, patterns=known(trial.written(best), best))
+        if writes(trial.written(best), choice):
+            self._consider(replace(trial, start=choice), choice)
+
     def split_linears(self, trial: SearchTrial, captured: bool, few: bool) -> None:
         """Considers linears without their biases, which kernels add, where these have been left to the calls: all of
         them, or those that are right together. `captured`: kernels that save the device time are likely. `few`: there

@@ -186,8 +186,8 @@ class Tuned(Author):
         The first is around a start that is right, if leaving more to eager leads to one. The second leaves nothing to
         eager: a part of such a pass may be right. Before both, where many launches are left, eager's calls as one CUDA
         graph are measured: whatever else is wrong, they are not. If they are faster, both searches start from CUDA
-        graphs. The first start is measured even if the time is up by then. `earlier`, the best of a killed search, is
-        where this one starts. `end` is a time of `clock`. `keep` is given each best so far.
+        graphs. The first start is measured even if the time is up by then. `earlier`, the best of a search that did not
+        come to its end, is where this one starts. `end` is a time of `clock`. `keep` is given each best so far.
         """
         graphs = float_dtypes(sample.variants)
         probed, more = (replace(sample, variants=spread(sample.variants, n)) for n in (self.probes, 2 * self.probes))
@@ -339,6 +339,9 @@ class Tuned(Author):
             search_around(whole)
         last = LastTries(made, so_far, more, self.seconds, end)
         last.one_stream(whole)
+        if earlier is not None:
+            begun = {dtypes: earlier.levels.get(dtypes, Rounding.ANY) for dtypes in levels}
+            last.earlier(replace(whole, levels=begun, **tasks(begun)), earlier.choice)
         if has_split_linears(sample.variants) and not clock.late:
             exact = {d: min(level, Rounding.EXACT) for d, level in levels.items()}
             last.split_linears(replace(whole, levels=exact), captured, few)

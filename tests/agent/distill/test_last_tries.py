@@ -1,6 +1,7 @@
 """Searches whose time is soon up: what `distill` hands in is never worse than what it writes without measuring."""
 
 import json
+import math
 import time
 from dataclasses import replace
 
@@ -139,3 +140,15 @@ def test_what_is_due_has_the_first_pass_and_what_is_written_without_measuring(tm
     (kept,) = (tmp_path / "state" / "families").iterdir()
     found = json.loads(kept.read_text())
     assert found["seconds"] < 600.0 and not found["finished"], "a later run goes on with the search"
+
+
+def test_a_search_that_goes_on_when_its_answer_is_due_hands_in_what_the_first_one_has_found(tmp_path):
+    """No search begins with TorchInductor's own code, and there is no time to come to it again."""
+    rule = attempt_by(lambda names, source: 2.0 if "TorchInductor" in source else 1.3, [])
+    for due in (math.inf, 0.0):
+        attempt = replace(rule, due=due, state=tmp_path / "state")
+        place = tmp_path / str(due)
+        assert measuring(seconds=0.0, compiled=True).attempt(_one(), place, attempt).compiler == "pass"
+        assert "TorchInductor" in source_of(place)
+        (kept,) = (tmp_path / "state" / "families").iterdir()
+        kept.write_text(json.dumps(json.loads(kept.read_text()) | {"finished": False}))
