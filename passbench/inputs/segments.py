@@ -9,11 +9,11 @@ def scale_and_shift(values: torch.Tensor, lengths: torch.Tensor, scales: torch.T
     """Multiply the values of each segment by its scale and add its shift, in place.
 
     `lengths`: int64 of shape (segments,) on the CPU, elements of each, in order. `scales`, `shifts`: of shape
-    (segments,), on the device of `values`. A view of each segment would cost more time than drawing its values: there
-    may be thousands.
+    (segments,), on any one device. A view of each segment would cost more time than drawing its values: there may be
+    thousands.
     """
     both = torch.stack((scales, shifts)).to(torch.promote_types(values.dtype, torch.float32))
-    scale, shift = of_rows(both, lengths)
+    scale, shift = of_rows(sent(both, values.device), lengths)
     rows(values, lengths).mul_(scale).add_(shift)
 
 
@@ -41,11 +41,15 @@ def move_rows(target: torch.Tensor, source: torch.Tensor, pieces: torch.Tensor) 
     """
     begins, counts = pieces[:2], pieces[2]
     size = int(counts.sum())
-    ahead = sent(torch.cat((begins - counts.cumsum(0) + counts, counts.unsqueeze(0))), target.device)
-    first, second = ahead[:2].repeat_interleave(ahead[2], -1, output_size=size) + torch.arange(
-        size, device=target.device
-    )
+    near = pieces.device if size <= _FEW_ROWS else target.device
+    ahead = sent(torch.cat((begins - counts.cumsum(0) + counts, counts.unsqueeze(0))), near)
+    both = ahead[:2].repeat_interleave(ahead[2], -1, output_size=size) + torch.arange(size, device=near)
+    first, second = sent(both, target.device)
     target.index_copy_(0, second, source.index_select(0, first))
+
+
+_FEW_ROWS = 1 << 13
+"""So many rows are found faster by the CPU than by several small kernels, which cost the host more."""
 
 
 def sent(values: torch.Tensor, device: torch.device) -> torch.Tensor:

@@ -13,6 +13,8 @@ from tests.passbench.samples import spec
 DTYPES = """float32 float16 bfloat16 float64 int64 int32 int16 int8 uint8 uint16 bool complex64 complex32
     float8_e4m3fn""".split()
 
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
 
 def draw(one: Input, how: Distribution = Distribution.NORMAL, seed: int = 0) -> torch.Tensor:
     return make_input(one, how, generator(seed, 0, "cpu"))
@@ -110,20 +112,24 @@ def test_roles_have_defaults_and_weights_do_not_vary():
     assert draw(spec("v", 100, role="buffer")).min() >= 0.5
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_varied_draws_have_other_moments_each_time_and_spikes(dtype):
-    draws = [draw(spec("x", 4000, dtype=dtype), Distribution.VARIED, seed).double() for seed in range(30)]
+def test_varied_draws_have_other_moments_each_time_and_spikes(dtype, device):
+    x = spec("x", 4000, dtype=dtype)
+    gens = [generator(seed, 0, device) for seed in range(30)]
+    draws = [make_input(x, Distribution.VARIED, gen).double().cpu() for gen in gens]
     assert max(x.std() for x in draws) > 3 * min(x.std() for x in draws)
     assert max(x.mean() for x in draws) > 0.5 and min(x.mean() for x in draws) < -0.5
     assert all(((x - x.mean()).abs() > 6 * x.median().sub(x).abs().median()).any() for x in draws)  # far beyond normal
     assert all(x.abs().max() <= 32 * (1 + 2**-7) for x in draws)  # to within what bfloat16 rounds
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("how", CORRECTNESS)
 def test_a_draw_of_a_seed_is_always_the_same(device, how):
-    """Also where a draw has thousands of spikes."""
-    specs = (spec("x", 1 << 20), spec("w", 1 << 20, role="parameter"), spec("r", 1 << 20, low=-1.0, high=2.0))
+    """Also where a draw has thousands of spikes, and so many that a GPU finds their places."""
+    many = [spec("m", 5 << 20)] if device == "cuda" else []
+    specs = (spec("x", 1 << 20), spec("w", 1 << 20, role="parameter"), spec("r", 1 << 20, low=-1.0, high=2.0), *many)
     one, other = (make_inputs(specs, 3, 4, device, how) for _ in range(2))
     assert all(map(torch.equal, one, other))
 
