@@ -11,6 +11,7 @@ import torch
 
 from passbench.inputs.distribution import Distribution
 from passbench.inputs.segments import (
+    beside,
     here_and_there,
     nine_of_ten,
     of_rows,
@@ -141,29 +142,14 @@ def _fill_varied(values: torch.Tensor, lengths: torch.Tensor, own: torch.Tensor,
 
     `own`: `_facts` of each segment, of shape (5, segments).
     """
-    beside = _beside(gen, len(values))
-    mean, std, factor, offset, away = sent(own, beside.device)
-    one, other = torch.rand((2, len(lengths)), dtype=torch.float64, device=beside.device, generator=beside)
+    near = beside(gen, len(values))
+    mean, std, factor, offset, away = sent(own, near.device)
+    one, other = torch.rand((2, len(lengths)), dtype=torch.float64, device=near.device, generator=near)
     scale = factor ** torch.where(away != 0, -one, 2 * one - 1)
     shift = offset * torch.where(away != 0, away * other, 2 * other - 1)
     values.normal_(0.0, 1.0, generator=gen)
-    _add_spikes(values, sent(lengths, beside.device), _Freedom(scale, shift, away), beside)
+    _add_spikes(values, sent(lengths, near.device), _Freedom(scale, shift, away), near)
     scale_and_shift(values, lengths, std * scale, mean + std * shift)
-
-
-_FEW_VALUES = 1 << 22
-"""What is drawn beside so many values takes the CPU less time than a GPU's host needs for fifty small kernels."""
-
-
-def _beside(gen: torch.Generator, count: int) -> torch.Generator:
-    """Draws what belongs to the segments of `count` values of `gen`'s, and where their spikes are: of the CPU if these
-    are few. It gives the same for the same state of `gen`, whose next values it does not change."""
-    if gen.device.type == "cpu" or count > _FEW_VALUES:
-        return gen
-    return torch.Generator().manual_seed((gen.initial_seed() ^ gen.get_offset() * _ODD) & _POSITIVE)
-
-
-_ODD, _POSITIVE = 0x9E3779B97F4A7C15, (1 << 63) - 1
 
 
 def _add_spikes(values: torch.Tensor, lengths: torch.Tensor, free: _Freedom, gen: torch.Generator) -> None:
@@ -174,8 +160,8 @@ def _add_spikes(values: torch.Tensor, lengths: torch.Tensor, free: _Freedom, gen
     scale, shift, away = torch.stack(free).index_select(1, segment_of(places, lengths))
     height = torch.empty_like(scale).uniform_(*_SPIKE_STDS, generator=gen)
     sign = torch.empty_like(scale).bernoulli_(0.5, generator=gen).mul_(2).sub_(1)
-    near = (sign * height).clamp((-_FARTHEST_STDS - shift) / scale, (_FARTHEST_STDS - shift) / scale)
-    spikes = torch.where(away != 0, away * height, near).to(values.dtype)
+    limited = (sign * height).clamp((-_FARTHEST_STDS - shift) / scale, (_FARTHEST_STDS - shift) / scale)
+    spikes = torch.where(away != 0, away * height, limited).to(values.dtype)
     places, spikes, count = sent(places, values.device), sent(spikes, values.device), len(anywhere)
     values.index_copy_(0, places[:count], spikes[:count])
     values.index_copy_(0, places[count:], spikes[count:])  # after the others: they may meet

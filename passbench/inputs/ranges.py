@@ -6,7 +6,7 @@ import torch
 
 from passbench.inputs.distribution import Distribution
 from passbench.inputs.moments import without_facts
-from passbench.inputs.segments import here_and_there, nine_of_ten, of_rows, rows, segment_of, sent
+from passbench.inputs.segments import beside, here_and_there, nine_of_ten, of_rows, rows, segment_of, sent
 from storage.records import Input, dtype_of
 
 _BUFFER_RANGE = (0.5, 1.5)  # running variances must be positive
@@ -73,18 +73,20 @@ def _fill_varied(
 ) -> None:
     each, calls = torch.cat(list(lengths)), torch.tensor([len(one) for one in lengths])
     own = torch.tensor(ranges, dtype=torch.float64).repeat_interleave(calls, 0).T
-    low, high = sent(own, values.device)
-    width, place = torch.rand((2, len(each)), dtype=torch.float64, device=values.device, generator=gen)
+    near = beside(gen, len(values))
+    low, high = sent(own, near.device)
+    width, place = torch.rand((2, len(each)), dtype=torch.float64, device=near.device, generator=near)
     half, most = high / 2 - low / 2, torch.finfo(values.dtype).max
     width = torch.where(torch.maximum(-low, high) < most / 4, _NARROWEST**width, 1.0)
     values.uniform_(0.0, 1.0, generator=gen)
     start, span = low / 2 + (1 - width) * half * place, width * half
     kind = torch.promote_types(values.dtype, torch.float32)
-    scale, shift, least, largest = of_rows(torch.stack((span, start, low, high)).to(kind), each)
+    scale, shift, least, largest = of_rows(sent(torch.stack((span, start, low, high)).to(kind), values.device), each)
     seen = rows(values, each)
     seen.mul_(scale).add_(shift).mul_(2)  # its half first, since the range may be wider than the largest number
     seen.clamp_(least.to(values.dtype), largest.to(values.dtype))
-    there = sent(each, values.device)
+    there = sent(each, near.device)
     for end in (low, high):
-        places = here_and_there(values, len(each), gen)
-        values.index_copy_(0, places, end[segment_of(places, there)].to(values.dtype))
+        places = here_and_there(values, len(each), near)
+        ends_there = end[segment_of(places, there)].to(values.dtype)
+        values.index_copy_(0, sent(places, values.device), sent(ends_there, values.device))

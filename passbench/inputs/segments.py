@@ -57,6 +57,21 @@ def sent(values: torch.Tensor, device: torch.device) -> torch.Tensor:
     return values.to(device, non_blocking=True)
 
 
+_FEW_VALUES = 1 << 22
+"""What is drawn beside so many values takes the CPU less time than a GPU's host needs for fifty small kernels."""
+
+
+def beside(gen: torch.Generator, count: int) -> torch.Generator:
+    """Draws what belongs to the segments of `count` values of `gen`'s, and where some lie: of the CPU if these
+    are few. It gives the same for the same state of `gen`, whose next values it does not change."""
+    if gen.device.type == "cpu" or count > _FEW_VALUES:
+        return gen
+    return torch.Generator().manual_seed((gen.initial_seed() ^ gen.get_offset() * _ODD) & _POSITIVE)
+
+
+_ODD, _POSITIVE = 0x9E3779B97F4A7C15, (1 << 63) - 1
+
+
 def one_of_each(lengths: torch.Tensor, gen: torch.Generator) -> torch.Tensor:
     """The index of a random element of each segment.
 
