@@ -50,7 +50,7 @@ class SearchTrial:
     speedups of right passes by variant and what costs the host the same, in all trials of a sample. Others' work only
     adds to what the host takes, and eager has the least of all measurements: a pass has the upper quartile of all where
     its own is lower. On a busy host (`benchmarks/passbench/h100_one_tree`) the quartile of what 137 searches had
-    measured was 1.002 of PassBench's figure in the median, the median 0.929 and the largest 1.066.
+    measured was 0.991 of PassBench's figure in the median, the median 0.929 and the largest 1.066.
     """
 
     task: Task
