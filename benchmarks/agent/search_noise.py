@@ -1,6 +1,6 @@
 """How far end-to-end measurements of a search are from PassBench's figure, by the quantile that is taken of them.
 
-python3 -m benchmarks.passbench.search_noise RESULTS.parquet LOG [LOG ...]
+python3 -m benchmarks.agent.search_noise RESULTS.parquet LOG [LOG ...]
 
 A log has what `distill` measured of each sample. Of the choices with as many patterns and the same kind of calls those
 count that are within 8 % of PassBench's figure by the device's clock, at least four.
