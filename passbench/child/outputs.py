@@ -237,7 +237,7 @@ def check_allocated(calls: Sequence[tuple[Sequence, Sequence]], grown: int) -> N
 
 def check_pinned() -> None:
     """Raises BadOutput if this process holds much pinned memory of the host, which its supervisor does not see."""
-    pinned = torch.cuda.host_memory_stats().get("allocated_bytes.current", 0)
+    pinned = torch.cuda.memory.host_memory_stats_as_nested_dict().get("allocated_bytes", {}).get("current", 0)
     if pinned > _MOST_PINNED:
         raise BadOutput(f"holds {pinned / 2**30:.1f} GiB of pinned memory; {_MOST_PINNED >> 30} are allowed")
 

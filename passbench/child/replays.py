@@ -23,16 +23,17 @@ class Replays:
         self._captured: CapturedCalls | None = None
         self._capturing: CaptureCalls | None = None
         self._strict_memory = False
+        self._outputs: list[list[Any]] | None = None  # of the captured calls, once they are checked
         self._empty = EmptyReplay(memory.device) if memory.device.type == "cuda" else None
 
     def forget(self) -> None:
         """Drop what was captured."""
-        self._captured = self._capturing = None
+        self._captured = self._capturing = self._outputs = None
 
     def capture(self, command: CaptureCalls, call: Callable, *, of_a_pass: bool) -> WorkerReply:
         """Capture the calls of a batch in one graph. `of_a_pass`: memory of outputs is checked when they are
         collected."""
-        self._captured = None  # first, for its memory
+        self._captured = self._outputs = None  # first, for its memory
         self._capturing, self._strict_memory = command, command.strict and of_a_pass
         batch, rows = command.batch, self._memory.inputs(command.batch)
         sealed = SealedCalls(self._memory.shared, batch)
@@ -71,6 +72,19 @@ class Replays:
 
     def collect(self, command: CollectReplayed) -> WorkerReply:
         """Check the outputs of the last replay and copy them out. Raises BadOutput."""
+        if self._outputs is None:
+            self._outputs = self._checked_outputs()
+        how, outputs = self._capturing, self._outputs
+        sealed = list(how.batch.sealed)
+        rest = [n for n in range(len(outputs)) if n not in how.batch.sealed]
+        self._memory.copy_out([outputs[index] for index in sealed], how.batch, sealed, on_device=False)
+        self._memory.copy_out([outputs[index] for index in rest], how.batch, rest)
+        SealedCalls(self._memory.shared, how.batch).check_unchanged(outputs)
+        return WorkerReply(Code.OK)
+
+    def _checked_outputs(self) -> list[list[Any]]:
+        """The outputs of the captured calls, checked once: between the replays of a graph no code of a pass runs, and
+        they stay the same tensors. Raises BadOutput."""
         how, outputs = self._capturing, [flatten(value) for value in self._captured.results]
         calls = list(zip(outputs, self._captured.rows, strict=True))
         for values, inputs in calls:
@@ -80,9 +94,4 @@ class Replays:
             for values, _ in calls:
                 check_memory(values, how.outputs, self._memory.device)
             KeptOutputs().check(calls)
-        sealed = list(how.batch.sealed)
-        rest = [n for n in range(len(outputs)) if n not in how.batch.sealed]
-        self._memory.copy_out([outputs[index] for index in sealed], how.batch, sealed, on_device=False)
-        self._memory.copy_out([outputs[index] for index in rest], how.batch, rest)
-        SealedCalls(self._memory.shared, how.batch).check_unchanged(outputs)
-        return WorkerReply(Code.OK)
+        return outputs

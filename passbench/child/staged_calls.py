@@ -120,4 +120,7 @@ class StagedCalls:
         return WorkerReply(Code.OK)
 
     def _allocated_now(self) -> int:
-        return torch.cuda.memory_allocated() if self._memory.device.type == "cuda" else 0
+        """As `torch.cuda.memory_allocated`, which sorts a hundred other numbers."""
+        if self._memory.device.type != "cuda":
+            return 0
+        return torch.cuda.memory_stats_as_nested_dict()["allocated_bytes"]["all"]["current"]
