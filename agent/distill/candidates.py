@@ -36,12 +36,12 @@ _LATE = "the time to write a pass was up"
 class Options:
     """How regions are looked for.
 
-    A region must be able to save `margin` microseconds a call. The search ends at `deadline`, a time of
-    `time.thread_time`. Regions have no ops that `rounding` leaves to eager. `confirms` says which orders of addition
-    are eager's. With `own_schedule` kernels are those that TorchInductor makes of a region, else as few as can be.
-    Kernels add biases that eager adds apart from a linear's product; with `biases` also those of convolutions, as eager
-    does on a GPU, and with any rounding, or with `split_linears`, those of linears in single precision. With
-    `channels_last` whole graphs have their half-type convolutions in channels-last memory.
+    A region must be able to save `margin` microseconds a call, and may be `joined` (`find_regions`). The search ends at
+    `deadline`, a time of `time.thread_time`. Regions have no ops that `rounding` leaves to eager. `confirms` says which
+    orders of addition are eager's. With `own_schedule` kernels are those that TorchInductor makes of a region, else as
+    few as can be. Kernels add biases that eager adds apart from a linear's product; with `biases` also those of
+    convolutions, as eager does on a GPU, and with any rounding, or with `split_linears`, those of linears in single
+    precision. With `channels_last` whole graphs have their half-type convolutions in channels-last memory.
     """
 
     margin: float = 0.0
@@ -52,6 +52,7 @@ class Options:
     biases: bool = False
     channels_last: bool = False
     split_linears: bool = False
+    joined: bool = False
 
     def split(self, variants: Sequence[Variant]) -> SplitGraph:
         """The graph of these variants, in which regions are looked for."""
@@ -154,7 +155,7 @@ class _Search:
             return FoundRegions((), (str(error),), frozenset())
         done: dict[tuple[int, ...], Candidate] = {}
         while True:
-            found = self._promising(find_regions(self.graph, known[0], excluded), known)
+            found = self._promising(find_regions(self.graph, known[0], excluded, self.options.joined), known)
             failed: set[int] = set()
             for region in found:
                 if region.ops in done or self._out_of_time():

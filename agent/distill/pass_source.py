@@ -48,6 +48,8 @@ class Style:
     `split_linears`: kernels add the biases of linears in single precision, whatever else rounds as eager does
     (`agent.distill.rewrites.split_biases`).
 
+    `joined`: regions that need no library call of each other are one.
+
     `compiled`: whole graphs are replaced by TorchInductor's own code in these numerics (`agent.distill.inductor`), ""
     for none; its kernels have the configurations of number `config` among those that TorchInductor chooses from.
     """
@@ -59,8 +61,14 @@ class Style:
     branches: bool = False
     channels_last: bool = False
     split_linears: bool = False
+    joined: bool = False
     compiled: str = ""
     config: int = 0
+
+    @property
+    def other_regions(self) -> bool:
+        """Whether regions are others than those of the graph as it is."""
+        return self.channels_last or self.joined
 
     @property
     def whole(self) -> bool:

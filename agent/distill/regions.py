@@ -33,9 +33,10 @@ class Region:
         return self.inputs[number] if number < own else self.whole + self.ops[number - own]
 
 
-def find_regions(graph: Graph, known: OpEffects, excluded: Collection[int]) -> list[Region]:
+def find_regions(graph: Graph, known: OpEffects, excluded: Collection[int], joined: bool = False) -> list[Region]:
     """The maximal convex groups of ops outside `excluded` whose boundary values are tensors, in order. The ops of a
-    group are connected, or read the same value, or read nothing from outside.
+    group are connected, or read the same value, or read nothing from outside. `joined`: they are those of one level,
+    connected or not, and need no library call of each other.
 
     An op stays outside if its result is a view of an input of the group and is read outside of the group. A group that
     eager runs without any launch is left out.
@@ -45,7 +46,8 @@ def find_regions(graph: Graph, known: OpEffects, excluded: Collection[int]) -> l
     taken_apart = {op for op in range(len(graph.ops)) if _takes_apart(graph, known, op)}
     levels = _levels(before, supported, taken_apart)
     found = []
-    for ops in _with_factories(graph, _components(graph, levels, supported, before), levels):
+    groups = _with_factories(graph, _components(graph, levels, supported, before), levels)
+    for ops in _of_one_level(groups, levels) if joined else groups:
         region = region_of(graph, _with_an_input(graph, known, _without_input_views(graph, known, ops)))
         if region and _has_tensor_boundary(region, known) and sum(known.launches[op] for op in region.ops):
             found.append(region)
@@ -191,6 +193,14 @@ def _with_factories(graph: Graph, groups: list[set[int]], levels: list[int]) -> 
             made = [other for other in made if other not in alike]
             joined.append(ops.union(*alike))
     return sorted([*joined, *made], key=min)
+
+
+def _of_one_level(groups: list[set[int]], levels: list[int]) -> list[set[int]]:
+    """Groups of one level as one."""
+    joined: dict[int, set[int]] = {}
+    for ops in groups:
+        joined.setdefault(levels[min(ops)], set()).update(ops)
+    return list(joined.values())
 
 
 def _without_input_views(graph: Graph, known: OpEffects, ops: set[int]) -> set[int]:

@@ -83,6 +83,7 @@ class Distill(Author):
         biases: bool = False,
         channels_last: bool = False,
         split_linears: bool = False,
+        joined: bool = False,
     ) -> Task:
         """The sample with its regions that might save `margin` microseconds.
 
@@ -90,10 +91,11 @@ class Distill(Author):
         `confirms` says which orders of addition are eager's. `whole`: also graphs that could be replaced as a whole.
         `own_schedule`: kernels are TorchInductor's. `biases`: kernels add biases of convolutions, and more of linears.
         `channels_last`: whole graphs have half-type convolutions in channels-last memory. `split_linears`: kernels add
-        the biases of linears in single precision, whatever `rounding` says.
+        the biases of linears in single precision, whatever `rounding` says. `joined`: regions that need no library
+        call of each other are one.
         """
         deadline = time.thread_time() + self.seconds
-        ways = own_schedule, biases, channels_last, split_linears
+        ways = own_schedule, biases, channels_last, split_linears, joined
         options = Options(margin, deadline, Rounding.ANY, confirms, *ways)
         return Task.of(sample, options, self.sketches, rounding, whole)
 
@@ -115,20 +117,22 @@ class SampleTasks:
         left: Callable[[], float] = lambda: math.inf,
         channels_last: bool = False,
         split_linears: bool = False,
+        joined: bool = False,
     ) -> Task:
         """The sample's task; regions are looked for as long as there are seconds `left`."""
         distill = replace(self.distill, seconds=min(self.distill.seconds, max(0.0, left())))
-        ways = {"biases": True, "channels_last": channels_last, "split_linears": split_linears}
+        ways = {"biases": True, "channels_last": channels_last, "split_linears": split_linears, "joined": joined}
         return distill.task(self.sample, -self.reach, levels, self.confirms, True, own_schedule, **ways)
 
     def others(
         self, levels: Mapping[FloatDtypes, Rounding], left: Callable[[], float], *, channels_last: bool
     ) -> dict[str, Callable[[], Task | None]]:
-        """What makes the same task in other ways, once each: with TorchInductor's own schedule, and in channels-last
-        memory, None unless that is asked for. By the names that a `SearchTrial` has for them."""
+        """What makes the same task in other ways, once each: with TorchInductor's own schedule, with regions joined,
+        and in channels-last memory, None unless that is asked for. By the names that a `SearchTrial` has for them."""
         own = functools.cache(partial(self.task, levels, own_schedule=True, left=left))
         last = functools.cache(partial(self.task, levels, left=left, channels_last=True))
-        return {"own_schedule": own, "channels_last": last if channels_last else lambda: None}
+        joined = functools.cache(partial(self.task, levels, left=left, joined=True))
+        return {"own_schedule": own, "joined": joined, "channels_last": last if channels_last else lambda: None}
 
     def start(self, task: Task, captured: bool = False) -> SearchChoice:
         """The choice that is expected to be best: whole graphs if they are to be `captured`, or have no regions."""

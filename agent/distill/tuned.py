@@ -49,9 +49,9 @@ from agent.distill.search.neighbours import (
     by_lanes,
     in_cuda_graphs,
     in_other_order,
+    in_other_regions,
     one_after_another,
     steps,
-    with_channels_last,
 )
 from agent.distill.search.probes import spread
 from agent.distill.search.scores import EQUAL, ranked
@@ -145,8 +145,8 @@ class Tuned(Author):
         if best.static:
             return self.distill.write(sample, directory, self._confirms(attempt))
         style = best.choice.style
-        if style.own_schedule or style.channels_last or style.split_linears or any(best.levels.values()):
-            ways = {"channels_last": style.channels_last, "split_linears": style.split_linears}
+        if style.own_schedule or style.other_regions or style.split_linears or any(best.levels.values()):
+            ways = {each: getattr(style, each) for each in ("channels_last", "split_linears", "joined")}
             task = self.tasks_of(sample, self._confirms(attempt)).task(best.levels, style.own_schedule, **ways)
         return task.write(known(task, best.choice), style, directory)
 
@@ -231,12 +231,12 @@ class Tuned(Author):
                     keep(Best(choice, trial.levels))
 
             def neighbours(choice: SearchChoice) -> Iterable[SearchChoice]:
-                return steps(trial.written(choice) if choice.style.channels_last else trial.task, choice)
+                return steps(trial.written(choice) if choice.style.other_regions else trial.task, choice)
 
             search = Search(trial.merit, neighbours, (end - clock()) * share(trial), clock=clock, improved=improved)
             single = one_after_another(trial.start) if doubtful else []
-            starts = (*single, *with_channels_last(trial, self.distill.margin), *alternatives(trial.task, trial.start))
-            choice = search.run(trial.start, *starts, sure=len(single))
+            others = (*in_other_regions(trial, self.distill.margin), *alternatives(trial.task, trial.start))
+            choice = search.run(trial.start, *single, *others, sure=len(single))
             if choice is not None:
                 choice = in_turns(near(trial, choice, search.measured), end)[0]
             if choice is not None and clock() < end and not trial.wrong(choice):
@@ -290,10 +290,10 @@ class Tuned(Author):
                 return
             task = made.task(levels)
             exact = replace(trial, task=task, levels=levels, **tasks(levels))
-            written = exact.written(choice) if choice.style.channels_last else task
+            written = exact.written(choice) if choice.style.other_regions else task
             same = replace(choice, patterns=known(written, choice))
             same = replace(same, style=by_lanes(written, same.style))
-            others = (*in_other_order(written, same), *with_channels_last(exact, self.distill.margin))
+            others = (*in_other_order(written, same), *in_other_regions(exact, self.distill.margin))
             tried = dict.fromkeys((same, *others, made.start(task, captured)))
             merits = {safer: exact.merit(safer) for safer in tried if writes(task, safer)}
             for safer in ranked(merits):
@@ -309,7 +309,7 @@ class Tuned(Author):
             if any(levels.values()):
                 task = made.task(levels)
             choice = replace(earlier.choice, patterns=known(task, earlier.choice))
-            other = choice.style.channels_last or choice.style.split_linears or choice.style.compiled
+            other = choice.style.other_regions or choice.style.split_linears or choice.style.compiled
             start = choice if writes(task, choice) and not other else made.start(task)
             trial = replace(trial, task=task, levels=levels, start=start, **tasks(levels))
         owed = True

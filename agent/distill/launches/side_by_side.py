@@ -21,7 +21,7 @@ _WARPS = 64 * PROCESSORS
 _LETTERS = "abcdefgh"
 """One for each part of a kernel."""
 _USUAL = 4
-"""Warps of most kernels."""
+"""What adds with less warps than another kernel has no more for that."""
 _WIDER = 4
 """What adds in eager's order has so many times its warps, at most, where others have more."""
 _INDENT = "    "
@@ -78,22 +78,25 @@ def _memory(body: KernelBody, buffers: Mapping[str, Buffer]) -> tuple[set[str], 
 
 
 def _together(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
-    """Kernels of one level in groups of as many warps. What adds takes more, but not much more, and what does not
-    takes any number."""
+    """Kernels of one level in groups of as many warps. What adds takes more, but not much more. What does not takes any
+    number: that of the group that leaves most of the device idle."""
     adding = {tuning.warps for body, tuning in pieces if not _is_free(body)}
-    usual = max((n for n in adding if n <= _USUAL), default=min(adding, default=0))
-    free = usual or max(tuning.warps for _, tuning in pieces)
+    usual = max((n for n in adding if n <= _USUAL), default=0)
     alike: dict[int, list[Piece]] = {}
+    free: list[Piece] = []
     for body, tuning in pieces:
-        own = tuning
-        if _is_free(body):
-            own = _with_warps(tuning, free)
-        elif tuning.warps < usual <= _WIDER * tuning.warps and not tuning.lanes:
-            own = replace(tuning, warps=usual)
-        if own.programs(body) * own.warps > _WARPS:
+        wider = tuning.warps < usual <= _WIDER * tuning.warps and not tuning.lanes
+        own = replace(tuning, warps=usual) if wider and not _is_free(body) else tuning
+        if _all_warps((body, own)) > _WARPS:
             yield [(body, tuning)]
+        elif _is_free(body):
+            free.append((body, own))
         else:
             alike.setdefault(own.warps, []).append((body, own))
+    if free:
+        most = max(tuning.warps for _, tuning in free)
+        warps = min(alike, key=lambda n: (sum(map(_all_warps, alike[n])), n), default=most)
+        alike.setdefault(warps, []).extend((body, _with_warps(tuning, warps)) for body, tuning in free)
     for group in alike.values():
         yield from _that_fit(sorted(group, key=lambda piece: -_length(*piece)))
 
@@ -101,13 +104,18 @@ def _together(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
 def _that_fit(group: Sequence[Piece]) -> Iterator[list[Piece]]:
     """The kernels of a group in as many launches as are needed, those first whose programs take long."""
     chosen: list[Piece] = []
-    for body, tuning in group:
-        warps = sum(t.programs(b) * t.warps for b, t in [*chosen, (body, tuning)])
-        if chosen and (warps > _WARPS or len(chosen) == len(_LETTERS)):
+    for piece in group:
+        if chosen and (sum(map(_all_warps, [*chosen, piece])) > _WARPS or len(chosen) == len(_LETTERS)):
             yield chosen
             chosen = []
-        chosen.append((body, tuning))
+        chosen.append(piece)
     yield chosen
+
+
+def _all_warps(piece: Piece) -> int:
+    """The warps of all programs of a kernel."""
+    body, tuning = piece
+    return tuning.programs(body) * tuning.warps
 
 
 def _is_free(body: KernelBody) -> bool:

@@ -46,6 +46,7 @@ class SearchTrial:
     `levels` is what the task leaves to eager. `start` is the choice that is expected to be best. `dtypes_of` has the
     floating dtypes of the variants of each graph of the sample. `known` has results by source: choices that come down
     to the same source are measured once. `own_schedule` gives the task with the kernels that TorchInductor makes,
+    `joined` the one with regions joined, and
     `channels_last` the one with convolutions in channels-last memory; None if it has none. `e2e` has the end-to-end
     speedups of right passes by variant and what costs the host the same, in all trials of a sample. Others' work only
     adds to what the host takes, and eager has the least of all measurements: a pass has the upper quartile of all where
@@ -61,6 +62,7 @@ class SearchTrial:
     dtypes_of: Mapping[str, FloatDtypes]
     clock: SearchClock
     own_schedule: Callable[[], Task]
+    joined: Callable[[], Task]
     channels_last: Callable[[], Task | None]
     known: dict[str, Sequence[VariantResult]] = field(default_factory=dict)
     e2e: dict[tuple[str, Hashable], set[float]] = field(default_factory=dict)
@@ -137,14 +139,16 @@ class SearchTrial:
         ]
         launches = tuple(sum(case.launches for case in each) for each in cases)
         plans = self.task.compiled_kernels(style) if style.compiled else self.written(choice).one_plan(choice.patterns)
-        if plans is not None and not style.captured and not style.channels_last:
+        if plans is not None and not style.captured and not style.other_regions:
             return "a plan for each graph", plans
-        return choice.patterns, launches, style.captured, style.channels_last, style.general, style.compiled
+        return choice.patterns, launches, style.captured, style.other_regions, style.general, style.compiled
 
     def written(self, choice: SearchChoice) -> Task:
         """The task that the choice's pass is written from."""
         if choice.style.channels_last:
             return self.channels_last() or self.task
+        if choice.style.joined:
+            return self.joined()
         return self.own_schedule() if choice.style.own_schedule else self.task
 
     def wrong(self, choice: SearchChoice) -> set[FloatDtypes]:

@@ -15,6 +15,7 @@ from agent.distill.search.neighbours import alternatives, steps
 from agent.distill.static import Distill
 from agent.distill.task_plan import float_dtypes
 from passbench.policy.check import check_dir
+from tests.agent.distill.search_support import attempt_by, measuring
 from tests.agent.distill.test_ordered import SKETCHES
 from tests.agent.support import ANY, sample, tensor, variant
 
@@ -90,11 +91,9 @@ def _as_it_was(x):
     return x.sum(0), x[:5] * 2.0
 
 
-def test_what_is_written_over_is_read_before(tmp_path, interpreter):
+def test_what_is_written_over_is_read_before():
     one, other = (variant(function, tensor(64, 256)) for function in (_written_over, _as_it_was))
     assert not joins(_sketch(one), LaunchLimits()) and joins(_sketch(other), LaunchLimits())
-    _written(one, tmp_path / "pass")
-    assert interpreter.problems(tmp_path / "pass", one) == []
 
 
 def test_kernels_that_fill_the_device_have_launches_of_their_own():
@@ -124,6 +123,54 @@ def test_a_search_tries_one_launch_and_several():
     single = _task(variant(lambda x: x.sum(1) * 2.0, tensor(64, 256)))
     start = SearchChoice(tuple(single.gains()), Style())
     assert not any(choice.style.limits.joined for choice in (*alternatives(single, start), *steps(single, start)))
+
+
+def _apart(x, y, w):
+    """What is computed of `y` reads nothing that the others read."""
+    made = torch.relu(x * 2.0) @ w
+    return torch.softmax(made, -1), torch.sigmoid(y).sum(0), torch.relu(y[:3] - 1.0)
+
+
+APART = tensor(64, 256), tensor(40, 96), tensor(256, 32)
+WHOLE = replace(JOINED, captured=True, joined=True)
+
+
+def _joins(source):
+    return source.count("(Launch(") == 2 and "elif program <" in source
+
+
+def _joined_task(one):
+    levels = dict.fromkeys(float_dtypes([one]).values(), Rounding.EXACT)
+    ways = {"whole": True, "joined": True}
+    return Distill(sketches=SKETCHES).task(sample(one), ANY, levels, lambda order: True, **ways)
+
+
+def test_regions_without_a_value_in_common_are_one_launch(tmp_path, interpreter):
+    one = variant(_apart, *APART)
+    task = _joined_task(one)
+    assert task.write(task.gains(), WHOLE, tmp_path / "pass").compiler == "pass"
+    assert check_dir(tmp_path / "pass") == []
+    assert _joins("".join(file.read_text() for file in (tmp_path / "pass").glob("fuse_*.py")))
+    assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+def test_a_search_joins_regions(tmp_path):
+    one = sample(variant(_apart, *APART))
+
+    def rule(_, source):
+        return 2.0 if _joins(source) else 1.5
+
+    assert measuring().attempt(one, tmp_path / "pass", attempt_by(rule, [])).compiler == "pass"
+    assert _joins("".join(file.read_text() for file in (tmp_path / "pass").glob("fuse_*.py")))
+
+
+@pytest.mark.gpu
+def test_joined_regions_have_eagers_bits_in_a_cuda_graph(tmp_path):
+    one = variant(_apart, *APART)
+    task = _joined_task(one)
+    assert task.write(task.gains(), WHOLE, tmp_path / "pass").compiler == "pass"
+    (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
+    assert (result.status, result.t_min) == ("ok", -10), result
 
 
 @pytest.mark.gpu

@@ -172,3 +172,17 @@ def test_a_tuple_that_no_kernel_makes_is_left_to_eager_and_no_more(tmp_path, int
     assert {names[n] for n in range(len(names)) if n not in inside} == {"torch.cummax", "operator.getitem"}
     assert Distill(margin=ANY).write(sample(one), tmp_path / "pass").compiler == "pass"
     assert interpreter.problems(tmp_path / "pass", one) == []
+
+
+def test_regions_that_need_no_library_call_of_each_other_may_be_one():
+    def block(x, w, y):
+        made = torch.matmul(torch.relu(x), w)
+        return torch.sigmoid(made), torch.tanh(y) * 2.0, torch.relu(made.sum())
+
+    inputs = tensor(4, 4), tensor(4, 4), tensor(3)
+    one = variant(block, *inputs)
+    known = find_effects(one.graph, one.inputs)
+    calls = {n for n, name in enumerate(one.graph.op_sequence) if name == "torch.matmul"}
+    apart, joined = (find_regions(one.graph, known, calls, each) for each in (False, True))
+    assert [region.ops for region in apart] == [(0,), (2, 5, 6), (3, 4)]
+    assert [region.ops for region in joined] == [(0, 3, 4), (2, 5, 6)]
