@@ -317,7 +317,8 @@ def _parameters(function: FunctionType, name: str) -> tuple[str, ...]:
 
 
 def picked_args(rule: PassRule) -> tuple:
-    """What `replacement_args` hands to the replacement: a tuple of `Picked` parameters and literals.
+    """What `replacement_args` hands to the replacement: a tuple of `Picked` parameters and literals, and of tuples,
+    lists and dicts of such.
 
     Raises ContractError if it returns anything else.
     """
@@ -333,7 +334,9 @@ _LITERALS = (bool, int, float, str, torch.dtype, torch.device, torch.memory_form
 
 
 def _check_picked(value: Any, name: str) -> None:
-    if isinstance(value, tuple | list):
+    if isinstance(value, dict) and all(type(key) in (str, int) for key in value):
+        _check_picked([*value.values()], name)
+    elif isinstance(value, tuple | list):
         for item in value:
             _check_picked(item, name)
     elif value is not None and not isinstance(value, (Picked, *_LITERALS)):

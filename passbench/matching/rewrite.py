@@ -158,4 +158,6 @@ class _Rewriting:
 def _resolve(value: Any, match: Match) -> Any:
     if isinstance(value, tuple | list):
         return tuple(_resolve(v, match) for v in value)
+    if isinstance(value, dict):
+        return {key: _resolve(v, match) for key, v in value.items()}
     return match.bound[value.name] if isinstance(value, Picked) else value

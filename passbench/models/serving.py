@@ -92,9 +92,11 @@ def _kinds(arguments: Any) -> tuple:
             if not isinstance(example, torch.Tensor):
                 return repr(example)
             return repr((example.dtype, tuple(example.shape), tuple(example.stride())))
-        return repr(value)
+        if isinstance(value, dict):
+            return (*value.keys(), *_kinds([*value.values()]))
+        return repr(value) if not isinstance(value, tuple | list) else _kinds(value)
 
-    return tuple(kind(value) if not isinstance(value, tuple | list) else _kinds(value) for value in arguments)
+    return tuple(kind(value) for value in arguments)
 
 
 def passes_for(library: str | None, graph: fx.Graph, device: torch.device) -> tuple[list[LibraryEntry], dict[str, str]]:

@@ -105,7 +105,9 @@ COUNTS = {
 
 WRAPS = "functools.wraps"
 CACHES = frozenset(("functools.lru_cache", "functools.cache"))
-HOST_DECORATORS = frozenset(("torch.fx.wrap", "torch.no_grad", "torch.inference_mode", WRAPS, *CACHES))
+HOST_DECORATORS = frozenset(
+    ("torch.fx.wrap", "torch.no_grad", "torch.inference_mode", "contextlib.contextmanager", WRAPS, *CACHES)
+)
 CLASS_DECORATORS = frozenset(("dataclasses.dataclass", "enum.unique"))
 CLASS_BASES = frozenset(
     """object Exception ValueError RuntimeError TypeError enum.Enum enum.IntEnum enum.IntFlag enum.StrEnum
@@ -114,8 +116,9 @@ CLASS_BASES = frozenset(
 BASES_WITH_TEXT = CLASS_BASES - set("object abc.ABC typing.Protocol torch.autograd.Function".split())
 FUNCTION = "torch.autograd.Function"
 """A class of this base has static methods; `apply` calls `forward` with a context and its own arguments."""
-CLASS_METHODS = frozenset("__init__ __post_init__ __call__ __repr__ __str__ __len__".split())
+CLASS_METHODS = frozenset("__init__ __post_init__ __call__ __repr__ __str__ __len__ __eq__ __hash__".split())
 """Special methods that a class of a pass may define."""
+MEMBERS_OF_TORCH_MODULES = frozenset(dir(torch.nn.Module())) - CLASS_METHODS - {"forward"}
 METHOD_DECORATORS = frozenset("staticmethod classmethod property abc.abstractmethod functools.cached_property".split())
 
 MATH = frozenset(f"math.{n}" for n in dir(math) if not n.startswith("_"))
@@ -174,7 +177,8 @@ METADATA_METHODS = frozenset(
     is_floating_point is_complex""".split()
 )
 CONTAINER_METHODS = frozenset(
-    "get setdefault items keys values copy append insert extend pop popitem clear reverse index count update".split()
+    """get setdefault items keys values copy append insert extend pop popitem clear reverse index count update
+    move_to_end""".split()
 )
 PUTTING_METHODS = frozenset("setdefault append insert extend update".split())
 STRING_METHODS = frozenset(
@@ -238,7 +242,9 @@ CONTAINER_TYPES = frozenset("list dict set tuple int float bool str".split())
 HEURISTIC_CALLS = frozenset("min max int bool len abs".split())
 
 DEVICE_BUILTINS = frozenset("range len min max int float bool abs sum tuple list isinstance slice print".split())
-PATTERN_BUILTINS = frozenset("float int bool slice len min max Ellipsis".split())
+PATTERN_BUILTINS = frozenset(
+    "float int bool slice len min max Ellipsis range enumerate zip reversed list tuple".split()
+)
 
 _TL, _LIBDEVICE = "triton.language", "triton.language.extra.libdevice"
 

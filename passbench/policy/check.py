@@ -26,8 +26,8 @@ from passbench.policy.modules import (
     syntax_tree,
 )
 from passbench.policy.patterns import (
+    PatternChecker,
     check_parameters,
-    check_pattern,
     check_replacement_args,
     constant_of_class,
     is_picked,
@@ -71,7 +71,7 @@ def check_files(files: PassFiles) -> list[Finding]:
     modules: dict[str, Module] = {}
     siblings = frozenset(name for name in files.modules if not _is_library(name))
     trees = {name: syntax_tree(name, text, report) for name, text in files.modules.items()}
-    used = names_in_use(trees.values()) if None not in trees.values() else None
+    used = names_in_use(trees, files.names) if None not in trees.values() else None
     for name, text in files.modules.items():
         if _is_library(name):
             report.add("module_name", f"{name}.py", 1, f"{name} is the name of a library; rename the file")
@@ -98,9 +98,10 @@ def _check_modules(modules: dict[str, Module], rules: tuple[str, ...], report: R
     for name in rules:
         if name in modules:
             _write_out_arguments(modules[name], modules)
+    patterns = PatternChecker(modules, report)
     for name, module in modules.items():
         check_siblings(module, modules, report)
-        _check_special(module, name in rules, report)
+        _check_special(module, name in rules, patterns, report)
     _check_super(modules, report)
     steps = Steps()
     host = HostChecker(modules, rules, report, steps)
@@ -129,7 +130,10 @@ def _write_out_arguments(module: Module, modules: dict[str, Module]) -> None:
             return constant_of_class(module, node)
         return module.literals.get(node.id)
 
-    write_out_picked(function, constant, lambda value: is_picked(module, function, value))
+    def built_in(name: str) -> bool:
+        return name not in module.names_bound | module.declared_global
+
+    write_out_picked(function, constant, lambda value: is_picked(module, function, value), built_in)
 
 
 def _check_super(modules: dict[str, Module], report: Report) -> None:
@@ -144,7 +148,7 @@ def _check_super(modules: dict[str, Module], report: Report) -> None:
             report.at("forbidden_name", module, call, f"a class has several bases; {advice_on('super')}")
 
 
-def _check_special(module: Module, is_rule: bool, report: Report) -> None:
+def _check_special(module: Module, is_rule: bool, patterns: PatternChecker, report: Report) -> None:
     if not is_rule:
         return
     bound = open_scope(module, module.tree, None).names | module.imports.keys()
@@ -158,7 +162,7 @@ def _check_special(module: Module, is_rule: bool, report: Report) -> None:
     pattern = module.functions.get("pattern")
     arguments = module.functions.get("replacement_args")
     if pattern is not None:
-        check_pattern(module, pattern, report)
+        patterns.check(module, pattern)
     if arguments is not None:
         check_replacement_args(module, arguments, report)
     check_parameters(module, report)

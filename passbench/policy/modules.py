@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 
 from passbench.contract import PACKAGE
 from passbench.policy import allowlists as names
-from passbench.policy.forms.class_members import call_by_other_names, lift_class_kernels, plain_name
-from passbench.policy.forms.decorators import apply_own_decorators, inline_decorator_tables, wrap_in_place
+from passbench.policy.forms import class_members, comparisons, decorators
 from passbench.policy.forms.picked_arguments import literals
 from passbench.policy.forms.plain_expressions import write_plainly
 from passbench.policy.forms.plain_form import lift_kernels, name_bases
-from passbench.policy.forms.unused_functions import empty_unused, runs_as_a_script
+from passbench.policy.forms.unused_functions import NamesInUse, empty_unused, runs_as_a_script
 from passbench.policy.nodes import bound_names, children, walk
 from passbench.result import Finding
 
@@ -57,8 +56,9 @@ class Module:
     """`imports`: local name → what it stands for, dotted; `siblings`: names of the pass's modules; `lines` of
     its text, the first at 0. `declared_global`: names in `global` statements, which functions may bind. `names_bound`:
     names that anything in it binds, in whatever scope. `namespaces`: classes that stand for a `SimpleNamespace`.
-    `super_calls`: calls of `super()` that have been written with the name of the base. `literals`: variables that are a
-    literal and nothing else."""
+    `torch_modules`: those that derive from `torch.nn.Module`. `super_calls`: calls of `super()` that have been written
+    with the name of the base. `literals`: variables that are a literal and nothing else. `of_patterns`: functions that
+    patterns alone name."""
 
     name: str
     tree: ast.Module
@@ -72,8 +72,10 @@ class Module:
     declared_global: set[str] = field(default_factory=set)
     names_bound: frozenset[str] = frozenset()
     namespaces: set[str] = field(default_factory=set)
+    torch_modules: set[str] = field(default_factory=set)
     super_calls: list[ast.Call] = field(default_factory=list)
     literals: dict[str, ast.expr] = field(default_factory=dict)
+    of_patterns: dict[str, ast.FunctionDef] = field(default_factory=dict)
 
     @property
     def file(self) -> str:
@@ -82,7 +84,7 @@ class Module:
     @property
     def kernel_names(self) -> list[str]:
         """What Triton calls the module's kernels, members of classes included."""
-        return [plain_name(name) for name in self.kernels]
+        return [class_members.plain_name(name) for name in self.kernels]
 
     def dotted(self, node: ast.expr) -> str | None:
         """What a name or attribute chain stands for if it starts at an import: `tl.load` → "triton.language.load"; a
@@ -126,7 +128,7 @@ def read_module(
     tree: ast.Module,
     siblings: frozenset[str],
     report: Report,
-    used: frozenset[str] | None = None,
+    used: NamesInUse | None = None,
 ) -> Module | None:
     """Collect the names of a module; checks imports wherever they are. None if an expression has too many attributes in
     a row. `tree` is that of `text`, and is changed: what Python writes in several ways has the form that the policy
@@ -136,14 +138,13 @@ def read_module(
     `if __name__ == "__main__":` is left out, too: the module of a pass is imported, never run. A function
     that calls Triton's language without `@triton.jit` counts as a kernel, with one finding that says so.
     """
-    inline_decorator_tables(tree)
+    decorators.inline_decorator_tables(tree)
     if _has_long_chain(tree):
         report.add("syntax", f"{name}.py", 0, f"more than {_LONGEST_CHAIN} attributes in a row; write shorter ones")
         return None
     tree.body = [s for s in tree.body if not runs_as_a_script(s)]
-    if used is not None:
-        empty_unused(tree, used)
-    module = Module(name, tree, siblings, tuple(text.split("\n")))
+    of_patterns = empty_unused(tree, used) if used is not None else {}
+    module = Module(name, tree, siblings, tuple(text.split("\n")), of_patterns=of_patterns)
     for node in walk(tree):
         if isinstance(node, ast.Import):
             _import(module, node, report)
@@ -151,12 +152,17 @@ def read_module(
             _import_from(module, node, report)
         elif isinstance(node, ast.Global):
             module.declared_global.update(node.names)
-    write_plainly(tree, module.dotted, bound_names(tree), lambda function: _is_kernel(module, function))
+    bound = bound_names(tree)
+    write_plainly(tree, module.dotted, bound, lambda function: _is_kernel(module, function))
+    decorators.write_at_kernels(tree, module.dotted, bound, lambda function: _is_kernel(module, function))
     lift_kernels(tree, lambda function: _is_kernel(module, function))
-    lift_class_kernels(tree, lambda function: _is_kernel(module, function))
-    call_by_other_names(tree)
-    wrap_in_place(tree, module.dotted)
-    apply_own_decorators(tree, module.dotted, siblings)
+    if "hash" not in bound:
+        comparisons.write_hashes(tree)
+    module.torch_modules = class_members.plain_torch_modules(tree, module.dotted)
+    class_members.lift_class_kernels(tree, lambda function: _is_kernel(module, function))
+    class_members.call_by_other_names(tree)
+    decorators.wrap_in_place(tree, module.dotted)
+    decorators.apply_own_decorators(tree, module.dotted, siblings)
     bound = bound_names(tree)
     module.names_bound = frozenset(bound)
     module.literals = literals(tree, bound)

@@ -1,44 +1,114 @@
 """The static policy on `pattern`, which is traced, and `replacement_args`, which picks."""
 
 import ast
+from collections.abc import Mapping
 
 from passbench.policy import allowlists as names
+from passbench.policy.forms.picked_arguments import is_plain_key
+from passbench.policy.forms.unused_functions import HANDED_TO_PASSBENCH
 from passbench.policy.modules import Module, Report
 from passbench.policy.nodes import bound_by, children, walk
-from passbench.policy.scopes import parameters
+from passbench.policy.scopes import open_scope, parameters
 from storage.graph import targets
 from storage.graph.targets import TargetError
 
-_STATEMENTS = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr, ast.Pass)
+_STATEMENTS = (
+    ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr, ast.Pass, ast.For, ast.If, ast.Break, ast.Continue,
+)  # fmt: skip
 _EXPRESSIONS = (
     ast.Constant, ast.Name, ast.Attribute, ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript, ast.Slice,
     ast.Tuple, ast.List, ast.Dict, ast.Starred, ast.keyword, ast.operator, ast.unaryop, ast.cmpop, ast.expr_context,
+    ast.IfExp, ast.BoolOp, ast.boolop,
 )  # fmt: skip
 
 
-_ATTRIBUTES = targets.ATTRIBUTES | names.TENSOR_ATTRIBUTES | names.VIEW_ATTRIBUTES
-"""A traced value also has what leads to its tracer and graph, and from there to everything."""
+_ATTRIBUTES = targets.ATTRIBUTES | names.TENSOR_ATTRIBUTES | names.VIEW_ATTRIBUTES | {"append"}
+"""A traced value also has what leads to its tracer and graph, and from there to everything. `append` is a list's."""
 
 
-def check_pattern(module: Module, function: ast.FunctionDef, report: Report) -> None:
-    """Report what in a pattern is not straight-line code of operations that a graph can hold."""
-    if function.decorator_list:
-        report.at("pattern", module, function, "pattern takes no decorator")
-    local = _parameters(function)
-    local |= {n.id for n in walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    for name in local & module.imports.keys():
-        report.at("rebinding", module, function, f"{name} is an import; give the value another name")
-    for statement in function.body:
-        if isinstance(statement, ast.Delete) and all(isinstance(t, ast.Name) for t in statement.targets):
-            continue
-        if not isinstance(statement, _STATEMENTS):
-            advice = "write straight-line operations: assignments and a return"
-            report.at("pattern", module, statement, f"a pattern is traced; {advice}")
-            continue
-        _check(module, statement, local, report)
+class PatternChecker:
+    """Checks patterns and the functions that they call, each once. What runs when a pattern is traced is of operations
+    that a graph can hold, whatever branch is taken: nothing of it is followed, all of it is checked."""
+
+    def __init__(self, modules: Mapping[str, Module], report: Report) -> None:
+        self._modules, self._report = modules, report
+        self._checked: set[ast.FunctionDef] = set()
+        self._waiting: list[tuple[Module, ast.FunctionDef]] = []
+        self._bound: dict[str, set[str]] = {}  # of each module, names at its top
+
+    def check(self, module: Module, pattern: ast.FunctionDef) -> None:
+        """Report what in a pattern, or in a function that it calls, is no operation that a graph can hold."""
+        given = _parameters(pattern)
+        for node in walk(pattern):
+            if isinstance(node, ast.If | ast.IfExp) and not given.isdisjoint(_tested(node.test)):
+                message = "a pattern is traced: it knows no values; write one pattern for each case"
+                self._report.at("pattern", module, node, message)
+        self._waiting.append((module, pattern))
+        while self._waiting:
+            home, function = self._waiting.pop()
+            if function not in self._checked:
+                self._checked.add(function)
+                self._check_function(home, function)
+
+    def _check_function(self, module: Module, function: ast.FunctionDef) -> None:
+        report = self._report
+        if function.decorator_list:
+            report.at("pattern", module, function, f"{function.name} takes no decorator: it is traced")
+        given = function.args
+        if not all(isinstance(d, ast.Constant | None) for d in (*given.defaults, *given.kw_defaults)):
+            message = f"defaults of {function.name}, which a pattern calls, are constants: others are kept"
+            report.at("pattern", module, function, message)
+        local = {a.arg for a in parameters(function)}
+        local |= {n.id for n in walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        for name in local & module.imports.keys():
+            report.at("rebinding", module, function, f"{name} is an import; give the value another name")
+        self._block(module, function.body, local)
+
+    def _block(self, module: Module, body: list[ast.stmt], local: set[str]) -> None:
+        for statement in body:
+            if isinstance(statement, ast.Delete) and all(isinstance(t, ast.Name) for t in statement.targets):
+                continue
+            if not isinstance(statement, _STATEMENTS):
+                advice = "write operations: assignments, a return, loops over constants, functions of such"
+                self._report.at("pattern", module, statement, f"a pattern is traced; {advice}")
+            elif isinstance(statement, ast.For | ast.If):
+                heads = (statement.target, statement.iter) if isinstance(statement, ast.For) else (statement.test,)
+                for head in heads:
+                    _check(module, ast.Expr(head), local, self._report, self)
+                self._block(module, statement.body, local)
+                self._block(module, statement.orelse, local)
+            else:
+                _check(module, statement, local, self._report, self)
+
+    def calls(self, module: Module, node: ast.expr, dotted: str | None) -> bool:
+        """Whether an expression names a function of the pass, which is checked as a pattern is."""
+        home, name = module, node.id if isinstance(node, ast.Name) else ""
+        if dotted is not None:
+            place = module.sibling_function(dotted)
+            if place is None or place[0] not in self._modules:
+                return False
+            home, name = self._modules[place[0]], place[1]
+        function = home.of_patterns.get(name) or home.functions.get(name)
+        if function is None or name in HANDED_TO_PASSBENCH:
+            return False
+        self._waiting.append((home, function))
+        return True
+
+    def is_built_in(self, module: Module, name: str) -> bool:
+        """Whether a name is a built-in that a pattern may use, which the module gives to nothing of its own."""
+        if module.name not in self._bound:
+            self._bound[module.name] = open_scope(module, module.tree, None).names | module.declared_global
+        return name in names.PATTERN_BUILTINS - self._bound[module.name]
 
 
-def _check(module: Module, node: ast.AST, local: set[str], report: Report) -> None:
+def _tested(node: ast.expr) -> set[str]:
+    """Names whose values an expression needs: it is enough for `x is None` that there is one."""
+    if isinstance(node, ast.Compare) and all(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
+        return set()
+    return {node.id} if isinstance(node, ast.Name) else set().union(*map(_tested, children(node)))
+
+
+def _check(module: Module, node: ast.AST, local: set[str], report: Report, checker: PatternChecker) -> None:
     for child in children(node):
         if isinstance(child, ast.Attribute) and not isinstance(child.ctx, ast.Load):
             report.at("attribute_assignment", module, child, "a pattern assigns to its own names only")
@@ -48,6 +118,9 @@ def _check(module: Module, node: ast.AST, local: set[str], report: Report) -> No
         if isinstance(child, ast.Name) and child.id in module.literals and child.id not in local:
             continue
         dotted = module.dotted(child) if isinstance(child, ast.Attribute | ast.Name) else None
+        own = isinstance(child, ast.Name) and child.id in local
+        if isinstance(child, ast.Attribute | ast.Name) and not own and checker.calls(module, child, dotted):
+            continue
         if dotted is not None:
             if not _is_operation(dotted):
                 message = f"{dotted} is no operation that a graph holds; a pattern may name those, dtypes and numbers"
@@ -60,10 +133,10 @@ def _check(module: Module, node: ast.AST, local: set[str], report: Report) -> No
             rule = "private_name" if child.attr.startswith("_") else "pattern"
             message = f"{child.attr} is no method or attribute of tensors that a graph holds; use those"
             report.at(rule, module, child, message)
-        elif isinstance(child, ast.Name) and child.id not in local | names.PATTERN_BUILTINS:
+        elif isinstance(child, ast.Name) and not own and not checker.is_built_in(module, child.id):
             message = f"{child.id} is not a parameter of pattern, nor imported; a pattern uses its parameters"
             report.at("forbidden_name", module, child, message)
-        _check(module, child, local, report)
+        _check(module, child, local, report, checker)
 
 
 def _is_operation(dotted: str) -> bool:
@@ -89,6 +162,12 @@ def check_replacement_args(module: Module, function: ast.FunctionDef, report: Re
     if function.decorator_list or len(body) != 1 or not isinstance(body[0], ast.Return) or body[0].value is None:
         report.at("replacement_args", module, function, f"replacement_args only picks; {advice}")
         return
+    if isinstance(body[0].value, ast.Dict):
+        report.at("replacement_args", module, function, "replacement_args returns a tuple; put the dict into one")
+    for key in (k for node in walk(body[0].value) if isinstance(node, ast.Dict) for k in node.keys):
+        if isinstance(key, ast.Constant) and key.value in names.REFUSED_OPTIONS:
+            rule, instead = names.REFUSED_OPTIONS[key.value]
+            report.at(rule, module, key, f"{key.value}: {instead}")
     for value in _picked(body[0].value):
         if not is_picked(module, function, value):
             report.at("replacement_args", module, value, f"{ast.unparse(value)} is computed; {advice}")
@@ -166,6 +245,9 @@ def check_parameters(module: Module, report: Report) -> None:
 
 
 def _picked(value: ast.expr) -> list[ast.expr]:
+    """The items that `replacement_args` hands on, one by one, those of tuples, lists and dicts within it too."""
     if isinstance(value, ast.Tuple | ast.List):
         return [item for element in value.elts for item in _picked(element)]
+    if isinstance(value, ast.Dict) and all(is_plain_key(key) for key in value.keys):
+        return [item for element in value.values for item in _picked(element)]
     return [value]

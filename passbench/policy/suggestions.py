@@ -66,7 +66,8 @@ ADVICE = {
     " is for the top of a module",
     "os.getenv": "the environment is empty; write the value into the source, as in BLOCK = 256",
     "os.putenv": "leave the setting out",
-    "torch.nn.Module": "write a function; weights come in as arguments of the pattern",
+    "torch.nn.Module": "write a function, or a class with a plain forward(self, x, …), no call of its own and no"
+    " layers; weights come in as arguments of the pattern",
     "torch.nn.Parameter": "weights come in as arguments of the pattern",
     "torch.compile": "write the kernel in Triton, or call the operators",
     "torch.cuda.CUDAGraph": "write captured(function, *tensors) of passbench.launch",
@@ -84,7 +85,8 @@ ADVICE = {
     **dict.fromkeys(("__getattr__", "__setattr__", "__getattribute__"), "write the fields out, or keep them in a dict"),
     "__setitem__": "keep the items in a dict, and write into that",
     "__new__": "write __init__, or a function that makes the instance",
-    "contextlib.contextmanager": "write `with torch.cuda.device(x.device):` where it is needed",
+    "contextlib.contextmanager": "write it above a function at the top of the module, or"
+    " `with torch.cuda.device(x.device):` where it is needed",
     "typing.cast": "write the value alone",
     "time": "leave timing out; PassBench times the call",
     "open": "a pass has its own source alone; write tables as dicts",

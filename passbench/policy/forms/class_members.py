@@ -1,7 +1,8 @@
 """Members of classes that are kernels, or another name of a method, as the rest of the policy knows them.
 
 A kernel in a class is one at the top of the module, of a name that no source can spell, which the class has as a field.
-`__call__ = forward` is a method that calls the other.
+`__call__ = forward` is a method that calls the other. A `torch.nn.Module` that only has a `forward` is a class with
+`__call__ = forward`.
 """
 
 import ast
@@ -10,6 +11,7 @@ from collections.abc import Callable
 
 from passbench.policy.nodes import bound_by
 
+_TORCH_MODULES = frozenset(("torch.nn.Module", "torch.nn.modules.Module"))
 _IN_CLASS = "{} of {}"
 
 
@@ -64,6 +66,29 @@ def call_by_other_names(tree: ast.Module) -> None:
             if made is not None:
                 own.body[number] = made
                 own.__dict__.pop("_children", None)
+
+
+def plain_torch_modules(tree: ast.Module, dotted: Callable[[ast.expr], str | None]) -> set[str]:
+    """Write classes of the one base `torch.nn.Module` as classes without a base, in place, where they have a plain
+    `forward`. Returns their names. `dotted` says what a name stands for that starts at an import."""
+    found: set[str] = set()
+    for own in tree.body:
+        if not isinstance(own, ast.ClassDef) or len(own.bases) != 1 or own.keywords or own.decorator_list:
+            continue
+        if dotted(own.bases[0]) not in _TORCH_MODULES:
+            continue
+        methods = [s for s in own.body if isinstance(s, ast.FunctionDef)]
+        forward = [s for s in methods if s.name == "forward" and not s.decorator_list]
+        bound = _bound(own)
+        stored = {n.attr for n in ast.walk(own) if isinstance(n, ast.Attribute) and not isinstance(n.ctx, ast.Load)}
+        if bound["forward"] != 1 or not forward or "forward" in stored or "__call__" in bound:
+            continue
+        called = _calling("__call__", forward[0], forward[0])
+        if called is not None:
+            own.bases, own.body = [], [*own.body, called]
+            own.__dict__.pop("_children", None)
+            found.add(own.name)
+    return found
 
 
 def _calling(name: str, method: ast.FunctionDef, place: ast.stmt) -> ast.FunctionDef | None:

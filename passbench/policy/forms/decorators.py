@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 _MOST_COPIED = 4000
 """Nodes by which the tree grows at most where several decorators share a dict."""
+_OF_KERNELS = frozenset(("triton.autotune", "triton.heuristics"))
 _WITHOUT_ORDER = frozenset(("torch.fx.wrap", "torch.no_grad"))
 """Decorators that mean the same above and below another."""
 _WITH_RULES = ("pattern", "replacement_args", "replacement_func")
@@ -63,6 +64,45 @@ def inline_decorator_tables(tree: ast.Module) -> None:
             else:
                 place[0][place[1]] = tables[name].value
         tree.body.remove(tables[name])
+
+
+def write_at_kernels(
+    tree: ast.Module,
+    dotted: Callable[[ast.expr], str | None],
+    bound: Counter[str],
+    is_kernel: Callable[[ast.FunctionDef], bool],
+) -> None:
+    """`tune = triton.autotune(…)` and `@tune` as `@triton.autotune(…)`, where `tune` is bound once, at the top of the
+    module, and nothing but kernels below it reads it, as decorators. `bound` says how often each name is bound."""
+    made: dict[str, ast.Assign] = {}
+    uses: Counter[str] = Counter()
+    places: dict[str, list[tuple[ast.FunctionDef, int]]] = {}
+    for statement in tree.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call()) if bound[name] == 1:
+                if dotted(statement.value.func) in _OF_KERNELS:
+                    made[name] = statement
+            case ast.FunctionDef() if is_kernel(statement):
+                for number, decorator in enumerate(statement.decorator_list):
+                    if isinstance(decorator, ast.Name) and decorator.id in made:
+                        places.setdefault(decorator.id, []).append((statement, number))
+    if not places:
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            uses[node.id] += 1
+    written: set[ast.stmt] = set()
+    for name, found in places.items():
+        size = sum(1 for _ in ast.walk(made[name]))
+        if len(found) != uses[name] or (len(found) - 1) * size > _MOST_COPIED:
+            continue
+        call = made[name].value
+        for kernel, number in found:
+            above = ast.Call(call.func, call.args, call.keywords)
+            kernel.decorator_list[number] = ast.copy_location(above, kernel.decorator_list[number])
+            kernel.__dict__.pop("_children", None)
+        written.add(made[name])
+    tree.body = [statement for statement in tree.body if statement not in written]
 
 
 def wrap_in_place(tree: ast.Module, dotted: Callable[[ast.expr], str | None]) -> None:

@@ -2,27 +2,48 @@
 
 What a function does counts only if it can run. `getattr`, `globals` and their kin are refused, so that a function whose
 name occurs nowhere is called by nobody. PassBench calls three functions of a listed module, Python those with special
-names.
+names. A function that patterns alone name is traced with them and is no host code.
 """
 
 import ast
-from collections.abc import Iterable
+import copy
+from collections.abc import Mapping
+from typing import NamedTuple
 
-_CALLED = frozenset("pattern replacement_args replacement_func".split())
+HANDED_TO_PASSBENCH = frozenset("pattern replacement_args replacement_func".split())
 _ONLY_RUN_AS_A_SCRIPT = "__main__"
 
 
-def names_in_use(trees: Iterable[ast.Module]) -> frozenset[str]:
-    """Names that the modules of a pass mention where code runs: in functions only if these are named themselves."""
+class NamesInUse(NamedTuple):
+    """Names that host code and kernels of a pass mention, and further ones that patterns do."""
+
+    by_host: frozenset[str]
+    by_patterns: frozenset[str]
+
+
+def names_in_use(trees: Mapping[str, ast.Module], rules: tuple[str, ...]) -> NamesInUse:
+    """Names that the modules of a pass mention where code runs: in functions only if these are named themselves.
+    `rules` are the modules whose `pattern` PassBench traces."""
     functions: dict[str, list[ast.FunctionDef]] = {}
     waiting: list[ast.AST] = []
-    for tree in trees:
+    patterns: list[ast.AST] = []
+    for home, tree in trees.items():
         for statement in tree.body:
-            if is_plain_function(statement):
+            traced = isinstance(statement, ast.FunctionDef) and statement.name == "pattern" and home in rules
+            if traced:
+                patterns += statement.body
+                waiting += [*_outside(statement), *statement.decorator_list]
+            elif is_plain_function(statement):
                 functions.setdefault(statement.name, []).append(statement)
                 waiting += _outside(statement)
             elif not runs_as_a_script(statement):
                 waiting.append(statement)
+    by_host = _named_from(waiting, functions)
+    return NamesInUse(by_host, _named_from(patterns, functions) - by_host)
+
+
+def _named_from(waiting: list[ast.AST], functions: dict[str, list[ast.FunctionDef]]) -> frozenset[str]:
+    """Names that these nodes mention, and functions that are named there, which are taken out of `functions`."""
     found: set[str] = set()
     while waiting:
         node = waiting.pop()
@@ -34,17 +55,22 @@ def names_in_use(trees: Iterable[ast.Module]) -> frozenset[str]:
     return frozenset(found)
 
 
-def empty_unused(tree: ast.Module, used: frozenset[str]) -> None:
-    """Leave out what functions of no name in use do, in place. What runs when they are defined stays: defaults and
-    annotations."""
+def empty_unused(tree: ast.Module, used: NamesInUse) -> dict[str, ast.FunctionDef]:
+    """Leave out what functions of no name in use by the host do, in place. What runs when they are defined stays:
+    defaults and annotations. Those that patterns name are returned as they were written."""
+    of_patterns: dict[str, ast.FunctionDef] = {}
     for statement in tree.body:
-        if is_plain_function(statement) and statement.name not in used:
+        if is_plain_function(statement) and statement.name not in used.by_host:
+            if statement.name in used.by_patterns:
+                of_patterns[statement.name] = copy.copy(statement)
+                of_patterns[statement.name].__dict__.pop("_children", None)
             statement.body = [ast.copy_location(ast.Pass(), statement.body[0])]
+    return of_patterns
 
 
 def is_plain_function(node: ast.stmt) -> bool:
     """Whether a statement defines a function without decorators that nobody calls but by its name."""
-    if not isinstance(node, ast.FunctionDef) or node.decorator_list or node.name in _CALLED:
+    if not isinstance(node, ast.FunctionDef) or node.decorator_list or node.name in HANDED_TO_PASSBENCH:
         return False
     return not node.name.startswith("__")
 

@@ -7,6 +7,7 @@ import torch
 
 from passbench.policy import allowlists as names
 from passbench.policy.call_tables import call_tables, key_uses, names_listed
+from passbench.policy.forms import context_managers
 from passbench.policy.host.classes import ClassFacts, Lineages, facts_of
 from passbench.policy.item_parts import CollectedArguments
 from passbench.policy.modules import Module, Report, is_builtin
@@ -62,6 +63,7 @@ class Bindings:
         self.collected = CollectedArguments(modules)
         self.cached: set[ast.FunctionDef] = set()  # under functools.lru_cache
         self.hooks: set[ast.FunctionDef | ast.Lambda] = set()  # called by Triton, with a launch's arguments
+        self.before_launches: set[ast.FunctionDef | ast.Lambda] = set()  # of these, those of configurations
         self.decorating = False  # whether arguments of a kernel's decorator are looked at
         self.of_decorators: set[ast.FunctionDef | ast.Lambda] = set()  # hooks that are no grids, or not only
         self.fixed: dict[ast.FunctionDef, int] = {}  # how many arguments of a grid are given by functools.partial
@@ -74,6 +76,11 @@ class Bindings:
         self.on_anything: set[ast.ClassDef] = set()  # of these, those where no call shows what it is called on
         self.operators_handed_on = False  # whether an operator of torch is a value somewhere
         self.class_numbers: set[tuple[ast.AST, str]] = set()  # parameters that are a `one_hot` of the graph's own
+        self.managers: dict[ast.FunctionDef, str] = {}  # context managers of the pass → what is wrong with them
+        for module in modules.values():
+            self.managers |= context_managers.managers(module.functions.values(), module.dotted)
+        withs = (context_managers.entered(module.tree) for module in modules.values() if self.managers)
+        self.entered: set[ast.expr] = set().union(*withs)
         self.special: set[ast.FunctionDef] = set()  # `pattern` and the like, which have rules of their own
         self.iterators: set[tuple[ast.AST, str]] = set()  # variables that are, or were, iterators
         self.sequences: set[tuple[ast.AST, str]] = set()  # variables that are, or were, lists, tuples or texts
@@ -348,9 +355,9 @@ _NOT_NEW = frozenset(("functools.reduce", "collections.ChainMap"))
 
 def _is_new(value: ast.expr, scope: Scope) -> bool:
     """Whether the value of an expression has just been made, so that no other variable holds it."""
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
-        return value.func.id in ("list", "dict", "set", "tuple") and scope.find(value.func.id) is None
-    if isinstance(value, ast.Call) and scope.module.dotted(value.func) in names.COLLECTING_CALLS - _NOT_NEW:
-        return True
+    if isinstance(value, ast.Call):
+        name = value.func.id if isinstance(value.func, ast.Name) else ""
+        built_in = name in ("list", "dict", "set", "tuple") and scope.find(name) is None
+        return built_in or scope.module.dotted(value.func) in names.COLLECTING_CALLS - _NOT_NEW
     displays = ast.List | ast.Dict | ast.Set | ast.Tuple | ast.ListComp | ast.DictComp | ast.SetComp
     return isinstance(value, displays | ast.Constant | ast.BinOp)

@@ -9,8 +9,10 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 
+import torch
+
 from passbench.policy import allowlists as names
-from passbench.policy.host.classes import check_class, kernels_of_classes, members
+from passbench.policy.host.classes import check_class, kernels_of_classes, members, members_of
 from passbench.policy.host.replacements import Replacements
 from passbench.policy.kernels.addresses import base_parameters, callee, is_constant
 from passbench.policy.modules import Module, Report, is_builtin
@@ -54,6 +56,22 @@ class HostChecker(Replacements):
             check_builtin_names(module, self._target)
             for own in module.classes.values():
                 check_class(module, own, self._target, inherits=own in self.inheriting)
+        if any(module.torch_modules for module in self.modules.values()):
+            self._check_beside_torch_modules()
+
+    def _check_beside_torch_modules(self) -> None:
+        """Report classes with members that a `torch.nn.Module` has, since these would be allowed on one, too, or that a
+        tensor has: `module.half()` is the module, and counts as a tensor. `forward` and what Python calls is the
+        class's own."""
+        for own, module in self.class_homes.items():
+            if any(base.name in self.class_homes[base].torch_modules for base in self.lineage(own)[1:]):
+                message = "no class of a pass derives from its torch.nn.Module; write a function"
+                self._target.at("module_statement", module, own, message)
+            for node, name in members_of(own):
+                of_tensors = not name.startswith("__") and hasattr(torch.Tensor, name)
+                if name in names.MEMBERS_OF_TORCH_MODULES or of_tensors:
+                    message = f"beside a torch.nn.Module no class has a {name}; choose another name, or write functions"
+                    self._target.at("rebinding", module, node, message)
 
     def may_be_launched_with_tensor(self, kernel: ast.FunctionDef, parameter: str) -> bool:
         """Whether a parameter of a kernel may be an address, as far as host code and the kernel tell.

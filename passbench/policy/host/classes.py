@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from passbench.policy import allowlists as names
+from passbench.policy.forms import comparisons
 from passbench.policy.library_members import is_taken, is_usable
 from passbench.policy.modules import Module, Report, is_builtin
 from passbench.policy.nodes import walk
@@ -100,7 +101,7 @@ def kernels_of_classes(modules: dict[str, Module]) -> dict[str, ast.FunctionDef]
     found: dict[str, ast.FunctionDef] = {}
     for module in modules.values():
         for own in module.classes.values():
-            names_in_class = Counter(name for _, name in _named(own))
+            names_in_class = Counter(name for _, name in members_of(own))
             bound.update(names_in_class)
             for s in own.body:
                 value = s.value if isinstance(s, ast.Assign) and len(s.targets) == 1 else None
@@ -136,12 +137,17 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
             report.at("module_statement", module, statement, "a class of a pass holds fields and methods")
     if any(module.dotted(base) == names.FUNCTION for base in own.bases):
         _check_function(module, own, report)
+    foreign = "" if not inherits else f"{own.name} has members of a library's class, which says what is equal"
     for statement in own.body:
         if not isinstance(statement, ast.FunctionDef):
             continue
         if statement.name == "__post_init__" and len(parameters(statement)) > 1:
             message = "__post_init__ takes self alone; read what the fields hold"
             report.at("module_statement", module, statement, message)
+        if statement.name in ("__eq__", "__hash__"):
+            own_names = "isinstance and type are Python's" if module.names_bound & {"isinstance", "type"} else ""
+            if fault := comparisons.fault(statement, own) or own_names or foreign:
+                report.at("private_name", module, statement, fault)
         if statement.name in names.CLASS_METHODS and not is_plain(statement):
             message = f"Python calls {statement.name} on an instance; leave its decorators out"
             report.at("decorator", module, statement, message)
@@ -158,7 +164,7 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
             message = f"{name} means something outside of the class, too; choose another name for what the class holds"
             report.at("rebinding", module, own, message)
     methods = {s.name for s in own.body if isinstance(s, ast.FunctionDef)}
-    for node, name in _named(own):
+    for node, name in members_of(own):
         special = name.startswith("_") and name.endswith("_")
         if special and name not in names.CLASS_METHODS | {"__slots__"}:
             advice = advice_on(name) or "write a method of another name, and call that"
@@ -231,7 +237,8 @@ def _is_renamed(name: str) -> bool:
     return name.startswith("__") and not name.endswith("__")
 
 
-def _named(own: ast.ClassDef) -> Iterator[tuple[ast.AST, str]]:
+def members_of(own: ast.ClassDef) -> Iterator[tuple[ast.AST, str]]:
+    """Names of the fields and methods of a class, each with the statement that binds it."""
     for statement in own.body:
         if isinstance(statement, ast.FunctionDef):
             yield statement, statement.name

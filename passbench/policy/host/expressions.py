@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from passbench.policy import allowlists as names
 from passbench.policy import item_parts
+from passbench.policy.forms.context_managers import runs_at_the_end
 from passbench.policy.host.bindings import HOOK
 from passbench.policy.host.named_values import NamedValues
 from passbench.policy.nodes import walk
@@ -112,13 +113,16 @@ class Expressions(NamedValues):
         value = ValueKind.SCALAR if node.value is None else self.handed_kind(node.value, scope)
         self.kinds.join(scope.node, RETURN, value if isinstance(node, ast.YieldFrom) else self.holder([value]))
         self.note_iterator(scope.node, RETURN)
+        if scope.node in self.managers:  # it ends where its `with` does, its arguments are this call's
+            return ValueKind.SCALAR
         if any(self.kinds.get(scope.node, p.arg) is not ValueKind.SCALAR for p in parameters(scope.node)):
             message = f"{scope.node.name} hands out one by one what it makes of its arguments; return a list"
             self.find("expression", scope.module, node, message)
         self.steps.take(len(walk(scope.node)))
-        ending = (n for n in walk(scope.node) if isinstance(n, ast.With) or (isinstance(n, ast.Try) and n.finalbody))
+        ending = (n for n in walk(scope.node) if isinstance(n, ast.With) or runs_at_the_end(n))
         if any(node in walk(block) for block in ending):
-            message = "what a finally or a with does behind a yield may run between two calls; hand out what is there"
+            message = "what a finally, an except of everything or a with does behind a yield may run between two"
+            message += " calls; hand out what is there"
             self.find("expression", scope.module, node, message)
         if isinstance(node, ast.YieldFrom):  # what the other one returns in the end
             return joined((value, value.item()))

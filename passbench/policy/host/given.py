@@ -86,7 +86,7 @@ class Given(Bindings):
         places = (self.kinds.get(LAUNCHED, number) for number in self._kernel_places.get(name, ()))
         spread = self.kinds.get(LAUNCHED, "**")
         own = ValueKind.TENSOR if spread.holds_tensors else ValueKind.SCALAR
-        return max((self.kinds.get(LAUNCHED, name), own, *places))
+        return joined((self.kinds.get(LAUNCHED, name), own, *places))
 
     def rest_of(self, node: ast.expr) -> list[ValueKind] | None:
         """The kinds of what `args` or `args[1:]` holds, item by item, in a function that collects `*args`; None where

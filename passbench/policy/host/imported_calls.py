@@ -29,6 +29,8 @@ class ImportedCalls(MethodCalls):
             if not isinstance(number, ast.Constant) or type(number.value) is not int:
                 self.find("launch", scope.module, node, "branch takes its number, written out, then as captured does")
             return self._call_captured(node, scope, node.args[1:])
+        if dotted == "triton.Config":
+            node = self._without_pre_hook(node, scope)
         positional, keywords = self._arguments(node, scope)
         given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
         if dotted == names.LAUNCH:
@@ -85,6 +87,22 @@ class ImportedCalls(MethodCalls):
             self.refuse_name(node, dotted, scope)
             return ValueKind.SCALAR  # one finding is enough
         return self._library(OperatorCall(node, dotted, stored, node.args, positional, keywords, scope))
+
+    def _without_pre_hook(self, node: ast.Call, scope: Scope) -> ast.Call:
+        """`triton.Config(…)` without its `pre_hook`, which Triton calls with the dict of each launch's arguments."""
+        hooks = [k for k in node.keywords if k.arg == "pre_hook"]
+        function = self.host_function(hooks[0].value, scope) if hooks else None
+        if function is None and not (hooks and isinstance(hooks[0].value, ast.Lambda)):
+            return node
+        if function is None:
+            self.kind(hooks[0].value, scope, hook=True)
+        else:
+            self.seen.add(hooks[0].value)
+            self.check_callable(function, hooks[0].value, scope)
+            self.mark_hook(function)
+        self.before_launches.add(function or hooks[0].value)
+        rest = [k for k in node.keywords if k not in hooks]
+        return ast.copy_location(ast.Call(node.func, node.args, rest), node)
 
     def _check_count(
         self, node: ast.Call, dotted: str, positional: list[ValueKind], keywords: Keywords, scope: Scope

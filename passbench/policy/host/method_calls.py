@@ -16,7 +16,11 @@ from passbench.policy.scopes import Scope, ValueKind, joined
 from passbench.policy.suggestions import advice_on
 from storage.graph import targets
 
-_KEYED = frozenset("get setdefault pop insert index count".split())
+_KEYED = frozenset("get setdefault pop insert index count move_to_end".split())
+_WRITTEN_OTHERWISE = {
+    "__eq__": "x == y", "__hash__": "no hash: let the instance be a key", "__repr__": "repr(x)", "__str__": "str(x)",
+    "__len__": "len(x)",
+}  # fmt: skip
 _COMPARING = frozenset("index count".split())
 _OF_CONTAINERS = {n for kind in (set, Counter, deque, OrderedDict) for n in dir(kind)} & targets.methods()
 """Methods of containers that tensors have too: of what is no tensor they are the container's, such as `set.add`."""
@@ -105,6 +109,10 @@ class MethodCalls(BuiltInCalls):
         base = self.base_kind(method, scope, called=True)
         positional, keywords = self._arguments(node, scope)
         given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
+        if name in _WRITTEN_OTHERWISE:  # a tensor has these, too
+            message = f"Python calls {name}; write {_WRITTEN_OTHERWISE[name]}"
+            self.find("private_name", scope.module, node, message)
+            return ValueKind.TENSOR
         of_instance = self.is_of_instance(method, scope)
         if name in self.methods or of_instance or (self.is_field(method, base, scope) and not base.is_tensor):
             return self._call_own(node, name, positional, keywords, scope)

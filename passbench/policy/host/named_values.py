@@ -113,9 +113,13 @@ class NamedValues(Given):
         return ValueKind.SCALAR if hook else ValueKind.ADDRESS
 
     def check_callable(self, function: ast.FunctionDef, node: ast.AST, scope: Scope) -> None:
-        """Report a use of `pattern` and the like, which may hold any operation: host code must not run them."""
+        """Report a use of `pattern` and the like, which may hold any operation: host code must not run them. A context
+        manager is called behind `with` alone, where it ends."""
         if function in self.special:
             message = f"{function.name} is for PassBench alone; call a function of your own"
+            self.find("forbidden_call", scope.module, node, message)
+        if function in self.managers and node not in self.entered:
+            message = f"{function.name} is a context manager; write `with {function.name}(…):` where it is needed"
             self.find("forbidden_call", scope.module, node, message)
 
     def imported_name(self, node: ast.expr, dotted: str, scope: Scope) -> ValueKind:
@@ -276,7 +280,7 @@ class NamedValues(Given):
         return found
 
     def _derives(self, own: ast.ClassDef, home: Scope) -> bool:
-        if own.name in home.module.namespaces:
+        if own.name in home.module.namespaces | home.module.torch_modules:
             return True
         bases = [base for base in own.bases if self.own_class(base, home) is None]
         return any((home.module.dotted(base) or ast.unparse(base)) not in _WITHOUT_MEMBERS for base in bases)

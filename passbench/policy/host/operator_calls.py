@@ -48,7 +48,7 @@ class OperatorCalls(Arguments):
     def _library(self, call: OperatorCall) -> ValueKind:
         """The kind of what one of torch's operators returns."""
         scope, given = call.scope, call.largest
-        if scope.hook and given.holds_tensors:
+        if scope.hook and given.holds_tensors and not self._resets(call):
             self.find("hook", scope.module, call.node, HOOK)
         self._check_numbers(call)
         effects = operators.library_call(call.stored, call.arguments, call.named)
@@ -84,6 +84,14 @@ class OperatorCalls(Arguments):
         if effects.views:
             return first if first is ValueKind.OWN else ValueKind.TENSOR
         return ValueKind.OWN if effects.fresh else ValueKind.TENSOR
+
+    def _resets(self, call: OperatorCall) -> bool:
+        """Whether a hook of a configuration sets what each launch gets under a name, and the pass has made, to a
+        constant: `args["out_ptr"].zero_()`."""
+        value = call.arguments[1:]
+        plain = all(isinstance(a, ast.Constant) for a in value) and not call.keywords
+        made = call.stored in (".zero_", ".fill_") and call.positional[0] is ValueKind.OWN
+        return made and plain and call.scope.node in self.before_launches
 
     @staticmethod
     def _may_write(call: OperatorCall, written: ast.expr, kind: ValueKind | None) -> bool:

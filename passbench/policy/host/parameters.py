@@ -32,10 +32,11 @@ def parameter_kinds(
     order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
     kinds = []
     for number, item in enumerate(picked):
-        if isinstance(item, ast.Tuple | ast.List):
+        if isinstance(item, ast.Tuple | ast.List | ast.Dict):
             named = any(isinstance(part, ast.Name) for part in walk(item))
             if not named and number + first < len(order):  # numbers and texts, such as a size
-                bindings.note_sequence(function, order[number + first])
+                if not isinstance(item, ast.Dict):
+                    bindings.note_sequence(function, order[number + first])
                 kinds.append(ValueKind.SCALAR)
             else:
                 kinds.append(ValueKind.HOLDER)
@@ -57,6 +58,13 @@ def picked(arguments: ast.FunctionDef) -> list[ast.expr]:
     return value.elts if isinstance(value, ast.Tuple | ast.List) else []
 
 
+def runs_whole(pattern: ast.FunctionDef) -> bool:
+    """Whether all that stands in a pattern runs when it is traced."""
+    branching = ast.If | ast.For | ast.IfExp | ast.BoolOp
+    whole = not any(isinstance(node, branching) for node in walk(pattern))
+    return whole and not any(isinstance(statement, ast.Return) for statement in pattern.body[:-1])
+
+
 def numbers_of_classes(module: Module, function: ast.FunctionDef) -> set[str]:
     """Parameters of a replacement that its pattern hands to `one_hot` as the number of classes: where the graph's is -1
     eager reads the operand, too."""
@@ -64,7 +72,7 @@ def numbers_of_classes(module: Module, function: ast.FunctionDef) -> set[str]:
     if pattern is None or arguments is None:
         return set()
     counted = set()
-    for node in walk(pattern):
+    for node in walk(pattern) if runs_whole(pattern) else ():
         if isinstance(node, ast.Call) and operators.counts_classes(module.dotted(node.func) or ""):
             given = [*node.args[1:2], *(k.value for k in node.keywords if k.arg == "num_classes")]
             counted |= {value.id for value in given if isinstance(value, ast.Name)}

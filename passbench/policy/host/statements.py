@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from passbench.policy import allowlists as names
 from passbench.policy.error_texts import uses_of_text
+from passbench.policy.forms.context_managers import MANAGER
 from passbench.policy.host.bindings import FIELDS, METHODS, WRITE_ADVICE
 from passbench.policy.host.calls import Calls
 from passbench.policy.host.classes import bound_by_methods, fields_of, is_enumeration, own_fields
@@ -111,8 +112,13 @@ class Statements(Calls):
         return self._read_targets[node]
 
     def _delete(self, node: ast.Delete, scope: Scope) -> None:
-        """`del x` of a function's own variable. A name of the module would mean the built-in of its name afterwards."""
+        """`del x` of a function's own variable, or of an item: `del plans[key]`. A name of the module would mean the
+        built-in of its name afterwards."""
         for target in node.targets:
+            if isinstance(target, ast.Subscript):
+                if self.index(target, scope)[0].is_tensor:
+                    self.find("in_place", scope.module, node, f"a tensor loses no item; {WRITE_ADVICE}")
+                continue
             owner = scope.find(target.id) if isinstance(target, ast.Name) else None
             if owner is None or isinstance(owner.node, ast.Module) or owner is not scope or is_builtin(target.id):
                 message = "del is for variables of the same function; leave it out"
@@ -227,8 +233,12 @@ class Statements(Calls):
             self.take_given(node, bound=False)
         self._clashes(inner)
         self._block(node.body, inner)
-        if node.name == "__len__" and self.kinds.get(node, RETURN).holds_tensors:
-            self.read("Python makes a number of what __len__ returns", scope, node)
+        if node.name in ("__len__", "__eq__") and self.kinds.get(node, RETURN).holds_tensors:
+            self.read(f"Python makes a number of what {node.name} returns", scope, node)
+        if node.name == "__hash__" and self.kinds.get(node, RETURN) is not ValueKind.SCALAR:
+            self.find(
+                "private_name", scope.module, node, "a __hash__ is of numbers, texts and dtypes: no other has one"
+            )
         self.kinds.join((METHODS, node.name), RETURN, self.kinds.get(node, RETURN))
 
     def _is_misplaced_kernel(self, node: ast.FunctionDef, scope: Scope) -> bool:
@@ -325,6 +335,8 @@ class Statements(Calls):
             self.find("decorator", scope.module, node, message)
         elif dotted in names.CACHES:
             self.cached.add(function)
+        elif dotted == MANAGER and (fault := self.managers.get(function, _ALONE)):
+            self.find("decorator", scope.module, node, f"{function.name}: {fault}")
         elif dotted == names.WRAPS and not (isinstance(node, ast.Call) and _names_one(node, scope)):
             message = "write functools.wraps(FUNCTION) of a function of the pass, and no more: it could replace code"
             self.find("decorator", scope.module, node, message)
@@ -332,6 +344,7 @@ class Statements(Calls):
             self.decorator_arguments(node, dotted or "", scope)
 
 
+_ALONE = "a context manager is a function at the top of a module with no other decorator"
 _SAME = ast.Constant(None)  # the value for `assign` of `x += y`, which makes x no other name of y
 
 

@@ -317,7 +317,7 @@ ATTACKS: tuple[Attack, ...] = (
         (static("hook"), RETURNED_AGAIN, WRONG),
         "so does pruning, once and then never again",
     ),
-    *_hooks("pre_hook_computes", rule="in_place"),
+    *_hooks("pre_hook_computes"),
     Attack(
         "kernel_reads_clock",
         on.add_relu,

@@ -11,7 +11,6 @@ from tests.passbench.attacks.run_attacks import SETTINGS
 from tests.passbench.policy.corpus.honest_corpus import CORPUS
 
 REFUSED = {
-    "module_class": ("module_statement", "write a function; weights come in as arguments of the pattern"),
     "alignment": ("tensor_method", "Triton looks at alignment itself"),
     "closures": ("decorator", "leave @torch.fx.wrap out here"),
     "tf32_switched_on": ("attribute_assignment", "leave the line out"),

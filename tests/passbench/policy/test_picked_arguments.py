@@ -21,6 +21,10 @@ ACCEPTED = {
     "a member of an enumeration": "return (x, y, Kind.ADD.value, 2)",
     "infinity": "return (x, y, 'route', -math.inf)",
     "sizes": "return (x, y, (64, 64), 2)",
+    "a dict": "config = {'eps': 1e-05, 'sizes': (1, 2), 3: dict(k=ROUTE)}\n    return (x, y, config, 2)",
+    "a dict by a call": "return (x, y, dict(eps=1e-05, mode='a'), 2)",
+    "a dict with a tensor": "return (x, {'other': y}, 'route', 2)",
+    "a tuple of a list": "args = [x, y]\n    return tuple(args + list(('route', 2)))",
 }
 REFUSED = {
     "a call": "k = x.sum()\n    return (x, y, 'route', 2)",
@@ -42,6 +46,12 @@ REFUSED = {
     "an attribute": "return (x.shape, y, 'route', 2)",
     "a global": "global COUNT\n    COUNT = 3\n    return (x, y, 'route', 2)",
     "float of its own": "return (x, y, float('1'), 2)",
+    "a computed key": "return (x, y, {x: 1}, 2)",
+    "a dict that computes": "return (x, y, {'k': x + 1}, 2)",
+    "a dict in another": "return (x, y, {**TABLE}, 2)",
+    "a dict of a loop": "return (x, y, {k: 1 for k in open('f')}, 2)",
+    "a dict alone": "return {'x': x}",
+    "dict of its own": "return (x, y, dict(k=1), 2)",
     "a text of a text": "return (x, y, 'a' * 3, 2)",
     "a default that runs": "f = lambda k=open('f'): k\n    return (x, y, 'route', 2)",
 }
@@ -71,7 +81,8 @@ def test_what_only_picks_is_allowed(tmp_path, what):
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_computes_is_refused(tmp_path, what):
-    more = "\ndef float(t):\n    return t\n" if "float" in what else ""
+    own = next((name for name in ("float", "dict") if what == f"{name} of its own"), None)
+    more = f"\ndef {own}(**t):\n    return t\n" if own else ""
     assert "replacement_args" in found(tmp_path, REFUSED[what], more)
 
 
@@ -81,6 +92,19 @@ def test_items_keep_their_kinds(tmp_path):
     assert "host_read" in found(tmp_path, named, body="z = float(x)")
     assert "host_read" in found(tmp_path, "s = (x, 1)\n    return (x, y, s, 2)", body="z = float(route[0])")
     assert found(tmp_path, "return (x, y, (64, 32), 2)", body="h, w = route\n    z = h > w") == []
+
+
+def test_a_dict_keeps_what_it_holds(tmp_path):
+    config = "return (x, y, {'eps': 1e-05, 'n': 2}, 2)"
+    assert found(tmp_path, config, body="z = 1 if route['n'] > 1 else route['eps']") == []
+    assert found(tmp_path, config, body="route['kept'] = x") == ["container"]
+    assert "host_read" in found(tmp_path, "return (x, y, {'t': x}, 2)", body="z = float(route['t'])")
+    assert "host_read" in found(tmp_path, "return (x, y, ({'t': x},), 2)", body="z = float(route[0]['t'])")
+
+
+def test_a_dict_has_no_key_that_a_launch_may_not_have(tmp_path):
+    assert found(tmp_path, "return (x, y, {'launch_pdl': True}, 2)") == ["launch"]
+    assert found(tmp_path, "return (x, y, [dict(pin_memory=True)], 2)") == ["forbidden_call"]
 
 
 def test_a_size_times_a_tensor_repeats_it(tmp_path):

@@ -2,6 +2,7 @@
 
 from tests.passbench.attacks import attack_samples as on
 from tests.passbench.policy.corpus import (
+    forms_of_code,
     guards_and_notes,
     items_of_arguments,
     members_and_settings,
@@ -31,8 +32,7 @@ _MODULES = (
     returned_functions,
     routed_arguments,
     spelled_otherwise,
-    members_and_settings,
-    items_of_arguments,
+    forms_of_code,
 )
 for _one in _MODULES:
     CORPUS.update(_one.PASSES)

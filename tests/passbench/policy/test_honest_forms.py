@@ -1,0 +1,174 @@
+"""Forms of host code that are translated into others, or have a rule of their own, and what would hide behind each."""
+
+import pytest
+
+from tests.passbench.policy.test_policy import check, in_wrapper
+
+IMPORTS = "import contextlib\nimport enum\nfrom collections import OrderedDict\nfrom passbench.launch import captured\n"
+KERNEL = "@triton.jit\ndef other(x_ptr, out_ptr, n, BLOCK: tl.constexpr):\n    tl.store(out_ptr, n)\n"
+TUNED = "tune = triton.autotune([triton.Config({{'BLOCK': 16}}{})], key=['n'])\n{}@tune\n" + KERNEL
+TUNE = TUNED.format("", "")
+LAUNCH = "made = torch.empty_like(x)\nother[(1,)](x, made, n)"
+HOOKED = "def reset(args):\n    {}\n"
+RESET = TUNED.format(", pre_hook=reset", "")
+GUARD = "@contextlib.contextmanager\ndef guard(t):\n"
+ON_DEVICE = (
+    GUARD
+    + "    if t.is_cuda:\n        with torch.cuda.device(t.device):\n            yield\n    else:\n        yield\n"
+)
+WITH = "with guard(x):\n    z = x + y"
+HOLDER = "class Held(torch.nn.Module):\n    def __init__(self, block=16):\n        super().__init__()\n"
+HOLDER += (
+    "        self.block = block\n\n    def forward(self, t, n):\n        return t * self.block\n{}\nHELD = Held()\n"
+)
+MORE = "\nclass Beside:\n    def __init__(self):\n        self.{} = 1\n"
+PLAN = "class Plan:\n    def __init__(self, block, kept=1):\n        self.block, self.kept = block, kept\n"
+EQUAL = "\n    def __eq__(self, other):\n        {}\n"
+COMPARED = "return isinstance(other, Plan) and (self.block, self.kept) == (other.block, other.kept)"
+HASHED = "\n    def __hash__(self):\n        return hash({})\n"
+ACCEPTED = {
+    "a decorator by a name": (LAUNCH, TUNE),
+    "a decorator of two kernels": (LAUNCH, TUNE + "\n@tune\n" + KERNEL.replace("other", "another")),
+    "an output that is reset": (LAUNCH, HOOKED.format("args['out_ptr'].zero_()") + RESET),
+    "an output that is filled": (LAUNCH, HOOKED.format("args['out_ptr'].fill_(1.0)") + RESET),
+    "a hook by a lambda": (LAUNCH, TUNED.format(", pre_hook=lambda args: args['out_ptr'].zero_()", "")),
+    "a context manager": (WITH, ON_DEVICE),
+    "a context manager with a value": ("with guard(x) as t:\n    z = t + y", GUARD + "    yield t.contiguous()\n"),
+    "a context manager that translates an error": (
+        WITH,
+        GUARD + "    try:\n        yield\n    except RuntimeError as e:\n        raise ValueError(f'{e}') from e\n",
+    ),
+    "a module that holds a function": ("z = HELD(x, n)", HOLDER.format("")),
+    "instances that are equal": ("z = Plan(1) == Plan(2) or Plan(1) in [Plan(n)]", PLAN + EQUAL.format(COMPARED)),
+    "instances as keys": (
+        "z = {Plan(n): 1}.get(Plan(2))", PLAN + EQUAL.format(COMPARED) + HASHED.format("(self.block, self.kept)"),
+    ),
+    "equality with a guard": (
+        "z = Plan(1) != Plan(2)",
+        PLAN + EQUAL.format("if self is other:\n            return True\n        if not isinstance(other, Plan):\n"
+        "            return NotImplemented\n        return self.block == other.block and self.kept != 3"),
+    ),
+    "a cache of instances": ("KEPT[n] = Plan(n)", PLAN + "KEPT = OrderedDict()\n"),
+    "a cache that forgets": (
+        "KEPT[n] = 1\nKEPT.move_to_end(n)\nif len(KEPT) > 8:\n    KEPT.popitem(last=False)\n    del KEPT[n]",
+        "KEPT = OrderedDict()\n",
+    ),
+}  # fmt: skip
+REFUSED = {
+    "a decorator bound twice": ("decorator", LAUNCH, TUNED.format("", "tune = torch.fx.wrap\n")),
+    "a decorator that is handed on": ("decorator", LAUNCH, TUNE + "KEPT = [tune]\n"),
+    "a decorator of the host": ("decorator", "z = f(x)", TUNE + "@tune\ndef f(t):\n    return t\n"),
+    "a decorator whose hook computes": (
+        "hook", LAUNCH, TUNED.format(", pre_hook=lambda args: args['x_ptr'].sum()", ""),
+    ),
+    "an input that is reset": ("in_place", LAUNCH, HOOKED.format("args['x_ptr'].zero_()") + RESET),
+    "an output that is an input elsewhere": (
+        "in_place", LAUNCH + "\nother[(1,)](made, x, n)", HOOKED.format("args['out_ptr'].zero_()") + RESET,
+    ),
+    "an output of a kernel that is handed on": (
+        "in_place", LAUNCH + "\nf = other\nf[(1,)](made, x, n)", HOOKED.format("args['out_ptr'].zero_()") + RESET,
+    ),
+    "a hook that fills with a value": ("hook", LAUNCH, HOOKED.format("args['out_ptr'].fill_(args['n'])") + RESET),
+    "a hook that adds": ("hook", LAUNCH, HOOKED.format("args['out_ptr'].add_(1)") + RESET),
+    "a hook that reads": ("host_read", LAUNCH, HOOKED.format("args['n'] = float(args['out_ptr'])") + RESET),
+    "a hook that is called": (
+        "dynamic_call", LAUNCH + "\nreset({'out_ptr': x})", HOOKED.format("args['out_ptr'].zero_()") + RESET,
+    ),
+    "two yields": ("decorator", WITH, GUARD + "    yield\n    yield\n"),
+    "a yield in a loop": ("decorator", WITH, GUARD + "    for _ in range(2):\n        yield\n"),
+    "a yield in a handler": (
+        "decorator", WITH, GUARD + "    try:\n        yield\n    except ValueError:\n        yield\n",
+    ),
+    "a yield before a finally": (
+        "decorator", WITH, GUARD + "    try:\n        yield\n    finally:\n        kernel[(1,)](t, t, t, 1)\n",
+    ),
+    "a yield before an except of everything": (
+        "decorator",
+        WITH,
+        GUARD + "    try:\n        yield\n    except:\n        kernel[(1,)](t, t, t, 1)\n        raise\n",
+    ),
+    "a generator before an except of everything": (
+        "expression",
+        "z = [*one()]",
+        "def one():\n    try:\n        yield 1\n    except:\n        print(1)\n        raise\n",
+    ),
+    "a yield in an expression": ("decorator", WITH, GUARD + "    f = lambda: (yield)\n    yield\n"),
+    "a manager that goes on later": ("forbidden_call", "KEPT.append(guard(x))", ON_DEVICE + "KEPT = []\n"),
+    "a manager that is handed on": ("forbidden_call", "z = [guard]\nz[0](x)", ON_DEVICE),
+    "a manager as a decorator": ("forbidden_call", "z = f(x)", ON_DEVICE + "@guard(1)\ndef f(t):\n    return t\n"),
+    "a manager that is captured": ("forbidden_call", "z = captured(guard, x)", ON_DEVICE),
+    "a manager's value": ("host_read", "with guard(x) as t:\n    z = float(t)", GUARD + "    yield t\n"),
+    "a manager of a method": (
+        "decorator", "z = 1", "class Kept:\n    @contextlib.contextmanager\n    def guard(self):\n        yield\n",
+    ),
+    "a module's hooks": ("rebinding", "HELD._forward_hooks[0] = f", HOLDER.format("") + MORE.format("_forward_hooks")),
+    "a module that is compiled": (
+        "rebinding", "HELD.compile()", HOLDER.format("") + "class Beside:\n    def compile(self):\n        return 1\n",
+    ),
+    "a module that counts as a tensor": ("rebinding", "HELD.half().mul(x)", HOLDER.format("") + MORE.format("mul")),
+    "a module that is derived from": (
+        "module_statement", "z = 1", HOLDER.format("") + "class Larger(Held):\n    pass\n",
+    ),
+    "a module with a call of its own": (
+        "module_statement", "z = 1", HOLDER.format("\n    def __call__(self, t):\n        return t\n"),
+    ),
+    "a module whose forward is set": (
+        "module_statement", "z = 1", HOLDER.format("\n    def start(self, f):\n        self.forward = f\n"),
+    ),
+    "a module's values": ("host_read", "z = float(HELD(x, n))", HOLDER.format("")),
+    "a module with a layer": (
+        "forbidden_call", "z = 1", HOLDER.format("").replace("= block\n", "= torch.nn.Linear(2, 2)\n"),
+    ),
+    "equality of tensors": ("host_read", "z = Plan(x) == Plan(y)", PLAN + EQUAL.format(COMPARED)),
+    "equality with anything": ("private_name", "z = 1", PLAN + EQUAL.format("return True")),
+    "equality without a guard": ("private_name", "z = 1", PLAN + EQUAL.format("return self.block == other.block")),
+    "a guard that does not hold": (
+        "private_name", "z = 1", PLAN + EQUAL.format("return isinstance(other, Plan) or self.block == other.block"),
+    ),
+    "equality that calls": (
+        "private_name", "z = 1", PLAN + EQUAL.format("if not isinstance(other, Plan):\n            return False\n"
+        "        if not print(other):\n            return True\n        return self.block == other.block"),
+    ),
+    "equality that keeps": ("private_name", "z = 1", PLAN + EQUAL.format("self.kept = other\n        " + COMPARED)),
+    "a tensor's equality": ("private_name", "z = float(x.__eq__(y))", PLAN + EQUAL.format(COMPARED)),
+    "a tensor's text": (
+        "private_name", "z = x.__repr__()", PLAN + "\n    def __repr__(self):\n        return 'plan'\n",
+    ),
+    "a text that is equal to others": (
+        "private_name", "z = 1",
+        "class Kind(str, enum.Enum):\n    A = 'a'\n" + EQUAL.format(COMPARED.replace("Plan", "Kind")),
+    ),
+    "a class's own isinstance": (
+        "private_name", "z = 1", "def isinstance(a, b):\n    return True\n" + PLAN + EQUAL.format(COMPARED),
+    ),
+    "a hash of an address": (
+        "private_name", "z = {Plan(wrapper): 1}", PLAN + EQUAL.format(COMPARED) + HASHED.format("self.block"),
+    ),
+    "a hash of a tensor": ("private_name", "z = {Plan(x): 1}", PLAN + HASHED.format("self.block")),
+    "a hash of its own": ("private_name", "z = 1", "def hash(t):\n    return 1\n" + PLAN + HASHED.format("self.block")),
+    "an item of a tensor": ("in_place", "del x[0]", ""),
+    "an item by a tensor": ("host_read", "z = [x]\ndel z[x.sum()]", ""),
+}  # fmt: skip
+
+
+def found(tmp_path, body, more):
+    return [
+        f.rule
+        for f in check(
+            tmp_path,
+            in_wrapper(body)
+            .replace("@torch.fx.wrap", f"{more}\n@torch.fx.wrap", 1)
+            .replace("import math", f"{IMPORTS}import math", 1),
+        )
+    ]
+
+
+@pytest.mark.parametrize("what", ACCEPTED)
+def test_the_form_is_allowed(tmp_path, what):
+    assert found(tmp_path, *ACCEPTED[what]) == []
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_hides_behind_it_is_refused(tmp_path, what):
+    rule, body, more = REFUSED[what]
+    assert rule in found(tmp_path, body, more)
