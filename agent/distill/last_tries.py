@@ -1,8 +1,12 @@
 """What is measured behind the searches of a sample: single passes that no search comes to."""
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from agent.distill.eager.op_effects import OpEffectsError, find_effects
 from agent.distill.inductor.whole_source import STRICT
+from agent.distill.kernels.formulas.small_products import LEAST, MOST
 from agent.distill.search.best_so_far import BestSoFar
 from agent.distill.search.found_families import SearchChoice
 from agent.distill.search.last_turns import in_turns, near
@@ -10,12 +14,27 @@ from agent.distill.search.neighbours import by_lanes, compiled_alternatives, in_
 from agent.distill.search.trial import SearchTrial, known, right_together, writes
 from agent.distill.static import SampleTasks
 from agent.distill.whole_graphs import WORTH
-from storage.records import Sample
+from storage.records import Sample, Variant
 
 _COMPILED = 0.2
 """What the search among configurations of TorchInductor's own code may take at least, a share of all."""
+_OTHERS = ("conv", "attention")
+"""In the names of ops that multiply, but are no product of matrices."""
 _SPLIT = 0.15
 """The same of the search for those linears without biases that are right together."""
+
+
+def has_small_products(variants: Iterable[Variant]) -> bool:
+    """Whether a graph has products of matrices that kernels could compute in each of these variants."""
+    with suppress(OpEffectsError):
+        return all(map(_has_small_product, variants))
+    return False
+
+
+def _has_small_product(variant: Variant) -> bool:
+    known = find_effects(variant.graph, variant.inputs)
+    products = (op for op, name in enumerate(variant.graph.op_sequence) if not any(n in name for n in _OTHERS))
+    return any(known.products_added(op) >= LEAST and known.flops[op] <= 2 * MOST for op in products)
 
 
 @dataclass(frozen=True)
@@ -59,15 +78,29 @@ class LastTries:
         patterns = sorted({*(chosen or self.made.start(task, captured).patterns), *task.with_linears()})
         style = replace(by_lanes(task, self.made.distill.style), split_linears=True)
         choice = in_cuda_graphs(task, patterns, style) if not few else SearchChoice(tuple(patterns), style)
-        split = replace(trial, task=task, start=choice)
-        if not task.with_linears() or not writes(task, choice):
+        if task.with_linears():
+            self._other_bits(replace(trial, task=task, start=choice))
+
+    def products(self, trial: SearchTrial, captured: bool, few: bool) -> None:
+        """Considers kernels that compute small products, or those of them that are right together. The rest is as in
+        `split_linears`."""
+        task = self.made.task(trial.levels, products=True)
+        patterns = self.made.start(task, captured).patterns
+        style = replace(by_lanes(task, self.made.distill.style), products=True)
+        choice = in_cuda_graphs(task, patterns, style) if not few else SearchChoice(tuple(patterns), style)
+        self._other_bits(replace(trial, task=task, start=choice))
+
+    def _other_bits(self, trial: SearchTrial) -> None:
+        """Considers the start of a trial whose products have other bits, or its patterns that are right together."""
+        choice, so_far = trial.start, self.so_far
+        if not writes(trial.task, choice):
             return
-        if split.wrong(choice):
-            choice = right_together(split, max(self.end, trial.clock() + _SPLIT * self.seconds)) or choice
-        found, merit = split.merit(choice), so_far.merit
+        if trial.wrong(choice):
+            choice = right_together(trial, max(self.end, trial.clock() + _SPLIT * self.seconds)) or choice
+        found, merit = trial.merit(choice), so_far.merit
         if found.over(merit) <= 1.0 and (found.device or 0.0) > (merit.device or 0.0):
-            split.measure_again(choice)  # others may have disturbed the host
-        self._consider(split, choice)
+            trial.measure_again(choice)  # others may have disturbed the host
+        self._consider(trial, choice)
 
     def compiled(self, trial: SearchTrial) -> None:
         """Considers TorchInductor's own code: once, and in other configurations while there is time, at least

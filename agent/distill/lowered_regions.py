@@ -7,6 +7,7 @@ from contextlib import suppress
 from agent.distill.cost import graph_us
 from agent.distill.eager.op_effects import OpEffectsError
 from agent.distill.kernels.formulas.decompositions import INSTEAD_OF_CALLS
+from agent.distill.kernels.formulas.small_products import SMALL_PRODUCTS
 from agent.distill.kernels.host_program import Sketch, sketch
 from agent.distill.kernels.index_expressions import Unsupported
 from extraction.kernels.lowering import LoweringError, lowered
@@ -19,10 +20,12 @@ FAILURES = (Unsupported, LoweringError, OpEffectsError)
 
 
 class Sketches:
-    """Lowers regions, and keeps the `capacity` results, failures included, that were used last."""
+    """Lowers regions, and keeps the `capacity` results, failures included, that were used last. With `products` kernels
+    compute small products of matrices."""
 
-    def __init__(self, capacity: int = 2000) -> None:
+    def __init__(self, capacity: int = 2000, products: bool = False) -> None:
         self.capacity = capacity
+        self.products = products
         self.lowered = 0  # regions that were not known
         self._kept: OrderedDict[tuple, Sketch | tuple[type[Exception], str]] = OrderedDict()
         self._calls: OrderedDict[tuple, frozenset[int]] = OrderedDict()
@@ -34,7 +37,7 @@ class Sketches:
             self._kept.move_to_end(key)
         else:
             self.lowered += 1
-            self._kept[key] = _lowered(graph, inputs, own_schedule)
+            self._kept[key] = _lowered(graph, inputs, own_schedule, self.products)
             if len(self._kept) > self.capacity:
                 self._kept.popitem(last=False)
         answer = self._kept[key]
@@ -47,7 +50,8 @@ class Sketches:
         """The last op of each library call that no kernel could replace. Raises LoweringError."""
         key = _key(graph, inputs)
         if key not in self._calls:
-            with lowered(graph, inputs, decompositions=INSTEAD_OF_CALLS, short_indices=True) as result:
+            instead = INSTEAD_OF_CALLS | (SMALL_PRODUCTS if self.products else {})
+            with lowered(graph, inputs, decompositions=instead, short_indices=True) as result:
                 self._calls[key] = frozenset(max(k.ops) for k in result.kernels if k.kind == "extern" and k.ops)
             if len(self._calls) > self.capacity:
                 self._calls.popitem(last=False)
@@ -58,12 +62,14 @@ def _key(graph: Graph, inputs: Sequence[Input]) -> tuple:
     return to_json(graph), tuple((i.dtype, i.shape, i.stride) for i in inputs)
 
 
-def _lowered(graph: Graph, inputs: Sequence[Input], own_schedule: bool) -> Sketch | tuple[type[Exception], str]:
+def _lowered(
+    graph: Graph, inputs: Sequence[Input], own_schedule: bool, products: bool
+) -> Sketch | tuple[type[Exception], str]:
     try:
-        found = sketch(graph, inputs, own_schedule)
+        found = sketch(graph, inputs, own_schedule, products=products)
     except FAILURES as error:
         return type(error), str(error)
     if not own_schedule and len(found.bodies) > 1:
         with suppress(*FAILURES):
-            return min(found, sketch(graph, inputs, on_gpu=True), key=graph_us)
+            return min(found, sketch(graph, inputs, on_gpu=True, products=products), key=graph_us)
     return found

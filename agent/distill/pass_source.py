@@ -50,6 +50,9 @@ class Style:
 
     `joined`: regions that need no library call of each other are one.
 
+    `products`: kernels compute small products of matrices, in an order of their own
+    (`agent.distill.kernels.formulas.small_products`).
+
     `compiled`: whole graphs are replaced by TorchInductor's own code in these numerics (`agent.distill.inductor`), ""
     for none; its kernels have the configurations of number `config` among those that TorchInductor chooses from.
     """
@@ -62,6 +65,7 @@ class Style:
     channels_last: bool = False
     split_linears: bool = False
     joined: bool = False
+    products: bool = False
     compiled: str = ""
     config: int = 0
 

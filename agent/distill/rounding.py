@@ -62,7 +62,7 @@ def rounded(sketch: Sketch, rounding: Rounding, confirms: Confirms = assumed) ->
     values = [value for body in bodies for value in body.values()]
     if any(_differs(value, rounding) for value in values):
         return None
-    if not all(confirms(value.order) for value in values if value.order is not None):
+    if not all(confirms(value.order) for value in values if value.order is not None and not value.order.free):
         return None
     made: list[KernelBody] = []
     stored: dict[str, Value] = {}

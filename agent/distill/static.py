@@ -46,6 +46,7 @@ class Distill(Author):
     seconds: float = 60.0
     rounding: Rounding = Rounding.EXACT
     sketches: Sketches = field(default_factory=Sketches, repr=False, compare=False)
+    with_products: Sketches = field(default_factory=partial(Sketches, products=True), repr=False, compare=False)
     orders: Callable[..., Confirms] = field(default=ProbedOrders, repr=False, compare=False)
     probed: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
 
@@ -84,6 +85,7 @@ class Distill(Author):
         channels_last: bool = False,
         split_linears: bool = False,
         joined: bool = False,
+        products: bool = False,
     ) -> Task:
         """The sample with its regions that might save `margin` microseconds.
 
@@ -92,12 +94,13 @@ class Distill(Author):
         `own_schedule`: kernels are TorchInductor's. `biases`: kernels add biases of convolutions, and more of linears.
         `channels_last`: whole graphs have half-type convolutions in channels-last memory. `split_linears`: kernels add
         the biases of linears in single precision, whatever `rounding` says. `joined`: regions that need no library
-        call of each other are one.
+        call of each other are one. `products`: they compute small products
+        of matrices.
         """
         deadline = time.thread_time() + self.seconds
         ways = own_schedule, biases, channels_last, split_linears, joined
         options = Options(margin, deadline, Rounding.ANY, confirms, *ways)
-        return Task.of(sample, options, self.sketches, rounding, whole)
+        return Task.of(sample, options, self.with_products if products else self.sketches, rounding, whole)
 
 
 @dataclass(frozen=True)
@@ -118,10 +121,12 @@ class SampleTasks:
         channels_last: bool = False,
         split_linears: bool = False,
         joined: bool = False,
+        products: bool = False,
     ) -> Task:
         """The sample's task; regions are looked for as long as there are seconds `left`."""
         distill = replace(self.distill, seconds=min(self.distill.seconds, max(0.0, left())))
-        ways = {"biases": True, "channels_last": channels_last, "split_linears": split_linears, "joined": joined}
+        ways = {"channels_last": channels_last, "split_linears": split_linears, "joined": joined, "products": products}
+        ways["biases"] = True
         return distill.task(self.sample, -self.reach, levels, self.confirms, True, own_schedule, **ways)
 
     def others(

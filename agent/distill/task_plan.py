@@ -124,7 +124,7 @@ class Task:
         that it does not name gets `options.rounding`.
         """
         groups = [in_part_order(variants) for variants in _by_graph(sample.variants).values()]
-        other_graph = options.channels_last or options.split_linears
+        other_graph = options.channels_last or options.split_linears or sketches.products
         if not other_graph and not any(promising(variants, options) for variants in groups):
             found = [GraphCandidates(v[0].graph, len(v), (), whole_graph(v)) for v in groups] if whole else []
             kept = tuple(found) if any(each.whole for each in found) else ()

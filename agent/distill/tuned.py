@@ -23,6 +23,8 @@ Eager's linears in single precision add their biases within the product, often b
 (`rewrites.split_biases`). Where eager's bits are kept otherwise, or nothing but views follows a linear, the same
 kernels with linears without biases are measured behind the searches, and must be right in further draws.
 
+So are kernels that compute small products of matrices, which saves their launches (`formulas.small_products`).
+
 TorchInductor's own code for the whole graph (`agent.distill.inductor`) is measured behind these. Where it is right and
 faster it is handed in as it is. The last that is measured, however late it is, is what `agent.distill.static` writes
 without measuring: a search that had little time must not hand in less.
@@ -38,7 +40,7 @@ from typing import Any, ClassVar
 
 from agent.author import Attempt, Author, Submission
 from agent.distill.eager.order_probe import ProbedOrders
-from agent.distill.last_tries import LastTries
+from agent.distill.last_tries import LastTries, has_small_products
 from agent.distill.rounding import Confirms, Rounding, assumed
 from agent.distill.search.best_so_far import BestSoFar
 from agent.distill.search.found_families import Best, FamilySearch, FoundFamilies, Levels, SearchChoice
@@ -145,8 +147,9 @@ class Tuned(Author):
         if best.static:
             return self.distill.write(sample, directory, self._confirms(attempt))
         style = best.choice.style
-        if style.own_schedule or style.other_regions or style.split_linears or any(best.levels.values()):
-            ways = {each: getattr(style, each) for each in ("channels_last", "split_linears", "joined")}
+        others = style.own_schedule, style.other_regions, style.split_linears, style.products
+        if any(others) or any(best.levels.values()):
+            ways = {each: getattr(style, each) for each in ("channels_last", "split_linears", "joined", "products")}
             task = self.tasks_of(sample, self._confirms(attempt)).task(best.levels, style.own_schedule, **ways)
         return task.write(known(task, best.choice), style, directory)
 
@@ -309,7 +312,8 @@ class Tuned(Author):
             if any(levels.values()):
                 task = made.task(levels)
             choice = replace(earlier.choice, patterns=known(task, earlier.choice))
-            other = choice.style.other_regions or choice.style.split_linears or choice.style.compiled
+            style = choice.style
+            other = style.other_regions or style.split_linears or style.products or style.compiled
             start = choice if writes(task, choice) and not other else made.start(task)
             trial = replace(trial, task=task, levels=levels, start=start, **tasks(levels))
         owed = True
@@ -342,9 +346,11 @@ class Tuned(Author):
         if earlier is not None:
             begun = {dtypes: earlier.levels.get(dtypes, Rounding.ANY) for dtypes in levels}
             last.earlier(replace(whole, levels=begun, **tasks(begun)), earlier.choice)
+        exact = {d: min(level, Rounding.EXACT) for d, level in levels.items()}
         if has_split_linears(sample.variants) and not clock.late:
-            exact = {d: min(level, Rounding.EXACT) for d, level in levels.items()}
             last.split_linears(replace(whole, levels=exact), captured, few)
+        if has_small_products(sample.variants) and not clock.late:
+            last.products(replace(whole, levels=exact), captured, few)
         if self.compiled and not clock.late:
             last.compiled(replace(whole, levels=dict.fromkeys(levels, Rounding.ANY)))
         last.static(whole)

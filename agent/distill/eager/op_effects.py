@@ -97,6 +97,13 @@ class OpEffects:
     apart: frozenset[int] = frozenset()
     turns: tuple[int, ...] = ()
 
+    def products_added(self, op: int) -> int:
+        """How many products an op adds to each element of its result, if it is one product of matrices, else 0; what a
+        convolution or attention would add if it were one."""
+        made, flops = self.values[len(self.values) - len(self.flops) + op], self.flops[op]
+        elements = prod(made.shape) if isinstance(made, TensorLayout) else 0
+        return flops // (2 * elements) if elements else 0
+
 
 def find_effects(graph: Graph, inputs: Sequence[Input]) -> OpEffects:
     """Runs the graph on fake CPU tensors and notes what happens. Raises OpEffectsError where that fails.

@@ -61,7 +61,7 @@ _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _MOST_ROWS = 64 * 1024
 """With more rows, and few columns, several blocks share a column."""
 
-SumKind = Literal["sum", "moments", "squares", "turns", "rounded", "welford", "channels", "norm"]
+SumKind = Literal["sum", "moments", "squares", "turns", "rounded", "welford", "channels", "norm", "product"]
 
 
 @dataclass(frozen=True)
@@ -169,6 +169,11 @@ class SumOrder:
             threads = min(threads, _power_from(-(-self.length // sums)))
         width = min(self.width, threads)
         return replace(self, width=width, height=threads // width, sums=sums)
+
+    @property
+    def free(self) -> bool:
+        """Whether it is no order of eager's, but stands for any."""
+        return self.kind == "product"
 
     @property
     def step(self) -> int:

@@ -71,7 +71,9 @@ def _as_eager(value: Value, args: tuple[Value, ...], stored: Mapping[str, Value]
         return replace(value, op=f"exact_{value.op}")
     if is_known_power(value):
         return replace(value, op="exact_pow")
-    return value if value.order is None else _added(value, value.order)
+    if value.order is None or value.order.free:
+        return replace(value, order=None)
+    return _added(value, value.order)
 
 
 def _divided(value: Value, stored: Mapping[str, Value]) -> Value:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +11,10 @@ from torch._inductor import config as inductor_config
 from torch._inductor import ir
 
 from agent.distill.eager.op_effects import OpEffects, TensorLayout, find_effects
-from agent.distill.eager.sum_order import order_of
+from agent.distill.eager.sum_order import SumOrder, order_of
 from agent.distill.kernels.emit import KernelSource, emit
 from agent.distill.kernels.formulas.decompositions import AS_EAGER
+from agent.distill.kernels.formulas.small_products import SMALL_PRODUCTS, FlatLinears, any_order
 from agent.distill.kernels.index_expressions import Unsupported
 from agent.distill.kernels.launch_configs import LaunchLimits, Tuning, choose
 from agent.distill.kernels.schedule import INDEX_LIMIT, Buffer, KernelBody, kernel_bodies, region_buffers
@@ -123,11 +125,14 @@ class Sketch:
         return KernelLaunch(kernel, tuple(self.names[base] for base in kernel.pointers), touched)
 
 
-def sketch(graph: Graph, inputs: Sequence[Input], own_schedule: bool = False, on_gpu: bool = False) -> Sketch:
+def sketch(
+    graph: Graph, inputs: Sequence[Input], own_schedule: bool = False, on_gpu: bool = False, products: bool = False
+) -> Sketch:
     """Lowers a region, and makes sure that its kernels can be written as source.
 
     It has as few kernels as can be, or with `own_schedule` those that TorchInductor makes on a GPU. What is fused is
     decided for CPU tensors, or with `on_gpu` for those of a GPU, where loops are put in another order to fuse them.
+    With `products` kernels compute small products of matrices, in no order of eager's.
 
     Raises Unsupported, LoweringError or OpEffectsError if generated kernels alone cannot compute the region.
     """
@@ -136,20 +141,26 @@ def sketch(graph: Graph, inputs: Sequence[Input], own_schedule: bool = False, on
         raise Unsupported("tensors of 2^31 elements or more")
     options = _LOWERING if own_schedule else _LOWERING | _FEW_KERNELS
     device = "reference" if own_schedule or on_gpu else "cpu"
-    lowering = lowered(graph, inputs, device, decompositions=AS_EAGER, short_indices=True)
-    with inductor_config.patch(options), lowering as result:
-        made = _ProgramBuilder(graph, known, result).build()
+    decompositions = AS_EAGER | (SMALL_PRODUCTS if products else {})
+    lowering = lowered(graph, inputs, device, decompositions=decompositions, short_indices=True)
+    with inductor_config.patch(options), FlatLinears() if products else nullcontext(), lowering as result:
+        made = _ProgramBuilder(graph, known, result, products).build()
     made.program(LaunchLimits())  # raises Unsupported if a kernel cannot be written
     return made
 
 
 class _ProgramBuilder:
-    def __init__(self, graph: Graph, known: OpEffects, result: Lowered) -> None:
-        self.graph, self.known, self.result = graph, known, result
+    def __init__(self, graph: Graph, known: OpEffects, result: Lowered, products: bool) -> None:
+        self.graph, self.known, self.result, self.products = graph, known, result, products
         self.inputs: list[TensorLayout] = list(known.values[: graph.inputs])
         self.names = {name: f"in_{n}" for n, name in enumerate(result.lowering.graph_input_names)}
         self.buffers = region_buffers(result)
         self.allocations: list[Allocation] = []
+
+    def _of_product(self, op: int) -> list[SumOrder]:
+        """In what order a kernel adds what an op multiplies, if that is a product of matrices."""
+        length = self.known.products_added(op)
+        return [any_order(length)] if length else []
 
     def build(self) -> Sketch:
         written = self._written_inputs()
@@ -159,6 +170,8 @@ class _ProgramBuilder:
         ]
         needed = {buffer.base for buffer in made if buffer} | {self._base_of_input(n) for n in written}
         orders = [[order_of(addition) for addition in additions] for additions in self.known.additions]
+        if self.products:
+            orders = [order or self._of_product(number) for number, order in enumerate(orders)]
         bodies = kernel_bodies(self.result, self.buffers, needed, orders)
         returned = tuple(
             self._return(output, buffer) if buffer else self._alias(output)

@@ -189,10 +189,12 @@ class SearchTrial:
         """Whether the choice is made to have eager's bits."""
         style = choice.style
         exact = not choice.patterns or min(self.levels.values(), default=Rounding.EXACT) >= Rounding.EXACT
-        return exact and not (style.compiled or style.channels_last or style.split_linears)
+        return exact and not (style.compiled or style.channels_last or style.split_linears or style.products)
 
     def _hides_bits(self, choice: SearchChoice) -> bool:
         graphs = self.task.graphs
+        if choice.style.products:
+            return True
         if choice.style.compiled:
             known = [layout for g in graphs if g.whole is not None for layout in g.whole.known.values]
             return any(isinstance(layout, TensorLayout) and dtype_of(layout.dtype) in HALF for layout in known)

@@ -9,10 +9,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from agent.author import Checked
 from agent.distill.static import Distill
 from passbench.result import Times
 from tests.agent.distill.search_support import SKETCHES, attempt_by, measuring, names_of, results_of
-from tests.agent.support import sample, tensor, variant
+from tests.agent.support import in_dtype, sample, tensor, variant
 
 
 def _calls_and_kernels(x, w):
@@ -152,3 +153,21 @@ def test_a_search_that_goes_on_when_its_answer_is_due_hands_in_what_the_first_on
         assert "TorchInductor" in source_of(place)
         (kept,) = (tmp_path / "state" / "families").iterdir()
         kept.write_text(json.dumps(json.loads(kept.read_text()) | {"finished": False}))
+
+
+@pytest.mark.parametrize("level", [-5, -4])
+def test_small_products_are_tried_in_kernels_and_must_be_right_in_further_draws(level, tmp_path):
+    """Also where the draws of a measurement show eager's bits: others may not."""
+    inputs = in_dtype((tensor(8, 32), tensor(16, 32), tensor(16)), "float16")
+    one, checked = sample(variant(lambda x, w, b: torch.tanh(F.linear(x, w, b)), *inputs)), []
+
+    def rule(_, source):
+        return results_of(one, 4.0 if "tl.sum(" in source else 1.5)
+
+    def check(sample, directory, draws, seconds):
+        checked.append("".join(path.read_text() for path in directory.glob("fuse_*.py")))
+        return [Checked(level, draws)]
+
+    assert measuring(seconds=0.0).attempt(one, tmp_path / "pass", attempt_by(rule, [], check=check)).compiler == "pass"
+    kept = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
+    assert any("tl.sum(" in source for source in checked) and ("tl.sum(" in kept) == (level == -5)

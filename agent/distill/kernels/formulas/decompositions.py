@@ -12,7 +12,7 @@ from torch._decomp.decompositions import native_batch_norm, native_batch_norm_ba
 from torch._inductor.decomposition import decompositions as INDUCTORS
 from torch._inductor.inductor_prims import fma
 
-from agent.distill.kernels.formulas import outer_products
+from agent.distill.kernels.formulas import small_products
 from agent.distill.kernels.formulas.contracted import CONTRACTED, rounded
 from agent.distill.kernels.formulas.index_puts import index_put
 from agent.distill.kernels.formulas.interpolation import upsample_bilinear2d
@@ -284,8 +284,8 @@ INSTEAD_OF_CALLS: Decompositions = {
     torch.ops.aten.upsample_bilinear2d.default: upsample_bilinear2d,
     torch.ops.aten.bucketize.Tensor: bucketize,
     torch.ops.aten.searchsorted.Tensor: searchsorted,
-    torch.ops.aten.mm.default: outer_products.mm,
-    torch.ops.aten.bmm.default: outer_products.mm,
+    torch.ops.aten.mm.default: small_products.column_and_row,
+    torch.ops.aten.bmm.default: small_products.column_and_row,
 }
 """Ops that kernels compute here. TorchInductor calls a library for them where it schedules for CPU tensors, or cannot
 lower them at all."""
