@@ -61,9 +61,9 @@ class LastTries:
         """Considers the best of a search that did not come to its end, whatever time it is, where no search begins with
         such a one: there may be no time to find it again."""
         style = best.style
-        if not (style.compiled or style.channels_last or style.split_linears):
+        if not (style.compiled or style.channels_last or style.split_linears or style.products):
             return
-        task = self.made.task(trial.levels, split_linears=style.split_linears)
+        task = self.made.task(trial.levels, split_linears=style.split_linears, products=style.products)
         trial = replace(trial, task=task)
         choice = replace(best, patterns=known(trial.written(best), best))
         if writes(trial.written(best), choice):
