@@ -94,8 +94,7 @@ class Distill(Author):
         `own_schedule`: kernels are TorchInductor's. `biases`: kernels add biases of convolutions, and more of linears.
         `channels_last`: whole graphs have half-type convolutions in channels-last memory. `split_linears`: kernels add
         the biases of linears in single precision, whatever `rounding` says. `joined`: regions that need no library
-        call of each other are one. `products`: they compute small products
-        of matrices.
+        call of each other are one. `products`: kernels compute small products of matrices.
         """
         deadline = time.thread_time() + self.seconds
         ways = own_schedule, biases, channels_last, split_linears, joined
