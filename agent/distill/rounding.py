@@ -45,10 +45,11 @@ def assumed(order: SumOrder) -> bool:
     """Says yes to the orders that GPUs have confirmed: for passes that are written where there is none to compare with.
 
     Group norms with weights had other last bits than eager's on an H100 and an H200. What their kernels take for the
-    reason since then is confirmed nowhere, nor is the order of sums up to each element, nor that of weight norms.
+    reason since then is confirmed nowhere, nor is the order of sums up to each element, nor that of weight norms, nor
+    that of many single elements that belong to places.
     """
     unconfirmed = order.addition is not None and order.addition.op in ("cumsum", "weight_norm")
-    return order.kind != "welford" and not unconfirmed
+    return order.kind not in ("welford", "members") and not unconfirmed
 
 
 def rounded(sketch: Sketch, rounding: Rounding, confirms: Confirms = assumed) -> Sketch | None:

@@ -35,6 +35,8 @@ def added(
     x: torch.Tensor, order: SumOrder, numbers: torch.Tensor | None = None, fma: MultiplyAdd = fused
 ) -> torch.Tensor:
     """(R, N) float32 → (R,): the sums of the rows, or of their squares; `numbers` says which rows of all these are."""
+    if order.kind == "members":
+        return _of_a_place(x)
     threads = order.width * order.height
     if isinstance(order.deal, Ragged):
         steps = _ragged(x, order.deal, torch.arange(len(x), device=x.device) if numbers is None else numbers)
@@ -51,6 +53,19 @@ def added(
     for other in others:
         result = result + other
     return _folded(_folded(result.view(len(x), order.height, order.width)))
+
+
+def _of_a_place(x: torch.Tensor) -> torch.Tensor:
+    """(R, N) → (R,): sums of rows of which all elements belong to one place."""
+    whole = x.shape[1] // WARP * WARP
+    passes = x[:, :whole].view(len(x), -1, WARP)
+    total = x.new_zeros(len(x), WARP)
+    for n in range(passes.shape[1]):
+        total = total + passes[:, n]
+    result = _folded(total)
+    for rest in x[:, whole:].unbind(1):
+        result = result + rest
+    return result
 
 
 def _ragged(x: torch.Tensor, deal: Ragged, numbers: torch.Tensor) -> torch.Tensor:

@@ -61,7 +61,7 @@ _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _MOST_ROWS = 64 * 1024
 """With more rows, and few columns, several blocks share a column."""
 
-SumKind = Literal["sum", "moments", "squares", "turns", "rounded", "welford", "channels", "norm", "product"]
+SumKind = Literal["sum", "moments", "squares", "turns", "rounded", "welford", "channels", "norm", "product", "members"]
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,8 @@ class SumOrder:
     `kind` "sum": each thread keeps `sums` sums and adds these one after another at the end. "norm": the same of
     squares, each of which is added without rounding it. "moments" (mean and squared distances from it, by Welford),
     "squares" and "turns" (a sum, or one of products): each thread keeps one result, and takes its elements in turn.
-    "rounded": one thread does, and rounds each sum to `rounds`.
+    "rounded": one thread does, and rounds each sum to `rounds`. "members": of those elements that belong to a place a
+    warp adds 32 at a time, an element of each thread, as long as there are so many, and the first thread adds the rest.
     "welford" and "channels": moments by other formulas, with a division for each element. In the end the threads'
     results are added: the second half to the first until one is left, along the width, then along the height. Those of
     "channels" are added by neighbours, the second one to the first.
@@ -263,8 +264,10 @@ def _batch_norm_backward_order(addition: Addition, length: int) -> SumOrder | No
 def _index_put_order(addition: Addition, length: int) -> SumOrder | None:
     """Of what belongs to one place. Of single elements a warp takes 32 at a time where so many belong to one."""
     slice_size = addition.shape[2]
-    if addition.dtype.itemsize > 4 or (slice_size == 1 and length >= WARP):
+    if addition.dtype.itemsize > 4:
         return None
+    if slice_size == 1 and length >= WARP:
+        return SumOrder(length, 1, 1, 1, False, "members", addition)
     return _in_turn(addition, length, addition.dtype if slice_size > WARP_SLICE else torch.float32)
 
 

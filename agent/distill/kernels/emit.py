@@ -6,7 +6,7 @@ from types import ModuleType
 
 import torch
 
-from agent.distill.kernels import ordered_sums, reductions, sweep_turns
+from agent.distill.kernels import ordered_sums, place_sums, reductions, sweep_turns
 from agent.distill.kernels.accesses import ONE_COLUMN, Accesses, Spot, over_columns
 from agent.distill.kernels.helpers.table import helpers_in
 from agent.distill.kernels.index_expressions import Unsupported
@@ -248,7 +248,7 @@ class _Writer(Accesses):
             added.append(self.names[found.operand.number])
         for inside, each in zip(insides, added, strict=True):
             self._line(f"inside = {inside}")
-            self._lines(ordered_sums.step(found.total, name, [each], self.kernel, "start"))
+            self._lines(_way(found.total).step(found.total, name, [each], self.kernel, "start"))
         self._lines(["place = first_behind(here, column, later)"])
         self.indent = self.indent.removesuffix(_INDENT * 2)
         self.names, self.spot, self.whole_turns = outer, Spot(), True
@@ -387,4 +387,6 @@ def _roots(reduced: Iterable[Value], stores: list[StoreValue]) -> list[Value]:
 
 def _way(value: Value) -> ModuleType:
     """The module that writes a reduction over a sweep."""
+    if value.detail == place_sums.MEMBERS:
+        return place_sums
     return ordered_sums if value.detail in ordered_sums.DETAILS else reductions

@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 
 from agent.distill.eager.sum_order import Deal, Ragged, SumOrder
-from agent.distill.kernels import ordered_sums
+from agent.distill.kernels import ordered_sums, place_sums
 from agent.distill.kernels.schedule import KernelBody
 from agent.distill.kernels.value_graph import Value
 
@@ -56,6 +56,9 @@ def exact(body: KernelBody, stored: Mapping[str, Value]) -> KernelBody | None:
     if steps and (whole or single or len(deals) > 1 or min(max(steps), body.columns) > _PIECES * min(steps)):
         return None
     stores = tuple(replace(store, value=done[store.value.number]) for store in body.stores)
+    if any(value.detail == place_sums.MEMBERS for value in done.values()):
+        one = replace(body, stores=stores, step=1)
+        return one if place_sums.place_sum(one) is not None else None
     flat = exact(body.flat, stored) if body.flat is not None else None
     return replace(body, stores=stores, flat=flat, step=max(steps, default=None), deal=next(iter(deals), None))
 
@@ -106,6 +109,8 @@ def _added(value: Value, order: SumOrder) -> Value | None:
         return replace(value, detail="ordered_sum")
     if order.kind == "rounded":
         return replace(value, detail="turns")
+    if order.kind == "members":
+        return replace(value, detail=place_sums.MEMBERS)
     if order.kind == "turns":
         product = operand.op == "fma" and operand.args[2].op == "constant" and operand.args[2].detail == 0.0
         args = operand.args[:2] if product else value.args

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from agent.distill.eager.sum_order import PROCESSORS, WARP
 from agent.distill.kernels.ordered_sums import BY_PLACE, MOMENTS, lane_warps
-from agent.distill.kernels.place_sums import place_sum
+from agent.distill.kernels.place_sums import MEMBERS, place_sum
 from agent.distill.kernels.schedule import KernelBody, distance
 from agent.distill.kernels.value_graph import COLUMN, ROW
 
@@ -185,7 +185,8 @@ def _registers(kernel: KernelBody, tuning: Tuning, places: int) -> int:
 
 
 def _chosen(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
-    if limits.keeps and (found := place_sum(kernel)) is not None:
+    found = place_sum(kernel)
+    if found is not None and (limits.keeps or found.total.detail == MEMBERS):
         return _seeking(kernel, found.rows, limits)
     plain = _plain(kernel, limits)
     rows = min(max(1, int(plain.row_block * limits.work)), _power_of_two(kernel.rows))

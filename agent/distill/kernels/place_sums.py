@@ -1,11 +1,15 @@
 """Sums of what belongs to a place (`formulas.index_puts`), of which a program looks for what is there.
 
-Eager adds what a place gets one after another. Most of what a program would go over belongs to other places and adds
-zeros, so it first asks of all columns whether they are the place's, and then loads and adds these alone, from the first
-to the last. What is added to a sum that began as +0 is no zero then, or changes nothing.
+Eager adds what a place gets one after another. Of single elements a warp adds 32 at a time as long as a place has so
+many, each thread one (`indexing_backward_kernel_stride_1` in `Indexing.cu`), and the first thread adds the rest.
+
+Most of what a program would go over belongs to other places and adds zeros, so it first asks of all columns whether
+they are the place's, and then loads and adds these alone, from the first to the last. What is added to a sum that began
+as +0 is no zero then, or changes nothing.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -15,6 +19,8 @@ from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 from agent.distill.kernels.schedule import KernelBody, reachable
 from agent.distill.kernels.value_graph import COLUMN, ROW, Value
 
+MEMBERS = "members"
+"""The `Value.detail` of a sum of single elements, of which a place may get 32 or more."""
 _PLACES = 8
 """Of fewer places each gets so many that looking for them takes longer than adding zeros."""
 _ROWS = 128
@@ -27,6 +33,15 @@ HELPERS: dict[str, str] = {
 def first_behind(here, column, place):
     """The first column behind this one of those that are here; {NONE} if there is none."""
     return tl.min(tl.where(here & (column > place), column, {NONE}), 0)
+''',
+    "add_rest": '''
+@triton.jit
+def add_rest(total, lanes, count):
+    """(ROWS, 1) and the first `count`, (ROWS, 1), of the elements of (ROWS, 32), one after another."""
+    for n in range(0, tl.max(tl.max(count, 1), 0)):
+        here = tl.arange(0, 32)[None, :] == n
+        total += tl.where(n < count, tl.sum(tl.where(here, lanes, 0.0), 1)[:, None], 0.0)
+    return total
 ''',
 }
 """Helper name → source."""
@@ -74,6 +89,30 @@ def place_sum(kernel: KernelBody) -> PlaceSum | None:
     if not here or not all(v.by_column for v in asked.values()) or kernel.rows < _PLACES * before * behind:
         return None
     return PlaceSum(total, _taken(operand), here, tuple(asked.values()), _same_rows(asked.values()))
+
+
+def start(value: Value, name: str, kernel: KernelBody) -> list[str]:
+    """What is kept of "members": the sums of each thread of a warp, what they get next, and how many have got that."""
+    kept = (f"{name}_{each} = tl.zeros([ROWS, 32], tl.float32)" for each in ("part", "lanes"))
+    return [*kept, f"{name}_count = tl.zeros([ROWS, 1], tl.int32)"]
+
+
+def step(value: Value, name: str, operands: Sequence[str], kernel: KernelBody, start: str | int) -> list[str]:
+    """One more element, if it is `inside`."""
+    (operand,) = operands
+    return [
+        f"{name}_next = tl.where(inside, {operand}, 0.0)",
+        f"{name}_lane = inside & (tl.arange(0, 32)[None, :] == {name}_count)",
+        f"{name}_lanes = tl.where({name}_lane, {name}_next, {name}_lanes)",
+        f"{name}_count += inside.to(tl.int32)",
+        f"{name}_part += tl.where({name}_count == 32, {name}_lanes, 0.0)",
+        f"{name}_count = tl.where({name}_count == 32, 0, {name}_count)",
+    ]
+
+
+def finish(value: Value, name: str, kernel: KernelBody) -> list[str]:
+    """Adds up what was kept; the result is in `name`."""
+    return [f"{name} = add_rest(add_halves({name}_part, ROWS, 1, 32), {name}_lanes, {name}_count)"]
 
 
 def _where(value: Value, asked: dict[int, Value]) -> str | None:

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from agent.ahead.quick_measure import QuickMeasure
+from agent.distill.eager.emulated_sums import added
 from agent.distill.eager.op_effects import find_effects
+from agent.distill.eager.sum_order import SumOrder
 from agent.distill.kernels.formulas import index_puts
 from agent.distill.lowered_regions import FAILURES, Sketches
 from agent.distill.rounding import Rounding, rounded
@@ -157,11 +159,35 @@ def test_where_places_are_many_eager_writes(monkeypatch):
         Sketches().of(one.graph, one.inputs)
 
 
-@pytest.mark.parametrize(("places", "exact"), [(31, True), (32, False)])
-def test_single_elements_are_added_in_turn_where_a_warp_has_not_enough(places, exact):
-    one = variant(_rows, tensor(60), _places(59, places), tensor(places))
-    found = rounded(Sketches().of(one.graph, one.inputs), Rounding.EXACT)
-    assert (found is not None) == exact
+@pytest.mark.parametrize(("places", "rows", "known"), [(31, 60, True), (32, 60, False), (32, 7, False)])
+def test_single_elements_are_added_in_turn_where_a_warp_has_not_enough(places, rows, known):
+    """Where it may have enough, a GPU must have confirmed how it adds them, and few places are left to eager."""
+    one = variant(_rows, tensor(rows), _places(rows - 1, places), tensor(places))
+    made = Sketches().of(one.graph, one.inputs)
+    assert (rounded(made, Rounding.EXACT) is not None) == known
+    assert (rounded(made, Rounding.EXACT, lambda order: True) is not None) == (rows >= 8)
+
+
+MEMBERS = [
+    (_rows, (tensor(9), _places(8, 300), tensor(300))),
+    (_behind, (tensor(2, 3, 3, 3), _places(2, 13), tensor(2, 3, 13, 13))),
+]
+
+
+@pytest.mark.parametrize(("function", "inputs"), MEMBERS)
+def test_a_warp_adds_single_elements_of_a_place_and_a_thread_the_rest(function, inputs, tmp_path, interpreter):
+    one, source = _pass(function, inputs, tmp_path / "pass")
+    assert "add_rest(" in source and "while place <" in source
+    x, i, v = _draw(inputs, torch.Generator().manual_seed(3))
+    i[:4] = 0
+    (found,) = interpreter.results(tmp_path / "pass", one, [x, i, v])
+    place = i if function is _rows else (i[:, None] * 3 + i).flatten()
+    order = SumOrder(len(place), 1, 1, 1, False, "members")
+    apart = v.reshape(-1, len(place))
+    sums = torch.stack([added(apart[:, place == n].contiguous(), order) for n in range(9)], -1)
+    total = (x * (2.0 if function is _rows else 0.0)) + sums.reshape(x.shape)
+    assert max(torch.bincount(place)) > 32 and torch.equal(found, total + 1.0 if function is _rows else total)
+    assert not torch.equal(found, *function(x, i, v)), "a CPU adds one after another"
 
 
 @pytest.mark.gpu
@@ -204,6 +230,17 @@ def test_many_numbers_at_a_masks_places_are_left_to_eager():
     one = variant(_rows_filled, tensor(4, 6), tensor(4, 6), tensor(5))
     with pytest.raises(FAILURES):
         Sketches().of(one.graph, one.inputs)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(("function", "inputs"), MEMBERS)
+def test_many_single_elements_have_eagers_bits_on_a_gpu(function, inputs, dtype, tmp_path):
+    inputs = tuple(i if i.dtype == "int64" else tensor(*i.shape, dtype=dtype) for i in inputs)
+    one, source = _pass(function, inputs, tmp_path / "pass")
+    assert "add_rest(" in source
+    (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
+    assert (result.status, result.t_min) == ("ok", -10), result
 
 
 @pytest.mark.gpu

@@ -58,6 +58,7 @@ ADDITIONS = [
     addition((40, 300), (1,), op="layer_norm_backward"),
     addition((4, 50, 64), (0, 1), op="layer_norm_backward"),
     addition((9, 4, 7, 7), (0, 2, 3), op="batch_norm_backward"),
+    addition((20, 75, 1), (1,), op="index_put"),
     addition((3, 40, 50), (1,), op="cumsum"),
     addition((40, 50), (0,), torch.bfloat16, "cumsum"),
     addition((3, 4, 20, 30), (0, 2, 3), torch.bfloat16, op="batch_norm_backward"),
