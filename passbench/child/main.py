@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import torch
 
 from passbench.child.interpreter import triton_interpreter
-from passbench.child.interpreter.interpreted_libdevice import lend_libdevice
 from passbench.child.worker import Worker
 from passbench.ipc.messages import (
     ArmReplay,
@@ -51,10 +50,7 @@ def main(spawn: Spawn, commands: int, replies: int, shared_fd: int | None) -> No
     else:
         triton_interpreter.untimed_autotuning()
         if "TRITON_INTERPRET" in os.environ:
-            triton_interpreter.spare_idle_work()
-            triton_interpreter.round_bfloat16_to_nearest()
-            triton_interpreter.multiply_and_add_at_once()
-            lend_libdevice()
+            triton_interpreter.compute_as_a_gpu()
             if spawn.confine_kernels:
                 triton_interpreter.confine_kernels()
     gc.freeze()  # collections between calls need not look at torch itself

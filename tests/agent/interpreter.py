@@ -14,12 +14,7 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
 
-from passbench.child.interpreter.interpreted_libdevice import lend_libdevice
-from passbench.child.interpreter.triton_interpreter import (
-    multiply_and_add_at_once,
-    round_bfloat16_to_nearest,
-    spare_idle_work,
-)
+from passbench.child.interpreter.triton_interpreter import compute_as_a_gpu
 from passbench.contract import NAMES_FILE, loaded_rules
 from passbench.inputs.distribution import CORRECTNESS
 from passbench.inputs.draw import make_inputs
@@ -95,10 +90,7 @@ def main(control: int) -> None:
     """Answers requests until standard input ends. The server's socket, `control`, is not needed."""
     os.close(control)
     torch.set_num_threads(1)
-    spare_idle_work()
-    round_bfloat16_to_nearest()
-    multiply_and_add_at_once()
-    lend_libdevice()
+    compute_as_a_gpu()
     answers, requests = os.fdopen(os.dup(1), "w"), os.fdopen(0)
     os.dup2(2, 1)
     for line in requests:

@@ -64,13 +64,9 @@ def _interpret() -> None:
     import numpy as np
 
     from passbench.child.interpreter import triton_interpreter
-    from passbench.child.interpreter.interpreted_libdevice import lend_libdevice
 
     np.seterr(all="ignore")  # kernels overflow to infinity as a GPU's do, without a word
-    triton_interpreter.spare_idle_work()
-    triton_interpreter.round_bfloat16_to_nearest()
-    triton_interpreter.multiply_and_add_at_once()
-    lend_libdevice()
+    triton_interpreter.compute_as_a_gpu()
     triton_interpreter.confine_kernels()
 
 

@@ -7,6 +7,18 @@ from typing import Any
 
 import torch
 
+from passbench.child.interpreter.interpreted_libdevice import lend_libdevice
+from passbench.child.interpreter.interpreted_reduce import reduce_in_pairs
+
+
+def compute_as_a_gpu() -> None:
+    """Have Triton's interpreter compute as a GPU does, and no slower than it must. Call it once."""
+    spare_idle_work()
+    round_bfloat16_to_nearest()
+    multiply_and_add_at_once()
+    reduce_in_pairs()
+    lend_libdevice()
+
 
 def untimed_autotuning() -> None:
     """Without a GPU Triton has no benchmarker: each configuration is tried once, and the first one kept."""
