@@ -44,7 +44,7 @@ def test_eagers_bits_are_measured_once_where_the_time_is_up_and_the_start_was_wr
     submission = measuring(seconds=0.0).attempt(_one(), tmp_path / "pass", attempt_by(rule, []))
     assert submission.compiler == "pass" and names_of(tmp_path / "pass") == ["whole_graph_0"]
     assert "libdevice.exp(" in source_of(tmp_path / "pass")
-    assert len(set(seen)) == 4, "calls, kernels of any rounding and with eager's bits, what is written unmeasured"
+    assert len(set(seen)) == 5, "calls, kernels of any rounding, with eager's bits and products, and written unmeasured"
 
 
 def test_what_is_written_without_measuring_is_measured_however_late_it_is(tmp_path):

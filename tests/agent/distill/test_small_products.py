@@ -47,8 +47,7 @@ def _classes(x, w, b):
 CLASSES = (tensor(2, 3, 2, 40), tensor(5, 40), tensor(5))
 
 
-def test_sums_of_two_products_are_calls():
-    """They are written out, and nothing says that they are sums."""
+def test_other_products_are_calls():
     one = variant(_column_and_row, tensor(7, 2), tensor(2, 9))
     found = find_candidates([one], Options(margin=ANY), Sketches())
     inside = {one.graph.op_sequence[op] for c in found.candidates for op in c.region.ops}
@@ -58,9 +57,9 @@ def test_sums_of_two_products_are_calls():
 WITH_PRODUCTS = Distill()
 
 
-def _with_products(inputs, directory, rounding):
+def _with_products(inputs, directory, rounding, function=_classes):
     """The variant, and the source of kernels that compute small products."""
-    one = variant(_classes, *inputs)
+    one = variant(function, *inputs)
     levels = dict.fromkeys(float_dtypes([one]).values(), rounding)
     task = WITH_PRODUCTS.task(sample(one), ANY, levels, lambda order: True, products=True)
     assert task.write(task.gains(), WITH_PRODUCTS.style, directory).compiler == "pass"
@@ -79,6 +78,21 @@ def test_a_product_of_few_numbers_needs_no_call_if_so_asked(rounding, dtype, tmp
         assert interpreter.problems(tmp_path / "pass", one) == []
 
 
+def _mixed(x, w, b, y):
+    """As a gate of eight numbers: what is softmaxed is computed again where it is read (fusible-68b796c9c203)."""
+    return F.layer_norm(x * torch.softmax(F.linear(x, w, b), -1) + y, (8,))
+
+
+MIXED = tensor(2, 1, 4, 8), tensor(8, 8), tensor(8), tensor(2, 1, 4, 8)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_a_product_of_very_few_is_computed_in_the_kernel_that_reduces_it(dtype, tmp_path, interpreter):
+    one, source = _with_products(in_dtype(MIXED, dtype), tmp_path / "pass", Rounding.EXACT, _mixed)
+    assert source.count("_kernel(in_0") == 1 and "ordered_sum" in source
+    assert interpreter.problems(tmp_path / "pass", one) == []
+
+
 def test_others_are_calls_and_all_unless_it_is_asked(tmp_path):
     _, source = _with_products((*CLASSES[:1], tensor(2000, 40), tensor(2000)), tmp_path / "large", Rounding.ANY)
     _, unasked = _pass(_classes, CLASSES, tmp_path / "unasked", Rounding.ANY)
@@ -87,9 +101,11 @@ def test_others_are_calls_and_all_unless_it_is_asked(tmp_path):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_it_is_right_on_a_gpu(dtype, tmp_path):
-    inputs = tensor(2, 20, 2, 128), tensor(4, 128), tensor(4)
-    one, _ = _with_products(in_dtype(inputs, dtype), tmp_path / "pass", Rounding.EXACT)
+@pytest.mark.parametrize(
+    ("function", "inputs"), [(_classes, (tensor(2, 20, 2, 128), tensor(4, 128), tensor(4))), (_mixed, MIXED)]
+)
+def test_it_is_right_on_a_gpu(function, inputs, dtype, tmp_path):
+    one, _ = _with_products(in_dtype(inputs, dtype), tmp_path / "pass", Rounding.EXACT, function)
     (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
     assert result.status == "ok" and result.t_min <= -5, result
 

@@ -8,6 +8,7 @@ A product of one column and one row, such as that of frequencies and positions i
 add. Each element is one product, rounded once, by whichever library.
 """
 
+import functools
 from typing import Any
 
 import torch
@@ -18,9 +19,10 @@ from extraction.kernels.lowering import Decompositions
 
 MOST = 2**18
 """Products of two numbers, at most, that a kernel adds."""
-LEAST = 9
-"""So many at least are added to an element. TorchInductor writes shorter sums out, and nothing says then that they are
-sums."""
+LEAST = 2
+"""So many at least are added to an element."""
+_WRITTEN = 8
+"""Up to so many are written out, so that kernels that read them compute them, whichever way they reduce."""
 
 
 def any_order(length: int) -> SumOrder:
@@ -67,6 +69,11 @@ def is_small(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 def _added(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """(..., M, N) in float32."""
+    if a.shape[-1] <= _WRITTEN:
+        products = (
+            x.unsqueeze(-1) * y.unsqueeze(-2) for x, y in zip(a.float().unbind(-1), b.float().unbind(-2), strict=True)
+        )
+        return functools.reduce(torch.add, products)
     return (a.float().unsqueeze(-1) * b.float().unsqueeze(-3)).sum(-2)
 
 
