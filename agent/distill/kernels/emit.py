@@ -169,7 +169,7 @@ class _Writer(Accesses):
                 self.scans[scan.number] = name = self._fresh("sums")
                 self._line(f"{name}_part = tl.zeros([ROWS, COLUMNS], tl.float32)")
         if self.tuning.seeks:
-            self._sought(place_sum(self.kernel), *kept)
+            self._sought(place_sum(self.kernel), {value.number: name for name, value in kept.items()})
         elif self.tuning.written_out:
             self._written_out(kept, stores, late)
         else:
@@ -223,7 +223,7 @@ class _Writer(Accesses):
         for value in late:
             self._value(value)
 
-    def _sought(self, found: PlaceSum, name: str) -> None:
+    def _sought(self, found: PlaceSum, kept: Mapping[int, str]) -> None:
         """A loop over columns that looks for those of a place, and one over what it finds, two at a time."""
         outer, end = self.names, slot(self.kernel.columns)
         self._line("first = tl.program_id(0) * ROWS")
@@ -244,11 +244,12 @@ class _Writer(Accesses):
         )
         added, self.whole_turns = [], False
         for spot in spots:
-            self._at(spot, outer, (found.operand,))
-            added.append(self.names[found.operand.number])
+            self._at(spot, outer, found.operands)
+            added.append([self.names[operand.number] for operand in found.operands])
         for inside, each in zip(insides, added, strict=True):
             self._line(f"inside = {inside}")
-            self._lines(_way(found.total).step(found.total, name, [each], self.kernel, "start"))
+            for total, name in zip(found.totals, each, strict=True):
+                self._lines(_way(total).step(total, kept[total.number], [name], self.kernel, "start"))
         self._lines(["place = first_behind(here, column, later)"])
         self.indent = self.indent.removesuffix(_INDENT * 2)
         self.names, self.spot, self.whole_turns = outer, Spot(), True

@@ -186,7 +186,7 @@ def _registers(kernel: KernelBody, tuning: Tuning, places: int) -> int:
 
 def _chosen(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
     found = place_sum(kernel)
-    if found is not None and (limits.keeps or found.total.detail == MEMBERS):
+    if found is not None and (limits.keeps or found.totals[0].detail == MEMBERS):
         return _seeking(kernel, found.rows, limits)
     plain = _plain(kernel, limits)
     rows = min(max(1, int(plain.row_block * limits.work)), _power_of_two(kernel.rows))

@@ -49,14 +49,15 @@ def add_rest(total, lanes, count):
 
 @dataclass(frozen=True)
 class PlaceSum:
-    """The only sum of a kernel, and what it adds where a column is that of a row's place.
+    """The sums of a kernel, which are all over the same places, and what each adds where a column is that of a row's
+    place.
 
     `here` says that as source, with "{vN}" for each of the values `asked`, N its number. It is the same for `rows`
     neighbouring rows, of which the first one's number is a multiple of that: elements of one slice.
     """
 
-    total: Value
-    operand: Value
+    totals: tuple[Value, ...]
+    operands: tuple[Value, ...]
     here: str
     asked: tuple[Value, ...]
     rows: int
@@ -64,31 +65,35 @@ class PlaceSum:
     def needed(self, kernel: KernelBody) -> set[int]:
         """The numbers of all values but those that only say what is here."""
         roots = [s.value for s in kernel.stores]
+        operands = {total.number: operand for total, operand in zip(self.totals, self.operands, strict=True)}
         found: set[int] = set()
         while roots:
             value = roots.pop()
             if value.number not in found:
                 found.add(value.number)
-                roots += [self.operand] if value is self.total else value.args
+                roots += [operands[value.number]] if value.number in operands else value.args
         return found
 
 
 @lru_cache(maxsize=1000)
 def place_sum(kernel: KernelBody) -> PlaceSum | None:
-    """The sum of a kernel that adds in eager's order what belongs to places, if that is all that it goes over."""
+    """The sums of a kernel that adds in eager's order what belongs to places, if that is all that it goes over."""
     if kernel.step != 1 or kernel.deal is not None:
         return None
     sums = [value for value in kernel.values() if value.op == "reduce"]
     along = any(s.value.by_column or COLUMN in s.index.free_symbols for s in kernel.stores)
-    if len(sums) != 1 or along or sums[0].order is None or sums[0].order.addition.op != "index_put":
+    put = all(v.order is not None and v.order.addition.op == "index_put" and v.depth == 1 for v in sums)
+    if not sums or along or not put or any(len(value.args) != 1 for value in sums):
         return None
-    (total,), (operand,) = sums, sums[0].args
     asked: dict[int, Value] = {}
-    here = _where(operand, asked)
-    before, _, behind = total.order.addition.shape
-    if not here or not all(v.by_column for v in asked.values()) or kernel.rows < _PLACES * before * behind:
+    here, *others = (_where(value.args[0], asked) for value in sums)
+    before, _, behind = sums[0].order.addition.shape
+    if not here or any(other != here for other in others):
         return None
-    return PlaceSum(total, _taken(operand), here, tuple(asked.values()), _same_rows(asked.values()))
+    if not all(v.by_column for v in asked.values()) or kernel.rows < _PLACES * before * behind:
+        return None
+    operands = tuple(_taken(value.args[0]) for value in sums)
+    return PlaceSum(tuple(sums), operands, here, tuple(asked.values()), _same_rows(asked.values()))
 
 
 def start(value: Value, name: str, kernel: KernelBody) -> list[str]:

@@ -104,6 +104,34 @@ def test_a_program_looks_for_what_belongs_to_its_place(tmp_path):
     assert "while place <" not in _pass(_rows, few, tmp_path / "few")[1], "a place of few gets much"
 
 
+def _of_two(v, w, i):
+    zeros = torch.ops.aten.new_zeros.default(v, [40, 24])
+    return PUT(zeros, [i], v, True), PUT(zeros, [i], torch.relu(w), True) * 2.0
+
+
+def test_two_sums_of_the_same_places_look_for_them_once(tmp_path, interpreter):
+    """As in typical-5fa6b3543c31, where 19 turns of a loop waited for zeros."""
+    one, source = _pass(_of_two, (tensor(90, 24), tensor(90, 24), _places(39, 90)), tmp_path / "pass")
+    assert source.count("while place <") == 1 and source.count("(Launch(") == 1
+    given = list(_draw(one.inputs, torch.Generator().manual_seed(4)))
+    found = interpreter.results(tmp_path / "pass", one, given)
+    assert all(map(torch.equal, found, _of_two(*given)))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("columns", [24, 40])
+def test_two_sums_of_the_same_places_have_eagers_bits_on_a_gpu(columns, dtype, tmp_path):
+    def two(v, w, i):
+        zeros = torch.ops.aten.new_zeros.default(v, [40, columns])
+        return PUT(zeros, [i], v, True), PUT(zeros, [i], torch.relu(w), True) * 2.0
+
+    given = tensor(90, columns, dtype=dtype), tensor(90, columns, dtype=dtype), _places(39, 90)
+    one, _ = _pass(two, given, tmp_path / "pass")
+    (result,) = QuickMeasure(torch.device("cuda"))(sample(one), tmp_path / "pass")
+    assert (result.status, result.t_min) == ("ok", -10), result
+
+
 def _onto_zeros(v, i):
     return (PUT(torch.ops.aten.new_zeros.default(v, [120, 2048]), [i], v, True),)
 
