@@ -339,7 +339,7 @@ def _check_picked(value: Any, name: str) -> None:
     elif isinstance(value, tuple | list):
         for item in value:
             _check_picked(item, name)
-    elif value is not None and not isinstance(value, (Picked, *_LITERALS)):
+    elif value is not None and type(value) not in (Picked, *_LITERALS):
         raise ContractError(
             f"{name}.py: replacement_args may return its parameters and literals, not {type(value).__name__}"
         )

@@ -89,8 +89,10 @@ def written_collections(function: ast.FunctionDef) -> dict[str, list[ast.expr]]:
 def unchanged_lists(function: ast.FunctionDef) -> dict[str, ast.expr]:
     """Variables of a function that are a list, a tuple or a list comprehension which is written out, and that are read
     item by item alone: by a subscript, by a loop, as `*NAME` of a call, by `len`, or by `return`. Nothing is put into
-    one while the function runs, and no function within, which may be called later, reads it."""
+    one while the function runs, but for what the function appends to a list by a statement, which counts as written
+    out; and no function within, which may be called later, reads it."""
     written: dict[str, ast.expr] = {}
+    appended: dict[str, list[ast.expr]] = {}
     bound = bound_names(function)
     read: Counter[str] = Counter()
     allowed: Counter[str] = Counter()
@@ -107,6 +109,11 @@ def unchanged_lists(function: ast.FunctionDef) -> dict[str, ast.expr]:
                 plain = [node.iter]
             case ast.Return():
                 plain = [node.value]
+            case ast.Expr(value=ast.Call(func=ast.Attribute(attr="append"), args=[item], keywords=[])) if isinstance(
+                node.value.func.value, ast.Name
+            ) and not isinstance(item, ast.Starred):
+                plain = [node.value.func.value]
+                appended.setdefault(node.value.func.value.id, []).append(item)
             case ast.FunctionDef() | ast.Lambda() if node is not function:
                 bound.update(n.id for n in walk(node) if isinstance(n, ast.Name))
             case ast.Call(func=ast.Name(id="len" | "tuple" | "zip" | "enumerate"), keywords=[]):
@@ -114,7 +121,13 @@ def unchanged_lists(function: ast.FunctionDef) -> dict[str, ast.expr]:
             case ast.Call():
                 plain = [a.value for a in node.args if isinstance(a, ast.Starred)]
         allowed.update(one.id for one in plain if isinstance(one, ast.Name))
-    return {name: value for name, value in written.items() if bound[name] == 1 and read[name] == allowed[name]}
+    found = {name: value for name, value in written.items() if bound[name] == 1 and read[name] == allowed[name]}
+    for name in found.keys() & appended.keys():
+        if not isinstance(found[name], ast.List):  # of a comprehension the items are not written out
+            del found[name]
+        else:
+            found[name] = ast.List([*found[name].elts, *appended[name]], ast.Load())
+    return found
 
 
 def _is_starred_name(node: ast.expr) -> bool:

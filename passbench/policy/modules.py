@@ -102,6 +102,13 @@ class Module:
         module, _, name = dotted.partition(".")
         return (module, name) if module in self.siblings and name and "." not in name else None
 
+    def is_private(self, dotted: str) -> bool:
+        """Whether a part of a dotted name is private to a library, or Python's own. A sibling's name may begin with one
+        underscore, and so may the name of something in it: both are the pass's."""
+        parts = dotted.split(".")
+        own = 2 if parts[0] in self.siblings else 0
+        return any(p.startswith("__") for p in parts[:own]) or any(p.startswith("_") for p in parts[own:])
+
     def is_of_sibling(self, node: ast.Attribute) -> bool:
         """Whether an expression is an attribute of something in a sibling, of which the import says no more:
         `helper.TABLE.get`, or `TABLE.get` after `from helper import TABLE`."""
@@ -369,7 +376,7 @@ def _import_from(module: Module, node: ast.ImportFrom, report: Report) -> None:
             report.at("import", module, node, f"there is no {missing}.py in this pass")
         elif not known and not names.may_import(source) and full not in names.MODULES:
             report.at("import", module, node, _import_advice(source))
-        elif alias.name.startswith("_"):
+        elif alias.name.startswith("__" if known else "_"):
             report.at("private_name", module, node, f"{full} is private; use what the module offers")
         else:
             _bind(module, alias.asname or alias.name, full, node, report)

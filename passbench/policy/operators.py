@@ -83,7 +83,8 @@ class LibraryCall:
 def stored_name(dotted: str) -> str | None:
     """The name under which a record holds the function that host code names; None if it may not be called there.
 
-    `torch.functional.einsum` → `torch.einsum`, `torch.Tensor.add` → `.add`, `torch.ops.aten.mm.default` → itself.
+    `torch.functional.einsum` → `torch.einsum`, `torch.Tensor.add` → `.add`, `torch.ops.aten.mm.default` → itself, and
+    `torch.ops.aten.add` → `torch.ops.aten.add.Tensor`, since no overload of it writes but to its `out=`.
     """
     found = targets.spellings().get(dotted)
     if found in _CALLING_BACK:
@@ -94,7 +95,7 @@ def stored_name(dotted: str) -> str | None:
         name = dotted.removeprefix("torch.Tensor.")
         return f".{name}" if is_method(name) else None
     try:
-        overload = targets.resolve(dotted if dotted.count(".") == 4 else f"{dotted}.default")
+        overload = targets.resolve(dotted if dotted.count(".") == 4 else f"{dotted}.{_overload_of(dotted)}")
     except TargetError:
         return None
     if not isinstance(overload, torch._ops.OpOverload) or overload.name() not in _dispatched():
@@ -103,6 +104,21 @@ def stored_name(dotted: str) -> str | None:
     base = _base(stored)[1]
     private = base.startswith("_") and not _OF_A_KIND.fullmatch(base)
     return stored if not private or base in _PRIVATE | READING else None
+
+
+def _overload_of(dotted: str) -> str:
+    """The overload that stands for all of a packet, `torch.ops.SPACE.NAME`, of which torch chooses by the arguments:
+    the default one, or else one of tensors, if those without `out=` write to nothing."""
+    space, _, base = dotted.removeprefix("torch.ops.").partition(".")
+    plain = [s for s in _schemas(base) if _is_dispatched(s)] if space == "aten" else []
+    chosen = [s for s in plain if all(a.name != "out" for a in s.arguments)]
+    writing = any(a.alias_info is not None and a.alias_info.is_write for s in chosen for a in s.arguments)
+    names = {s.overload_name or "default" for s in chosen}
+    return "Tensor" if "Tensor" in names and "default" not in names and not writing else "default"
+
+
+def _is_dispatched(schema: torch.FunctionSchema) -> bool:
+    return f"{schema.name}.{schema.overload_name}".removesuffix(".") in _dispatched()
 
 
 def writes_always(stored: str) -> bool:
@@ -160,6 +176,8 @@ def _writes(op: Op, starred: tuple[Ref, ...]) -> tuple[Ref, ...]:
             position = -1 if argument.kwarg_only else number
             written += refs(effects.argument(op, position, argument.name))
         written += starred if places else ()
+        outputs = _outputs_by_name(base) - {a.name for a in arguments}  # of another overload of the packet
+        written += [ref for name in sorted(op.kwargs.keys() & outputs) for ref in refs(op.kwargs[name])]
     return tuple(dict.fromkeys(written))
 
 
@@ -225,6 +243,13 @@ def _parameter(arguments: list, base: str, place: int | str) -> str | None:
 @functools.cache
 def _schemas(base: str) -> tuple:
     return tuple(torch._C._jit_get_schemas_for_operator(f"aten::{base}"))
+
+
+@functools.cache
+def _outputs_by_name(base: str) -> frozenset[str]:
+    """Names of what overloads of an operator write to if they get it, such as `out`, or `min` of `aminmax`."""
+    arguments = (a for schema in _schemas(base) for a in schema.arguments)
+    return frozenset(a.name for a in arguments if a.kwarg_only and a.alias_info is not None and a.alias_info.is_write)
 
 
 @functools.cache

@@ -170,7 +170,9 @@ def check_replacement_args(module: Module, function: ast.FunctionDef, report: Re
             report.at(rule, module, key, f"{key.value}: {instead}")
     for value in _picked(body[0].value):
         if not is_picked(module, function, value):
-            report.at("replacement_args", module, value, f"{ast.unparse(value)} is computed; {advice}")
+            named = isinstance(value, ast.Attribute) and constant_of_class(module, ast.Attribute(value, "value"))
+            instead = f"write {ast.unparse(value)}.value" if named else advice
+            report.at("replacement_args", module, value, f"{ast.unparse(value)} is computed; {instead}")
 
 
 def is_picked(module: Module, function: ast.FunctionDef, value: ast.expr) -> bool:

@@ -146,7 +146,7 @@ class NamedValues(Given):
         elif dotted not in names.MATH and (stored := operators.stored_name(dotted)) is not None:
             effects = operators.library_call(stored, [], {})
             if dotted.startswith("torch.ops.") and dotted.count(".") == 3:  # others could set its overloads
-                self.find("function_as_value", scope.module, node, f"name an overload: {dotted}.default")
+                self.find("function_as_value", scope.module, node, f"name an overload: {stored}")
             if effects.random or effects.reading or operators.writes_always(stored):
                 self.refuse_name(node, dotted, scope)
             self.operators_handed_on |= dotted.startswith("torch.")
@@ -229,7 +229,7 @@ class NamedValues(Given):
             self.kind(node.value.args[0], scope)
             return ValueKind.SCALAR
         if dotted is not None:
-            if dotted not in names.VERSIONS and any(part.startswith("_") for part in dotted.split(".")):
+            if dotted not in names.VERSIONS and scope.module.is_private(dotted):
                 self.find("private_name", scope.module, node, f"{dotted} is private; a pass uses public names")
                 return ValueKind.SCALAR
             function = self.host_function(node, scope)

@@ -212,7 +212,7 @@ def _unknown(name: str) -> str:
 
 
 def _check_dotted(module: Module, node: ast.expr, dotted: str, modules: dict[str, Module], report: Report) -> None:
-    if any(part.startswith("_") for part in dotted.split(".")):
+    if module.is_private(dotted):
         report.at("private_name", module, node, f"{dotted} is private; use Triton's public language")
         return
     sibling = module.sibling_function(dotted)

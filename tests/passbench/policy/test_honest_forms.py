@@ -26,7 +26,20 @@ PLAN = "class Plan:\n    def __init__(self, block, kept=1):\n        self.block,
 EQUAL = "\n    def __eq__(self, other):\n        {}\n"
 COMPARED = "return isinstance(other, Plan) and (self.block, self.kept) == (other.block, other.kept)"
 HASHED = "\n    def __hash__(self):\n        return hash({})\n"
+FILLED = "outs = [{}]\nfor s in x.shape:\n    outs.append({})\n"
+MADE = FILLED.format("", "torch.empty_like(x)")
+LIB = "import torch\n_BLOCK = 16\n\ndef _twice(t):\n    return t * _BLOCK\n"
 ACCEPTED = {
+    "what begins with an underscore in a sibling": (
+        "z = _twice(x) + _lib._twice(y) * _lib._BLOCK",
+        "import _lib\nfrom _lib import _twice\n",
+    ),
+    "an operator without its overload": ("z = torch.ops.aten.mul(torch.ops.aten.add(x, y), 2)", ""),
+    "a list that is filled": (MADE + "outs[0].zero_()\nfor t in outs:\n    t += 1\nz = len(outs)", ""),
+    "a list that is filled by names": (
+        "outs = [torch.ones_like(x)]\nmade = x + y\nouts.append(made)\ntorch.add(x, y, out=outs[-1])",
+        "",
+    ),
     "a decorator by a name": (LAUNCH, TUNE),
     "a decorator of two kernels": (LAUNCH, TUNE + "\n@tune\n" + KERNEL.replace("other", "another")),
     "an output that is reset": (LAUNCH, HOOKED.format("args['out_ptr'].zero_()") + RESET),
@@ -55,6 +68,29 @@ ACCEPTED = {
     ),
 }  # fmt: skip
 REFUSED = {
+    "what is Python's in a sibling": ("private_name", "z = _lib.__builtins__", "import _lib\n"),
+    "what is Python's of a sibling": ("private_name", "z = 1", "from _lib import __builtins__\n"),
+    "what is private to a sibling's function": ("private_name", "z = _lib._twice.__globals__", "import _lib\n"),
+    "what is private to a library": ("private_name", "z = 1", "from torch import _C\n"),
+    "an operator without its overload that writes": ("in_place", "torch.ops.aten.add(x, y, out=x)", ""),
+    "an operator without its overload that is handed on": ("function_as_value", "z = [torch.ops.aten.add]", ""),
+    "an input among what is filled": ("in_place", FILLED.format("x", "x + y") + "outs[0].zero_()", ""),
+    "an input that is put in": ("in_place", FILLED.format("", "x") + "outs[0].zero_()", ""),
+    "an input that is put in otherwise": ("in_place", MADE + "outs.insert(0, x)\nouts[0].zero_()", ""),
+    "an input that is put in by a list": ("in_place", MADE + "outs.append(*[x])\nouts[-1].zero_()", ""),
+    "an input that is put in by a comprehension": (
+        "in_place",
+        MADE + "z = [outs.append(t) for t in (x, y)]\nouts[-1].zero_()",
+        "",
+    ),
+    "an input that is put in by another name": ("in_place", MADE + "more = outs\nmore.append(x)\nouts[-1].zero_()", ""),
+    "an input that is put in by a function": (
+        "in_place",
+        MADE + "def put():\n    outs.append(x)\nput()\nouts[-1].zero_()",
+        "",
+    ),
+    "an input by a variable": ("in_place", "t = x + y\nt = x\n" + FILLED.format("", "t") + "outs[0].zero_()", ""),
+    "an input among views": ("in_place", FILLED.format("", "x.view(-1)") + "outs[0].zero_()", ""),
     "a decorator bound twice": ("decorator", LAUNCH, TUNED.format("", "tune = torch.fx.wrap\n")),
     "a decorator that is handed on": ("decorator", LAUNCH, TUNE + "KEPT = [tune]\n"),
     "a decorator of the host": ("decorator", "z = f(x)", TUNE + "@tune\ndef f(t):\n    return t\n"),
@@ -152,15 +188,8 @@ REFUSED = {
 
 
 def found(tmp_path, body, more):
-    return [
-        f.rule
-        for f in check(
-            tmp_path,
-            in_wrapper(body)
-            .replace("@torch.fx.wrap", f"{more}\n@torch.fx.wrap", 1)
-            .replace("import math", f"{IMPORTS}import math", 1),
-        )
-    ]
+    text = in_wrapper(body).replace("@torch.fx.wrap", f"{more}\n@torch.fx.wrap", 1)
+    return [f.rule for f in check(tmp_path, IMPORTS + text, _lib=LIB)]
 
 
 @pytest.mark.parametrize("what", ACCEPTED)

@@ -52,6 +52,28 @@ def test_what_a_schema_says_is_written(call, written):
     assert [ast.unparse(part) for part in found] == written
 
 
+@pytest.mark.parametrize(
+    ("call", "written"),
+    [
+        ("max(x, 0, False, max=y, max_values=z)", ["y", "z"]), ("aminmax(x, min=y, max=z)", ["y", "z"]),
+        ("native_layer_norm(x, [4], None, None, 1e-5, out0=y)", ["y"]), ("add(x, y, out=x)", ["x"]),
+        ("add(x, y)", []), ("clamp(x, min=y)", []),
+    ],
+)  # fmt: skip
+def test_what_another_overload_of_a_packet_writes_to(call, written):
+    node = ast.parse(call, mode="eval").body
+    named = {keyword.arg: keyword.value for keyword in node.keywords}
+    stored = stored_name(f"torch.ops.aten.{node.func.id}")
+    assert sorted(ast.unparse(part) for part in library_call(stored, node.args, named).written) == written
+
+
+def test_a_packet_is_known_by_its_overload_of_tensors():
+    assert stored_name("torch.ops.aten.add") == "torch.ops.aten.add.Tensor"
+    assert stored_name("torch.ops.aten.relu") == "torch.ops.aten.relu.default"
+    for name in ("add_", "frexp", "Int", "normal", "nothing_of_this_name"):
+        assert stored_name(f"torch.ops.aten.{name}") is None
+
+
 def test_statistics_of_a_batch_norm_are_written_where_it_trains():
     arguments = ast.parse("f(x, None, None, mean, var, True, 0.1, 1e-5)", mode="eval").body.args
     found = library_call("torch.ops.aten.native_batch_norm.default", arguments, {}).written
