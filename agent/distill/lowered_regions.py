@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
 
 from agent.distill.cost import graph_us
 from agent.distill.eager.op_effects import OpEffectsError
@@ -19,19 +20,30 @@ FAILURES = (Unsupported, LoweringError, OpEffectsError)
 """Why a region has no program."""
 
 
+_PRODUCTS = ("mm", "matmul", "linear", "einsum", "dot", "mv", "inner")
+"""In the names of ops that are products of matrices."""
+
+
 class Sketches:
     """Lowers regions, and keeps the `capacity` results, failures included, that were used last. With `products` kernels
     compute small products of matrices."""
 
-    def __init__(self, capacity: int = 2000, products: bool = False) -> None:
+    def __init__(self, capacity: int = 2000, plain: "Sketches | None" = None) -> None:
         self.capacity = capacity
-        self.products = products
+        self.products, self._plain = plain is not None, plain
         self.lowered = 0  # regions that were not known
         self._kept: OrderedDict[tuple, Sketch | tuple[type[Exception], str]] = OrderedDict()
         self._calls: OrderedDict[tuple, frozenset[int]] = OrderedDict()
 
+    @cached_property
+    def with_products(self) -> "Sketches":
+        """The same with `products`. A region that has none is lowered once for both."""
+        return Sketches(self.capacity, plain=self)
+
     def of(self, graph: Graph, inputs: Sequence[Input], own_schedule: bool = False) -> Sketch:
         """The region's sketch. Raises one of `FAILURES`; a region that has failed before raises the same again."""
+        if self._plain is not None and not any(part in name for name in graph.op_sequence for part in _PRODUCTS):
+            return self._plain.of(graph, inputs, own_schedule)
         key = (*_key(graph, inputs), own_schedule)
         if key in self._kept:
             self._kept.move_to_end(key)

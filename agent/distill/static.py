@@ -46,7 +46,6 @@ class Distill(Author):
     seconds: float = 60.0
     rounding: Rounding = Rounding.EXACT
     sketches: Sketches = field(default_factory=Sketches, repr=False, compare=False)
-    with_products: Sketches = field(default_factory=partial(Sketches, products=True), repr=False, compare=False)
     orders: Callable[..., Confirms] = field(default=ProbedOrders, repr=False, compare=False)
     probed: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
 
@@ -99,7 +98,7 @@ class Distill(Author):
         deadline = time.thread_time() + self.seconds
         ways = own_schedule, biases, channels_last, split_linears, joined
         options = Options(margin, deadline, Rounding.ANY, confirms, *ways)
-        return Task.of(sample, options, self.with_products if products else self.sketches, rounding, whole)
+        return Task.of(sample, options, self.sketches.with_products if products else self.sketches, rounding, whole)
 
 
 @dataclass(frozen=True)
