@@ -1,6 +1,8 @@
 """Memory in segments, such as the places of an input's calls: scaled, shifted and reached by few operations in all."""
 
+import hashlib
 import math
+import struct
 
 import torch
 
@@ -66,10 +68,26 @@ def beside(gen: torch.Generator, count: int) -> torch.Generator:
     are few. It gives the same for the same state of `gen`, whose next values it does not change."""
     if gen.device.type == "cpu" or count > _FEW_VALUES:
         return gen
-    return torch.Generator().manual_seed((gen.initial_seed() ^ gen.get_offset() * _ODD) & _POSITIVE)
+    return of_state(gen.initial_seed(), gen.get_offset())
 
 
-_ODD, _POSITIVE = 0x9E3779B97F4A7C15, (1 << 63) - 1
+def of_state(seed: int, offset: int) -> torch.Generator:
+    """A generator of the CPU for a state of a GPU's: its `seed`, and how far it is.
+
+    The CPU's takes 32 bits of a seed. A kernel can try so many in seconds. It would find those that explain its own
+    call's inputs, know half of the GPU's seed, find the other half, and draw all other calls' inputs before they are
+    there. So the whole state of this one is a digest of both: it cannot be tried, and says nothing of the seed.
+    """
+    made = torch.Generator().manual_seed(0)
+    state = made.get_state()
+    digest = hashlib.shake_256(struct.pack("<QQ", seed, offset)).digest(_WORDS * 4)
+    words = torch.frombuffer(bytearray(digest), dtype=torch.int32).long() & 0xFFFFFFFF
+    state[_BEFORE_WORDS : _BEFORE_WORDS + 8 * _WORDS].view(torch.int64).copy_(words)
+    return made.set_state(state)
+
+
+_WORDS, _BEFORE_WORDS = 624, 24
+"""Words of a Mersenne twister, each in eight bytes, and what torch's state of it has before them: seed and position."""
 
 
 def one_of_each(lengths: torch.Tensor, gen: torch.Generator) -> torch.Tensor:

@@ -157,7 +157,7 @@ class WorkerPair:
         """Lay out a batch of calls and draw fresh inputs for it into `drawn`. `hand_over` gives them to a worker.
 
         So many calls are `sealed`, or all if there are fewer. `like_sealed`: none is, and inputs lie as if so many
-        were. `rehearsed`: the first of the calls is made by `rehearse`, unless there are too few. Raises VariantFailure
+        were. `rehearsed`: the first of the calls is made by `stage`, unless there are too few. Raises VariantFailure
         if the record of an input says nothing that values could be drawn from.
         """
         rng = self.rng if self.layers.has("fresh_inputs") else random.Random(0)

@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 
 from passbench.inputs.distribution import CORRECTNESS, Distribution
 from passbench.inputs.draw import InputError, fill, generator, make_input, make_inputs
+from passbench.inputs.segments import of_state
 from storage.records import Input, dtype_of
 from tests.passbench.samples import spec
 
@@ -132,6 +134,18 @@ def test_a_draw_of_a_seed_is_always_the_same(device, how):
     specs = (spec("x", 1 << 20), spec("w", 1 << 20, role="parameter"), spec("r", 1 << 20, low=-1.0, high=2.0), *many)
     one, other = (make_inputs(specs, 3, 4, device, how) for _ in range(2))
     assert all(map(torch.equal, one, other))
+
+
+def test_nobody_can_try_what_a_cpu_draws_beside_a_gpus_values():
+    """A generator of the CPU's has 32 bits of a seed: whoever finds them knows half of the GPU's."""
+    states = ((5, 0), (5, 0), (5 + (1 << 32), 0), (5, 4), (5 + (1 << 62), 4))
+    first, again, *others = (torch.rand(2000, generator=of_state(*state)) for state in states)
+    assert torch.equal(first, again)
+    assert all((one != other).any() for one, other in itertools.combinations([first, *others], 2))
+    assert 0.45 < first.mean() < 0.55 and first.std() > 0.25
+    words = of_state(5, 0).get_state()[24 : 24 + 8 * 624].view(torch.int64)
+    narrow = torch.Generator().manual_seed(int(words[0])).get_state()[24 : 24 + 8 * 624].view(torch.int64)
+    assert (words != narrow).sum() > 600  # the state follows from no seed of 32 bits
 
 
 def test_each_call_of_a_batch_has_moments_of_its_own():
