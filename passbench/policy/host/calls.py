@@ -37,10 +37,11 @@ class Calls(ImportedCalls):
             return self._call_out_of(table, node, node.func, scope)
         if isinstance(node.func, ast.Subscript):  # kernel[grid](...), or a function out of a table
             self.kind(node.func.value, scope)
-            if self._fixes_grid(node.func.slice, scope):
-                pass
-            elif self._is_made(node.func.slice, self.kind(node.func.slice, scope, hook=True), scope):
-                self.read("a grid is made of numbers", scope, node)
+            if not self._fixes_grid(node.func.slice, scope):
+                grid = self.kind(node.func.slice, scope, hook=True)
+                self.note_index(grid)
+                if self._is_made(node.func.slice, grid, scope):
+                    self.read("a grid is made of numbers", scope, node)
             self._launch(node, self._kernel(node.func.value, scope), *self._arguments(node, scope), scope)
             return ValueKind.TENSOR
         self.kind(node.func, scope)

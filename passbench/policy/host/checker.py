@@ -36,6 +36,7 @@ class HostChecker(Replacements):
         found = (modules[rule].functions for rule in rules if rule in modules)
         self.fields, self.methods, self.shared_names = members(modules)
         bases = self.bases_of(self.class_homes)
+        self.gets_items = "__getitem__" in self.methods and any(map(_names_getters, modules.values()))
         self.has_named_tuples = "typing.NamedTuple" in bases
         self.kernels_of_classes = kernels_of_classes(modules)
         self.classes_of_methods = {
@@ -179,6 +180,14 @@ class HostChecker(Replacements):
             and not value.keywords
             and all(isinstance(a, ast.Constant | ast.Name) for a in value.args)
         )
+
+
+def _names_getters(module: Module) -> bool:
+    return any(
+        isinstance(node, ast.Name | ast.Attribute)
+        and module.dotted(node) in ("operator.getitem", "operator.itemgetter")
+        for node in walk(module.tree)
+    )
 
 
 def _is_property(method: ast.FunctionDef) -> bool:

@@ -378,6 +378,7 @@ class Expressions(NamedValues):
         slices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         kinds = [self.kind(part, scope) for part in slices]
         by = self.holder(kinds)
+        self.note_index(by if isinstance(node.slice, ast.Tuple) else kinds[0])
         if by.holds_tensors and not kind.is_tensor and not kind.is_either:
             self.read("a tensor is no key of a list or dict", scope, node)
         for part, found in zip(slices, kinds, strict=True):

@@ -32,6 +32,8 @@ class NamedValues(Given):
     shared_names: dict[str, list[ast.FunctionDef]]
     """Names of fields and methods that objects of libraries have, too, with the methods."""
     has_named_tuples: bool
+    gets_items: bool
+    """Whether a library may be told to index something by anything: the pass names `operator.getitem` or such."""
     inheriting: set[ast.ClassDef]
     """See `with_library_members`."""
     classes_of_methods: dict[ast.FunctionDef, ast.ClassDef]
@@ -345,6 +347,11 @@ class NamedValues(Given):
             message = f"attribute {node.attr} is not allowed in host code; use shape, stride(), dtype and the like"
             self.find("forbidden_attribute", scope.module, node, message)
         return ValueKind.SCALAR
+
+    def note_index(self, kind: ValueKind) -> None:
+        """Something is indexed by a value of this kind: it may be an instance with a `__getitem__`."""
+        if "__getitem__" in self.methods:
+            self.give_methods("__getitem__", [kind], {None: ValueKind.TENSOR} if self.gets_items else {})
 
     def _is_type_of(self, node: ast.expr, scope: Scope) -> bool:
         return (

@@ -235,10 +235,9 @@ class Statements(Calls):
         self._block(node.body, inner)
         if node.name in ("__len__", "__eq__") and self.kinds.get(node, RETURN).holds_tensors:
             self.read(f"Python makes a number of what {node.name} returns", scope, node)
-        if node.name == "__hash__" and self.kinds.get(node, RETURN) is not ValueKind.SCALAR:
-            self.find(
-                "private_name", scope.module, node, "a __hash__ is of numbers, texts and dtypes: no other has one"
-            )
+        if node.name in ("__hash__", "__getitem__") and self.kinds.get(node, RETURN) is not ValueKind.SCALAR:
+            message = f"a {node.name} is of numbers, texts and dtypes; write a method of another name for the rest"
+            self.find("private_name", scope.module, node, message)
         self.kinds.join((METHODS, node.name), RETURN, self.kinds.get(node, RETURN))
 
     def _is_misplaced_kernel(self, node: ast.FunctionDef, scope: Scope) -> bool:

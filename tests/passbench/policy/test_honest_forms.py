@@ -29,7 +29,12 @@ HASHED = "\n    def __hash__(self):\n        return hash({})\n"
 FILLED = "outs = [{}]\nfor s in x.shape:\n    outs.append({})\n"
 MADE = FILLED.format("", "torch.empty_like(x)")
 LIB = "import torch\n_BLOCK = 16\n\ndef _twice(t):\n    return t * _BLOCK\n"
+SIZES = "class Sizes:\n    def __init__(self, sizes):\n        self.sizes = sizes\n"
+SIZES += "\n    def __getitem__(self, {}):\n        {}\n"
+ITEM = SIZES.format("key", "return self.sizes[key]")
+ASKED = SIZES.format("key", "return 1 if key > 0 else 2")
 ACCEPTED = {
+    "an instance with items": ("sizes = Sizes((n, 2))\nz = [s + sizes[0] for s in sizes]\na, b = sizes", ITEM),
     "what begins with an underscore in a sibling": (
         "z = _twice(x) + _lib._twice(y) * _lib._BLOCK",
         "import _lib\nfrom _lib import _twice\n",
@@ -68,6 +73,19 @@ ACCEPTED = {
     ),
 }  # fmt: skip
 REFUSED = {
+    "items that are tensors": ("private_name", "z = Sizes((x, 1))[0]", ITEM),
+    "items that are functions": ("private_name", "z = str([*Sizes((wrapper, 1))])", ITEM),
+    "an item by a tensor of the pass": ("host_read", "z = Sizes(1)[x]", ASKED),
+    "an item by a tensor in a tuple": (
+        "host_read",
+        "z = Sizes(1)[x.sum(), 1]",
+        SIZES.format("key", "return float(key[0])"),
+    ),
+    "an item by a slice": ("host_read", "z = Sizes(1)[x.sum() :]", ASKED),
+    "an item by an operator": ("host_read", "import operator\nz = operator.getitem(Sizes(1), x)", ASKED),
+    "an item as a launch": ("host_read", "z = Sizes(1)[x](y)", ASKED),
+    "an item among tensors": ("host_read", "z = [x, Sizes(1)]\nz[1][x.sum()]", ASKED),
+    "an item by its name": ("private_name", "z = x.__getitem__(0)", ITEM),
     "what is Python's in a sibling": ("private_name", "z = _lib.__builtins__", "import _lib\n"),
     "what is Python's of a sibling": ("private_name", "z = 1", "from _lib import __builtins__\n"),
     "what is private to a sibling's function": ("private_name", "z = _lib._twice.__globals__", "import _lib\n"),
