@@ -209,6 +209,17 @@ def test_plans_by_dtype_shape_and_stride():
         plan_for({}, x)
 
 
+def test_strides_of_dimensions_of_size_1_may_be_others():
+    """As those of an `einsum` are, where fake tensors and real ones differ (typical-983ab74b23d8)."""
+    x = torch.zeros(2, 1, 3)
+    one, other = x.as_strided((2, 1, 3), (3, 3, 1)), x.as_strided((2, 1, 3), (3, 7, 1))
+    table = PlanTable({_kind(one): "one", _kind(x.transpose(0, 2)): "turned"})
+    assert [plan_for(table, each) for each in (other, one, other)] == ["one"] * 3
+    assert plan_for(table, x.as_strided((2, 1, 3), (1, 3, 2))) is None
+    both = PlanTable({_kind(one): "one", _kind(other): "other"})
+    assert [plan_for(both, each) for each in (one, other)] == ["one", "other"], "its own plan first"
+
+
 def _kind(x):
     return x.dtype, x.shape, x.stride()
 
