@@ -13,7 +13,7 @@ from passbench.contract import PACKAGE
 from passbench.policy import allowlists as names
 from passbench.policy.forms import class_members, comparisons, decorators
 from passbench.policy.forms.picked_arguments import literals
-from passbench.policy.forms.plain_expressions import write_plainly
+from passbench.policy.forms.plain_expressions import without_null_handlers, write_plainly
 from passbench.policy.forms.plain_form import lift_kernels, name_bases
 from passbench.policy.forms.unused_functions import NamesInUse, empty_unused, runs_as_a_script
 from passbench.policy.nodes import bound_names, children, walk
@@ -130,12 +130,7 @@ def syntax_tree(name: str, text: str, report: Report) -> ast.Module | None:
 
 
 def read_module(
-    name: str,
-    text: str,
-    tree: ast.Module,
-    siblings: frozenset[str],
-    report: Report,
-    used: NamesInUse | None = None,
+    name: str, text: str, tree: ast.Module, siblings: frozenset[str], report: Report, used: NamesInUse | None = None
 ) -> Module | None:
     """Collect the names of a module; checks imports wherever they are. None if an expression has too many attributes in
     a row. `tree` is that of `text`, and is changed: what Python writes in several ways has the form that the policy
@@ -161,6 +156,7 @@ def read_module(
             module.declared_global.update(node.names)
     bound = bound_names(tree)
     write_plainly(tree, module.dotted, bound, lambda function: _is_kernel(module, function))
+    without_null_handlers(tree, module.dotted, bound)
     decorators.write_at_kernels(tree, module.dotted, bound, lambda function: _is_kernel(module, function))
     lift_kernels(tree, lambda function: _is_kernel(module, function))
     if "hash" not in bound:

@@ -6,7 +6,7 @@ until a pass is imported. `"x" in inspect.signature(triton.Config).parameters` i
 """
 
 import ast
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from passbench.policy.forms.casts import without_casts
 
@@ -36,6 +36,26 @@ def write_plainly(
             if not (isinstance(child, ast.FunctionDef) and is_kernel(child)):
                 later = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.GeneratorExp
                 waiting.append((child, once and not isinstance(child, later)))
+
+
+def without_null_handlers(tree: ast.Module, dotted: Dotted, bound: Mapping[str, int]) -> None:
+    """`LOG.addHandler(logging.NullHandler())` at the top of a module as `LOG`, in place: such a handler does nothing.
+    `LOG` is bound once, to what `logging.getLogger` returns, or that call itself."""
+
+    def is_logger(node: ast.expr) -> bool:
+        return isinstance(node, ast.Call) and dotted(node.func) == "logging.getLogger"
+
+    loggers: set[str] = set()
+    for statement in tree.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if is_logger(value) and bound[name] == 1:
+                loggers.add(name)
+            case ast.Expr(
+                value=ast.Call(func=ast.Attribute(value=of, attr="addHandler"), args=[ast.Call() as made], keywords=[])
+            ) if dotted(made.func) == "logging.NullHandler" and not made.args and not made.keywords:
+                if is_logger(of) or (isinstance(of, ast.Name) and of.id in loggers):
+                    statement.value = of
+                    statement.__dict__.pop("_children", None)
 
 
 def _plain(node: ast.AST, dotted: Dotted, bound: Collection[str], once: bool) -> ast.AST:

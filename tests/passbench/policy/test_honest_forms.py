@@ -33,7 +33,9 @@ SIZES = "class Sizes:\n    def __init__(self, sizes):\n        self.sizes = size
 SIZES += "\n    def __getitem__(self, {}):\n        {}\n"
 ITEM = SIZES.format("key", "return self.sizes[key]")
 ASKED = SIZES.format("key", "return 1 if key > 0 else 2")
+LOGS = "import logging\nLOG = logging.getLogger('p')\nLOG.addHandler({})\n"
 ACCEPTED = {
+    "a handler that does nothing": ("LOG.info('%d', n)", LOGS.format("logging.NullHandler()")),
     "an instance with items": ("sizes = Sizes((n, 2))\nz = [s + sizes[0] for s in sizes]\na, b = sizes", ITEM),
     "what begins with an underscore in a sibling": (
         "z = _twice(x) + _lib._twice(y) * _lib._BLOCK",
@@ -73,6 +75,18 @@ ACCEPTED = {
     ),
 }  # fmt: skip
 REFUSED = {
+    "another handler": ("forbidden_call", "z = 1", LOGS.format("logging.StreamHandler()")),
+    "a handler of another's": (
+        "forbidden_call",
+        "z = 1",
+        "import logging\nclass Kept:\n    def addHandler(self, h):\n        print(h)\nLOG = Kept()\n"
+        "LOG.addHandler(logging.NullHandler())\n",
+    ),
+    "a handler of a logger that is another's later": (
+        "forbidden_call",
+        "z = 1",
+        LOGS.format("logging.NullHandler()").replace("\nLOG.", "\nLOG = logging.getLogger('q')\nLOG."),
+    ),
     "items that are tensors": ("private_name", "z = Sizes((x, 1))[0]", ITEM),
     "items that are functions": ("private_name", "z = str([*Sizes((wrapper, 1))])", ITEM),
     "an item by a tensor of the pass": ("host_read", "z = Sizes(1)[x]", ASKED),
