@@ -26,7 +26,8 @@ checks() {
   here=$(nproc)
   # No test of these takes times, so that they run side by side. What never ran on a GPU comes first.
   part tests "$(share 45)" python3 -m pytest -v -rfE --durations 8 -p no:cacheprovider -m gpu -n $((here < 14 ? here : 14)) \
-    $d/test_{column_order,pool_backwards,scatters,late_loads,channels_last,any_input,any_size,contracted,outer_products}.py \
+    $d/test_{joined,small_products,short_rows,few_rows,scans,tiled_steps,weight_norms}.py \
+      $d/test_{column_order,pool_backwards,scatters,late_loads,channels_last,any_input,any_size,contracted,outer_products}.py \
     $d/test_{ordered,order_probe,index_puts,interpolation,split_biases,batch_norm,distill,whole_graphs,powers,norm_backwards}.py \
     tests/extraction/kernels/test_lowering.py $p/child $p/test_{launch,capture}.py \
     $p/inputs $p/checking $p/policy/test_honest_corpus.py $p/test_bench.py
@@ -35,7 +36,7 @@ checks() {
   part attacks "$(share 19)" python3 -m tests.passbench.attacks.run_attacks --device "$device" --budget $(($(share 19) - 20)) \
     --only hides_strides,shape_of_all_tensors,sorts_tensors,number_beside_an_address
   part quiet_tests 999 python3 -m pytest -v -rfE --durations 8 -p no:cacheprovider -m gpu \
-    tests/agent/ahead $d/test_{branches,tuned}.py tests/passbench/test_shared_bench.py
+    tests/agent/ahead $d/test_{branches,tuned}.py $p/timing $p/test_shared_bench.py
 }
 kept() {
   local tried=() both=()
