@@ -6,6 +6,7 @@ in. A measurement disturbs no other: the GPU is used in turns, but for the first
 """
 
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -26,8 +27,9 @@ from agent.ahead.side_times import Call, Row, side_times
 from agent.author import Checked
 from passbench.checking.tolerance import LEVELS, STRICT
 from passbench.child.outputs import BadOutput, check, check_memory
-from passbench.contract import PassRule, loaded_rules, read_pass_dir
+from passbench.contract import PACKAGE, PassRule, loaded_rules, read_pass_dir
 from passbench.launch.capture import captured
+from passbench.launch.plan_table import PlanTable
 from passbench.matching.rewrite import apply_pass
 from passbench.result import Times, VariantFailure, VariantResult, device_name
 from storage.graph.as_fx import to_module
@@ -60,6 +62,7 @@ class QuickMeasure:
     `t_min`, and times by both clocks (by "e2e" alone on a CPU). Where eager called twice is not right at t = -5, an
     output counts as equal in `t_min` that is as near to eager as eager is, and further draws compare the others.
     `t_min_eager` says at which level eager agrees with itself, where that was asked: a call was not right at t = -5.
+    The reason names the modules that had no plan for the variant's tensors (`passbench.launch.plan_for`).
     Where the GPU has no memory left, a variant is measured again a little later, and says so in its reason if it has
     none then (`gpu_memory.not_measured`).
 
@@ -108,6 +111,7 @@ class QuickMeasure:
                     right, times = self._with_memory(partial(self._measured, variant, rules, again, doubtful))
                     status = "ok" if right is not None else "wrong"
                     own = self._own_level(variant, again)
+                    reason = _without_plans()
                 except VariantFailure as failure:
                     status, reason = failure.status, str(failure)
                 free_cached(_MOST_CACHED)
@@ -353,3 +357,10 @@ class QuickMeasure:
         for call in sides.values():
             self._caller.called(call, reference.row(0))
         return side_times(sides, reference.timed_rows, self.device, reference.took, graphs)
+
+
+def _without_plans() -> str:
+    """Which modules of the pass at hand made library calls, since they have plans but none for their last call."""
+    modules = [(name, vars(module)) for name, module in sys.modules.items() if name.startswith(f"{PACKAGE}.")]
+    missed = [n for n, of in modules if any(isinstance(v, PlanTable) and v.missed for v in of.values())]
+    return f"no plan for these tensors: {', '.join(sorted(missed))}" if missed else ""

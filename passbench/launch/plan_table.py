@@ -24,6 +24,12 @@ class PlanTable:
             self.__alike[_places(key)] = plan
         self.latest: tuple[Callable[..., bool], Any] = (_never, None)
 
+    @property
+    def missed(self) -> bool:
+        """Whether it had no plan for the tensors of the last call."""
+        fits, plan = self.latest
+        return plan is None and fits is not _never
+
     def look_up(self, tensors: tuple[torch.Tensor, ...]) -> Any:
         """The plan for these tensors, None if there is none. From now on that answer is the first to be looked at."""
         key = tuple([part for x in tensors for part in (x.dtype, x.shape, x.stride())])

@@ -142,7 +142,8 @@ def in_words(results: Sequence[VariantResult]) -> str:
     """The speedups by both clocks, or how right each variant is."""
     if speedup(results):
         e2e, device = (_mean([result.speedup(clock) for result in results]) for clock in ("e2e", "device"))
-        return f"{e2e:.3f} e2e" + (f", {device:.3f} on the device" if device else "")
+        beside = "".join(f"; {reason[:160]}" for reason in dict.fromkeys(r.reason for r in results) if reason)
+        return f"{e2e:.3f} e2e" + (f", {device:.3f} on the device" if device else "") + beside
     said = [str(r.t_min) if r.status == "ok" else f"{r.status} {r.reason[:160]}".rstrip() for r in results]
     return f"no answer, {', '.join(said)}"
 

@@ -54,6 +54,13 @@ def test_a_right_pass_has_its_level_and_its_time(tmp_path):
     assert result.speedup("e2e") > 0 and result.speedup("device") is None
 
 
+@pytest.mark.parametrize(("rows", "said"), [(6, ""), (5, "no plan for these tensors: pass_dir.fuse")])
+def test_a_pass_without_a_plan_for_the_variant_says_so(rows, said, tmp_path):
+    plans = f"from passbench.launch import PlanTable, plan_for\n\nX = (torch.float32, ({rows}, 8), (8, 1))\n"
+    plans += f"PLANS = PlanTable({{(*X, *X): 1}})\n\n\n{PATTERN}"
+    assert measured(tmp_path, "plan_for(PLANS, x, y)\n    return torch.relu(x + y)", pattern=plans).reason == said
+
+
 def test_a_pass_that_does_more_is_slower(tmp_path):
     assert measured(tmp_path, "return [torch.relu(x + y) for _ in range(50)][-1]").speedup("e2e") < 0.5
 
