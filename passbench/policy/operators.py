@@ -17,7 +17,7 @@ from storage.graph.targets import TargetError
 
 READING = frozenset(
     """item _local_scalar_dense tolist numpy cpu equal allclose is_nonzero nonzero argwhere masked_select unique
-    unique_consecutive unique_dim bincount dim_order is_set_to""".split()
+    unique_consecutive unique_dim unique_dim_consecutive nonzero_numpy bincount dim_order is_set_to""".split()
 )
 """Operators whose result, or its shape, follows from the values of a tensor: the host would wait for the device."""
 
@@ -54,7 +54,8 @@ _SCALARS = frozenset(
 _SAME_MEMORY = frozenset(
     """to type type_as float half bfloat16 double int long short bool char byte cfloat cdouble cuda contiguous reshape
     flatten view _unsafe_view dropout alpha_dropout feature_dropout broadcast_to
-    atleast_1d atleast_2d atleast_3d""".split()
+    atleast_1d atleast_2d atleast_3d lift dequantize unsafe_split unsafe_split_with_sizes unsafe_chunk resize resize_as
+    set""".split()
 )
 """Operators whose result may be their argument, or share its memory, though no schema says so."""
 _FRESH = frozenset(
@@ -141,6 +142,28 @@ def takes_inplace(stored: str) -> bool:
     return effects.inplace_position(Op("function", stored, (), {})) >= 0
 
 
+@functools.cache
+def switched_by(stored: str) -> tuple[str, ...]:
+    """Arguments that decide whether an operator draws, or writes to another of its arguments: a batch norm trains, an
+    embedding renormalises its rows."""
+    if stored.startswith((".", "operator.")):
+        return ()
+
+    def acts(count: int, **by_name: object) -> bool:
+        op = Op("function", stored, tuple(map(Ref, range(count))), by_name)
+        return bool(effects.writes(op)) or effects.is_random(op)
+
+    return tuple(
+        name
+        for name, off in _SWITCHES.items()
+        if any(acts(count, **{name: Ref(5)}) and not acts(count, **{name: off}) for count in (1, 3, 5))
+    )
+
+
+_SWITCHES = {"training": False, "train": False, "use_input_stats": False, "max_norm": None}
+"""By name, with what leaves them off."""
+
+
 def library_call(stored: str, arguments: list[ast.expr], keywords: dict[str, ast.expr]) -> LibraryCall:
     """What a call does whose function is stored as this, with these arguments; a method's tensor is the first."""
     kind = "method" if stored.startswith(".") else "function"
@@ -157,7 +180,18 @@ def library_call(stored: str, arguments: list[ast.expr], keywords: dict[str, ast
     copies = base == "to" and named.get("copy") is True
     fresh = (copies or _is_fresh(base)) and not written
     views = not copies and (base in _SAME_MEMORY or _is_view(base))
-    return LibraryCall(effects.is_random(op), reads, written, base in _SCALARS, fresh, views)
+    return LibraryCall(effects.is_random(op) or _draws(stored), reads, written, base in _SCALARS, fresh, views)
+
+
+@functools.cache
+def _draws(stored: str) -> bool:
+    """Whether torch says of an overload that it draws random numbers, whatever its arguments are."""
+    if not stored.startswith("torch.ops.") or _DRAWS_BY_CHOICE.fullmatch(_base(stored)[1]):
+        return False
+    return torch.Tag.nondeterministic_seeded in targets.resolve(stored).tags
+
+
+_DRAWS_BY_CHOICE = re.compile(r"\w*(attention|dropout|rnn|lstm|gru)\w*|rrelu")
 
 
 def _writes(op: Op, starred: tuple[Ref, ...]) -> tuple[Ref, ...]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 _MOST_COPIED = 4000
-"""Nodes by which the tree grows at most where several decorators share a dict."""
+"""Nodes by which a module grows at most where several decorators share a dict, or kernels a decorator."""
 _OF_KERNELS = frozenset(("triton.autotune", "triton.heuristics"))
 _WITHOUT_ORDER = frozenset(("torch.fx.wrap", "torch.no_grad"))
 """Decorators that mean the same above and below another."""
@@ -92,10 +92,12 @@ def write_at_kernels(
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             uses[node.id] += 1
     written: set[ast.stmt] = set()
+    left = _MOST_COPIED
     for name, found in places.items():
-        size = sum(1 for _ in ast.walk(made[name]))
-        if len(found) != uses[name] or (len(found) - 1) * size > _MOST_COPIED:
+        size = (len(found) - 1) * sum(1 for _ in ast.walk(made[name]))
+        if len(found) != uses[name] or size > left:
             continue
+        left -= size
         call = made[name].value
         for kernel, number in found:
             above = ast.Call(call.func, call.args, call.keywords)

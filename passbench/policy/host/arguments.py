@@ -3,13 +3,13 @@
 import ast
 from collections.abc import Iterator, Sequence
 
-from passbench.policy import item_parts
+from passbench.policy import item_parts, operators
 from passbench.policy.host.bindings import LAUNCHED, WRITE_ADVICE
 from passbench.policy.host.expressions import Expressions
 from passbench.policy.kernels.addresses import is_constant
 from passbench.policy.kernels.launch_arguments import fault_of_launch
 from passbench.policy.modules import Module
-from passbench.policy.nodes import walk
+from passbench.policy.nodes import bound_names, walk
 from passbench.policy.scopes import RETURN, Scope, ValueKind, defaults, joined, parameters
 
 Keywords = dict[str | None, ValueKind]
@@ -146,6 +146,7 @@ class Arguments(Expressions):
             if self.operators_handed_on and written not in (ValueKind.OWN, ValueKind.SCALAR):
                 message = f"{ast.unparse(node.func)} may be an operator that writes into its out=; {WRITE_ADVICE}"
                 self.find("in_place", scope.module, node, message)
+            self._check_choices(node, positional, keywords, scope)
             self.launch_any(positional, keywords, any(isinstance(a, ast.Starred) for a in node.args))
             self._give(node, "__call__", positional, keywords)
             self._give(node, "__init__", positional, keywords)
@@ -158,6 +159,76 @@ class Arguments(Expressions):
             self.kinds.join(LAUNCHED, parameter.arg, kind)
             if kind.is_made and is_constant(parameter):
                 self.read(f"{kernel.name} is compiled for each value of {parameter.arg}", scope, node)
+
+    def _check_choices(self, node: ast.Call, positional: list[ValueKind], keywords: Keywords, scope: Scope) -> None:
+        """Report a call of a value that may be an operator of torch, and would write with these arguments: by a number
+        or a constant, since no tensor is a switch."""
+        named = {k.arg: k.value for k in node.keywords if k.arg is not None}
+        kinds = dict(zip(map(id, node.args), positional, strict=False))
+        kinds |= {id(value): keywords[name] for name, value in named.items()}
+        for written in (self.written_dict(k.value, scope) for k in node.keywords if k.arg is None):
+            named |= {k.value: v for k, v in zip(*_items(written), strict=True) if isinstance(k, ast.Constant)}
+        off = ast.Constant(False)
+        for stored in self._may_be(node.func, scope):
+            self.steps.take()
+            found = operators.library_call(stored, node.args, named).written
+            if not found:
+                continue
+            plain = [a if a in found or kinds.get(id(a)) is ValueKind.SCALAR else off for a in node.args]
+            foreign = [w for w in operators.library_call(stored, plain, named).written if self._is_foreign(w, kinds)]
+            if foreign:
+                message = f"{ast.unparse(node.func)} may be {stored}, which writes into {ast.unparse(foreign[0])} here"
+                self.find("in_place", scope.module, node, f"{message}; call it by its name")
+
+    def _may_be(self, called: ast.expr, scope: Scope) -> list[str]:
+        """The operators that may write and that an expression may stand for: the one of `TABLE["key"]` where the table
+        is written out and only read by keys, else any."""
+        every = sorted(self.writing_by_choice)
+        match called if every else None:
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=key)):
+                owner = scope.find(name)
+            case _:
+                return every
+        place = owner.node if owner is not None else scope.module.tree
+        everything = walk(place)
+        self.steps.take(len(everything))
+        by_key = (n.value for n in everything if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load))
+        by_key = sum(isinstance(value, ast.Name) and value.id == name for value in by_key)
+        read = sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in everything)
+        made = [n.value for n in everything if isinstance(n, ast.Assign) and _is_alone(n.targets, name)]
+        if read != by_key or len(made) != 1 or not isinstance(made[0], ast.Dict) or bound_names(place)[name] != 1:
+            return every
+        if not all(isinstance(k, ast.Constant) for k in made[0].keys):
+            return every
+        found = [v for k, v in zip(made[0].keys, made[0].values, strict=True) if k.value == key]
+        stored = {operators.stored_name(scope.module.dotted(value) or "") for value in found}
+        return [one for one in every if one in stored]
+
+    @staticmethod
+    def _is_foreign(written: ast.expr, kinds: dict[int, ValueKind]) -> bool:
+        """Whether what an operator would write to may be another's tensor."""
+        return not isinstance(written, ast.Constant) and kinds.get(id(written)) is not ValueKind.OWN
+
+    def written_dict(self, node: ast.expr, scope: Scope) -> ast.Dict | None:
+        """The dict that an expression is, with all of its keys in the text."""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:
+            plain = node.func.id == "dict" and scope.find("dict") is None
+            keys = [ast.Constant(keyword.arg) for keyword in node.keywords]
+            return ast.Dict(keys, [keyword.value for keyword in node.keywords]) if plain else None
+        if isinstance(node, ast.Dict) or not isinstance(node, ast.Name):
+            return node if isinstance(node, ast.Dict) else None
+        owner = scope.find(node.id)
+        if owner is None or owner is not scope or not isinstance(owner.node, ast.FunctionDef):
+            return None
+        everything = walk(owner.node)
+        self.steps.take(len(everything))
+        read = sum(isinstance(n, ast.Name) and n.id == node.id and isinstance(n.ctx, ast.Load) for n in everything)
+        handed = (n.value for n in everything if isinstance(n, ast.keyword) and n.arg is None)
+        if read != sum(isinstance(value, ast.Name) and value.id == node.id for value in handed):
+            return None
+        made = [n.value for n in everything if isinstance(n, ast.Assign) and _is_alone(n.targets, node.id)]
+        once = bound_names(owner.node)[node.id] == len(made) == 1 and not isinstance(made[0], ast.Name)
+        return self.written_dict(made[0], scope) if once else None
 
     def _give(self, node: ast.Call, name: str, positional: list[ValueKind], keywords: Keywords) -> ValueKind:
         """Arguments for all methods of this name; a starred one may be any."""
@@ -193,3 +264,11 @@ def _spread(
         return positional[:first] + [worst.item() if worst.holds_tensors else ValueKind.EITHER] * len(order)
     spread = [*positional[:first], *[positional[first].item()] * left, *positional[first + 1 :]]
     return [kind if n < first else max(kind, ValueKind.EITHER) for n, kind in enumerate(spread)]
+
+
+def _is_alone(targets: list[ast.expr], name: str) -> bool:
+    return len(targets) == 1 and isinstance(targets[0], ast.Name) and targets[0].id == name
+
+
+def _items(written: ast.Dict | None) -> tuple[list[ast.expr | None], list[ast.expr]]:
+    return (written.keys, written.values) if written is not None else ([], [])

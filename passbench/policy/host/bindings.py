@@ -75,6 +75,7 @@ class Bindings:
         self.handed_on: set[ast.ClassDef] = set()  # classes through which a method may be called on what is another's
         self.on_anything: set[ast.ClassDef] = set()  # of these, those where no call shows what it is called on
         self.operators_handed_on = False  # whether an operator of torch is a value somewhere
+        self.writing_by_choice: set[str] = set()  # of these, those that may write or draw, as stored
         self.class_numbers: set[tuple[ast.AST, str]] = set()  # parameters that are a `one_hot` of the graph's own
         self.managers: dict[ast.FunctionDef, str] = {}  # context managers of the pass → what is wrong with them
         for module in modules.values():

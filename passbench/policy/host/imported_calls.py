@@ -175,8 +175,8 @@ class ImportedCalls(MethodCalls):
         given = node.args[1:]
         named = {k.arg: kind for k, kind in zip(node.keywords, kinds[len(given) :], strict=True)}
         call = OperatorCall(node, dotted, stored, given, kinds[: len(given)], named, scope)
-        in_place = call.named.get("inplace")
-        if in_place is not None and not (isinstance(in_place, ast.Constant) and not in_place.value):
+        switches = (call.named.get(name) for name in ("inplace", *operators.switched_by(stored)))
+        if any(s is not None and not (isinstance(s, ast.Constant) and not s.value) for s in switches):
             self.find("in_place", scope.module, node, f"{dotted} writes into what it is called with; {WRITE_ADVICE}")
         else:
             self._library(call)

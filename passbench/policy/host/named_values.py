@@ -152,6 +152,8 @@ class NamedValues(Given):
             if effects.random or effects.reading or operators.writes_always(stored):
                 self.refuse_name(node, dotted, scope)
             self.operators_handed_on |= dotted.startswith("torch.")
+            if operators.takes_inplace(stored) or operators.switched_by(stored):
+                self.writing_by_choice.add(stored)
             return ValueKind.ADDRESS if dotted.startswith("torch.") else ValueKind.SCALAR
         else:
             self.refuse_name(node, dotted, scope)

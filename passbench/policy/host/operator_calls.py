@@ -101,11 +101,38 @@ class OperatorCalls(Arguments):
         return kind is ValueKind.OWN or (of_itself and kind in (ValueKind.COMPUTED, ValueKind.OWN_OR_HELD))
 
     def _check_spread(self, call: OperatorCall) -> None:
-        """Report `**values` of an operator that it may write to: `out` among them, or `inplace`."""
+        """Report `**values` of an operator that it may write to, `out` among them, or `inplace`; and what decides
+        whether it writes, where `**values` or `*values` may hand it in."""
         spread = call.keywords.get(None)
-        if spread is not None and (spread.holds_tensors or operators.takes_inplace(call.stored)):
+        starred = any(isinstance(argument, ast.Starred) for argument in call.arguments)
+        if spread is None and not starred:
+            return
+        switches = operators.switched_by(call.stored)
+        switches += ("inplace",) if operators.takes_inplace(call.stored) else ()
+        keys = self._spread_keys(call)
+        if spread is not None and (spread.holds_tensors or (switches and keys is None)):
             message = f"{call.name} may write into what ** hands in, or by it; name each argument"
             self.find("in_place", call.scope.module, call.node, message)
+            return
+        for name in switches:
+            if name in (keys or ()) or (starred and name not in call.named):
+                message = f"{call.name} may get its {name} by a *; hand it in by name, as {name}=…"
+                self.find("in_place", call.scope.module, call.node, message)
+
+    def _spread_keys(self, call: OperatorCall) -> set[str] | None:
+        """The keys of all `**values` of a call that may hand in something else than `False`; None where they are not
+        written out: at the call, or as the one value of a variable of the function that nothing else reads."""
+        keys: set[str] = set()
+        for spread in (k.value for k in call.node.keywords if k.arg is None):
+            written = self.written_dict(spread, call.scope)
+            if written is None:
+                return None
+            for key, value in zip(written.keys, written.values, strict=True):
+                if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+                    return None
+                if not (isinstance(value, ast.Constant) and value.value is False):
+                    keys.add(key.value)
+        return keys
 
     def _has_classes_of_graph(self, call: OperatorCall) -> bool:
         """Whether `one_hot` gets the number of classes that the pattern's own `one_hot` gets: where the graph's is -1

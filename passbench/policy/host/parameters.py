@@ -77,6 +77,7 @@ def numbers_of_classes(module: Module, function: ast.FunctionDef) -> set[str]:
             given = [*node.args[1:2], *(k.value for k in node.keywords if k.arg == "num_classes")]
             counted |= {value.id for value in given if isinstance(value, ast.Name)}
     counted &= {p.arg for p in parameters(pattern)}
+    counted -= {n.id for n in walk(pattern) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
     order = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
     pairs = zip(order, picked(arguments), strict=False)
     return {name for name, item in pairs if isinstance(item, ast.Name) and item.id in counted}

@@ -37,6 +37,13 @@ def test_another_number_of_the_graph_may_be_none(tmp_path, pattern):
     assert rules_of(tmp_path, pattern) == ["host_read"]
 
 
+@pytest.mark.parametrize("bound", ["m, d = d, 5", "m = d; d += 1", "m = d\n    for d in (5,): pass"])
+def test_a_name_that_the_pattern_binds_is_no_number_of_the_graph(tmp_path, bound):
+    text = PASS.replace("return {pattern}", f"{bound}\n    return {{pattern}}")
+    given = text.format(pattern="F.one_hot(x, d).sum(m)", picked="x, d", value="F.one_hot(x, d)")
+    assert [finding.rule for finding in check(tmp_path, IMPORTS + given)] == ["host_read"]
+
+
 def test_another_parameter_may_be_none(tmp_path):
     assert rules_of(tmp_path, "F.one_hot(x, d)", picked="d, x") == ["host_read"]
 

@@ -1,10 +1,14 @@
 """Forms of host code that are translated into others, or have a rule of their own, and what would hide behind each."""
 
+import ast
+
 import pytest
 
+from passbench.policy.modules import Report, read_module
 from tests.passbench.policy.test_policy import check, in_wrapper
 
-IMPORTS = "import contextlib\nimport enum\nfrom collections import OrderedDict\nfrom passbench.launch import captured\n"
+IMPORTS = "import contextlib\nimport enum\nimport functools\nfrom collections import OrderedDict\n"
+IMPORTS += "from passbench.launch import captured\n"
 KERNEL = "@triton.jit\ndef other(x_ptr, out_ptr, n, BLOCK: tl.constexpr):\n    tl.store(out_ptr, n)\n"
 TUNED = "tune = triton.autotune([triton.Config({{'BLOCK': 16}}{})], key=['n'])\n{}@tune\n" + KERNEL
 TUNE = TUNED.format("", "")
@@ -34,9 +38,18 @@ SIZES += "\n    def __getitem__(self, {}):\n        {}\n"
 ITEM = SIZES.format("key", "return self.sizes[key]")
 ASKED = SIZES.format("key", "return 1 if key > 0 else 2")
 LOGS = "import logging\nLOG = logging.getLogger('p')\nLOG.addHandler({})\n"
+F = "torch.nn.functional."
+OPTIONS = "opts = dict(training={}, eps=1e-5)\n{}z = " + F + "batch_norm(x, y, y, **opts)"
+TABLE = f"ACT = {{'leaky': {F}leaky_relu, 'relu': {F}relu, 'norm': {F}batch_norm, 'own': half}}\n"
+HALF = "def half(t, by=0.5):\n    return t * by\n"
 ACCEPTED = {
     "a handler that does nothing": ("LOG.info('%d', n)", LOGS.format("logging.NullHandler()")),
     "an instance with items": ("sizes = Sizes((n, 2))\nz = [s + sizes[0] for s in sizes]\na, b = sizes", ITEM),
+    "options of a norm": (OPTIONS.format(False, ""), ""),
+    "options beside a switch": (f"stats = (y, y)\nz = {F}batch_norm(x, *stats, training=False, **{{'eps': 1e-5}})", ""),
+    "a table of operators": (
+        TABLE + "z = ACT['leaky'](x, 0.1) + ACT['own'](x, 2) + ACT[route](x) + ACT['norm'](x, y, y)", HALF,
+    ),
     "what begins with an underscore in a sibling": (
         "z = _twice(x) + _lib._twice(y) * _lib._BLOCK",
         "import _lib\nfrom _lib import _twice\n",
@@ -100,6 +113,25 @@ REFUSED = {
     "an item as a launch": ("host_read", "z = Sizes(1)[x](y)", ASKED),
     "an item among tensors": ("host_read", "z = [x, Sizes(1)]\nz[1][x.sum()]", ASKED),
     "an item by its name": ("private_name", "z = x.__getitem__(0)", ITEM),
+    "a norm that trains by options": ("in_place", OPTIONS.format(True, ""), ""),
+    "options that change": ("in_place", OPTIONS.format(False, "opts['training'] = True\n"), ""),
+    "a norm that trains by a list": ("in_place", f"opts = [y, y, None, None, True]\nz = {F}batch_norm(x, *opts)", ""),
+    "rows that are scaled by options": ("in_place", f"opts = {{'max_norm': 1.0}}\nz = {F}embedding(x, y, **opts)", ""),
+    "a place that a list gives": ("in_place", f"opts = (1.0, 0.0, True)\nz = {F}threshold(x, *opts)", ""),
+    "a draw by options": ("in_place", f"z = {F}alpha_dropout(x, **{{'training': True}})", ""),
+    "an operator of a table that writes": ("in_place", TABLE + "z = ACT['relu'](x, 1)", HALF),
+    "an operator of a table that writes by options": ("in_place", TABLE + "z = ACT[route](x, **{'inplace': 1})", HALF),
+    "an operator put into a table": ("in_place", TABLE + f"ACT['own'] = {F}relu\nz = ACT['own'](x, 1)", HALF),
+    "an operator that is handed on and writes": (
+        "in_place", f"z = call({F}relu, x)", "def call(f, t):\n    return f(t, True)\n",
+    ),
+    "a part of a norm that trains": (
+        "in_place", f"f = functools.partial({F}batch_norm, training=True)\nz = f(x, y, y)", "",
+    ),
+    "a draw that is no method": ("random", "z = torch.ops.aten.exponential.default(x)", ""),
+    "what a lift returns": ("in_place", "torch.ops.aten.lift.default(x).zero_()", ""),
+    "parts that are views": ("in_place", "x.unsafe_split(2)[0].zero_()", ""),
+    "what was not quantised": ("in_place", "x.dequantize().zero_()", ""),
     "what is Python's in a sibling": ("private_name", "z = _lib.__builtins__", "import _lib\n"),
     "what is Python's of a sibling": ("private_name", "z = 1", "from _lib import __builtins__\n"),
     "what is private to a sibling's function": ("private_name", "z = _lib._twice.__globals__", "import _lib\n"),
@@ -233,3 +265,13 @@ def test_the_form_is_allowed(tmp_path, what):
 def test_what_hides_behind_it_is_refused(tmp_path, what):
     rule, body, more = REFUSED[what]
     assert rule in found(tmp_path, body, more)
+
+
+def test_decorators_that_kernels_share_are_written_out_up_to_a_size():
+    tuned = "".join(f"t{n} = triton.autotune([triton.Config({{'BLOCK': 16}})], key=['n'])\n" for n in range(40))
+    kernels = "".join(f"@t{n}\n" * 60 + KERNEL.replace("other", f"k{n}") for n in range(40))
+    report = Report()
+    module = read_module(
+        "rule", "", ast.parse("import triton\nimport triton.language as tl\n" + tuned + kernels), frozenset(), report
+    )
+    assert sum(1 for _ in ast.walk(module.tree)) < 30_000  # 46,565 if each were
