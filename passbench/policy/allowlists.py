@@ -113,6 +113,8 @@ CLASS_BASES = frozenset(
     """object Exception ValueError RuntimeError TypeError enum.Enum enum.IntEnum enum.IntFlag enum.StrEnum
     typing.NamedTuple abc.ABC typing.Protocol typing.TypedDict torch.autograd.Function""".split()
 )
+BASES_OF_UNUSED = frozenset("torch.nn.Module tuple list dict collections.OrderedDict".split())
+"""Further bases of a class that nothing names: making it does nothing."""
 BASES_WITH_TEXT = CLASS_BASES - set("object abc.ABC typing.Protocol torch.autograd.Function".split())
 FUNCTION = "torch.autograd.Function"
 """A class of this base has static methods; `apply` calls `forward` with a context and its own arguments."""

@@ -12,7 +12,8 @@ from pathlib import Path
 from passbench.contract import NAMES_FILE, PACKAGE, PassFiles, read_pass_dir
 from passbench.policy import allowlists as names
 from passbench.policy.forms.picked_arguments import write_out_picked
-from passbench.policy.forms.unused_functions import names_in_use
+from passbench.policy.forms.plain_form import write_lambdas_as_functions
+from passbench.policy.forms.unused_functions import HANDED_TO_PASSBENCH, names_in_use
 from passbench.policy.host.checker import HostChecker
 from passbench.policy.kernels.addresses import Addresses
 from passbench.policy.kernels.device_code import check_device_function
@@ -71,6 +72,8 @@ def check_files(files: PassFiles) -> list[Finding]:
     modules: dict[str, Module] = {}
     siblings = frozenset(name for name in files.modules if not _is_library(name))
     trees = {name: syntax_tree(name, text, report) for name, text in files.modules.items()}
+    for tree in filter(None, trees.values()):
+        write_lambdas_as_functions(tree, HANDED_TO_PASSBENCH)
     used = names_in_use(trees, files.names) if None not in trees.values() else None
     for name, text in files.modules.items():
         if _is_library(name):

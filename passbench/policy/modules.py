@@ -161,6 +161,7 @@ def read_module(
     lift_kernels(tree, lambda function: _is_kernel(module, function))
     if "hash" not in bound:
         comparisons.write_hashes(tree)
+    class_members.without_type_parameters(tree, module.dotted)
     module.torch_modules = class_members.plain_torch_modules(tree, module.dotted)
     class_members.lift_class_kernels(tree, lambda function: _is_kernel(module, function))
     class_members.call_by_other_names(tree)
@@ -239,7 +240,7 @@ def _is_alias(module: Module, node: ast.stmt, bound: Mapping[str, int]) -> bool:
         return False
     name, dotted = node.targets[0].id, module.dotted(node.value) if isinstance(node.value, ast.Attribute) else None
     if (
-        dotted not in names.ALIASED | names.ALIASED_MODULES
+        dotted not in names.ALIASED | names.ALIASED_MODULES | names.ALLOCATORS
         or bound[name] != 1
         or is_builtin(name)
         or name.startswith("__")

@@ -236,6 +236,27 @@ def parameters(node: ast.FunctionDef | ast.Lambda) -> list[ast.arg]:
     return [*a.posonlyargs, *a.args, *a.kwonlyargs, *(x for x in (a.vararg, a.kwarg) if x is not None)]
 
 
+def owned_values(place: ast.AST, name: str) -> list[ast.expr]:
+    """All that is assigned to a variable of a module or function; empty if it is bound in another way, too."""
+    if not isinstance(place, ast.Module | ast.FunctionDef) or name in {
+        p.arg for p in (parameters(place) if isinstance(place, ast.FunctionDef) else ())
+    }:
+        return []
+    if any(name in node.names for node in walk(place) if isinstance(node, ast.Nonlocal)):
+        return []
+    values: dict[ast.Name, ast.expr] = {}
+    bound: list[ast.Name] = []
+    for node in own_nodes(place):
+        if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load):
+            bound.append(node)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler) and node.name == name:
+            return []
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            values |= {t: node.value for t in targets if isinstance(t, ast.Name) and t.id == name}
+    return list(values.values()) if values.keys() == set(bound) else []
+
+
 def made_once(
     place: ast.Module | ast.FunctionDef, own_class: Callable[[ast.expr], ast.ClassDef | None]
 ) -> dict[str, ast.ClassDef]:

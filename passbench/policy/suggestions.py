@@ -87,6 +87,11 @@ ADVICE = {
     "__new__": "write __init__, or a function that makes the instance",
     "contextlib.contextmanager": "write it above a function at the top of the module, or"
     " `with torch.cuda.device(x.device):` where it is needed",
+    **dict.fromkeys(
+        ("dict", "list", "tuple", "set", "collections.OrderedDict", "collections.defaultdict", "collections.UserDict"),
+        "let a field of the class, or a variable of the module, hold one",
+    ),
+    "__missing__": "write a method that asks `if key not in self.items`, or a function under @functools.lru_cache",
     "typing.cast": "write the value alone",
     "time": "leave timing out; PassBench times the call",
     "open": "a pass has its own source alone; write tables as dicts",

@@ -1,4 +1,5 @@
-"""`typing.cast(T, value)` as the value, which is what it returns."""
+"""`typing.cast(T, value)` as the value, which is what it returns, and `MappingProxyType(items)` as the dict, which it
+shows."""
 
 import ast
 from collections.abc import Callable
@@ -13,6 +14,10 @@ Dotted = Callable[[ast.expr], str | None]
 def without_casts(node: ast.AST, dotted: Dotted) -> ast.AST:
     """An expression, or the value of a cast whose type is written out: making one calls nothing of the pass. `dotted`
     says what a name stands for that starts at an import."""
+    while isinstance(node, ast.Call) and dotted(node.func) == "types.MappingProxyType" and not node.keywords:
+        if len(node.args) != 1 or not isinstance(node.args[0], ast.Dict | ast.DictComp | ast.Name):
+            break
+        node = node.args[0]
     while isinstance(node, ast.Call) and dotted(node.func) in _CASTS:
         plain = len(node.args) == 2 and not node.keywords and not any(isinstance(a, ast.Starred) for a in node.args)
         if not plain or not _is_type(node.args[0], dotted):

@@ -68,6 +68,25 @@ def call_by_other_names(tree: ast.Module) -> None:
                 own.__dict__.pop("_children", None)
 
 
+def without_type_parameters(tree: ast.Module, dotted: Callable[[ast.expr], str | None]) -> None:
+    """`class Cache(Generic[K, V])` as `class Cache`, and `Protocol[T]` as `Protocol`, in place: a base that says which
+    types there are gives a class no members but those with two underscores."""
+    for own in (s for s in tree.body if isinstance(s, ast.ClassDef)):
+        bases: list[ast.expr] = []
+        for base in own.bases:
+            named = dotted(base.value) if isinstance(base, ast.Subscript) and _are_names(base.slice) else None
+            if named in ("typing.Protocol", "typing_extensions.Protocol"):
+                bases.append(base.value)
+            elif named not in ("typing.Generic", "typing_extensions.Generic"):
+                bases.append(base)
+        own.bases = bases
+        own.__dict__.pop("_children", None)
+
+
+def _are_names(node: ast.expr) -> bool:
+    return all(isinstance(part, ast.Name) for part in (node.elts if isinstance(node, ast.Tuple) else [node]))
+
+
 def plain_torch_modules(tree: ast.Module, dotted: Callable[[ast.expr], str | None]) -> set[str]:
     """Write classes of the one base `torch.nn.Module` as classes without a base, in place, where they have a plain
     `forward`. Returns their names. `dotted` says what a name stands for that starts at an import."""

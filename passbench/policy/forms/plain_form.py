@@ -3,7 +3,7 @@ called by the base's name, and what decorators of the pass make of a function.""
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from passbench.policy.nodes import walk
 
@@ -83,6 +83,30 @@ def name_bases(own: ast.ClassDef, is_own: Callable[[ast.expr], bool]) -> list[as
     if found:
         _forget_children(own)
     return found
+
+
+def write_lambdas_as_functions(tree: ast.Module, named: Collection[str]) -> None:
+    """`NAME = lambda x: …` at the top of a module as `def NAME(x): return …`, in place, for these names where one is
+    bound once. Call it before anything walks the tree."""
+    found: dict[str, int] = {}
+    for number, statement in enumerate(tree.body):
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda()) if name in named:
+                found[name] = number
+    if not found:
+        return
+    bound: Counter[str] = Counter()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            bound[node.id] += 1
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            bound[node.name] += 1
+    for name, number in found.items():
+        if bound[name] == 1:
+            written = tree.body[number]
+            returned = ast.copy_location(ast.Return(written.value.body), written)
+            made = ast.FunctionDef(name, written.value.args, [returned], [], None, None)
+            tree.body[number] = ast.copy_location(made, written)
 
 
 def _forget_children(changed: ast.AST) -> None:

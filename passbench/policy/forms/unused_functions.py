@@ -1,4 +1,5 @@
-"""Functions that nothing in a pass names, such as a reference or a benchmark of its author's: nothing calls them.
+"""Functions and classes that nothing in a pass names, such as a reference or a benchmark of its author's: nothing calls
+them.
 
 What a function does counts only if it can run. `getattr`, `globals` and their kin are refused, so that a function whose
 name occurs nowhere is called by nobody. PassBench calls three functions of a listed module, Python those with special
@@ -24,7 +25,7 @@ class NamesInUse(NamedTuple):
 def names_in_use(trees: Mapping[str, ast.Module], rules: tuple[str, ...]) -> NamesInUse:
     """Names that the modules of a pass mention where code runs: in functions only if these are named themselves.
     `rules` are the modules whose `pattern` PassBench traces."""
-    functions: dict[str, list[ast.FunctionDef]] = {}
+    functions: dict[str, list[ast.FunctionDef | ast.ClassDef]] = {}
     waiting: list[ast.AST] = []
     patterns: list[ast.AST] = []
     for home, tree in trees.items():
@@ -36,14 +37,18 @@ def names_in_use(trees: Mapping[str, ast.Module], rules: tuple[str, ...]) -> Nam
             elif is_plain_function(statement):
                 functions.setdefault(statement.name, []).append(statement)
                 waiting += _outside(statement)
+            elif is_plain_class(statement):
+                functions.setdefault(statement.name, []).append(statement)
+                waiting += statement.bases
             elif not runs_as_a_script(statement):
                 waiting.append(statement)
     by_host = _named_from(waiting, functions)
     return NamesInUse(by_host, _named_from(patterns, functions) - by_host)
 
 
-def _named_from(waiting: list[ast.AST], functions: dict[str, list[ast.FunctionDef]]) -> frozenset[str]:
-    """Names that these nodes mention, and functions that are named there, which are taken out of `functions`."""
+def _named_from(waiting: list[ast.AST], functions: dict[str, list[ast.FunctionDef | ast.ClassDef]]) -> frozenset[str]:
+    """Names that these nodes mention, and functions and classes that are named there, which are taken out of
+    `functions`."""
     found: set[str] = set()
     while waiting:
         node = waiting.pop()
@@ -57,9 +62,13 @@ def _named_from(waiting: list[ast.AST], functions: dict[str, list[ast.FunctionDe
 
 def empty_unused(tree: ast.Module, used: NamesInUse) -> dict[str, ast.FunctionDef]:
     """Leave out what functions of no name in use by the host do, in place. What runs when they are defined stays:
-    defaults and annotations. Those that patterns name are returned as they were written."""
+    defaults and annotations. Those that patterns name are returned as they were written. Of a class of no name in use
+    the bases stay."""
     of_patterns: dict[str, ast.FunctionDef] = {}
     for statement in tree.body:
+        if is_plain_class(statement) and statement.name not in used.by_host | used.by_patterns:
+            statement.body = [ast.copy_location(ast.Pass(), statement.body[0])]
+            statement.is_unused = True
         if is_plain_function(statement) and statement.name not in used.by_host:
             if statement.name in used.by_patterns:
                 of_patterns[statement.name] = copy.copy(statement)
@@ -73,6 +82,33 @@ def is_plain_function(node: ast.stmt) -> bool:
     if not isinstance(node, ast.FunctionDef) or node.decorator_list or node.name in HANDED_TO_PASSBENCH:
         return False
     return not node.name.startswith("__")
+
+
+def is_plain_class(node: ast.stmt) -> bool:
+    """Whether a statement defines a class of one of `_BASES`, such as a reference with layers, and does nothing beside
+    that: it has methods without decorators, fields that are constants, and no metaclass."""
+    if not isinstance(node, ast.ClassDef) or node.decorator_list or node.keywords or node.name.startswith("__"):
+        return False
+    based = [ast.unparse(base).rpartition(".")[2] in _BASES for base in node.bases]
+    if not based or not all(based) or getattr(node, "type_params", None):
+        return False
+    for statement in node.body:
+        match statement:
+            case ast.FunctionDef(decorator_list=[]):
+                parts = _outside(statement)
+            case ast.Assign(targets=[ast.Name()]):
+                parts = [statement.value]
+            case ast.Pass() | ast.Expr(value=ast.Constant()):
+                parts = []
+            case _:
+                return False
+        if not all(isinstance(part, _PLAIN) for one in parts for part in ast.walk(one)):
+            return False
+    return True
+
+
+_BASES = frozenset("Module tuple list dict OrderedDict".split())
+_PLAIN = ast.arguments | ast.arg | ast.Constant | ast.Tuple | ast.expr_context
 
 
 def runs_as_a_script(node: ast.stmt) -> bool:

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from passbench.policy import item_parts, operators
-from passbench.policy.host.bindings import LAUNCHED, WRITE_ADVICE
+from passbench.policy.host.bindings import LAUNCHED, METHODS, VALUES, WRITE_ADVICE
 from passbench.policy.host.expressions import Expressions
 from passbench.policy.kernels.addresses import is_constant
 from passbench.policy.kernels.launch_arguments import fault_of_launch
@@ -147,7 +147,9 @@ class Arguments(Expressions):
                 message = f"{ast.unparse(node.func)} may be an operator that writes into its out=; {WRITE_ADVICE}"
                 self.find("in_place", scope.module, node, message)
             self._check_choices(node, positional, keywords, scope)
-            self.launch_any(positional, keywords, any(isinstance(a, ast.Starred) for a in node.args))
+            one_by_one, stars = self._expanded(node, positional)
+            self.launch_any(one_by_one, keywords, bool(stars))
+            self.give_values(node, positional, keywords, scope)
             self._give(node, "__call__", positional, keywords)
             self._give(node, "__init__", positional, keywords)
             return
@@ -229,6 +231,19 @@ class Arguments(Expressions):
         made = [n.value for n in everything if isinstance(n, ast.Assign) and _is_alone(n.targets, node.id)]
         once = bound_names(owner.node)[node.id] == len(made) == 1 and not isinstance(made[0], ast.Name)
         return self.written_dict(made[0], scope) if once else None
+
+    def give_values(self, node: ast.Call, positional: list[ValueKind], keywords: Keywords, scope: Scope) -> None:
+        """Arguments for all functions that are values somewhere. The text of an iterator has an address; a list and a
+        text are repeated by a number."""
+        values = [*enumerate(node.args), *((k.arg or "**", k.value) for k in node.keywords)]
+        if any(self.is_iterator(value, scope) for _, value in values):
+            positional = [max(kind, ValueKind.ADDRESS) for kind in positional]
+            keywords = {name: max(kind, ValueKind.ADDRESS) for name, kind in keywords.items()}
+        starred = any(isinstance(value, ast.Starred) for _, value in values)
+        for place, value in values:
+            if self.is_sequence(value.value if isinstance(value, ast.Starred) else value, scope):
+                self.note_sequence((METHODS, VALUES), "**" if starred else place)
+        self._give(node, VALUES, positional, keywords)
 
     def _give(self, node: ast.Call, name: str, positional: list[ValueKind], keywords: Keywords) -> ValueKind:
         """Arguments for all methods of this name; a starred one may be any."""

@@ -58,7 +58,8 @@ class Bindings:
         self.keys_of_tables = key_uses(modules)
         self.listed = {node for module in modules.values() for node in names_listed(module)}
         self.in_tables = {node for nodes in self.tables.values() for node in nodes}
-        self.escaped: set[ast.FunctionDef] = set()  # host functions used as values: they may get tensors
+        self.escaped: set[ast.FunctionDef] = set()  # host functions used as values: calls without a name give them all
+        self.called_by_libraries = False  # whether a library, or the graph, may call one of these with what is its own
         self.to_graph: set[ast.expr] = set()  # what is named there is called by the graph, and by nobody else
         self.collected = CollectedArguments(modules)
         self.cached: set[ast.FunctionDef] = set()  # under functools.lru_cache
@@ -188,9 +189,10 @@ class Bindings:
                 for number, element in enumerate(target.elts):
                     self.assign(element, self.kinds.get(function, ITEM_OF_RETURN.format(number)), scope, None)
                 return
+            each = kind.item() if same or value is None else self.made_items(value, scope) or kind.item()
             for number, element in enumerate(target.elts):
                 item = value.elts[number] if same else None
-                self.assign(element, self.kind(item, scope) if same else kind.item(), scope, item)
+                self.assign(element, self.kind(item, scope) if same else each, scope, item)
         elif isinstance(target, ast.Starred):
             self.assign(target.value, self.holder([kind]), scope, None)
         elif isinstance(target, ast.Subscript):
@@ -333,6 +335,10 @@ class Bindings:
         """The host function of the pass that an expression names; see `passbench.policy.host.named_values`."""
         raise NotImplementedError
 
+    def made_items(self, node: ast.expr, scope: Scope) -> ValueKind | None:
+        """OWN where all items are tensors just made; see `passbench.policy.host.expressions`."""
+        raise NotImplementedError
+
     def kind(self, node: ast.expr, scope: Scope, *, hook: bool = False, bound: bool = False) -> ValueKind:
         """The kind of an expression; see `passbench.policy.host.expressions`."""
         raise NotImplementedError
@@ -348,6 +354,8 @@ LAUNCHED = object()
 CONTEXT = object()
 _CONTEXT = frozenset(dir(torch.autograd.function.BackwardCFunction) + dir(torch.autograd.function.FunctionCtx))
 METHODS = object()
+VALUES = "value()"
+"""Among `METHODS`, no name of one: what calls give to whatever function a variable, a field or an item holds."""
 
 
 _NOT_NEW = frozenset(("functools.reduce", "collections.ChainMap"))

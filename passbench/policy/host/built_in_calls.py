@@ -53,8 +53,13 @@ class BuiltInCalls(OperatorCalls):
             if name in owner.lambdas and given.holds_tensors:
                 message = f"{name} is a lambda and gets a tensor; write a function with def"
                 self.find("dynamic_call", scope.module, node, message)
+            own = self.class_of(node.func, scope)
+            if own is not None and self.methods_of(own, "__call__") and "__call__" not in self.stored_names:
+                return self._give(node, "__call__", positional, keywords)
             self._launch(node, None, positional, keywords, scope)
             return ValueKind.TENSOR
+        if owner is None and _calls_a_value(node, name):
+            self.let_libraries_call()
         returned = self.returned((*positional, *keywords.values())) if name in _CALLING else ValueKind.SCALAR
         if name == "iter" and node.args and isinstance(node.args[0], ast.Lambda):
             returned = max(returned, self.holder([self.called_lambda(node.args[0], ValueKind.SCALAR, scope)]))
@@ -206,6 +211,17 @@ class BuiltInCalls(OperatorCalls):
         if isinstance(node, ast.Name) and scope.find(node.id) is None and node.id in names.TYPES:
             return True
         return scope.module.dotted(node) in names.TYPES | names.NUMBERS or self.own_class(node, scope) is not None
+
+
+def _calls_a_value(node: ast.Call, name: str) -> bool:
+    """Whether a built-in calls what it gets: `map(f, items)`, `sorted(items, key=f)`. What is followed is left out
+    before (`_without_handed_on`), so that `map(items)` stands for `map(int, items)`."""
+    if name in _KEYED:
+        return any(k.arg not in ("reverse", "default") for k in node.keywords)
+    several = len(node.args) > 1 or any(isinstance(a, ast.Starred) for a in node.args)
+    first = node.args[0] if node.args else None
+    nothing = name == "filter" and isinstance(first, ast.Constant) and first.value is None
+    return name in _PICKING | _CALLING and several and not nothing
 
 
 def _without_stream(node: ast.Call, scope: Scope) -> ast.Call:

@@ -8,7 +8,7 @@ from passbench.policy.host.arguments import Keywords
 from passbench.policy.host.bindings import FIELDS
 from passbench.policy.host.imported_calls import ImportedCalls
 from passbench.policy.kernels.heuristics import is_plain_number, returns_plain_numbers
-from passbench.policy.scopes import RETURN, Scope, ValueKind, joined
+from passbench.policy.scopes import RETURN, Scope, ValueKind, joined, owned_values
 
 
 class Calls(ImportedCalls):
@@ -40,6 +40,9 @@ class Calls(ImportedCalls):
             if not self._fixes_grid(node.func.slice, scope):
                 grid = self.kind(node.func.slice, scope, hook=True)
                 self.note_index(grid)
+                sizes = isinstance(node.func.slice, ast.Tuple) or self._is_lambda(node.func.slice, scope)
+                if grid >= ValueKind.ADDRESS and not sizes:
+                    self.let_libraries_call()
                 if self._is_made(node.func.slice, grid, scope):
                     self.read("a grid is made of numbers", scope, node)
             self._launch(node, self._kernel(node.func.value, scope), *self._arguments(node, scope), scope)
@@ -103,6 +106,12 @@ class Calls(ImportedCalls):
         lazy = any((function, RETURN) in self.iterators for function in functions)
         return max(found, ValueKind.ADDRESS) if lazy else found
 
+    def _is_lambda(self, node: ast.expr, scope: Scope) -> bool:
+        """Whether a variable is a lambda, or one of several, and nothing else."""
+        owner = scope.find(node.id) if isinstance(node, ast.Name) else None
+        values = owned_values(owner.node, node.id) if owner is not None and node.id in owner.lambdas else []
+        return bool(values) and all(isinstance(value, ast.Lambda) for value in values)
+
     def _fixes_grid(self, node: ast.expr, scope: Scope) -> bool:
         """Whether a grid is `functools.partial(f, numbers…)` of a function of the pass that is a hook in no other way:
         Triton calls it with its dict behind them."""
@@ -146,7 +155,9 @@ class Calls(ImportedCalls):
         if dotted == names.WRAPS:  # it copies names and texts of a function
             return
         self.decorating = True
-        self._arguments(node, scope, hook=dotted in names.KERNEL_DECORATORS)
+        positional, keywords = self._arguments(node, scope, hook=dotted in names.KERNEL_DECORATORS)
+        if any(kind >= ValueKind.ADDRESS for kind in (*positional, *keywords.values())):
+            self.let_libraries_call()
         self.decorating = False
         for keyword in node.keywords:
             if keyword.arg == "prune_configs_by" and not _prunes_early(keyword.value):

@@ -12,7 +12,14 @@ from collections.abc import Iterator
 import torch
 
 from passbench.policy import allowlists as names
-from passbench.policy.host.classes import check_class, kernels_of_classes, members, members_of
+from passbench.policy.host.classes import (
+    check_class,
+    is_property,
+    kernels_of_classes,
+    members,
+    members_of,
+    names_stored,
+)
 from passbench.policy.host.replacements import Replacements
 from passbench.policy.kernels.addresses import base_parameters, callee, is_constant
 from passbench.policy.modules import Module, Report, is_builtin
@@ -34,6 +41,7 @@ class HostChecker(Replacements):
         self._replacement_funcs: dict[ast.AST, Module] = {}
         self._times_used: Counter[str] | None = None
         found = (modules[rule].functions for rule in rules if rule in modules)
+        self.stored_names = frozenset(names_stored(modules))
         self.fields, self.methods, self.shared_names = members(modules)
         bases = self.bases_of(self.class_homes)
         self.gets_items = "__getitem__" in self.methods and any(map(_names_getters, modules.values()))
@@ -42,7 +50,7 @@ class HostChecker(Replacements):
         self.classes_of_methods = {
             s: own for own in self.class_homes for s in own.body if isinstance(s, ast.FunctionDef)
         }
-        self.properties = frozenset(name for name, methods in self.methods.items() if any(map(_is_property, methods)))
+        self.properties = frozenset(name for name, methods in self.methods.items() if any(map(is_property, methods)))
         self.special = {functions[n] for functions in found for n in _RULE_FUNCTIONS if n in functions}
         named = list(_kernels_in_host_code(modules))
         self._named = {kernel for kernel, _ in named}
@@ -188,10 +196,6 @@ def _names_getters(module: Module) -> bool:
         and module.dotted(node) in ("operator.getitem", "operator.itemgetter")
         for node in walk(module.tree)
     )
-
-
-def _is_property(method: ast.FunctionDef) -> bool:
-    return any(ast.unparse(decorator).endswith("property") for decorator in method.decorator_list)
 
 
 def _kernels_in_host_code(modules: dict[str, Module]) -> Iterator[tuple[ast.FunctionDef, bool]]:

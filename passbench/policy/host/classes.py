@@ -121,6 +121,8 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
         mixed_in = (
             mixes and isinstance(base, ast.Name) and base.id in _MIXED_IN - module.globals - module.imports.keys()
         )
+        if getattr(own, "is_unused", False) and dotted in names.BASES_OF_UNUSED - module.globals:
+            continue
         if dotted not in names.CLASS_BASES and dotted not in module.classes and place is None and not mixed_in:
             advice = advice_on(dotted) or "write a function or a dataclass"
             message = f"a class of a pass may not derive from {dotted}; {advice}"
@@ -258,6 +260,23 @@ def _class_fields(own: ast.ClassDef) -> Iterator[str]:
         if isinstance(statement, ast.AnnAssign):
             targets = [statement.target]
         yield from (t.id for t in targets if isinstance(t, ast.Name))
+
+
+def names_stored(modules: dict[str, Module]) -> Iterator[str]:
+    """Names that the pass binds to an attribute of anything, or in the statements of a class to what is no method, or
+    to a property."""
+    for module in modules.values():
+        for node in walk(module.tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                yield node.attr
+            elif isinstance(node, ast.ClassDef):
+                yield from _class_fields(node)
+                yield from (s.name for s in node.body if isinstance(s, ast.FunctionDef) and is_property(s))
+
+
+def is_property(method: ast.FunctionDef) -> bool:
+    """Whether what a method returns is read as an attribute."""
+    return any(ast.unparse(decorator).endswith("property") for decorator in method.decorator_list)
 
 
 def fields_of(own: ast.ClassDef) -> set[str]:

@@ -158,7 +158,7 @@ class Expressions(NamedValues):
     def _item_of(self, iterable: ast.expr, kind: ValueKind, scope: Scope) -> ValueKind:
         """The kind of what an iterable of this kind hands out: a dict hands out its keys."""
         owner = scope.find(iterable.id) if isinstance(iterable, ast.Name) else None
-        if kind is ValueKind.HOLDER and (made := self._made_items(iterable, scope)) is not None:
+        if kind is ValueKind.HOLDER and (made := self.made_items(iterable, scope)) is not None:
             return made
         if owner is None or not kind.holds_tensors or not isinstance(owner.node, ast.FunctionDef):
             return kind.item()
@@ -167,7 +167,7 @@ class Expressions(NamedValues):
         constant = bool(dicts) and all(isinstance(one, ast.Dict) for one in dicts)
         return ValueKind.SCALAR if constant else kind.item()
 
-    def _made_items(self, node: ast.expr, scope: Scope) -> ValueKind | None:
+    def made_items(self, node: ast.expr, scope: Scope) -> ValueKind | None:
         """OWN where all items of a list, as in `[torch.empty(n) for _ in range(2)]`, are tensors that the pass has just
         made, and it stays as it is written out; None for other expressions."""
         home: Scope | None = scope
@@ -360,7 +360,7 @@ class Expressions(NamedValues):
             if node.value.id in {p.arg for p in (*a.posonlyargs, *a.args)[first : first + 2]}:
                 return self.launched(node.slice.value)
         single = kind is ValueKind.HOLDER and not by.holds_tensors and not isinstance(node.slice, ast.Slice)
-        if single and (made := self._made_items(node.value, scope)) is not None:
+        if single and (made := self.made_items(node.value, scope)) is not None:
             return made
         if kind is ValueKind.OWN and not by.holds_tensors and not self.is_sequence(node.value, scope):
             return ValueKind.OWN  # a view of it

@@ -4,7 +4,7 @@ import ast
 import itertools
 
 from passbench.policy import item_parts
-from passbench.policy.host.bindings import FIELDS, LAUNCHED, METHODS, Bindings
+from passbench.policy.host.bindings import FIELDS, LAUNCHED, METHODS, VALUES, Bindings
 from passbench.policy.scopes import RETURN, Scope, ValueKind, defaults, joined, parameters
 
 
@@ -68,6 +68,27 @@ class Given(Bindings):
         for number, parameter in enumerate(own):
             given = joined((self.kinds.get(place, number), self.kinds.get(place, parameter.arg), spread))
             self.kinds.join(method, parameter.arg, given)
+
+    def take_as_value(self, function: ast.FunctionDef) -> None:
+        """Let the parameters of a function that is a value somewhere be what calls give to such a one: each that names
+        no function may be of it. Anything, if a library may call it."""
+        place = (METHODS, VALUES)
+        spread = self.kinds.get(place, "**").item()
+        for number, parameter in enumerate(parameters(function)):
+            name = parameter.arg
+            given = joined((self.kinds.get(place, number), self.kinds.get(place, name), spread))
+            if parameter in (function.args.vararg, function.args.kwarg):
+                given = ValueKind.HOLDER
+            elif self.called_by_libraries:
+                given = ValueKind.TENSOR
+            self.kinds.join(function, name, given)
+            if {(place, number), (place, name), (place, "**")} & self.sequences:
+                self.note_sequence(function, name)
+
+    def let_libraries_call(self) -> None:
+        """Note that a library, or the graph, may call any function that is a value, with what no call here shows."""
+        self.kinds.changed |= not self.called_by_libraries
+        self.called_by_libraries = True
 
     def take_made(self, fields: list[str]) -> None:
         """Let fields of a class without `__init__` be what was given to unknown classes. Which argument by position is

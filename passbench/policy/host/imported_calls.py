@@ -33,6 +33,10 @@ class ImportedCalls(MethodCalls):
             node = self._without_pre_hook(node, scope)
         positional, keywords = self._arguments(node, scope)
         given = max((*positional, *keywords.values()), default=ValueKind.SCALAR)
+        handed = max((*positional[dotted == names.LAUNCH :], *keywords.values()), default=ValueKind.SCALAR)
+        calls = dotted in _CALLING and handed >= ValueKind.ADDRESS
+        if calls or (dotted in names.SCALAR_CALLS and handed is ValueKind.ADDRESS):
+            self.let_libraries_call()
         if dotted == names.LAUNCH:
             kernel = self._kernel(node.args[0], scope) if node.args else None
             if kernel is None:
@@ -74,6 +78,8 @@ class ImportedCalls(MethodCalls):
         if dotted in names.COLLECTING_CALLS:
             self._check_count(node, dotted, positional, keywords, scope)
             self._call_back(given)  # `accumulate` calls what it gets
+            if dotted == "itertools.accumulate" and (keywords or len(positional) != 1 or _is_starred(node.args[0])):
+                self.let_libraries_call()
             if dotted == "copy.copy" and (given.is_tensor or given is ValueKind.EITHER):
                 return ValueKind.TENSOR  # another tensor on the same memory
             return self.holder([given.item(), self.returned((*positional, *keywords.values()))])
@@ -154,6 +160,7 @@ class ImportedCalls(MethodCalls):
         chooses = chooses and scope.find(function.id) is None
         if not chooses and known is None and self._kernel(function, scope) is None:
             self.kind(function, scope)
+            self.let_libraries_call()
         kinds = [self.kind(a, scope) for a in node.args[1:]] + [self.kind(k.value, scope) for k in node.keywords]
         if chooses and any(kind.holds_tensors for kind in kinds):
             self.read(f"{function.id}() of a tensor needs its values", scope, node)
@@ -206,3 +213,11 @@ class ImportedCalls(MethodCalls):
             if not plain and self.own_class(value, scope) is None:
                 kinds.append(self.kind(value, scope))
         return self.holder([*kinds, self.returned(kinds)])
+
+
+_CALLING = names.LAUNCHING | {"triton.Config", "passbench.launch.LaunchPlan", "passbench.launch.PlanTable"}
+"""Functions that make what calls their arguments, a kernel aside."""
+
+
+def _is_starred(node: ast.expr) -> bool:
+    return isinstance(node, ast.Starred)

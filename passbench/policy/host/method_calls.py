@@ -155,6 +155,8 @@ class MethodCalls(BuiltInCalls):
             return ValueKind.SCALAR
         if name in _OF_CONTAINERS and base <= ValueKind.HOLDER and given.holds_tensors:
             self.read("a tensor is no key: it stands for itself alone, not for its values", scope, node)
+        if name == "sort" and keywords:
+            self.let_libraries_call()
         if name == "sort" and base is ValueKind.HOLDER:
             self.read("how tensors of a list are ordered follows from their values", scope, node)
         if operators.is_method(name) and not name.startswith("_"):
@@ -174,6 +176,8 @@ class MethodCalls(BuiltInCalls):
         if name not in self.methods and not self.shared_names.get(name):
             self._launch(node, None, positional, keywords, scope)
             return ValueKind.TENSOR
+        if name in self.stored_names:  # a field of this name may hold a function, a property may return one
+            self.give_values(node, positional, keywords, scope)
         return self._give(node, name, positional, keywords)
 
 

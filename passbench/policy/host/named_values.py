@@ -29,6 +29,8 @@ class NamedValues(Given):
     methods: dict[str, list[ast.FunctionDef]]
     properties: frozenset[str]
     """Those of the methods that some class has as a property."""
+    stored_names: frozenset[str]
+    """Names of fields and properties that classes of the pass bind, or that something binds to an attribute."""
     shared_names: dict[str, list[ast.FunctionDef]]
     """Names of fields and methods that objects of libraries have, too, with the methods."""
     has_named_tuples: bool
@@ -86,6 +88,7 @@ class NamedValues(Given):
                     self.note_handed_on(own)
             if owner.made_by is not None and owner.made_by[0] == node.id:
                 for one in self.derived(owner.made_by[1]):
+                    self.class_values.add(one)
                     self.note_handed_on(one)
             kernel = owner is self.scopes[scope.module.name] and node.id in scope.module.kernels
             if node in self.keys_of_tables:
@@ -302,15 +305,19 @@ class NamedValues(Given):
         if isinstance(node, ast.Call):
             return self.own_class(node.func, scope)
         owner = scope.find(node.id) if isinstance(node, ast.Name) else None
+        name = node.id if isinstance(node, ast.Name) else ""
+        place = scope.module.sibling_function(scope.module.dotted(node) or "")
+        if place is not None:
+            owner, name = self.scopes.get(place[0]), place[1]
         if owner is None or not isinstance(owner.node, ast.Module | ast.FunctionDef):
             return None
-        if node.id == owner.self_name:
+        if name == owner.self_name:
             own = self.classes_of_methods.get(owner.node)
             return None if own in self.handed_on else own
         if owner.node not in self._instances:
             self.steps.take(len(walk(owner.node)))
             self._instances[owner.node] = made_once(owner.node, lambda name: self.own_class(name, owner))
-        return self._instances[owner.node].get(node.id)
+        return self._instances[owner.node].get(name)
 
     def member(self, node: ast.Attribute, base: ValueKind, scope: Scope) -> ValueKind:
         """An attribute of a value of this kind."""

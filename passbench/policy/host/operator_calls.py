@@ -48,6 +48,8 @@ class OperatorCalls(Arguments):
     def _library(self, call: OperatorCall) -> ValueKind:
         """The kind of what one of torch's operators returns."""
         scope, given = call.scope, call.largest
+        if given is ValueKind.ADDRESS:
+            self.let_libraries_call()
         if scope.hook and given.holds_tensors and not self._resets(call):
             self.find("hook", scope.module, call.node, HOOK)
         self._check_numbers(call)

@@ -15,7 +15,7 @@ from passbench.policy.host.parameters import numbers_of_classes, parameter_kinds
 from passbench.policy.host.statements import Statements
 from passbench.policy.modules import Module
 from passbench.policy.nodes import walk
-from passbench.policy.scopes import Scope, ValueKind, own_nodes, parameters
+from passbench.policy.scopes import Scope, ValueKind, own_nodes, owned_values, parameters
 
 _DEEPEST = 8
 _ADVICE = (
@@ -195,12 +195,13 @@ class Replacements(Statements):
             owner, name = scope.find(value.id), value.id
         if owner is None or name in owner.module.declared_global or (name in owner.lambdas and place is not None):
             return False
-        values = _assigned(owner.node, name)
+        values = owned_values(owner.node, name)
         self.steps.take(len(walk(owner.node)))
         if isinstance(owner.node, ast.Module) and returned_by_decorators(
             name, owner.node.body, owner.module.functions.get
         ):
             self.kind(value, scope)
+            self.let_libraries_call()  # the graph calls what the decorators return
             return True
         if not values:
             return False
@@ -267,24 +268,3 @@ def _returns(function: ast.FunctionDef) -> list[ast.expr]:
     """What a function returns; empty if it may return nothing."""
     found = [node.value for node in own_nodes(function) if isinstance(node, ast.Return)]
     return [] if None in found else found
-
-
-def _assigned(place: ast.AST, name: str) -> list[ast.expr]:
-    """All that is assigned to a variable of a module or function; empty if it is bound in another way, too."""
-    if not isinstance(place, ast.Module | ast.FunctionDef) or name in {
-        p.arg for p in (parameters(place) if isinstance(place, ast.FunctionDef) else ())
-    }:
-        return []
-    if any(name in node.names for node in walk(place) if isinstance(node, ast.Nonlocal)):
-        return []
-    values: dict[ast.Name, ast.expr] = {}
-    bound: list[ast.Name] = []
-    for node in own_nodes(place):
-        if isinstance(node, ast.Name) and node.id == name and _is_bound(node):
-            bound.append(node)
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler) and node.name == name:
-            return []
-        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            values |= {t: node.value for t in targets if isinstance(t, ast.Name) and t.id == name}
-    return list(values.values()) if values.keys() == set(bound) else []

@@ -196,7 +196,9 @@ class Statements(Calls):
         if scope.hook:
             self.find("statement", scope.module, node, "a grid or hook of Triton defines no functions")
         inner = self.opened(node, scope, hook=node in self.hooks)
-        self.enter(node, scope, ValueKind.TENSOR if node in self.escaped else ValueKind.SCALAR)
+        self.enter(node, scope, ValueKind.SCALAR)
+        if node in self.escaped:
+            self.take_as_value(node)
         if node in self.cached:
             self.check_cached(node, scope.module)
         self._clashes(inner)
@@ -257,10 +259,6 @@ class Statements(Calls):
             if isinstance(decorator, ast.Call):
                 for value in (*decorator.args, *(k.value for k in decorator.keywords)):
                     self.kind(value, scope)
-        if any(
-            isinstance(s, ast.FunctionDef) and "classmethod" in map(ast.unparse, s.decorator_list) for s in own.body
-        ):
-            self.class_values.add(own)  # under the name `cls`
         made_by_anyone = own in self.class_values
         if made_by_anyone:
             self.class_values |= {*self.lineage(own)}
@@ -286,6 +284,8 @@ class Statements(Calls):
                 if (enumerated or own.name in scope.module.namespaces) and kind.holds_tensors:
                     message = "what an enumeration or a namespace holds is compared; keep tensors in a dict"
                     self.find("container", scope.module, statement, message)
+                if kind >= ValueKind.ADDRESS and not isinstance(statement.value, _DISPLAYS):
+                    self.let_libraries_call()  # a function that a class holds gets the instance first
                 for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
                     if isinstance(target, ast.Name):
                         if self.is_iterator(statement.value, inner):
@@ -343,6 +343,7 @@ class Statements(Calls):
             self.decorator_arguments(node, dotted or "", scope)
 
 
+_DISPLAYS = ast.List | ast.Tuple | ast.Dict | ast.Set | ast.Lambda
 _ALONE = "a context manager is a function at the top of a module with no other decorator"
 _SAME = ast.Constant(None)  # the value for `assign` of `x += y`, which makes x no other name of y
 

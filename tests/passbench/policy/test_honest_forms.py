@@ -37,12 +37,24 @@ SIZES = "class Sizes:\n    def __init__(self, sizes):\n        self.sizes = size
 SIZES += "\n    def __getitem__(self, {}):\n        {}\n"
 ITEM = SIZES.format("key", "return self.sizes[key]")
 ASKED = SIZES.format("key", "return 1 if key > 0 else 2")
+LIB += "\nclass Held:\n    def run(self, t):\n        return float(t)\n\nHELD = Held()\nPAIR = [Held()]\n"
 LOGS = "import logging\nLOG = logging.getLogger('p')\nLOG.addHandler({})\n"
 F = "torch.nn.functional."
 OPTIONS = "opts = dict(training={}, eps=1e-5)\n{}z = " + F + "batch_norm(x, y, y, **opts)"
 TABLE = f"ACT = {{'leaky': {F}leaky_relu, 'relu': {F}relu, 'norm': {F}batch_norm, 'own': half}}\n"
 HALF = "def half(t, by=0.5):\n    return t * by\n"
+MEMO = "import typing\nK = typing.TypeVar('K')\nclass Memo(typing.Generic{}):\n    def __init__(self, size):\n"
+MEMO += "        self.size = size\n\n    def times(self, key):\n        return self.size * key\n"
+SHAPED = "import dataclasses\n@dataclasses.dataclass\nclass Shape:\n    rows: int\n    cols: int\n\n    @property\n"
+SHAPED += "    def block(self):\n        return math.floor(self.rows)\n\n    @classmethod\n    def of(cls, t):\n"
+SHAPED += "        return cls({})\nclass Op:\n    def __call__(self, t):\n        return Shape.of(t).block\nOP = Op()\n"
 ACCEPTED = {
+    "an instance of a sibling": ("z = _lib.HELD.run(n) + held.run(n)", "import _lib\nfrom _lib import HELD as held\n"),
+    "a table that is only read": ("z = BLOCKS[n]", "import types\nBLOCKS = types.MappingProxyType({1: 2})\n"),
+    "an allocator by another name": ("z = make(x)\nz += 1", "make = torch.empty_like\n"),
+    "a class of types": ("z = Memo(2).times(n)", MEMO.format("[K]")),
+    "tensors that are taken apart": ("a, b = (torch.zeros(s) for s in (2, 3))\na.add_(1)\nb /= 2", ""),
+    "a class method that makes instances": ("z = OP(x)", SHAPED.format("t.shape[0], t.shape[1]")),
     "a handler that does nothing": ("LOG.info('%d', n)", LOGS.format("logging.NullHandler()")),
     "an instance with items": ("sizes = Sizes((n, 2))\nz = [s + sizes[0] for s in sizes]\na, b = sizes", ITEM),
     "options of a norm": (OPTIONS.format(False, ""), ""),
@@ -88,6 +100,24 @@ ACCEPTED = {
     ),
 }  # fmt: skip
 REFUSED = {
+    "an instance of a sibling that reads": ("host_read", "z = held.run(x)", "from _lib import HELD as held\n"),
+    "an item of a sibling that may be another's": ("tensor_method", "z = _lib.PAIR[0].run(x)", "import _lib\n"),
+    "a table of tensors that is only read": (
+        "host_read", "kept = types.MappingProxyType({1: x})\nz = float(kept[1])", "import types\n",
+    ),
+    "another allocator by the name later": ("function_as_value", "z = 1", "make = torch.empty\nmake = torch.ones\n"),
+    "an allocator that writes": ("in_place", "make(3, out=x)", "make = torch.ones\n"),
+    "a class of what is called": ("module_statement", "z = Memo(2)", MEMO.format("[print(1)]")),
+    "a class of types that reads": ("host_read", "z = float(Memo(x).times(n))", MEMO.format("[K]")),
+    "inputs that are taken apart": ("in_place", "a, b = (t for t in (x, y))\na.add_(1)", ""),
+    "views that are taken apart": ("in_place", "a, b = [t.view(-1) for t in (x, y)]\na.add_(1)", ""),
+    "a class method that makes instances of tensors": ("host_read", "z = OP(x)", SHAPED.format("t, 1")),
+    "a class method that hands its class on": ("host_read", "z = OP(x)", SHAPED.format("[cls][0](t, 1), 1")),
+    "an instance of another class later": (
+        "host_read",
+        "z = OP(x)",
+        SHAPED.format("1, 1") + "class Other:\n    def __call__(self, t):\n        return float(t)\nOP = Other()\n",
+    ),
     "another handler": ("forbidden_call", "z = 1", LOGS.format("logging.StreamHandler()")),
     "a handler of another's": (
         "forbidden_call",

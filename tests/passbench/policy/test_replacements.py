@@ -36,6 +36,7 @@ def launch(x, y, block, scale=1.0):
 """
 HONEST = {
     "lambda": "def replacement_func():\n    return lambda x, y, block: launch(x, y, block, 1.0)\n",
+    "lambda_in_its_place": "replacement_func = lambda: launch\n",
     "lambda_of_the_module": "f = lambda x, y, block: launch(x, y, block)\n\ndef replacement_func():\n    return f\n",
     "partial": "def replacement_func():\n    return functools.partial(launch, scale=1.0)\n",
     "partial_of_a_partial": """
@@ -217,8 +218,12 @@ REFUSED = {
     ),
     "made_twice": (
         "def make():\n    def f(x, y, block):\n        return y * float(block)\n    return f\n\n"
-        f"@torch.fx.wrap\ndef g(x, y, block):\n    return make()(x, y, x){GIVES}make()\n",
+        f"@torch.fx.wrap\ndef g(x, y, block):\n    return make()(x, y, torch.ones(1)){GIVES}make()\n",
         "host_read",
+    ),
+    "lambda_of_an_operator": ("replacement_func = lambda: torch.relu\n", "replacement_func"),
+    "lambda_in_its_place_and_another": (
+        "replacement_func = lambda: launch\nreplacement_func = lambda: print\n", "replacement_func"
     ),
     "operator_in_a_partial": (
         "def replacement_func():\n    return functools.partial(torch.add, alpha=2)\n", "replacement_func"

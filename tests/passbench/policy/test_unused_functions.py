@@ -9,6 +9,7 @@ from passbench.policy.check import check_dir
 from tests.passbench.policy.test_policy import HEAD, WRAPPER, check, in_wrapper
 
 READS = "\ndef reads(t):\n    return open(t)\n"
+KEPT = "\nclass Kept(tuple):\n    {}\n"
 USES = {
     "a call": in_wrapper("z = reads(x)") + READS,
     "a value": in_wrapper("z = 1") + READS + "KEPT = [reads]\n",
@@ -17,6 +18,12 @@ USES = {
     "a decorator": in_wrapper("z = 1") + READS + "\n@reads\ndef other(t):\n    return t\n",
     "a class": in_wrapper("z = 1") + READS + "\nclass Kept:\n    f = reads\n",
     "a method": in_wrapper("z = 1") + READS + "\nclass Kept:\n    def get(self):\n        return reads\n",
+    "a field of a class": in_wrapper("z = 1") + READS + KEPT.format("f = reads(1)"),
+    "a default of a method": in_wrapper("z = 1") + READS + KEPT.format("def get(self, f=reads(1)):\n        pass"),
+    "a decorator of a method": in_wrapper("z = 1") + READS + KEPT.format("@reads\n    def get(self):\n        pass"),
+    "an annotation of a field": in_wrapper("z = 1") + READS + KEPT.format("f: reads(1) = 1"),
+    "a base of a class": in_wrapper("z = 1") + READS + KEPT.format("pass").replace("tuple", "reads(1).Module"),
+    "a base of another's name": in_wrapper("z = 1") + "\ntuple = torch.Tensor\n" + KEPT.format("pass"),
     "a text": in_wrapper("z = lib.f(x)\n    import rule\n    z = getattr(rule, 'reads')(x)") + READS,
     "another in use": in_wrapper("z = other(x)") + READS + "\ndef other(t):\n    return reads(t)\n",
     "a kernel": HEAD.replace("n, BLOCK: tl", "n, m=reads, BLOCK: tl") + WRAPPER.format(body="z = 1") + READS,
@@ -43,6 +50,15 @@ def test_what_nobody_calls_is_left_out(tmp_path):
 def test_functions_that_call_each_other_alone_are_left_out(tmp_path):
     more = "\ndef one(t):\n    return two(t.item())\n\ndef two(t):\n    return one(t)\n"
     assert found(tmp_path, in_wrapper("z = 1") + more) == []
+
+
+@pytest.mark.parametrize("base", ["(tuple)", "(torch.nn.Module)"])
+def test_classes_that_nobody_names_are_left_out(tmp_path, base):
+    methods = (
+        "SIZE = 3\n\n    def __new__(cls, t):\n        return t.item()\n\n    def f(self):\n        return open(self)"
+    )
+    assert found(tmp_path, in_wrapper("z = 1") + KEPT.format(methods).replace("(tuple)", base)) == []
+    assert found(tmp_path, in_wrapper("z = Kept") + KEPT.format(methods).replace("(tuple)", base)) != []
 
 
 @pytest.mark.parametrize("what", USES)
