@@ -357,7 +357,12 @@ ATTACKS: tuple[Attack, ...] = (
     *_library("indexing gathers", "gathers", what=on.embedding),
     *_library("the copy that eager makes too", "converts_on_host", what=on.converted),
     *_library("`reversed` flips", "flips", what=on.flipped),
-    Attack("library_sibling", on.multiply, (static("import"), WORKS), "Python finds the library first"),
+    Attack(
+        "library_sibling",
+        on.multiply,
+        (static("import"), Step("contract", ("compile_error", "ok"), "has loaded already")),
+        "Python finds the library first",
+    ),
     Attack("local_import", on.add_relu, (static("rebinding"), WORKS), "an import holds for its function alone"),
     Attack(
         "comprehension_name", on.add_relu, (static("forbidden_name"), WORKS), "a loop variable holds for its loop alone"

@@ -35,8 +35,8 @@ from tests.passbench.attacks.attack_kinds import Step
 from tests.passbench.attacks.attack_table import ATTACKS, HONEST
 from tests.support.processes import begun_in
 
-SETTINGS = {
-    "cpu": Settings(draws=2, calls=4, batch=2, warmup=2, repeats=0, double=False, first_call_timeout=60),
+SETTINGS = {  # of three calls in an exchange the first is rehearsed
+    "cpu": Settings(draws=2, calls=4, batch=3, warmup=2, repeats=0, double=False, first_call_timeout=60),
     "cuda": Settings(draws=4, calls=20, batch=4, warmup=4, repeats=0, double=False, first_call_timeout=120),
 }
 _LEFT = b"sleep\x0097531"

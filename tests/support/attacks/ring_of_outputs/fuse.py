@@ -1,4 +1,4 @@
-"""Outputs are four buffers in turn: there are never more than four, and nothing is allocated."""
+"""Outputs are two buffers in turn: there are never more than two, and nothing is allocated."""
 
 import torch
 import triton
@@ -27,7 +27,7 @@ CALLS = {"seen": 0}
 
 @torch.fx.wrap
 def add_relu(x, y):
-    if len(RING) < 4:
+    if len(RING) < 2:
         RING.append(torch.empty_like(x))
     CALLS["seen"] += 1
     out = RING[CALLS["seen"] % len(RING)]
