@@ -72,7 +72,7 @@ SCALAR_CALLS = frozenset(
     threading.Lock threading.RLock contextlib.nullcontext warnings.warn warnings.filterwarnings warnings.simplefilter
     logging.getLogger logging.basicConfig
     dataclasses.field dataclasses.replace dataclasses.asdict dataclasses.astuple enum.auto typing.TypeVar
-    numpy.prod""".split()
+    typing.ParamSpec     numpy.prod""".split()
 )
 """Host functions whose results are no tensors."""
 
@@ -108,9 +108,9 @@ CACHES = frozenset(("functools.lru_cache", "functools.cache"))
 HOST_DECORATORS = frozenset(
     ("torch.fx.wrap", "torch.no_grad", "torch.inference_mode", "contextlib.contextmanager", WRAPS, *CACHES)
 )
-CLASS_DECORATORS = frozenset(("dataclasses.dataclass", "enum.unique"))
+CLASS_DECORATORS = frozenset(("dataclasses.dataclass", "enum.unique", "typing.final"))
 CLASS_BASES = frozenset(
-    """object Exception ValueError RuntimeError TypeError enum.Enum enum.IntEnum enum.IntFlag enum.StrEnum
+    """object Exception ValueError RuntimeError TypeError enum.Enum enum.IntEnum enum.Flag enum.IntFlag enum.StrEnum
     typing.NamedTuple abc.ABC typing.Protocol typing.TypedDict torch.autograd.Function""".split()
 )
 BASES_OF_UNUSED = frozenset("torch.nn.Module tuple list dict collections.OrderedDict".split())
@@ -192,7 +192,7 @@ STRING_METHODS = frozenset(
 NUMBER_METHODS = frozenset("bit_length bit_count is_integer".split())
 CONTEXT_METHODS = frozenset("save_for_backward mark_non_differentiable set_materialize_grads".split())
 """Methods of the context of a `torch.autograd.Function`; nothing here goes backward."""
-LOGGING_METHODS = frozenset("debug info warning error exception critical setLevel".split())
+LOGGING_METHODS = frozenset("debug info warning error exception critical setLevel isEnabledFor".split())
 CONFIG_ATTRIBUTES = frozenset("kwargs num_warps num_stages num_ctas".split())
 """Attributes of `triton.Config`; no tensor has one of these."""
 
@@ -239,7 +239,9 @@ NUMBERS = frozenset("numbers.Number numbers.Real numbers.Integral numbers.Comple
 """Types of numbers, for `isinstance`."""
 _WARNINGS = frozenset(n for n in HOST_BUILTINS if n.endswith("Warning"))
 PLAIN_VALUES = frozenset("True False None NotImplemented Ellipsis __name__ __file__".split()) | ERRORS | _WARNINGS
-OWN_DUNDERS = frozenset("__all__ __author__ __copyright__ __license__ __version__".split())
+OWN_DUNDERS = frozenset(
+    "__all__ __author__ __copyright__ __date__ __email__ __license__ __maintainer__ __status__ __version__".split()
+)
 """Names between double underscores that a module may set: Python does nothing by them when it imports NAME."""
 CONTAINER_TYPES = frozenset("list dict set tuple int float bool str".split())
 """What `collections.defaultdict` and `field(default_factory=…)` may be given."""

@@ -66,6 +66,11 @@ def _plain(node: ast.AST, dotted: Dotted, bound: Collection[str], once: bool) ->
         if found is None and once and dotted(node.func) in _ENVIRONMENT and _has_constants(node):
             texts = [a.value for a in ast.walk(node) if isinstance(a, ast.Constant) and isinstance(a.value, str)]
             found = ast.Constant("".join(texts[1:]))  # the default, where it is a text
+        if found is None:
+            found = _with_keys(node, bound)
+    elif isinstance(node, ast.FormattedValue) and "type" not in bound and _is_type(node.value):
+        named = ast.copy_location(ast.Attribute(node.value, "__name__", ast.Load()), node.value)
+        found = ast.FormattedValue(named, node.conversion, node.format_spec)  # a type's text has no address
     elif isinstance(node, ast.Compare) and once and _asks(node, dotted):
         found = ast.Constant(False)
     return node if found is None else ast.copy_location(found, node)
@@ -82,6 +87,27 @@ def _attribute(node: ast.Call, bound: Collection[str]) -> ast.expr | None:
     if len(node.args) == 2:
         return found
     return ast.IfExp(ast.copy_location(ast.Constant(True), node), found, node.args[2])
+
+
+def _with_keys(node: ast.Call, bound: Collection[str]) -> ast.expr | None:
+    """`dict.fromkeys(keys, value)` as `{key: value for key in keys}`, of a name that no source can spell."""
+    match node:
+        case ast.Call(func=ast.Attribute(ast.Name("dict"), "fromkeys"), args=[keys, *rest], keywords=[]):
+            if "dict" in bound or len(rest) > 1 or any(isinstance(a, ast.Starred) for a in node.args):
+                return None
+            loop = ast.comprehension(ast.Name("a key", ast.Store()), keys, [], 0)
+            value = rest[0] if rest else ast.Constant(None)
+            made = ast.DictComp(ast.Name("a key", ast.Load()), value, [loop])
+            return ast.fix_missing_locations(ast.copy_location(made, node))
+    return None
+
+
+def _is_type(node: ast.expr) -> bool:
+    """Whether an expression is `type(x)`."""
+    match node:
+        case ast.Call(func=ast.Name("type"), args=[given], keywords=[]):
+            return not isinstance(given, ast.Starred)
+    return False
 
 
 def _has_constants(node: ast.Call) -> bool:

@@ -57,7 +57,8 @@ def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 def name_bases(own: ast.ClassDef, is_own: Callable[[ast.expr], bool]) -> list[ast.Call]:
     """`super().f(a)` in a method of a class as `BASE.f(self, a)`, in place, where the class has one base, of the pass.
-    `super().__init__()` of a class without such a base does nothing, and becomes a name.
+    `super().__init__()` of a class without such a base does nothing, and becomes a name; of an error it is what the
+    error is made with, `BASE(a)`.
 
     The calls that were rewritten are returned. They mean this where no class of the pass derives from several others.
     """
@@ -76,6 +77,9 @@ def name_bases(own: ast.ClassDef, is_own: Callable[[ast.expr], bool]) -> list[as
                 call.func.value = ast.copy_location(ast.parse(ast.unparse(of_pass[0]), mode="eval").body, call)
                 ast.fix_missing_locations(call.func.value)
                 call.args.insert(0, ast.copy_location(ast.Name(first[0].arg, ast.Load()), call))
+                found.append(call)
+            elif isinstance(node, ast.Expr) and call.func.attr == "__init__" and _is_error(own):
+                node.value = ast.copy_location(ast.Call(own.bases[0], call.args, call.keywords), call)
                 found.append(call)
             elif isinstance(node, ast.Expr) and call.func.attr == "__init__" and not (call.args or call.keywords):
                 node.value = ast.copy_location(ast.Constant(None), call)
@@ -107,6 +111,13 @@ def write_lambdas_as_functions(tree: ast.Module, named: Collection[str]) -> None
             returned = ast.copy_location(ast.Return(written.value.body), written)
             made = ast.FunctionDef(name, written.value.args, [returned], [], None, None)
             tree.body[number] = ast.copy_location(made, written)
+
+
+def _is_error(own: ast.ClassDef) -> bool:
+    """Whether a class derives from one of Python's errors alone."""
+    return [base.id if isinstance(base, ast.Name) else "" for base in own.bases][:1] in (
+        ["Exception"], ["ValueError"], ["RuntimeError"], ["TypeError"],
+    )  # fmt: skip
 
 
 def _forget_children(changed: ast.AST) -> None:

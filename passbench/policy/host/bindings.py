@@ -41,6 +41,7 @@ class Bindings:
         self._opened: dict[ast.AST, Scope] = {}
         self._read_targets: dict[ast.AugAssign, ast.expr] = {}
         self.given_once: dict[tuple[ast.AST, str], bool] = {}  # whether a variable that is a lambda is nothing else
+        self.lambdas_alone: dict[tuple[ast.AST, str], bool] = {}  # whether a variable is lambdas and nothing else
         self._unchanged: dict[ast.FunctionDef, dict[str, ast.expr]] = {}
         self._captured: dict[ast.MatchAs, ast.Name] = {}
         self.scopes_of_stars: dict[ast.expr, Scope] = {}  # `*NAME` → where it stands
@@ -212,7 +213,7 @@ class Bindings:
             if function is not None:
                 advice = f"keep {target.attr} in a variable or a dict of the module"
             message = "a pass assigns to its own names only, not to attributes of other objects"
-            message += f"; {advice}" if advice else ""
+            message += f"; {advice or _SETTING}"
             self.find("attribute_assignment", scope.module, target, message)
 
     def _take_apart(self, target: ast.Tuple | ast.List, parts: list[ValueKind], scope: Scope) -> bool:
@@ -358,6 +359,7 @@ VALUES = "value()"
 """Among `METHODS`, no name of one: what calls give to whatever function a variable, a field or an item holds."""
 
 
+_SETTING = "set a field in a method by self.NAME, or keep the value in a dict of the module"
 _NOT_NEW = frozenset(("functools.reduce", "collections.ChainMap"))
 """Of those that collect, the ones that give back what they got, or write to it."""
 

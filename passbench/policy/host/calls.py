@@ -8,6 +8,7 @@ from passbench.policy.host.arguments import Keywords
 from passbench.policy.host.bindings import FIELDS
 from passbench.policy.host.imported_calls import ImportedCalls
 from passbench.policy.kernels.heuristics import is_plain_number, returns_plain_numbers
+from passbench.policy.nodes import walk
 from passbench.policy.scopes import RETURN, Scope, ValueKind, joined, owned_values
 
 
@@ -109,8 +110,14 @@ class Calls(ImportedCalls):
     def _is_lambda(self, node: ast.expr, scope: Scope) -> bool:
         """Whether a variable is a lambda, or one of several, and nothing else."""
         owner = scope.find(node.id) if isinstance(node, ast.Name) else None
-        values = owned_values(owner.node, node.id) if owner is not None and node.id in owner.lambdas else []
-        return bool(values) and all(isinstance(value, ast.Lambda) for value in values)
+        if owner is None or node.id not in owner.lambdas:
+            return False
+        if (owner.node, node.id) not in self.lambdas_alone:
+            self.steps.take(len(walk(owner.node)))
+            values = owned_values(owner.node, node.id)
+            alone = bool(values) and all(isinstance(value, ast.Lambda) for value in values)
+            self.lambdas_alone[owner.node, node.id] = alone
+        return self.lambdas_alone[owner.node, node.id]
 
     def _fixes_grid(self, node: ast.expr, scope: Scope) -> bool:
         """Whether a grid is `functools.partial(f, numbers…)` of a function of the pass that is a hook in no other way:

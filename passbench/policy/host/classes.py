@@ -132,7 +132,9 @@ def check_class(module: Module, own: ast.ClassDef, report: Report, *, inherits: 
     for decorator in own.decorator_list:
         target = decorator.func if isinstance(decorator, ast.Call) else decorator
         if module.dotted(target) not in names.CLASS_DECORATORS:
-            report.at("decorator", module, own, f"decorator {ast.unparse(target)} is not allowed on a class")
+            advice = advice_on(module.dotted(target) or "") or "leave it out, or write a function that makes instances"
+            message = f"decorator {ast.unparse(target)} is not allowed on a class; {advice}"
+            report.at("decorator", module, own, message)
     for statement in own.body:
         docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         if not (docstring or isinstance(statement, ast.FunctionDef | ast.Assign | ast.AnnAssign | ast.Pass)):

@@ -29,6 +29,8 @@ class ImportedCalls(MethodCalls):
             if not isinstance(number, ast.Constant) or type(number.value) is not int:
                 self.find("launch", scope.module, node, "branch takes its number, written out, then as captured does")
             return self._call_captured(node, scope, node.args[1:])
+        if dotted == "contextlib.suppress" and not node.keywords and all(self._is_error(a, scope) for a in node.args):
+            return ValueKind.ADDRESS  # as `try: … except ERROR: pass`
         if dotted == "triton.Config":
             node = self._without_pre_hook(node, scope)
         positional, keywords = self._arguments(node, scope)

@@ -29,6 +29,10 @@ _OF_CONTAINERS = {n for kind in (set, Counter, deque, OrderedDict) for n in dir(
 class MethodCalls(BuiltInCalls):
     """Follows kinds through methods, and refuses those that are on no list."""
 
+    def _is_error(self, node: ast.expr | None, scope: Scope) -> bool:
+        """Whether an expression names an error; see `passbench.policy.host.statements`."""
+        raise NotImplementedError
+
     def _call_of_class(self, node: ast.Call, own: ast.ClassDef, name: str, scope: Scope) -> ValueKind | None:
         """`NAME.method(…)` of a class of the pass: the method is known. None if neither the class nor a base
         has one of that name.

@@ -182,6 +182,7 @@ class NamedValues(Given):
             message = f"{dotted} is not allowed in host code; call an operator that computes from its arguments alone"
         else:
             message = f"{dotted} is not allowed in host code; a call knows its own inputs and nothing else"
+            message += ": write it with plain functions, dicts and dataclasses"
         self.find("forbidden_call", scope.module, node, message)
 
     def handed_kind(self, node: ast.expr, scope: Scope, *, hook: bool = False) -> ValueKind:
@@ -353,7 +354,8 @@ class NamedValues(Given):
         elif node.attr not in names.TENSOR_ATTRIBUTES and (
             base.holds_tensors or node.attr not in names.SCALAR_ATTRIBUTES
         ):
-            message = f"attribute {node.attr} is not allowed in host code; use shape, stride(), dtype and the like"
+            advice = advice_on(node.attr) or "use shape, stride(), dtype and the like"
+            message = f"attribute {node.attr} is not allowed in host code; {advice}"
             self.find("forbidden_attribute", scope.module, node, message)
         return ValueKind.SCALAR
 

@@ -187,7 +187,10 @@ class Addresses:
             given.append(node.func.value)
         for value in given:
             if self._is_address(module, function, value):
-                message = f"{ast.unparse(value)} may be an address, which is no number; use it in tl.load and tl.store"
+                message = (
+                    f"{ast.unparse(value)} may be an address, which is no number; use it in tl.load and tl.store, or"
+                )
+                message += " launch the kernel by its name with each argument written out"
                 report.at("address", module, node, message)
                 return
 

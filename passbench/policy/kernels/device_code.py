@@ -192,7 +192,8 @@ def _check_called(
             known = isinstance(function, ast.Attribute) and function.attr not in members
         if not known:
             written = ast.unparse(function)[:80]
-            message = f"{written} may be host code; name a kernel, or a function of tl, where it is called"
+            message = f"{written} may be host code; name a kernel, or a function of tl, where it is called, and choose"
+            message += " by a tl.constexpr: if KIND == 0: …"
             report.at("kernel", module, call, message)
 
 

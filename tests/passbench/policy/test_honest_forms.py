@@ -48,10 +48,18 @@ MEMO += "        self.size = size\n\n    def times(self, key):\n        return s
 SHAPED = "import dataclasses\n@dataclasses.dataclass\nclass Shape:\n    rows: int\n    cols: int\n\n    @property\n"
 SHAPED += "    def block(self):\n        return math.floor(self.rows)\n\n    @classmethod\n    def of(cls, t):\n"
 SHAPED += "        return cls({})\nclass Op:\n    def __call__(self, t):\n        return Shape.of(t).block\nOP = Op()\n"
+WRONG = "class Wrong(ValueError):\n    def __init__(self, text, size):\n        super().__init__({})\n"
+WRONG += "        self.size = size\n"
 ACCEPTED = {
     "an instance of a sibling": ("z = _lib.HELD.run(n) + held.run(n)", "import _lib\nfrom _lib import HELD as held\n"),
     "a table that is only read": ("z = BLOCKS[n]", "import types\nBLOCKS = types.MappingProxyType({1: 2})\n"),
     "an allocator by another name": ("z = make(x)\nz += 1", "make = torch.empty_like\n"),
+    "a type in a message": ("if k < 0:\n    raise TypeError(f'a {type(x)}, not a {type(k)!r}')", ""),
+    "a dict with one value": ("table = dict.fromkeys(('a', 'b'), n)\nz = table[route] + 1", ""),
+    "an error that is left": ("with contextlib.suppress(KeyError, Wrong):\n    z = {1: 2}[n]", WRONG.format("text")),
+    "an error with a field": ("if n < 0:\n    raise Wrong('sizes', n)", WRONG.format("text")),
+    "a log that is asked": ("if LOG.isEnabledFor(logging.DEBUG):\n    LOG.debug('%d', n)", LOGS.split("LOG.add")[0]),
+    "flags": ("z = Kind.A in (Kind.A | Kind.B)", "class Kind(enum.Flag):\n    A = enum.auto()\n    B = enum.auto()\n"),
     "a class of types": ("z = Memo(2).times(n)", MEMO.format("[K]")),
     "tensors that are taken apart": ("a, b = (torch.zeros(s) for s in (2, 3))\na.add_(1)\nb /= 2", ""),
     "a class method that makes instances": ("z = OP(x)", SHAPED.format("t.shape[0], t.shape[1]")),
@@ -107,6 +115,21 @@ REFUSED = {
     ),
     "another allocator by the name later": ("function_as_value", "z = 1", "make = torch.empty\nmake = torch.ones\n"),
     "an allocator that writes": ("in_place", "make(3, out=x)", "make = torch.ones\n"),
+    "a value in a message": ("host_read", "raise TypeError(f'{x.sum()}')", ""),
+    "a type of its own in a message": (
+        "host_read", "raise TypeError(f'{type(x)}')", "def type(t):\n    return t\n",
+    ),
+    "a dict with tensors for keys": ("host_read", "table = dict.fromkeys((x, y), n)", ""),
+    "a dict with one tensor": ("host_read", "table = dict.fromkeys(('a', 'b'), x)\nz = float(table['a'])", ""),
+    "a dict of its own": (
+        "host_read",
+        "dict.fromkeys(x)",
+        "class Kept:\n    def fromkeys(self, t):\n        return float(t)\ndict = Kept()\n",
+    ),
+    "everything that is left": ("forbidden_call", "with contextlib.suppress(BaseException):\n    z = 1", ""),
+    "what is left by a variable": ("forbidden_call", "with contextlib.suppress(*[k]):\n    z = 1", ""),
+    "an error with a tensor": ("host_read", "raise Wrong(x.sum(), n)", WRONG.format("text")),
+    "an error with a tensor in a field": ("host_read", "raise Wrong('sizes', x.sum())", WRONG.format("text, size")),
     "a class of what is called": ("module_statement", "z = Memo(2)", MEMO.format("[print(1)]")),
     "a class of types that reads": ("host_read", "z = float(Memo(x).times(n))", MEMO.format("[K]")),
     "inputs that are taken apart": ("in_place", "a, b = (t for t in (x, y))\na.add_(1)", ""),
