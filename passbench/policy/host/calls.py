@@ -38,6 +38,7 @@ class Calls(ImportedCalls):
             return self._call_out_of(table, node, node.func, scope)
         if isinstance(node.func, ast.Subscript):  # kernel[grid](...), or a function out of a table
             self.kind(node.func.value, scope)
+            self.mark_called(node.func.slice, scope)
             if not self._fixes_grid(node.func.slice, scope):
                 grid = self.kind(node.func.slice, scope, hook=True)
                 self.note_index(grid)

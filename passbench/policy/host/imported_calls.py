@@ -100,6 +100,8 @@ class ImportedCalls(MethodCalls):
         """`triton.Config(…)` without its `pre_hook`, which Triton calls with the dict of each launch's arguments."""
         hooks = [k for k in node.keywords if k.arg == "pre_hook"]
         function = self.host_function(hooks[0].value, scope) if hooks else None
+        if hooks:
+            self.mark_called(hooks[0].value, scope)
         if function is None and not (hooks and isinstance(hooks[0].value, ast.Lambda)):
             return node
         if function is None:

@@ -320,6 +320,13 @@ class NamedValues(Given):
             self._instances[owner.node] = made_once(owner.node, lambda name: self.own_class(name, owner))
         return self._instances[owner.node].get(name)
 
+    def mark_called(self, node: ast.expr, scope: Scope) -> None:
+        """Note that Triton calls what an expression is, if that is surely an instance or a class of the pass."""
+        made, own = self.class_of(node, scope), self.own_class(node, scope)
+        for one, name in ((made, "__call__"), (own, "__init__")):
+            for method in self.methods_of(one, name) if one is not None else ():
+                self.mark_hook(method)
+
     def member(self, node: ast.Attribute, base: ValueKind, scope: Scope) -> ValueKind:
         """An attribute of a value of this kind."""
         if self.is_of_context(node, scope):

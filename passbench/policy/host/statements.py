@@ -219,7 +219,7 @@ class Statements(Calls):
         self._signature(node, fields)
         first = [*node.args.posonlyargs, *node.args.args][:1]
         plain = first and not decorators & {"staticmethod", "classmethod"}
-        inner = self.opened(node, scope, self_name=first[0].arg if plain else None)
+        inner = self.opened(node, scope, hook=node in self.hooks, self_name=first[0].arg if plain else None)
         if first and "classmethod" in decorators:
             inner.made_by = first[0].arg, own
         if functional and first and "staticmethod" in decorators and node.name in ("forward", "backward"):

@@ -50,6 +50,9 @@ SHAPED += "    def block(self):\n        return math.floor(self.rows)\n\n    @cl
 SHAPED += "        return cls({})\nclass Op:\n    def __call__(self, t):\n        return Shape.of(t).block\nOP = Op()\n"
 WRONG = "class Wrong(ValueError):\n    def __init__(self, text, size):\n        super().__init__({})\n"
 WRONG += "        self.size = size\n"
+GRIDS = "class Shape:\n    def __init__(self, n):\n        self.n = n\n\n"
+GRIDS += "    def __call__(self, meta):\n        return ({},)\n"
+GRIDS += "SHAPE = Shape(1)\n"
 ACCEPTED = {
     "an instance of a sibling": ("z = _lib.HELD.run(n) + held.run(n)", "import _lib\nfrom _lib import HELD as held\n"),
     "a table that is only read": ("z = BLOCKS[n]", "import types\nBLOCKS = types.MappingProxyType({1: 2})\n"),
@@ -65,6 +68,9 @@ ACCEPTED = {
     "a class method that makes instances": ("z = OP(x)", SHAPED.format("t.shape[0], t.shape[1]")),
     "a handler that does nothing": ("LOG.info('%d', n)", LOGS.format("logging.NullHandler()")),
     "an instance with items": ("sizes = Sizes((n, 2))\nz = [s + sizes[0] for s in sizes]\na, b = sizes", ITEM),
+    "an instance as a grid": (
+        "kernel[SHAPE](x, y, out, n, BLOCK=16)", GRIDS.format("triton.cdiv(meta['n'], meta['BLOCK']) + self.n"),
+    ),
     "options of a norm": (OPTIONS.format(False, ""), ""),
     "options beside a switch": (f"stats = (y, y)\nz = {F}batch_norm(x, *stats, training=False, **{{'eps': 1e-5}})", ""),
     "a table of operators": (
@@ -108,6 +114,20 @@ ACCEPTED = {
     ),
 }  # fmt: skip
 REFUSED = {
+    "an instance as a grid that reads": (
+        "host_read", "kernel[SHAPE](x, y, out, n, BLOCK=16)", GRIDS.format("float(meta['x_ptr'])"),
+    ),
+    "an instance made as a grid that reads": (
+        "host_read", "kernel[Shape(2)](x, y, out, n, BLOCK=16)", GRIDS.format("int(meta['out_ptr'])"),
+    ),
+    "a class as a grid": (
+        "host_read",
+        "kernel[Shape](x, y, out, n, BLOCK=16)",
+        GRIDS.format("1").replace("self.n = n", "self.n = 1 if n['x_ptr'] else 2"),
+    ),
+    "an instance as a hook that reads": (
+        "host_read", LAUNCH, GRIDS.format("float(meta['x_ptr'])") + TUNED.format(", pre_hook=SHAPE", ""),
+    ),
     "an instance of a sibling that reads": ("host_read", "z = held.run(x)", "from _lib import HELD as held\n"),
     "an item of a sibling that may be another's": ("tensor_method", "z = _lib.PAIR[0].run(x)", "import _lib\n"),
     "a table of tensors that is only read": (
