@@ -1,12 +1,14 @@
 """What is measured behind the searches of a sample: single passes that no search comes to."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from agent.distill.eager.op_effects import OpEffectsError, find_effects
 from agent.distill.inductor.whole_source import STRICT
 from agent.distill.kernels.formulas.small_products import LEAST, MOST
+from agent.distill.pass_source import Style
 from agent.distill.search.best_so_far import BestSoFar
 from agent.distill.search.found_families import SearchChoice
 from agent.distill.search.last_turns import in_turns, near
@@ -60,11 +62,12 @@ class LastTries:
     def earlier(self, trial: SearchTrial, best: SearchChoice) -> None:
         """Considers the best of a search that did not come to its end, whatever time it is, where no search begins with
         such a one: there may be no time to find it again."""
-        style = best.style
-        if not (style.compiled or style.channels_last or style.split_linears or style.products):
+        style, levels = best.style, trial.levels
+        if not style.measured_apart:
             return
-        task = self.made.task(trial.levels, split_linears=style.split_linears, products=style.products)
-        trial = replace(trial, task=task)
+        task = self.made.task(levels, split_linears=style.split_linears, products=style.products)
+        others = self.made.others(levels, lambda: math.inf, channels_last=style.channels_last)
+        trial = replace(trial, task=task, **others)
         choice = replace(best, patterns=known(trial.written(best), best))
         if writes(trial.written(best), choice):
             self._consider(replace(trial, start=choice), choice)
@@ -76,23 +79,21 @@ class LastTries:
         so_far, task = self.so_far, self.made.task(trial.levels, split_linears=True)
         chosen = known(task, so_far.best.choice) if so_far.best is not None else ()
         patterns = sorted({*(chosen or self.made.start(task, captured).patterns), *task.with_linears()})
-        style = replace(by_lanes(task, self.made.distill.style), split_linears=True)
-        choice = in_cuda_graphs(task, patterns, style) if not few else SearchChoice(tuple(patterns), style)
         if task.with_linears():
-            self._other_bits(replace(trial, task=task, start=choice))
+            style = replace(by_lanes(task, self.made.distill.style), split_linears=True)
+            self._other_bits(replace(trial, task=task), patterns, style, few)
 
     def products(self, trial: SearchTrial, captured: bool, few: bool) -> None:
         """Considers kernels that compute small products, or those of them that are right together. The rest is as in
         `split_linears`."""
         task = self.made.task(trial.levels, products=True)
-        patterns = self.made.start(task, captured).patterns
         style = replace(by_lanes(task, self.made.distill.style), products=True)
-        choice = in_cuda_graphs(task, patterns, style) if not few else SearchChoice(tuple(patterns), style)
-        self._other_bits(replace(trial, task=task, start=choice))
+        self._other_bits(replace(trial, task=task), self.made.start(task, captured).patterns, style, few)
 
-    def _other_bits(self, trial: SearchTrial) -> None:
-        """Considers the start of a trial whose products have other bits, or its patterns that are right together."""
-        choice, so_far = trial.start, self.so_far
+    def _other_bits(self, trial: SearchTrial, patterns: Sequence[str], style: Style, few: bool) -> None:
+        """Considers kernels whose products have other bits than eager's, or those of them that are right together."""
+        choice = SearchChoice(tuple(patterns), style) if few else in_cuda_graphs(trial.task, patterns, style)
+        trial, so_far = replace(trial, start=choice), self.so_far
         if not writes(trial.task, choice):
             return
         if trial.wrong(choice):

@@ -75,6 +75,11 @@ class Style:
         return self.channels_last or self.joined
 
     @property
+    def measured_apart(self) -> bool:
+        """Whether no search begins with it: regions, products or code are others than those of the graph as it is."""
+        return self.other_regions or self.split_linears or self.products or bool(self.compiled)
+
+    @property
     def whole(self) -> bool:
         """Whether whole graphs are replaced."""
         return self.captured or self.channels_last or bool(self.compiled)

@@ -147,8 +147,7 @@ class Tuned(Author):
         if best.static:
             return self.distill.write(sample, directory, self._confirms(attempt))
         style = best.choice.style
-        others = style.own_schedule, style.other_regions, style.split_linears, style.products
-        if any(others) or any(best.levels.values()):
+        if style.own_schedule or (style.measured_apart and not style.compiled) or any(best.levels.values()):
             ways = {each: getattr(style, each) for each in ("channels_last", "split_linears", "joined", "products")}
             task = self.tasks_of(sample, self._confirms(attempt)).task(best.levels, style.own_schedule, **ways)
         return task.write(known(task, best.choice), style, directory)
@@ -312,9 +311,7 @@ class Tuned(Author):
             if any(levels.values()):
                 task = made.task(levels)
             choice = replace(earlier.choice, patterns=known(task, earlier.choice))
-            style = choice.style
-            other = style.other_regions or style.split_linears or style.products or style.compiled
-            start = choice if writes(task, choice) and not other else made.start(task)
+            start = choice if writes(task, choice) and not choice.style.measured_apart else made.start(task)
             trial = replace(trial, task=task, levels=levels, start=start, **tasks(levels))
         owed = True
         while writes(trial.task, trial.start) and (owed or so_far.best is None or clock() < end):
@@ -345,7 +342,7 @@ class Tuned(Author):
         last.one_stream(whole)
         if earlier is not None:
             begun = {dtypes: earlier.levels.get(dtypes, Rounding.ANY) for dtypes in levels}
-            last.earlier(replace(whole, levels=begun, **tasks(begun)), earlier.choice)
+            last.earlier(replace(whole, levels=begun), earlier.choice)
         exact = {d: min(level, Rounding.EXACT) for d, level in levels.items()}
         if has_split_linears(sample.variants) and not clock.late:
             last.split_linears(replace(whole, levels=exact), captured, few)

@@ -54,7 +54,6 @@ _SWEPT = 192
 """Values of all steps of a sweep that are written out: more would take seconds to compile. A row of four steps with 120
 values (typical-b8f2a32da472) compiles as fast as in loops of four steps a turn, to 75 registers in place of 118, and
 loads 16 times in place of 28."""
-
 _ACROSS = 16
 """With fewer rows a program has one, however they lie in memory: two rows of 2304 numbers each, of which neighbours are
 those of other rows, took one warp 36 steps (typical-8e32548ea3c9)."""
@@ -118,8 +117,8 @@ class LaunchLimits:
     whether kernels without reductions may have columns. `stages`: how many steps of a sweep are loaded at once; 1
     leaves that to the compiler. `masked`: as in `Tuning`. `lanes`: norms in eager's order are added up by the lanes of
     warps, as eager does; for compiled kernels alone. `keeps`: short rows that are added in eager's order are kept in
-    registers, and what belongs to places is looked for. `ahead`: as in `Tuning`. `joined`: small kernels that need
-    nothing of each other are one launch (`agent.distill.launches`).
+    registers, and what belongs to places is looked for. `ahead`: as in `Tuning`. `one_launch`: small kernels that
+    need nothing of each other are one launch (`agent.distill.launches`).
     """
 
     persistent: int = 8192
@@ -131,7 +130,7 @@ class LaunchLimits:
     lanes: bool = False
     keeps: bool = True
     ahead: bool = True
-    joined: bool = False
+    one_launch: bool = False
 
 
 def choose(kernel: KernelBody, limits: LaunchLimits) -> Tuning:
@@ -275,16 +274,13 @@ def _keeps(kernel: KernelBody, tuning: Tuning) -> bool:
     moments = any(value.detail in MOMENTS for value in values) and not has_short_rows(kernel)
     if kernel.columns <= tuning.column_block and kernel.rows > _AT_ONCE and not (moments or tuning.lanes):
         return False  # programs of several rows keep them as well
-    if kernel.step is None or kernel.deal is not None or kernel.rows > _MOST_KEPT:
+    other = kernel.step is None or kernel.deal is not None or kernel.rows > _MOST_KEPT
+    if other or (reads_across(kernel) and not tuning.lanes):
         return False
-    if reads_across(kernel) and not tuning.lanes:
-        return False
-    swept = [value for value in values if value.by_column]
     steps = -(-kernel.columns // tuning.column_block)
-    loads = sum(value.op == "load" for value in swept)
-    registers = steps * loads * tuning.column_block // (WARP * tuning.warps)
+    registers = _registers(kernel, tuning, steps * tuning.column_block)
     constant = any(value.args and all(a.op == "constant" for a in value.args) for value in values)
-    return registers <= REGISTERS and steps * len(swept) <= _SWEPT and not constant
+    return registers <= REGISTERS and steps * sum(value.by_column for value in values) <= _SWEPT and not constant
 
 
 def has_short_rows(kernel: KernelBody) -> bool:

@@ -33,9 +33,9 @@ Piece = tuple[KernelBody, Tuning]
 
 
 def program_of(sketch: Sketch, limits: LaunchLimits) -> Program:
-    """The program of a region with configurations within these limits, kernels joined if they say so."""
+    """The program of a region with configurations within these limits, small kernels as one launch if they say so."""
     program = sketch.program(limits)
-    if not limits.joined or len(program.launches) < 2:
+    if not limits.one_launch or len(program.launches) < 2:
         return program
     launches = [_launch(sketch, group) for group in groups(sketch, limits)]
     return replace(program, launches=tuple(launches))

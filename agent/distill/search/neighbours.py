@@ -73,7 +73,7 @@ def _in_one_launch(task: Task, choice: SearchChoice) -> list[SearchChoice]:
 
     In 31 of the 84 typical samples of `benchmarks/passbench/h100_table_276` some kernels of a region are.
     """
-    other = replace(choice.style.limits, joined=not choice.style.limits.joined)
+    other = replace(choice.style.limits, one_launch=not choice.style.limits.one_launch)
     cases = (c.cases for each in task.graphs for c in each.candidates if c.pattern in choice.patterns)
     if not any(joins(case.sketch, other) for each in cases for case in each):
         return []
@@ -116,7 +116,7 @@ def _with_joined_regions(trial: SearchTrial, margin: float) -> list[SearchChoice
     counts = [sum(len(each.candidates) for each in one.graphs) for one in (trial.task, task)]
     if not 0 < counts[1] < counts[0]:
         return []
-    style = replace(style, own_schedule=False, joined=True, limits=replace(style.limits, joined=True))
+    style = replace(style, own_schedule=False, joined=True, limits=replace(style.limits, one_launch=True))
     likely = task.likely_on_device if style.captured else task.likely
     patterns = tuple(sorted(likely(margin) or task.likely(-math.inf)))
     return [in_cuda_graphs(task, patterns, style) if style.captured else SearchChoice(patterns, style)]

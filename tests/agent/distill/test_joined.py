@@ -1,5 +1,7 @@
 """Small kernels that need nothing of each other as one launch."""
 
+import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -19,7 +21,7 @@ from tests.agent.distill.search_support import attempt_by, measuring
 from tests.agent.distill.test_ordered import SKETCHES
 from tests.agent.support import ANY, sample, tensor, variant
 
-JOINED = Style(LaunchLimits(joined=True))
+JOINED = Style(LaunchLimits(one_launch=True))
 
 
 def _task(one):
@@ -74,7 +76,6 @@ def test_joined_kernels_compute_what_they_compute_alone(name, tmp_path, interpre
     one = variant(function, *inputs)
     _, alone = _written(one, tmp_path / "alone", Style())
     _, together = _written(one, tmp_path / "pass")
-    print(alone, together)
     assert (alone, together) == (kernels, launches)
     given = [torch.randn(i.shape).to(getattr(torch, i.dtype)) for i in one.inputs]
     expected, found = (interpreter.results(tmp_path / d, one, given) for d in ("alone", "pass"))
@@ -122,7 +123,7 @@ def test_a_search_tries_one_launch_and_several():
     assert replace(graphs, style=replace(JOINED, captured=True)) in alternatives(task, graphs)
     single = _task(variant(lambda x: x.sum(1) * 2.0, tensor(64, 256)))
     start = SearchChoice(tuple(single.gains()), Style())
-    assert not any(choice.style.limits.joined for choice in (*alternatives(single, start), *steps(single, start)))
+    assert not any(choice.style.limits.one_launch for choice in (*alternatives(single, start), *steps(single, start)))
 
 
 def _apart(x, y, w):
@@ -154,14 +155,16 @@ def test_regions_without_a_value_in_common_are_one_launch(tmp_path, interpreter)
     assert interpreter.problems(tmp_path / "pass", one) == []
 
 
-def test_a_search_joins_regions(tmp_path):
+def test_a_search_joins_regions_and_hands_them_in_when_it_goes_on_too_late(tmp_path):
+    """No search begins with them, and when the answer is due there is no time to come to them again."""
     one = sample(variant(_apart, *APART))
-
-    def rule(_, source):
-        return 2.0 if _joins(source) else 1.5
-
-    assert measuring().attempt(one, tmp_path / "pass", attempt_by(rule, [])).compiler == "pass"
-    assert _joins("".join(file.read_text() for file in (tmp_path / "pass").glob("fuse_*.py")))
+    attempt = attempt_by(lambda _, source: 2.0 if _joins(source) else 1.5, [])
+    for due in (math.inf, 0.0):
+        attempt, directory = replace(attempt, due=due, state=tmp_path / "state"), tmp_path / str(due)
+        assert measuring().attempt(one, directory, attempt).compiler == "pass"
+        assert _joins("".join(file.read_text() for file in directory.glob("fuse_*.py")))
+        (kept,) = (tmp_path / "state" / "families").iterdir()
+        kept.write_text(json.dumps(json.loads(kept.read_text()) | {"finished": False}))
 
 
 @pytest.mark.gpu
