@@ -184,8 +184,7 @@ class _Search:
         return late
 
     def _library_calls(self) -> set[int]:
-        first = self.variants[0]
-        called = set(self.sketches.library_calls(first.graph, first.inputs))
+        called = set(self.sketches.library_calls(self.graph, self.variants[0].inputs))
         if called:
             self.causes.append("library calls: " + ", ".join(self._names(called)))
         return called

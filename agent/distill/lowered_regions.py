@@ -19,14 +19,13 @@ from storage.records import Input
 FAILURES = (Unsupported, LoweringError, OpEffectsError)
 """Why a region has no program."""
 
-
 _PRODUCTS = ("mm", "matmul", "linear", "einsum", "dot", "mv", "inner")
 """In the names of ops that are products of matrices."""
 
 
 class Sketches:
     """Lowers regions, and keeps the `capacity` results, failures included, that were used last. With `products` kernels
-    compute small products of matrices."""
+    compute small products of matrices; regions without such are those of `plain`."""
 
     def __init__(self, capacity: int = 2000, plain: "Sketches | None" = None) -> None:
         self.capacity = capacity

@@ -175,7 +175,7 @@ class Wake:
 class Go:
     """Call on each staged set with a synchronisation after it. `seed`: set this seed before each call, inside the
     clock; `flush`: empty the L2 cache before each. `first` and `end` are numbers of calls: those from `first` on are
-    made, up to `end` or to the last, after those before `first`."""
+    made, up to `end` or to the last, after those before `first`. The next command is waited for without sleep."""
 
     seed: int | None = None
     flush: bool = False

@@ -157,8 +157,9 @@ class WorkerPair:
         """Lay out a batch of calls and draw fresh inputs for it into `drawn`. `hand_over` gives them to a worker.
 
         So many calls are `sealed`, or all if there are fewer. `like_sealed`: none is, and inputs lie as if so many
-        were. `rehearsed`: the first of the calls is made by `stage`, unless there are too few. Raises VariantFailure
-        if the record of an input says nothing that values could be drawn from.
+        were. `rehearsed`: the first of the calls is made by `stage` and not sealed, unless there are too few, or eager
+        writes to an input. Raises VariantFailure if the record of an input says nothing that values could be drawn
+        from.
         """
         rng = self.rng if self.layers.has("fresh_inputs") else random.Random(0)
         rehearsed = rehearsed and self._rehearses(calls)

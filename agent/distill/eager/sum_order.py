@@ -118,6 +118,7 @@ class SumOrder:
     "squares" and "turns" (a sum, or one of products): each thread keeps one result, and takes its elements in turn.
     "rounded": one thread does, and rounds each sum to `rounds`. "members": of those elements that belong to a place a
     warp adds 32 at a time, an element of each thread, as long as there are so many, and the first thread adds the rest.
+    "product": any order, for the sums of a product of matrices (`free`).
     "welford" and "channels": moments by other formulas, with a division for each element. In the end the threads'
     results are added: the second half to the first until one is left, along the width, then along the height. Those of
     "channels" are added by neighbours, the second one to the first.

@@ -46,12 +46,12 @@ class SearchTrial:
     `levels` is what the task leaves to eager. `start` is the choice that is expected to be best. `dtypes_of` has the
     floating dtypes of the variants of each graph of the sample. `known` has results by source: choices that come down
     to the same source are measured once. `own_schedule` gives the task with the kernels that TorchInductor makes,
-    `joined` the one with regions joined, and
-    `channels_last` the one with convolutions in channels-last memory; None if it has none. `e2e` has the end-to-end
-    speedups of right passes by variant and what costs the host the same, in all trials of a sample. Others' work only
-    adds to what the host takes, and eager has the least of all measurements: a pass has the upper quartile of all where
-    its own is lower. On a busy host (`benchmarks/passbench/h100_one_tree`) the quartile of what 137 searches had
-    measured was 0.991 of PassBench's figure in the median, the median 0.929 and the largest 1.066.
+    `joined` the one with regions joined, and `channels_last` the one with convolutions in channels-last memory; None if
+    it has none. `e2e` has the end-to-end speedups of right passes by variant and what costs the host the same, in all
+    trials of a sample. Others' work only adds to what the host takes, and eager has the least of all measurements: a
+    pass has the upper quartile of all where its own is lower. On a busy host (`benchmarks/passbench/h100_one_tree`) the
+    quartile of what 137 searches had measured was 0.991 of PassBench's figure in the median, the median 0.929 and the
+    largest 1.066.
     """
 
     task: Task
