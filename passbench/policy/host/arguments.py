@@ -1,7 +1,7 @@
 """The static policy on what functions, kernels and methods of a pass are given."""
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from passbench.policy import item_parts, operators
 from passbench.policy.host.bindings import LAUNCHED, METHODS, VALUES, WRITE_ADVICE
@@ -191,18 +191,10 @@ class Arguments(Expressions):
                 owner = scope.find(name)
             case _:
                 return every
-        place = owner.node if owner is not None else scope.module.tree
-        everything = walk(place)
-        self.steps.take(len(everything))
-        by_key = (n.value for n in everything if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load))
-        by_key = sum(isinstance(value, ast.Name) and value.id == name for value in by_key)
-        read = sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in everything)
-        made = [n.value for n in everything if isinstance(n, ast.Assign) and _is_alone(n.targets, name)]
-        if read != by_key or len(made) != 1 or not isinstance(made[0], ast.Dict) or bound_names(place)[name] != 1:
+        table = self._only_value(owner.node if owner is not None else scope.module.tree, name, _read_by_key)
+        if not isinstance(table, ast.Dict) or not all(isinstance(k, ast.Constant) for k in table.keys):
             return every
-        if not all(isinstance(k, ast.Constant) for k in made[0].keys):
-            return every
-        found = [v for k, v in zip(made[0].keys, made[0].values, strict=True) if k.value == key]
+        found = [v for k, v in zip(table.keys, table.values, strict=True) if k.value == key]
         stored = {operators.stored_name(scope.module.dotted(value) or "") for value in found}
         return [one for one in every if one in stored]
 
@@ -222,15 +214,20 @@ class Arguments(Expressions):
         owner = scope.find(node.id)
         if owner is None or owner is not scope or not isinstance(owner.node, ast.FunctionDef):
             return None
-        everything = walk(owner.node)
+        made = self._only_value(owner.node, node.id, _handed_in)
+        return None if made is None or isinstance(made, ast.Name) else self.written_dict(made, scope)
+
+    def _only_value(
+        self, place: ast.Module | ast.FunctionDef, name: str, used: Callable[[ast.AST], ast.expr | None]
+    ) -> ast.expr | None:
+        """What is assigned to a variable, if that is all that binds it, and nothing reads it but where it is what
+        `used` finds in a node."""
+        everything = walk(place)
         self.steps.take(len(everything))
-        read = sum(isinstance(n, ast.Name) and n.id == node.id and isinstance(n.ctx, ast.Load) for n in everything)
-        handed = (n.value for n in everything if isinstance(n, ast.keyword) and n.arg is None)
-        if read != sum(isinstance(value, ast.Name) and value.id == node.id for value in handed):
-            return None
-        made = [n.value for n in everything if isinstance(n, ast.Assign) and _is_alone(n.targets, node.id)]
-        once = bound_names(owner.node)[node.id] == len(made) == 1 and not isinstance(made[0], ast.Name)
-        return self.written_dict(made[0], scope) if once else None
+        read = sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in everything)
+        uses = sum(isinstance(value, ast.Name) and value.id == name for value in map(used, everything))
+        made = [n.value for n in everything if isinstance(n, ast.Assign) and _is_alone(n.targets, name)]
+        return made[0] if read == uses and bound_names(place)[name] == len(made) == 1 else None
 
     def give_values(self, node: ast.Call, positional: list[ValueKind], keywords: Keywords, scope: Scope) -> None:
         """Arguments for all functions that are values somewhere. The text of an iterator has an address; a list and a
@@ -279,6 +276,14 @@ def _spread(
         return positional[:first] + [worst.item() if worst.holds_tensors else ValueKind.EITHER] * len(order)
     spread = [*positional[:first], *[positional[first].item()] * left, *positional[first + 1 :]]
     return [kind if n < first else max(kind, ValueKind.EITHER) for n, kind in enumerate(spread)]
+
+
+def _read_by_key(node: ast.AST) -> ast.expr | None:
+    return node.value if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) else None
+
+
+def _handed_in(node: ast.AST) -> ast.expr | None:
+    return node.value if isinstance(node, ast.keyword) and node.arg is None else None
 
 
 def _is_alone(targets: list[ast.expr], name: str) -> bool:
