@@ -17,7 +17,9 @@ from storage.parquet import read_rows
 from storage.schema import RESULTS
 
 _LINE = re.compile(r"(\S+): (\d+) patterns, Style\((.*)\), rounding .*?: ([\d.]+) e2e, ([\d.]+) on the device")
-_KINDS = re.compile(r"(general|captured|channels_last|compiled|split_linears|branches)=([^,)]*)")
+_KINDS = re.compile(
+    r"(general|captured|channels_last|compiled|split_linears|branches|joined|products|one_launch)=([^,)]*)"
+)
 _LEAST, _NEAR = 4, 0.08
 
 

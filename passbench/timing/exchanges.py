@@ -46,7 +46,7 @@ class CheckedExchanges:
 
     def timed(self, worker: WorkerHandle, layout: BatchLayout, go: Go, seed: int) -> Exchange:
         """One exchange of a worker, whose outputs are collected. `seed` is that of random operators. The first call of
-        a rehearsed batch is made before its inputs are handed over, and does not count."""
+        a rehearsed batch is made before the inputs of the others are handed over, and does not count."""
         go = self.pair.stage(worker, layout, seed, go)
         self.hand_over(worker, layout)
         reply, nanoseconds = self.pair.timed(worker, go, self.pair.settings.call_timeout)

@@ -31,7 +31,7 @@ class Exchange:
     @property
     def overhead_us(self) -> float:
         """What the exchange took beside its calls: messages, the GPU's switch to this process, a first call with cold
-        caches. It counts on the child's clock, so only eager's worker can be believed."""
+        caches where none was rehearsed. It counts on the child's clock, so only eager's worker can be believed."""
         return self.total_us - self.calls * self.host_us
 
     def per_call_us(self, overhead_us: float) -> float:

@@ -39,7 +39,7 @@ SEALED = 4
 """Calls of an exchange that are sealed; each costs it a copy of its inputs and one of its outputs."""
 
 _FEWEST_REHEARSED = 3
-"""Calls of an exchange, of which the first is not timed."""
+"""Calls of an exchange, at least, of which the first is not timed."""
 
 _BESIDE_TORCH = 3 << 30
 """GPU memory that a worker may take past torch: CUDA's context, kernels, their stacks, a profiler's buffers."""
