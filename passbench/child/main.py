@@ -60,7 +60,7 @@ def main(spawn: Spawn, commands: int, replies: int, shared_fd: int | None) -> No
 
 
 def _commands(fd: int, *, spin: bool) -> Iterator[tuple[int, Command]]:
-    """The commands as they come. `spin`: without sleeping is waited for what belongs to an exchange that has begun: no
+    """The commands as they come. `spin`: what belongs to an exchange that has begun is waited for without sleeping: no
     other worker has its turn before it."""
     begun = False
     while (received := read_command(fd, spin=spin and begun)) is not None:

@@ -64,8 +64,9 @@ _FEW_VALUES = 1 << 22
 
 
 def beside(gen: torch.Generator, count: int) -> torch.Generator:
-    """Draws what belongs to the segments of `count` values of `gen`'s, and where some lie: of the CPU if these
-    are few. It gives the same for the same state of `gen`, whose next values it does not change."""
+    """The generator of what is drawn beside `count` values of `gen`, such as moments of segments and places of spikes:
+    one of the CPU if the values are few, else `gen`. That of the CPU gives the same for the same state of `gen`, whose
+    next values it does not change."""
     if gen.device.type == "cpu" or count > _FEW_VALUES:
         return gen
     return of_state(gen.initial_seed(), gen.get_offset())

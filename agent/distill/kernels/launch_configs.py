@@ -29,7 +29,7 @@ _AT_ONCE = 32 * PROCESSORS
 compiled for sm_90, that is a half to a sixth of what a row alone takes (rows of 128, 60 and 32 elements of a norm of
 vectors); of moments it is no less, and warps wait for shared memory, unless rows are short."""
 _SHORT = 2 * WARP
-"""Moments of several rows of up to so many elements take less instructions a row: 24 of 16 elements, 56 of 32 and 146
+"""Moments of several rows of up to so many elements take fewer instructions a row: 24 of 16 elements, 56 of 32 and 146
 of 64, where those of one row take 187 to 211 in lanes, and of 128 elements 432 in place of 220 (compiled for sm_90)."""
 REGISTERS = 96
 """Registers of a thread that may hold what it has loaded."""

@@ -17,13 +17,13 @@ from agent.distill.kernels.schedule import Buffer, KernelBody
 from agent.distill.kernels.text_template import slot
 
 _WARPS = 64 * PROCESSORS
-"""Warps of all parts of a kernel, at most: what the device holds at a time. More have enough to do alone."""
+"""Warps of all parts of a kernel, at most: the device holds so many at a time. A kernel of more fills it alone."""
 _LETTERS = "abcdefgh"
 """One for each part of a kernel."""
 _USUAL = 4
-"""What adds with less warps than another kernel has no more for that."""
+"""A kernel that adds gets up to so many warps, those of another one, so that both are one launch."""
 _WIDER = 4
-"""What adds in eager's order has so many times its warps, at most, where others have more."""
+"""It gets at most so many times its own warps."""
 _INDENT = "    "
 _ASSIGNED = re.compile(r"^\s*(?:for )?(\w+(?:, \w+)*) (?:in |[-+*&|]?= )", re.MULTILINE)
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?!\w|=[^=])")
@@ -78,8 +78,8 @@ def _memory(body: KernelBody, buffers: Mapping[str, Buffer]) -> tuple[set[str], 
 
 
 def _together(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
-    """Kernels of one level in groups of as many warps. What adds takes more, but not much more. What does not takes any
-    number: that of the group that leaves most of the device idle."""
+    """Kernels of one level, in groups of the same number of warps. A kernel that adds may get a few more for that. One
+    that adds nothing gets those of the group that leaves most of the device idle."""
     adding = {tuning.warps for body, tuning in pieces if not _is_free(body)}
     usual = max((n for n in adding if n <= _USUAL), default=0)
     alike: dict[int, list[Piece]] = {}
