@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from agent.distill.eager.op_effects import OpEffectsError, find_effects
 from agent.distill.inductor.whole_source import STRICT
-from agent.distill.kernels.formulas.small_products import LEAST, MOST
+from agent.distill.kernels.formulas.small_products import LEAST, MOST, is_product
 from agent.distill.pass_source import Style
 from agent.distill.search.best_so_far import BestSoFar
 from agent.distill.search.found_families import SearchChoice
@@ -20,8 +20,6 @@ from storage.records import Sample, Variant
 
 _COMPILED = 0.2
 """What the search among configurations of TorchInductor's own code may take at least, a share of all."""
-_OTHERS = ("conv", "attention")
-"""In the names of ops that multiply, but are no product of matrices."""
 _SPLIT = 0.15
 """The same of the search for those linears without biases that are right together."""
 
@@ -35,7 +33,7 @@ def has_small_products(variants: Iterable[Variant]) -> bool:
 
 def _has_small_product(variant: Variant) -> bool:
     known = find_effects(variant.graph, variant.inputs)
-    products = (op for op, name in enumerate(variant.graph.op_sequence) if not any(n in name for n in _OTHERS))
+    products = (op for op, name in enumerate(variant.graph.op_sequence) if is_product(name))
     return any(known.products_added(op) >= LEAST and known.flops[op] <= 2 * MOST for op in products)
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from agent.distill.cost import graph_us
 from agent.distill.eager.op_effects import OpEffectsError
 from agent.distill.kernels.formulas.decompositions import INSTEAD_OF_CALLS
-from agent.distill.kernels.formulas.small_products import SMALL_PRODUCTS
+from agent.distill.kernels.formulas.small_products import SMALL_PRODUCTS, is_product
 from agent.distill.kernels.host_program import Sketch, sketch
 from agent.distill.kernels.index_expressions import Unsupported
 from extraction.kernels.lowering import LoweringError, lowered
@@ -18,9 +18,6 @@ from storage.records import Input
 
 FAILURES = (Unsupported, LoweringError, OpEffectsError)
 """Why a region has no program."""
-
-_PRODUCTS = ("mm", "matmul", "linear", "einsum", "dot", "mv", "inner")
-"""In the names of ops that are products of matrices."""
 
 
 class Sketches:
@@ -41,7 +38,7 @@ class Sketches:
 
     def of(self, graph: Graph, inputs: Sequence[Input], own_schedule: bool = False) -> Sketch:
         """The region's sketch. Raises one of `FAILURES`; a region that has failed before raises the same again."""
-        if self._plain is not None and not any(part in name for name in graph.op_sequence for part in _PRODUCTS):
+        if self._plain is not None and not any(map(is_product, graph.op_sequence)):
             return self._plain.of(graph, inputs, own_schedule)
         key = (*_key(graph, inputs), own_schedule)
         if key in self._kept:

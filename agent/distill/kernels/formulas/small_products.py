@@ -24,6 +24,14 @@ LEAST = 2
 _WRITTEN = 8
 """Up to so many are written out, so that kernels that read them compute them, whichever way they reduce."""
 
+_NAMES = ("mm", "matmul", "linear", "einsum", "dot", "mv", "inner")
+"""In the names of ops that are products of matrices."""
+
+
+def is_product(name: str) -> bool:
+    """Whether an op of this name is a product of matrices; attention and convolutions are none."""
+    return "attention" not in name and any(part in name for part in _NAMES)
+
 
 def any_order(length: int) -> SumOrder:
     """Stands for the order in which a library adds so many products: a kernel adds them in any."""
