@@ -10,7 +10,7 @@ from tests.passbench.gpu_session import _run, _shares, _verdicts, against_itself
 
 
 def test_steps_run_side_by_side_and_are_ended(tmp_path):
-    statuses, said = _run("step", tmp_path, [["-c", "print('done')"], ["-c", "import time; time.sleep(60)"]], 5)
+    statuses, said = _run("step", tmp_path, [["-c", "print('done')"], ["-c", "import time; time.sleep(60)"]], 2)
     assert statuses == [0, None]
     assert "done" in said
 

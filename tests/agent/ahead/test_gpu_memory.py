@@ -1,5 +1,6 @@
 """What is measured where a GPU has no memory left: later, or not at all, and that says nothing about a pass."""
 
+import gc
 from contextlib import nullcontext
 
 import pytest
@@ -15,6 +16,14 @@ from tests.agent.ahead.test_quick_measure import SMALL, SUM, add, written
 from tests.agent.support import sample, tensor, variant
 
 FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 50.00 MiB.")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quick_collections():
+    """Some twenty collections do not look at what earlier tests have left, which takes half a second each."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def test_an_error_that_comes_of_lacking_memory_says_so():

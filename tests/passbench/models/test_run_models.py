@@ -44,7 +44,7 @@ def test_a_process_that_is_never_ready_is_ended_at_the_deadline(tmp_path):
     hangs = task(
         tmp_path, "hangs", "import os, sys, time; print(os.getpid(), file=sys.stderr, flush=True); time.sleep(100)"
     )
-    limits = Limits(1, 1, time.monotonic() + 5)
+    limits = Limits(1, 1, time.monotonic() + 3)
     assert list(in_turns([hangs], ["cpu"], dict(os.environ), limits)) == []
     with pytest.raises(ProcessLookupError):
         os.kill(int(hangs.log.read_text()), 0)
