@@ -27,7 +27,7 @@ checks() {
   # No test of these takes times, so that they run side by side. What never ran on a GPU comes first.
   part tests "$(share 45)" python3 -m pytest -v -rfE --durations 8 -p no:cacheprovider -m gpu -n $((here < 14 ? here : 14)) \
     $d/test_{joined,small_products,short_rows,few_rows,scans,tiled_steps,weight_norms}.py \
-      $d/test_{column_order,pool_backwards,scatters,late_loads,channels_last,any_input,any_size,contracted,outer_products}.py \
+      $d/test_{column_order,pool_backwards,scatters,late_loads,channels_last,any_input,any_size,contracted}.py \
     $d/test_{ordered,order_probe,index_puts,interpolation,split_biases,batch_norm,distill,whole_graphs,powers,norm_backwards}.py \
     tests/extraction/kernels/test_lowering.py $p/child $p/test_{launch,capture}.py \
     $p/inputs $p/checking $p/policy/test_honest_corpus.py $p/test_bench.py
