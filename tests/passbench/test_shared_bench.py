@@ -168,10 +168,12 @@ NEAR = 0.1
 
 
 @pytest.mark.gpu
-def test_shared_rounds_and_whole_trials_agree():
-    """A tensor is larger than the GPU's L2: where one fits, it depends on a process's addresses how much of eager's
-    intermediate result is still there."""
-    what = add_relu_sample((8192, 4096))
+@pytest.mark.parametrize(("clock", "shape"), [("e2e", (512, 1024)), ("device", (8192, 4096))])
+def test_shared_rounds_and_whole_trials_agree(clock, shape):
+    """By the device's clock a tensor is larger than the GPU's L2: where one fits, it depends on a process's addresses
+    how much of eager's intermediate result is still there. End to end it is small: of large ones an exchange has three
+    or four calls, in which the host's caches are still cold (an H100: 237 and 175 us a call of "inductor")."""
+    what = add_relu_sample(shape)
     compilers = ("inductor-direct", "cudagraphs", "inductor")
     with SharedBench("cuda", Settings(double=False)) as bench:
         assert bench.compile_all(compilers, what.variants, 3) == []
@@ -179,9 +181,8 @@ def test_shared_rounds_and_whole_trials_agree():
         for name, found in together.items():
             (alone,) = bench.run(what, name)
             assert (found.status, found.t_min) == (alone.status, alone.t_min) == ("ok", -10), found.reason
-            clocks = ("e2e", "device") if found.times.device_method == alone.times.device_method else ("e2e",)
-            for clock in clocks:
-                assert found.speedup(clock) == pytest.approx(alone.speedup(clock), rel=NEAR), (name, clock)
+            if clock == "e2e" or found.times.device_method == alone.times.device_method:
+                assert found.speedup(clock) == pytest.approx(alone.speedup(clock), rel=NEAR), name
     assert together["inductor-direct"].speedup("device") > 1.5
 
 

@@ -261,14 +261,14 @@ def test_a_chain_of_library_calls_is_one_cuda_graph(tmp_path, gpu_bench):
 def test_shapes_without_a_plan_on_a_gpu(tmp_path, gpu_bench):
     function, inputs = CASES["mlp"]
     known = variant(function, *inputs)
-    other = variant(function, tensor(5, 8), *inputs[1:])
+    other = variant(function, *in_dtype((tensor(5, 8), *inputs[1:]), "float64"))  # float32 has kernels for any size
     for style in (Style(), CAPTURED):
         directory = tmp_path / f"pass_{style.captured}"
         task = Distill(margin=ANY, sketches=SKETCHES).task(sample(known), ANY, whole=True)
         task.write(tuple(task.gains()), style, directory)
         (result,) = gpu_bench.run(sample(other), "pass", directory)
         assert (result.status, result.reason) == ("ok", ""), style
-        assert result.t_min <= -5, "library calls alone give eager's values"
+        assert result.t_min == -10, "library calls alone give eager's values"
 
 
 @pytest.mark.gpu
