@@ -70,6 +70,8 @@ class SharedBench(Bench):
         """
         if unknown := [one for one in compilers if one not in COMPILERS or one in ("pass", "eager")]:
             raise PassNetError(f"{unknown[0]!r} compiles nothing ahead; there are {', '.join(COMPILERS)}")
+        if not compilers:
+            return []
         count = max(processes, len(compilers))
         workers = [self._worker(compilers[0], self._baseline_launcher) for _ in range(count)]
         jobs = [(compilers[place], variants[number]) for number, place in _in_order(len(variants), compilers)]

@@ -91,6 +91,11 @@ def test_nothing_is_compiled_after_the_deadline(bench):
         bench.compile_all(["eager"], what, 1)
 
 
+def test_no_compilers_need_no_process(bench):
+    before = len(bench._workers())
+    assert bench.compile_all([], add_relu_sample((3, 40)).variants, 2) == [] and len(bench._workers()) == before
+
+
 def test_compilers_of_one_variant_are_in_different_processes(bench):
     what = add_relu_sample((3, 40)).variants[0]
     workers = [bench._worker("inductor", bench._baseline_launcher) for _ in range(2)]
