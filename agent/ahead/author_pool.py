@@ -186,7 +186,10 @@ class AuthorPool:
     _next: dict[int, float] = field(default_factory=dict)  # when the next process of a number is to start
 
     def start(self) -> None:
-        """Start all processes. What an earlier, killed pool has claimed and not answered is free again."""
+        """Start all processes. What an earlier, killed pool has claimed and not answered is free again. A pool that was
+        closed may be started again: its processes have as many starts and as much time as those of a new one."""
+        self._unused.clear()
+        self._begun.clear()
         self.answers.directory.mkdir(parents=True, exist_ok=True)
         for sample in self._unanswered():
             self.answers.release(sample)

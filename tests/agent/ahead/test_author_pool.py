@@ -107,6 +107,31 @@ def test_a_process_that_ends_before_it_has_a_sample_is_started_a_few_times(devic
     assert pool.answers.stopped() == [], "another run tries again"
 
 
+def test_a_pool_that_is_started_again_has_all_of_its_starts(tmp_path, monkeypatch):
+    """Its processes were given up at the first end without a sample, as the third in a row."""
+    monkeypatch.setattr(author_pool, "_LATER", (0.1,))
+    pool = AuthorPool(Scripted(), named("writes-1"), Answers(tmp_path), torch.device("cuda:63"), 1, {0})
+    for _ in range(2):
+        pool.start()
+        pool.finish(time.monotonic() + 60)
+        assert [one.starts for one in pool.answers.stopped()] == [2]
+
+
+def test_a_sample_has_all_of_its_time_when_its_pool_is_started_again(tmp_path):
+    """The time since the first start counted, so that its process was ended at the first look."""
+    (one,) = named("hangs-1")
+    pool = AuthorPool(Scripted(), [one], Answers(tmp_path), torch.device("cpu"), 1, {0}, seconds=600.0)
+    for seconds in (600.0, 0.5):
+        pool.seconds = seconds
+        pool.start()
+        while pool.answers.claimed_by(one) is None:
+            time.sleep(0.05)
+        pool.tend()
+        assert pool.answers.ended(one) == ""
+        time.sleep(0.6)  # more than the second start allows
+        pool.close()
+
+
 def test_a_pool_waits_for_no_process_that_has_nothing_to_do(tmp_path, monkeypatch):
     """The other process answers the sample while one that has ended without a sample is to start later."""
     monkeypatch.setattr(author_pool, "_LATER", (600.0,))
