@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from agent.distill.eager.op_effects import OpEffectsError, find_effects
 from agent.distill.inductor.whole_source import STRICT
-from agent.distill.kernels.formulas.small_products import LEAST, MOST, is_product
+from agent.distill.kernels.formulas.small_products import LEAST, MOST, has_kernel
 from agent.distill.pass_source import Style
 from agent.distill.search.best_so_far import BestSoFar
 from agent.distill.search.found_families import SearchChoice
@@ -33,7 +33,8 @@ def has_small_products(variants: Iterable[Variant]) -> bool:
 
 def _has_small_product(variant: Variant) -> bool:
     known = find_effects(variant.graph, variant.inputs)
-    products = (op for op, name in enumerate(variant.graph.op_sequence) if is_product(name))
+    named = zip(variant.graph.op_sequence, variant.graph.ops, strict=True)
+    products = (number for number, (name, op) in enumerate(named) if has_kernel(name, op.kwargs))
     return any(known.products_added(op) >= LEAST and known.flops[op] <= 2 * MOST for op in products)
 
 

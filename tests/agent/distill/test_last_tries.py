@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from agent.author import Checked
+from agent.distill.last_tries import has_small_products
 from agent.distill.static import Distill
 from passbench.result import Times
 from tests.agent.distill.search_support import SKETCHES, attempt_by, measuring, names_of, results_of
@@ -171,3 +172,26 @@ def test_small_products_are_tried_in_kernels_and_must_be_right_in_further_draws(
     assert measuring(seconds=0.0).attempt(one, tmp_path / "pass", attempt_by(rule, [], check=check)).compiler == "pass"
     kept = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
     assert any("tl.sum(" in source for source in checked) and ("tl.sum(" in kept) == (level == -5)
+
+
+def _products(function, *shapes):
+    return variant(function, *(tensor(*shape) for shape in shapes))
+
+
+def test_a_product_that_kernels_cannot_compute_is_no_small_product():
+    """A search spent a trial on kernels of `baddbmm`, of which there are none."""
+    batch = (2, 8, 16), (2, 8, 32), (2, 32, 16)
+    one = [each[1:] for each in batch]
+    stay = [
+        _products(lambda b, x, w: torch.tanh(torch.baddbmm(b, x, w)), *batch),
+        _products(lambda b, x, w: torch.tanh(b.baddbmm(x, w)), *batch),
+        _products(lambda b, x, w: torch.tanh(torch.addmm(b, x, w, beta=2)), *one),
+    ]
+    added = [
+        _products(lambda b, x, w: torch.tanh(b + torch.bmm(x, w)), *batch),
+        _products(lambda b, x, w: torch.tanh(torch.addmm(b, x, w)), *one),
+    ]
+    for each, has in [*((each, False) for each in stay), *((each, True) for each in added)]:
+        assert has_small_products([each]) == has, each.graph.op_sequence
+        calls, fewer = (s.library_calls(each.graph, each.inputs) for s in (SKETCHES, SKETCHES.with_products))
+        assert (fewer < calls) == has, each.graph.op_sequence

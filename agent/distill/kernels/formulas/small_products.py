@@ -9,6 +9,7 @@ add. Each element is one product, rounded once, by whichever library.
 """
 
 import functools
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -31,6 +32,12 @@ _NAMES = ("mm", "matmul", "linear", "einsum", "dot", "mv", "inner")
 def is_product(name: str) -> bool:
     """Whether an op of this name is a product of matrices; attention and convolutions are none."""
     return "attention" not in name and any(part in name for part in _NAMES)
+
+
+def has_kernel(name: str, options: Collection[str]) -> bool:
+    """Whether kernels compute what an op of this name multiplies, if that is small: it is a product of matrices, no
+    `baddbmm`, and its `options` (names of its arguments by keyword) are no factors. Other products stay calls."""
+    return is_product(name) and "baddbmm" not in name and not {"alpha", "beta"} & set(options)
 
 
 def any_order(length: int) -> SumOrder:
