@@ -30,7 +30,7 @@ class Submission:
         return self.compiler == "eager" and bool(self.reason)
 
 
-class Checked(NamedTuple):
+class SeenInDraws(NamedTuple):
     """What draws have shown of a pass in one variant: the `level` at which it is right in all of them, None at none,
     and how many `draws` there were. `shares` has of each draw the largest share of what is allowed at t = -5 that a
     difference takes; it is empty where outputs are in half precision, or nobody asked. `lacked_memory`: the GPU had no
@@ -63,7 +63,7 @@ class Attempt:
     saved: Mapping[str, Any] | None
     say: Callable[[str], None]
     state: Path | None = None
-    check: Callable[[Sample, Path, int, float], list[Checked]] | None = None
+    check: Callable[[Sample, Path, int, float], list[SeenInDraws]] | None = None
     waited: Callable[[], float] = lambda: 0.0
     due: float = math.inf
 

@@ -48,7 +48,7 @@ class Bench:
     """
 
     def __init__(self, device: str | torch.device = "cpu", settings: Settings | None = None) -> None:
-        self.device = _checked(device)
+        self.device = _usable(device)
         self.settings = (settings or Settings()).resolved(self.device)
         self._scratch = Path(tempfile.mkdtemp(prefix="passbench-"))
         interpret = self.device.type == "cpu"
@@ -347,7 +347,7 @@ def _digest(content: object) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _checked(device: str | torch.device) -> torch.device:
+def _usable(device: str | torch.device) -> torch.device:
     device = torch.device(device)
     if device.type == "cuda":
         if not torch.cuda.is_available():

@@ -16,7 +16,7 @@ from passbench.ipc.messages import Load
 from passbench.layers import Layers
 from passbench.result import EAGER_FAILED, VariantFailure
 from passbench.settings import Settings
-from passbench.timing.exchanges import CheckedExchanges
+from passbench.timing.exchanges import PairExchanges
 from passbench.timing.rounds import Captures, Rounds, Side, turn_to
 from passbench.trial import TrialCandidate, TrialOutcome
 from passbench.workers.one_thread import one_thread
@@ -81,7 +81,7 @@ class _Contender:
         self.correctness = Correctness(pair)
         layers = Layers(pair.settings.off)
         self.outcome = TrialOutcome(layers=layers.seen)
-        exchanges = CheckedExchanges(pair, self.correctness.check_inputs, self.correctness.compare)
+        exchanges = PairExchanges(pair, self.correctness.check_inputs, self.correctness.compare)
         self.side = Side(self.candidate.compiler, given.worker, layers, exchanges, self.fail)
         layers.note("two_processes", "empty_environment", "resource_limits", "one_gpu")
         if self.candidate.files is not None and pair.device.type == "cpu":

@@ -13,7 +13,7 @@ from passbench.ipc.messages import Load
 from passbench.layers import Layers
 from passbench.result import EAGER_FAILED, Errors, Times, VariantFailure
 from passbench.settings import Settings
-from passbench.timing.exchanges import CheckedExchanges
+from passbench.timing.exchanges import PairExchanges
 from passbench.timing.stopwatch import Stopwatch
 from passbench.workers.one_thread import one_thread
 from passbench.workers.worker_handle import WorkerHandle
@@ -156,7 +156,7 @@ def _measure(
         report("double precision")
         outcome.errors = accuracy.errors(pair, double, graph)
     report("timing")
-    exchanges = CheckedExchanges(pair, correctness.check_inputs, correctness.compare)
+    exchanges = PairExchanges(pair, correctness.check_inputs, correctness.compare)
     outcome.times = Stopwatch(exchanges, observe, believed=candidate.files is None).measure()
 
 

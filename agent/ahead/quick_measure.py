@@ -24,7 +24,7 @@ from agent.ahead.graph_times import GraphTimer
 from agent.ahead.output_levels import Level, beside_eager, levels_of, worst
 from agent.ahead.own_inputs import copied
 from agent.ahead.side_times import Call, Row, side_times
-from agent.author import Checked
+from agent.author import SeenInDraws
 from passbench.checking.tolerance import LEVELS, STRICT
 from passbench.child.outputs import BadOutput, check, check_memory
 from passbench.contract import PACKAGE, PassRule, loaded_rules, read_pass_dir
@@ -39,7 +39,7 @@ _FURTHER_BYTES = 2 << 30
 """What the inputs of further draws may take, one after another."""
 _FIRST_FURTHER = 1000
 """The number of the first of them; earlier draws have lower ones."""
-_FIRST_CHECKED = 10**6
+_FIRST_OF_CHECK = 10**6
 """The same of the draws of `QuickMeasure.check`."""
 _HOPELESS = 0.5
 """Where it is more likely than this that PassBench finds a pass wrong, no more draws are made."""
@@ -134,7 +134,7 @@ class QuickMeasure:
             self._measured_before.discard(source)
         return results
 
-    def check(self, sample: Sample, pass_dir: Path, draws: int, seconds: float) -> list[Checked]:
+    def check(self, sample: Sample, pass_dir: Path, draws: int, seconds: float) -> list[SeenInDraws]:
         """For each variant, what up to so many draws show of a pass that runs, on top of those that it was measured on.
         The first draw that is not right at t = -5 is the last; so is one behind which one of PassBench's is likely not
         (`beyond.py`). `seconds` is how long all may take."""
@@ -145,10 +145,10 @@ class QuickMeasure:
             for number, variant in enumerate(sample.variants):
                 share = max(end - time.monotonic(), 0.0) / (len(sample.variants) - number)
                 try:
-                    found.append(self._with_memory(partial(self._checked, variant, rules, draws, share)))
+                    found.append(self._with_memory(partial(self._seen_in_draws, variant, rules, draws, share)))
                 except VariantFailure as failure:
                     lacking = lacks_memory(failure)
-                    found.append(Checked(LEVELS[0] if lacking else None, 0, lacked_memory=lacking))
+                    found.append(SeenInDraws(LEVELS[0] if lacking else None, 0, lacked_memory=lacking))
         return found
 
     def turn_to(self, sample: Sample) -> None:
@@ -296,7 +296,9 @@ class QuickMeasure:
             level = max(level, found)
         return level
 
-    def _checked(self, variant: Variant, rules: list[PassRule], draws: int, seconds: float, last: bool) -> Checked:
+    def _seen_in_draws(
+        self, variant: Variant, rules: list[PassRule], draws: int, seconds: float, last: bool
+    ) -> SeenInDraws:
         """What draws show that no measurement has had, for so many seconds. Raises VariantFailure where the pass
         raises."""
         end = time.monotonic() + seconds
@@ -311,7 +313,7 @@ class QuickMeasure:
             with (self.untimed or self.turn)():
                 turn = min(time.monotonic() + _TURN, end)
                 while len(shares) < draws and (not shares or time.monotonic() < turn):
-                    first = _FIRST_CHECKED + len(shares)
+                    first = _FIRST_OF_CHECK + len(shares)
                     count = min(together, draws - len(shares))
                     with self._as_failure():
                         answers = self._agreeing(variant, call, reference, first, count, level)
@@ -322,9 +324,9 @@ class QuickMeasure:
                             # Seldom: what is worse than all before is compared once more, level by level.
                             found = self._in_another_draw(variant, call, reference, number)
                             if not right or found is None or found > STRICT:
-                                return Checked(found if found is None else max(found, STRICT + 1), len(shares))
+                                return SeenInDraws(found if found is None else max(found, STRICT + 1), len(shares))
                             level = max(level, found)
-        return Checked(level, len(shares), () if any(map(math.isnan, shares)) else tuple(shares))
+        return SeenInDraws(level, len(shares), () if any(map(math.isnan, shares)) else tuple(shares))
 
     def _in_another_draw(self, variant: Variant, call: Call, reference: EagerReference, number: int) -> int | None:
         """The level at which a call agrees with eager on the draw of this number, whose distribution goes by it, in

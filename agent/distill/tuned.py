@@ -252,7 +252,7 @@ class Tuned(Author):
             if wrong or again.is_slower(choice):
                 return wrong
             right = rightness(trial, again, choice)
-            if right.checked and not right.wrong:
+            if right.complete and not right.wrong:
                 wrong_alike = trial.share_wrong(each for each in search.measured if each.is_like(choice))
                 so_far.consider(trial, choice, right, wrong_alike)
             try_safer(trial, choice, right.inexact)

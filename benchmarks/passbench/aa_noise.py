@@ -36,7 +36,7 @@ from storage.schema import RESULTS
 from storage.versions.version import Version
 
 ARRANGEMENTS = ("first", "asleep", "roles", "fresh")
-_AWAKE = exchanges.CheckedExchanges.hand_over
+_AWAKE = exchanges.PairExchanges.hand_over
 
 
 class Recorder:
@@ -80,7 +80,7 @@ def _arrange(bench: Bench, arrangement: str) -> None:
     """Bring the workers of a bench that has timed eager against itself into the next arrangement."""
     eager, candidate = bench._eager, bench._warm["eager"]
     plain = WorkerPair.hand_over
-    exchanges.CheckedExchanges.hand_over = (
+    exchanges.PairExchanges.hand_over = (
         (lambda checked, worker, layout: plain(checked.pair, worker, layout)) if arrangement == "asleep" else _AWAKE
     )
     if arrangement == "roles":

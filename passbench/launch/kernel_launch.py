@@ -13,7 +13,7 @@ from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
 from passbench.launch.bound_kernel import BoundKernel, aligned
-from passbench.launch.checked_call import Step, checked_call
+from passbench.launch.guarded_call import Step, guarded_call
 
 
 class Launch:
@@ -67,4 +67,4 @@ class Launch:
         rest = {p.name: self.__constants.get(p.name, p.default) for p in parameters}
         dtypes, numbers = tuple([tensor.dtype for tensor in tensors]), tuple(range(len(tensors)))
         self.__bound, self.__kind = BoundKernel(compiled, self.__grid, len(tensors), rest), (dtypes, device)
-        self.__launch = checked_call(dtypes, (), [Step(self.__bound, numbers)], device, self._by_triton)
+        self.__launch = guarded_call(dtypes, (), [Step(self.__bound, numbers)], device, self._by_triton)

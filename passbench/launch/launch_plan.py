@@ -6,7 +6,7 @@ import torch
 from triton.runtime.driver import driver
 
 from passbench.launch.allocation import empty_strided
-from passbench.launch.checked_call import Layout, Step, checked_call
+from passbench.launch.guarded_call import Layout, Step, guarded_call
 from passbench.launch.kernel_launch import Launch
 
 
@@ -51,7 +51,7 @@ class LaunchPlan:
         if not kernels or None in kernels or device != driver.active.get_current_device():
             return
         steps = [Step(kernel, numbers) for kernel, (_, numbers) in zip(kernels, self.__launches, strict=True)]
-        self.__call = checked_call(dtypes[: self.__inputs], self.__fresh, steps, device, self.by_launches)
+        self.__call = guarded_call(dtypes[: self.__inputs], self.__fresh, steps, device, self.by_launches)
         self.__bound = True
 
 

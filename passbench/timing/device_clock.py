@@ -26,7 +26,7 @@ from passbench.ipc.messages import (
     ReplayCalls,
 )
 from passbench.result import Timing
-from passbench.timing.exchanges import CheckedExchanges
+from passbench.timing.exchanges import PairExchanges
 from passbench.timing.statistics import Exchange, Pairs, planned, settled, summarise
 from passbench.workers.worker_handle import WorkerHandle
 from passbench.workers.worker_process import WorkerDied, WorkerTimeout
@@ -63,7 +63,7 @@ class Uncapturable(Exception):
 class DeviceClock:
     """Times one variant, whose outputs have been found correct, on a GPU."""
 
-    def __init__(self, exchanges: CheckedExchanges) -> None:
+    def __init__(self, exchanges: PairExchanges) -> None:
         self._exchanges, self._pair, self._settings = exchanges, exchanges.pair, exchanges.pair.settings
 
     def by_graph(self, size: int, seconds: float) -> Timing:

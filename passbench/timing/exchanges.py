@@ -13,7 +13,7 @@ PAIRS_IN_ONE_ORDER = 6
 where either side is first in as many pairs."""
 
 
-class CheckedExchanges:
+class PairExchanges:
     """Exchanges with a pair of workers whose inputs and outputs are checked outside the clock.
 
     `check_inputs` checks the inputs of a batch that the candidate has run, before its outputs are collected. `compare`

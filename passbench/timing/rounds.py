@@ -22,7 +22,7 @@ from passbench.layers import Layers
 from passbench.result import NO_GRAPH_OF_CANDIDATE, NO_GRAPH_OF_EAGER, Times, Timing, VariantFailure
 from passbench.timing import cores
 from passbench.timing.device_clock import GRAPH, DeviceClock, Uncapturable
-from passbench.timing.exchanges import CheckedExchanges
+from passbench.timing.exchanges import PairExchanges
 from passbench.timing.statistics import LEAST_US, Exchange, Pairs, planned, summarise
 from passbench.timing.stopwatch import check_bandwidth
 from passbench.workers.worker_handle import WorkerHandle
@@ -50,7 +50,7 @@ class Side:
     compiler: str
     worker: WorkerHandle
     layers: Layers
-    exchanges: CheckedExchanges
+    exchanges: PairExchanges
     fail: Callable[[VariantFailure], None]
     failed: bool = False
     note: str = ""
@@ -102,8 +102,8 @@ class Rounds:
     """Times one variant under `sides`, whose outputs have been found correct. For one use."""
 
     def __init__(self, pair: WorkerPair, sides: Sequence[Side], captures: Captures) -> None:
-        unchecked = CheckedExchanges(pair, lambda layout: None, lambda layout: None)
-        self._eager = Side("eager", pair.eager, pair.layers, unchecked, lambda failure: None)
+        of_eager = PairExchanges(pair, lambda layout: None, lambda layout: None)
+        self._eager = Side("eager", pair.eager, pair.layers, of_eager, lambda failure: None)
         self._pair, self._settings, self._captures, self._sides = pair, pair.settings, captures, list(sides)
         self._last: Side | None = None
         self._empty_us: list[float] = []

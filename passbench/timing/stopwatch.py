@@ -12,7 +12,7 @@ from passbench.result import NO_GRAPH_OF_CANDIDATE, NO_GRAPH_OF_EAGER, Times, Ti
 from passbench.timing import bandwidth, cores
 from passbench.timing.alone import refusal
 from passbench.timing.device_clock import GRAPH, KERNELS, DeviceClock, Uncapturable
-from passbench.timing.exchanges import CheckedExchanges
+from passbench.timing.exchanges import PairExchanges
 from passbench.timing.statistics import LEAST_US, Pairs, disturbed, planned, settled, summarise
 from passbench.workers.worker_pair import SEALED, WorkerPair
 
@@ -45,7 +45,7 @@ class Stopwatch:
     device times is taken where there are no others, and nobody asks for calls made alone.
     """
 
-    def __init__(self, exchanges: CheckedExchanges, observe: Callable[[int], None], *, believed: bool = True) -> None:
+    def __init__(self, exchanges: PairExchanges, observe: Callable[[int], None], *, believed: bool = True) -> None:
         pair = exchanges.pair
         self._exchanges, self._pair, self._settings, self._observe = exchanges, pair, pair.settings, observe
         self._workers, self._believed = (pair.eager, pair.candidate), believed

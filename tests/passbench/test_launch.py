@@ -24,7 +24,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 from torch._C._dynamo import guards
-from passbench.launch import Launch, LaunchPlan, checked_call
+from passbench.launch import Launch, LaunchPlan, guarded_call
 
 calls, triton_runs, found = [], [], {}
 
@@ -103,7 +103,7 @@ for name, n, factor in (("one", 1, 2.0), ("long", 1 << 40, 2.0), ("flag", True, 
     launch = Launch(scale_kernel, (0 if name == "nothing" else 1,), n=n, factor=factor)
     launch(x, out)
     found[name] = launched(launch, x, out)
-checked_call.empty_on_current_device = guards._empty_strided_cpu
+guarded_call.empty_on_current_device = guards._empty_strided_cpu
 first, second = (Launch(scale_kernel, (2,), n=100, factor=f) for f in (2.0, 3.0))
 layout = ((100,), (1,), torch.float32)
 plan = LaunchPlan(2, layout, layout, (first, (0, 1)), (second, (1, 3)), (first, (3, 2)))

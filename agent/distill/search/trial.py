@@ -10,7 +10,7 @@ from statistics import median, quantiles
 from agent.ahead.beyond import chance_beyond
 from agent.ahead.gpu_memory import not_measured
 from agent.ahead.output_levels import counted
-from agent.author import Attempt, Checked
+from agent.author import Attempt, SeenInDraws
 from agent.distill.eager.op_effects import TensorLayout
 from agent.distill.kernels.value_graph import HALF
 from agent.distill.rounding import Rounding, hides_bits
@@ -122,7 +122,7 @@ class SearchTrial:
         if again.wrong_again(choice) or again.is_slower(choice):
             return None
         right = rightness(self, again, choice)
-        return None if right.wrong or not right.checked else right
+        return None if right.wrong or not right.complete else right
 
     def is_same(self, choice: SearchChoice, other: "SearchTrial", others: SearchChoice) -> bool:
         """Whether the choice comes down to the same source as the `others`' in another trial of the same variants."""
@@ -209,7 +209,7 @@ class SearchTrial:
         ran = [results for results in found if results and all(result.status == "ok" for result in results)]
         return sum(not all(map(is_right, results)) for results in ran) / len(ran) if ran else 0.0
 
-    def checked(self, choice: SearchChoice) -> "Rightness":
+    def in_more_draws(self, choice: SearchChoice) -> "Rightness":
         """How right a choice that is right is in draws that no measurement has had; none where nothing but
         `Attempt.measure` compares."""
         if self.attempt.check is None:
@@ -227,8 +227,8 @@ class SearchTrial:
         said = ", ".join(_in_words(*both) for both in zip(answers, chances, strict=True))
         self.attempt.say(f"{self._in_words(choice)}: further draws: {said}")
         chance = None if None in chances else 1.0 - math.prod(1.0 - each for each in chances)
-        checked = not any(one.lacked_memory for one in answers)
-        return Rightness(found, min(one.draws for one in answers), chance=chance, checked=checked)
+        complete = not any(one.lacked_memory for one in answers)
+        return Rightness(found, min(one.draws for one in answers), chance=chance, complete=complete)
 
     def _in_words(self, choice: SearchChoice) -> str:
         rounding = ", ".join(sorted({level.name.lower() for level in self.levels.values()}))
@@ -273,12 +273,12 @@ def _median(speedups: Iterable[float | None]) -> float | None:
     return None if None in found else median(found)
 
 
-def _in_words(checked: Checked, chance: float | None) -> str:
-    if checked.lacked_memory:
+def _in_words(seen: SeenInDraws, chance: float | None) -> str:
+    if seen.lacked_memory:
         return "not checked for lack of memory"
-    level = "wrong" if checked.level is None else checked.level
-    room = f", largest share {max(checked.shares):.2f}" if checked.shares else ""
-    return f"{level} in {checked.draws}{room}" + (f", likely wrong {chance:.3f}" if chance is not None else "")
+    level = "wrong" if seen.level is None else seen.level
+    room = f", largest share {max(seen.shares):.2f}" if seen.shares else ""
+    return f"{level} in {seen.draws}{room}" + (f", likely wrong {chance:.3f}" if chance is not None else "")
 
 
 @dataclass(frozen=True)
@@ -286,13 +286,13 @@ class Rightness:
     """The `levels` at which a choice is right, by dtypes, and in how many `draws` more than each choice has. None is
     below `least`, which is `UNSURE` where the choice may have other bits than were seen. `chance` is how likely it is
     wrong in PassBench by the room that these draws left, where that is known (`agent.ahead.beyond`). It is not
-    `checked` where the GPU had no memory for draws that it should be right in."""
+    `complete` where the GPU had no memory for draws that it should be right in."""
 
     levels: Mapping[FloatDtypes, int]
     draws: int
     least: int = EQUAL
     chance: float | None = None
-    checked: bool = True
+    complete: bool = True
 
     @property
     def wrong(self) -> set[FloatDtypes]:
@@ -302,7 +302,7 @@ class Rightness:
     @property
     def inexact(self) -> set[FloatDtypes]:
         """The dtypes in which it was seen to have other bits than eager, or may have them and was not checked."""
-        return {dtypes for dtypes, level in self.levels.items() if level > (self.least if self.checked else EQUAL)}
+        return {dtypes for dtypes, level in self.levels.items() if level > (self.least if self.complete else EQUAL)}
 
     @property
     def level(self) -> int:
@@ -318,7 +318,7 @@ def rightness(first: SearchTrial, second: SearchTrial, choice: SearchChoice) -> 
     least = UNSURE if second.may_have_other_bits(choice) else EQUAL
     if max([least, *levels.values()]) <= EQUAL:
         return Rightness(levels, 0)
-    further = second.checked(choice)
+    further = second.in_more_draws(choice)
     found = {d: max(level, further.levels.get(d, least), least) for d, level in levels.items()}
     return replace(further, levels=found, least=least)
 

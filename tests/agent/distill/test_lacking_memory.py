@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from agent.author import Checked
+from agent.author import SeenInDraws
 from agent.distill.search.scores import UNSURE
 from agent.distill.search.trial import Rightness
 from tests.agent.distill.search_support import attempt_by, measuring, results_of
@@ -45,7 +45,7 @@ def test_what_could_be_neither_measured_again_nor_checked_is_handed_in_where_it_
         seen.add(source)
         return _lacking(one) if again else 1.5 if exact else 1.7
 
-    checked = Checked(-10, 0, lacked_memory=True) if lacking else Checked(-10, 512)
+    checked = SeenInDraws(-10, 0, lacked_memory=True) if lacking else SeenInDraws(-10, 512)
     attempt = attempt_by(rule, [], check=lambda *_: [checked])
     assert measuring(seconds=0.0).attempt(one, tmp_path / "pass", attempt).compiler == "pass"
     source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
@@ -54,7 +54,7 @@ def test_what_could_be_neither_measured_again_nor_checked_is_handed_in_where_it_
 
 def test_what_was_not_checked_is_given_up_for_eagers_bits_where_it_may_hide_others():
     half = frozenset(("float16",))
-    seen = [Rightness({half: UNSURE}, 0, UNSURE, checked=checked) for checked in (True, False)]
+    seen = [Rightness({half: UNSURE}, 0, UNSURE, complete=complete) for complete in (True, False)]
     assert [right.inexact for right in seen] == [set(), {half}]
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from agent.author import Checked
+from agent.author import SeenInDraws
 from agent.distill.last_tries import has_small_products
 from agent.distill.static import Distill
 from passbench.result import Times
@@ -167,7 +167,7 @@ def test_small_products_are_tried_in_kernels_and_must_be_right_in_further_draws(
 
     def check(sample, directory, draws, seconds):
         checked.append("".join(path.read_text() for path in directory.glob("fuse_*.py")))
-        return [Checked(level, draws)]
+        return [SeenInDraws(level, draws)]
 
     assert measuring(seconds=0.0).attempt(one, tmp_path / "pass", attempt_by(rule, [], check=check)).compiler == "pass"
     kept = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from agent.author import Attempt, Checked
+from agent.author import Attempt, SeenInDraws
 from agent.distill.kernels.launch_configs import LaunchLimits
 from agent.distill.pass_source import Style
 from agent.distill.search.found_families import SearchChoice
@@ -63,7 +63,7 @@ def test_the_code_of_torchinductor_is_handed_in_where_it_is_right_and_faster(t_m
         return results_of(one, 2.0, t_min=t_min) if "TorchInductor" in source else 1.5
 
     author = measuring(compiled=True)
-    attempt = attempt_by(rule, [], check=lambda *_: [Checked(-10, 0, lacked_memory=True)])
+    attempt = attempt_by(rule, [], check=lambda *_: [SeenInDraws(-10, 0, lacked_memory=True)])
     assert author.attempt(one, tmp_path / "pass", attempt).compiler == "pass"
     taken = "by TorchInductor's code (strict)" in (tmp_path / "pass" / "whole_graph_0.py").read_text()
     assert taken == (t_min == -10)
@@ -352,7 +352,7 @@ def test_a_search_is_around_eagers_bits_where_others_are_expected_to_be_worth_le
         sources.append(source)
         return results_of(one, 3.0, t_min=-5) if "tl.exp(" in source else results_of(one, exact)
 
-    attempt = attempt_by(rule, [], check=lambda sample, directory, draws, seconds: [Checked(-5, 64)])
+    attempt = attempt_by(rule, [], check=lambda sample, directory, draws, seconds: [SeenInDraws(-5, 64)])
     measuring().attempt(one, tmp_path / "pass", attempt)
     others = ["tl.exp(" in source for source in dict.fromkeys(sources)]
     assert others[:3] == [True, False, not first]
@@ -366,7 +366,7 @@ def test_a_disturbed_measurement_does_not_decide_whether_a_search_is_around_eage
         sources.append("tl.exp(" in source)
         return results_of(one, 4.0 if len(sources) > 1 else 1.1, t_min=-5) if sources[-1] else results_of(one, 1.2)
 
-    attempt = attempt_by(rule, [], check=lambda sample, directory, draws, seconds: [Checked(-5, 64)])
+    attempt = attempt_by(rule, [], check=lambda sample, directory, draws, seconds: [SeenInDraws(-5, 64)])
     measuring(seconds=3.0).attempt(one, tmp_path / "pass", attempt)
     assert sources[:4] == [True, False, True, True]
 
@@ -395,14 +395,14 @@ def _shares(count, most):
 @pytest.mark.parametrize(
     ("found", "exact", "kept"),
     [
-        (Checked(-5, 512), 2.4, True),
-        (Checked(-5, 512), 2.8, False),
-        (Checked(-5, 16), 2.4, False),
-        (Checked(-5, 88, _shares(88, 0.5)), 2.7, True),
-        (Checked(-5, 88, _shares(88, 0.95)), 2.4, False),
-        (Checked(-4, 31), 1.1, False),
-        (Checked(None, 1), 0.9, None),
-        (Checked(-10, 0, lacked_memory=True), 1.1, False),
+        (SeenInDraws(-5, 512), 2.4, True),
+        (SeenInDraws(-5, 512), 2.8, False),
+        (SeenInDraws(-5, 16), 2.4, False),
+        (SeenInDraws(-5, 88, _shares(88, 0.5)), 2.7, True),
+        (SeenInDraws(-5, 88, _shares(88, 0.95)), 2.4, False),
+        (SeenInDraws(-4, 31), 1.1, False),
+        (SeenInDraws(None, 1), 0.9, None),
+        (SeenInDraws(-10, 0, lacked_memory=True), 1.1, False),
     ],
     ids=[
         "right", "and hardly faster", "few draws", "room", "little room", "wrong", "wrong and nothing else is faster",
@@ -427,7 +427,7 @@ def test_eagers_bits_are_also_tried_where_values_are_so_small_that_others_are_ri
     def rule(names, source):
         return results_of(one, 1.5, t_min=-9) if "tl.exp(" in source else 3.0
 
-    attempt = attempt_by(rule, [], check=lambda sample, directory, draws, seconds: [Checked(-9, draws)])
+    attempt = attempt_by(rule, [], check=lambda sample, directory, draws, seconds: [SeenInDraws(-9, draws)])
     measuring(seconds=0.0).attempt(one, tmp_path / "pass", attempt)
     source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
     assert "_kernel(" in source and "tl.exp(" not in source
@@ -444,7 +444,7 @@ def test_what_a_half_type_hides_is_looked_for_in_many_draws(found, exact, tmp_pa
     attempt = attempt_by(
         lambda _, source: 1.1 if "ordered_sum" in source else 3.0,
         [],
-        check=lambda sample, directory, draws, seconds: [Checked(found, 512)],
+        check=lambda sample, directory, draws, seconds: [SeenInDraws(found, 512)],
     )
     measuring(seconds=0.0).attempt(one, tmp_path / "pass", attempt)
     source = "".join(path.read_text() for path in (tmp_path / "pass").glob("fuse_*.py"))
@@ -606,7 +606,7 @@ def test_linears_without_biases_are_tried_beside_eagers_bits(level, dtype, split
         without = source.count(", None)\n")
         return results_of(one, 2.5, t_min=level) if without else 1.5 if "@triton.jit" in source else 1.2
 
-    attempt = attempt_by(rule, [], check=lambda sample, directory, draws, seconds: [Checked(-5, draws)])
+    attempt = attempt_by(rule, [], check=lambda sample, directory, draws, seconds: [SeenInDraws(-5, draws)])
     assert measuring(seconds=0.0).attempt(one, tmp_path / "pass", attempt).compiler == "pass"
     assert max(source.count(", None)\n") for source in sources) == (2 if dtype == "float32" else 0)
     kept = "".join(path.read_text() for path in (tmp_path / "pass").glob("[!a]*.py"))
@@ -625,7 +625,9 @@ def test_linears_without_biases_are_measured_again_where_the_device_is_faster(tm
         timing = replace(found.timings[0], clock="device", candidate_us=100.0 / (6.0 if split else 1.4))
         return [replace(found, times=Times((*found.times.timings, timing)))]
 
-    attempt = attempt_by(rule, [], check=lambda sample, directory, draws, seconds: [Checked(-5, 88, _shares(88, 0.3))])
+    attempt = attempt_by(
+        rule, [], check=lambda sample, directory, draws, seconds: [SeenInDraws(-5, 88, _shares(88, 0.3))]
+    )
     assert measuring(seconds=0.0).attempt(one, tmp_path / "pass", attempt).compiler == "pass"
     kept = "".join(path.read_text() for path in (tmp_path / "pass").glob("[!a]*.py"))
     assert ", None)\n" in kept

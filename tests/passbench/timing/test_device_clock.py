@@ -17,7 +17,7 @@ from passbench.ipc.messages import Code, Load, Ping, WorkerReply
 from passbench.layers import Layers
 from passbench.settings import Settings
 from passbench.timing.device_clock import DeviceClock, Uncapturable
-from passbench.timing.exchanges import CheckedExchanges
+from passbench.timing.exchanges import PairExchanges
 from passbench.timing.gpu_conditions import Surroundings, busy
 from passbench.workers.fork_server_client import shared_launcher
 from passbench.workers.worker_handle import WorkerHandle
@@ -54,7 +54,7 @@ def test_a_worker_that_cannot_capture_says_so_and_is_replaced(tmp_path):
             pair.load(worker, Load(to_json(one.graph), "eager"))
         pair.describe()
         with pytest.raises(Uncapturable, match="a CUDA graph needs a GPU") as failure:
-            DeviceClock(CheckedExchanges(pair, lambda layout: None, lambda layout: None)).by_graph(4, 1e-3)
+            DeviceClock(PairExchanges(pair, lambda layout: None, lambda layout: None)).by_graph(4, 1e-3)
         assert failure.value.worker is eager
         before = eager._process.pid
         pair.restart(eager)

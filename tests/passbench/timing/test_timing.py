@@ -8,7 +8,7 @@ import torch
 
 from passbench.settings import Settings
 from passbench.timing import cores
-from passbench.timing.exchanges import CheckedExchanges
+from passbench.timing.exchanges import PairExchanges
 from passbench.timing.statistics import (
     Exchange,
     Pairs,
@@ -39,7 +39,7 @@ def test_the_overhead_of_an_exchange_is_taken_off_both_sides():
 @pytest.mark.parametrize("seed", range(4))
 def test_either_side_is_first_as_often_where_the_fewest_pairs_are_enough(seed):
     workers = SimpleNamespace(rng=random.Random(seed), eager="eager", candidate="candidate")
-    exchanges, timed, first = CheckedExchanges(workers, print, print), Pairs(), []
+    exchanges, timed, first = PairExchanges(workers, print, print), Pairs(), []
     for _ in range(planned(12, 1, 100, 3).few):
         in_turn = exchanges.in_turn(timed)
         first.append(in_turn[0][0])

@@ -24,7 +24,7 @@ class Step(NamedTuple):
     tensors: tuple[int, ...]
 
 
-def checked_call(
+def guarded_call(
     dtypes: Sequence[torch.dtype],
     fresh: Sequence[Layout],
     steps: Sequence[Step],
