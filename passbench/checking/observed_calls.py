@@ -5,7 +5,7 @@ from typing import NamedTuple
 from passbench.checking.evidence import judge, library_ops
 from passbench.contract import PassFiles
 from passbench.inputs.distribution import Distribution
-from passbench.ipc.messages import Go, Observe
+from passbench.ipc.messages import Observe, Wake
 from passbench.ipc.observation import Observation
 from passbench.result import VariantFailure
 from passbench.workers.worker_pair import SEALED, WorkerPair
@@ -32,10 +32,11 @@ def observe(pair: WorkerPair, files: PassFiles, size: int) -> SeenCalls | None:
     calls = pair.about(size)
     layout = pair.draw(calls, pair.outputs, Distribution.VARIED, like_sealed=SEALED, rehearsed=True)
     seed = pair.rng.getrandbits(32)
-    begin = pair.stage(pair.candidate, layout, seed, Go()).first
+    go = pair.stage(pair.candidate, layout, seed, pair.as_timed(seed))
     pair.hand_over(pair.candidate, layout)
-    observed = min(_CALLS, calls - begin)
-    command = Observe(layout.batch, seed, pair.rng.randint(begin, calls - observed), observed, begin)
+    pair.ask(pair.candidate, Wake(), pair.settings.call_timeout)
+    observed = min(_CALLS, calls - go.first)
+    command = Observe(go, pair.rng.randint(go.first, calls - observed), observed)
     reply = pair.ask(pair.candidate, command, pair.settings.first_call_timeout)
     try:
         observation = Observation.decode(reply.observed)

@@ -2,17 +2,20 @@
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import torch
+from torch import fx
 
 from passbench.child.call_memory import CallMemory
 from passbench.child.failures import CallFailed
 from passbench.child.kernel_time import device_us
+from passbench.child.observing.observe import observe
 from passbench.child.outputs import KeptOutputs, check, check_allocated, check_calls, check_places, flatten
 from passbench.child.sealing import SealedCalls
-from passbench.ipc.messages import Code, Collect, Go, Profile, Stage, WorkerReply
+from passbench.ipc.messages import Code, Collect, Go, Observe, Profile, Stage, WorkerReply
+from passbench.ipc.observation import Observation
 
 _FLUSH_BYTES = 256 << 20  # several times the largest L2 cache
 
@@ -51,17 +54,12 @@ class StagedCalls:
         self._results = results = self._results[: command.first]
         synchronize, seed, clock = self._memory.synchronize, command.seed, time.perf_counter_ns
         sealed = self._sealed.calls
-        flush = self._flushed() if command.flush else None
-        spent = 0
+        flush, spent = command.flush, 0
         gc.disable()
         try:
             for index, inputs in enumerate(self._rows[command.first : command.end], command.first):
-                if flush is not None:
-                    flush.zero_()
-                    synchronize()
-                if index in sealed:
-                    self._sealed.deliver(index)
-                    synchronize()
+                if flush or index in sealed:
+                    self._make_ready(index, flush)
                 try:
                     begin = clock()
                     if seed is not None:
@@ -90,10 +88,34 @@ class StagedCalls:
 
         return WorkerReply(Code.OK, device_us=device_us(run) / len(self._rows))
 
-    def _flushed(self) -> torch.Tensor:
-        if self._flush is None:
-            self._flush = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device=self._memory.device)
-        return self._flush
+    def observe(self, command: Observe, module: fx.GraphModule, replacements: Collection[fx.Node]) -> Observation:
+        """Make the calls that a command wants observed as `go` makes others, and say what ran inside `replacements`.
+        Raises CallFailed."""
+        results = self._results
+        try:
+            return observe(module, replacements, self._in_turn(command), results)
+        except BaseException as error:  # as in `handle`
+            raise CallFailed(len(results)) from error
+
+    def _in_turn(self, command: Observe) -> Iterator[tuple[torch.Tensor | int, ...]]:
+        """The inputs of the observed calls. Before and after each is done what `go` does."""
+        for index in range(command.first, command.first + command.calls):
+            self._make_ready(index, command.go.flush)
+            if command.go.seed is not None:
+                torch.manual_seed(command.go.seed)
+            yield self._rows[index]
+            self._memory.synchronize()
+
+    def _make_ready(self, index: int, flush: bool) -> None:
+        """What is done before a call: empty the L2 cache, and deliver the inputs of a sealed call."""
+        if flush:
+            if self._flush is None:
+                self._flush = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device=self._memory.device)
+            self._flush.zero_()
+            self._memory.synchronize()
+        if index in self._sealed.calls:
+            self._sealed.deliver(index)
+            self._memory.synchronize()
 
     def _take(self, index: int) -> None:
         """Copy out what a sealed call has returned, before the next call begins."""

@@ -7,6 +7,7 @@ outputs.
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from passbench.child.call_memory import CallMemory
 from passbench.child.failures import CallFailed, explain
 from passbench.child.filled_memory import filled_memory
 from passbench.child.kernel_options import confine_options, lend_memory
-from passbench.child.observing.observe import observe
 from passbench.child.outputs import (
     BadOutput,
     KeptOutputs,
@@ -208,18 +208,11 @@ class Worker:
         return WorkerReply(Code.OK)
 
     def _observe(self, command: Observe) -> WorkerReply:
-        self._memory.seed(command.seed)
-        inputs, end = self._memory.inputs(command.batch), command.first + command.calls
-        try:
-            for call in inputs[command.begin : command.first]:
-                self._call(*call)
-                self._memory.synchronize()
-            seen = observe(*self._rewritten, inputs[command.first : end])
-            for call in inputs[end:]:
-                self._call(*call)
-                self._memory.synchronize()
-        except BaseException as error:  # as in `handle`
-            raise CallFailed(0) from error
+        """As `Go`, in three parts: each calls the pass with as many frames of Python below it as `Go` does."""
+        self._staged.go(replace(command.go, end=command.first), self._call)
+        seen = self._staged.observe(command, *self._rewritten)
+        self._staged.go(replace(command.go, first=command.first + command.calls), self._call)
+        self._staged.forget()
         return WorkerReply(Code.OK, observed=seen.encode())
 
     def _stage(self, command: Stage) -> WorkerReply:

@@ -144,18 +144,6 @@ class RunCalls:
 
 
 @dataclass(frozen=True)
-class Observe:
-    """Make the calls from `begin` on as a timed exchange does, and say which operators and kernels ran inside the
-    replacements of the pass in `calls` of them from the `first` on."""
-
-    batch: Batch
-    seed: int
-    first: int
-    calls: int
-    begin: int = 0
-
-
-@dataclass(frozen=True)
 class Stage:
     """Make the tensors of the next `Go` ready; nothing is called yet. The next command is waited for without sleep."""
 
@@ -181,6 +169,16 @@ class Go:
     flush: bool = False
     first: int = 0
     end: int | None = None
+
+
+@dataclass(frozen=True)
+class Observe:
+    """Make the calls of `go`, and say which operators and kernels ran inside the replacements of the pass in `calls` of
+    them from the `first` on. What is done around each call is what `Go` does."""
+
+    go: Go
+    first: int
+    calls: int
 
 
 @dataclass(frozen=True)

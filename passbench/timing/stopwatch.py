@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 
 from passbench.inputs.distribution import Distribution
-from passbench.ipc.messages import Go
 from passbench.result import NO_GRAPH_OF_CANDIDATE, NO_GRAPH_OF_EAGER, Times, Timing, VariantFailure
 from passbench.timing import bandwidth, cores
 from passbench.timing.alone import refusal
@@ -171,12 +170,12 @@ class Stopwatch:
 
         Afterwards the inputs are checked, and the outputs of every call are compared with eager's.
         """
-        pair, settings = self._pair, self._settings
+        pair = self._pair
         calls = pair.about(size) if size > 1 else 1
         sealed = SEALED if calls > 1 else 0
         layout = pair.draw(calls, pair.outputs, Distribution.VARIED, sealed=sealed, rehearsed=True)
         seed = pair.rng.getrandbits(32)
-        go = Go(seed if settings.protocol == "paper" else None, settings.flush_l2)
+        go = pair.as_timed(seed)
         for worker, done in self._exchanges.in_turn(pairs):
             done.append(self._exchanges.timed(worker, layout, go, seed))
         self._exchanges.compare(layout)

@@ -191,6 +191,10 @@ class WorkerPair:
             raise VariantFailure.of(str(error), "runtime_error", eager=True) from None
         self.draws += 1
 
+    def as_timed(self, seed: int) -> Go:
+        """How the calls of a timed exchange are made, and those of one that is observed: nothing tells them apart."""
+        return Go(seed if self.settings.protocol == "paper" else None, self.settings.flush_l2)
+
     def stage(self, worker: WorkerHandle, layout: BatchLayout, seed: int, go: Go) -> Go:
         """Have a worker make a batch of calls ready, of which the inputs are handed over only then: nothing of a pass
         runs between that and the clock. Returns what is to be timed: the calls of `go` but the rehearsed one.

@@ -1,7 +1,7 @@
 """Runs a rewritten graph, and its replacements under the eyes of three watches."""
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import ExitStack, nullcontext
 from typing import Any
 
@@ -16,9 +16,13 @@ from passbench.ipc.observation import Observation
 
 
 def observe(
-    module: fx.GraphModule, replacements: Collection[fx.Node], calls: Sequence[Sequence[torch.Tensor | int]]
+    module: fx.GraphModule,
+    replacements: Collection[fx.Node],
+    calls: Iterable[Sequence[torch.Tensor | int]],
+    results: list[Any],
 ) -> Observation:
-    """Run the rewritten graph on the inputs of each call and say what ran inside its `replacements`.
+    """Run the rewritten graph on the inputs of each call and say what ran inside its `replacements`. What a call
+    returns is put into `results`, before the next one's inputs are asked for.
 
     The module must have run before on inputs of these shapes: a first call also compiles and autotunes, which floods
     the profiler. Inputs are written over where the graph does so. Raises what the pass raises.
@@ -31,7 +35,7 @@ def observe(
     with nullcontext() if device is None else profiled() as profiler:
         for inputs in calls:
             before = watch.events
-            runner.run(*inputs)
+            results.append(runner.run(*inputs))
             events.append(watch.events - before)
     kernels = None if device is None else device.kernels(profiler)
     return Observation.of(

@@ -98,7 +98,7 @@ def main(jobs: list[str]) -> None:
     for graph, directory in zip(jobs[::2], map(Path, jobs[1::2]), strict=True):
         module, replacements, inputs = loaded(graph, directory)
         with torch.no_grad():
-            print(observe(module, replacements, [inputs]).encode().hex())
+            print(observe(module, replacements, [inputs], []).encode().hex())
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +182,7 @@ def test_only_replacements_count_and_tensors_stay_plain():
         return x
 
     module, nodes = module_of(torch.exp, look, torch.neg, look, torch.tanh)
-    observation = observe(module, [nodes[1], nodes[2]], [[torch.ones(3)]])
+    observation = observe(module, [nodes[1], nodes[2]], [[torch.ones(3)]], [])
     assert observation == Observation(operators=("aten.neg.default",))
     assert types == [torch.Tensor] * 2
 
@@ -203,7 +203,7 @@ def test_a_replacement_has_as_many_frames_left_as_in_a_timed_call():
     module, nodes = module_of(torch.exp, probe)
     limit = sys.getrecursionlimit()
     module.forward(torch.ones(3))
-    observation = observe(module, nodes[1:], [[torch.ones(3)]])
+    observation = observe(module, nodes[1:], [[torch.ones(3)]], [])
     assert left[0] == left[1] and sys.getrecursionlimit() == limit
     assert observation.deep and judge(observation, NO_FILES).startswith("evidence_deep")
 
@@ -217,7 +217,7 @@ def test_what_a_pass_raises_comes_through_and_nothing_stays_patched():
     before = JITFunction.run
     module, nodes = module_of(torch.exp, fail)
     with pytest.raises(KeyError) as raised:
-        observe(module, nodes, [[torch.ones(3)]])
+        observe(module, nodes, [[torch.ones(3)]], [])
     assert raised.value.args == ("of the pass",)
     assert JITFunction.run is before
     assert torch.utils._python_dispatch._get_current_dispatch_mode() is None
@@ -291,7 +291,7 @@ def test_allocations_views_copies_and_casts_are_no_library_operators(grad):
     for name, function in (ALLOCATIONS | METHODS | SYNTAX).items():
         module, nodes = module_of(lambda x, function=function: function())
         with torch.set_grad_enabled(grad):
-            observation = observe(module, nodes, [[X]])
+            observation = observe(module, nodes, [[X]], [])
         assert judge(observation, NO_FILES) is None, name
         assert library_ops(observation) == (), name
         found |= {operator.split(".")[1] for operator in observation.operators}
@@ -323,7 +323,7 @@ def test_operators_that_compute_are_allowed_and_named(name):
     function, operator = LIBRARY[name]
     module, nodes = module_of(function)
     with torch.no_grad():
-        observation = observe(module, nodes, [[torch.zeros(1, 1)]])
+        observation = observe(module, nodes, [[torch.zeros(1, 1)]], [])
     assert judge(observation, NO_FILES) is None
     assert operator is None or f"aten.{operator}" in library_ops(observation)
     assert library_ops(observation)
@@ -349,7 +349,7 @@ READING = {
 @pytest.mark.parametrize("name", READING)
 def test_reading_values_is_refused(name):
     module, nodes = module_of(READING[name])
-    reason = judge(observe(module, nodes, [[torch.zeros(1, 1)]]), NO_FILES)
+    reason = judge(observe(module, nodes, [[torch.zeros(1, 1)]], []), NO_FILES)
     assert reason.startswith("evidence_read: aten.")
 
 
@@ -362,7 +362,7 @@ def test_reading_values_is_refused(name):
 )  # fmt: skip
 def test_random_operators_are_refused(function):
     module, nodes = module_of(function)
-    reason = judge(observe(module, nodes, [[torch.zeros(1, 1)]]), NO_FILES)
+    reason = judge(observe(module, nodes, [[torch.zeros(1, 1)]], []), NO_FILES)
     assert reason.startswith("evidence_operator: aten.")
 
 
@@ -533,7 +533,7 @@ def test_on_a_gpu():
         graph = name if name in GRAPHS else "add_relu"
         module, replacements, inputs = loaded(graph, PASSES / name, "cuda")
         module(*inputs)
-        observation = observe(module, replacements, [inputs])
+        observation = observe(module, replacements, [inputs], [])
         assert observation.profiled
         assert verdict(PASSES / name, observation) is None  # the library may be called
         if expected is None:
@@ -556,7 +556,7 @@ def test_host_functions_on_a_gpu(dtype):
         return torch.as_tensor(x, dtype=torch.float32 if not x.is_complex() else torch.complex128)
 
     module, nodes = module_of(torch.clone, host)
-    observation = observe(module, nodes[1:], [[x]])
+    observation = observe(module, nodes[1:], [[x]], [])
     assert observation.profiled and len(observation.kernels) >= 3
     assert judge(observation, NO_FILES) is None
 
