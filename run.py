@@ -54,8 +54,8 @@ def main(arguments: list[str]) -> int:
         return subprocess.call(commands[command], cwd=ROOT) if commands[command] else 0
     except subprocess.CalledProcessError as error:
         print(
-            f"setting up {VENV} failed (exit {error.returncode}): see the lines above; "
-            "the package registry must be reachable, and 8 GB of disk free",
+            f"setting up {VENV} failed (exit {error.returncode}): see the lines above; the package registry must be "
+            "reachable, 8 GB of disk free, and Python's venv and ensurepip there (Debian: python3-venv)",
             file=sys.stderr,
         )
         return 1
