@@ -141,8 +141,8 @@ def _measure(
     # Eager has been called so already. What a process runs first is what lies first in the GPU's memory for code, and
     # that is worth a few percent of a small kernel.
     pair.call_once(pair.candidate)
-    # What a compiler has made allocates in its own ways.
-    correctness.check_draws(fill=candidate.compiler in ("pass", "eager"))
+    pair.fills = candidate.compiler in ("pass", "eager")  # what a compiler has made allocates in its own ways
+    correctness.check_draws(fill=pair.fills)
 
     def observe(size: int) -> None:
         if candidate.files is not None:

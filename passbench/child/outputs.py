@@ -1,11 +1,13 @@
 """What a call returned, as the child sees it: leaves, their description, and whether they are of eager's kind."""
 
+import gc
 import random
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from passbench.ipc.messages import DTYPES, MAX_DIMS, OutputKind, OutputMeta
 from passbench.ipc.shared_memory import extent
@@ -220,8 +222,30 @@ class KeptOutputs:
             raise BadOutput("a later call has written over the output of an earlier one")
 
 
+class MemoryBefore:
+    """Memory that tensors of this process have when this is made: no output of a later call may lie in it.
+
+    What tensors share, a storage, is told apart from a later one at the same address. Python lists all tensors that a
+    pass can keep; those that were there before the process had begun are not listed, which keeps the list short.
+    """
+
+    def __init__(self) -> None:
+        tensors = [x for x in gc.get_objects() if issubclass(type(x), torch.Tensor)]
+        plain = (x for x in tensors if x.layout is torch.strided and x.device.type in ("cpu", "cuda"))
+        self._storages = [StorageWeakRef(x.untyped_storage()) for x in plain]
+
+    def check(self, calls: Sequence[tuple[Sequence, Sequence]]) -> None:
+        """Raises BadOutput if an output of `calls`, pairs of outputs and inputs, lies in this memory and in no
+        input's."""
+        there = {storage.cdata for storage in self._storages if not storage.expired()}
+        for outputs, inputs in calls:
+            if any(x.untyped_storage()._cdata in there and _alias(x, inputs) < 0 for x in _tensors(outputs)):
+                raise BadOutput(_ALLOCATED_BEFORE)
+
+
 def check_allocated(calls: Sequence[tuple[Sequence, Sequence]], grown: int) -> None:
-    """Raises BadOutput unless the outputs of `calls` were allocated while the calls ran.
+    """Raises BadOutput unless the outputs of `calls` were allocated while the calls ran: what no tensor of Python had
+    before shows here, too.
 
     `calls` are pairs of outputs and inputs. `grown`: the bytes that torch has given out since before the first call.
     """
@@ -232,7 +256,10 @@ def check_allocated(calls: Sequence[tuple[Sequence, Sequence]], grown: int) -> N
         if x.device.type == "cuda" and _alias(x, inputs) < 0
     }
     if grown < _ALLOCATED_AGAIN * sum(storages.values()):
-        raise BadOutput("outputs lie in memory that was allocated before their calls; allocate them in every call")
+        raise BadOutput(_ALLOCATED_BEFORE)
+
+
+_ALLOCATED_BEFORE = "outputs lie in memory that was allocated before their calls; allocate them in every call"
 
 
 def check_pinned() -> None:

@@ -3,6 +3,7 @@
 import gc
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -10,9 +11,18 @@ from torch import fx
 
 from passbench.child.call_memory import CallMemory
 from passbench.child.failures import CallFailed
+from passbench.child.filled_memory import filled_memory
 from passbench.child.kernel_time import device_us
 from passbench.child.observing.observe import observe
-from passbench.child.outputs import KeptOutputs, check, check_allocated, check_calls, check_places, flatten
+from passbench.child.outputs import (
+    KeptOutputs,
+    MemoryBefore,
+    check,
+    check_allocated,
+    check_calls,
+    check_places,
+    flatten,
+)
 from passbench.child.sealing import SealedCalls
 from passbench.ipc.messages import Code, Collect, Go, Observe, Profile, Stage, WorkerReply
 from passbench.ipc.observation import Observation
@@ -35,6 +45,7 @@ class StagedCalls:
         self._staging: Stage | None = None
         self._sealed: SealedCalls | None = None
         self._of_a_pass = False
+        self._before: MemoryBefore | None = None
         self._allocated = 0  # bytes of GPU memory that torch had given out before the calls
         self._rehearsed = 0  # calls that were made before the others
 
@@ -45,7 +56,7 @@ class StagedCalls:
         self._rows = self._memory.inputs(command.batch)
         self._sealed = SealedCalls(self._memory.shared, command.batch)
         self._memory.seed(command.seed)
-        self._allocated = self._allocated_now() if of_a_pass else 0  # only passes are asked
+        self._note_memory()
         self._memory.synchronize()
         return WorkerReply(Code.OK)
 
@@ -54,6 +65,7 @@ class StagedCalls:
         self._results = results = self._results[: command.first]
         synchronize, seed, clock = self._memory.synchronize, command.seed, time.perf_counter_ns
         sealed = self._sealed.calls
+        filled = filled_memory if self._staging.fill and self._memory.device.type == "cpu" else nullcontext
         flush, spent = command.flush, 0
         gc.disable()
         try:
@@ -64,7 +76,8 @@ class StagedCalls:
                     begin = clock()
                     if seed is not None:
                         torch.manual_seed(seed)
-                    results.append(call(*inputs))
+                    with filled():
+                        results.append(call(*inputs))
                     synchronize()
                     if index > command.first:
                         spent += clock() - begin
@@ -76,7 +89,7 @@ class StagedCalls:
             gc.enable()
         if command.end is not None:  # what these calls have allocated is not the others'
             self._rehearsed = command.end
-            self._allocated = self._allocated_now() if self._of_a_pass else 0
+            self._note_memory()
         return WorkerReply(Code.OK, host_us=spent / max(len(results) - command.first - 1, 1) / 1000)
 
     def profile(self, command: Profile, call: Callable) -> WorkerReply:
@@ -133,13 +146,19 @@ class StagedCalls:
         if stage.strict and self._of_a_pass:
             for result in self._results:
                 check_places(result, stage.outputs)
-            check_allocated(calls[self._rehearsed :], self._allocated_now() - self._allocated)
             check_calls(calls, stage.outputs, self._memory.device, self._kept)
+            self._before.check(calls[self._rehearsed :])
+            check_allocated(calls[self._rehearsed :], self._allocated_now() - self._allocated)
         self._sealed.check_unchanged(outputs)
         rest = [index for index in range(len(outputs)) if index not in self._sealed.calls]
         self._memory.copy_out([outputs[index] for index in rest], stage.batch, rest)
         self.forget()
         return WorkerReply(Code.OK)
+
+    def _note_memory(self) -> None:
+        """Note which memory is there before the next calls; only passes are asked."""
+        if self._of_a_pass:
+            self._before, self._allocated = MemoryBefore(), self._allocated_now()
 
     def _allocated_now(self) -> int:
         """As `torch.cuda.memory_allocated`, which sorts a hundred other numbers."""

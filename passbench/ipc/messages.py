@@ -145,12 +145,14 @@ class RunCalls:
 
 @dataclass(frozen=True)
 class Stage:
-    """Make the tensors of the next `Go` ready; nothing is called yet. The next command is waited for without sleep."""
+    """Make the tensors of the next `Go` ready; nothing is called yet. `fill`: its calls find NaN in fresh memory. The
+    next command is waited for without sleep."""
 
     batch: Batch
     outputs: tuple[OutputMeta, ...]
     seed: int
     strict: bool = True
+    fill: bool = False
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,8 @@ class WorkerPair:
 
     Inputs are drawn into `drawn`, memory that no child sees, and copied from there to each worker. `outputs` describes
     eager's outputs; it is empty until `describe`. `written` are the numbers of the inputs that eager writes to, as far
-    as calls have shown. `draws` counts the batches that were drawn. `phases`: where the time of the variant went.
+    as calls have shown. `draws` counts the batches that were drawn. `fills`: calls of exchanges find NaN in fresh
+    memory. `phases`: where the time of the variant went.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class WorkerPair:
         self.rng = random.Random(seed)
         self.drawn = torch.empty(0, dtype=torch.uint8, device=self.device)
         self.draws = 0
+        self.fills = False
         self.outputs: tuple[OutputMeta, ...] = ()
         self.written: frozenset[int] = frozenset()
         self.phases = Phases()
@@ -204,7 +206,8 @@ class WorkerPair:
         for them. `seed` is that of random operators. Raises VariantFailure.
         """
         timeout = self.settings.call_timeout
-        self.ask(worker, Stage(layout.batch, self.outputs, seed, self.layers.has("output_contract")), timeout)
+        fill = self.fills and self.layers.has("poisoned_outputs")
+        self.ask(worker, Stage(layout.batch, self.outputs, seed, self.layers.has("output_contract"), fill), timeout)
         if not layout.rehearsed:
             return go
         with self.phases("hand over"):

@@ -25,6 +25,7 @@ from tests.passbench.attacks.attack_samples import add_relu, row_sums, steps, su
 WRONG_IN_TIME = Step("timed_outputs_checked", ("wrong", "runtime_error"), SPOILT)
 MAY_WORK = Step("no layer left", ("ok", "wrong", "runtime_error"))
 """It works where exchanges have as few calls as on a CPU; more of them come in numbers that it cannot foresee."""
+ALLOCATED_BEFORE = output("runtime_error", "allocated before their calls|returns memory")
 LOOSE = Step("comparison", ("ok",), least=-2, most=1)
 
 CALL_ATTACKS: tuple[Attack, ...] = (
@@ -73,9 +74,20 @@ CALL_ATTACKS: tuple[Attack, ...] = (
     Attack(
         "preallocated_outputs",
         add_relu,
-        (output("runtime_error", "allocated before their calls|returns memory"), MAY_WORK),
-        "the memory that torch has given out must grow by the outputs of an exchange",
-        ("cuda",),
+        (ALLOCATED_BEFORE, MAY_WORK),
+        "no output lies in memory that was there before the calls of its exchange",
+    ),
+    Attack(
+        "decoys_for_outputs",
+        on.padded,
+        (ALLOCATED_BEFORE, WORKS),
+        "what a tensor had before is known by the storage, not by how much torch has given out",
+    ),
+    Attack(
+        "zeros_of_earlier_calls",
+        on.padded_far,
+        (Step("poisoned_outputs", ("runtime_error",), SPOILT), MAY_WORK),
+        "timed calls find nothing of earlier ones in fresh memory",
     ),
     Attack(
         "writes_earlier_output",

@@ -56,3 +56,12 @@ def scaled_by_sums() -> Sample:
 
 def halves() -> Sample:
     return sample(variant(lambda x: torch.relu(x).chunk(2, dim=1), spec("x", 6, 48)))
+
+
+def padded() -> Sample:
+    return sample(variant(lambda x: (F.pad(x * 2, (0, 56)),), spec("x", 4, 8)))
+
+
+def padded_far() -> Sample:
+    """On a CPU its output is memory that the system has just given, which holds zeros."""
+    return sample(variant(lambda x: (F.pad(x * 2, (0, 10224)),), spec("x", 1024, 16)))

@@ -6,6 +6,7 @@ import torch
 from passbench.child.outputs import (
     BadOutput,
     KeptOutputs,
+    MemoryBefore,
     check,
     check_memory,
     check_places,
@@ -125,6 +126,21 @@ def test_an_output_in_an_inputs_memory_is_the_inputs():
     kept, x = KeptOutputs(), torch.zeros(3)
     kept.keep_one([([x], (x,))])
     kept.check([([x], (x,))])
+
+
+def test_no_output_lies_in_memory_that_was_there_before():
+    pool, held, x = torch.zeros(8, 3), {"kept": [torch.zeros(2)]}, torch.zeros(3)
+    replaced = torch.zeros(3)
+    before = MemoryBefore()
+    replaced = torch.zeros(3)  # perhaps where the one before it was
+    before.check([([replaced, torch.zeros(3), None, 1], ()), ([x], (x,)), ([torch.zeros(0)], ())])
+    for output in (pool, pool[1].view(3, 1), held["kept"][0], x):
+        with pytest.raises(BadOutput, match="allocated before their calls"):
+            before.check([([torch.zeros(3)], ()), ([output], ())])
+    taken = pool[2:]
+    del pool
+    with pytest.raises(BadOutput, match="allocated before their calls"):
+        before.check([([taken], ())])
 
 
 def test_few_calls_are_held():
