@@ -34,6 +34,37 @@ def filled_memory() -> Iterator[None]:
         yield
 
 
+def fill_free_memory() -> None:
+    """Set every bit of what torch keeps of the current GPU's memory for whoever asks next on the current stream.
+
+    The next calls are timed, so that nothing may look at what they allocate; this is where torch takes it from. Nothing
+    may be under way. Memory of CUDA graphs, which nobody else gets, is left as it is.
+    """
+    stream, device = torch.cuda.current_stream().cuda_stream, torch.cuda.current_device()
+    free: list[int] = []
+    for segment in torch.cuda.memory_snapshot():
+        ours = (segment["device"], segment["stream"], tuple(segment["segment_pool_id"])) == (device, stream, (0, 0))
+        for block in segment["blocks"] if ours else ():
+            if block["state"] == "inactive":
+                free += _requests(block["size"], segment["segment_type"] == "large")
+    taken = [torch.empty(size, dtype=torch.uint8, device="cuda") for size in sorted(free, reverse=True)]
+    for memory in taken:
+        memory.fill_(_EVERY_BIT)
+
+
+def _requests(size: int, large: bool) -> list[int]:
+    """Bytes to ask torch for, so that it hands out a free block of its segments for `large` requests, or for others.
+    What is left of a large one and is too small to be asked for is handed out to nobody."""
+    if large:
+        return [size] if size > _MOST_OF_SMALL else []
+    return [_MOST_OF_SMALL] * (size // _MOST_OF_SMALL) + ([size % _MOST_OF_SMALL] if size % _MOST_OF_SMALL else [])
+
+
+_MOST_OF_SMALL = 1 << 20
+"""Bytes; torch keeps segments of their own for what is larger."""
+_EVERY_BIT = 0xFF  # a NaN in every floating dtype
+
+
 class _Filling(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         adds = func.overloadpacket in _ADD_MEMORY

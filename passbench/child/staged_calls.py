@@ -11,7 +11,7 @@ from torch import fx
 
 from passbench.child.call_memory import CallMemory
 from passbench.child.failures import CallFailed
-from passbench.child.filled_memory import filled_memory
+from passbench.child.filled_memory import fill_free_memory, filled_memory
 from passbench.child.kernel_time import device_us
 from passbench.child.observing.observe import observe
 from passbench.child.outputs import (
@@ -156,7 +156,10 @@ class StagedCalls:
         return WorkerReply(Code.OK)
 
     def _note_memory(self) -> None:
-        """Note which memory is there before the next calls; only passes are asked."""
+        """Note which memory is there before the next calls, for only passes are asked; fill what they will be given."""
+        if self._staging.fill and self._memory.device.type == "cuda":
+            self._memory.synchronize()
+            fill_free_memory()
         if self._of_a_pass:
             self._before, self._allocated = MemoryBefore(), self._allocated_now()
 

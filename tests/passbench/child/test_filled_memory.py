@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from passbench.child.filled_memory import filled_memory
+from passbench.child.filled_memory import _requests, fill_free_memory, filled_memory
 
 MADE = {
     "empty": lambda x: torch.empty(3, 4, device=x.device),
@@ -30,6 +30,39 @@ def _like(x):
 def test_fresh_memory_holds_nothing_of_earlier_calls(name):
     with filled_memory():
         assert MADE[name](torch.ones(2, 3)).isnan().all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("size", [12, 5_000, 1 << 18, 300_000, 1 << 20, 3_000_000, 40_000_000])
+def test_free_memory_of_a_gpu_holds_nothing_of_earlier_calls(size):
+    kept = torch.ones(size, device="cuda")
+    made = [torch.ones(size, device="cuda") for _ in range(5)]
+    made[::2] = []
+    del made[-1]
+    reserved = torch.cuda.memory_reserved()
+    fill_free_memory()
+    assert torch.cuda.memory_reserved() == reserved
+    for _ in range(3):
+        made.append(torch.empty(size, device="cuda"))
+        assert made[-1].isnan().all()
+    assert (kept == 1).all() and (made[0] == 1).all()
+
+
+@pytest.mark.gpu
+def test_memory_of_a_cuda_graph_is_left_alone():
+    x, graph = torch.ones(1 << 19, device="cuda"), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = (x + 1) * 2
+    graph.replay()
+    fill_free_memory()
+    torch.cuda.synchronize()
+    assert (result == 4).all()
+
+
+@pytest.mark.parametrize("size", [512, 1 << 20, (1 << 20) + 512, 2 << 20])
+def test_a_free_block_is_asked_for_whole_as_far_as_torch_hands_it_out(size):
+    assert sum(_requests(size, large=False)) == size and max(_requests(size, large=False)) <= 1 << 20
+    assert _requests(size, large=True) == ([size] if size > 1 << 20 else [])
 
 
 def test_what_a_tensor_held_stays_where_it_gets_more_memory():
