@@ -145,7 +145,9 @@ class _Writer(Accesses):
         stores = list(self.kernel.stores)
         for depth in range(deepest + 1):
             reduced = [v for v in values if v.op == "reduce" and v.depth == depth + 1]
-            swept = [s for s in stores if s.value.depth == depth and over_columns(s)]
+            swept = [
+                s for s in stores if over_columns(s) and sweep_turns.sweep_of(s, self.kernel, self.buffers) == depth
+            ]
             of_rows = [v for v in values if v.depth == depth and not v.by_column and v.number not in self.names]
             late: list[Value] = []
             if (reduced or swept) and not self.tuning.seeks:

@@ -19,13 +19,14 @@ two of 52 kernels, of which no load was moved, take 1.02 and 1.03 times as long.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from agent.distill.eager.sum_order import PROCESSORS, WARP, Ragged
+from agent.distill.kernels.accesses import over_columns
 from agent.distill.kernels.launch_configs import Tuning
-from agent.distill.kernels.schedule import KernelBody, distance, reachable
+from agent.distill.kernels.schedule import Buffer, KernelBody, distance, reachable
 from agent.distill.kernels.text_template import slot
-from agent.distill.kernels.value_graph import COLUMN, ROW, Value
+from agent.distill.kernels.value_graph import COLUMN, ROW, StoreValue, Value
 
 _PLACES = ("column", "column_inside", "row_inside", "inside")
 """Variables of a kernel that say where a step's columns are, and which of them and of the rows are there."""
@@ -153,6 +154,15 @@ def other_way_first(kernel: KernelBody, values: list[Value]) -> list[Value]:
     written = kernel.stores[0].index
     along = next((way for way in (COLUMN, ROW) if distance(written, 1, way) == 1), None)
     return values if along is None else sorted(values, key=lambda v: distance(v.index, 1, along) == 1)
+
+
+def sweep_of(store: StoreValue, kernel: KernelBody, buffers: Mapping[str, Buffer]) -> int:
+    """The depth of the sweep in which a kernel stores along its rows: the first that has the value. What is written
+    over something that the kernel reads waits for the last one, since each sweep reads again."""
+    if buffers[store.buffer].base not in {buffers[name].base for name in kernel.loads()}:
+        return store.value.depth
+    reduced = [value.depth - 1 for value in kernel.values() if value.op == "reduce"]
+    return max([*reduced, *(other.value.depth for other in kernel.stores if over_columns(other))])
 
 
 def without_overwritten(lines: list[str]) -> list[str]:

@@ -80,3 +80,19 @@ def test_a_program_costs_at_least_what_its_loops_wait_for():
     (launch,) = program.launches
     assert launch.kernel.waits > 1
     assert device_us(program) >= WAIT * launch.kernel.waits
+
+
+def _added_in_place(x, y):
+    x += y
+    return torch.softmax(x, -1), x
+
+
+@pytest.mark.parametrize("limits", [LaunchLimits(), LOOPS])
+def test_what_is_written_over_an_input_waits_for_the_last_sweep(limits, tmp_path, interpreter):
+    """Each sweep reads its operands again: `typical-0834ecd0c7a9` added twice to what a softmax read."""
+    one = variant(_added_in_place, tensor(4, 513), tensor(4, 513))
+    task = _task(one)
+    assert task.write(task.gains(), Style(limits=limits), tmp_path / "pass").compiler == "pass"
+    source = "".join(file.read_text() for file in (tmp_path / "pass").glob("fuse_*.py"))
+    assert source.count("exp(") == (2 if limits is LOOPS else 1) and "tl.store(in_0" in source
+    assert interpreter.problems(tmp_path / "pass", one) == []
