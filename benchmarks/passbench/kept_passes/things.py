@@ -74,7 +74,7 @@ def _capturing(scene: Scene) -> list[KeptPass]:
 def _observe(scene: Scene, times: range) -> None:
     for _ in times:
         for one in scene.passes:
-            observe(one.module, one.inserted, one.rows)
+            observe(one.module, one.inserted, one.rows, [])
 
 
 def _profile(scene: Scene) -> None:
@@ -185,7 +185,7 @@ def _beside_others(scene: Scene) -> None:
 def _as_kept(scene: Scene, passes: Sequence[KeptPass]) -> None:
     """What shared rounds do with each pass before the next one comes: its call, observed and captured."""
     for one in [load(kept, scene.device, rows=4) for kept in passes]:
-        observe(one.module, one.inserted, one.rows)
+        observe(one.module, one.inserted, one.rows, [])
         if scene.device.type == "cuda":
             CapturedCalls(one.call, one.rows).replay()
         synchronize(scene.device)
