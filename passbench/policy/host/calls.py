@@ -44,7 +44,7 @@ class Calls(ImportedCalls):
                 self.note_index(grid)
                 sizes = isinstance(node.func.slice, ast.Tuple) or self._is_lambda(node.func.slice, scope)
                 if grid >= ValueKind.ADDRESS and not sizes:
-                    self.let_libraries_call()
+                    self.let_triton_call(hooks=False)
                 if self._is_made(node.func.slice, grid, scope):
                     self.read("a grid is made of numbers", scope, node)
             self._launch(node, self._kernel(node.func.value, scope), *self._arguments(node, scope), scope)
@@ -165,7 +165,7 @@ class Calls(ImportedCalls):
         self.decorating = True
         positional, keywords = self._arguments(node, scope, hook=dotted in names.KERNEL_DECORATORS)
         if any(kind >= ValueKind.ADDRESS for kind in (*positional, *keywords.values())):
-            self.let_libraries_call()
+            self.let_triton_call(hooks=True)
         self.decorating = False
         for keyword in node.keywords:
             if keyword.arg == "prune_configs_by" and not _prunes_early(keyword.value):

@@ -353,8 +353,8 @@ class Expressions(NamedValues):
             return item
         owner = scope.find(node.value.id) if isinstance(node.value, ast.Name) else None
         named = isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
-        hook = owner is not None and owner.hook and owner.node not in self.escaped  # others call it with other dicts
-        if hook and named and kind is ValueKind.HOLDER and isinstance(owner.node, ast.FunctionDef | ast.Lambda):
+        called = owner is not None and isinstance(owner.node, ast.FunctionDef | ast.Lambda)
+        if called and named and kind is ValueKind.HOLDER and self.gets_a_launch(owner):
             a = owner.node.args
             first = self.fixed.get(owner.node, 0)
             if node.value.id in {p.arg for p in (*a.posonlyargs, *a.args)[first : first + 2]}:

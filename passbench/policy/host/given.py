@@ -11,6 +11,8 @@ from passbench.policy.scopes import RETURN, Scope, ValueKind, defaults, joined, 
 class Given(Bindings):
     """Keeps what hooks of Triton, kernels, and methods of a name are given, and what `*args` of a function holds."""
 
+    classes_of_methods: dict[ast.FunctionDef, ast.ClassDef]
+
     def enter(self, node: ast.FunctionDef | ast.Lambda, scope: Scope, kind: ValueKind) -> None:
         """What parameters can be at least: of this kind, their defaults, and what Triton hands in if it is a hook."""
         for parameter, default in defaults(node):
@@ -67,6 +69,8 @@ class Given(Bindings):
         own = parameters(method)[1 if bound else 0 :]
         for number, parameter in enumerate(own):
             given = joined((self.kinds.get(place, number), self.kinds.get(place, parameter.arg), spread))
+            if method.name in ("__call__", "__init__") and (number == 0 or self.called_by_triton.is_tensor):
+                given = joined((given, self.called_by_triton))
             self.kinds.join(method, parameter.arg, given)
 
     def take_as_value(self, function: ast.FunctionDef) -> None:
@@ -89,6 +93,24 @@ class Given(Bindings):
         """Note that a library, or the graph, may call any function that is a value, with what no call here shows."""
         self.kinds.changed |= not self.called_by_libraries
         self.called_by_libraries = True
+
+    def let_triton_call(self, *, hooks: bool) -> None:
+        """Note that Triton may call any function that is a value, and an instance or a class that no call here shows:
+        with what a launch gets, which holds tensors. A grid gets that as a dict; `hooks` also by name, and more."""
+        self.let_libraries_call()
+        kind = ValueKind.TENSOR if hooks else ValueKind.HOLDER
+        self.kinds.changed |= kind > self.called_by_triton
+        self.called_by_triton = max(kind, self.called_by_triton)
+
+    def gets_a_launch(self, scope: Scope) -> bool:
+        """Whether a function is called by Triton, with the dict of a launch, and by nobody else with another dict."""
+        method = scope.node in self.classes_of_methods
+        place = (METHODS, scope.node.name) if method else None
+        by_triton = method and scope.node.name == "__call__" and self.called_by_triton is ValueKind.HOLDER
+        if not (scope.hook or by_triton) or scope.node in self.escaped:
+            return False
+        names = [p.arg for p in parameters(scope.node)] if method else []
+        return not any(self.kinds.get(place, given).holds_tensors for given in (0, 1, "**", *names))
 
     def take_made(self, fields: list[str]) -> None:
         """Let fields of a class without `__init__` be what was given to unknown classes. Which argument by position is

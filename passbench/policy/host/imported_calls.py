@@ -39,6 +39,8 @@ class ImportedCalls(MethodCalls):
         calls = dotted in _CALLING and handed >= ValueKind.ADDRESS
         if calls or (dotted in names.SCALAR_CALLS and handed is ValueKind.ADDRESS):
             self.let_libraries_call()
+        if dotted == "triton.Config" and handed >= ValueKind.ADDRESS:
+            self.let_triton_call(hooks=False)
         if dotted == names.LAUNCH:
             kernel = self._kernel(node.args[0], scope) if node.args else None
             if kernel is None:

@@ -38,7 +38,6 @@ class NamedValues(Given):
     """Whether a library may be told to index something by anything: the pass names `operator.getitem` or such."""
     inheriting: set[ast.ClassDef]
     """See `with_library_members`."""
-    classes_of_methods: dict[ast.FunctionDef, ast.ClassDef]
     kernels_of_classes: dict[str, ast.FunctionDef]
     """Fields that are a kernel in one class, and nothing else in any."""
 

@@ -71,6 +71,10 @@ ACCEPTED = {
     "an instance as a grid": (
         "kernel[SHAPE](x, y, out, n, BLOCK=16)", GRIDS.format("triton.cdiv(meta['n'], meta['BLOCK']) + self.n"),
     ),
+    "an instance of a table as a grid": (
+        "kernel[TABLE[0]](x, y, out, n, BLOCK=16)",
+        GRIDS.format("triton.cdiv(meta['n'], meta['BLOCK']) + self.n") + "TABLE = [SHAPE, Shape(2)]\n",
+    ),
     "options of a norm": (OPTIONS.format(False, ""), ""),
     "options beside a switch": (f"stats = (y, y)\nz = {F}batch_norm(x, *stats, training=False, **{{'eps': 1e-5}})", ""),
     "a table of operators": (
@@ -127,6 +131,26 @@ REFUSED = {
     ),
     "an instance as a hook that reads": (
         "host_read", LAUNCH, GRIDS.format("float(meta['x_ptr'])") + TUNED.format(", pre_hook=SHAPE", ""),
+    ),
+    "an instance of a table as a grid that reads": (
+        "host_read", "kernel[TABLE[0]](x, y, out, n, BLOCK=16)",
+        GRIDS.format("int(meta['out_ptr'])") + "TABLE = [SHAPE]\n",
+    ),
+    "an instance that a function returns as a grid that reads": (
+        "host_read", "kernel[picked()](x, y, out, n, BLOCK=16)",
+        GRIDS.format("int(meta['out_ptr'])") + "def picked():\n    return SHAPE\n",
+    ),
+    "an instance as a grid that others call with another dict": (
+        "host_read", "kernel[SHAPE](x, y, out, n, BLOCK=16)\nTABLE[0]({'n': x[0]})",
+        GRIDS.format("int(meta['n'])") + "TABLE = [SHAPE]\n",
+    ),
+    "an instance of a table as a hook that reads": (
+        "host_read", LAUNCH,
+        GRIDS.format("float(meta['x_ptr'])") + "TABLE = [SHAPE]\n" + TUNED.format(", pre_hook=TABLE[0]", ""),
+    ),
+    "an instance of a table as a hook by position that reads": (
+        "host_read", LAUNCH,
+        GRIDS.format("float(meta['x_ptr'])") + "TABLE = [SHAPE]\n" + TUNED.format(", 4, 2, 1, None, TABLE[0]", ""),
     ),
     "an instance of a sibling that reads": ("host_read", "z = held.run(x)", "from _lib import HELD as held\n"),
     "an item of a sibling that may be another's": ("tensor_method", "z = _lib.PAIR[0].run(x)", "import _lib\n"),
