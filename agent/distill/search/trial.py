@@ -49,9 +49,9 @@ class SearchTrial:
     `joined` the one with regions joined, and `channels_last` the one with convolutions in channels-last memory; None if
     it has none. `e2e` has the end-to-end speedups of right passes by variant and what costs the host the same, in all
     trials of a sample. Others' work only adds to what the host takes, and eager has the least of all measurements: a
-    pass has the upper quartile of all where its own is lower. On a busy host (`benchmarks/passbench/h100_one_tree`) the
-    quartile of what 137 searches had measured was 0.991 of PassBench's figure in the median, the median 0.929 and the
-    largest 1.066.
+    pass has the upper quartile of all where its own is lower. Beside ten others (`benchmarks/passbench/h100_one_tree`)
+    the quartile of what 165 searches had measured was 1.001 of PassBench's figure in the median, the median 0.949 and
+    the largest 1.048.
     """
 
     task: Task
