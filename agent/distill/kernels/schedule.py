@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import sympy
@@ -199,6 +200,7 @@ def _positions(operands: Iterable[Value]) -> list[sympy.Expr]:
     return [value.index for value in reachable(operands) if value.index is not None]
 
 
+@lru_cache(maxsize=1 << 14)
 def distance(index: sympy.Expr, elements: int, along: sympy.Symbol = ROW) -> int:
     """How far in memory the element at position `elements` is from the first; 0 where sympy cannot tell."""
     plain = index.replace(lambda e: isinstance(e, Identity), lambda e: e.args[0])
