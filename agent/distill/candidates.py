@@ -21,7 +21,7 @@ from agent.distill.other_inputs.any_size import is_of_any_size
 from agent.distill.other_inputs.library_calls import without_library_call
 from agent.distill.pass_source import Case
 from agent.distill.pattern_source import pattern_source
-from agent.distill.regions import Region, find_regions, region_of
+from agent.distill.regions import Region, find_regions, inputs_of, region_of
 from agent.distill.rewrites.split_biases import SplitGraph, linears_apart, linears_within, split_biases
 from agent.distill.rounding import Confirms, Rounding, assumed, rounded
 from storage.graph.record import Graph, refs
@@ -213,7 +213,7 @@ class _Search:
     def _rounds_as_eager(self, region: Region, known: OpEffects) -> bool:
         """Whether the region as a whole rounds as eager does. It is lowered in any case if it is worth a kernel."""
         try:
-            whole = self.sketches.of(region.graph, _inputs(region, known), self.options.own_schedule)
+            whole = self.sketches.of(region.graph, inputs_of(region, known), self.options.own_schedule)
         except FAILURES:
             return False
         return rounded(whole, self.options.rounding, self.options.confirms) is not None
@@ -312,7 +312,7 @@ class _Search:
         choice, and a GPU's library may choose the other layout. Up to `MIXED` such inputs are mixed in every way; of
         more, all have the other layout or none.
         """
-        predicted = _inputs(region, known)
+        predicted = inputs_of(region, known)
         own = {layout.storage for layout in known.values[: self.graph.inputs] if isinstance(layout, TensorLayout)}
         other = [
             one if known.values[number].storage in own else self._other_layout(one)
@@ -377,7 +377,7 @@ class _Search:
         if region is None or not all(isinstance(known.values[n], TensorLayout) for n in region.inputs + region.outputs):
             return None
         try:
-            return self.sketches.of(region.graph, _inputs(region, known), self.options.own_schedule)
+            return self.sketches.of(region.graph, inputs_of(region, known), self.options.own_schedule)
         except FAILURES as error:
             return error
 
@@ -393,7 +393,3 @@ class _Search:
             new -= ops
             ops |= new
         return ops
-
-
-def _inputs(region: Region, known: OpEffects) -> list[Input]:
-    return [known.values[number].as_input(f"in_{n}") for n, number in enumerate(region.inputs)]

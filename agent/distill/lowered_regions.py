@@ -6,11 +6,12 @@ from contextlib import suppress
 from functools import cached_property
 
 from agent.distill.cost import graph_us
-from agent.distill.eager.op_effects import OpEffectsError
+from agent.distill.eager.op_effects import OpEffectsError, find_effects
 from agent.distill.kernels.formulas.decompositions import INSTEAD_OF_CALLS
 from agent.distill.kernels.formulas.small_products import SMALL_PRODUCTS, is_product
 from agent.distill.kernels.host_program import Sketch, sketch
 from agent.distill.kernels.index_expressions import Unsupported
+from agent.distill.regions import find_regions, inputs_of
 from extraction.kernels.lowering import LoweringError, lowered
 from storage.graph.as_json import to_json
 from storage.graph.record import Graph
@@ -27,7 +28,7 @@ class Sketches:
     def __init__(self, capacity: int = 2000, plain: "Sketches | None" = None) -> None:
         self.capacity = capacity
         self.products, self._plain = plain is not None, plain
-        self.lowered = 0  # regions that were not known
+        self.lowered = 0  # regions that were not known, and graphs whose library calls were not
         self._kept: OrderedDict[tuple, Sketch | tuple[type[Exception], str]] = OrderedDict()
         self._calls: OrderedDict[tuple, frozenset[int]] = OrderedDict()
 
@@ -55,15 +56,30 @@ class Sketches:
         raise kind(message)
 
     def library_calls(self, graph: Graph, inputs: Sequence[Input]) -> frozenset[int]:
-        """The last op of each library call that no kernel could replace. Raises LoweringError."""
+        """The last op of each library call that no kernel could replace. Raises LoweringError or OpEffectsError."""
+        if self._computes(graph, inputs):
+            return frozenset()
         key = _key(graph, inputs)
         if key not in self._calls:
+            self.lowered += 1
             instead = INSTEAD_OF_CALLS | (SMALL_PRODUCTS if self.products else {})
             with lowered(graph, inputs, decompositions=instead, short_indices=True) as result:
                 self._calls[key] = frozenset(max(k.ops) for k in result.kernels if k.kind == "extern" and k.ops)
             if len(self._calls) > self.capacity:
                 self._calls.popitem(last=False)
         return self._calls[key]
+
+    def _computes(self, graph: Graph, inputs: Sequence[Input]) -> bool:
+        """Whether kernels compute a whole graph without products of matrices, convolutions and attention as one region.
+        It is lowered once then, and not also for its library calls."""
+        known = find_effects(graph, inputs)
+        regions = [] if any(known.flops) else find_regions(graph, known, ())
+        if [len(region.ops) for region in regions] != [len(graph.ops)]:
+            return False
+        with suppress(*FAILURES):
+            self.of(regions[0].graph, inputs_of(regions[0], known))
+            return True
+        return False
 
 
 def _key(graph: Graph, inputs: Sequence[Input]) -> tuple:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from agent.distill.eager.op_effects import OpEffects, TensorLayout
 from storage.graph.record import Graph, Op, Ref, map_refs, refs
+from storage.records import Input
 
 _NARROW = ("uint8", "int8", "int16")
 
@@ -72,6 +73,11 @@ def region_of(graph: Graph, ops: Collection[int]) -> Region | None:
     new_ops = tuple(Op(o.kind, o.target, map_refs(o.args, renumber), map_refs(o.kwargs, renumber)) for o in kept)
     output = tuple(renumbered[number] for number in outputs)
     return Region(tuple(ops), tuple(inputs), tuple(outputs), Graph(len(inputs), new_ops, output), graph.inputs)
+
+
+def inputs_of(region: Region, known: OpEffects) -> list[Input]:
+    """The region's inputs, as the effects of the whole graph have them."""
+    return [known.values[number].as_input(f"in_{n}") for n, number in enumerate(region.inputs)]
 
 
 def _read_outside(graph: Graph, ops: Collection[int]) -> set[int]:

@@ -30,6 +30,20 @@ def test_ops_are_lowered_alone_only_where_their_region_rounds_otherwise(function
     assert (lowered[1] > lowered[0]) == alone, lowered
 
 
+def _with_a_product(x, y):
+    return (torch.matmul(torch.tanh(x * 2.0), y.transpose(0, 1)) * 0.5,)
+
+
+def test_a_graph_that_is_one_region_is_lowered_once():
+    """And not for its library calls, too, of which it has none."""
+    one, sketches = variant(_exact, tensor(8, 40), tensor(8, 40)), Sketches()
+    assert find_candidates([one], Options(ANY), sketches).candidates
+    assert sketches.lowered == 1
+    one = variant(_with_a_product, tensor(8, 40), tensor(8, 40))
+    assert sketches.library_calls(one.graph, one.inputs) == {3}
+    assert sketches.lowered == 2
+
+
 def _by_a_sum_of_all(i, x, y):
     return (i.sum() * x + y,)
 
