@@ -3,15 +3,24 @@
 import ast
 from collections import Counter
 
+_NAMING = ("name", "arg", "rest")
+"""Fields that hold the name which a node binds."""
+
 
 def children(node: ast.AST) -> list[ast.AST]:
     """What `ast.iter_child_nodes` yields. A module's statements may change, no other node may."""
-    if isinstance(node, ast.Module):
-        return list(ast.iter_child_nodes(node))
-    found = getattr(node, "_children", None)
-    if found is None:
-        found = node._children = list(ast.iter_child_nodes(node))
-    return found
+    try:
+        return node._children
+    except AttributeError:
+        found = []
+        for value in (getattr(node, name, None) for name in node._fields):
+            if isinstance(value, ast.AST):
+                found.append(value)
+            elif isinstance(value, list):
+                found += [item for item in value if isinstance(item, ast.AST)]
+        if not isinstance(node, ast.Module):
+            node._children = found
+        return found
 
 
 def bound_by(statement: ast.stmt) -> list[str]:
@@ -32,7 +41,9 @@ def bound_names(place: ast.Module | ast.FunctionDef) -> Counter[str]:
         elif isinstance(node, ast.alias):
             found[node.asname or node.name.partition(".")[0]] += 1
         elif not isinstance(node, ast.keyword):
-            found.update(n for key in ("name", "arg", "rest") if isinstance(n := getattr(node, key, None), str))
+            for key in _NAMING:
+                if isinstance(name := getattr(node, key, None), str):
+                    found[name] += 1
     return found
 
 
@@ -40,5 +51,8 @@ def walk(node: ast.AST) -> list[ast.AST]:
     """What `ast.walk` yields: the node and all below it, those nearer to it first."""
     found = [node]
     for one in found:  # grows meanwhile
-        found += children(one)
+        try:
+            found += one._children
+        except AttributeError:
+            found += children(one)
     return found
