@@ -2,8 +2,8 @@
 
 import gc
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Generator
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any
 
 import torch
@@ -60,12 +60,13 @@ class StagedCalls:
         self._memory.synchronize()
         return WorkerReply(Code.OK)
 
-    def go(self, command: Go, call: Callable) -> WorkerReply:
-        """Make the calls, or those that the command names. Raises CallFailed, and BadOutput for a sealed call."""
+    def go(self, command: Go, call: Callable, *, goes_on: bool = False) -> WorkerReply:
+        """Make the calls, or those that the command names. `goes_on`: what is made behind them is no other exchange's,
+        as that behind a rehearsed call is. Raises CallFailed, and BadOutput for a sealed call."""
         self._results = results = self._results[: command.first]
         synchronize, seed, clock = self._memory.synchronize, command.seed, time.perf_counter_ns
         sealed = self._sealed.calls
-        filled = filled_memory if self._staging.fill and self._memory.device.type == "cpu" else nullcontext
+        filled = self._filling()
         flush, spent = command.flush, 0
         gc.disable()
         try:
@@ -87,7 +88,7 @@ class StagedCalls:
                     self._take(index)
         finally:
             gc.enable()
-        if command.end is not None:  # what these calls have allocated is not the others'
+        if command.end is not None and not goes_on:  # what these calls have allocated is not the others'
             self._rehearsed = command.end
             self._note_memory()
         return WorkerReply(Code.OK, host_us=spent / max(len(results) - command.first - 1, 1) / 1000)
@@ -106,18 +107,25 @@ class StagedCalls:
         Raises CallFailed."""
         results = self._results
         try:
-            return observe(module, replacements, self._in_turn(command), results)
+            with closing(self._in_turn(command)) as calls:
+                return observe(module, replacements, calls, results)
         except BaseException as error:  # as in `handle`
             raise CallFailed(len(results)) from error
 
-    def _in_turn(self, command: Observe) -> Iterator[tuple[torch.Tensor | int, ...]]:
+    def _in_turn(self, command: Observe) -> Generator[tuple[torch.Tensor | int, ...], None, None]:
         """The inputs of the observed calls. Before and after each is done what `go` does."""
+        filled = self._filling()
         for index in range(command.first, command.first + command.calls):
             self._make_ready(index, command.go.flush)
             if command.go.seed is not None:
                 torch.manual_seed(command.go.seed)
-            yield self._rows[index]
+            with filled():
+                yield self._rows[index]
             self._memory.synchronize()
+
+    def _filling(self) -> Callable[[], AbstractContextManager]:
+        """What makes a context in which a call finds NaN in fresh memory; on a GPU that memory is filled beforehand."""
+        return filled_memory if self._staging.fill and self._memory.device.type == "cpu" else nullcontext
 
     def _make_ready(self, index: int, flush: bool) -> None:
         """What is done before a call: empty the L2 cache, and deliver the inputs of a sealed call."""

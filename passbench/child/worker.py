@@ -209,7 +209,7 @@ class Worker:
 
     def _observe(self, command: Observe) -> WorkerReply:
         """As `Go`, in three parts: each calls the pass with as many frames of Python below it as `Go` does."""
-        self._staged.go(replace(command.go, end=command.first), self._call)
+        self._staged.go(replace(command.go, end=command.first), self._call, goes_on=True)
         seen = self._staged.observe(command, *self._rewritten)
         self._staged.go(replace(command.go, first=command.first + command.calls), self._call)
         self._staged.forget()

@@ -9,6 +9,9 @@ from torch import fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from passbench.checking import observed_calls
+from passbench.child.call_memory import CallMemory
+from passbench.child.outputs import KeptOutputs
+from passbench.child.staged_calls import StagedCalls
 from passbench.child.worker import Worker
 from passbench.contract import read_pass_dir
 from passbench.inputs.distribution import Distribution
@@ -31,7 +34,7 @@ FLUSHED = 128 << 20  # bytes: nothing else here is as large
 
 class Seen(TorchDispatchMode):
     """Notes each flush of the cache, and each call of `replacement` with a number that it draws, how many results of
-    earlier calls are held, and how deep it could call itself."""
+    earlier calls are held, whether fresh memory holds NaN, and how deep it could call itself."""
 
     def __init__(self):
         super().__init__()
@@ -46,7 +49,9 @@ class Seen(TorchDispatchMode):
         made = torch.ones(3)
         held = sum(one() is not None for one in self._made)
         self._made.append(weakref.ref(made))
-        self.events.append((float(torch.rand(())), held, _frames_left(0)))
+        torch.ones(64)  # is given up, and is what lies in fresh memory that nobody fills
+        fresh = bool(torch.empty(64).isnan().all())
+        self.events.append((float(torch.rand(())), held, fresh, _frames_left(0)))
         return made
 
 
@@ -57,7 +62,7 @@ def _frames_left(deep):
         return deep
 
 
-def events_of(commands):
+def events_of(commands, fill):
     """What a worker's calls see while it handles these commands, and its last answer."""
     seen, graph, worker = Seen(), fx.Graph(), Worker(CPU, None)
     node = graph.call_function(seen.replacement)
@@ -65,26 +70,41 @@ def events_of(commands):
     module = fx.GraphModule(torch.nn.Module(), graph)
     worker._call, worker._rewritten = module.forward, (module, (node,))
     with seen:
-        for command in (Stage(BATCH, (), 5), *commands):
+        for command in (Stage(BATCH, (), 5, fill=fill), *commands):
             reply = worker.handle(command)
             assert reply.code is Code.OK, reply.text
     return seen.events, reply
 
 
 @pytest.mark.parametrize(("seed", "flush"), [(None, False), (None, True), (11, True)])
+@pytest.mark.parametrize("fill", [False, True])
 @pytest.mark.parametrize(("begin", "first"), [(1, 1), (1, 3), (1, 5), (0, 2)])
-def test_an_observed_call_finds_what_a_timed_one_finds(seed, flush, begin, first):
+def test_an_observed_call_finds_what_a_timed_one_finds(seed, flush, fill, begin, first):
     """They were neither flushed nor seeded, and their results were given up."""
     go = Go(seed, flush)
     rehearsed = [replace(go, end=1)] if begin else []
-    timed, _ = events_of([*rehearsed, replace(go, first=begin)])
-    observed, reply = events_of([*rehearsed, Observe(replace(go, first=begin), first, 2)])
+    timed, _ = events_of([*rehearsed, replace(go, first=begin)], fill)
+    observed, reply = events_of([*rehearsed, Observe(replace(go, first=begin), first, 2)], fill)
     assert observed == timed
     calls = [event for event in timed if event != "flush"]
-    assert len(calls) == CALLS and [held for _, held, _ in calls] == list(range(CALLS))
+    assert len(calls) == CALLS and [held for _, held, *_ in calls] == list(range(CALLS))
     assert timed.count("flush") == (CALLS if flush else 0)
     assert len({drawn for drawn, *_ in calls}) == (CALLS if seed is None else 1)
+    assert {fresh for *_, fresh, _ in calls} == {fill}
     assert "aten.ones.default" in Observation.decode(reply.observed).operators
+
+
+def test_only_what_a_rehearsed_call_allocates_is_of_before_the_exchange():
+    """On a GPU free memory is filled then: in the midst of an exchange a pass would see that its own is lost."""
+    memory = CallMemory(CPU, None)
+    staged, go = StagedCalls(memory, KeptOutputs()), Go()
+    staged.stage(Stage(BATCH, (), 5), of_a_pass=True)
+    staged.go(replace(go, end=1), lambda: None)
+    before = staged._before
+    staged.go(replace(go, first=1, end=3), lambda: None, goes_on=True)
+    assert staged._before is before
+    staged.go(replace(go, end=1), lambda: None)
+    assert staged._before is not before
 
 
 class Noted(WorkerPair):
