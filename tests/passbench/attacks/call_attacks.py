@@ -231,5 +231,6 @@ CALL_HONEST: tuple[Honest, ...] = (
     Honest("in_place_not_returned", on.multiply_and_keep),  # a GPU makes one rounding of product and sum
     Honest("nan_as_eager", on.logarithm),
     Honest("scratch_of_the_call", row_sums),
+    Honest("replaces_scratch", add_relu, EXACT),
     Honest("views_as_eager", on.halves, EXACT),
 )
