@@ -204,6 +204,18 @@ def constant_slice(node: ast.expr) -> slice | None:
     return slice(*numbers) if known and numbers[2] in (None, 1) else None
 
 
+def items_at(display: ast.expr, index: ast.expr) -> list[ast.expr]:
+    """What `display[index]` may be of a dict, list or tuple that is written out; nothing of any other expression."""
+    if isinstance(display, ast.Dict):
+        known = isinstance(index, ast.Constant) and all(isinstance(key, ast.Constant) for key in display.keys)
+        pairs = zip(display.keys, display.values, strict=True)
+        return [value for key, value in pairs if not known or key.value == index.value]
+    items = display.elts if isinstance(display, ast.List | ast.Tuple) else []
+    number = constant_index(index)
+    plain = number is not None and not any(isinstance(item, ast.Starred) for item in items)
+    return items[number:][:1] if plain else items
+
+
 def constant_index(node: ast.expr) -> int | None:
     """The number of `2` or `-2`; None for other expressions."""
     negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)

@@ -47,6 +47,7 @@ class Bindings:
         self.scopes_of_stars: dict[ast.expr, Scope] = {}  # `*NAME` → where it stands
         self._collections: dict[ast.FunctionDef, dict[str, list[ast.expr]]] = {}
         self._unions: dict[ast.BinOp, str | None] = {}
+        self._owned_values: dict[tuple[ast.AST, str], list[ast.expr]] = {}
         self._instances: dict[ast.AST, dict[str, ast.ClassDef]] = {}
         self.scopes = {name: open_scope(module, module.tree, None) for name, module in modules.items()}
         for name, module in modules.items():

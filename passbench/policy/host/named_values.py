@@ -4,7 +4,7 @@ list."""
 import ast
 
 from passbench.policy import allowlists as names
-from passbench.policy import operators
+from passbench.policy import item_parts, operators, scopes
 from passbench.policy.host.bindings import CONTEXT, FIELDS
 from passbench.policy.host.classes import is_plain
 from passbench.policy.host.given import Given
@@ -209,12 +209,28 @@ class NamedValues(Given):
             return True
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
             return self.is_sequence(node.value, scope)
+        if isinstance(node, ast.Subscript):
+            return any(self.is_sequence(item, home) for item, home in self._items_written(node, scope))
         if isinstance(node, ast.Name) and (owner := scope.find(node.id)) is not None:
             return (owner.node, node.id) in self.sequences
         function = self.host_function(node.func, scope) if isinstance(node, ast.Call) else None
         if function is not None:
             return (function, RETURN) in self.sequences
-        return makes_sequence(node, scope)
+        own = self.own_class(node.func, scope) if isinstance(node, ast.Call) else None
+        tuples = own is not None and "typing.NamedTuple" in self.bases_of(self.lineage(own))
+        return tuples or makes_sequence(node, scope)
+
+    def _items_written(self, node: ast.Subscript, scope: Scope) -> list[tuple[ast.expr, Scope]]:
+        """What an item may be of a display, or of a variable that holds displays alone, and where it is written."""
+        of, owner = node.value, scope.find(node.value.id) if isinstance(node.value, ast.Name) else None
+        if owner is not None:
+            if (place := (owner.node, of.id)) not in self._owned_values:
+                self.steps.take(len(walk(owner.node)))
+                self._owned_values[place] = scopes.owned_values(*place)
+            written = [(value, owner) for value in self._owned_values[place]]
+        else:
+            written = self._items_written(of, scope) if isinstance(of, ast.Subscript) else [(of, scope)]
+        return [(item, home) for display, home in written for item in item_parts.items_at(display, node.slice)]
 
     def check_text(self, node: ast.expr, kind: ValueKind, scope: Scope) -> None:
         """Report a value of this kind whose text would have an address: a function, kernel or class of the pass, an

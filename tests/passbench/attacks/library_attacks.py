@@ -35,6 +35,7 @@ LIBRARY_ATTACKS: tuple[Attack, ...] = (
     Attack("list_of_values", add_relu, (static("host_read"), _COPIED, WORKS), "a list of tensors is read"),
     Attack("generator_returns", add_relu, (static("host_read"), READ), "what a generator returns is followed"),
     Attack("repeats_a_text", add_relu, (static("host_read"), READ), "how often a text is repeated is a number"),
+    Attack("repeats_an_item", add_relu, (static("host_read"), READ), "so is that of an item"),
     Attack("sorts_tensors", add_relu, (static("host_read"), READ), "the order of tensors is one of their values"),
     Attack(
         "number_beside_an_address",

@@ -14,6 +14,8 @@ ACCEPTED = {
     "items beside others": (MADE + "for t, s in zip(o, (1, 2)):\n    t.fill_(s)", ""),
     "items of a tuple": ("o = (torch.empty_like(x), x + y)\nfor n, t in enumerate(o):\n    t.zero_()", ""),
     "items of a list that is launched and returned": (MADE + "o[1].zero_()\nk = len(o)\nreturn o", ""),
+    "a number beside a list times a tensor": ("d = {'a': [0], 'b': 1}\nz = d['b'] * torch.relu(x)", ""),
+    "a number of a table times a tensor": ("z = (2, 3)[n] * torch.relu(x) * D[0][1]", "D = ([0, 2], (1,))\n"),
     "a named tuple as keywords": ("z = dict(**Pair(n)._asdict())", PAIR),
     "a named tuple with another field": ("z = 1 if Pair(n)._replace(a=2).a > 1 else 2", PAIR),
     "a data class as a tuple": ("a = dataclasses.astuple(Data(n))\nz = 1 if a[0] > 1 else 2", DATA),
@@ -24,6 +26,10 @@ ACCEPTED = {
     "whether it is compiled": ("z = torch.compiler.is_compiling()", ""),
 }
 REFUSED = {
+    "a list of a dict times a tensor": ("host_read", "d = {'a': [0], 'b': 1}\nz = d['a'] * torch.relu(x)", ""),
+    "a list of a table times a tensor": ("host_read", "z = D[n] * torch.relu(x)", "D = {1: [0], 2: 3}\n"),
+    "a list within a list times a tensor": ("host_read", "z = torch.relu(x) * [[[0]]][0][-1]", ""),
+    "a named tuple times a tensor": ("host_read", "z = Pair(1) * torch.relu(x)", PAIR),
     "an input in a list": ("in_place", "o = [torch.empty_like(x), x]\no[0].zero_()", ""),
     "an input that comes later": ("in_place", "o = [torch.empty_like(x)]\no.append(x)\no[1].zero_()", ""),
     "an input put in": ("in_place", MADE + "o[0] = x\no[0].zero_()", ""),
