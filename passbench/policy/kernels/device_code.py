@@ -144,13 +144,13 @@ def _check(module: Module, node: ast.AST, local: set[str], modules: dict[str, Mo
         if not isinstance(node.ctx, ast.Load):
             report.at("attribute_assignment", module, node, "a kernel assigns to its own names only")
     elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-        known = local | module.globals | names.DEVICE_BUILTINS
+        bound = node.id in local  # unions of all names would take long where there are many
         if node.id in module.functions:
             message = f"{node.id} is host code; decorate it with @triton.jit to call it in a kernel"
             report.at("forbidden_name", module, node, message)
-        elif node.id not in known:
+        elif not bound and node.id not in module.globals and node.id not in names.DEVICE_BUILTINS:
             report.at("forbidden_name", module, node, _unknown(node.id))
-        elif node.id in module.globals - local and is_builtin(node.id) and node.id not in names.DEVICE_BUILTINS:
+        elif not bound and is_builtin(node.id) and node.id not in names.DEVICE_BUILTINS:
             report.at("rebinding", module, node, f"{node.id} is a built-in; choose another name")
     return True
 

@@ -637,7 +637,7 @@ def test_work_is_linear_in_the_size_of_a_pass(kind):
 
 
 def test_what_takes_too_long_is_a_finding(tmp_path):
-    text = in_wrapper("\n".join(f"v{i} = {'+'.join(['n'] * 60)}" for i in range(900)))
+    text = in_wrapper("\n".join(f"v{i} = {'+'.join(['n'] * 60)}" for i in range(650)))
     assert len(text) < MAX_SOURCE
     (finding,) = check(tmp_path, text)
     assert finding.rule == "size" and "too many steps" in finding.message
