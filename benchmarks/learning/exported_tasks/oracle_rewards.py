@@ -23,6 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from multiprocessing.connection import wait
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -97,8 +98,8 @@ class Judging:
             out = self.place / f"{before + n:03}.json"
             part = Part(self.made, numbers[n::processes], n, processes, self.arguments.together, again, end)
             judges.append(begun(judge_part, part, self.arguments.device, out))
-        while any(judge.is_alive() for judge in judges):
-            time.sleep(1.0)
+        while left := [judge.sentinel for judge in judges if judge.is_alive()]:
+            wait(left, 1.0)
             write_json(self.arguments.out, self.found)
         write_json(self.arguments.out, self.found)
         self.broke |= any(judge.exitcode for judge in judges)
